@@ -163,20 +163,44 @@ func (f *frame) creates(set string) bool {
 // settled reports whether no step is left.
 func (f *frame) settled() bool { return !f.active() || len(layout.Next(f.live, f.wish.Wanted)) == 0 }
 
-// isDue reports whether a step has waited for enough writes of sets.
-func (f *frame) isDue(now time.Time) bool {
-	return f.passed >= passLimit && f.active() && len(f.ready(now)) > 0
+// layoutIsDue reports whether a step has waited for enough writes of sets.
+func (a *actor) layoutIsDue(now time.Time) bool {
+	f := &a.frame
+	return f.passed >= passLimit && f.active() && len(a.readySteps(now)) > 0
 }
 
-// ready returns the steps that may be tried now.
-func (f *frame) ready(now time.Time) []layout.Step {
+// readySteps returns the steps that may be tried now.
+func (a *actor) readySteps(now time.Time) []layout.Step {
+	f := &a.frame
 	var ready []layout.Step
 	for _, s := range layout.Next(f.live, f.wish.Wanted) {
-		if e := f.efforts[s.Ref]; e == nil || !e.retryAt.After(now) {
+		if e := f.efforts[s.Ref]; (e == nil || !e.retryAt.After(now)) && !a.waitsForBackends(&s) {
 			ready = append(ready, s)
 		}
 	}
 	return ready
+}
+
+// waitsForBackends reports whether a routing policy would send requests to a set, to which it sends none so far, before the set has half of
+// its backends: a set that drained, and is needed again, or one that was created when there was no room.
+func (a *actor) waitsForBackends(step *layout.Step) bool {
+	if step.Policy == nil {
+		return false
+	}
+	used := map[string]bool{}
+	for _, r := range a.frame.live.Policies[step.Name].Rules {
+		used[r.Set] = true
+	}
+	for _, r := range step.Policy.Rules {
+		s := a.sets[r.Set]
+		if used[r.Set] || s == nil || s.target == nil || s.live == nil || s.dirty.IsZero() {
+			continue
+		}
+		if 2*len(activeOf(s.live.Backends)) < len(s.target.Active) {
+			return true
+		}
+	}
+	return false
 }
 
 // decideLayout returns the first step of the layout, or nil and when one may be tried.
@@ -185,10 +209,12 @@ func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
 	if !f.active() {
 		return nil, next
 	}
-	ready := f.ready(now)
+	ready := a.readySteps(now)
 	if len(ready) == 0 {
 		for _, s := range layout.Next(f.live, f.wish.Wanted) {
-			next = earliest(next, f.effort(s.Ref).retryAt)
+			if at := f.effort(s.Ref).retryAt; at.After(now) {
+				next = earliest(next, at)
+			}
 		}
 		return nil, next
 	}

@@ -158,7 +158,7 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 			s.problem, s.retryAt = &problem{reason: reasonRefused, message: err.Error()}, now.Add(afterRefused.last)
 		case w == nil:
 			s.dirty = time.Time{}
-		case a.frame.isDue(now):
+		case a.layoutIsDue(now):
 			return a.decideLayout(now, next)
 		default:
 			a.frame.passed++

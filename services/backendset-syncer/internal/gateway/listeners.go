@@ -236,6 +236,11 @@ func (b *build) nameOf(kind record.Kind, key, readable string) string {
 	return routing.NameFor(key, readable)
 }
 
+// listenerName returns the name of the load balancer's listener.
+func (b *build) listenerName(l *Listener) string {
+	return b.nameOf(record.Listener, l.key, l.gateway.Name+"-"+string(l.Name))
+}
+
 // decideConflicts decides which listeners get their ports. The incumbent of a port and hostname comes first, then the listener of the
 // older Gateway.
 func (b *build) decideConflicts() {
@@ -321,8 +326,8 @@ func (b *build) portProblem(l *Listener) Problem {
 		for _, h := range other.Hostnames {
 			hosts = append(hosts, strings.ToLower(b.live.Hostnames[h].Hostname))
 		}
-		if o := b.before.Find(record.Listener, l.key); o != nil && o.Name == name {
-			continue // it was this listener before its Gateway got another owner
+		if b.listenerName(l) == name {
+			continue // of a frozen Gateway that had the same port and hostname, or the record was lost
 		}
 		same := len(hosts) == 0 && l.hostname() == "" || slices.Contains(hosts, l.hostname())
 		if same || other.Protocol != l.protocol() || (other.TLS == nil) != (l.tls == nil) {

@@ -242,7 +242,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	if l.tls != nil && l.tls.Keep && b.before.Find(record.Listener, l.key) == nil {
 		return // it was never programmed
 	}
-	l.name = b.nameOf(record.Listener, l.key, l.gateway.Name+"-"+string(l.Name))
+	l.name = b.listenerName(l)
 	made := layout.Listener{
 		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.protocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
 	}

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
@@ -56,13 +57,20 @@ type records interface {
 	Clear()
 }
 
+// statuses writes statuses, if they differ.
+type statuses interface {
+	Class(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error
+	Gateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error
+	Route(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error
+}
+
 // Params holds the arguments of New.
 type Params struct {
 	Planner *gateway.Planner
 	Caches  informers.Caches
 	Actors  actors
 	Records records
-	Writer  *Writer
+	Writer  statuses
 	Enqueue func(cache.ObjectName)
 	Clock   clock.PassiveClock
 	// Namespace is that of the records.
