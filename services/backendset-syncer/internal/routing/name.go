@@ -54,8 +54,8 @@ func PolicyKey(gateway types.NamespacedName, listener string) string {
 	return "policy " + gateway.String() + "/" + listener
 }
 
-// policyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
-func policyName(gateway types.NamespacedName, listener string) string {
+// PolicyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
+func PolicyName(gateway types.NamespacedName, listener string) string {
 	return nameFor(PolicyKey(gateway, listener), "p_"+gateway.Name+"_"+listener, '_')
 }
 

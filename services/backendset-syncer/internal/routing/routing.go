@@ -4,8 +4,8 @@
 // policy for each listener, the backend sets that the policies use, and problems. It is pure: the same input gives the same result.
 //
 //	HTTPRoute                        routing policy
-//	hostname h, listener of port p   any(http.request.headers[(i 'host')] eq (i 'h'), http.request.headers[(i 'host')] eq (i 'h:p'))
-//	hostname *.d                     any(http.request.headers[(i 'host')][0] ew (i '.d'), http.request.headers[(i 'host')][0] ew (i '.d:p'))
+//	hostname h                       any(http.request.headers[(i 'host')] eq (i 'h'), http.request.headers[(i 'host')][0] sw (i 'h:'))
+//	hostname *.d on port p           any(http.request.headers[(i 'host')][0] ew (i '.d'), http.request.headers[(i 'host')][0] ew (i '.d:p'))
 //	path Exact /a                    http.request.url.path eq '/a'
 //	path PathPrefix /a, /a/          any(http.request.url.path eq '/a', http.request.url.path sw '/a/')
 //	path PathPrefix /                nothing, or http.request.url.path sw '/' in a match without another condition

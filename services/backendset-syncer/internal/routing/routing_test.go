@@ -193,8 +193,8 @@ func TestNames(t *testing.T) {
 	assert.Len(t, long.Name, maxName)
 
 	gateway := types.NamespacedName{Namespace: "infra", Name: strings.Repeat("g.", 100)}
-	assert.NotEqual(t, policyName(gateway, "http"), policyName(gateway, "https"))
-	assert.LessOrEqual(t, len(policyName(gateway, strings.Repeat("l", 200))), maxName)
+	assert.NotEqual(t, PolicyName(gateway, "http"), PolicyName(gateway, "https"))
+	assert.LessOrEqual(t, len(PolicyName(gateway, strings.Repeat("l", 200))), maxName)
 	assert.LessOrEqual(t, len(ruleName(199, gateway)), maxName)
 }
 

@@ -92,7 +92,7 @@ func echoes(s *corev1.PodSpec) bool {
 
 // ensurePod makes the n-th pod of a Deployment.
 func (p *pods) ensurePod(ctx context.Context, d *appsv1.Deployment, n int) error {
-	name := fmt.Sprintf("%s-%d", d.Name, n)
+	name := fmt.Sprintf("%s-loopback-%d", d.Name, n) // two parts, as a ReplicaSet adds: the suite reads the name of the Deployment from it
 	all := p.client.CoreV1().Pods(d.Namespace)
 	if _, err := all.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err
