@@ -526,3 +526,12 @@ func (w *world) layoutWrites() []string {
 	}
 	return all
 }
+
+// logRefusals logs the requests that were refused.
+func (w *world) logRefusals() {
+	for _, c := range w.Calls() {
+		if c.Code != "" || c.Status == 0 {
+			w.t.Logf("%s %s %s: %d %s", c.At.Format(time.TimeOnly), c.Operation, c.Path, c.Status, c.Code)
+		}
+	}
+}
