@@ -252,7 +252,7 @@ type gatewayParts struct {
 func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
 	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
 	return gatewaycontroller.New(gatewaycontroller.Params{
-		Planner: gateway.NewPlanner(caches, p.Configuration, gateway.Options{OKE: p.Config.Gateways.OKE, Responder: cache.ObjectName(p.Config.Gateways.Responder)}), Caches: caches, Actors: p.Actors,
+		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
 		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace,
 	})

@@ -48,7 +48,7 @@ func (p *parts) lead(ctx, lease context.Context) {
 	all.Go(func() {
 		p.Queues.Pods.Lead(ctx, lease, p.controller("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
 	})
-	if p.Config.Gateways.Enabled {
+	if p.Config.Gateways.Enabled && p.Config.RecordNamespace() != "" {
 		all.Go(func() {
 			p.Queues.Balancers.Lead(ctx, lease, p.controller("loadbalancer", p.Gateways), p.Gateways.ReconcileAll)
 		})

@@ -3,6 +3,7 @@ package gatewaycontroller
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,8 +53,12 @@ type world struct {
 	t          *testing.T
 	network    *ocilbtest.Network
 	reconciler *Reconciler
+	kube       *fake.Clientset
 	document   *policy.Document
 	served     map[string]bool
+
+	pace time.Duration // between two requests of a load
+	calm time.Duration // without a change, after which the world is settled
 
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured
@@ -240,7 +245,7 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 		if modes != nil {
 			o.Modes = *modes
 		}
-		w := &world{t: t, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}}
+		w := &world{t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}, kube: fake.NewClientset()}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
 		w.Service = ocilbtest.Start(t, o)
 		w.Create(balancerID, ocilbtest.Compartment, "models")
@@ -285,10 +290,12 @@ func (w *world) start() {
 		Changed: func(k actor.Key) { w.enqueue(cache.ObjectName{Name: k.LoadBalancer}) }, Jitter: func() float64 { return 0.5 },
 	})
 	caches := w.readers()
-	store := record.NewStore(fake.NewClientset().CoreV1(), "fairlead", "test")
-	empty, err := informers.Snapshot(kit.Snapshot{}, options)
-	require.NoError(w.t, err)
-	w.caches.Store(&empty)
+	store := record.NewStore(w.kube.CoreV1(), "fairlead", "test")
+	if w.caches.Load() == nil {
+		empty, err := informers.Snapshot(kit.Snapshot{}, options)
+		require.NoError(w.t, err)
+		w.caches.Store(&empty)
+	}
 	w.reconciler = New(Params{
 		Planner: gateway.NewPlanner(caches, configured{w}, gateway.Options{}), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Enqueue: w.enqueue,
 		Clock: clock.RealClock{}, Namespace: "fairlead",
@@ -403,6 +410,8 @@ func (w *world) client(port int, trust *ocilbtest.Authority) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
 }
 
+func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
 func get(client *http.Client, url string) string {
 	response, err := client.Get(url)
 	if err != nil {
@@ -431,7 +440,7 @@ func (w *world) load(request func() string, ok func(string) bool) (stop func()) 
 			if sent++; !ok(got) {
 				failures = append(failures, got)
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(w.pace)
 		}
 	})
 	return func() {
@@ -449,7 +458,7 @@ func (w *world) settle() {
 		time.Sleep(time.Second)
 		before := w.version
 		if w.Idle() {
-			time.Sleep(35 * time.Second)
+			time.Sleep(w.calm)
 			if w.Idle() && before == w.version {
 				return
 			}
@@ -516,4 +525,13 @@ func (w *world) layoutWrites() []string {
 		}
 	}
 	return all
+}
+
+// logRefusals logs the requests that were refused.
+func (w *world) logRefusals() {
+	for _, c := range w.Calls() {
+		if c.Code != "" || c.Status == 0 {
+			w.t.Logf("%s %s %s: %d %s", c.At.Format(time.TimeOnly), c.Operation, c.Path, c.Status, c.Code)
+		}
+	}
 }
