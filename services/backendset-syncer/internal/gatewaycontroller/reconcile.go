@@ -156,6 +156,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		return nil
 	}
 	report, current := r.p.Actors.Layout(id)
+	if !current && report != nil { // what is gone is known for the newest layout only
+		old := *report
+		old.Gone, report = nil, &old
+	}
 	plan := r.plan(resolution, id, rec, report)
 	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
 		r.drop(id, nil)
