@@ -36,6 +36,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/responder"
 )
 
 const name = "backendset-syncer"
@@ -54,6 +55,7 @@ type parts struct {
 	Gates         *gate.Reconciler
 	Gateways      *gatewaycontroller.Reconciler
 	Webhook       *gate.Webhook
+	Responder     *responder.Responder
 	Metrics       *controller.Metrics
 	Queues        *queues
 	Elector       *leader.Elector
@@ -104,6 +106,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newGateways,
 		newGates,
 		newWebhook,
+		func(cfg *config.Config, m *metrics.Metrics, log *zap.Logger) *responder.Responder {
+			return responder.New(cfg.Gateways.Addresses, m, log)
+		},
 
 		// Leader election, and the server for probes and Prometheus.
 		newElector,

@@ -24,7 +24,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
 	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
 	gatewaycontroller.Handle(p.Informers, p.Gateways)
-	all := []run.Part{p.Informers, p.Events, p.Webhook}
+	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
 		p.Configuration.OnChange(p.reconfigure)
 		all = append(all, p.Configuration)

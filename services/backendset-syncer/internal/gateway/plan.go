@@ -147,7 +147,7 @@ func (b *build) freeze(r *Resolution) {
 func (b *build) route() {
 	b.input = &routing.Input{
 		Limits: routing.Limits{Sets: b.limits.BackendSets, Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
-		Names:  b.before.Names(record.RoutingPolicy),
+		Names:  b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
 	document, _ := b.planner.configuration.Current()
