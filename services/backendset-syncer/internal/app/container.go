@@ -218,6 +218,8 @@ func newActors(p actorParts) *actor.Actors {
 type reconcilerParts struct {
 	dig.In
 
+	Config        *config.Config
+	Informers     *informers.Informers
 	Observer      *observe.Observer
 	Actors        *actor.Actors
 	Configuration *configuration
@@ -229,7 +231,9 @@ type reconcilerParts struct {
 }
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
+	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return reconciler.New(reconciler.Params{
+		Recorded: func(id, set string) bool { return record.Lists(configMaps, namespace, id, set) },
 		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), "fairlead-"+name),
 		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
+	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
 // planOptions are the flags of plan.
@@ -139,7 +140,7 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	}
 	observer := observe.New(caches)
 	p := &planner{
-		judge: controller.NewJudge(observer, document), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		judge: controller.NewJudge(observer, document, func(id, set string) bool { return record.Lists(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
 		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
 		bindings: observer.Bindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}

@@ -163,7 +163,8 @@ func (b *build) route() {
 		}
 	}
 	for _, binding := range b.planner.observer.Bindings() {
-		if name := binding.Spec.BackendSetName; binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(b.input.Foreign, name) && !b.before.Has(record.BackendSet, name) {
+		// A binding without a set cannot keep a name, which is not secret, from a route.
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(b.input.Foreign, name) && !b.before.Has(record.BackendSet, name) {
 			b.input.Foreign = append(b.input.Foreign, name)
 		}
 	}
