@@ -143,10 +143,14 @@ func (b *build) freeze(r *Resolution) {
 	}
 }
 
+// reservedSets are backend sets that no plan uses: a rule that gets another set needs both for a while. Without it, such changes could not
+// be made at the limit; with two, two of them could be made at once.
+const reservedSets = 1
+
 // route computes the routing of all valid listeners.
 func (b *build) route() {
 	b.input = &routing.Input{
-		Limits: routing.Limits{Sets: b.limits.BackendSets, Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
+		Limits: routing.Limits{Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
 		Names:  b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
@@ -316,7 +320,7 @@ func (b *build) wantSets() {
 
 // wantSet returns what the actor should do for a set.
 func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Set {
-	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.limits.Backends}}
+	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.backendLimits()}}
 	if p.Health != (layout.Health{}) {
 		h := p.health()
 		s.Wanted.Health = &ociapi.HealthChecker{
@@ -451,11 +455,11 @@ func (b *build) drainSet(o *record.Object) {
 	}
 	drain := parameters.drain()
 	drain.Minimum = drain.Maximum
-	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.drainLimits()}}
+	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.backendLimits()}}
 }
 
-// drainLimits returns the limits of the load balancer, also if no Gateway is left.
-func (b *build) drainLimits() plan.Limits {
+// backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.
+func (b *build) backendLimits() plan.Limits {
 	if b.limits.Backends != (plan.Limits{}) {
 		return b.limits.Backends
 	}

@@ -65,6 +65,7 @@ type world struct {
 	version int
 	caches  atomic.Pointer[informers.Caches]
 	queue   chan string
+	waiting sync.Map
 	errs    []error
 	stop    func()
 }
@@ -168,9 +169,8 @@ func (w *world) changed() {
 }
 
 func (w *world) enqueue(name cache.ObjectName) {
-	select {
-	case w.queue <- name.Name:
-	default:
+	if _, waits := w.waiting.LoadOrStore(name.Name, true); !waits { // a name that waits is reconciled once
+		w.queue <- name.Name
 	}
 }
 
@@ -314,6 +314,7 @@ func (w *world) start() {
 			case <-ctx.Done():
 				return
 			case name := <-w.queue:
+				w.waiting.Delete(name)
 				if err := w.reconciler.Reconcile(ctx, cache.ObjectName{Name: name}); err != nil {
 					w.mu.Lock()
 					w.errs = append(w.errs, err)
@@ -556,4 +557,15 @@ func (w *world) logRefusals() {
 			w.t.Logf("%s %s %s: %d %s", c.At.Format(time.TimeOnly), c.Operation, c.Path, c.Status, c.Code)
 		}
 	}
+}
+
+// routeMessage returns the message of a condition of a route's parent.
+func (w *world) routeMessage(ns, name, kind string) string {
+	r := informers.Get[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
+	for _, c := range r.Status.Parents[0].Conditions {
+		if c.Type == kind {
+			return c.Message
+		}
+	}
+	return ""
 }
