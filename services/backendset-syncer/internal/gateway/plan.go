@@ -267,7 +267,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
 	}
-	if len(p.Rules) > 0 {
+	if len(p.Rules) > 0 || b.hasForeignRules(p) {
 		made.Policy = p.Name
 		policy := layout.Policy{Name: p.Name}
 		if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
@@ -290,6 +290,14 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	}
 	l.needs = append(l.needs, b.put(record.Listener, l.key, l.name, owner), layout.Ref{Kind: record.BackendSet, Name: made.DefaultSet})
 	w.Listeners = append(w.Listeners, made)
+}
+
+// hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
+func (b *build) hasForeignRules(p *routing.Policy) bool {
+	o := b.before.Find(record.RoutingPolicy, p.Key)
+	return o != nil && slices.ContainsFunc(b.live.Policies[o.Name].Rules, func(r layout.Rule) bool {
+		return !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name)
+	})
 }
 
 // wantSets computes the endpoints of all sets.
