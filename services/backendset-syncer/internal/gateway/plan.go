@@ -264,19 +264,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
 	}
-	if len(p.Rules) > 0 {
-		made.Policy = p.Name
-		own := layout.Policy{Name: p.Name}
-		if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
-			own.Adopted = o.AdoptedRules
-		}
-		for _, r := range p.Rules {
-			own.Rules = append(own.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
-		}
-		b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
-		l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
-		w.Policies = append(w.Policies, own)
-	}
+	made.Policy = b.layPolicy(l, p)
 	if p.Redirect != nil {
 		key := record.RuleSetKey(owner, string(l.Name))
 		name := b.nameOf(record.RuleSet, key, l.gateway.Name+"-"+string(l.Name))
@@ -287,6 +275,32 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	}
 	l.needs = append(l.needs, b.put(record.Listener, l.key, l.name, owner), layout.Ref{Kind: record.BackendSet, Name: made.DefaultSet})
 	w.Listeners = append(w.Listeners, made)
+}
+
+// layPolicy adds the routing policy of a listener, and returns its name: empty without one.
+func (b *build) layPolicy(l *Listener, p *routing.Policy) string {
+	if len(p.Rules) == 0 && !b.hasForeignRules(p) {
+		return ""
+	}
+	own := layout.Policy{Name: p.Name}
+	if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
+		own.Adopted = o.AdoptedRules
+	}
+	for _, r := range p.Rules {
+		own.Rules = append(own.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
+	}
+	b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
+	l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
+	b.layout.Policies = append(b.layout.Policies, own)
+	return p.Name
+}
+
+// hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
+func (b *build) hasForeignRules(p *routing.Policy) bool {
+	o := b.before.Find(record.RoutingPolicy, p.Key)
+	return o != nil && slices.ContainsFunc(b.live.Policies[o.Name].Rules, func(r layout.Rule) bool {
+		return !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name)
+	})
 }
 
 // lost returns the wanted objects that the load balancer has and the record does not.

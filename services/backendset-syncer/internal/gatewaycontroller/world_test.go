@@ -219,6 +219,12 @@ func (f fakeStatuses) Route(_ context.Context, r *gatewayv1.HTTPRoute, parents [
 	return nil
 }
 
+// RemoveFinalizer implements statuses. No route of these tests has a finalizer.
+func (f fakeStatuses) RemoveFinalizer(context.Context, *gatewayv1.HTTPRoute, string) error {
+	f.w.t.Error("a finalizer is removed without the alias of oke-gateway-api")
+	return nil
+}
+
 func equalJSON(a, b any) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
