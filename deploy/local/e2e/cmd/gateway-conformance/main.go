@@ -71,6 +71,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := checkPermissions(filepath.Join(o.out, programLog)); err != nil {
+		return err
+	}
 	if o.test != "" { // the suite skips the others
 		results = slices.DeleteFunc(results, func(r conformance.Result) bool { return r.Test != o.test })
 	}

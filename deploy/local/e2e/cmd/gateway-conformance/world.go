@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/pkg/kubetest/cluster"
@@ -44,6 +45,8 @@ const (
 	balancers = 64
 
 	tenancy, user, fingerprint, region = "ocid1.tenancy.oc1..conformance", "ocid1.user.oc1..conformance", "00:11:22", "us-ashburn-1"
+
+	programLog = "program.log"
 
 	readyTimeout = time.Minute
 	stopTimeout  = 20 * time.Second
@@ -210,7 +213,7 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(o.out, "program.log"))
+	log, err := os.Create(filepath.Join(o.out, programLog))
 	if err != nil {
 		return err
 	}
@@ -218,8 +221,12 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	kubeconfig, err := w.grant(ctx)
+	if err != nil {
+		return err
+	}
 	args := []string{
-		"--kubeconfig=" + w.cluster.Kubeconfig, "--config-map=" + systemSpace + "/backendset-syncer", "--leader-election-namespace=" + systemSpace,
+		"--kubeconfig=" + kubeconfig, "--config-map=" + systemSpace + "/backendset-syncer", "--leader-election-namespace=" + systemSpace,
 		"--oci-auth=api-key", "--oci-key-directory=" + w.keyDirectory(), "--oci-endpoint=" + string(endpoint), "--oci-requests-per-second=1000",
 		"--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=" + health, "--log-level=debug",
 	}
@@ -242,6 +249,51 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 		w.fail(fmt.Errorf("the program has ended: %v: see %s", err, log.Name()))
 	}()
 	return waitReady(ctx, "http://"+health+"/readyz", log.Name())
+}
+
+// account is the ServiceAccount of the program in the chart's roles.
+const account = "backendset-syncer"
+
+// grant gives the program the permissions of the chart, and no others. It returns a kubeconfig with them.
+func (w *world) grant(ctx context.Context) (string, error) {
+	root, err := cluster.Repository()
+	if err != nil {
+		return "", err
+	}
+	roles, err := w.cluster.Helm(ctx, "template", account, filepath.Join(root, "charts", account), "--namespace", systemSpace, "--set", "gateways.enabled=true",
+		"--set", "configMap.name="+account, "--show-only", "templates/rbac.yaml")
+	if err != nil {
+		return "", err
+	}
+	if err := w.cluster.Apply(ctx, roles); err != nil {
+		return "", err
+	}
+	config, err := clientcmd.LoadFromFile(w.cluster.Kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	for _, u := range config.AuthInfos {
+		u.Impersonate, u.ImpersonateGroups = "system:serviceaccount:"+systemSpace+":"+account, []string{"system:authenticated"}
+	}
+	file := filepath.Join(w.dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return file, nil
+}
+
+// checkPermissions checks that the API server has refused no request of the program.
+func checkPermissions(log string) error {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return fmt.Errorf("read log of the program: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "is forbidden") || strings.Contains(line, "cannot list resource") {
+			return fmt.Errorf("the roles of the chart do not suffice: %s", strings.TrimSpace(line))
+		}
+	}
+	return nil
 }
 
 // responderFlags lets the program answer requests without a backend, at the address that objects.yaml has for it.
