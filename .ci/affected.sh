@@ -55,8 +55,8 @@ for file in "${files[@]}"; do
 	deploy/local/e2e/ingress/*) affect deploy/local/e2e e2e/ingress ;;
 	deploy/local/e2e/syncer/*) affect deploy/local/e2e e2e/syncer ;;
 	deploy/local/e2e/autoscaler/*) affect deploy/local/e2e e2e/autoscaler ;;
-	deploy/local/e2e/conformance/* | deploy/local/e2e/cmd/conformance/*) affect deploy/local/e2e ;;
-	deploy/local/images/conformance/*) ;; # the nightly run reads it
+	deploy/local/e2e/conformance/* | deploy/local/e2e/cmd/*conformance/*) affect deploy/local/e2e ;;
+	deploy/local/images/*conformance/*) ;; # the nightly run reads it
 	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	deploy/charts/*) affect deploy/charts chart ;;

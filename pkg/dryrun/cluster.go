@@ -30,7 +30,7 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 			continue
 		}
 		read[k.Resource.String()+k.Selector] = true
-		listed, err := w.list(ctx, client.Resource(k.Resource), metav1.ListOptions{LabelSelector: k.Selector})
+		listed, err := w.list(ctx, client.Resource(k.Resource), metav1.ListOptions{LabelSelector: k.Selector, FieldSelector: k.Fields})
 		switch {
 		case err == nil:
 			served[k.Resource] = served[k.Resource] || listed

@@ -15,7 +15,6 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/dryrun"
-	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/controller"
@@ -99,8 +98,7 @@ func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	k := informers.Kinds(o.Gates.Enabled)
-	return dryrun.ReadCluster(ctx, client, []kit.Kind{k.Bindings, k.Services, k.EndpointSlices, k.Pods}, cache.ObjectName(o.ConfigMap)) //nolint:wrapcheck // the error names the kind
+	return dryrun.ReadCluster(ctx, client, o.Informers().All(), cache.ObjectName(o.ConfigMap)) //nolint:wrapcheck // the error names the kind
 }
 
 // planner plans bindings.
@@ -115,7 +113,7 @@ type planner struct {
 }
 
 func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
-	caches, err := informers.Snapshot(w.Snapshot, o.Gates.Enabled)
+	caches, err := informers.Snapshot(w.Snapshot, o.Informers())
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 )
 
@@ -27,6 +29,7 @@ type Config struct {
 	Work      controller.Options
 	OCI       ociapi.Options
 	Gates     Gates
+	Gateways  Gateways
 	ConfigMap configmap.Name
 	Discovery time.Duration
 	Verify    time.Duration
@@ -41,12 +44,21 @@ type Gates struct {
 	Certificates string // directory of tls.crt and tls.key
 }
 
+// Gateways are the flags of the Gateway API.
+type Gateways struct {
+	Enabled bool
+	// OKE accepts GatewayClasses of oke-gateway-api, too.
+	OKE bool
+	// Namespace is that of the records. Empty: the namespace of the Lease.
+	Namespace string
+}
+
 // Default returns the defaults of all flags.
 func Default() *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Work: controller.DefaultOptions(), OCI: ociapi.DefaultOptions(), Gates: Gates{Timeout: 5 * time.Minute, Certificates: "/etc/fairlead/webhook"},
-		Discovery: 30 * time.Second, Verify: 5 * time.Minute,
+		Gateways: Gateways{Enabled: true}, Discovery: 30 * time.Second, Verify: 5 * time.Minute,
 	}
 }
 
@@ -63,6 +75,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of a load balancer.")
 	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
 	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
+	fs.StringVar(&c.Gateways.Namespace, "gateway-namespace", c.Gateways.Namespace,
+		"Namespace of the ConfigMaps that record which objects of a load balancer belong to Gateways. Defaults to --leader-election-namespace, then the namespace of the pod, then that of --config-map.")
 	fs.DurationVar(&c.Gates.Timeout, "readiness-gate-timeout", c.Gates.Timeout, "Time after which a pod with ready containers becomes ready although load balancers do not send it requests.")
 	fs.StringVar(&c.Gates.Webhook, "webhook-address", c.Gates.Webhook, "Address of the webhook that adds readiness gates to pods, such as :9443. Empty: no webhook.")
 	fs.StringVar(&c.Gates.Certificates, "webhook-certificates", c.Gates.Certificates, "Directory with the certificate of the webhook: tls.crt and tls.key. It is read again every minute.")
@@ -71,7 +85,21 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 // AddSourceFlags binds the flags that affect plans.
 func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
+	fs.BoolVar(&c.Gateways.Enabled, "gateways", c.Gateways.Enabled,
+		"Program listeners and routing policies from Gateways and HTTPRoutes, if the API server serves them. It needs permissions to list and watch them, Secrets, ConfigMaps and pods.")
+	fs.BoolVar(&c.Gateways.OKE, "oke-gateway-api-alias", c.Gateways.OKE,
+		"Also accept GatewayClasses of oke-gateway-api for application load balancers. Remove that controller first, and take its load balancers over with the subcommand adopt.")
 	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled, "Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")
+}
+
+// RecordNamespace returns the namespace of the records, empty if it is not known.
+func (c *Config) RecordNamespace() string {
+	return cmp.Or(c.Gateways.Namespace, c.Leader.Namespace, leader.PodNamespace(), c.ConfigMap.Namespace)
+}
+
+// Informers returns which kinds are read.
+func (c *Config) Informers() informers.Options {
+	return informers.Options{Gates: c.Gates.Enabled, Gateways: c.Gateways.Enabled}
 }
 
 // Validate returns an error for each flag with an invalid value.

@@ -82,6 +82,7 @@ type Desired struct {
 	Policies []Policy  // one for each listener, in the order of the input
 	Sets     []Set     // the empty set first, then in the order of admission
 	Problems []Problem // in the order of admission
+	Default  string    // name of the set for requests that no rule matches
 }
 
 // Policy is the routing of a listener.
