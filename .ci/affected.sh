@@ -48,6 +48,7 @@ for file in "${files[@]}"; do
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
 	services/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;;
+	services/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;;
 	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;
@@ -70,6 +71,7 @@ for file in "${files[@]}"; do
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
 	charts/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;; # as above
+	charts/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;; # as above
 	# Documents that tests read.
 	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them

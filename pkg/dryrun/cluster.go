@@ -26,11 +26,11 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 	w.Served = func(resource schema.GroupVersionResource) bool { return served[resource] }
 	read := map[string]bool{} // two kinds may keep different parts of the same objects
 	for _, k := range kinds {
-		if k.Off || read[k.Resource.String()+k.Selector] {
+		if k.Off || read[k.Resource.String()+k.Selector+" "+k.Namespace] {
 			continue
 		}
-		read[k.Resource.String()+k.Selector] = true
-		listed, err := w.list(ctx, client.Resource(k.Resource), metav1.ListOptions{LabelSelector: k.Selector})
+		read[k.Resource.String()+k.Selector+" "+k.Namespace] = true
+		listed, err := w.list(ctx, k.In(client), metav1.ListOptions{LabelSelector: k.Selector})
 		switch {
 		case err == nil:
 			served[k.Resource] = served[k.Resource] || listed
