@@ -261,6 +261,8 @@ func (m *manifest) complete() error {
 		return errors.New("it has no Deployment")
 	case m.class == "":
 		return errors.New("it has no IngressClass with spec.controller")
+	case m.config == nil && slices.ContainsFunc(m.pod.Volumes, func(v volumeManifest) bool { return v.ConfigMap != nil }):
+		return errors.New("a volume is the ConfigMap of the manifest, which has none")
 	}
 	return nil
 }

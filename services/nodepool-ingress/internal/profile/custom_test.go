@@ -94,6 +94,7 @@ func TestManifestMustBeComplete(t *testing.T) {
 		{name: "no container", text: class + "---\napiVersion: apps/v1\nkind: Deployment", want: "it has no container"},
 		{name: "no port for HTTPS", text: strings.Replace(minimalManifest, "name: https", "name: other", 1), want: "no port with the name https"},
 		{name: "class that Kubernetes refuses", text: strings.Replace(minimalManifest, "example.com/ingress", "Example ingress", 1), want: "spec.controller"},
+		{name: "volume of a ConfigMap that is missing", text: minimalManifest + "      volumes: [{name: config, configMap: {}}]\n", want: "which has none"},
 		{name: "many documents", text: strings.Repeat("---\n{}\n", 30), want: "document"},
 		{name: "large", text: minimalManifest + "---\napiVersion: v1\nkind: ConfigMap\ndata: {a: " + strings.Repeat("$(CLASS)$(CLASS)", 40_000) + "}", want: "larger than 512 KiB"},
 		{name: "aliases", text: "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", want: "document 0"},
