@@ -73,10 +73,11 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 # Folders of whole-system tests, and the images of each that no other one needs.
-E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler ingress)
+E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler nodepool ingress)
 e2e_images_cluster    := image-registry images-e2e
 e2e_images_picker     := gateways
 e2e_images_autoscaler := image-prometheus image-prometheus-adapter
+e2e_images_nodepool   := traefik
 e2e_images_ingress    := gateways traefik image-previous
 
 .PHONY: images-race
