@@ -309,6 +309,7 @@ func progress(d *appsv1.Deployment) {
 	switch {
 	case strings.HasSuffix(tag, ":bad"): // the old pods stay
 		d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas = before.ReadyReplicas, before.AvailableReplicas, 1
+		d.Status.Replicas++
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, "ProgressDeadlineExceeded", "timed out progressing"
 	case strings.HasSuffix(tag, ":slow"):
 		d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas = before.ReadyReplicas, before.AvailableReplicas, 0
