@@ -27,6 +27,9 @@ func (s *Snapshot) Reader(k Kind) (Reader, error) {
 		return nil, fmt.Errorf("selector of %s: %w", k.Resource.Resource, err)
 	}
 	for _, u := range s.Objects {
+		if k.Namespace != "" && u.GetNamespace() != k.Namespace {
+			continue
+		}
 		if u.GroupVersionKind().Group != k.Resource.Group || u.GetKind() != k.Name || !selector.Matches(labels.Set(u.GetLabels())) {
 			continue
 		}
