@@ -6,12 +6,13 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image for this machine: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress modelserver webhook echo ome ocilb probe
+IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver webhook echo ome ocilb probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_backendset-syncer  := services/backendset-syncer .
 IMAGE_SOURCE_variant-autoscaler := services/variant-autoscaler .
 IMAGE_SOURCE_nodepool-ingress   := services/nodepool-ingress .
+IMAGE_SOURCE_edge-cache         := services/edge-cache .
 IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
 IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
