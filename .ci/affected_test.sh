@@ -24,7 +24,7 @@ expect "doctor verify lint docs test test-oldest chart demo e2e" services/endpoi
 expect "doctor verify lint docs chart e2e" "" ./autoscaler/... deploy/examples/variant-autoscaler/keda-external.yaml deploy/examples/README.md
 # What requires the changed module is affected too, over several steps.
 expect "doctor verify lint test test-oldest demo e2e" "services/ingress-reconciler services/backendset-syncer deploy/emulators deploy/local/e2e" \
-	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./edge/..." deploy/emulators/echo/echo.go
+	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./nodepool/... ./edge/..." deploy/emulators/echo/echo.go
 expect "doctor verify lint docs test test-oldest chart e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
 expect "doctor verify lint docs test test-oldest chart e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... services/variant-autoscaler/main.go
 expect "doctor verify lint docs test test-oldest chart e2e" services/edge-cache ./edge/... services/edge-cache/main.go
