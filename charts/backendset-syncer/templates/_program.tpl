@@ -71,8 +71,8 @@
 {{- define "backendset-syncer.sourceArgs" -}}
 - --config-map={{ include "backendset-syncer.configMapNamespace" . }}/{{ include "backendset-syncer.configMapName" . }}
 - --readiness-gates={{ .Values.readinessGates.enabled }}
+- --gateways={{ .Values.gateways.enabled }}
 {{- if .Values.gateways.enabled }}
-- --gateways=true
 - --gateway-namespace={{ .Release.Namespace }}
 - --oke-gateway-api-alias={{ .Values.gateways.okeGatewayAPIAlias }}
 {{- if include "backendset-syncer.responds" . }}

@@ -33,7 +33,7 @@ func TestGatewayFlags(t *testing.T) {
 		}
 		return found
 	}
-	assert.Empty(t, flags(nil))
+	assert.Equal(t, []string{"--gateways=false"}, flags(nil))
 	assert.Equal(t, []string{
 		"--gateways=true", "--gateway-namespace=system", "--oke-gateway-api-alias=false", "--responder-service=system/" + responder,
 		"--not-found-bind-address=:8404", "--no-backends-bind-address=:8500",

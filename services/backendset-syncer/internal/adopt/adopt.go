@@ -42,15 +42,18 @@ type Input struct {
 
 // Keys are the keys of the program's own plan.
 type Keys struct {
-	// Policy returns the key of the policy of a listener.
-	Policy func(gateway types.NamespacedName, listener string) string
+	// Listener and Policy return the names that the program gives to a listener and to its policy without a record.
+	Listener func(g *gatewayv1.Gateway, l *gatewayv1.Listener) string
+	Policy   func(gateway types.NamespacedName, listener string) string
+	// PolicyKey returns the key of the policy of a listener.
+	PolicyKey func(gateway types.NamespacedName, listener string) string
 	// Set returns the key of the backend set of a rule. It is empty if the rule needs none.
 	Set func(r *gatewayv1.HTTPRoute, rule int) string
 	// DefaultSet is the key of the default backend set of listeners.
 	DefaultSet string
 	// Certificate returns the key of the certificate of a Secret.
-	Certificate func(s *corev1.Secret) (string, error)
-	// Own are the objects of the program's plan, with the names that it chooses without a record.
+	Certificate func(s *corev1.Secret) string
+	// Own are the objects of the program's plan, with the names that it chooses if they are not in the record.
 	Own []record.Object
 }
 
@@ -74,7 +77,6 @@ func Build(in *Input) (*record.Record, []Finding) {
 		b.record.Gateways = append(b.record.Gateways, nameOf(g).String())
 	}
 	slices.Sort(b.record.Gateways)
-	b.addOwn()
 	for _, g := range in.Gateways {
 		b.addListeners(g)
 	}
@@ -83,6 +85,7 @@ func Build(in *Input) (*record.Record, []Finding) {
 		b.addCertificates(g)
 	}
 	b.addSets()
+	b.addOwn()
 	slices.SortStableFunc(b.findings, func(x, y Finding) int { return cmp.Compare(x.Object, y.Object) })
 	if slices.ContainsFunc(b.findings, func(f Finding) bool { return f.Refused }) {
 		return nil, b.findings
@@ -149,7 +152,7 @@ func (b *builder) exists(kind record.Kind, name string) bool {
 // addOwn adds the objects of the program's own names: those of a record that was lost.
 func (b *builder) addOwn() {
 	for _, o := range b.in.Keys.Own {
-		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) {
+		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) && !b.record.Has(o.Kind, o.Name) {
 			b.put(o.Kind, o.Name, o.Key, o.Owner)
 			b.found(title(o.Kind, o.Name), "it has the name that the program gives it")
 		}
@@ -190,14 +193,7 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 
 // listenerOf returns the live listener of a listener of a Gateway: that of its name, or that of the program's name.
 func (b *builder) listenerOf(g *gatewayv1.Gateway, l *gatewayv1.Listener) (string, *layout.Listener) {
-	names := []string{string(l.Name)}
-	key := record.ListenerKey(l.Port, hostname(l))
-	for _, o := range b.in.Keys.Own {
-		if o.Kind == record.Listener && o.Key == key && o.Owner == nameOf(g).String() {
-			names = append([]string{o.Name}, names...)
-		}
-	}
-	for _, name := range names {
+	for _, name := range []string{b.in.Keys.Listener(g, l), string(l.Name)} {
 		if live, ok := b.in.Live.Listeners[name]; ok {
 			return name, &live
 		}
@@ -231,7 +227,7 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 		return
 	}
 	object := title(record.RoutingPolicy, policy)
-	if !b.record.Has(record.RoutingPolicy, policy) && !isUpstreamPolicy(policy, listener) {
+	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) {
 		b.refuse(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
 		return
 	}
@@ -241,8 +237,6 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 			return
 		}
 	}
-	b.put(record.RoutingPolicy, policy, b.in.Keys.Policy(nameOf(g), listener), "")
-	b.found(object, "policy of listener %s", name)
 	rules := b.adopted[policy]
 	if rules == nil {
 		rules = map[string]bool{}
@@ -253,11 +247,18 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 			rules[rule] = true
 		}
 	}
+	var adopted []string
 	for _, r := range b.in.Live.Policies[policy].Rules {
-		if !b.takes(policy, r.Name) {
+		switch {
+		case !b.takes(policy, r.Name):
 			b.found(object, "rule %s is of no HTTPRoute: it stays", r.Name)
+		case !layout.OwnRule(r.Name):
+			adopted = append(adopted, r.Name)
 		}
 	}
+	slices.Sort(adopted)
+	b.record.Put(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: adopted})
+	b.found(object, "policy of listener %s", name)
 }
 
 // mayOwn reports whether a listener is one of an adopted Gateway.
@@ -309,9 +310,7 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 			if secret == nil {
 				continue
 			}
-			if key, err := b.in.Keys.Certificate(secret); err == nil {
-				current[upstreamCertificate(namespace, secret.Name, secret.ResourceVersion)] = key
-			}
+			current[upstreamCertificate(namespace, secret.Name, secret.ResourceVersion)] = b.in.Keys.Certificate(secret)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(annotatedCertificates(g))) {
@@ -321,6 +320,8 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 			b.found(object, "the load balancer does not have it")
 		case !b.certificateOnlyOurs(name):
 			b.found(object, "a listener that is not adopted uses it: it stays")
+		case key == "" && !b.in.Live.Uses[layout.Ref{Kind: record.Certificate, Name: name}]:
+			b.found(object, "nothing uses it: it stays, delete it by hand")
 		case key == "":
 			b.put(record.Certificate, name, keyOfEarlier(name), "")
 			b.found(object, "certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
@@ -355,7 +356,7 @@ func (b *builder) addSets() {
 			b.found(object, "others use it, too: it stays, and the program creates one of its own")
 			continue
 		}
-		key := b.setKey(rules)
+		key := cmp.Or(b.setKey(rules), b.ownKey(name))
 		if key == "" {
 			b.put(record.BackendSet, name, keyOfEarlier(name), "")
 			b.found(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it", strings.Join(rules, ", "))
@@ -395,6 +396,16 @@ func (b *builder) setKey(rules []string) string {
 			if key := b.in.Keys.Set(r, index); key != "" {
 				return key
 			}
+		}
+	}
+	return ""
+}
+
+// ownKey returns the key that the program's plan has for a set.
+func (b *builder) ownKey(set string) string {
+	for _, o := range b.in.Keys.Own {
+		if o.Kind == record.BackendSet && o.Name == set {
+			return o.Key
 		}
 	}
 	return ""

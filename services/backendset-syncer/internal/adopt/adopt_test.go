@@ -26,6 +26,7 @@ func upstreamShaped() *Input {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "inference", Annotations: map[string]string{annotationCertificates: "models-tls-rev-7, models-tls-rev-3"}},
 		Spec: gatewayv1.GatewaySpec{Listeners: []gatewayv1.Listener{
 			{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			{Name: "other", Port: 8444, Protocol: gatewayv1.HTTPSProtocolType},
 			{Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType, TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "tls"}}}},
 		}},
 	}
@@ -57,6 +58,7 @@ func upstreamShaped() *Input {
 			Listeners: map[string]layout.Listener{
 				"http":      {Name: "http", Port: 80, Protocol: "HTTP", Policy: "http_policy", DefaultSet: "inference-default"},
 				"https":     {Name: "https", Port: 443, Protocol: "HTTP", Policy: "https_policy", DefaultSet: "inference-default", TLS: &layout.TLS{Certificate: "models-tls-rev-7"}},
+				"other":     {Name: "other", Port: 8444, Protocol: "HTTP", DefaultSet: "inference-default", TLS: &layout.TLS{Certificate: "models-tls-rev-3"}},
 				"terraform": {Name: "terraform", Port: 8443, Protocol: "HTTP", Policy: "terraform_policy", DefaultSet: "terraform"},
 			},
 			Policies: map[string]layout.Policy{
@@ -67,11 +69,14 @@ func upstreamShaped() *Input {
 				"https_policy":     {Name: "https_policy", Rules: []layout.Rule{rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule(catchAll, "inference-default")}},
 				"terraform_policy": {Name: "terraform_policy", Rules: []layout.Rule{rule("special", "models-embed-80")}},
 			},
+			Uses:         map[layout.Ref]bool{{Kind: record.Certificate, Name: "models-tls-rev-3"}: true, {Kind: record.Certificate, Name: "models-tls-rev-7"}: true},
 			Certificates: map[string]bool{"models-tls-rev-7": true, "models-tls-rev-3": true, "terraform": true},
 			Sets:         map[string]int{"models-chat-80": 2, "models-embed-80": 1, "models-blue-80": 1, "models-green-80": 1, "inference-default": 0, "terraform": 3},
 		},
 		Keys: Keys{
-			Policy: func(gateway types.NamespacedName, listener string) string {
+			Listener: func(_ *gatewayv1.Gateway, l *gatewayv1.Listener) string { return "own-" + string(l.Name) },
+			Policy:   func(_ types.NamespacedName, listener string) string { return "p_own_" + listener },
+			PolicyKey: func(gateway types.NamespacedName, listener string) string {
 				return "policy " + gateway.String() + "/" + listener
 			},
 			Set: func(r *gatewayv1.HTTPRoute, rule int) string {
@@ -81,10 +86,8 @@ func upstreamShaped() *Input {
 				}
 				return fmt.Sprintf("set Service/%s/%s", r.Namespace, refs[0].Name)
 			},
-			DefaultSet: "set",
-			Certificate: func(s *corev1.Secret) (string, error) {
-				return "certificate " + s.Namespace + "/" + s.Name + " now", nil
-			},
+			DefaultSet:  "set",
+			Certificate: func(s *corev1.Secret) string { return "certificate " + s.Namespace + "/" + s.Name + " now" },
 		},
 	}
 }
@@ -116,9 +119,13 @@ func TestBuild(t *testing.T) {
 		"certificates models-tls-rev-7 = certificate models/tls now",
 		"listeners http = listener 80  of models/inference",
 		"listeners https = listener 443  of models/inference",
+		"listeners other = listener 8444  of models/inference",
 		"routingPolicies http_policy = policy models/inference/http",
 		"routingPolicies https_policy = policy models/inference/https",
 	}, objects(r), "%v", findings)
+	policy := r.Find(record.RoutingPolicy, "policy models/inference/http")
+	require.NotNil(t, policy)
+	assert.Equal(t, []string{catchAll, "p0000_1a2b3c4d_models_chat", "p0000_deadbeef_models_canary", "p0001_1a2b3c4d_models_chat"}, policy.AdoptedRules)
 	again, _ := Build(upstreamShaped())
 	assert.Equal(t, r.Encode(), again.Encode())
 	parsed, err := record.Parse(r.Encode())
@@ -159,6 +166,10 @@ func TestBuildLeavesOthersAlone(t *testing.T) {
 		{
 			name: "a listener that the load balancer does not have", absent: "http",
 			change: func(in *Input) { delete(in.Live.Listeners, "http") }, says: "the load balancer does not have it",
+		},
+		{
+			name: "a certificate that nothing uses", absent: "models-tls-rev-3", says: "nothing uses it: it stays",
+			change: func(in *Input) { in.Live.Uses = nil },
 		},
 		{name: "an annotation of nothing", absent: "models-tls-rev-3", change: func(in *Input) { delete(in.Live.Certificates, "models-tls-rev-3") }, says: "the load balancer does not have it"},
 	}
@@ -229,16 +240,14 @@ func TestBuildOfALostRecord(t *testing.T) {
 	in.Routes = nil
 	in.Live = &layout.Live{
 		Listeners: map[string]layout.Listener{
-			"own-http": {Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own", DefaultSet: "own-default", Hostnames: []string{"own-host"}},
+			"own-http": {Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own_http", DefaultSet: "own-default", Hostnames: []string{"own-host"}},
 			"http":     {Name: "http", Port: 8080, Protocol: "HTTP", DefaultSet: "terraform"},
 		},
-		Policies:  map[string]layout.Policy{"p_own": {Name: "p_own", Rules: []layout.Rule{{Name: "r000_models_chat", Set: "own-chat"}}}},
+		Policies:  map[string]layout.Policy{"p_own_http": {Name: "p_own_http", Rules: []layout.Rule{{Name: "r000_models_chat", Set: "own-chat"}}}},
 		Hostnames: map[string]layout.Hostname{"own-host": {Name: "own-host", Hostname: "chat.example.com"}},
 		Sets:      map[string]int{"own-default": 0, "own-chat": 1, "terraform": 1, "unused": 0},
 	}
 	in.Keys.Own = []record.Object{
-		{Kind: record.Listener, Name: "own-http", Key: record.ListenerKey(80, ""), Owner: "models/inference"},
-		{Kind: record.RoutingPolicy, Name: "p_own", Key: "policy models/inference/http"},
 		{Kind: record.BackendSet, Name: "own-default", Key: "set"}, {Kind: record.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
 		{Kind: record.BackendSet, Name: "own-gone", Key: "set Service/models/gone"},
 	}
@@ -246,7 +255,7 @@ func TestBuildOfALostRecord(t *testing.T) {
 	require.NotNil(t, r, "%v", findings)
 	assert.Equal(t, []string{
 		"backendSets own-chat = set Service/models/chat", "backendSets own-default = set", "hostnames own-host = hostname chat.example.com",
-		"listeners own-http = listener 80  of models/inference", "routingPolicies p_own = policy models/inference/http",
+		"listeners own-http = listener 80  of models/inference", "routingPolicies p_own_http = policy models/inference/http",
 	}, objects(r))
 }
 

@@ -36,6 +36,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/responder"
 )
 
 const name = "backendset-syncer"
@@ -54,6 +55,7 @@ type parts struct {
 	Gates         *gate.Reconciler
 	Gateways      *gatewaycontroller.Reconciler
 	Webhook       *gate.Webhook
+	Responder     *responder.Responder
 	Metrics       *controller.Metrics
 	Queues        *queues
 	Elector       *leader.Elector
@@ -104,6 +106,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newGateways,
 		newGates,
 		newWebhook,
+		func(cfg *config.Config, m *metrics.Metrics, log *zap.Logger) *responder.Responder {
+			return responder.New(cfg.Gateways.Addresses, m, log)
+		},
 
 		// Leader election, and the server for probes and Prometheus.
 		newElector,
@@ -213,6 +218,8 @@ func newActors(p actorParts) *actor.Actors {
 type reconcilerParts struct {
 	dig.In
 
+	Config        *config.Config
+	Informers     *informers.Informers
 	Observer      *observe.Observer
 	Actors        *actor.Actors
 	Configuration *configuration
@@ -224,7 +231,9 @@ type reconcilerParts struct {
 }
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
+	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return reconciler.New(reconciler.Params{
+		Recorded: func(id, set string) bool { return record.Lists(configMaps, namespace, id, set) },
 		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), "fairlead-"+name),
 		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
@@ -247,7 +256,7 @@ type gatewayParts struct {
 func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
 	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
 	return gatewaycontroller.New(gatewaycontroller.Params{
-		Planner: gateway.NewPlanner(caches, p.Configuration, gateway.Options{OKE: p.Config.Gateways.OKE}), Caches: caches, Actors: p.Actors,
+		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
 		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace,
 	})

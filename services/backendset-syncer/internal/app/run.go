@@ -24,7 +24,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
 	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
 	gatewaycontroller.Handle(p.Informers, p.Gateways)
-	all := []run.Part{p.Informers, p.Events, p.Webhook}
+	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
 		p.Configuration.OnChange(p.reconfigure)
 		all = append(all, p.Configuration)
@@ -48,7 +48,7 @@ func (p *parts) lead(ctx, lease context.Context) {
 	all.Go(func() {
 		p.Queues.Pods.Lead(ctx, lease, p.controller("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
 	})
-	if p.Config.Gateways.Enabled {
+	if p.Config.Gateways.Enabled && p.Config.RecordNamespace() != "" {
 		all.Go(func() {
 			p.Queues.Balancers.Lead(ctx, lease, p.controller("loadbalancer", p.Gateways), p.Gateways.ReconcileAll)
 		})

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
@@ -53,7 +54,7 @@ func TestGateways(t *testing.T) {
 func testRoutes(g *gatewayRig, id string, port int) {
 	g.pods("models", "chat", "1 2")
 	g.pods("models", "embed", "3")
-	g.gateway("infra", "routes", id, `idleTimeoutSeconds: "900", drainMaximumSeconds: "3"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
+	g.gateway("infra", "routes", id, `idleTimeoutSeconds: "900", drainMaximumSeconds: "8"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
 	g.gatewayCondition("infra", "routes", "Programmed", "Programmed")
 	g.route("models", "chat", "parentRefs: [{name: routes, namespace: infra}], hostnames: [chat.example.com], rules: [{backendRefs: [{name: chat, port: 80}]}]")
 	g.routeCondition("models", "chat", "Accepted", "Accepted")
@@ -90,6 +91,9 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	g.noFailure(slow)
 
 	g.settled()
+	code, out, log := g.plan("-n", "infra", "routes")
+	assert.Zero(g.t, code, log)
+	assert.Contains(g.t, out, "load balancer "+id+": 0 changes of its layout\n")
 	g.emulator.ForgetCalls()
 	g.pods("models", "chat", "4 5")
 	require.Eventually(g.t, func() bool { return g.emulator.Writes(time.Time{}) > 0 }, patience, tick)
@@ -230,6 +234,9 @@ func testLostRecord(g *gatewayRig, id string, port int) {
 	before := g.emulator.Writes(time.Time{})
 	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), record.ConfigMapName(id), metav1.DeleteOptions{}))
 	made := g.gatewayCondition("infra", "lost", "Programmed", "RecordLost")
+	code, _, log := g.plan("-n", "infra", "lost")
+	assert.Equal(g.t, dryrun.ExitFailed, code)
+	assert.Contains(g.t, log, "backendset-syncer adopt")
 	assert.Contains(g.t, made.Status.Conditions[len(made.Status.Conditions)-1].Message+made.Status.Conditions[0].Message, "adopt")
 	g.pods("models", "lost", "41 42")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "lost", metav1.DeleteOptions{}))
@@ -253,7 +260,7 @@ func testPools(g *gatewayRig, id string, port int) {
 		g.apply(fmt.Sprintf("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: %s, namespace: models}\n"+
 			"spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: %s, port: {number: 9002}, failureMode: FailClose}}\n", name, service))
 	}
-	g.gateway("infra", "pools", id, `drainMaximumSeconds: "3"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
+	g.gateway("infra", "pools", id, `drainMaximumSeconds: "8"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
 	ref := "parentRefs: [{name: pools, namespace: infra}], hostnames: [%[1]s.example.com], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]}]"
 	g.route("models", "pool", fmt.Sprintf(ref, "pool"))
 	g.route("models", "closed", fmt.Sprintf(ref, "closed"))

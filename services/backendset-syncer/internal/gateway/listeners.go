@@ -101,6 +101,10 @@ func (l *Listener) checkKinds() {
 	group := gatewayv1.Group(gatewayv1.GroupName)
 	http := gatewayv1.RouteGroupKind{Group: &group, Kind: "HTTPRoute"}
 	l.kinds = []gatewayv1.RouteGroupKind{http}
+	if l.Protocol != gatewayv1.HTTPProtocolType && l.Protocol != gatewayv1.HTTPSProtocolType {
+		l.kinds = []gatewayv1.RouteGroupKind{}
+		return
+	}
 	if l.AllowedRoutes == nil || len(l.AllowedRoutes.Kinds) == 0 {
 		return
 	}
@@ -239,6 +243,12 @@ func (b *build) nameOf(kind record.Kind, key, readable string) string {
 // listenerName returns the name of the load balancer's listener.
 func (b *build) listenerName(l *Listener) string {
 	return b.nameOf(record.Listener, l.key, l.gateway.Name+"-"+string(l.Name))
+}
+
+// ListenerName returns the name that a listener has without a record.
+func ListenerName(g *gatewayv1.Gateway, l *gatewayv1.Listener) string {
+	key := record.ListenerKey(int32(l.Port), string(ptr.Deref(l.Hostname, "")))
+	return routing.NameFor(key, g.Name+"-"+string(l.Name))
 }
 
 // decideConflicts decides which listeners get their ports. The incumbent of a port and hostname comes first, then the listener of the

@@ -147,7 +147,7 @@ func (b *build) freeze(r *Resolution) {
 func (b *build) route() {
 	b.input = &routing.Input{
 		Limits: routing.Limits{Sets: b.limits.BackendSets, Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
-		Names:  b.before.Names(record.RoutingPolicy),
+		Names:  b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
 	document, _ := b.planner.configuration.Current()
@@ -163,7 +163,8 @@ func (b *build) route() {
 		}
 	}
 	for _, binding := range b.planner.observer.Bindings() {
-		if name := binding.Spec.BackendSetName; binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(b.input.Foreign, name) && !b.before.Has(record.BackendSet, name) {
+		// A binding without a set cannot keep a name, which is not secret, from a route.
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(b.input.Foreign, name) && !b.before.Has(record.BackendSet, name) {
 			b.input.Foreign = append(b.input.Foreign, name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/routing"
 )
 
 // Controller names of GatewayClasses.
@@ -36,12 +37,32 @@ type Planner struct {
 	observer      *observe.Observer
 	configuration configuration
 	names         []string // controller names
+	fallback      *routing.Fallback
 }
 
 // Options configure a Planner.
 type Options struct {
 	// OKE accepts GatewayClasses of oke-gateway-api, too.
 	OKE bool
+	// Responder is the Service whose ports 404 and 500 answer requests without a backend. Empty: nothing does.
+	Responder cache.ObjectName
+}
+
+// Ports of the Service of the responder: the status codes of its answers.
+const (
+	portNotFound   = 404
+	portNoBackends = 500
+)
+
+// fallback returns the backends for requests without one, nil if there are none.
+func (o *Options) fallback() *routing.Fallback {
+	if o.Responder.Name == "" {
+		return nil
+	}
+	port := func(n int32) routing.Backend {
+		return routing.Backend{Kind: kindService, Namespace: o.Responder.Namespace, Name: o.Responder.Name, Port: n}
+	}
+	return &routing.Fallback{NotFound: port(portNotFound), NoBackends: port(portNoBackends)}
 }
 
 // NewPlanner returns a Planner.
@@ -50,7 +71,7 @@ func NewPlanner(c informers.Caches, configuration configuration, o Options) *Pla
 	if o.OKE {
 		names = append(names, OKEName)
 	}
-	return &Planner{caches: c, observer: observe.New(c), configuration: configuration, names: names}
+	return &Planner{caches: c, observer: observe.New(c), configuration: configuration, names: names, fallback: o.fallback()}
 }
 
 // Ready reports whether all kinds are known without which a plan would take objects for deleted.

@@ -59,6 +59,9 @@ func testLife(w *world) {
 	for kind, names := range w.names() {
 		assert.Empty(w.t, names, kind)
 	}
+	if w.t.Failed() {
+		w.logRefusals()
+	}
 }
 
 // TestModes lives in every mode of the load balancer.

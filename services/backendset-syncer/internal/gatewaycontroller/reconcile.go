@@ -90,8 +90,7 @@ type balancer struct {
 	services, pools map[cache.ObjectName]bool // that its routes refer to
 	sets            map[string]bool           // that its actor writes
 	weights         map[string]weights.Memory
-	owned           map[string]bool // names of backend sets of the record
-	since           time.Time       // of the first event about endpoints that was not reconciled
+	since           time.Time // of the first event about endpoints that was not reconciled
 }
 
 // New returns a Reconciler.
@@ -129,14 +128,6 @@ func (r *Reconciler) ids() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Owns reports whether a backend set belongs to Gateways.
-func (r *Reconciler) Owns(id, set string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := r.known[id]
-	return b != nil && b.owned[set]
-}
-
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	if !r.p.Planner.Ready() {
@@ -156,6 +147,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		return nil
 	}
 	report, current := r.p.Actors.Layout(id)
+	if !current && report != nil { // what is gone is known for the newest layout only
+		old := *report
+		old.Gone, report = nil, &old
+	}
 	plan := r.plan(resolution, id, rec, report)
 	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
 		r.drop(id, nil)
@@ -188,14 +183,9 @@ func (r *Reconciler) plan(resolution *gateway.Resolution, id string, rec *record
 	plan := r.p.Planner.Plan(resolution, in)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b.services, b.pools, b.weights, b.owned = plan.Services, plan.Pools, map[string]weights.Memory{}, map[string]bool{}
+	b.services, b.pools, b.weights = plan.Services, plan.Pools, map[string]weights.Memory{}
 	for _, s := range plan.Sets {
 		b.weights[s.Key] = s.Memory
-	}
-	for i := range plan.Record.Objects {
-		if o := &plan.Record.Objects[i]; o.Kind == record.BackendSet {
-			b.owned[o.Name] = true
-		}
 	}
 	return plan
 }

@@ -455,19 +455,22 @@ func (w *world) load(request func() string, ok func(string) bool) (stop func()) 
 func (w *world) settle() {
 	w.t.Helper()
 	for range 200 {
-		time.Sleep(time.Second)
-		before := w.version
-		if w.Idle() {
-			time.Sleep(w.calm)
-			if w.Idle() && before == w.version {
-				return
-			}
+		before, writes := w.versionNow(), w.Writes(time.Time{})
+		time.Sleep(w.calm)
+		if w.Idle() && before == w.versionNow() && writes == w.Writes(time.Time{}) {
+			return
 		}
 	}
 	w.t.Fatal("the world does not settle")
 }
 
-// condition returns "Status/Reason" of a condition of a route's parent, with its generation if that is old.
+func (w *world) versionNow() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.version
+}
+
+// routeCondition returns "Status/Reason" of a condition of a route's parent, with its generation if that is old.
 func (w *world) routeCondition(ns, name, kind string) string {
 	r := informers.Get[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
 	if r == nil || len(r.Status.Parents) == 0 {
@@ -525,4 +528,26 @@ func (w *world) layoutWrites() []string {
 		}
 	}
 	return all
+}
+
+// logRefusals logs the requests that were refused.
+func (w *world) logRefusals() {
+	report, current := w.reconciler.p.Actors.Layout(balancerID)
+	w.t.Logf("report %+v, current %t", report, current)
+	if rec, err := w.reconciler.p.Records.Read(context.Background(), balancerID); err == nil {
+		w.t.Logf("record %s", rec.Encode())
+	} else {
+		w.t.Logf("record: %v", err)
+	}
+	calls := w.Calls()
+	for _, c := range calls[max(0, len(calls)-60):] {
+		if c.Write() {
+			w.t.Logf("%s %s %s: %d %s", c.At.Format(time.TimeOnly), c.Operation, c.Path, c.Status, c.WorkRequest)
+		}
+	}
+	for _, c := range w.Calls() {
+		if c.Code != "" || c.Status == 0 {
+			w.t.Logf("%s %s %s: %d %s", c.At.Format(time.TimeOnly), c.Operation, c.Path, c.Status, c.Code)
+		}
+	}
 }

@@ -323,3 +323,14 @@ func operation[B any, A answer](call1 func(ctx context.Context, client *loadbala
 
 // Layouts reports whether the write is of an object other than the backends of a set.
 func (w *Write) Layouts() bool { return w.layout }
+
+// PathRouted returns the backend sets of path route sets. The program never writes these.
+func (l *LoadBalancer) PathRouted() map[string]bool {
+	sets := map[string]bool{}
+	for _, s := range l.raw.PathRouteSets {
+		for _, r := range s.PathRoutes {
+			sets[value(r.BackendSetName)] = true
+		}
+	}
+	return sets
+}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 const (
@@ -46,6 +47,22 @@ func FromConfigMap(c *corev1.ConfigMap) (*Record, error) {
 		return nil, fmt.Errorf("ConfigMap %s/%s has the record of another load balancer, %s", c.Namespace, c.Name, r.LoadBalancer)
 	}
 	return r, nil
+}
+
+// reader has ConfigMaps by name.
+type reader interface {
+	Get(name cache.ObjectName) (any, bool)
+}
+
+// Lists reports whether the record of a load balancer, among the ConfigMaps of a cache, has a backend set.
+func Lists(configMaps reader, namespace, loadBalancer, set string) bool {
+	obj, _ := configMaps.Get(cache.ObjectName{Namespace: namespace, Name: ConfigMapName(loadBalancer)})
+	c, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return false
+	}
+	r, err := FromConfigMap(c)
+	return err == nil && r.Has(BackendSet, set)
 }
 
 // Store reads and writes records. A write fails with a conflict if another client has changed the record since it was read.

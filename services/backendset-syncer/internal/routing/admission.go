@@ -87,9 +87,25 @@ func newAdmission(in *Input) *admission {
 		if a.names[empty.Name] != "" {
 			empty.Name = nameFor(empty.Key, empty.Name, '-')
 		}
-		a.take(&empty)
+		a.takeFallback(&empty)
 	}
 	return a
+}
+
+// takeFallback adds the set for rules without a backend, and that for requests without a rule.
+func (a *admission) takeFallback(empty *Set) {
+	f := a.in.Fallback
+	if f == nil {
+		a.take(empty)
+		return
+	}
+	empty.Members = []Member{{Backend: f.NoBackends, Weight: 1}}
+	a.take(empty)
+	none := Set{Key: DefaultKey, Name: defaultSet, Members: []Member{{Backend: f.NotFound, Weight: 1}}}
+	if a.names[none.Name] != "" {
+		none.Name = nameFor(none.Key, none.Name, '-')
+	}
+	a.take(&none)
 }
 
 // take adds a set under its recorded name.

@@ -9,10 +9,10 @@ import (
 // desired returns what was admitted.
 func (a *admission) desired() *Desired {
 	d := &Desired{Problems: a.problems}
-	used := map[string]bool{EmptyKey: true}
+	used := map[string]bool{EmptyKey: true, DefaultKey: true}
 	for i := range a.listeners {
 		l := &a.listeners[i]
-		p := Policy{Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: policyName(l.Gateway, l.Name), Redirect: l.redirect}
+		p := Policy{Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: PolicyName(l.Gateway, l.Name), Redirect: l.redirect}
 		if name := a.in.Names[p.Key]; name != "" {
 			p.Name = name
 		}
@@ -22,7 +22,9 @@ func (a *admission) desired() *Desired {
 		}
 		d.Policies = append(d.Policies, p)
 	}
-	d.Default = a.sets[EmptyKey].Name
+	if d.Default = a.sets[DefaultKey].Name; d.Default == "" {
+		d.Default = a.sets[EmptyKey].Name
+	}
 	for _, key := range a.order {
 		if used[key] {
 			d.Sets = append(d.Sets, a.sets[key])

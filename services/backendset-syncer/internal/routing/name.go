@@ -21,6 +21,9 @@ const (
 // EmptySet is the name of the backend set without backends.
 const EmptySet = "fairlead-no-backends"
 
+// defaultSet is the name of the backend set for requests that no rule matches.
+const defaultSet = "fairlead-not-found"
+
 var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // nameFor returns a name that follows from a key: as much of a readable text as fits, a separator and a hash. The separator replaces
@@ -51,8 +54,8 @@ func PolicyKey(gateway types.NamespacedName, listener string) string {
 	return "policy " + gateway.String() + "/" + listener
 }
 
-// policyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
-func policyName(gateway types.NamespacedName, listener string) string {
+// PolicyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
+func PolicyName(gateway types.NamespacedName, listener string) string {
 	return nameFor(PolicyKey(gateway, listener), "p_"+gateway.Name+"_"+listener, '_')
 }
 

@@ -62,6 +62,9 @@ func (s *Set) backendsKey() string {
 // EmptyKey is the key of the set without backends.
 const EmptyKey = "set"
 
+// DefaultKey is the key of the set for requests that no rule matches. Without a Fallback, such requests get the set without backends.
+const DefaultKey = "default"
+
 // KeyOf returns the key of the set for the members of a rule, if no older rule has the same backends with other weights.
 func KeyOf(members []Member) string {
 	s := newSet(members)

@@ -92,7 +92,7 @@ func echoes(s *corev1.PodSpec) bool {
 
 // ensurePod makes the n-th pod of a Deployment.
 func (p *pods) ensurePod(ctx context.Context, d *appsv1.Deployment, n int) error {
-	name := fmt.Sprintf("%s-%d", d.Name, n)
+	name := fmt.Sprintf("%s-loopback-%d", d.Name, n) // two parts, as a ReplicaSet adds: the suite reads the name of the Deployment from it
 	all := p.client.CoreV1().Pods(d.Namespace)
 	if _, err := all.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err
@@ -150,6 +150,13 @@ func (p *pods) dial(ctx context.Context, network, address string) (net.Conn, err
 		server = address
 	}
 	return new(net.Dialer).DialContext(ctx, network, server)
+}
+
+// add lets the data plane find a server at an address of the API.
+func (p *pods) add(address, server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.servers[address] = server
 }
 
 func (p *pods) close() {

@@ -24,9 +24,6 @@ const (
 	maxLine = 4 << 20
 )
 
-// gatewayFlags are the flags of the program for Gateways.
-func gatewayFlags() []string { return nil }
-
 // runSuite runs the suite, and returns the results of all tests and subtests.
 func (w *world) runSuite(ctx context.Context, o *options, expected *conformance.Expectations, out io.Writer) ([]conformance.Result, error) {
 	report := filepath.Join(o.out, reportFile)

@@ -79,27 +79,32 @@ type world struct {
 }
 
 // newWorld starts a world. Its program is ready.
-func newWorld(ctx context.Context, o *options) (w *world, err error) {
+func newWorld(ctx context.Context, o *options) (*world, error) {
 	root, err := cluster.Repository()
 	if err != nil {
 		return nil, err
 	}
-	w = &world{dir: filepath.Join(root, ".local", "gateway-conformance"), ended: make(chan error, 1)}
-	defer func() {
-		if err != nil {
-			w.stop()
-		}
-	}()
-	if err := os.RemoveAll(w.dir); err != nil {
+	w := &world{dir: filepath.Join(root, ".local", "gateway-conformance"), ended: make(chan error, 1)}
+	if err := w.start(ctx, o); err != nil {
+		w.stop()
 		return nil, err
+	}
+	go w.pods.run(ctx, w.fail)
+	go w.assignBalancers(ctx)
+	return w, nil
+}
+
+func (w *world) start(ctx context.Context, o *options) (err error) {
+	if err := os.RemoveAll(w.dir); err != nil {
+		return err
 	}
 	w.cluster, err = cluster.Launch(ctx, cluster.Params{Config: clusterapi.Config{Dir: filepath.Join(w.dir, "cluster"), ControlPlaneOnly: true}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w.client = w.cluster.Clientset()
 	if w.dynamic, err = dynamic.NewForConfig(w.cluster.RESTConfig()); err != nil {
-		return nil, err
+		return err
 	}
 	w.pods = newPods(w.client)
 	for _, step := range []func() error{
@@ -109,12 +114,10 @@ func newWorld(ctx context.Context, o *options) (w *world, err error) {
 		func() error { return w.startProgram(ctx, o) },
 	} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	go w.pods.run(ctx, w.fail)
-	go w.assignBalancers(ctx)
-	return w, nil
+	return nil
 }
 
 // applyFiles applies files, and waits until the API server serves their kinds.
@@ -218,9 +221,13 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	args := []string{
 		"--kubeconfig=" + w.cluster.Kubeconfig, "--config-map=" + systemSpace + "/backendset-syncer", "--leader-election-namespace=" + systemSpace,
 		"--oci-auth=api-key", "--oci-key-directory=" + w.keyDirectory(), "--oci-endpoint=" + string(endpoint), "--oci-requests-per-second=1000",
-		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=" + health, "--log-level=debug",
+		"--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=" + health, "--log-level=debug",
 	}
-	args = append(args, gatewayFlags()...)
+	flags, err := w.responderFlags()
+	if err != nil {
+		return err
+	}
+	args = append(args, flags...)
 	w.program = exec.Command(o.program, args...)
 	w.program.Stdout, w.program.Stderr = log, log
 	w.program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -235,6 +242,20 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 		w.fail(fmt.Errorf("the program has ended: %v: see %s", err, log.Name()))
 	}()
 	return waitReady(ctx, "http://"+health+"/readyz", log.Name())
+}
+
+// responderFlags lets the program answer requests without a backend, at the address that objects.yaml has for it.
+func (w *world) responderFlags() ([]string, error) {
+	flags := []string{"--responder-service=" + systemSpace + "/responder"}
+	for flag, address := range map[string]string{"--not-found-bind-address": "10.244.0.2:8404", "--no-backends-bind-address": "10.244.0.2:8500"} {
+		own, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		w.pods.add(address, own)
+		flags = append(flags, flag+"="+own)
+	}
+	return flags, nil
 }
 
 func freeAddress() (string, error) {
