@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -109,10 +110,11 @@ func TestDrift(t *testing.T) {
 	}
 	assert.Len(t, r.owned(y.UID, ""), len(objects))
 
-	r.patchObject(plan.Deployments, namespace, r.deployment("hangzhou").Name, `{"spec": {"replicas": 5, "template": {"spec": {"hostNetwork": true}}}}`)
+	d := r.deployment("hangzhou")
+	r.patchObject(plan.Deployments, namespace, d.Name, `{"spec": {"replicas": 5, "template": {"spec": {"containers": [{"name": "own", "image": "evil"}], "nodeSelector": {"`+v1alpha1.LabelNodePool+`": "beijing"}}}}}`)
 	r.eventually(func() (string, bool) {
-		d := r.deployment("hangzhou")
-		return "", *d.Spec.Replicas == 1 && !d.Spec.Template.Spec.HostNetwork
+		got := r.deployment("hangzhou")
+		return fmt.Sprint(got.Spec), *got.Spec.Replicas == 1 && image(got) == image(d) && reflect.DeepEqual(got.Spec.Template.Spec.NodeSelector, d.Spec.Template.Spec.NodeSelector)
 	}, "the Deployment is as it was")
 	r.patch("edge", `{"status": null}`) // has no effect: the status is a subresource
 	_, err := r.client.Resource(informers.YurtIngresses).Patch(t.Context(), "edge", "application/merge-patch+json", []byte(`{"status": {"readyNum": 7, "pools": null}}`), metav1.PatchOptions{}, "status")

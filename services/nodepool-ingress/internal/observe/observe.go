@@ -79,8 +79,7 @@ func (o *Observer) Live(uid types.UID) []plan.Live {
 		}
 		first := len(live)
 		for _, obj := range informers.OwnedBy(reader, string(uid)) {
-			// Objects without the label are not the operator's, such as an IngressClass that a user has given this owner.
-			if u, ok := obj.(*unstructured.Unstructured); ok && u.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.Manager {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
 				live = append(live, plan.Live{Resource: k.Resource, Object: u})
 			}
 		}
@@ -133,10 +132,8 @@ func (o *Observer) claim(pool string) plan.Claim {
 	}
 	if obj, found := o.caches.IngressClasses.Get(cache.ObjectName{Name: o.policy.Class(pool)}); found {
 		claim.Class.Exists = true
-		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.Manager {
-			if owner, found := informers.Owner(u); found {
-				claim.Class.Owner = owner.UID
-			}
+		if owner, found := informers.Owner(obj); found { // not the label, which another client may have removed
+			claim.Class.Owner = owner.UID
 		}
 	}
 	holders := sets.New[types.UID]()
