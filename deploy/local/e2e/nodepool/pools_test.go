@@ -51,11 +51,22 @@ metadata: {name: nginx}
 spec: {controller: k8s.io/ingress-nginx}
 `
 
+// nodePool is the NodePool of a pool. The other pools are labels of nodes.
+const nodePool = `
+apiVersion: apps.openyurt.io/v1beta2
+kind: NodePool
+metadata: {name: beijing}
+spec: {type: Edge}
+`
+
 // TestPools runs its parts in one cluster, one after the other.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.apply(foreign)
+	s.apply(s.file("nodepools.yaml"))
+	s.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/nodepools.apps.openyurt.io")
+	s.apply(nodePool)
 	before := s.foreignObjects()
 	s.install("profiles.enabled={traefik,custom}", "profiles.customClusterRoles={"+traefikRole+"}")
 	s.parallel(
@@ -144,6 +155,8 @@ func (s *system) testOtherPools() {
 
 	s.kubectl("label", "node", nodeOf(beijing), poolLabel+"-")
 	s.awaitCondition("edge", beijing, "Ready", "False")
+	s.kubectl("delete", "nodepool", beijing)
+	s.awaitCondition("edge", beijing, "Accepted", "False")
 	s.apply(yurtIngress("edge", pool(hangzhou, "")))
 	s.awaitReady("edge")
 	s.awaitObjects(beijing, 0)
@@ -277,7 +290,8 @@ func (s *system) testRemoval() {
 
 // seldom are permissions that the test may not use, and why the chart grants them.
 var seldom = map[string]string{
-	"patch /events": "an Event that repeats within minutes raises the count of the one that exists",
+	"patch /events":                               "an Event that repeats within minutes raises the count of the one that exists",
+	"get networking.k8s.io/ingressclasses":        "a class that another client has just created is read again: the cache has all classes, but not yet this one",
 	"bind rbac.authorization.k8s.io/clusterroles": "no request has this verb: the API server asks for it when a binding is created",
 }
 
