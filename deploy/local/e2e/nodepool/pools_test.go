@@ -154,7 +154,8 @@ func (s *system) testOtherPools() {
 	s.awaitPods(shanghai, 0)
 
 	s.kubectl("label", "node", nodeOf(beijing), poolLabel+"-")
-	s.awaitCondition("edge", beijing, "Ready", "False")
+	s.kubectl("wait", "yurtingress/edge", `--for=jsonpath={.status.pools[?(@.name=="beijing")].nodes}=0`, "--timeout=2m")
+	s.awaitCondition("edge", beijing, "Accepted", "True")
 	s.kubectl("delete", "nodepool", beijing)
 	s.awaitCondition("edge", beijing, "Accepted", "False")
 	s.apply(yurtIngress("edge", pool(hangzhou, "")))
