@@ -251,6 +251,9 @@ func fingerprint(wanted *unstructured.Unstructured) string {
 // nextGeneration predicts the generation of an object after an apply, which increments it if the specification changes. If the
 // prediction is wrong, the next Apply corrects the record.
 func nextGeneration(wanted, live *unstructured.Unstructured) int64 {
+	if wanted.GetKind() == "Deployment" { // changes of annotations, such as the record, increment its generation, too
+		return live.GetGeneration() + 1
+	}
 	parts := strings.Split(live.GetAnnotations()[HashAnnotation], ".")
 	if len(parts) == 3 && parts[1] == specHash(wanted) && covers(specOf(live), specOf(wanted)) {
 		return live.GetGeneration()

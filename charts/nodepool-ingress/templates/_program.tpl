@@ -147,5 +147,5 @@ http
 {{- $names = append $names (printf "%s:%s-local" $prefix .) -}}
 {{- end -}}
 {{- end -}}
-{{- concat $names .Values.profiles.customClusterRoles | toYaml -}}
+{{- concat $names .Values.profiles.customClusterRoles | uniq | toYaml -}}
 {{- end -}}

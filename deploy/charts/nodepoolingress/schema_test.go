@@ -25,7 +25,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "class in upper case", give: helm.Values{"ingressClassPrefix": "Edge-"}, want: "/ingressClassPrefix"},
 		{name: "profile", give: profiles(helm.Values{"default": "nginx"}), want: "/profiles/default"},
 		{name: "profile that is not enabled", give: profiles(helm.Values{"default": "nginx-f5"}), want: "profiles.default nginx-f5: add it to profiles.enabled"},
-		{name: "image of an unknown profile", give: profiles(helm.Values{"images": helm.Values{"nginx": "nginx:1"}}), want: "/profiles/images"},
+		{name: "image of an unknown profile", give: profiles(helm.Values{"images": helm.Values{"nginx": "nginx:1"}}), want: "invalid propertyName 'nginx'"},
 		{name: "image of a profile that is not enabled", give: profiles(helm.Values{"images": helm.Values{"nginx-f5": "nginx:1"}}), want: "profiles.images.nginx-f5: add the profile"},
 		{name: "repository without its registry", give: profiles(helm.Values{"allowedImages": []string{"traefik"}}), want: "/profiles/allowedImages/0"},
 		{name: "repository with a tag", give: profiles(helm.Values{"allowedImages": []string{"docker.io/library/traefik:v3"}}), want: "/profiles/allowedImages/0"},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/audit"
+	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 // pool is an entry of spec.pools.
@@ -50,13 +51,24 @@ metadata: {name: nginx}
 spec: {controller: k8s.io/ingress-nginx}
 `
 
+// nodePool is the NodePool of a pool. The other pools are labels of nodes.
+const nodePool = `
+apiVersion: apps.openyurt.io/v1beta2
+kind: NodePool
+metadata: {name: beijing}
+spec: {type: Edge}
+`
+
 // TestPools runs its parts in one cluster, one after the other.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.apply(foreign)
+	s.apply(s.file("nodepools.yaml"))
+	s.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/nodepools.apps.openyurt.io")
+	s.apply(nodePool)
 	before := s.foreignObjects()
-	s.install()
+	s.install("profiles.enabled={traefik,custom}", "profiles.customClusterRoles={"+traefikRole+"}")
 	s.parallel(
 		func(s *system) { s.apply(s.example("yurtingress.yaml")) },
 		func(s *system) { s.apply(s.example("hello.yaml")) },
@@ -64,6 +76,7 @@ func TestPools(t *testing.T) {
 	s.awaitReady("edge")
 	t.Run("Isolation", func(t *testing.T) { s.in(t).testIsolation() })
 	t.Run("OtherPools", func(t *testing.T) { s.in(t).testOtherPools() })
+	t.Run("Custom", func(t *testing.T) { s.in(t).testCustom() })
 	t.Run("Removal", func(t *testing.T) { s.in(t).testRemoval() })
 	assert.Equal(t, before, s.foreignObjects(), "the objects of another ingress controller")
 	t.Run("LeastPrivilege", func(t *testing.T) { s.in(t).testLeastPrivilege() })
@@ -87,9 +100,11 @@ func (s *system) testIsolation() {
 	got, err := ask(s.t.Context(), s.client(s.entrance(shanghai, nodeOf(shanghai)), 5*time.Second), "only.hangzhou.example.com")
 	require.NoError(s.t, err)
 	assert.Equal(s.t, answer{status: http.StatusNotFound}, got, "the class of another pool")
-	for _, node := range []string{nodeOf(shanghai), "cloud"} {
-		_, err := ask(s.t.Context(), s.client(s.entrance(hangzhou, node), 2*time.Second), host)
-		assert.Error(s.t, err, "the port of a pool at node %s, which is not of the pool", node)
+	if s.obeysTrafficPolicies() {
+		for _, node := range []string{nodeOf(shanghai), "cloud"} {
+			_, err := ask(s.t.Context(), s.client(s.entrance(hangzhou, node), 2*time.Second), host)
+			assert.Error(s.t, err, "the port of a pool at node %s, which is not of the pool", node)
+		}
 	}
 	for _, pool := range []string{hangzhou, shanghai} {
 		nodes := s.kubectl("--namespace", namespace, "get", "pods", "-l", "app.kubernetes.io/instance=ingress-"+pool, "-o", "jsonpath={.items[*].spec.nodeName}")
@@ -97,6 +112,18 @@ func (s *system) testIsolation() {
 	}
 	defaults := s.kubectl("get", "ingressclasses", "-o", `jsonpath={.items[*].metadata.annotations.ingressclass\.kubernetes\.io/is-default-class}`)
 	assert.Empty(s.t, defaults)
+}
+
+// obeysTrafficPolicies reports whether the nodes have a kube-proxy. The proxy of the embedded Kubernetes knows no traffic policies.
+func (s *system) obeysTrafficPolicies() bool {
+	s.t.Helper()
+	status, err := s.Status(s.t.Context())
+	require.NoError(s.t, err)
+	if proxy := status.Nodes[0].ServiceProxy; proxy != clusterapi.ProxyKube {
+		s.t.Logf("not checked with the service proxy %s: that nodes of other pools do not answer", proxy)
+		return false
+	}
+	return true
 }
 
 // onlyHangzhou is an Ingress in one pool alone.
@@ -127,7 +154,10 @@ func (s *system) testOtherPools() {
 	s.awaitPods(shanghai, 0)
 
 	s.kubectl("label", "node", nodeOf(beijing), poolLabel+"-")
-	s.awaitCondition("edge", beijing, "Ready", "False")
+	s.kubectl("wait", "yurtingress/edge", `--for=jsonpath={.status.pools[?(@.name=="beijing")].nodes}=0`, "--timeout=2m")
+	s.awaitCondition("edge", beijing, "Accepted", "True")
+	s.kubectl("delete", "nodepool", beijing)
+	s.awaitCondition("edge", beijing, "Accepted", "False")
 	s.apply(yurtIngress("edge", pool(hangzhou, "")))
 	s.awaitReady("edge")
 	s.awaitObjects(beijing, 0)
@@ -177,6 +207,79 @@ func (s *system) awaitObjects(pool string, want int) {
 	}, settle, tick)
 }
 
+const (
+	cloud = "cloud" // a node, and a pool of it
+	// traefikRole is the ClusterRole of the chart for Traefik.
+	traefikRole = namespace + ":" + operator + ":traefik"
+)
+
+// customPool is a YurtIngress with a custom manifest.
+const customPool = `
+apiVersion: apps.openyurt.io/v1alpha1
+kind: YurtIngress
+metadata: {name: own}
+spec:
+  profile: custom
+  customManifest: {configMap: custom-traefik}
+  pools: [{name: cloud}]
+`
+
+// furtherDocuments are added to the manifest of the example, so that the pool has objects of all kinds.
+const furtherDocuments = `
+    ---
+    apiVersion: v1
+    kind: ConfigMap
+    data: {pool: $(POOL)}
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: RoleBinding
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "$(NAMESPACE):nodepool-ingress:traefik"}
+`
+
+// testCustom runs the manifest of the examples in a pool, and changes and deletes its objects: the operator restores them.
+func (s *system) testCustom() {
+	s.kubectl("label", "node", cloud, poolLabel+"="+cloud)
+	s.apply(strings.TrimRight(s.example("custom-manifest.yaml"), "\n") + furtherDocuments)
+	s.apply(customPool)
+	s.awaitReady("own")
+	s.apply(strings.NewReplacer("CLASS", cloud, "HOST", "cloud.example.com", "only-hangzhou", "only-cloud").Replace(onlyHangzhou))
+	client := s.client("ingress-"+cloud+"."+namespace+":http", 5*time.Second)
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		got, err := ask(s.t.Context(), client, "cloud.example.com")
+		require.NoError(c, err)
+		require.Equal(c, answer{status: http.StatusOK, from: hangzhou}, got)
+	}, settle, tick)
+
+	for _, kind := range strings.Split(poolKinds, ",") {
+		if kind != "pods" {
+			s.assertRepaired(kind)
+		}
+	}
+	s.awaitReady("own")
+	s.kubectl("delete", "yurtingress", "own", "--timeout=2m")
+}
+
+// assertRepaired takes the label of the operator from an object of the custom pool, and waits for it; then it deletes the object, and waits
+// for another one.
+func (s *system) assertRepaired(kind string) {
+	s.t.Helper()
+	of := []string{"--namespace", namespace, "-l", "app.kubernetes.io/instance=ingress-" + cloud, "-o", "jsonpath={range .items[*]}{.metadata.uid} {.metadata.labels.fairlead\\.dev/managed-by}{end}"}
+	before := s.kubectl(append([]string{"get", kind}, of...)...)
+	require.Contains(s.t, before, operator, kind)
+	restored := func(why string, restored func(now string) bool) {
+		s.t.Helper()
+		require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+			now, err := s.Kubectl(s.t.Context(), append([]string{"get", kind}, of...)...)
+			require.NoError(c, err)
+			require.True(c, restored(now), "%s: %s", kind, now)
+		}, settle, tick, why)
+	}
+	s.kubectl("label", kind, "--namespace", namespace, "-l", "app.kubernetes.io/instance=ingress-"+cloud, "fairlead.dev/managed-by-")
+	restored("without its label", func(now string) bool { return now == before })
+	s.kubectl("delete", kind, "--namespace", namespace, "-l", "app.kubernetes.io/instance=ingress-"+cloud)
+	restored("deleted", func(now string) bool { return now != before && strings.Contains(now, operator) })
+}
+
 // testRemoval deletes the YurtIngress: it is gone when nothing is left of its pools.
 func (s *system) testRemoval() {
 	s.kubectl("delete", "yurtingress", "edge", "--timeout=2m")
@@ -188,7 +291,9 @@ func (s *system) testRemoval() {
 
 // seldom are permissions that the test may not use, and why the chart grants them.
 var seldom = map[string]string{
-	"patch /events": "an Event that repeats within minutes raises the count of the one that exists",
+	"patch /events":                               "an Event that repeats within minutes raises the count of the one that exists",
+	"get networking.k8s.io/ingressclasses":        "a class that another client has just created is read again: the cache has all classes, but not yet this one",
+	"bind rbac.authorization.k8s.io/clusterroles": "no request has this verb: the API server asks for it when a binding is created",
 }
 
 // testLeastPrivilege compares the permissions that the chart grants to the operator and to a Traefik with their requests.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -51,6 +52,8 @@ type Policy struct {
 	HostPorts         []string
 	ExternalIPRanges  []string
 	CacheImage        string
+	CacheUpstream     string
+	CustomRoles       []string
 	PullSecrets       []string
 	PriorityClass     string
 }
@@ -107,6 +110,10 @@ func (p *Policy) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&p.ExternalIPRanges, "external-ip-ranges", p.ExternalIPRanges,
 		"CIDR ranges of the addresses that a YurtIngress may have as externalIPs. A Service with an external IP receives the traffic that any node sends to that address.")
 	fs.StringVar(&p.CacheImage, "cache-image", p.CacheImage, "Image of the edge-cache. Empty: a YurtIngress with a cache sidecar must name it.")
+	fs.StringVar(&p.CacheUpstream, "cache-upstream-server", p.CacheUpstream,
+		"URL of the API server for the edge-cache. Empty: the address that the kubelet gives to every container, which on a node of OpenYurt is that of Yurthub.")
+	fs.StringSliceVar(&p.CustomRoles, "custom-cluster-roles", p.CustomRoles,
+		"Names of the ClusterRoles that a custom manifest may bind. The program needs the permission to bind them.")
 	fs.StringSliceVar(&p.PullSecrets, "image-pull-secrets", p.PullSecrets, "Names of Secrets in the namespace, with which nodes pull the images.")
 	fs.StringVar(&p.PriorityClass, "priority-class", p.PriorityClass, "PriorityClass of the ingress controllers.")
 }
@@ -183,6 +190,9 @@ func (p *Policy) Validate() error {
 			errs = append(errs, fmt.Errorf("--allowed-host-ports: %w", err))
 		}
 	}
+	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.CacheUpstream))
+	}
 	for _, name := range p.PullSecrets {
 		check("image-pull-secrets", name, validation.IsDNS1123Subdomain(name))
 	}
@@ -231,7 +241,7 @@ func (p *Policy) Plan() plan.Policy {
 	made := plan.Policy{
 		Install: profile.Install{
 			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage, PullSecrets: p.PullSecrets,
-			PriorityClass: p.PriorityClass,
+			PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
 		},
 		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, AllowedImages: p.AllowedImages, LabelKeys: p.LabelKeys, Exposures: p.Exposures,
 	}

@@ -23,7 +23,6 @@ var (
 	ConfigMaps          = corev1.SchemeGroupVersion.WithResource("configmaps")
 	ClusterRoleBindings = rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
 	RoleBindings        = rbacv1.SchemeGroupVersion.WithResource("rolebindings")
-	NetworkPolicies     = networkingv1.SchemeGroupVersion.WithResource("networkpolicies")
 	Services            = corev1.SchemeGroupVersion.WithResource("services")
 	Budgets             = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 	Deployments         = appsv1.SchemeGroupVersion.WithResource("deployments")
@@ -39,7 +38,6 @@ func Kinds() []Kind {
 		{Resource: ConfigMaps, Kind: "ConfigMap", Namespaced: true},
 		{Resource: ClusterRoleBindings, Kind: "ClusterRoleBinding"},
 		{Resource: RoleBindings, Kind: "RoleBinding", Namespaced: true},
-		{Resource: NetworkPolicies, Kind: "NetworkPolicy", Namespaced: true},
 		{Resource: Services, Kind: "Service", Namespaced: true},
 		{Resource: Budgets, Kind: "PodDisruptionBudget", Namespaced: true},
 		{Resource: Deployments, Kind: "Deployment", Namespaced: true},

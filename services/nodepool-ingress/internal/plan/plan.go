@@ -182,7 +182,9 @@ func (m *Manifest) read() (*profile.Manifest, []Problem) {
 
 // build builds the objects of the pool.
 func (p *Pool) build(in *Input, settings *profile.Pool) []Problem {
-	built, problems := profile.Build(in.Policy.Install, *settings)
+	install := in.Policy.Install
+	install.CheckImage = in.Policy.allowed
+	built, problems := profile.Build(install, *settings)
 	if len(problems) > 0 {
 		return problems
 	}
