@@ -59,7 +59,7 @@ func parseOptions(q url.Values) (listOptions, error) {
 	}
 	if o.rvText != "" {
 		if o.rv, err = strconv.ParseUint(o.rvText, 10, 64); err != nil {
-			return o, invalid(field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), o.rvText, err.Error())})
+			return o, badRequest("resourceVersion: Invalid value: %q: %v", o.rvText, err)
 		}
 	}
 	return o, nil

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -120,9 +119,6 @@ func (n *network) pipe(to, from net.Conn) {
 			}
 		}
 		if err != nil {
-			if lost && err == io.EOF {
-				return
-			}
 			return
 		}
 	}
