@@ -177,13 +177,14 @@ func newAPI(p apiParts) *api.Server {
 	})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, c *caches, pl *pool.Pool, r *prometheus.Registry) *httpserver.Server {
+func newHTTPServer(cfg *config.Config, log *zap.Logger, c *caches, d *durable, r *prometheus.Registry) *httpserver.Server {
 	metrics.WatchStores(r, c.sources())
+	metrics.WatchDurability(r, d.journal.Status, c.adjuster)
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
 		Ready: []httpserver.Check{
 			{Name: "stores", Probe: func(context.Context) error { return c.ready() }},
-			{Name: "pool", Probe: func(context.Context) error { return pl.Ready() }},
+			{Name: "pool", Probe: func(context.Context) error { return c.pool.Ready() }},
 		},
 	})
 }

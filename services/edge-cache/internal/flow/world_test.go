@@ -39,6 +39,9 @@ const (
 const detector = "KUBE_WATCHLIST_INCONSISTENCY_DETECTOR"
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(processConfig); file != "" {
+		os.Exit(runProcess(file))
+	}
 	if os.Getenv(detector) == "" {
 		if self, err := os.Executable(); err == nil {
 			_ = syscall.Exec(self, os.Args, append(os.Environ(), detector+"=true"))
@@ -126,10 +129,19 @@ type edge struct {
 // edge starts a cache for a pool. It connects through the network.
 func (w *world) edge(pool string, configure ...func(*config.Config)) *edge {
 	w.t.Helper()
+	e := w.prepare(pool, configure...)
+	w.t.Cleanup(e.stop)
+	e.start()
+	return e
+}
+
+// prepare makes the folder and the configuration of a cache.
+func (w *world) prepare(pool string, configure ...func(*config.Config)) *edge {
+	w.t.Helper()
 	e := &edge{world: w, dir: w.t.TempDir()}
 	cfg := config.Default()
 	cfg.Pool.Name = pool
-	cfg.Client.Address, cfg.HTTP.HealthAddress, cfg.HTTP.MetricsAddress = freeAddress(w.t), freeAddress(w.t), "0"
+	cfg.Client.Address, cfg.HTTP.HealthAddress, cfg.HTTP.MetricsAddress = freeAddress(w.t), freeAddress(w.t), freeAddress(w.t)
 	cfg.Client.CredentialsDir = filepath.Join(e.dir, "credentials")
 	cfg.Client.NamespaceFile = filepath.Join(e.dir, "namespace")
 	cfg.Upstream.Kubeconfig = filepath.Join(e.dir, "kubeconfig")
@@ -141,8 +153,6 @@ func (w *world) edge(pool string, configure ...func(*config.Config)) *edge {
 	}
 	require.NoError(w.t, cfg.Validate())
 	e.cfg = cfg
-	w.t.Cleanup(e.stop)
-	e.start()
 	return e
 }
 
