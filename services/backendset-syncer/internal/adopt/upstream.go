@@ -11,12 +11,7 @@ import (
 
 // Names that oke-gateway-api gives to objects of the cluster and of load balancers.
 const (
-	upstreamGroup = "oke-gateway-api.gemyago.github.io"
-	// UpstreamController is its name for GatewayClasses of application load balancers.
-	UpstreamController = upstreamGroup + "/oke-alb-gateway-controller"
-	// UpstreamFinalizer is its finalizer of HTTPRoutes. Nothing removes it after the controller was uninstalled.
-	UpstreamFinalizer = upstreamGroup + "/http-route-programmed"
-
+	upstreamGroup          = "oke-gateway-api.gemyago.github.io"
 	annotationRules        = upstreamGroup + "/http-route-programmed-lb-policy-rules"
 	annotationCertificates = upstreamGroup + "/gateway-programmed-certificates"
 

@@ -258,7 +258,7 @@ func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
 	return gatewaycontroller.New(gatewaycontroller.Params{
 		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
 		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
-		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace,
+		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
 }
 

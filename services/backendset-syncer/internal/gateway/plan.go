@@ -143,10 +143,14 @@ func (b *build) freeze(r *Resolution) {
 	}
 }
 
+// reservedSets are backend sets that no plan uses: a rule that gets another set needs both for a while. Without it, such changes could not
+// be made at the limit; with two, two of them could be made at once.
+const reservedSets = 1
+
 // route computes the routing of all valid listeners.
 func (b *build) route() {
 	b.input = &routing.Input{
-		Limits: routing.Limits{Sets: b.limits.BackendSets, Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
+		Limits: routing.Limits{Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
 		Names:  b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
@@ -263,7 +267,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
 	}
-	if len(p.Rules) > 0 {
+	if len(p.Rules) > 0 || b.hasForeignRules(p) {
 		made.Policy = p.Name
 		policy := layout.Policy{Name: p.Name}
 		if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
@@ -286,6 +290,14 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	}
 	l.needs = append(l.needs, b.put(record.Listener, l.key, l.name, owner), layout.Ref{Kind: record.BackendSet, Name: made.DefaultSet})
 	w.Listeners = append(w.Listeners, made)
+}
+
+// hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
+func (b *build) hasForeignRules(p *routing.Policy) bool {
+	o := b.before.Find(record.RoutingPolicy, p.Key)
+	return o != nil && slices.ContainsFunc(b.live.Policies[o.Name].Rules, func(r layout.Rule) bool {
+		return !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name)
+	})
 }
 
 // wantSets computes the endpoints of all sets.
@@ -316,7 +328,7 @@ func (b *build) wantSets() {
 
 // wantSet returns what the actor should do for a set.
 func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Set {
-	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.limits.Backends}}
+	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.backendLimits()}}
 	if p.Health != (layout.Health{}) {
 		h := p.health()
 		s.Wanted.Health = &ociapi.HealthChecker{
@@ -451,11 +463,11 @@ func (b *build) drainSet(o *record.Object) {
 	}
 	drain := parameters.drain()
 	drain.Minimum = drain.Maximum
-	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.drainLimits()}}
+	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.backendLimits()}}
 }
 
-// drainLimits returns the limits of the load balancer, also if no Gateway is left.
-func (b *build) drainLimits() plan.Limits {
+// backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.
+func (b *build) backendLimits() plan.Limits {
 	if b.limits.Backends != (plan.Limits{}) {
 		return b.limits.Backends
 	}

@@ -62,6 +62,7 @@ type statuses interface {
 	Class(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error
 	Gateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error
 	Route(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error
+	RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, finalizer string) error
 }
 
 // Params holds the arguments of New.
@@ -75,6 +76,8 @@ type Params struct {
 	Clock   clock.PassiveClock
 	// Namespace is that of the records.
 	Namespace string
+	// OKE removes the finalizer of oke-gateway-api from routes.
+	OKE bool
 }
 
 // Reconciler reconciles load balancers.
@@ -163,7 +166,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	}
 	r.want(ctx, plan)
 	report, current = r.p.Actors.Layout(id)
-	return r.report(ctx, plan, report, current)
+	return errors.Join(r.report(ctx, plan, report, current), r.release(ctx, plan, report, current))
 }
 
 // plan plans a load balancer.
@@ -297,5 +300,5 @@ func (r *Reconciler) sweep(ctx context.Context, resolution *gateway.Resolution) 
 	for route, parents := range r.p.Planner.Orphans(resolution) {
 		errs = append(errs, r.p.Writer.Route(ctx, route, parents))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.releaseOrphans(ctx))...)
 }

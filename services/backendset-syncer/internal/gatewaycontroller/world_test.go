@@ -65,6 +65,7 @@ type world struct {
 	version int
 	caches  atomic.Pointer[informers.Caches]
 	queue   chan string
+	waiting sync.Map
 	errs    []error
 	stop    func()
 }
@@ -168,9 +169,8 @@ func (w *world) changed() {
 }
 
 func (w *world) enqueue(name cache.ObjectName) {
-	select {
-	case w.queue <- name.Name:
-	default:
+	if _, waits := w.waiting.LoadOrStore(name.Name, true); !waits { // a name that waits is reconciled once
+		w.queue <- name.Name
 	}
 }
 
@@ -216,6 +216,12 @@ func (f fakeStatuses) Route(_ context.Context, r *gatewayv1.HTTPRoute, parents [
 	if !equalJSON(r.Status.Parents, parents) {
 		f.w.setStatus("HTTPRoute", r.Namespace, r.Name, map[string]any{"parents": parents})
 	}
+	return nil
+}
+
+// RemoveFinalizer implements statuses. No route of these tests has a finalizer.
+func (f fakeStatuses) RemoveFinalizer(context.Context, *gatewayv1.HTTPRoute, string) error {
+	f.w.t.Error("a finalizer is removed without the alias of oke-gateway-api")
 	return nil
 }
 
@@ -308,6 +314,7 @@ func (w *world) start() {
 			case <-ctx.Done():
 				return
 			case name := <-w.queue:
+				w.waiting.Delete(name)
 				if err := w.reconciler.Reconcile(ctx, cache.ObjectName{Name: name}); err != nil {
 					w.mu.Lock()
 					w.errs = append(w.errs, err)
@@ -550,4 +557,15 @@ func (w *world) logRefusals() {
 			w.t.Logf("%s %s %s: %d %s", c.At.Format(time.TimeOnly), c.Operation, c.Path, c.Status, c.Code)
 		}
 	}
+}
+
+// routeMessage returns the message of a condition of a route's parent.
+func (w *world) routeMessage(ns, name, kind string) string {
+	r := informers.Get[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
+	for _, c := range r.Status.Parents[0].Conditions {
+		if c.Type == kind {
+			return c.Message
+		}
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +51,20 @@ func (w *Writer) Route(ctx context.Context, r *gatewayv1.HTTPRoute, parents []ga
 		return nil
 	}
 	return w.patch(ctx, informers.HTTPRoutes, &r.ObjectMeta, map[string]any{"parents": parents})
+}
+
+// RemoveFinalizer removes a finalizer of a route.
+func (w *Writer) RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, finalizer string) error {
+	others := slices.DeleteFunc(slices.Clone(r.Finalizers), func(f string) bool { return f == finalizer })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion, "finalizers": others}})
+	if err != nil {
+		return fmt.Errorf("encode finalizers of HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	_, err = w.client.Resource(informers.HTTPRoutes).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.owner})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove finalizer of HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return nil
 }
 
 // patch replaces fields of the status of an object.

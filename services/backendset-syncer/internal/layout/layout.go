@@ -181,6 +181,7 @@ type differ struct {
 	live   *Live
 	wanted *Wanted
 	steps  []Step
+	full   bool // there is no room for a new backend set
 }
 
 func (d *differ) add(kind record.Kind, name string, action Action) *Step {
@@ -209,6 +210,7 @@ func (d *differ) independent() {
 			continue
 		}
 		if len(d.live.Sets) >= d.wanted.MaxSets {
+			d.full = true
 			d.makeRoom()
 			return
 		}
@@ -239,10 +241,15 @@ func (d *differ) rules() {
 	}
 	for i := range d.wanted.Policies {
 		p := &d.wanted.Policies[i]
-		if slices.ContainsFunc(p.Rules, func(r Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
-			continue
-		}
 		have, found := d.live.Policies[p.Name]
+		if slices.ContainsFunc(p.Rules, func(r Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
+			if !d.full {
+				continue
+			}
+			if p = d.partial(p, &have); len(p.Rules) == 0 {
+				continue
+			}
+		}
 		if !found {
 			d.add(record.RoutingPolicy, p.Name, Create).Policy = p
 			continue
@@ -251,6 +258,25 @@ func (d *differ) rules() {
 			d.add(record.RoutingPolicy, p.Name, Update).Policy = next
 		}
 	}
+}
+
+// partial returns a policy that needs no missing set: a rule whose set does not exist keeps the set that the rule with its condition has, or
+// is left out. So sets that other rules no longer need become free, and there is room for the missing ones.
+func (d *differ) partial(p, have *Policy) *Policy {
+	now := map[string]string{}
+	for _, r := range have.Rules {
+		now[r.Condition] = r.Set
+	}
+	made := &Policy{Name: p.Name, Adopted: p.Adopted}
+	for _, r := range p.Rules {
+		if _, found := d.live.Sets[r.Set]; !found {
+			r.Set = now[r.Condition]
+		}
+		if r.Set != "" {
+			made.Rules = append(made.Rules, r)
+		}
+	}
+	return made
 }
 
 // over returns the policy with the rules of others that it has: those before the first rule of the program stay there, the others
@@ -289,7 +315,7 @@ func (d *differ) listeners() {
 		if next.equal(&have) {
 			continue
 		}
-		if d.clear(next) {
+		if d.vacate(next) {
 			d.add(record.Listener, l.Name, Update).Listener = next
 		}
 	}
@@ -300,7 +326,7 @@ func (d *differ) createListener(l *Listener) {
 	if l.TLS != nil && l.TLS.Keep {
 		return // there is no certificate to keep
 	}
-	if !d.clear(l) {
+	if !d.vacate(l) {
 		return
 	}
 	if len(d.live.Listeners) >= d.wanted.MaxListeners {
@@ -339,9 +365,9 @@ func (d *differ) complete(l *Listener) bool {
 	return l.TLS == nil || l.TLS.Certificate == "" || d.live.Certificates[l.TLS.Certificate]
 }
 
-// clear deletes listeners of the program that cannot share the port of a listener, because it begins or ends to use TLS, or changes
-// its protocols. It reports whether the port is clear.
-func (d *differ) clear(l *Listener) bool {
+// vacate deletes listeners of the program that cannot share the port of a listener, because it begins or ends to use TLS, or changes
+// its protocols. It reports whether the port is free.
+func (d *differ) vacate(l *Listener) bool {
 	own := map[string]bool{}
 	for i := range d.wanted.Listeners {
 		own[d.wanted.Listeners[i].Name] = true
@@ -349,18 +375,18 @@ func (d *differ) clear(l *Listener) bool {
 	for _, r := range d.wanted.Delete {
 		own[r.Name] = own[r.Name] || r.Kind == record.Listener
 	}
-	clear := true
+	free := true
 	for _, name := range sortedNames(d.live.Listeners) {
 		other := d.live.Listeners[name]
 		if name == l.Name || other.Port != l.Port || other.mayShare(l) {
 			continue
 		}
-		clear = false
+		free = false
 		if own[name] && !d.planned(record.Listener, name) {
 			d.add(record.Listener, name, Delete)
 		}
 	}
-	return clear
+	return free
 }
 
 func (d *differ) planned(kind record.Kind, name string) bool {
