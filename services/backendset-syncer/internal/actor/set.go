@@ -147,6 +147,17 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 	if settled && a.frame.settled() {
 		a.writes.end() // nothing is left to write: the problem of an earlier write is over
 	}
+	if a.layoutIsDue(now) {
+		return a.decideLayout(now, next)
+	}
+	if w := a.firstWrite(ready, now); w != nil {
+		return w, time.Time{}
+	}
+	return a.decideLayout(now, next)
+}
+
+// firstWrite returns the write of the set that has waited longest, nil if none needs one.
+func (a *actor) firstWrite(ready []*set, now time.Time) *write {
 	slices.SortFunc(ready, func(x, y *set) int { return cmp.Or(x.dirty.Compare(y.dirty), cmp.Compare(x.name, y.name)) })
 	for _, s := range ready {
 		if !a.fits(s) {
@@ -158,14 +169,12 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 			s.problem, s.retryAt = &problem{reason: reasonRefused, message: err.Error()}, now.Add(afterRefused.last)
 		case w == nil:
 			s.dirty = time.Time{}
-		case a.layoutIsDue(now):
-			return a.decideLayout(now, next)
 		default:
 			a.frame.passed++
-			return &write{Write: w, set: s, wanted: s.wanted, effort: &s.effort, name: s.name}, time.Time{}
+			return &write{Write: w, set: s, wanted: s.wanted, effort: &s.effort, name: s.name}
 		}
 	}
-	return a.decideLayout(now, next)
+	return nil
 }
 
 // plan computes the targets of all sets, and returns when they change without an event.
@@ -182,20 +191,10 @@ func (a *actor) plan(now time.Time) time.Time {
 	var limits plan.Limits
 	for _, name := range byName(a.sets) {
 		s := a.sets[name]
-		live, err := a.current.Set(name)
-		switch s.live = live; {
-		case err != nil:
-			s.unreadable(reasonUnavailable, err)
+		if !a.locate(s, sizes) {
 			continue
-		case live == nil && a.frame.creates(name):
-			s.unreadable(reasonPending, errCreating)
-			continue
-		case live == nil:
-			s.unreadable(reasonNoSet, errNoSet(sizes))
-			continue
-		case s.problem != nil && (s.problem.reason == reasonNoSet || s.problem.message == errCreating.Error()):
-			s.problem = nil
 		}
+		live := s.live
 		if s.wish.Watching {
 			s.watch()
 			continue
@@ -215,6 +214,22 @@ func (a *actor) plan(now time.Time) time.Time {
 		s.compare(now)
 	}
 	return next
+}
+
+// locate finds a set in the load balancer as it was read, and reports whether it is there.
+func (a *actor) locate(s *set, sizes map[string]int) bool {
+	live, err := a.current.Set(s.name)
+	switch s.live = live; {
+	case err != nil:
+		s.unreadable(reasonUnavailable, err)
+	case live == nil && a.frame.creates(s.name):
+		s.unreadable(reasonPending, errCreating)
+	case live == nil:
+		s.unreadable(reasonNoSet, errNoSet(sizes))
+	case s.problem != nil && (s.problem.reason == reasonNoSet || s.problem.message == errCreating.Error()):
+		s.problem = nil
+	}
+	return s.live != nil
 }
 
 // unreadable notes why the set cannot be written.

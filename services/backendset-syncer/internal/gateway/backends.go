@@ -55,7 +55,7 @@ func (b *build) resolve(namespace string, ref *gatewayv1.BackendRef) (routing.Ba
 	backend := routing.Backend{Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name)}
 	switch {
 	case group == "" && kind == kindService:
-		backend.Port = int32(ptr.Deref(ref.Port, 0))
+		backend.Port = ptr.Deref(ref.Port, 0)
 	case group == informers.PoolGroup && kind == kindPool:
 	default:
 		return backend, Problem{string(gatewayv1.RouteReasonInvalidKind), fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)}

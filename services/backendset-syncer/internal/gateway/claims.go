@@ -75,23 +75,7 @@ func isRedirect(rule *gatewayv1.HTTPRouteRule) bool {
 
 // decideClaims refuses the rules whose hosts and paths belong to another namespace.
 func (b *build) decideClaims() {
-	all := map[ownership.Owner]ownership.Claims{}
-	for _, r := range b.routes {
-		owner := ownership.Owner{Namespace: r.Namespace}
-		asks := all[owner]
-		if asks.Created.IsZero() || r.CreationTimestamp.Time.Before(asks.Created) {
-			asks.Created = r.CreationTimestamp.Time
-		}
-		for i := range r.Spec.Rules {
-			if isRedirect(&r.Spec.Rules[i]) {
-				continue
-			}
-			for _, c := range r.claims[i] {
-				asks.Asks = append(asks.Asks, ownership.Ask{Claim: c, Live: b.liveSince(r.Namespace, c)})
-			}
-		}
-		all[owner] = asks
-	}
+	all := b.asks()
 	registry := ownership.New()
 	registry.SetAll(all)
 	refused := map[string]map[ownership.Claim]ownership.Conflict{}
@@ -99,8 +83,8 @@ func (b *build) decideClaims() {
 		refused[owner.Namespace], _ = registry.Set(owner, asks.Created, asks.Asks)
 	}
 	for _, r := range b.routes {
-		for i := range r.Spec.Rules {
-			for _, c := range r.claims[i] {
+		for i, claims := range r.claims {
+			for _, c := range claims {
 				if _, lost := refused[r.Namespace][c]; lost && !isRedirect(&r.Spec.Rules[i]) {
 					r.route.Refused[i] = routing.Refusal{
 						Reason: reasonHostConflict, Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
@@ -109,6 +93,28 @@ func (b *build) decideClaims() {
 			}
 		}
 	}
+}
+
+// asks returns what the routes of all namespaces claim.
+func (b *build) asks() map[ownership.Owner]ownership.Claims {
+	all := map[ownership.Owner]ownership.Claims{}
+	for _, r := range b.routes {
+		owner := ownership.Owner{Namespace: r.Namespace}
+		own := all[owner]
+		if own.Created.IsZero() || r.CreationTimestamp.Time.Before(own.Created) {
+			own.Created = r.CreationTimestamp.Time
+		}
+		for i, claims := range r.claims {
+			if isRedirect(&r.Spec.Rules[i]) {
+				continue
+			}
+			for _, c := range claims {
+				own.Asks = append(own.Asks, ownership.Ask{Claim: c, Live: b.liveSince(r.Namespace, c)})
+			}
+		}
+		all[owner] = own
+	}
+	return all
 }
 
 // liveSince returns since when the load balancer serves a claim of a namespace, zero if it does not.

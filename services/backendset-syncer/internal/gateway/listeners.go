@@ -138,28 +138,36 @@ func (b *build) checkTLS(l *Listener, unsupported func(format string, args ...an
 	l.tls = &layout.TLS{}
 	for _, key := range slices.Sorted(maps.Keys(t.Options)) {
 		value := strings.TrimSpace(string(t.Options[key]))
-		switch {
-		case value == "" || len(value) > maxOption:
+		if value == "" || len(value) > maxOption {
 			unsupported("tls.options: %.120s is empty or longer than %d characters", key, maxOption)
-		case key == optionCertificate && strings.HasPrefix(value, "ocid1.certificate."):
-			l.tls.CertificateIDs = []string{value}
-		case key == optionCertificate:
-			l.resolved = Problem{Reason: string(gatewayv1.ListenerReasonInvalidCertificateRef), Message: fmt.Sprintf("tls.options: %s is not the OCID of a certificate", optionCertificate)}
-		case key == optionProtocols:
-			for _, p := range strings.Split(value, ",") {
-				p = strings.TrimSpace(p)
-				if !slices.Contains(tlsProtocols, p) || slices.Contains(l.tls.Protocols, p) {
-					unsupported("tls.options: %s: %.40q is not one of %s, or is listed twice", key, p, strings.Join(tlsProtocols, ", "))
-				}
-				l.tls.Protocols = append(l.tls.Protocols, p)
-			}
-		case key == optionCipherSuite:
-			l.tls.CipherSuite = value
-		default:
-			unsupported("tls.options: unknown option %.120s", key)
+			continue
 		}
+		l.addOption(key, value, unsupported)
 	}
 	b.resolveCertificate(l, t)
+}
+
+// addOption adds an option of TLS.
+func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsupported func(format string, args ...any)) {
+	switch key {
+	case optionCertificate:
+		if l.tls.CertificateIDs = []string{value}; !strings.HasPrefix(value, "ocid1.certificate.") {
+			l.resolved = Problem{Reason: string(gatewayv1.ListenerReasonInvalidCertificateRef), Message: fmt.Sprintf("tls.options: %s is not the OCID of a certificate", optionCertificate)}
+			l.tls.CertificateIDs = nil
+		}
+	case optionProtocols:
+		for p := range strings.SplitSeq(value, ",") {
+			p = strings.TrimSpace(p)
+			if !slices.Contains(tlsProtocols, p) || slices.Contains(l.tls.Protocols, p) {
+				unsupported("tls.options: %s: %.40q is not one of %s, or is listed twice", key, p, strings.Join(tlsProtocols, ", "))
+			}
+			l.tls.Protocols = append(l.tls.Protocols, p)
+		}
+	case optionCipherSuite:
+		l.tls.CipherSuite = value
+	default:
+		unsupported("tls.options: unknown option %.120s", key)
+	}
 }
 
 // resolveCertificate resolves the certificate of a listener.

@@ -11,7 +11,7 @@ import (
 
 // IsOurGateway reports whether a parentRef refers to a Gateway of the program.
 func (p *Planner) IsOurGateway(ref *gatewayv1.ParentReference, namespace string) bool {
-	name := GatewayOf(ref, namespace)
+	name := ParentName(ref, namespace)
 	if name == "" {
 		return false
 	}

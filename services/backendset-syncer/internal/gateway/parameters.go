@@ -65,6 +65,12 @@ func parseParameters(data map[string]string) (Parameters, error) {
 	for _, key := range slices.Sorted(maps.Keys(p.data)) {
 		p.fail("%.60s: unknown key", key)
 	}
+	p.check(&made)
+	return made, errors.Join(p.problems...)
+}
+
+// check checks values against each other.
+func (p *parser) check(made *Parameters) {
 	h := &made.Health
 	switch {
 	case made.LoadBalancerID != "" && !strings.HasPrefix(made.LoadBalancerID, "ocid1.loadbalancer."):
@@ -78,7 +84,6 @@ func parseParameters(data map[string]string) (Parameters, error) {
 	case made.DrainMinimum != nil && *made.DrainMinimum > made.drain().Maximum:
 		p.fail("%s exceeds %s", keyDrainMinimum, keyDrainMaximum)
 	}
-	return made, errors.Join(p.problems...)
 }
 
 const maxHealthPath = 1024

@@ -8,15 +8,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/layout"
-	"fairlead.dev/services/backendset-syncer/internal/ociapi"
-	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 	"fairlead.dev/services/backendset-syncer/internal/routing"
@@ -179,7 +176,7 @@ func (b *build) route() {
 		}
 		b.valid = append(b.valid, l)
 		b.input.Listeners = append(b.input.Listeners, routing.Listener{
-			Gateway: l.gateway.name(), Name: string(l.Name), Hostname: l.hostname(), Port: int32(l.Port), TLS: l.tls != nil, Routes: l.routes,
+			Gateway: l.gateway.name(), Name: string(l.Name), Hostname: l.hostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
 		})
 	}
 	b.desired = routing.Build(b.input)
@@ -267,19 +264,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
 	}
-	if len(p.Rules) > 0 || b.hasForeignRules(p) {
-		made.Policy = p.Name
-		policy := layout.Policy{Name: p.Name}
-		if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
-			policy.Adopted = o.AdoptedRules
-		}
-		for _, r := range p.Rules {
-			policy.Rules = append(policy.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
-		}
-		b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: policy.Adopted})
-		l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
-		w.Policies = append(w.Policies, policy)
-	}
+	made.Policy = b.layPolicy(l, p)
 	if p.Redirect != nil {
 		key := record.RuleSetKey(owner, string(l.Name))
 		name := b.nameOf(record.RuleSet, key, l.gateway.Name+"-"+string(l.Name))
@@ -292,187 +277,30 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	w.Listeners = append(w.Listeners, made)
 }
 
+// layPolicy adds the routing policy of a listener, and returns its name: empty without one.
+func (b *build) layPolicy(l *Listener, p *routing.Policy) string {
+	if len(p.Rules) == 0 && !b.hasForeignRules(p) {
+		return ""
+	}
+	own := layout.Policy{Name: p.Name}
+	if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
+		own.Adopted = o.AdoptedRules
+	}
+	for _, r := range p.Rules {
+		own.Rules = append(own.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
+	}
+	b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
+	l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
+	b.layout.Policies = append(b.layout.Policies, own)
+	return p.Name
+}
+
 // hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
 func (b *build) hasForeignRules(p *routing.Policy) bool {
 	o := b.before.Find(record.RoutingPolicy, p.Key)
 	return o != nil && slices.ContainsFunc(b.live.Policies[o.Name].Rules, func(r layout.Rule) bool {
 		return !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name)
 	})
-}
-
-// wantSets computes the endpoints of all sets.
-func (b *build) wantSets() {
-	var parameters Parameters
-	if len(b.gateways) > 0 {
-		parameters = b.gateways[0].Parameters
-	}
-	counts := map[routing.Backend]int{}
-	for i := range b.desired.Sets {
-		s := &b.desired.Sets[i]
-		b.sets[s.Name] = b.wantSet(s.Key, s.Members, &parameters)
-		for _, m := range s.Members {
-			f, _ := b.endpoints(m.Backend)
-			counts[m.Backend] = len(activeOf(f.all))
-		}
-	}
-	others := 0
-	for name, n := range b.live.Sets {
-		if b.sets[name] == nil {
-			others += n
-		}
-	}
-	for _, crowd := range b.desired.CheckBackends(counts, routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}, others) {
-		b.sets[crowd.Set].Problem = Problem{reasonCapacity, crowd.Message}
-	}
-}
-
-// wantSet returns what the actor should do for a set.
-func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Set {
-	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.backendLimits()}}
-	if p.Health != (layout.Health{}) {
-		h := p.health()
-		s.Wanted.Health = &ociapi.HealthChecker{
-			Protocol: h.Protocol, URLPath: h.Path, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
-			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
-		}
-	}
-	document, _ := b.planner.configuration.Current()
-	var groups []weights.Group
-	for _, m := range members {
-		f, problem := b.endpoints(m.Backend)
-		if problem != (Problem{}) {
-			s.Problem = problem
-		} else if f.refused != "" {
-			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
-		}
-		s.Wanted.Endpoints = merge(s.Wanted.Endpoints, f.all)
-		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.all)})
-		if document != nil {
-			if own := document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {
-				s.Wanted.Maximum = own
-			}
-		}
-	}
-	if len(members) > 1 {
-		scaled := weights.Scale(groups, b.Weights[key])
-		s.Wanted.Weights, s.Memory = scaled.Backends, scaled.Memory
-	}
-	return s
-}
-
-// activeOf returns the addresses of the endpoints that get requests: as package plan chooses them.
-func activeOf(all []plan.Endpoint) []netip.AddrPort {
-	least := plan.Ready
-	if !slices.ContainsFunc(all, func(e plan.Endpoint) bool { return e.State == plan.Ready }) {
-		least = plan.Finishing
-	}
-	var active []netip.AddrPort
-	for _, e := range all {
-		if e.State >= least {
-			active = append(active, e.Address)
-		}
-	}
-	return active
-}
-
-// retire decides what becomes of recorded objects that the plan does not have. Backend sets drain before they are deleted.
-func (b *build) retire() {
-	type drained struct {
-		name  string
-		since time.Time
-	}
-	var draining []drained
-	for _, o := range b.before.Objects {
-		ref := layout.Ref{Kind: o.Kind, Name: o.Name}
-		switch {
-		case b.wants(ref):
-			continue
-		case slices.Contains(b.Gone, ref):
-			b.after.Remove(o.Kind, o.Name)
-			continue
-		case b.frozenListeners[o.Name] && o.Kind == record.Listener, b.usedByFrozen(o.Kind, o.Name):
-			if o.Kind == record.BackendSet {
-				b.keepSet(&o)
-			}
-			continue
-		case o.Kind != record.BackendSet:
-			b.layout.Delete = append(b.layout.Delete, ref)
-			continue
-		}
-		if o.Retired.IsZero() {
-			o.Retired = b.now.UTC().Truncate(time.Second)
-			b.after.Put(o)
-		}
-		draining = append(draining, drained{o.Name, o.Retired})
-		if b.live.Sets[o.Name] == 0 || len(b.gateways) == 0 { // without a listener, no request is in flight
-			b.layout.Delete = append(b.layout.Delete, ref)
-		}
-		if !b.live.Uses[ref] {
-			b.drainSet(&o)
-		} else {
-			b.keepSet(&o) // the policy that uses it changes first
-		}
-	}
-	slices.SortFunc(draining, func(x, y drained) int {
-		if n := x.since.Compare(y.since); n != 0 {
-			return n
-		}
-		return strings.Compare(x.name, y.name)
-	})
-	for _, d := range draining {
-		b.layout.Retired = append(b.layout.Retired, d.name)
-	}
-}
-
-// wants reports whether the plan has an object.
-func (b *build) wants(ref layout.Ref) bool {
-	w := b.layout
-	switch ref.Kind {
-	case record.Listener:
-		return slices.ContainsFunc(w.Listeners, func(x layout.Listener) bool { return x.Name == ref.Name })
-	case record.RoutingPolicy:
-		return slices.ContainsFunc(w.Policies, func(x layout.Policy) bool { return x.Name == ref.Name })
-	case record.RuleSet:
-		return slices.ContainsFunc(w.RuleSets, func(x layout.RuleSet) bool { return x.Name == ref.Name })
-	case record.Hostname:
-		return slices.ContainsFunc(w.Hostnames, func(x layout.Hostname) bool { return x.Name == ref.Name })
-	case record.Certificate:
-		return slices.ContainsFunc(w.Certificates, func(x layout.Certificate) bool { return x.Name == ref.Name })
-	}
-	return b.sets[ref.Name] != nil && slices.ContainsFunc(w.Sets, func(x layout.Set) bool { return x.Name == ref.Name })
-}
-
-// keepSet keeps the endpoints of a set that something still uses.
-func (b *build) keepSet(o *record.Object) {
-	members, ok := routing.ParseSetKey(o.Key)
-	if !ok {
-		return
-	}
-	var parameters Parameters
-	if len(b.gateways) > 0 {
-		parameters = b.gateways[0].Parameters
-	}
-	b.sets[o.Name] = b.wantSet(o.Key, members, &parameters)
-}
-
-// drainSet drains the backends of a set that nothing uses any longer: requests in flight end.
-func (b *build) drainSet(o *record.Object) {
-	var parameters Parameters
-	if len(b.gateways) > 0 {
-		parameters = b.gateways[0].Parameters
-	}
-	drain := parameters.drain()
-	drain.Minimum = drain.Maximum
-	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.backendLimits()}}
-}
-
-// backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.
-func (b *build) backendLimits() plan.Limits {
-	if b.limits.Backends != (plan.Limits{}) {
-		return b.limits.Backends
-	}
-	const documented = 512
-	return plan.Limits{PerSet: documented, Total: documented}
 }
 
 // lost returns the wanted objects that the load balancer has and the record does not.

@@ -60,7 +60,7 @@ func (b *build) newRoutes() {
 		route := &Route{HTTPRoute: r, sets: map[string]bool{}}
 		for i := range r.Spec.ParentRefs {
 			ref := &r.Spec.ParentRefs[i]
-			g := gateways[GatewayOf(ref, r.Namespace)]
+			g := gateways[ParentName(ref, r.Namespace)]
 			if g == nil {
 				continue
 			}
@@ -81,8 +81,8 @@ func (b *build) newRoutes() {
 	}
 }
 
-// GatewayOf returns the Gateway that a parentRef refers to, as namespace/name; empty if it refers to another kind.
-func GatewayOf(ref *gatewayv1.ParentReference, namespace string) string {
+// ParentName returns the Gateway that a parentRef refers to, as namespace/name; empty if it refers to another kind.
+func ParentName(ref *gatewayv1.ParentReference, namespace string) string {
 	if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
 		return ""
 	}

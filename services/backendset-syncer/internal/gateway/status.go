@@ -30,8 +30,8 @@ type Reports struct {
 	Now     time.Time
 }
 
-// GatewayStatus is the next status of a Gateway.
-type GatewayStatus struct {
+// Status is the next status of a Gateway.
+type Status struct {
 	Gateway *gatewayv1.Gateway
 	Status  gatewayv1.GatewayStatus
 }
@@ -120,10 +120,10 @@ const (
 )
 
 // GatewayStatuses returns the statuses of the Gateways.
-func (p *Plan) GatewayStatuses(r *Reports) []GatewayStatus {
-	all := make([]GatewayStatus, 0, len(p.Gateways))
+func (p *Plan) GatewayStatuses(r *Reports) []Status {
+	all := make([]Status, 0, len(p.Gateways))
 	for _, g := range p.Gateways {
-		all = append(all, GatewayStatus{Gateway: g.Gateway, Status: p.gatewayStatus(g, r)})
+		all = append(all, Status{Gateway: g.Gateway, Status: p.gatewayStatus(g, r)})
 	}
 	return all
 }

@@ -140,21 +140,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	if name.Name == everything {
 		return r.sweep(ctx, resolution)
 	}
-	id := name.Name
+	return r.balancer(ctx, resolution, name.Name)
+}
+
+// balancer reconciles a load balancer.
+func (r *Reconciler) balancer(ctx context.Context, resolution *gateway.Resolution, id string) error {
 	rec, err := r.p.Records.Read(ctx, id)
-	if err != nil && !errors.Is(err, record.ErrMissing) {
+	switch {
+	case err != nil && !errors.Is(err, record.ErrMissing):
 		return err //nolint:wrapcheck // it names the record
-	}
-	if rec == nil && len(resolution.Balancers[id]) == 0 {
+	case rec == nil && len(resolution.Balancers[id]) == 0:
 		r.forget(id)
 		return nil
 	}
 	report, current := r.p.Actors.Layout(id)
-	if !current && report != nil { // what is gone is known for the newest layout only
-		old := *report
-		old.Gone, report = nil, &old
-	}
-	plan := r.plan(resolution, id, rec, report)
+	plan := r.plan(resolution, id, rec, gone(report, current))
 	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
 		r.drop(id, nil)
 		r.p.Actors.WantLayout(id, &actor.WantedLayout{})
@@ -164,9 +164,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	if done || err != nil {
 		return err
 	}
-	r.want(ctx, plan)
+	r.want(plan)
 	report, current = r.p.Actors.Layout(id)
 	return errors.Join(r.report(ctx, plan, report, current), r.release(ctx, plan, report, current))
+}
+
+// gone returns a report without the objects that are gone, unless it is about the newest layout: an earlier one may have wanted to delete
+// what is wanted again.
+func gone(report *actor.LayoutReport, current bool) *actor.LayoutReport { //nolint:revive // the flag is part of the report
+	if report == nil || current {
+		return report
+	}
+	old := *report
+	old.Gone = nil
+	return &old
 }
 
 // plan plans a load balancer.
@@ -216,7 +227,7 @@ func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *ga
 }
 
 // want tells the actor of a load balancer what it should have.
-func (r *Reconciler) want(_ context.Context, plan *gateway.Plan) {
+func (r *Reconciler) want(plan *gateway.Plan) {
 	r.drop(plan.LoadBalancer, plan.Sets)
 	r.mu.Lock()
 	b := r.known[plan.LoadBalancer]
@@ -261,7 +272,7 @@ func (r *Reconciler) forget(id string) {
 }
 
 // report writes the statuses of the Gateways and routes of a load balancer.
-func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *actor.LayoutReport, current bool) error { //nolint:revive // the flag is part of the report
+func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *actor.LayoutReport, current bool) error {
 	reports := &gateway.Reports{
 		Layout: report, Current: current, Now: r.p.Clock.Now(),
 		Set: func(name string) *actor.Report {

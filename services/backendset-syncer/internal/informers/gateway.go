@@ -14,10 +14,10 @@ import (
 
 // Resources of the Gateway API.
 var (
-	GatewayClasses = gatewayv1.SchemeGroupVersion.WithResource("gatewayclasses")
-	Gateways       = gatewayv1.SchemeGroupVersion.WithResource("gateways")
-	HTTPRoutes     = gatewayv1.SchemeGroupVersion.WithResource("httproutes")
-	Grants         = gatewayv1beta1.SchemeGroupVersion.WithResource("referencegrants")
+	GatewayClasses = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gatewayclasses"}
+	Gateways       = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
+	HTTPRoutes     = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"}
+	Grants         = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1beta1", Resource: "referencegrants"}
 	Pools          = schema.GroupVersionResource{Group: PoolGroup, Version: "v1", Resource: "inferencepools"}
 	GatewayConfigs = schema.GroupVersionResource{Group: ConfigGroup, Version: "v1", Resource: "gateway-configs"}
 )
