@@ -296,6 +296,9 @@ var seldom = map[string]string{
 	"bind rbac.authorization.k8s.io/clusterroles": "no request has this verb: the API server asks for it when a binding is created",
 }
 
+// unwritten is the permission of Traefik that these tests do not use.
+var unwritten = map[string]string{"update networking.k8s.io/ingresses/status": "a Service of the type NodePort has no address that Traefik could write"}
+
 // testLeastPrivilege compares the permissions that the chart grants to the operator and to a Traefik with their requests.
 func (s *system) testLeastPrivilege() {
 	instance := "app.kubernetes.io/instance=" + operator
@@ -305,6 +308,6 @@ func (s *system) testLeastPrivilege() {
 	})
 	audit.AssertLeastPrivilege(s.t, s.Cluster, audit.LeastPrivilege{
 		Program: audit.Program{Account: types.NamespacedName{Namespace: namespace, Name: "ingress-" + hangzhou}, Selector: instance + ",app.kubernetes.io/component=traefik"},
-		Seldom:  map[string]string{"update networking.k8s.io/ingresses/status": "a Service of the type NodePort has no address that Traefik could write"},
+		Seldom:  unwritten,
 	})
 }

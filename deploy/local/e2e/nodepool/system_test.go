@@ -50,8 +50,9 @@ var ports = map[string]int{hangzhou: 30080, shanghai: 30081, beijing: 30082}
 type system struct {
 	*cluster.Cluster
 
-	t    *testing.T
-	root string
+	t     *testing.T
+	root  string
+	known map[string]string // the entrance of each pool: it stays known without an API server
 }
 
 func newSystem(t *testing.T) *system {
@@ -65,7 +66,11 @@ func newSystem(t *testing.T) *system {
 			c.Nodes = append(c.Nodes, clusterapi.Node{Name: nodeOf(pool), Labels: map[string]string{poolLabel: pool}})
 		}
 	})
-	return &system{Cluster: c, t: t, root: root}
+	s := &system{Cluster: c, t: t, root: root, known: map[string]string{}}
+	for pool := range ports {
+		s.known[pool] = s.entrance(pool, nodeOf(pool))
+	}
+	return s
 }
 
 // nodeOf returns the name of the node of a pool.
