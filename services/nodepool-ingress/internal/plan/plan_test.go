@@ -298,7 +298,7 @@ func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u 
 	}
 	require.Equal(t, []metav1.OwnerReference{OwnerReference(y.Name, y.UID)}, u.GetOwnerReferences(), what)
 	require.LessOrEqual(t, len(u.GetName()), 253, what)
-	for _, forbidden := range []string{"hostPath", "privileged\":true", "hostPID", "hostIPC", "cluster-admin", "kube-system", "evil", "hostNetwork\":true", "is-default-class", "10250", "SYS_ADMIN"} {
+	for _, forbidden := range []string{"hostPath", "privileged\":true", "hostPID", "hostIPC", "cluster-admin", "kube-system", "evil", "hostNetwork\":true", "is-default-class", `"hostPort":10250`, "SYS_ADMIN"} {
 		require.NotContains(t, what, forbidden)
 	}
 	switch u.GetKind() {
