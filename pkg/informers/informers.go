@@ -33,6 +33,7 @@ type Kind struct {
 	Resource  schema.GroupVersionResource
 	Name      string // of the kind, for example HTTPRoute
 	Selector  string // of labels; empty for all objects
+	Fields    string // selector of fields, such as "type=kubernetes.io/tls"; empty for all objects
 	Namespace string // empty for the objects of all namespaces
 	Indexers  cache.Indexers
 	Transform cache.TransformFunc
@@ -45,7 +46,7 @@ type Kind struct {
 
 // String names the kind in messages by its resource and its selector.
 func (k *Kind) String() string {
-	return strings.TrimSpace(k.Resource.GroupResource().String() + " " + k.Selector)
+	return strings.Join(strings.Fields(k.Resource.GroupResource().String()+" "+k.Selector+" "+k.Fields), " ")
 }
 
 // In returns the client of the objects of the kind.
@@ -94,7 +95,7 @@ func (g *Group) Add(k Kind) *kube.OptionalInformer {
 		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
 		New: func() cache.SharedIndexInformer {
 			return kube.NewInformer(g.p.Client, k.In(g.p.Client), &unstructured.Unstructured{}, kube.InformerOptions{
-				Description: k.Resource.String(), LabelSelector: k.Selector, Indexers: maps.Clone(k.Indexers), Transform: k.Transform,
+				Description: k.Resource.String(), LabelSelector: k.Selector, FieldSelector: k.Fields, Indexers: maps.Clone(k.Indexers), Transform: k.Transform,
 			})
 		},
 	})

@@ -26,12 +26,8 @@ type set struct {
 	since   time.Time // of the first event that no write has covered
 	covered time.Time // of the first event that the write in progress covers
 	dirty   time.Time // since when the set waits for a write; zero: it has all that is wanted
-	problem *problem
 
-	attempt     int // of retry tokens
-	refusals    int // in a row
-	attemptedAt time.Time
-	retryAt     time.Time // no write before
+	effort
 
 	// applied is what the last write made of the set, nil before the first. A difference without a new target is a change of others.
 	applied  []plan.Backend
@@ -45,6 +41,33 @@ type set struct {
 	health health
 }
 
+// effort is what an actor remembers about the writes of an object.
+type effort struct {
+	problem     *problem
+	attempt     int // of retry tokens
+	refusals    int // in a row
+	attemptedAt time.Time
+	retryAt     time.Time // no write before
+}
+
+// failed remembers that a write has failed.
+func (e *effort) failed(text string, now time.Time, jitter float64) {
+	e.attempt++
+	e.refusals++
+	e.retryAt = now.Add(afterFailedWork.delay(e.refusals, jitter))
+	if text != "" {
+		e.problem = &problem{reason: reasonWorkFailed, message: text}
+	}
+}
+
+// renew makes the next attempt sooner: something else is wanted.
+func (e *effort) renew() {
+	e.problem, e.refusals = nil, 0
+	if earlier := e.attemptedAt.Add(respite); e.retryAt.After(earlier) {
+		e.retryAt = earlier
+	}
+}
+
 func newSet(name string) *set { return &set{name: name, memory: plan.Memory{}} }
 
 // want replaces the wish, and reports whether it is another one.
@@ -56,10 +79,7 @@ func (s *set) want(wish *request, now time.Time) bool {
 	if s.since.IsZero() {
 		s.since = wish.Since
 	}
-	s.problem, s.refusals = nil, 0
-	if earlier := s.attemptedAt.Add(respite); s.retryAt.After(earlier) {
-		s.retryAt = earlier
-	}
+	s.renew()
 	s.health.want(wish, now)
 	return true
 }
@@ -87,12 +107,7 @@ func (s *set) written() {
 func (s *set) failed(text string, now time.Time, jitter float64) {
 	s.inFlight, s.applied = nil, nil
 	s.since, s.covered = earliest(s.covered, s.since), time.Time{}
-	s.attempt++
-	s.refusals++
-	s.retryAt = now.Add(afterFailedWork.delay(s.refusals, jitter))
-	if text != "" {
-		s.problem = &problem{reason: reasonWorkFailed, message: text}
-	}
+	s.effort.failed(text, now, jitter)
 }
 
 // behind returns the time of the oldest change that the set does not have: an event, or the time when a difference was seen.
@@ -129,7 +144,7 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 		}
 		ready = append(ready, s)
 	}
-	if settled {
+	if settled && a.frame.settled() {
 		a.writes.end() // nothing is left to write: the problem of an earlier write is over
 	}
 	slices.SortFunc(ready, func(x, y *set) int { return cmp.Or(x.dirty.Compare(y.dirty), cmp.Compare(x.name, y.name)) })
@@ -143,11 +158,14 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 			s.problem, s.retryAt = &problem{reason: reasonRefused, message: err.Error()}, now.Add(afterRefused.last)
 		case w == nil:
 			s.dirty = time.Time{}
+		case a.layoutIsDue(now):
+			return a.decideLayout(now, next)
 		default:
-			return &write{Write: w, set: s, wanted: s.wanted}, time.Time{}
+			a.frame.passed++
+			return &write{Write: w, set: s, wanted: s.wanted, effort: &s.effort, name: s.name}, time.Time{}
 		}
 	}
-	return nil, next
+	return a.decideLayout(now, next)
 }
 
 // plan computes the targets of all sets, and returns when they change without an event.
@@ -169,10 +187,13 @@ func (a *actor) plan(now time.Time) time.Time {
 		case err != nil:
 			s.unreadable(reasonUnavailable, err)
 			continue
+		case live == nil && a.frame.creates(name):
+			s.unreadable(reasonPending, errCreating)
+			continue
 		case live == nil:
 			s.unreadable(reasonNoSet, errNoSet(sizes))
 			continue
-		case s.problem != nil && s.problem.reason == reasonNoSet:
+		case s.problem != nil && (s.problem.reason == reasonNoSet || s.problem.message == errCreating.Error()):
 			s.problem = nil
 		}
 		if s.wish.Watching {
@@ -190,7 +211,7 @@ func (a *actor) plan(now time.Time) time.Time {
 	var next time.Time
 	for _, s := range planned {
 		next = earliest(next, s.target.Next)
-		s.wanted = s.target.Backends(s.live.Backends, s.wish.Weight)
+		s.wanted = s.target.Backends(s.live.Backends, s.wish.weightOf)
 		s.compare(now)
 	}
 	return next
@@ -234,6 +255,9 @@ func (s *set) compare(now time.Time) {
 	}
 	s.health.follow(s, now)
 }
+
+// errCreating is the problem of a set that the layout creates.
+var errCreating = errors.New("the backend set is being created")
 
 // errNoSet names the sets of a load balancer.
 func errNoSet(sizes map[string]int) error {

@@ -31,11 +31,15 @@ type Judge struct {
 	observer      references
 	configuration configuration
 	holders       *holders
+	recorded      Recorded
 }
 
-// NewJudge returns a Judge that has granted nothing.
-func NewJudge(o references, c configuration) *Judge {
-	return &Judge{observer: o, configuration: c, holders: newHolders()}
+// Recorded reports whether a backend set belongs to Gateways, according to the record of its load balancer.
+type Recorded func(loadBalancer, set string) bool
+
+// NewJudge returns a Judge that has granted nothing. recorded may be nil: no set belongs to Gateways.
+func NewJudge(o references, c configuration, recorded Recorded) *Judge {
+	return &Judge{observer: o, configuration: c, holders: newHolders(), recorded: recorded}
 }
 
 // Verdict is what a binding may do.
@@ -76,6 +80,9 @@ func (j *Judge) Of(b *v1alpha1.BackendSetBinding) *Verdict {
 	var problem string
 	if v.permission, problem = j.permit(b); problem != "" {
 		return v.refuse(v1alpha1.ReasonNotAllowed, problem)
+	}
+	if j.recorded != nil && j.recorded(v.key.LoadBalancer, v.key.Set) {
+		return v.refuse(v1alpha1.ReasonConflict, fmt.Sprintf("backend set %s belongs to Gateways: bind another one", v.key.Set))
 	}
 	rivals := slices.DeleteFunc(slices.Clone(j.observer.Rivals(b)), func(x *v1alpha1.BackendSetBinding) bool {
 		if x.UID == b.UID {
