@@ -132,6 +132,10 @@ func (p *pass) failed(wanted *plan.Object, err error) *plan.Problem {
 		p.recheck(recheckInterval, "an object of another owner sends no event")
 		return &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name)}
 	}
+	if apierrors.IsInvalid(err) { // a mistake of a user, such as a port that another Service has
+		p.recheck(recheckInterval, "the API server refuses an object")
+		return failureOf(err)
+	}
 	p.errs = append(p.errs, err)
 	if !apierrors.IsConflict(err) {
 		p.Meter.Write(wanted.Resource.Resource, "failed")

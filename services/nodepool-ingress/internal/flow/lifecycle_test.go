@@ -1,16 +1,21 @@
 package flow
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/services/nodepool-ingress/internal/commands"
+	"fairlead.dev/services/nodepool-ingress/internal/config"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
@@ -44,6 +49,7 @@ func TestTwoPools(t *testing.T) {
 		`--for=jsonpath={.status.pools[?(@.name=="hangzhou")].conditions[?(@.type=="Ready")].status}=True`)
 	require.NoError(t, err, "the documented command")
 
+	require.NoError(t, r.plan(), "plan finds no difference")
 	class := r.owned(y.UID, "hangzhou")["IngressClass/hangzhou"]
 	require.NotNil(t, class, "the class of a pool is its name")
 	assert.NotContains(t, class.GetAnnotations(), "ingressclass.kubernetes.io/is-default-class")
@@ -63,6 +69,8 @@ func TestTwoPools(t *testing.T) {
 	r.eventually(func() (string, bool) { got := image(r.deployment("hangzhou")); return got, got == traefik+":v3.0.0" }, "the image changes")
 	r.await("edge", "hangzhou", conditionR, ready)
 	assert.Equal(t, int32(2), r.pool("edge", "hangzhou").ReadyReplicas)
+
+	require.ErrorIs(t, r.plan("--images=traefik=registry.example/traefik:v1"), dryrun.ErrDiffers)
 
 	r.patch("edge", `{"spec": {"pools": [{"name": "hangzhou", "replicas": 0}, {"name": "beijing"}]}}`)
 	r.await("edge", "hangzhou", conditionR, "True ScaledToZero")
@@ -174,4 +182,77 @@ func TestForeignObjects(t *testing.T) {
 	y = r.create("edge", `{pools: [{name: nginx}]}`)
 	r.await("edge", "nginx", conditionR, ready)
 	assert.NotEmpty(t, r.owned(y.UID, "nginx"), "the class is free")
+}
+
+// plan runs the subcommand plan.
+func (r *rig) plan(args ...string) error {
+	var out, log bytes.Buffer
+	cmd := commands.New(&out, &log)
+	cmd.SetArgs(append([]string{"plan", "--namespace=" + namespace, "--kubeconfig=" + r.cluster.Kubeconfig}, args...))
+	return cmd.ExecuteContext(r.t.Context())
+}
+
+// TestRefusedObjects has an API server that refuses the Service of one pool, and a webhook that changes Deployments. Other pools go on.
+func TestRefusedObjects(t *testing.T) {
+	r := newRig(t)
+	r.pools("a", "b", "c")
+	r.deploy()
+	r.start()
+	r.create("edge", `{pools: [{name: a, exposure: {type: NodePort, httpPort: 30080, httpsPort: 30443}}, {name: b, exposure: {type: NodePort, httpPort: 30080}}, {name: c, exposure: {type: NodePort, httpPort: 1}}]}`)
+	r.await("edge", "a", conditionR, ready)
+	r.await("edge", "b", conditionR, "False NotWritten")
+	r.await("edge", "c", conditionR, "False NotWritten")
+	r.patch("edge", `{"spec": {"pools": [{"name": "a", "exposure": {"type": "ClusterIP"}}, {"name": "b", "exposure": {"type": "NodePort", "httpPort": 30080}}, {"name": "c", "exposure": {"type": "LoadBalancer", "loadBalancerClass": "example.com/x"}}]}}`)
+	r.await("edge", "a", conditionR, ready)
+	r.await("edge", "b", conditionR, ready)
+	r.await("edge", "c", conditionR, ready)
+
+	// Fields that cannot change: the objects are created again.
+	class, err := r.kube.NetworkingV1().IngressClasses().Get(t.Context(), "c", metav1.GetOptions{})
+	require.NoError(t, err)
+	r.patch("edge", `{"spec": {"profile": "haproxytech", "pools": [{"name": "c", "exposure": {"type": "LoadBalancer", "loadBalancerClass": "example.com/y"}}]}}`)
+	r.eventually(func() (string, bool) {
+		got, err := r.kube.NetworkingV1().IngressClasses().Get(t.Context(), "c", metav1.GetOptions{})
+		return fmt.Sprint(err), err == nil && got.Spec.Controller != class.Spec.Controller
+	}, "the class has the other controller")
+	r.await("edge", "c", conditionR, ready)
+	r.settled("edge")
+	r.eventually(func() (string, bool) { left := r.managed(plan.IngressClasses); return fmt.Sprint(left), len(left) == 1 }, "the other pools are gone")
+}
+
+// TestOtherLabels uses another label of nodes, two names of one field that differ, and a custom manifest.
+func TestOtherLabels(t *testing.T) {
+	r := newRig(t)
+	r.node("n", "topology.kubernetes.io/zone", "zone-1")
+	r.deploy()
+	r.start(func(c *config.Config) { c.Policy.LabelKeys = append(c.Policy.LabelKeys, "topology.kubernetes.io/zone") })
+	y := r.create("edge", `{poolLabelKey: topology.kubernetes.io/zone, pools: [{name: zone-1}]}`)
+	r.await("edge", "zone-1", conditionR, ready)
+	assert.Equal(t, "zone-1", r.deployment("zone-1").Spec.Template.Spec.NodeSelector["topology.kubernetes.io/zone"])
+
+	r.patch("edge", `{"spec": {"ingress_controller_replicas_per_pool": 2, "ingressControllerReplicasPerPool": 3}}`)
+	r.await("edge", "zone-1", v1alpha1.ConditionAccepted, "False FieldConflict")
+	assert.Equal(t, int32(1), *r.deployment("zone-1").Spec.Replicas, "the pool stays as it is")
+	r.patch("edge", `{"spec": {"ingress_controller_replicas_per_pool": null}}`)
+	r.eventually(func() (string, bool) { d := r.deployment("zone-1"); return "", *d.Spec.Replicas == 3 }, "the other name counts")
+	r.await("edge", "zone-1", conditionR, ready)
+
+	r.patch("edge", `{"spec": {"poolLabelKey": "kubernetes.io/hostname"}}`)
+	r.await("edge", "zone-1", v1alpha1.ConditionAccepted, "False NotAllowed")
+	r.patch("edge", `{"spec": {"poolLabelKey": "topology.kubernetes.io/zone", "profile": "custom", "customManifest": {"configMap": "mine"}}}`)
+	r.await("edge", "zone-1", v1alpha1.ConditionAccepted, "False InvalidManifest")
+	r.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespace: default, labels: {fairlead.dev/custom-manifest: "true"}}, data: {manifest.yaml: "{}"}}`)
+	r.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespace: fairlead}, data: {manifest.yaml: "{}"}}`)
+	time.Sleep(quiet)
+	assert.Contains(t, r.condition("edge", "zone-1", v1alpha1.ConditionAccepted), "InvalidManifest", "neither has the namespace and the label")
+	for _, c := range r.pool("edge", "zone-1").Conditions {
+		assert.Contains(t, c.Message, "does not exist")
+	}
+	assert.NotEmpty(t, r.owned(y.UID, "zone-1"))
+
+	r.patch("edge", `{"spec": {"profile": null, "customManifest": null}}`)
+	r.await("edge", "zone-1", conditionR, ready)
+	require.NoError(t, r.kube.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
+	r.await("edge", "zone-1", v1alpha1.ConditionAccepted, "False PoolNotFound")
+	assert.NotEmpty(t, r.owned(y.UID, "zone-1"), "an empty list deletes nothing")
 }

@@ -53,7 +53,10 @@ func (r *rig) proxy() *proxy {
 		}
 		forward.ServeHTTP(w, req)
 	}))
-	r.t.Cleanup(server.CloseClientConnections)
+	r.t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
 	p.kubeconfig = write(r.t, server.URL)
 	return p
 }

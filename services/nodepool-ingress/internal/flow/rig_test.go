@@ -97,10 +97,15 @@ func newRigIn(t *testing.T, c *cluster.Cluster, crd string) *rig {
 		return r
 	}
 	r.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + namespace + "}}")
-	text, err := os.ReadFile(crd)
-	require.NoError(t, err)
-	r.install(string(text), "yurtingresses.apps.openyurt.io")
+	r.install(read(t, crd), "yurtingresses.apps.openyurt.io")
 	return r
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
 }
 
 // empty removes the objects of a test.
@@ -258,6 +263,18 @@ func (r *rig) owned(uid types.UID, pool string) map[string]*unstructured.Unstruc
 		}
 	}
 	return objects
+}
+
+// managed returns the names of the objects of the program of one kind.
+func (r *rig) managed(resource schema.GroupVersionResource) []string {
+	r.t.Helper()
+	list, err := r.client.Resource(resource).List(r.t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelManagedBy})
+	require.NoError(r.t, err)
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	return names
 }
 
 // deployment returns the Deployment of a pool, nil if it does not exist.

@@ -3,7 +3,6 @@ package names
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -75,7 +74,7 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pool string) {
 		for _, name := range []string{Ingress(pool), Cache(pool)} {
-			assert.Empty(t, validation.IsDNS1035Label(name), fmt.Sprintf("%q", pool))
+			assert.Emptyf(t, validation.IsDNS1035Label(name), "%q", pool)
 		}
 		assert.Empty(t, validation.IsValidLabelValue(LabelValue(pool)))
 		assert.NotEmpty(t, LabelValue(pool))

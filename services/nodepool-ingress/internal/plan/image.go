@@ -22,6 +22,9 @@ func repository(image string) (string, error) {
 	host, path := parts[1], parts[2]
 	if host != "" && !strings.ContainsAny(host, ".:") && host != "localhost" { // the first part of a path on Docker Hub
 		path, host = host+"/"+path, ""
+		if strings.ToLower(path) != path {
+			return "", fmt.Errorf("image %s is not a reference of an image: its path has capital letters", quote(image))
+		}
 	}
 	switch {
 	case host == "" && !strings.Contains(path, "/"):

@@ -22,7 +22,7 @@ type hold struct{ Reason, Message string }
 // rollOut decides which pools change now. pools are in the order of the specification.
 //
 //	a pool                                                   changes
-//	without a Deployment                                     now: it serves nothing yet
+//	without a Deployment                                     now: it serves nothing yet, and may wait for what others give up
 //	that has the wanted revision                             now: the change repairs or scales it
 //	with another revision, while a pool failed with the      never: the roll-out has stopped
 //	wanted one
@@ -36,7 +36,7 @@ func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
 	pending, failed := 0, ""
 	for i := range pools {
 		p := &pools[i]
-		if p.Exists && !p.Current || p.Offline || p.Ready {
+		if !p.Exists || !p.Current || p.Offline || p.Ready {
 			continue
 		}
 		pending++

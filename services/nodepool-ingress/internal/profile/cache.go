@@ -24,10 +24,10 @@ const (
 
 	accountFolder     = "/var/run/secrets/kubernetes.io/serviceaccount"
 	cacheUpstream     = "/var/run/secrets/fairlead.dev/upstream"
-	cacheCredentials  = "/var/run/secrets/fairlead.dev/credentials"
+	cacheCredentials  = "/var/run/secrets/fairlead.dev/credentials" //nolint:gosec // a folder
 	cacheData         = "/var/lib/edge-cache"
 	volumeUpstream    = "edge-cache-upstream"
-	volumeCredentials = "edge-cache-credentials"
+	volumeCredentials = "edge-cache-credentials" //nolint:gosec // the name of a volume
 	volumeData        = "edge-cache-data"
 
 	// tokenSeconds is the lifetime of the token for the API server. Kubernetes itself uses this value.

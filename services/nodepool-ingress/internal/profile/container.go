@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,20 +31,8 @@ func (m *containerManifest) build(b *builder) (corev1.Container, error) {
 	if err := m.setSecurity(&c); err != nil {
 		return c, fmt.Errorf("container %s: %w", m.Name, err)
 	}
-	for _, p := range m.Ports {
-		protocol := p.Protocol
-		if protocol == "" {
-			protocol = corev1.ProtocolTCP
-		}
-		c.Ports = append(c.Ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: protocol})
-	}
-	for _, e := range m.Env {
-		variable := corev1.EnvVar{Name: e.Name, Value: e.Value}
-		if e.ValueFrom != nil {
-			variable.ValueFrom = &corev1.EnvVarSource{FieldRef: &e.ValueFrom.FieldRef}
-		}
-		c.Env = append(c.Env, variable)
-	}
+	m.setPorts(&c)
+	m.setEnv(&c)
 	for _, v := range m.VolumeMounts {
 		if strings.HasPrefix(v.MountPath, accountFolder) {
 			return c, fmt.Errorf("container %s: %s belongs to the ServiceAccount", m.Name, v.MountPath)
@@ -55,6 +44,22 @@ func (m *containerManifest) build(b *builder) (corev1.Container, error) {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: m.Lifecycle.PreStop.Exec, Sleep: m.Lifecycle.PreStop.Sleep}}
 	}
 	return c, nil
+}
+
+func (m *containerManifest) setPorts(c *corev1.Container) {
+	for _, p := range m.Ports {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP)})
+	}
+}
+
+func (m *containerManifest) setEnv(c *corev1.Container) {
+	for _, e := range m.Env {
+		variable := corev1.EnvVar{Name: e.Name, Value: e.Value}
+		if e.ValueFrom != nil {
+			variable.ValueFrom = &corev1.EnvVarSource{FieldRef: &e.ValueFrom.FieldRef}
+		}
+		c.Env = append(c.Env, variable)
+	}
 }
 
 // setSecurity adds the user to the security context of all containers. No capability but that for low ports can come back.

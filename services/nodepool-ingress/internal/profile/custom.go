@@ -88,7 +88,7 @@ func (b *builder) custom() (controller, []Problem) {
 	}
 	pod, err := m.pod.build(b)
 	if err != nil {
-		return refuse(fmt.Errorf("Deployment: %w", err))
+		return refuse(fmt.Errorf("kind Deployment: %w", err))
 	}
 	c := controller{
 		class: m.class, roles: m.roles, local: m.local, config: m.config, cacheEnv: cacheEnv(), meta: b.podMeta(), pod: pod,
@@ -182,35 +182,15 @@ func (m *manifest) add(encoded []byte, permitted []string) error {
 	}
 	switch kind := d.APIVersion + " " + d.Kind; kind {
 	case "networking.k8s.io/v1 IngressClass":
-		var class classDocument
-		if err := strict(encoded, &class); err != nil {
-			return fmt.Errorf("IngressClass: %w", err)
-		}
-		return set(&m.class, class.Spec.Controller, "IngressClass")
+		return m.addClass(encoded)
 	case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
 		return bind(&m.roles, encoded, permitted)
 	case "rbac.authorization.k8s.io/v1 RoleBinding":
 		return bind(&m.local, encoded, permitted)
 	case "v1 ConfigMap":
-		var config configDocument
-		if err := strict(encoded, &config); err != nil {
-			return fmt.Errorf("ConfigMap: %w", err)
-		}
-		if m.config != nil || len(config.Data) == 0 {
-			return errors.New("ConfigMap: give one, with data")
-		}
-		m.config = config.Data
-		return nil
+		return m.addConfig(encoded)
 	case "apps/v1 Deployment":
-		var deployment deploymentDocument
-		if err := strict(encoded, &deployment); err != nil {
-			return fmt.Errorf("Deployment: %w", err)
-		}
-		if m.pod != nil {
-			return errors.New("Deployment: give only one")
-		}
-		m.pod = &deployment.Spec.Template.Spec
-		return nil
+		return m.addDeployment(encoded)
 	default:
 		return fmt.Errorf("%q cannot be part of a manifest: give an apps/v1 Deployment, a networking.k8s.io/v1 IngressClass and, if the "+
 			"controller needs them, a v1 ConfigMap and rbac.authorization.k8s.io/v1 ClusterRoleBindings and RoleBindings", kind)
@@ -224,15 +204,42 @@ func strict(encoded []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// set sets a value once.
-func set(value *string, to, kind string) error {
-	if *value != "" || to == "" {
-		return fmt.Errorf("%s: give one, with spec.controller", kind)
+func (m *manifest) addClass(encoded []byte) error {
+	var class classDocument
+	if err := strict(encoded, &class); err != nil {
+		return fmt.Errorf("kind IngressClass: %w", err)
 	}
-	if problems := validation.IsDomainPrefixedPath(nil, to); len(problems) > 0 {
-		return fmt.Errorf("%s: spec.controller: %s", kind, problems.ToAggregate())
+	if m.class != "" || class.Spec.Controller == "" {
+		return errors.New("kind IngressClass: give one, with spec.controller")
 	}
-	*value = to
+	if problems := validation.IsDomainPrefixedPath(nil, class.Spec.Controller); len(problems) > 0 {
+		return fmt.Errorf("kind IngressClass: spec.controller: %w", problems.ToAggregate())
+	}
+	m.class = class.Spec.Controller
+	return nil
+}
+
+func (m *manifest) addConfig(encoded []byte) error {
+	var config configDocument
+	if err := strict(encoded, &config); err != nil {
+		return fmt.Errorf("kind ConfigMap: %w", err)
+	}
+	if m.config != nil || len(config.Data) == 0 {
+		return errors.New("kind ConfigMap: give one, with data")
+	}
+	m.config = config.Data
+	return nil
+}
+
+func (m *manifest) addDeployment(encoded []byte) error {
+	var deployment deploymentDocument
+	if err := strict(encoded, &deployment); err != nil {
+		return fmt.Errorf("kind Deployment: %w", err)
+	}
+	if m.pod != nil {
+		return errors.New("kind Deployment: give only one")
+	}
+	m.pod = &deployment.Spec.Template.Spec
 	return nil
 }
 
@@ -240,13 +247,13 @@ func set(value *string, to, kind string) error {
 func bind(roles *[]string, encoded []byte, permitted []string) error {
 	var b bindingDocument
 	if err := strict(encoded, &b); err != nil {
-		return fmt.Errorf("%s: %w", b.Kind, err)
+		return fmt.Errorf("kind %s: %w", b.Kind, err)
 	}
 	if b.RoleRef.APIGroup != "rbac.authorization.k8s.io" || b.RoleRef.Kind != "ClusterRole" {
-		return fmt.Errorf("%s: roleRef must be a ClusterRole", b.Kind)
+		return fmt.Errorf("kind %s: roleRef must be a ClusterRole", b.Kind)
 	}
 	if !slices.Contains(permitted, b.RoleRef.Name) {
-		return fmt.Errorf("%s: ClusterRole %q is not permitted: --custom-cluster-roles of the operator lists %q", b.Kind, b.RoleRef.Name, permitted)
+		return fmt.Errorf("kind %s: ClusterRole %q is not permitted: --custom-cluster-roles of the operator lists %q", b.Kind, b.RoleRef.Name, permitted)
 	}
 	if !slices.Contains(*roles, b.RoleRef.Name) {
 		*roles = append(*roles, b.RoleRef.Name)
