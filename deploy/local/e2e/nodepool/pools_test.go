@@ -75,6 +75,7 @@ func TestPools(t *testing.T) {
 	)
 	s.awaitReady("edge")
 	t.Run("Isolation", func(t *testing.T) { s.in(t).testIsolation() })
+	t.Run("Settled", func(t *testing.T) { s.in(t).testSettled() })
 	t.Run("OtherPools", func(t *testing.T) { s.in(t).testOtherPools() })
 	t.Run("Custom", func(t *testing.T) { s.in(t).testCustom() })
 	t.Run("Removal", func(t *testing.T) { s.in(t).testRemoval() })
@@ -135,6 +136,19 @@ spec:
   ingressClassName: CLASS
   rules: [{host: HOST, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: hello-hangzhou, port: {name: http}}}}]}}]
 `
+
+// idle is the time in which a settled operator must not write.
+const idle = 5 * time.Second
+
+// testSettled checks that the operator writes nothing when nothing changes, beside the controllers of Kubernetes, which write to its objects.
+func (s *system) testSettled() {
+	s.awaitReady("edge")
+	since := time.Now()
+	time.Sleep(idle)
+	for _, call := range audit.Calls(s.t, s.Cluster, audit.Program{Account: types.NamespacedName{Namespace: namespace, Name: operator}}, since) {
+		assert.False(s.t, call.Writes() && call.Object.Resource != "leases", "%s %s", call.Permission(), call.Object.Name)
+	}
+}
 
 // testOtherPools adds, changes, empties and removes pools, while clients send requests to a pool that does not change. None fails.
 func (s *system) testOtherPools() {

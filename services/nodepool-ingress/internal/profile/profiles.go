@@ -17,7 +17,7 @@ import (
 var images = map[string]string{
 	v1alpha1.ProfileTraefik:        "docker.io/library/traefik:v3.7.9",
 	v1alpha1.ProfileHAProxyTech:    "docker.io/haproxytech/kubernetes-ingress:3.2.9",
-	v1alpha1.ProfileHAProxyIngress: "quay.io/jcmoraisjr/haproxy-ingress:v0.15.1",
+	v1alpha1.ProfileHAProxyIngress: "quay.io/jcmoraisjr/haproxy-ingress:v0.16.1",
 	v1alpha1.ProfileF5NGINX:        "docker.io/nginx/nginx-ingress:5.5.4",
 	v1alpha1.ProfileIngressNGINX:   "registry.k8s.io/ingress-nginx/controller:v1.15.1",
 }
