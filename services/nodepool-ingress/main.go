@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/nodepool-ingress/internal/commands"
 )
@@ -16,6 +18,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	cobra.EnableCommandSorting = false
 	err := commands.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	code := dryrun.ExitCode(err)
 	if code == dryrun.ExitFailed { // the output explains the other codes

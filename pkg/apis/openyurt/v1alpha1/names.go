@@ -137,6 +137,4 @@ const (
 	ReasonFieldIgnored = "FieldIgnored"
 	// ReasonOutdatedCRD means that the CRD in the cluster lacks fields.
 	ReasonOutdatedCRD = "OutdatedCRD"
-	// ReasonRepaired means that an object was changed back or created again.
-	ReasonRepaired = "Repaired"
 )

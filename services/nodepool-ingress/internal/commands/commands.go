@@ -17,7 +17,6 @@ import (
 
 // New returns the command line. It writes results to out, and explanations to log.
 func New(out, log io.Writer) *cobra.Command {
-	cobra.EnableCommandSorting = false
 	cfg := config.Default()
 	root := &cobra.Command{
 		Use:           "nodepool-ingress",

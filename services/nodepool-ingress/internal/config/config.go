@@ -148,27 +148,41 @@ func (c *Config) Validate() error {
 
 // Validate returns an error for each flag with an invalid value.
 func (p *Policy) Validate() error {
+	return errors.Join(append(p.validateNames(), p.validateLimits()...)...)
+}
+
+// validateNames checks the flags that name objects.
+func (p *Policy) validateNames() []error {
 	var errs []error
 	check := func(flag, value string, problems []string) {
-		if len(problems) > 0 {
+		if value != "" && len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--%s %q: %s", flag, value, problems[0]))
 		}
 	}
 	if p.Namespace == "" {
 		errs = append(errs, errors.New("--namespace is required outside a cluster"))
-	} else {
-		check("namespace", p.Namespace, validation.IsDNS1123Label(p.Namespace))
 	}
-	if p.ClassPrefix != "" {
-		check("ingress-class-prefix", p.ClassPrefix, validation.IsDNS1123Subdomain(p.ClassPrefix+"x"))
-		if len(p.ClassPrefix) > maxClassPrefix {
-			errs = append(errs, fmt.Errorf("--ingress-class-prefix %q is longer than %d characters", p.ClassPrefix, maxClassPrefix))
-		}
+	check("namespace", p.Namespace, validation.IsDNS1123Label(p.Namespace))
+	check("ingress-class-prefix", p.ClassPrefix, validation.IsDNS1123Subdomain(p.ClassPrefix+"x"))
+	if len(p.ClassPrefix) > maxClassPrefix {
+		errs = append(errs, fmt.Errorf("--ingress-class-prefix %q is longer than %d characters", p.ClassPrefix, maxClassPrefix))
 	}
 	if p.ClusterRolePrefix == "" {
 		errs = append(errs, errors.New("--cluster-role-prefix is empty"))
 	}
-	errs = append(errs, oneOf("default-profile", v1alpha1.Profiles(), p.DefaultProfile), oneOf("allowed-exposures", exposures, p.Exposures...))
+	check("priority-class", p.PriorityClass, validation.IsDNS1123Subdomain(p.PriorityClass))
+	for _, name := range p.PullSecrets {
+		check("image-pull-secrets", name, validation.IsDNS1123Subdomain(name))
+	}
+	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.CacheUpstream))
+	}
+	return errs
+}
+
+// validateLimits checks the flags that say what a YurtIngress may ask for.
+func (p *Policy) validateLimits() []error {
+	errs := []error{oneOf("default-profile", v1alpha1.Profiles(), p.DefaultProfile), oneOf("allowed-exposures", exposures, p.Exposures...)}
 	for name := range p.Images {
 		errs = append(errs, oneOf("images", v1alpha1.Profiles(), name))
 	}
@@ -190,16 +204,7 @@ func (p *Policy) Validate() error {
 			errs = append(errs, fmt.Errorf("--allowed-host-ports: %w", err))
 		}
 	}
-	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
-		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.CacheUpstream))
-	}
-	for _, name := range p.PullSecrets {
-		check("image-pull-secrets", name, validation.IsDNS1123Subdomain(name))
-	}
-	if p.PriorityClass != "" {
-		check("priority-class", p.PriorityClass, validation.IsDNS1123Subdomain(p.PriorityClass))
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // maxClassPrefix keeps the names of classes, with the longest name of a pool, within the limit of the API, 253, and that of the labels with
@@ -220,7 +225,7 @@ func portRange(text string) (plan.PortRange, error) {
 	if errA != nil || errB != nil || a < 1 || b < a {
 		return plan.PortRange{}, fmt.Errorf("%q is neither a port nor a range of ports", text)
 	}
-	return plan.PortRange{First: int32(a), Last: int32(b)}, nil //nolint:gosec // parsed with 16 bits
+	return plan.PortRange{First: int32(a), Last: int32(b)}, nil
 }
 
 func oneOf(flag string, allowed []string, values ...string) error {

@@ -135,11 +135,9 @@ func objectNames(names sets.Set[string]) []cache.ObjectName {
 // sameClaims reports whether an update of a YurtIngress does not affect others.
 func sameClaims(old, current any) bool {
 	a, ok := old.(*v1alpha1.YurtIngress)
-	if !ok {
-		return false
-	}
-	b, ok := current.(*v1alpha1.YurtIngress)
-	return ok && a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+	return ok && alike(a, current, func(a, b *v1alpha1.YurtIngress) bool {
+		return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+	})
 }
 
 // unchanged reports whether an update changes no relevant field: kubelets update their nodes every few minutes, and the program itself writes
@@ -147,15 +145,19 @@ func sameClaims(old, current any) bool {
 func unchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *informers.Node:
-		n, ok := current.(*informers.Node)
-		return ok && old.UID == n.UID && old.Ready == n.Ready && reflect.DeepEqual(old.Labels, n.Labels)
+		return alike(old, current, func(a, b *informers.Node) bool { return a.Ready == b.Ready && reflect.DeepEqual(a.Labels, b.Labels) })
 	case *v1alpha1.YurtIngress:
-		y, ok := current.(*v1alpha1.YurtIngress)
-		return ok && old.UID == y.UID && old.Generation == y.Generation && old.DeletionTimestamp.Equal(y.DeletionTimestamp) &&
-			slices.Equal(old.Finalizers, y.Finalizers) && reflect.DeepEqual(old.Status, y.Status)
-	case *metav1.PartialObjectMetadata: // a NodePool
-		m, ok := current.(*metav1.PartialObjectMetadata)
-		return ok && old.UID == m.UID && old.Generation == m.Generation && old.Generation != 0
+		return sameClaims(old, current) && alike(old, current, func(a, b *v1alpha1.YurtIngress) bool {
+			return slices.Equal(a.Finalizers, b.Finalizers) && reflect.DeepEqual(a.Status, b.Status)
+		})
+	case *metav1.PartialObjectMetadata: // a NodePool, of which only the existence matters
+		return alike(old, current, func(_, _ *metav1.PartialObjectMetadata) bool { return true })
 	}
 	return false
+}
+
+// alike reports whether same returns true for two versions of one object.
+func alike[T metav1.Object](old T, current any, same func(a, b T) bool) bool {
+	next, ok := current.(T)
+	return ok && old.GetUID() == next.GetUID() && same(old, next)
 }

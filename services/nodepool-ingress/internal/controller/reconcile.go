@@ -77,11 +77,12 @@ type Reconciler struct {
 	Params
 
 	mu      sync.Mutex
-	written map[types.UID]*written
+	written map[string]*written // by the name of the object
 }
 
 // written is the last write of a status by this replica.
 type written struct {
+	uid     types.UID
 	wanted  v1alpha1.YurtIngressStatus // before the API server dropped fields
 	stored  v1alpha1.YurtIngressStatus
 	problem string // of an object that cannot be decoded
@@ -98,7 +99,7 @@ func New(p Params) *Reconciler {
 func (r *Reconciler) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.written = map[types.UID]*written{}
+	r.written = map[string]*written{}
 	r.Meter.Clear()
 }
 
@@ -119,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	object = r.remember(object)
 	switch {
 	case object == nil:
-		r.Meter.Forget(name.Name)
+		r.forget(name.Name)
 		return nil
 	case !readable:
 		return r.unreadable(object)
@@ -142,7 +143,7 @@ func (r *Reconciler) remember(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngres
 	if object == nil {
 		return nil
 	}
-	memory := r.memory(object.UID)
+	memory := r.memory(object)
 	if status.Equal(&memory.stored, &memory.wanted) || !status.Equal(&object.Status, &memory.stored) {
 		return object
 	}
@@ -160,7 +161,7 @@ func (r *Reconciler) begin(object *v1alpha1.YurtIngress) *pass {
 // unreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.
 func (r *Reconciler) unreadable(object *v1alpha1.YurtIngress) error {
 	const message = "the object cannot be decoded: compare its fields with the CRD of this release"
-	memory := r.memory(object.UID)
+	memory := r.memory(object)
 	if memory.problem == object.ResourceVersion {
 		return nil
 	}
@@ -170,26 +171,28 @@ func (r *Reconciler) unreadable(object *v1alpha1.YurtIngress) error {
 }
 
 // memory returns what this replica wrote to an object. One worker handles an object at a time.
-func (r *Reconciler) memory(uid types.UID) *written {
+func (r *Reconciler) memory(object *v1alpha1.YurtIngress) *written {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.written[uid] == nil {
-		r.written[uid] = &written{}
+	m := r.written[object.Name]
+	if m == nil || m.uid != object.UID {
+		m = &written{uid: object.UID}
+		r.written[object.Name] = m
 	}
-	return r.written[uid]
+	return m
 }
 
-func (r *Reconciler) forget(object *v1alpha1.YurtIngress) {
+func (r *Reconciler) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.written, object.UID)
-	r.Meter.Forget(object.Name)
+	delete(r.written, name)
+	r.Meter.Forget(name)
 }
 
 // finalize deletes all objects of a YurtIngress, and then removes the finalizer. It needs neither the pools nor the specification.
 func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress) error {
 	if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
-		r.forget(object)
+		r.forget(object.Name)
 		return nil
 	}
 	remaining, err := r.Writer.Remaining(ctx, object.UID)
@@ -208,7 +211,7 @@ func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress)
 		return r.blocked(ctx, object, fmt.Errorf("remove finalizer of YurtIngress %s: %w", object.Name, err))
 	}
 	logging.FromContext(ctx).Info("Removed finalizer: all objects are gone")
-	r.forget(object)
+	r.forget(object.Name)
 	return nil
 }
 
@@ -256,7 +259,7 @@ func failureOf(err error) *plan.Problem {
 
 // report writes the status of a YurtIngress if it has changed, and announces the change.
 func (r *Reconciler) report(ctx context.Context, object *v1alpha1.YurtIngress, next v1alpha1.YurtIngressStatus) error {
-	memory := r.memory(object.UID)
+	memory := r.memory(object)
 	r.Meter.SetStatus(object.Name, &next)
 	if status.Equal(&object.Status, &next) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
@@ -121,7 +122,7 @@ func TestNodePoolGoesFirst(t *testing.T) {
 			objects := len(r.owned(y.UID, ""))
 
 			_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "nodepools.apps.openyurt.io", "--timeout=20s")
-			assert.NoError(t, err)
+			require.NoError(t, err)
 			r.await("edge", "hangzhou.cn", v1alpha1.ConditionAccepted, "False PoolNotFound")
 			assert.Len(t, r.owned(y.UID, ""), objects, "nothing is deleted")
 			r.delete(informers.YurtIngresses, "", "edge")

@@ -26,15 +26,13 @@ func repository(image string) (string, error) {
 			return "", fmt.Errorf("image %s is not a reference of an image: its path has capital letters", quote(image))
 		}
 	}
-	switch {
-	case host == "" && !strings.Contains(path, "/"):
-		return "docker.io/library/" + path, nil
-	case host == "" || host == "index.docker.io":
-		return "docker.io/" + path, nil
-	case host == "docker.io" && !strings.Contains(path, "/"):
-		return "docker.io/library/" + path, nil
+	if host != "" && host != "docker.io" && host != "index.docker.io" {
+		return host + "/" + path, nil
 	}
-	return host + "/" + path, nil
+	if !strings.Contains(path, "/") {
+		path = "library/" + path
+	}
+	return "docker.io/" + path, nil
 }
 
 // allowed returns an error unless a repository of the policy has the image. The image runs with a ServiceAccount that reads Secrets, on the

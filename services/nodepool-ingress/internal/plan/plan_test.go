@@ -356,3 +356,16 @@ func TestLongNames(t *testing.T) {
 	p = Build(input(object(strings.Repeat("x", 253))))
 	assert.Equal(t, v1alpha1.ReasonInvalid, p.Pools[0].Problem.Reason, "no node can have the label")
 }
+
+// BenchmarkBuild plans the largest object: it bounds the time of a reconcile.
+func BenchmarkBuild(b *testing.B) {
+	var pools []string
+	for i := range MaxPools {
+		pools = append(pools, fmt.Sprintf("pool-%d", i))
+	}
+	in := input(object(pools...))
+	in.Live = live(Build(in).Pools...)
+	for b.Loop() {
+		Build(in)
+	}
+}

@@ -56,23 +56,28 @@ func (r *Readiness) judge(d *appsv1.Deployment) {
 		r.Message = fmt.Sprintf("Deployment %s has changed", d.Name)
 		return
 	}
-	switch {
-	case s.UpdatedReplicas == r.Replicas && s.Replicas == r.Replicas && s.AvailableReplicas == r.Replicas && r.Replicas == 0:
-		r.Ready, r.Reason, r.Message = true, v1alpha1.ReasonScaledToZero, "the pool has no replicas, as the specification says"
-		return
-	case s.UpdatedReplicas == r.Replicas && s.Replicas == r.Replicas && s.AvailableReplicas == r.Replicas:
+	if s.UpdatedReplicas == r.Replicas && s.Replicas == r.Replicas && s.AvailableReplicas == r.Replicas {
 		r.Ready, r.Reason, r.Message = true, v1alpha1.ReasonReady, fmt.Sprintf("%d of %d replicas are available", s.AvailableReplicas, r.Replicas)
+		if r.Replicas == 0 {
+			r.Reason, r.Message = v1alpha1.ReasonScaledToZero, "the pool has no replicas, as the specification says"
+		}
 		return
 	}
 	r.Message = fmt.Sprintf("%d of %d replicas are up to date, %d are available", s.UpdatedReplicas, r.Replicas, s.AvailableReplicas)
-	for i := range s.Conditions {
-		c := &s.Conditions[i]
+	r.fail(s.Conditions)
+}
+
+// fail looks for conditions that the Deployment does not leave without help.
+func (r *Readiness) fail(conditions []appsv1.DeploymentCondition) {
+	message := r.Message
+	for i := range conditions {
+		c := &conditions[i]
 		switch {
 		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
-			r.Failed, r.Reason, r.Message = true, v1alpha1.ReasonReplicaFailure, r.Message+": "+c.Message
+			r.Failed, r.Reason, r.Message = true, v1alpha1.ReasonReplicaFailure, message+": "+c.Message
 			return
 		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded":
-			r.Failed, r.Reason, r.Message = true, v1alpha1.ReasonDeadlineExceeded, r.Message+": "+c.Message
+			r.Failed, r.Reason, r.Message = true, v1alpha1.ReasonDeadlineExceeded, message+": "+c.Message
 		}
 	}
 }

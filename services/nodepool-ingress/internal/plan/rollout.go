@@ -16,6 +16,12 @@ type stage struct {
 	Offline bool // it has no ready node
 }
 
+// outdated reports whether the pool waits for the roll-out.
+func (s *stage) outdated() bool { return s.Exists && !s.Current }
+
+// starting reports whether the pool has changed, and is not ready yet.
+func (s *stage) starting() bool { return s.Exists && s.Current && !s.Offline && !s.Ready }
+
 // hold is the reason for which a pool does not change now. It is zero for a pool that does.
 type hold struct{ Reason, Message string }
 
@@ -32,42 +38,54 @@ type hold struct{ Reason, Message string }
 //
 // A pool without a ready node neither counts as failed nor takes the place of another one: sites are offline for days.
 func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
-	holds := make([]hold, len(pools))
-	pending, failed := 0, ""
+	r := roll{strategy: strategy}
 	for i := range pools {
-		p := &pools[i]
-		if !p.Exists || !p.Current || p.Offline || p.Ready {
-			continue
-		}
-		pending++
-		if p.Failed && failed == "" {
-			failed = p.Name
+		if p := &pools[i]; p.starting() {
+			r.pending++
+			if p.Failed && r.failed == nil {
+				r.failed = p
+			}
 		}
 	}
-	outdated := func(p *stage) bool { return p.Exists && !p.Current }
-	waits := ""
-	for _, chosen := range []func(p *stage) bool{
+	holds := make([]hold, len(pools))
+	for _, turn := range []func(p *stage) bool{
 		func(p *stage) bool { return !p.Offline && !p.Ready },
 		func(p *stage) bool { return !p.Offline && p.Ready },
 		func(p *stage) bool { return p.Offline },
 	} {
 		for i := range pools {
-			p := &pools[i]
-			if !outdated(p) || !chosen(p) {
-				continue
-			}
-			switch {
-			case strategy.Paused:
-				holds[i] = hold{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
-			case failed != "":
-				holds[i] = hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed", failed)}
-			case p.Offline && (waits != "" || pending > 0), !p.Offline && pending >= int(strategy.MaxUnavailablePools):
-				holds[i] = hold{Reason: v1alpha1.ReasonWaiting, Message: "the roll-out visits other pools first"}
-				waits = p.Name
-			case !p.Offline:
-				pending++
+			if p := &pools[i]; p.outdated() && turn(p) {
+				holds[i] = r.next(p)
 			}
 		}
 	}
 	return holds
+}
+
+// roll is a roll-out.
+type roll struct {
+	strategy v1alpha1.UpdateStrategy
+	pending  int    // pools with the wanted revision that are not ready
+	failed   *stage // one of them that failed
+	waits    bool   // a pool waits for its turn
+}
+
+// next decides on the pool whose turn it is.
+func (r *roll) next(p *stage) hold {
+	full := r.pending >= int(r.strategy.MaxUnavailablePools)
+	if p.Offline {
+		full = r.waits || r.pending > 0
+	}
+	switch {
+	case r.strategy.Paused:
+		return hold{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
+	case r.failed != nil:
+		return hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed", r.failed.Name)}
+	case full:
+		r.waits = true
+		return hold{Reason: v1alpha1.ReasonWaiting, Message: "the roll-out visits other pools first"}
+	case !p.Offline:
+		r.pending++
+	}
+	return hold{}
 }

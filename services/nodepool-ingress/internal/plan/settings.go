@@ -290,30 +290,39 @@ func exposure(found *problems, given *v1alpha1.Exposure, addresses []string, pol
 		found.add(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type, strings.Join(policy.Exposures, ", "))
 	}
 	checkPorts(found, &e, policy)
+	checkClass(found, &e)
 	checkAddresses(found, &e, addresses, policy)
 	return e
 }
 
-// checkPorts checks ports and the class of the load balancer, and sets the ports of exposures on nodes.
+// checkPorts checks ports, and sets those of exposures on nodes.
 func checkPorts(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 	onNode := e.Type == v1alpha1.ExposureHostPort || e.Type == v1alpha1.ExposureHostNetwork
 	if onNode {
 		e.HTTPPort, e.HTTPSPort = cmp.Or(e.HTTPPort, 80), cmp.Or(e.HTTPSPort, 443)
-		for _, port := range []int32{e.HTTPPort, e.HTTPSPort} {
-			if !policy.hostPort(port) {
-				found.add(v1alpha1.ReasonNotAllowed, "exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
-			}
-		}
+		checkHostPorts(found, policy, e.HTTPPort, e.HTTPSPort)
 	}
 	if (e.HTTPPort != 0 || e.HTTPSPort != 0) && !onNode && e.Type != v1alpha1.ExposureNodePort {
 		found.add(v1alpha1.ReasonInvalid, "exposure %s has no httpPort and no httpsPort", e.Type)
 	}
-	if e.HTTPPort < 0 || e.HTTPPort > maxPort || e.HTTPSPort < 0 || e.HTTPSPort > maxPort {
+	if min(e.HTTPPort, e.HTTPSPort) < 0 || max(e.HTTPPort, e.HTTPSPort) > maxPort {
 		found.add(v1alpha1.ReasonInvalid, "exposure: a port is not between 1 and %d", maxPort)
 	}
 	if e.HTTPPort != 0 && e.HTTPPort == e.HTTPSPort {
 		found.add(v1alpha1.ReasonInvalid, "exposure: httpPort and httpsPort are both %d", e.HTTPPort)
 	}
+}
+
+func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
+	for _, port := range ports {
+		if !policy.hostPort(port) {
+			found.add(v1alpha1.ReasonNotAllowed, "exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
+		}
+	}
+}
+
+// checkClass checks the class of the load balancer.
+func checkClass(found *problems, e *v1alpha1.Exposure) {
 	if e.LoadBalancerClass == "" {
 		return
 	}

@@ -223,7 +223,7 @@ func (in *Input) notReady(pool string, ready *metav1.Condition) *v1alpha1.Ingres
 
 // count converts a number of nodes.
 func count(n int) int32 {
-	return int32(min(n, 1<<30)) //nolint:gosec // bounded
+	return int32(min(n, 1<<30))
 }
 
 // Replace replaces a condition in a list.
@@ -256,25 +256,33 @@ func Changes(before, next *v1alpha1.YurtIngressStatus) []Change {
 	}
 	for i := range next.Pools {
 		p := &next.Pools[i]
-		ready := find(p.Conditions, v1alpha1.ConditionReady)
-		if ready == nil {
-			continue // a pool that is being removed
-		}
-		old := find(earlier[p.Name], v1alpha1.ConditionReady)
-		if old != nil && old.Status == ready.Status && old.Reason == ready.Reason {
+		ready, old := find(p.Conditions, v1alpha1.ConditionReady), find(earlier[p.Name], v1alpha1.ConditionReady)
+		if ready == nil || !differ(old, ready) { // without the condition, the pool is being removed
 			continue
 		}
-		failed := ready.Status != metav1.ConditionTrue && Failed(ready.Reason)
-		if ready.Status == metav1.ConditionTrue || failed || ready.Reason == v1alpha1.ReasonPoolNotFound || ready.Reason == v1alpha1.ReasonNoReadyNodes {
-			changes = append(changes, Change{Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message, Failed: failed})
+		c := Change{Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message, Failed: ready.Status != metav1.ConditionTrue && Failed(ready.Reason)}
+		if ready.Status == metav1.ConditionTrue || c.Failed || slices.Contains(missing, ready.Reason) {
+			changes = append(changes, c)
 		}
 	}
-	for _, c := range next.ObjectConditions {
-		old := find(before.ObjectConditions, c.Type)
-		if c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPoolsNotReady && (old == nil || old.Reason != c.Reason) && c.Type == v1alpha1.ConditionReady {
-			changes = append(changes, Change{Reason: c.Reason, Message: c.Message, Failed: true})
-		}
-		if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionTrue && c.Message != "" && (old == nil || old.Message != c.Message) {
+	return append(changes, wholeChanges(before.ObjectConditions, next.ObjectConditions)...)
+}
+
+// missing are the reasons of pools that wait for a user, without a failure.
+var missing = []string{v1alpha1.ReasonPoolNotFound, v1alpha1.ReasonNoReadyNodes}
+
+func differ(old, next *metav1.Condition) bool {
+	return old == nil || old.Status != next.Status || old.Reason != next.Reason
+}
+
+// wholeChanges returns the changes of the conditions of the whole object. Those of its pools are told apart from it.
+func wholeChanges(before, next []metav1.Condition) []Change {
+	var changes []Change
+	if c := find(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPoolsNotReady && differ(find(before, c.Type), c) {
+		changes = append(changes, Change{Reason: c.Reason, Message: c.Message, Failed: true})
+	}
+	if c := find(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {
+		if old := find(before, c.Type); old == nil || old.Message != c.Message {
 			changes = append(changes, Change{Reason: v1alpha1.ReasonFieldIgnored, Message: c.Message, Failed: true})
 		}
 	}
