@@ -197,6 +197,10 @@ bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RE
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
 	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -timeout 60m -run '^TestRollOut$$' -args -rollout=all
 
+.PHONY: soak
+soak: doctor-go local ## Kill the edge-cache a thousand times while it writes, and its journal as often: half an hour
+	@cd services/edge-cache && EDGE_CACHE_KILLS=1000 JOURNAL_KILLS=1000 GOWORK=off $(GO) test -count=1 -timeout 90m -v -run 'Killed' ./internal/journal ./internal/flow
+
 .PHONY: fuzz
 fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
 	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/fuzz.sh $(or $(FUZZTIME),5000x)

@@ -19,6 +19,8 @@ import (
 const (
 	// versionWait is the longest wait for a version, as in the API server.
 	versionWait = 3 * time.Second
+	// refreshWait is the longest wait for the newest version. An API server on a dead connection must not make a list slow.
+	refreshWait = 700 * time.Millisecond
 	// catchUp is the longest wait for the watch to reach the version of the API server. The watch has no mark for "nothing happened in this
 	// resource up to there", so after this time without an event the store counts as up to date.
 	catchUp = 100 * time.Millisecond
@@ -108,7 +110,7 @@ func (s *Server) refresh(ctx context.Context, served Served) error {
 	if served.Current == nil || !s.params.Backend.Online() {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, versionWait)
+	limited, cancel := context.WithTimeout(ctx, refreshWait)
 	defer cancel()
 	current, err := served.Current(limited)
 	var status *upstream.StatusError
@@ -118,7 +120,7 @@ func (s *Server) refresh(ctx context.Context, served Served) error {
 	if err != nil {
 		return nil //nolint:nilerr // an API server that does not answer is what the cache is for
 	}
-	deadline := time.Now().Add(versionWait)
+	deadline := time.Now().Add(refreshWait)
 	for last := uint64(0); time.Now().Before(deadline); {
 		position := served.Store.Position()
 		if position >= current || position == last {

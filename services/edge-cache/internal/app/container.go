@@ -141,7 +141,7 @@ func newNamespace(cfg *config.Config) (namespace, error) {
 
 func newRESTConfig(cfg *config.Config) (*rest.Config, error) {
 	u := cfg.Upstream
-	c := &rest.Config{Host: u.Server, BearerTokenFile: u.TokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: u.CAFile}}
+	c := &rest.Config{Host: u.Server, WrapTransport: upstream.TokenFile(u.TokenFile), TLSClientConfig: rest.TLSClientConfig{CAFile: u.CAFile}}
 	if u.Kubeconfig != "" {
 		var err error
 		if c, err = clientcmd.BuildConfigFromFlags("", u.Kubeconfig); err != nil {

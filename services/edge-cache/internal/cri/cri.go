@@ -123,7 +123,7 @@ func (c *Client) addressesOf(ctx context.Context, id string) ([]netip.Addr, erro
 // call makes one unary call.
 func (c *Client) call(ctx context.Context, method string, request []byte) ([]byte, error) {
 	body := make([]byte, 5, 5+len(request))
-	binary.BigEndian.PutUint32(body[1:], uint32(len(request))) //nolint:gosec // requests have some dozen bytes
+	binary.BigEndian.PutUint32(body[1:], uint32(len(request)))
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/"+method, bytes.NewReader(append(body, request...)))
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (c *Client) call(ctx context.Context, method string, request []byte) ([]byt
 	if err != nil {
 		return nil, fmt.Errorf("call %s of the container runtime: %w", method, err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was only read
+	defer answer.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("call %s of the container runtime: %w", method, err)

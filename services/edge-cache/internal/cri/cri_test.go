@@ -2,7 +2,6 @@ package cri
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -53,7 +52,7 @@ func startRuntime(t *testing.T, handler http.Handler) *Client {
 	t.Cleanup(func() {
 		c.http.CloseIdleConnections()
 		assert.NoError(t, server.Close())
-		assert.True(t, errors.Is(<-done, http.ErrServerClosed))
+		assert.ErrorIs(t, <-done, http.ErrServerClosed)
 	})
 	return c
 }

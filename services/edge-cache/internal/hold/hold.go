@@ -89,18 +89,25 @@ func (k *Keeper) SetNode(n *corev1.Node, now time.Time) bool {
 		return silent
 	}
 	before := *known
-	// A Node that was silent and came back while nobody looked has another transition time.
-	missed := before.ready && ready && !before.transition.Equal(transition)
 	known.silent, known.ready, known.transition = silent, ready, transition
-	switch {
-	case silent:
-		known.until = time.Time{}
-	case ready && (before.silent || missed || !before.ready && !before.until.IsZero()):
-		known.until = now.Add(AfterReady)
-	case !ready && before.silent:
-		known.until = now.Add(AfterNotReady)
-	}
+	known.until = before.holdUntil(known, now)
 	return before.silent != known.silent || !before.until.Equal(known.until)
+}
+
+// holdUntil returns the end of the time after a silence, when a Node turns from one state to the next.
+func (n *node) holdUntil(next *node, now time.Time) time.Time {
+	// A Node that was silent and came back while nobody looked has another transition time.
+	missed := n.ready && !n.transition.Equal(next.transition)
+	recovering := !n.ready && !n.until.IsZero()
+	switch {
+	case next.silent:
+		return time.Time{}
+	case next.ready && (n.silent || missed || recovering):
+		return now.Add(AfterReady)
+	case !next.ready && n.silent:
+		return now.Add(AfterNotReady)
+	}
+	return n.until
 }
 
 // DeleteNode forgets a Node that is gone or has left the pool.

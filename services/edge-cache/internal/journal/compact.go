@@ -128,7 +128,7 @@ func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size
 	}
 	j.mu.Lock()
 	if j.failures == failures {
-		f.logEnd = uint64(j.writer.size) //nolint:gosec // a length
+		f.logEnd = uint64(j.writer.size)
 		err = j.waitForSyncLocked(ctx, failures)
 	} else {
 		err = fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)

@@ -154,7 +154,6 @@ func (c *frameCodec) seal(frame []byte, flags uint8) []byte {
 	if c.aead != nil {
 		size += c.aead.Overhead()
 	}
-	//nolint:gosec // at most maxPayload
 	binary.LittleEndian.PutUint32(head[4:], uint32(size))
 	binary.LittleEndian.PutUint64(head[8:], c.next)
 	head[16] = flags

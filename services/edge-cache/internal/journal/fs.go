@@ -55,7 +55,6 @@ func OS(dir string) (FS, error) {
 		return nil, fmt.Errorf("open journal directory: %w", errors.Join(mkdirErr, err))
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		//nolint:gosec // a directory needs its execute bit
 		if err := os.Chmod(dir, 0o700); err != nil && !errors.Is(err, syscall.EROFS) {
 			return nil, fmt.Errorf("journal directory %s is open to other users (mode %04o); give the journal a directory of its own: %w", dir, info.Mode().Perm(), err)
 		}

@@ -31,11 +31,11 @@ type Keys struct {
 
 // ReadKeys reads a key file: one key a line, 32 bytes in base64. `head -c 32 /dev/urandom | base64` makes one.
 func ReadKeys(path string) (Keys, error) {
-	f, err := os.Open(path) //nolint:gosec // the administrator names the file
+	f, err := os.Open(path)
 	if err != nil {
 		return Keys{}, fmt.Errorf("read encryption keys: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
 		return Keys{}, fmt.Errorf("read encryption keys: %w", err)

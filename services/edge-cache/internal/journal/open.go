@@ -224,7 +224,7 @@ func (c *candidates) choose() (chain, string, scanned) {
 			continue
 		}
 		result := chain{snapshot: gen, snapshotEnd: s.good}
-		if c.follow(&result, gen) && uint64(c.logs[gen].good) >= s.footer.logEnd { //nolint:gosec // a length
+		if c.follow(&result, gen) && uint64(c.logs[gen].good) >= s.footer.logEnd {
 			return result, base, s
 		}
 		c.problems = append(c.problems, fmt.Sprintf("%s does not reach as far as its snapshot", logName(gen)))
@@ -254,11 +254,11 @@ func (c *candidates) follow(result *chain, gen uint64) bool {
 		if !found {
 			break
 		}
-		result.logs = append(result.logs, segment{gen: current.header.gen, end: int64(next.header.prevEnd)}) //nolint:gosec // successor compared it with a length
+		result.logs = append(result.logs, segment{gen: current.header.gen, end: int64(next.header.prevEnd)})
 		current = next
 	}
 	result.logs = append(result.logs, segment{gen: current.header.gen, end: current.good})
-	result.lastGen, result.lastEnd = current.header.gen, uint64(current.good) //nolint:gosec // a length
+	result.lastGen, result.lastEnd = current.header.gen, uint64(current.good)
 	return true
 }
 
@@ -266,7 +266,6 @@ func (c *candidates) follow(result *chain, gen uint64) bool {
 func (c *candidates) successor(of scanned) (scanned, bool) {
 	for _, gen := range slices.Backward(c.gens) {
 		s := c.logs[gen]
-		//nolint:gosec // a length
 		if gen > of.header.gen && s.header.prevGen == of.header.gen && s.header.prevEnd <= uint64(of.good) && s.header.prevEnd >= headerSize {
 			return s, true
 		}

@@ -177,7 +177,7 @@ func TestHostileDirectory(t *testing.T) {
 	require.Eventually(t, func() bool { return !c.journal.Status().Degraded }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, c.append(randomBatch(rand.New(rand.NewPCG(22, 0)), 400)...))
 	c.close(t)
-	content, err := os.ReadFile(secret) //nolint:gosec // of this test
+	content, err := os.ReadFile(secret)
 	require.NoError(t, err)
 	require.Equal(t, "not to be read, not to be written", string(content))
 }

@@ -94,7 +94,7 @@ func (j *Journal) scan(name string) (scanned, error) {
 	if err != nil {
 		return scanned{}, err
 	}
-	defer r.file.Close() //nolint:errcheck // it was only read
+	defer r.file.Close()
 	s := scanned{header: r.header, good: headerSize, size: r.size}
 	records := uint64(0)
 	for !s.complete {
@@ -137,7 +137,7 @@ func (j *Journal) deliver(name string, end int64, fn func(Record) error) error {
 	if err != nil {
 		return err
 	}
-	defer r.file.Close() //nolint:errcheck // it was only read
+	defer r.file.Close()
 	for r.offset < end {
 		payload, flags, err := r.next()
 		if err != nil {

@@ -94,8 +94,8 @@ func (j *Journal) syncFiles(current *writer, retired []*writer, dirNew bool) err
 	}
 	errs := make([]error, len(syncs))
 	var group sync.WaitGroup
-	for i, sync := range syncs {
-		group.Go(func() { errs[i] = sync() })
+	for i, call := range syncs {
+		group.Go(func() { errs[i] = call() })
 	}
 	group.Wait()
 	return errors.Join(errs...)

@@ -91,7 +91,7 @@ func (j *Journal) rotateLocked(gap bool) error { //nolint:revive // both callers
 	if !gap {
 		h.prevGen, h.prevEnd = j.chain.lastGen, j.chain.lastEnd
 		if j.writer != nil {
-			h.prevGen, h.prevEnd = j.writer.gen, uint64(j.writer.size) //nolint:gosec // a length
+			h.prevGen, h.prevEnd = j.writer.gen, uint64(j.writer.size)
 		}
 	}
 	w, err := j.create(logName(h.gen), h)

@@ -301,7 +301,10 @@ func (s *Store) plan(in *incoming) (change, error) {
 	}
 	next := &entry{rv: in.rv, hash: in.hash, value: in.value}
 	old := s.objects[in.key]
-	c := change{key: in.key, next: next, bytes: object}
+	c := change{key: in.key, next: next}
+	if s.params.OnChange != nil {
+		c.bytes = object
+	}
 	shown, visible := object, true
 	if s.params.Projection != nil {
 		var err error

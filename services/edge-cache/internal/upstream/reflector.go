@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,6 +27,8 @@ const (
 	maxObject = 4 << 20
 	// maxObjects limits a store. The largest supported cluster has 150 000 pods.
 	maxObjects = 300_000
+	// manyObjects is the length of a list after which the memory of its decoding is returned: the next collection could be minutes away.
+	manyObjects = 1000
 	// silence is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated as one that
 	// knows no watch-list.
 	silence = 30 * time.Second
@@ -324,6 +327,9 @@ func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]str
 	r.relist = false
 	r.upToDate.Store(true)
 	r.accepted()
+	if replacement.Len() >= manyObjects {
+		debug.FreeOSMemory()
+	}
 	r.params.Log.Debug("Listed", zap.Int("objects", replacement.Len()), zap.Uint64("resourceVersion", rv))
 	return nil
 }

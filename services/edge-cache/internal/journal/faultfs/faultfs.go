@@ -62,7 +62,7 @@ func (d *Disk) SetUnbounded() {
 }
 
 // SetReadOnly makes every change fail with EROFS.
-func (d *Disk) SetReadOnly(readOnly bool) { //nolint:revive // a setter
+func (d *Disk) SetReadOnly(readOnly bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readOnly = readOnly
