@@ -27,7 +27,7 @@ expect "doctor verify lint test test-oldest demo e2e" "services/ingress-reconcil
 	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./nodepool/... ./edge/..." deploy/emulators/echo/echo.go
 expect "doctor verify lint docs test test-oldest chart e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
 expect "doctor verify lint docs test test-oldest chart e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... services/variant-autoscaler/main.go
-expect "doctor verify lint docs test test-oldest chart e2e" services/edge-cache ./edge/... services/edge-cache/main.go
+expect "doctor verify lint docs test test-oldest chart e2e" services/edge-cache "./nodepool/... ./edge/..." services/edge-cache/main.go
 expect "doctor verify lint test e2e" deploy/local/e2e ./cluster/... deploy/local/e2e/cluster/node_test.go
 # The conformance suite runs every night.
 expect "doctor verify lint test" deploy/local/e2e "" deploy/local/e2e/conformance/expected.yaml deploy/local/e2e/cmd/conformance/main.go
