@@ -80,7 +80,7 @@ func TestRolesCoverInformers(t *testing.T) {
 	for _, file := range []string{"informers.go", "gateway.go"} {
 		code, err := os.ReadFile(filepath.Join(repository, "services", program, "internal", "informers", file))
 		require.NoError(t, err)
-		for _, match := range regexp.MustCompile(`WithResource\("([\w-]+)"\)`).FindAllStringSubmatch(string(code), -1) {
+		for _, match := range regexp.MustCompile(`Resource(?:\(|: )"([\w-]+)"`).FindAllStringSubmatch(string(code), -1) {
 			read = append(read, match[1])
 		}
 	}
