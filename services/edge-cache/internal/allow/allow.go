@@ -148,12 +148,9 @@ func Parse(text string) (Resource, error) {
 	if len(parts) == 3 {
 		r.Group = parts[0]
 	}
-	for _, b := range builtin {
-		if b.Path() == r.Path() {
-			r = b
-		}
-	}
-	if r.Custom && (r.Group == "" || !strings.Contains(r.Group, ".") || strings.HasSuffix(r.Group, ".k8s.io") && isCore(r.Group)) {
+	if at := slices.IndexFunc(builtin, func(b Resource) bool { return b.Path() == r.Path() }); at >= 0 {
+		r = builtin[at]
+	} else if !strings.Contains(r.Group, ".") || isCore(r.Group) {
 		return Resource{}, fmt.Errorf("resource %q is built in, and not one of those that an ingress controller reads", text)
 	}
 	r.Own = hasSuffix

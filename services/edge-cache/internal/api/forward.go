@@ -51,7 +51,8 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) er
 	}
 	defer response.Body.Close()
 	s.count(req, "upstream")
-	return relay(w, response)
+	relay(w, response)
+	return nil
 }
 
 // forwarded returns the headers that are passed on. Credentials and impersonation are not among them.
@@ -66,7 +67,7 @@ func forwarded(h http.Header) http.Header {
 }
 
 // relay writes an answer of the API server.
-func relay(w http.ResponseWriter, response *http.Response) error {
+func relay(w http.ResponseWriter, response *http.Response) {
 	for _, name := range []string{"Content-Type", "Retry-After", "Warning"} {
 		if values := response.Header.Values(name); len(values) > 0 {
 			w.Header()[name] = values
@@ -74,7 +75,6 @@ func relay(w http.ResponseWriter, response *http.Response) error {
 	}
 	w.WriteHeader(response.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(response.Body, maxAnswer)) // the client may be gone
-	return nil
 }
 
 // serveDocument serves discovery, the version and the health of the API server.
@@ -148,7 +148,7 @@ func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string)
 	defer cancel()
 	response, err := s.params.Backend.Do(ctx, upstream.Request{Source: "read", Path: r.URL.Path, Query: r.URL.Query(), Header: forwarded(r.Header)})
 	if err != nil {
-		return false, nil //nolint:nilerr // what was kept is the answer
+		return false, nil // what was kept is the answer
 	}
 	defer response.Body.Close()
 	switch response.StatusCode {
@@ -156,9 +156,11 @@ func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string)
 		return s.keepAnswer(w, response, key)
 	case http.StatusNotFound:
 		s.params.Documents.Delete(key)
-		return true, relay(w, response)
+		relay(w, response)
+		return true, nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return true, relay(w, response)
+		relay(w, response)
+		return true, nil
 	}
 	return false, nil
 }

@@ -118,7 +118,7 @@ func (s *Server) refresh(ctx context.Context, served Served) error {
 		return status
 	}
 	if err != nil {
-		return nil //nolint:nilerr // an API server that does not answer is what the cache is for
+		return nil // an API server that does not answer is what the cache is for
 	}
 	deadline := time.Now().Add(refreshWait)
 	for last := uint64(0); time.Now().Before(deadline); {

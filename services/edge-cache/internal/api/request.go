@@ -53,6 +53,13 @@ func parseRequest(method, path string, watch watchParameter) request {
 	if slices.Contains(parts, "") || len(parts) > 5 {
 		return request{}
 	}
+	r.parseNames(parts)
+	r.verb = verb(method, r.isCollection, watch)
+	return r
+}
+
+// parseNames reads what comes after the version.
+func (r *request) parseNames(parts []string) {
 	r.isResource = true
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		r.namespace, parts = parts[1], parts[2:]
@@ -65,8 +72,6 @@ func parseRequest(method, path string, watch watchParameter) request {
 		r.sub = strings.Join(parts[2:], "/")
 	}
 	r.isCollection = r.name == ""
-	r.verb = verb(method, r.isCollection, watch)
-	return r
 }
 
 // watchParameter is the query parameter watch.

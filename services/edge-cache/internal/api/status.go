@@ -95,7 +95,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(int(status.Code))
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) //nolint:gosec // an encoded Status, with its content type
 }
 
 func encodeStatus(status metav1.Status, format wire.Format) (body []byte, contentType string) {

@@ -84,7 +84,7 @@ func Default() *Config {
 	return &Config{
 		HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(),
 		Pool: Pool{LabelKey: "apps.openyurt.io/nodepool", Membership: Labels, NodePoolVersion: "v1beta2", Unlocated: "keep"},
-		Client: Client{
+		Client: Client{ //nolint:gosec // a folder, no credentials
 			Profile: "traefik", Address: "127.0.0.1:16443", CredentialsDir: "/var/run/secrets/fairlead.dev/credentials",
 			NamespaceFile: upstreamDir + "namespace", MaxWatches: 256,
 		},

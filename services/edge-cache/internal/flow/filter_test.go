@@ -179,9 +179,9 @@ func TestLegacyEndpoints(t *testing.T) {
 	w.node("in-1", "edge")
 	address := func(ip, node string) corev1.EndpointAddress { return corev1.EndpointAddress{IP: ip, NodeName: &node} }
 	ports := []corev1.EndpointPort{{Port: 80}}
-	_, err := w.direct.CoreV1().Endpoints("default").Create(t.Context(), &corev1.Endpoints{
+	_, err := w.direct.CoreV1().Endpoints("default").Create(t.Context(), &corev1.Endpoints{ //nolint:staticcheck // old controllers read it
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
-		Subsets: []corev1.EndpointSubset{
+		Subsets: []corev1.EndpointSubset{ //nolint:staticcheck // as above
 			{Addresses: []corev1.EndpointAddress{address("10.0.0.1", "in-1"), address("10.0.0.2", "out-1")}, Ports: ports},
 			{NotReadyAddresses: []corev1.EndpointAddress{address("10.0.0.3", "out-1")}, Ports: ports},
 			{NotReadyAddresses: []corev1.EndpointAddress{address("10.0.0.4", "in-1")}, Ports: []corev1.EndpointPort{{Port: 81}}},

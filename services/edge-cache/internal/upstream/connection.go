@@ -160,7 +160,7 @@ func (c *Connection) setOffline(cause error) {
 	c.params.Log.Warn("API server is offline, serving what is stored", zap.Error(cause))
 }
 
-func (c *Connection) observe(online bool) { //nolint:revive // a state, not a choice
+func (c *Connection) observe(online bool) {
 	if c.params.Observer != nil {
 		c.params.Observer.Online(online)
 	}

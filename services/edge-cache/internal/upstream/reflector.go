@@ -74,7 +74,6 @@ type Reflector struct {
 	relist      bool
 	denials     int
 	wake        chan struct{}
-	cluster     string
 	upToDate    atomic.Bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"fairlead.dev/services/edge-cache/internal/store"
@@ -18,8 +19,8 @@ import (
 func (r *Reflector) watchList(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	silent := false
-	idle := time.AfterFunc(silence, func() { silent = true; cancel() })
+	var silent atomic.Bool
+	idle := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
 	defer idle.Stop()
 	q := watchQuery(r.query())
 	q.Set("sendInitialEvents", "true")
@@ -30,39 +31,50 @@ func (r *Reflector) watchList(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	events := wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject)
-	replacement, typ := r.params.Store.Replace(), [2]string{}
-	for {
+	initial := &initialEvents{reflector: r, replacement: r.params.Store.Replace()}
+	for !initial.done {
 		e, err := events.Next()
+		if silent.Load() || errors.Is(err, io.EOF) {
+			return errNoWatchList
+		}
 		if err != nil {
-			if !idle.Stop() && silent || errors.Is(err, io.EOF) {
-				return errNoWatchList
-			}
 			return err
 		}
 		idle.Reset(silence)
-		if e.Type != "BOOKMARK" {
-			if err := r.addInitial(replacement, e); err != nil {
-				return err
-			}
-			typ = [2]string{e.APIVersion, e.Kind}
-			continue
-		}
-		bookmark, err := parseBookmark(r.params.Store.Format(), e.Object)
-		if err != nil {
+		if err := initial.add(e); err != nil {
 			return err
 		}
-		if !bookmark.initialEnd {
-			continue
-		}
-		idle.Stop()
-		if typ[1] == "" {
-			typ = [2]string{e.APIVersion, e.Kind}
-		}
-		if err := r.commit(replacement, bookmark.rv, typ); err != nil {
-			return err
-		}
-		return r.follow(events)
 	}
+	idle.Stop()
+	if err := r.commit(initial.replacement, initial.rv, initial.typ); err != nil {
+		return err
+	}
+	return r.follow(events)
+}
+
+// initialEvents collects the events before the bookmark that ends them.
+type initialEvents struct {
+	reflector   *Reflector
+	replacement *store.Replacement
+	typ         [2]string // apiVersion and kind
+	rv          uint64
+	done        bool
+}
+
+func (i *initialEvents) add(e wire.Event) error {
+	if e.Type != "BOOKMARK" {
+		i.typ = [2]string{e.APIVersion, e.Kind}
+		return i.reflector.addInitial(i.replacement, e)
+	}
+	b, err := parseBookmark(i.reflector.params.Store.Format(), e.Object)
+	if err != nil {
+		return err
+	}
+	i.rv, i.done = b.rv, b.initialEnd
+	if i.typ[1] == "" {
+		i.typ = [2]string{e.APIVersion, e.Kind}
+	}
+	return nil
 }
 
 // refusesWatchList returns errNoWatchList for the answers of API servers and proxies that do not know watch-lists.
