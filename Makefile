@@ -27,7 +27,7 @@ BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
-	services/variant-autoscaler deploy/emulators
+	services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
@@ -41,7 +41,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
 
 # What is released as an image, for which platforms, and where the layouts go.
-RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler modelserver
+RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver
 PLATFORMS      ?= linux/amd64,linux/arm64
 OCI            ?= $(BIN)/oci
 SOURCE_URL     ?= https://fairlead.dev
@@ -193,9 +193,17 @@ golden: doctor-go ## Write the golden files anew; read the diff before you commi
 bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RECORDING=file)
 	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem -timeout 60m ./...
 
+.PHONY: bench-edge
+bench-edge: doctor-go local ## An edge-cache beside an API server with 10 000 slices of 100 endpoints: memory, bytes, times (FAIRLEAD_BENCH_SLICES=10000)
+	@cd services/edge-cache/internal/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
+
 .PHONY: bench-rollout
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
 	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -timeout 60m -run '^TestRollOut$$' -args -rollout=all
+
+.PHONY: soak
+soak: doctor-go local ## Kill the edge-cache a thousand times while it writes, and its journal as often: half an hour
+	@cd services/edge-cache && EDGE_CACHE_KILLS=1000 JOURNAL_KILLS=1000 GOWORK=off $(GO) test -count=1 -timeout 90m -v -run 'Killed' ./internal/journal ./internal/flow
 
 .PHONY: fuzz
 fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)

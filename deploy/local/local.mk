@@ -6,11 +6,13 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image for this machine: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler modelserver webhook echo ome ocilb probe
+IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver webhook echo ome ocilb probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_backendset-syncer  := services/backendset-syncer .
 IMAGE_SOURCE_variant-autoscaler := services/variant-autoscaler .
+IMAGE_SOURCE_nodepool-ingress   := services/nodepool-ingress .
+IMAGE_SOURCE_edge-cache         := services/edge-cache .
 IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
 IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
@@ -72,10 +74,11 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 # Folders of whole-system tests, and the images of each that no other one needs.
-E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler ingress)
+E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler nodepool ingress)
 e2e_images_cluster    := image-registry images-e2e
 e2e_images_picker     := gateways
 e2e_images_autoscaler := image-prometheus image-prometheus-adapter
+e2e_images_nodepool   := traefik
 e2e_images_ingress    := gateways traefik image-previous
 
 .PHONY: images-race

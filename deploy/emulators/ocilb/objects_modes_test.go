@@ -221,7 +221,7 @@ func testDependencies(t *testing.T, s *ocilbtest.Service) {
 		assert.True(t, refused)
 	} else {
 		assertRefused(t, err, http.StatusBadRequest, "InvalidParameter")
-		assert.ErrorContains(t, err, "BackendSet 'new' which does not exist")
+		require.ErrorContains(t, err, "BackendSet 'new' which does not exist")
 	}
 	await(t, s, created.OpcWorkRequestId)
 	policy, err := createPolicy()

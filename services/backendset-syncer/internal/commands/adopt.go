@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/backendset-syncer/internal/adopt"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/gateway"
@@ -130,7 +130,7 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	clients, err := kubernetes.NewForConfig(cfg)
+	clients, err := kube.NewClientset(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -176,25 +176,32 @@ func (a *adoption) input(w *dryrun.World, name types.NamespacedName, o gateway.O
 		}
 		return nil, fmt.Errorf("gateway %s does not exist, or its class is neither one of this program nor of oke-gateway-api", name)
 	}
-	var routes []*gatewayv1.HTTPRoute
-	for _, u := range w.Objects { // the caches have no annotations
-		switch u.GetKind() {
-		case "HTTPRoute":
-			r := &gatewayv1.HTTPRoute{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, r); err != nil {
-				return nil, fmt.Errorf("read HTTPRoute %s/%s: %w", u.GetNamespace(), u.GetName(), err)
-			}
-			routes = append(routes, r)
-		case "Secret":
-			s := &corev1.Secret{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s); err != nil {
-				return nil, fmt.Errorf("read Secret %s/%s: %w", u.GetNamespace(), u.GetName(), err)
-			}
-			in.Secrets[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = s
-		}
+	routes, err := read(w, in.Secrets)
+	if err != nil {
+		return nil, err
 	}
 	in.Routes = adopt.RoutesOf(in.Gateways, routes)
 	return in, nil
+}
+
+// read returns all HTTPRoutes, and adds all Secrets. The caches have no annotations.
+func read(w *dryrun.World, secrets map[types.NamespacedName]*corev1.Secret) (routes []*gatewayv1.HTTPRoute, err error) {
+	for _, u := range w.Objects {
+		switch u.GetKind() {
+		case "HTTPRoute":
+			r := &gatewayv1.HTTPRoute{}
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, r)
+			routes = append(routes, r)
+		case "Secret":
+			s := &corev1.Secret{}
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s)
+			secrets[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = s
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+		}
+	}
+	return routes, nil
 }
 
 // keysOf returns the keys and names of the program.
@@ -216,7 +223,7 @@ func setKey(r *gatewayv1.HTTPRoute, rule int) string {
 			return ""
 		}
 		members = append(members, routing.Member{Weight: 1, Backend: routing.Backend{
-			Kind: "Service", Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name), Port: int32(*ref.Port),
+			Kind: "Service", Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name), Port: *ref.Port,
 		}})
 	}
 	if len(members) != 1 {

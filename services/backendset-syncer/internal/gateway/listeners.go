@@ -255,7 +255,7 @@ func (b *build) listenerName(l *Listener) string {
 
 // ListenerName returns the name that a listener has without a record.
 func ListenerName(g *gatewayv1.Gateway, l *gatewayv1.Listener) string {
-	key := record.ListenerKey(int32(l.Port), string(ptr.Deref(l.Hostname, "")))
+	key := record.ListenerKey(l.Port, string(ptr.Deref(l.Hostname, "")))
 	return routing.NameFor(key, g.Name+"-"+string(l.Name))
 }
 

@@ -161,7 +161,9 @@ func TestPools(t *testing.T) {
 		w.route("models", "pool", "rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: pool}]}]")
 		w.settle()
 		client := w.client(80, nil)
-		assert.Equal(t, "200 pod", get(client, "http://a.example.com/"))
+		if !assert.Equal(t, "200 pod", get(client, "http://a.example.com/")) {
+			w.logRefusals()
+		}
 		stop := w.load(func() string { return get(client, "http://a.example.com/") }, oneOf("200 pod", "200 picker"))
 		w.service("models", "picker", "1")
 		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: picker, namespace: models}\nspec: {ports: [{name: http, port: 80, targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n")

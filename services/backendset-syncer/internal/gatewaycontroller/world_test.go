@@ -60,6 +60,8 @@ type world struct {
 	pace time.Duration // between two requests of a load
 	calm time.Duration // without a change, after which the world is settled
 
+	snapshots sync.Mutex
+
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured
 	version int
@@ -156,6 +158,8 @@ func (w *world) remove(kind, ns, name string) {
 
 // changed makes a new snapshot and enqueues everything.
 func (w *world) changed() {
+	w.snapshots.Lock() // an older snapshot must not replace a newer one
+	defer w.snapshots.Unlock()
 	w.mu.Lock()
 	all := make([]*unstructured.Unstructured, 0, len(w.objects))
 	for _, key := range slices.Sorted(maps.Keys(w.objects)) {

@@ -1,0 +1,370 @@
+// Package adjust changes EndpointSlices between the API server and the clients of the cache: it holds endpoints of silent nodes in service (package hold), and replaces
+// addresses that died in a reboot of the node while the cloud was away (openyurt#2810).
+//
+// Input: slices with the endpoints of the pool, Nodes, and the addresses that the node's container runtime reports. Output: changed slices, and requests to show slices
+// again.
+//
+// An address is replaced only if all of this holds:
+//
+//   - the endpoint names a pod (targetRef) of the slice's namespace that has a ready sandbox on this node
+//   - none of the pod's addresses in the slice's family is the endpoint's address
+//   - the runtime said so after the slice came: what was asked earlier may be older than the slice
+//
+// A slice that has the right address is never touched: neither one that the API server has updated meanwhile, nor one that Yurthub has rewritten.
+package adjust
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"fairlead.dev/services/edge-cache/internal/cri"
+	"fairlead.dev/services/edge-cache/internal/hold"
+)
+
+// Readjuster shows slices again, by a call of Adjust and a new resourceVersion if they look different. Adjust must not call it.
+type Readjuster interface {
+	Readjust(keys ...string)
+	ReadjustNode(name string)
+}
+
+// source reports the live pods of the node by UID.
+type source interface {
+	Pods(ctx context.Context) (map[string]cri.Pod, error)
+}
+
+// pollInterval is how often the runtime is asked: a list of the node's sandboxes takes it a millisecond. After a reboot the addresses are right at most one interval, and
+// one more to confirm, after the pods run; the promise is 10 s.
+const pollInterval = 2 * time.Second
+
+// maxMismatches bounds what is remembered of wrong addresses: endpoints of one node, in all its slices. A node has some hundred pods.
+const maxMismatches = 10_000
+
+// Params are the parts of an Adjuster.
+type Params struct {
+	// Runtime is nil if there is no container runtime to ask.
+	Runtime *cri.Client
+	// NodeName is the node of this process.
+	NodeName string
+	Log      *zap.Logger
+	// Clock is time.Now if it is nil.
+	Clock func() time.Time
+}
+
+// Adjuster changes slices. Its methods are safe for concurrent use.
+type Adjuster struct {
+	keeper *hold.Keeper
+	source source
+	node   string
+	log    *zap.Logger
+	clock  func() time.Time
+	wake   chan struct{} // the next expiry of a hold may have changed
+	asked  chan struct{} // an address is wrong: ask the runtime now
+
+	mu       sync.Mutex
+	pods     map[string]cri.Pod
+	wrong    map[stale]map[string]struct{} // addresses to confirm or to replace, and the slices that have them
+	replaced map[stale]netip.Addr          // confirmed
+	bySlice  map[string]map[stale]struct{} // reverse of wrong
+	failed   bool                          // the last poll
+}
+
+// stale is an address that a pod does not have.
+type stale struct {
+	uid     string
+	address string
+}
+
+// New returns an Adjuster. Run makes it live.
+func New(p Params) *Adjuster {
+	a := &Adjuster{
+		keeper: hold.New(), node: p.NodeName, log: p.Log, clock: p.Clock, wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
+		wrong: map[stale]map[string]struct{}{}, replaced: map[stale]netip.Addr{}, bySlice: map[string]map[stale]struct{}{},
+	}
+	if p.Runtime != nil {
+		a.source = p.Runtime
+	}
+	if a.clock == nil {
+		a.clock = time.Now
+	}
+	if a.log == nil {
+		a.log = zap.NewNop()
+	}
+	return a
+}
+
+// Adjust changes a slice in place, and returns whether it did.
+func (a *Adjuster) Adjust(key string, s *discoveryv1.EndpointSlice) bool {
+	rewritten := a.replaceAddresses(key, s)
+	held := a.keeper.Adjust(key, s, a.clock())
+	return rewritten || held
+}
+
+// Delete forgets a slice.
+func (a *Adjuster) Delete(key string) {
+	a.keeper.Delete(key)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forgetSlice(key, nil)
+}
+
+// State returns what must be persisted of a slice; empty if nothing.
+func (a *Adjuster) State(key string) []byte { return a.keeper.State(key) }
+
+// Restore takes what State returned in an earlier process, before the first Adjust of the slice.
+func (a *Adjuster) Restore(key string, state []byte) error { return a.keeper.Restore(key, state) }
+
+// NodeChanged takes a Node of the pool. It returns whether slices with endpoints on it must be shown again.
+func (a *Adjuster) NodeChanged(n *corev1.Node) bool {
+	changed := a.keeper.SetNode(n, a.clock())
+	if changed {
+		signal(a.wake)
+	}
+	return changed
+}
+
+// NodeDeleted takes the name of a Node that is gone, or has left the pool.
+func (a *Adjuster) NodeDeleted(name string) { a.keeper.DeleteNode(name) }
+
+// Held returns the number of endpoints that are held in service.
+func (a *Adjuster) Held() int { return a.keeper.Held() }
+
+// Replaced returns the number of addresses that are replaced now.
+func (a *Adjuster) Replaced() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.replaced)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// replaceAddresses replaces confirmed addresses, and notes the slice for those to confirm.
+func (a *Adjuster) replaceAddresses(key string, s *discoveryv1.EndpointSlice) bool {
+	if a.source == nil || s.AddressType == discoveryv1.AddressTypeFQDN {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed := false
+	var now map[stale]struct{}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		id, wrong := a.staleAddress(s.Namespace, e)
+		if !wrong {
+			continue
+		}
+		if now == nil {
+			now = map[stale]struct{}{}
+		}
+		now[id] = struct{}{}
+		if live, ok := a.replaced[id]; ok {
+			e.Addresses = []string{live.String()}
+			changed = true
+		}
+	}
+	a.forgetSlice(key, now)
+	a.noteSlice(key, now)
+	return changed
+}
+
+// staleAddress returns whether the runtime, as far as is known now, gives the endpoint's pod another address.
+// The namespace must be that of the pod: who writes a slice can name any UID.
+func (a *Adjuster) staleAddress(namespace string, e *discoveryv1.Endpoint) (stale, bool) {
+	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.UID == "" || len(e.Addresses) == 0 {
+		return stale{}, false
+	}
+	id := stale{uid: string(e.TargetRef.UID), address: e.Addresses[0]}
+	pod, ok := a.pods[id.uid]
+	if !ok || pod.Namespace != namespace {
+		return stale{}, false
+	}
+	_, wrong := liveAddress(id.address, pod.Addresses)
+	return id, wrong
+}
+
+// liveAddress returns the address of a pod in the family of another address, unless that other address is the pod's own.
+func liveAddress(address string, live []netip.Addr) (netip.Addr, bool) {
+	have, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	var found netip.Addr
+	for _, candidate := range live {
+		if candidate == have {
+			return netip.Addr{}, false
+		}
+		if candidate.Is4() == have.Is4() && !found.IsValid() {
+			found = candidate
+		}
+	}
+	return found, found.IsValid()
+}
+
+func (a *Adjuster) noteSlice(key string, now map[stale]struct{}) {
+	for id := range now {
+		if a.wrong[id] == nil {
+			if len(a.wrong) == maxMismatches {
+				continue
+			}
+			a.wrong[id] = map[string]struct{}{}
+			signal(a.asked)
+		}
+		a.wrong[id][key] = struct{}{}
+		if a.bySlice[key] == nil {
+			a.bySlice[key] = map[stale]struct{}{}
+		}
+		a.bySlice[key][id] = struct{}{}
+	}
+}
+
+// forgetSlice removes a slice from the wrong addresses that it has no more.
+func (a *Adjuster) forgetSlice(key string, now map[stale]struct{}) {
+	for id := range a.bySlice[key] {
+		if _, still := now[id]; still {
+			continue
+		}
+		delete(a.bySlice[key], id)
+		if delete(a.wrong[id], key); len(a.wrong[id]) == 0 {
+			delete(a.wrong, id)
+			delete(a.replaced, id)
+		}
+	}
+	if len(a.bySlice[key]) == 0 {
+		delete(a.bySlice, key)
+	}
+}
+
+// Run asks the runtime for addresses and ends holds, until ctx ends.
+func (a *Adjuster) Run(ctx context.Context, r Readjuster) {
+	var group sync.WaitGroup
+	group.Go(func() { a.endHolds(ctx, r) })
+	if a.source != nil {
+		group.Go(func() { a.pollRuntime(ctx, r) })
+	}
+	group.Wait()
+}
+
+// endHolds shows slices again when the time after a silence of their node is over.
+func (a *Adjuster) endHolds(ctx context.Context, r Readjuster) {
+	for {
+		for _, name := range a.keeper.Expire(a.clock()) {
+			r.ReadjustNode(name)
+		}
+		wait := time.Hour
+		if next, ok := a.keeper.NextExpiry(); ok {
+			wait = next.Sub(a.clock())
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+func (a *Adjuster) pollRuntime(ctx context.Context, r Readjuster) {
+	for {
+		a.poll(ctx, r)
+		timer := time.NewTimer(pollInterval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-a.asked:
+			timer.Stop()
+		}
+	}
+}
+
+// poll asks once. A wrong address takes two polls: the first one discovers it, the second one confirms it.
+func (a *Adjuster) poll(ctx context.Context, r Readjuster) {
+	suspects := a.suspects()
+	pods, err := a.source.Pods(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	a.reportPoll(err)
+	if err != nil {
+		return // the last answer counts until there is another one
+	}
+	moved := a.setPods(pods)
+	if keys := a.confirm(suspects, pods); len(keys) > 0 {
+		r.Readjust(keys...)
+	}
+	if moved {
+		r.ReadjustNode(a.node)
+	}
+}
+
+// suspects returns the wrong addresses that slices had before the runtime was asked.
+func (a *Adjuster) suspects() []stale {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.wrong))
+}
+
+func (a *Adjuster) reportPoll(err error) {
+	a.mu.Lock()
+	before := a.failed
+	a.failed = err != nil
+	a.mu.Unlock()
+	if err != nil && !before {
+		a.log.Warn("Live addresses are not available: check that the socket of the container runtime is mounted and readable", zap.Error(err))
+	}
+	if err == nil && before {
+		a.log.Info("Live addresses are available again")
+	}
+}
+
+// confirm takes the answer to a question that was asked after the suspects were known. It returns the slices that look different now.
+func (a *Adjuster) confirm(suspects []stale, pods map[string]cri.Pod) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	keys := map[string]struct{}{}
+	for _, id := range suspects {
+		live, wrong := liveAddress(id.address, pods[id.uid].Addresses)
+		before, was := a.replaced[id]
+		switch {
+		case a.wrong[id] == nil || wrong == was && live == before:
+			continue
+		case wrong:
+			a.replaced[id] = live
+			a.log.Info("Replaced the address of a pod whose node restarted", zap.String("podUID", id.uid), zap.String("stale", id.address), zap.Stringer("live", live))
+		default:
+			delete(a.replaced, id)
+		}
+		maps.Copy(keys, a.wrong[id])
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// setPods takes the live pods. It returns whether one of them is new, or has another address.
+func (a *Adjuster) setPods(pods map[string]cri.Pod) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.pods
+	a.pods = pods
+	for uid, pod := range pods {
+		if !slices.Equal(before[uid].Addresses, pod.Addresses) {
+			return true
+		}
+	}
+	return false
+}

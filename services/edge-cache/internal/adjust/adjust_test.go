@@ -1,0 +1,348 @@
+package adjust
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/edge-cache/internal/cri"
+)
+
+// world is a store with slices, and the container runtime of a node.
+type world struct {
+	t        *testing.T
+	adjuster *Adjuster
+
+	mu      sync.Mutex
+	pods    map[string]cri.Pod
+	err     error
+	polls   int
+	slices  map[string]*discoveryv1.EndpointSlice // as the API server has them
+	shown   map[string]*discoveryv1.EndpointSlice
+	changes int // what clients saw change
+}
+
+func newWorld(t *testing.T, log *zap.Logger) *world {
+	t.Helper()
+	w := &world{
+		t: t, pods: map[string]cri.Pod{}, slices: map[string]*discoveryv1.EndpointSlice{}, shown: map[string]*discoveryv1.EndpointSlice{},
+		adjuster: New(Params{NodeName: "edge-1", Log: log}),
+	}
+	w.adjuster.source = w
+	return w
+}
+
+// Pods implements source.
+func (w *world) Pods(context.Context) (map[string]cri.Pod, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.polls++
+	pods := map[string]cri.Pod{}
+	for uid, pod := range w.pods {
+		pods[uid] = pod
+	}
+	return pods, w.err
+}
+
+func (w *world) run(uid string, addresses ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pod := cri.Pod{Namespace: "default"}
+	for _, a := range addresses {
+		pod.Addresses = append(pod.Addresses, netip.MustParseAddr(a))
+	}
+	w.pods[uid] = pod
+}
+
+// Readjust implements Readjuster.
+func (w *world) Readjust(keys ...string) {
+	for _, key := range keys {
+		w.show(key)
+	}
+}
+
+// ReadjustNode implements Readjuster.
+func (w *world) ReadjustNode(name string) {
+	require.Equal(w.t, "edge-1", name)
+	for key := range w.slices {
+		w.show(key)
+	}
+}
+
+func (w *world) show(key string) {
+	s := w.slices[key].DeepCopy()
+	changed := w.adjuster.Adjust(key, s)
+	require.Equal(w.t, changed, !same(s, w.slices[key]))
+	if before := w.shown[key]; before != nil && !same(before, s) {
+		w.changes++
+	}
+	w.shown[key] = s
+}
+
+func same(a, b *discoveryv1.EndpointSlice) bool { return reflect.DeepEqual(a.Endpoints, b.Endpoints) }
+
+// set gives a slice endpoints: UID and address.
+func (w *world) set(key string, endpoints ...[2]string) {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key}, AddressType: discoveryv1.AddressTypeIPv4}
+	for _, e := range endpoints {
+		node, ready := "edge-1", true
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{e[1]}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID(e[0])},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready},
+		})
+	}
+	w.slices[key] = s
+	w.show(key)
+}
+
+func (w *world) requireShown(key string, want ...string) {
+	w.t.Helper()
+	var got []string
+	for _, e := range w.shown[key].Endpoints {
+		got = append(got, e.Addresses...)
+	}
+	require.Equal(w.t, want, got)
+}
+
+// start runs the adjuster in the bubble of the test.
+func (w *world) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.adjuster.Run(ctx, w)
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// settle is longer than two polls, and within the promise of 10 s.
+func settle() { time.Sleep(2*pollInterval + time.Second) }
+
+func TestAddressesAfterAReboot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.run("a", "10.0.0.1")
+		w.set("web", [2]string{"a", "10.0.0.1"}, [2]string{"elsewhere", "10.0.1.9"})
+		w.set("api", [2]string{"a", "10.0.0.1"})
+		w.start()
+		settle()
+		require.Zero(t, w.changes)
+		require.Zero(t, w.adjuster.Replaced())
+
+		// The node reboots, the cloud is away: the pod is the same, its address is not.
+		w.run("a", "10.0.0.7", "fd00::7")
+		settle()
+		w.requireShown("web", "10.0.0.7", "10.0.1.9")
+		w.requireShown("api", "10.0.0.7")
+		require.Equal(t, 2, w.changes, "each slice changes once")
+		require.Equal(t, 1, w.adjuster.Replaced())
+		time.Sleep(time.Hour)
+		require.Equal(t, 2, w.changes)
+
+		// Another reboot, then the cloud is back and knows the address.
+		w.run("a", "10.0.0.8")
+		settle()
+		w.requireShown("web", "10.0.0.8", "10.0.1.9")
+		w.set("web", [2]string{"a", "10.0.0.8"}, [2]string{"elsewhere", "10.0.1.9"})
+		w.set("api", [2]string{"a", "10.0.0.8"})
+		require.Equal(t, 4, w.changes, "what the cloud says is what clients have")
+		require.Zero(t, w.adjuster.Replaced())
+		require.Empty(t, w.adjuster.bySlice)
+	})
+}
+
+// TestStartAfterAReboot starts with slices from the journal, and pods that start meanwhile.
+func TestStartAfterAReboot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.set("web", [2]string{"a", "10.0.0.1"}, [2]string{"b", "10.0.0.2"})
+		w.start()
+		settle()
+		w.requireShown("web", "10.0.0.1", "10.0.0.2")
+		w.run("a", "10.0.0.2") // the address that the other one had
+		settle()
+		w.requireShown("web", "10.0.0.2", "10.0.0.2")
+		w.run("b", "10.0.0.1")
+		settle()
+		w.requireShown("web", "10.0.0.2", "10.0.0.1")
+	})
+}
+
+// TestSliceThatIsNewerThanTheAnswer keeps the address of the API server until the runtime was asked again.
+func TestSliceThatIsNewerThanTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.run("a", "10.0.0.1")
+		w.set("web", [2]string{"a", "10.0.0.1"})
+		w.start()
+		settle()
+		w.run("a", "10.0.0.5")
+		w.set("web", [2]string{"a", "10.0.0.5"}) // before the next poll
+		settle()
+		w.requireShown("web", "10.0.0.5")
+		require.Equal(t, 1, w.changes)
+	})
+}
+
+// TestBehindYurthub gets slices whose addresses are live already: nothing is replaced, whatever the node does.
+func TestBehindYurthub(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.run("a", "10.0.0.1")
+		w.set("web", [2]string{"a", "10.0.0.1"})
+		w.start()
+		for i := range 5 {
+			address := fmt.Sprintf("10.0.0.%d", 10+i)
+			w.set("web", [2]string{"a", address})
+			w.run("a", address)
+			settle()
+			w.requireShown("web", address)
+			require.Equal(t, i+1, w.changes)
+			require.Zero(t, w.adjuster.Replaced())
+		}
+	})
+}
+
+func TestWhatIsNeverReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.run("a", "10.0.0.7")
+		w.run("six", "fd00::7")
+		w.set("other-family", [2]string{"six", "10.0.0.1"})
+		w.set("other-namespace", [2]string{"a", "10.0.0.1"})
+		w.slices["other-namespace"].Namespace = "tenant"
+		w.set("no-pod", [2]string{"a", "10.0.0.1"})
+		w.slices["no-pod"].Endpoints[0].TargetRef.Kind = "VirtualMachine"
+		w.set("no-reference", [2]string{"a", "10.0.0.1"})
+		w.slices["no-reference"].Endpoints[0].TargetRef = nil
+		w.set("name", [2]string{"a", "example.com"})
+		w.slices["name"].AddressType = discoveryv1.AddressTypeFQDN
+		w.set("no-address", [2]string{"a", "10.0.0.1"})
+		w.slices["no-address"].Endpoints[0].Addresses = nil
+		w.start()
+		settle()
+		w.ReadjustNode("edge-1")
+		settle()
+		require.Zero(t, w.adjuster.Replaced())
+		for key := range w.slices {
+			require.True(t, same(w.slices[key], w.shown[key]), key)
+		}
+	})
+}
+
+func TestRuntimeThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.DebugLevel)
+		w := newWorld(t, zap.New(core))
+		w.run("a", "10.0.0.7")
+		w.set("web", [2]string{"a", "10.0.0.1"})
+		w.start()
+		settle()
+		w.requireShown("web", "10.0.0.7")
+		w.mu.Lock()
+		w.err = errors.New("connection refused")
+		w.mu.Unlock()
+		time.Sleep(time.Hour)
+		w.requireShown("web", "10.0.0.7")
+		require.Equal(t, 1, logs.FilterMessageSnippet("not available").Len(), "once, not every two seconds")
+		w.mu.Lock()
+		w.err = nil
+		w.mu.Unlock()
+		settle()
+		require.Equal(t, 1, logs.FilterMessage("Live addresses are available again").Len())
+	})
+}
+
+// TestDeletedSlices leave nothing behind.
+func TestDeletedSlices(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.run("a", "10.0.0.7")
+		for i := range 50 {
+			w.set(fmt.Sprint(i), [2]string{"a", "10.0.0.1"})
+		}
+		w.start()
+		settle()
+		require.Equal(t, 1, w.adjuster.Replaced())
+		w.adjuster.mu.Lock()
+		require.Len(t, w.adjuster.bySlice, 50)
+		w.adjuster.mu.Unlock()
+		for i := range 50 {
+			w.adjuster.Delete(fmt.Sprint(i))
+		}
+		require.Zero(t, w.adjuster.Replaced())
+		require.Empty(t, w.adjuster.wrong)
+		require.Empty(t, w.adjuster.bySlice)
+	})
+}
+
+func TestMismatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.run("a", "10.0.0.7")
+	w.adjuster.setPods(w.pods)
+	var endpoints [][2]string
+	for i := range 1000 {
+		endpoints = append(endpoints, [2]string{"a", fmt.Sprintf("10.1.%d.%d", i/250, i%250)})
+	}
+	for i := range 12 {
+		for j := range endpoints {
+			endpoints[j][1] = fmt.Sprintf("10.%d.%d.%d", i+1, j/250, j%250)
+		}
+		w.set(fmt.Sprint(i), endpoints...)
+	}
+	require.Len(t, w.adjuster.wrong, maxMismatches)
+}
+
+// TestHoldsEndByThemselves wakes up a minute after the Node turned Ready.
+func TestHoldsEndByThemselves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.adjuster.source = nil
+		w.start()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		require.False(t, w.adjuster.NodeChanged(node))
+		w.set("web", [2]string{"a", "10.0.0.1"})
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		require.True(t, w.adjuster.NodeChanged(node))
+		no := false
+		w.slices["web"].Endpoints[0].Conditions.Ready = &no
+		w.show("web")
+		require.Zero(t, w.changes)
+		require.Equal(t, 1, w.adjuster.Held())
+		require.NotEmpty(t, w.adjuster.State("web"))
+		time.Sleep(time.Hour)
+		node.Status.Conditions[0].Status = corev1.ConditionTrue
+		require.True(t, w.adjuster.NodeChanged(node))
+		time.Sleep(59 * time.Second)
+		require.Zero(t, w.changes)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 1, w.changes)
+		require.Zero(t, w.adjuster.Held())
+	})
+}

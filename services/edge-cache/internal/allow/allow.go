@@ -1,0 +1,191 @@
+// Package allow holds what an ingress controller may ask for: the kinds that are cached, and the requests that are passed on.
+//
+// A profile is the allow-list of one controller. It follows from what the controller's source code reads and writes. Everything else is
+// forbidden, whatever the API server would say: the cache holds a token that can read more than its client should.
+package allow
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Filter is what the pool changes in a kind.
+type Filter string
+
+const (
+	None           Filter = ""
+	EndpointSlices Filter = "endpointslices"
+	Endpoints      Filter = "endpoints"
+	Secrets        Filter = "secrets"
+	Nodes          Filter = "nodes"
+)
+
+// Resource is a kind that is cached.
+type Resource struct {
+	Group, Version, Name string
+
+	// Custom kinds exist as JSON only.
+	Custom bool
+	Filter Filter
+	// ClusterScoped kinds have no namespace. Own restricts a kind to the controller's own namespace.
+	ClusterScoped, Own bool
+	FieldSelector      string // of the reflector: objects that no controller needs
+}
+
+// Path returns group/version/resource, or version/resource for the core group.
+func (r Resource) Path() string {
+	if r.Group == "" {
+		return r.Version + "/" + r.Name
+	}
+	return r.Group + "/" + r.Version + "/" + r.Name
+}
+
+// Write is a request that is passed on to the API server.
+type Write struct {
+	Group, Name string // Name is resource or resource/subresource
+	Verbs       []string
+	Own         bool // only in the controller's own namespace
+}
+
+// List is the allow-list of a controller.
+type List struct {
+	Resources []Resource
+	Writes    []Write
+	// Read kinds are not cached as a whole: a get is passed on, and its answer kept.
+	Read []Write
+}
+
+var (
+	services       = Resource{Version: "v1", Name: "services"}
+	endpoints      = Resource{Version: "v1", Name: "endpoints", Filter: Endpoints}
+	endpointSlices = Resource{Group: "discovery.k8s.io", Version: "v1", Name: "endpointslices", Filter: EndpointSlices}
+	nodes          = Resource{Version: "v1", Name: "nodes", Filter: Nodes, ClusterScoped: true}
+	namespaces     = Resource{Version: "v1", Name: "namespaces", ClusterScoped: true}
+	ingresses      = Resource{Group: "networking.k8s.io", Version: "v1", Name: "ingresses"}
+	ingressClasses = Resource{Group: "networking.k8s.io", Version: "v1", Name: "ingressclasses", ClusterScoped: true}
+	secrets        = Resource{Version: "v1", Name: "secrets", Filter: Secrets, FieldSelector: "type!=helm.sh/release.v1"}
+	configMaps     = Resource{Version: "v1", Name: "configmaps", Own: true}
+	ownPods        = Resource{Version: "v1", Name: "pods", Own: true}
+	pods           = Resource{Version: "v1", Name: "pods"}
+
+	ingressStatus = Write{Group: "networking.k8s.io", Name: "ingresses/status", Verbs: []string{"update", "patch"}}
+	events        = Write{Name: "events", Verbs: []string{"create", "patch"}}
+	newEvents     = Write{Group: "events.k8s.io", Name: "events", Verbs: []string{"create", "patch"}}
+	leases        = Write{Group: "coordination.k8s.io", Name: "leases", Verbs: []string{"create", "update", "patch"}, Own: true}
+	readLeases    = Write{Group: "coordination.k8s.io", Name: "leases", Verbs: []string{"get"}, Own: true}
+
+	base = []Resource{services, endpointSlices, nodes, ingresses, ingressClasses, secrets}
+)
+
+// profiles are the allow-lists by name.
+var profiles = map[string]List{
+	"traefik": {Resources: base, Writes: []Write{ingressStatus}},
+	"haproxytech": {
+		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
+		Writes:    []Write{ingressStatus, events, newEvents},
+	},
+	"haproxy-ingress": {
+		Resources: slices.Concat(base, []Resource{endpoints, configMaps, namespaces, ownPods}),
+		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+	},
+	"nginx-f5": {
+		Resources: slices.Concat(base, []Resource{configMaps, namespaces, pods}),
+		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+	},
+	"ingress-nginx": {
+		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
+		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+	},
+	"custom": {},
+}
+
+// Profiles returns the names of all profiles.
+func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
+
+// Profile returns an allow-list with additional resources, in the form [group/]version/resource[@own].
+func Profile(name string, additional []string) (List, error) {
+	found, ok := profiles[name]
+	if !ok {
+		return List{}, fmt.Errorf("profile %q is not one of %s", name, strings.Join(Profiles(), ", "))
+	}
+	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read}
+	for _, text := range additional {
+		r, err := Parse(text)
+		if err != nil {
+			return List{}, err
+		}
+		list.add(r)
+	}
+	if !slices.ContainsFunc(list.Resources, func(r Resource) bool { return r.Filter == Nodes }) {
+		list.add(nodes) // the pool follows from it
+	}
+	return list, nil
+}
+
+// add adds a resource, or replaces it.
+func (l *List) add(r Resource) {
+	at := slices.IndexFunc(l.Resources, func(o Resource) bool { return o.Path() == r.Path() })
+	if at < 0 {
+		l.Resources = append(l.Resources, r)
+		return
+	}
+	l.Resources[at] = r
+}
+
+// builtin are the kinds whose encoding and scope the program knows.
+var builtin = []Resource{services, endpoints, endpointSlices, nodes, namespaces, ingresses, ingressClasses, secrets, configMaps, pods}
+
+// Parse returns the resource of a text in the form [group/]version/resource[@own].
+func Parse(text string) (Resource, error) {
+	path, suffix, hasSuffix := strings.Cut(text, "@")
+	parts := strings.Split(path, "/")
+	if hasSuffix && suffix != "own" || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return Resource{}, fmt.Errorf("resource %q is not [group/]version/resource[@own]", text)
+	}
+	r := Resource{Version: parts[len(parts)-2], Name: parts[len(parts)-1], Custom: true}
+	if len(parts) == 3 {
+		r.Group = parts[0]
+	}
+	if at := slices.IndexFunc(builtin, func(b Resource) bool { return b.Path() == r.Path() }); at >= 0 {
+		r = builtin[at]
+	} else if !strings.Contains(r.Group, ".") || isCore(r.Group) {
+		return Resource{}, fmt.Errorf("resource %q is built in, and not one of those that an ingress controller reads", text)
+	}
+	r.Own = hasSuffix
+	return r, nil
+}
+
+// isCore reports whether a group is served by the API server itself. Gateway API and the like are custom resources.
+func isCore(group string) bool {
+	return slices.Contains([]string{
+		"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+		"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io",
+		"node.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+	}, group)
+}
+
+// Writable reports whether a request may be passed on. In own reports whether it is in the controller's own namespace.
+func (l *List) Writable(group, resource, verb string, in Scope) bool {
+	return permits(l.Writes, group, resource, verb, in)
+}
+
+// Readable reports whether a get may be passed on and kept.
+func (l *List) Readable(group, resource, verb string, in Scope) bool {
+	return permits(l.Read, group, resource, verb, in)
+}
+
+// Scope is the namespace of a request, relative to the controller.
+type Scope uint8
+
+const (
+	Elsewhere Scope = iota
+	OwnNamespace
+)
+
+func permits(rules []Write, group, resource, verb string, in Scope) bool {
+	return slices.ContainsFunc(rules, func(w Write) bool {
+		return w.Group == group && w.Name == resource && slices.Contains(w.Verbs, verb) && (!w.Own || in == OwnNamespace)
+	})
+}

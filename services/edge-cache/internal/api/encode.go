@@ -1,0 +1,286 @@
+package api
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// scheme has the kinds that exist in protobuf.
+var scheme = newScheme()
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err) // two kinds with one name
+		}
+	}
+	return s
+}
+
+const (
+	metaVersion  = "meta.k8s.io/v1"
+	metadataKind = "PartialObjectMetadata"
+)
+
+// encoder encodes the objects of a store for a client.
+type encoder struct {
+	encoding
+
+	stored     wire.Format
+	apiVersion string // of the store
+	kind       string
+}
+
+func newEncoder(s *store.Store, e encoding) encoder {
+	enc := encoder{encoding: e, stored: s.Format()}
+	enc.apiVersion, enc.kind = s.Type()
+	return enc
+}
+
+// typ returns the apiVersion and the kind that the client gets.
+func (e encoder) typ() (apiVersion, kind string) {
+	if e.metadataOnly {
+		return metaVersion, metadataKind
+	}
+	return e.apiVersion, e.kind
+}
+
+func (e encoder) contentType() string {
+	if e.format == wire.Protobuf {
+		return protobufType
+	}
+	return jsonType
+}
+
+// message is implemented by all kinds that exist in protobuf.
+type message interface {
+	runtime.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// decode returns the Go object of a protobuf encoding.
+func (e encoder) decode(data []byte) (message, error) {
+	group, err := schema.ParseGroupVersion(e.apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	object, err := scheme.New(group.WithKind(e.kind))
+	if err != nil {
+		return nil, err
+	}
+	m, ok := object.(message)
+	if !ok {
+		return nil, fmt.Errorf("%s has no protobuf", e.kind)
+	}
+	if err := m.Unmarshal(data); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", e.kind, err)
+	}
+	return m, nil
+}
+
+// inner returns the protobuf message of an object, without an envelope.
+func (e encoder) inner(data []byte) ([]byte, error) {
+	switch {
+	case e.stored == wire.Protobuf && e.metadataOnly:
+		return wire.MetadataOnly(data)
+	case e.stored == wire.Protobuf:
+		return data, nil
+	case !e.metadataOnly:
+		return nil, errors.New("a custom object has no protobuf")
+	}
+	m, err := e.partial(data)
+	if err != nil {
+		return nil, err
+	}
+	return m.Marshal()
+}
+
+// partial returns the metadata of an object.
+func (e encoder) partial(data []byte) (*metav1.PartialObjectMetadata, error) {
+	m := &metav1.PartialObjectMetadata{}
+	if e.stored == wire.Protobuf {
+		raw, err := wire.MetadataOnly(data)
+		if err != nil {
+			return nil, err
+		}
+		return m, m.Unmarshal(raw)
+	}
+	raw, err := wire.JSONMetadata(data)
+	if err != nil {
+		return nil, err
+	}
+	return m, json.Unmarshal(raw, &m.ObjectMeta)
+}
+
+// itemType is whether an object in JSON has apiVersion and kind: the API server leaves them out of the items of a list.
+type itemType uint8
+
+const (
+	typed itemType = iota
+	untyped
+)
+
+// json returns an object in JSON.
+func (e encoder) json(data []byte, t itemType) ([]byte, error) {
+	if e.metadataOnly {
+		m, err := e.partial(data)
+		if err != nil {
+			return nil, err
+		}
+		m.TypeMeta = metav1.TypeMeta{APIVersion: metaVersion, Kind: metadataKind}
+		return json.Marshal(m)
+	}
+	if e.stored == wire.JSON {
+		return data, nil
+	}
+	m, err := e.decode(data)
+	if err != nil {
+		return nil, err
+	}
+	if t == typed {
+		m.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(e.apiVersion, e.kind))
+	}
+	return json.Marshal(m)
+}
+
+// object returns an object as the body of an answer.
+func (e encoder) object(data []byte) ([]byte, error) {
+	if e.format == wire.JSON {
+		return e.json(data, typed)
+	}
+	raw, err := e.inner(data)
+	if err != nil {
+		return nil, err
+	}
+	apiVersion, kind := e.typ()
+	return wire.Seal(apiVersion, kind, raw), nil
+}
+
+// event returns an event as a frame of a watch.
+func (e encoder) event(t store.EventType, data []byte) ([]byte, error) {
+	if e.format == wire.JSON {
+		raw, err := e.json(data, typed)
+		if err != nil {
+			return nil, err
+		}
+		return jsonFrame(string(t), raw), nil
+	}
+	raw, err := e.inner(data)
+	if err != nil {
+		return nil, err
+	}
+	apiVersion, kind := e.typ()
+	return wire.EventFrame(string(t), apiVersion, kind, raw), nil
+}
+
+func jsonFrame(t string, object []byte) []byte {
+	out := make([]byte, 0, len(object)+len(t)+24)
+	out = append(append(append(out, `{"type":"`...), t...), `","object":`...)
+	return append(append(out, object...), '}', '\n')
+}
+
+// bookmark returns a bookmark as a frame of a watch.
+func (e encoder) bookmark(rv uint64, annotations map[string]string) []byte {
+	apiVersion, kind := e.typ()
+	if e.format == wire.Protobuf {
+		return wire.EventFrame("BOOKMARK", apiVersion, kind, wire.Bookmark(rv, annotations))
+	}
+	m := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}}
+	m.ResourceVersion, m.Annotations = strconv.FormatUint(rv, 10), annotations
+	raw, err := json.Marshal(m)
+	if err != nil { // strings can be encoded
+		panic(err)
+	}
+	return jsonFrame("BOOKMARK", raw)
+}
+
+// failure returns an error as a frame of a watch.
+func (e encoder) failure(err error) []byte {
+	status := toStatus(err)
+	if e.format == wire.Protobuf {
+		if raw, err := status.Marshal(); err == nil {
+			return wire.EventFrame("ERROR", "v1", "Status", raw)
+		}
+	}
+	raw, _ := json.Marshal(status)
+	return jsonFrame("ERROR", raw)
+}
+
+// list writes a list. It encodes one item at a time, so that a long list takes no more memory than a short one.
+func (e encoder) list(to io.Writer, objects []*store.Object, meta wire.ListMeta) error {
+	w := bufio.NewWriterSize(to, 32<<10)
+	apiVersion, kind := e.typ()
+	meta.APIVersion, meta.Kind = apiVersion, kind+"List"
+	var err error
+	if e.format == wire.Protobuf {
+		err = e.protobufList(w, objects, meta)
+	} else {
+		err = e.jsonList(w, objects, meta)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func (e encoder) protobufList(w io.Writer, objects []*store.Object, meta wire.ListMeta) error {
+	size := 0
+	for _, o := range objects {
+		raw, err := e.inner(o.Data)
+		if err != nil {
+			return err
+		}
+		size += wire.ItemSize(len(raw))
+	}
+	l := wire.NewListWriter(w, meta, size)
+	for _, o := range objects {
+		raw, err := e.inner(o.Data)
+		if err != nil {
+			return err
+		}
+		l.Write(raw)
+	}
+	return l.Close()
+}
+
+func (e encoder) jsonList(w *bufio.Writer, objects []*store.Object, meta wire.ListMeta) error {
+	head, err := json.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		ListMeta        metav1.ListMeta `json:"metadata"`
+	}{metav1.TypeMeta{Kind: meta.Kind, APIVersion: meta.APIVersion}, metav1.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue}})
+	if err != nil {
+		return err
+	}
+	_, _ = w.Write(head[:len(head)-1])
+	_, _ = w.WriteString(`,"items":[`)
+	for i, o := range objects {
+		raw, err := e.json(o.Data, untyped)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		if _, err := w.Write(raw); err != nil {
+			return err
+		}
+	}
+	_, err = w.WriteString("]}\n")
+	return err
+}

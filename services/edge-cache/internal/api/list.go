@@ -1,0 +1,228 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sort"
+	"strconv"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/upstream"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+const (
+	// versionWait is the longest wait for a version, as in the API server.
+	versionWait = 3 * time.Second
+	// refreshWait is the longest wait for the newest version. An API server on a dead connection must not make a list slow.
+	refreshWait = 700 * time.Millisecond
+	// catchUp is the longest wait for the watch to reach the version of the API server. The watch has no mark for "nothing happened in this
+	// resource up to there", so after this time without an event the store counts as up to date.
+	catchUp = 100 * time.Millisecond
+	// pageAge and pageLimit bound the lists that clients read in pages. The API server keeps them for 5 to 10 minutes, as long as etcd.
+	pageAge   = 2 * time.Minute
+	pageLimit = 8
+)
+
+type listParams struct {
+	request  request
+	served   Served
+	encoding encoding
+	options  listOptions
+	selector selector
+}
+
+// list serves a list.
+func (s *Server) list(w http.ResponseWriter, r *http.Request, p listParams) error {
+	snapshot, start, err := s.snapshot(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	objects, meta := []*store.Object{}, wire.ListMeta{ResourceVersion: strconv.FormatUint(snapshot.RV, 10)}
+	for i := start; i < len(snapshot.Objects); i++ {
+		o := snapshot.Objects[i]
+		matches, err := p.selector.matches(o)
+		if err != nil {
+			return err
+		}
+		if !matches {
+			continue
+		}
+		if p.options.limit > 0 && len(objects) == p.options.limit {
+			meta.Continue = s.pages.add(p.served.Store.ID(), snapshot, objects[len(objects)-1].Key)
+			break
+		}
+		objects = append(objects, o)
+	}
+	enc := newEncoder(p.served.Store, p.encoding)
+	s.count(p.request, "store")
+	w.Header().Set("Content-Type", enc.contentType())
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if err := enc.list(&deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout}, objects, meta); err != nil {
+		panic(http.ErrAbortHandler) // the status is sent: only a broken connection says that the list is not whole
+	}
+	return nil
+}
+
+// snapshot returns the objects that a list is about, and the index of the first one.
+func (s *Server) snapshot(ctx context.Context, p listParams) (store.Snapshot, int, error) {
+	o := p.options
+	if o.continueToken != "" {
+		return s.pages.find(p.served.Store.ID(), o)
+	}
+	// The version "" asks for the newest state. A list in pages ignores "0", as the API server does for those that it reads from etcd.
+	if o.rvText == "" {
+		if err := s.refresh(ctx, p.served); err != nil {
+			return store.Snapshot{}, 0, err
+		}
+	}
+	if err := s.waitFor(ctx, p.served.Store, o.rv); err != nil {
+		return store.Snapshot{}, 0, err
+	}
+	snapshot, err := p.served.Store.List()
+	if err == nil && o.exact() && snapshot.RV != o.rv {
+		err = expired()
+	}
+	return snapshot, 0, err
+}
+
+// waitFor waits until a store reaches a version.
+func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error {
+	if rv == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionWait)
+	defer cancel()
+	current, err := st.WaitFor(ctx, rv)
+	if errors.Is(err, store.ErrFuture) {
+		return tooLarge(rv, current)
+	}
+	return err
+}
+
+// refresh makes a store as new as the API server, while that answers. Its answers 401 and 403 are those of the cache.
+func (s *Server) refresh(ctx context.Context, served Served) error {
+	if served.Current == nil || !s.params.Backend.Online() {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, refreshWait)
+	defer cancel()
+	current, err := served.Current(limited)
+	var status *upstream.StatusError
+	if errors.As(err, &status) && (status.Status.Code == http.StatusForbidden || status.Status.Code == http.StatusUnauthorized) {
+		return status
+	}
+	if err != nil {
+		return nil // an API server that does not answer is what the cache is for
+	}
+	deadline := time.Now().Add(refreshWait)
+	for last := uint64(0); time.Now().Before(deadline); {
+		position := served.Store.Position()
+		if position >= current || position == last {
+			return nil
+		}
+		last = position
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(catchUp):
+		}
+	}
+	return nil
+}
+
+// pages are lists that clients read in pages.
+type pages struct {
+	mu   sync.Mutex
+	list []page
+	next uint64
+}
+
+type page struct {
+	id       uint64
+	store    string
+	snapshot store.Snapshot
+	used     time.Time
+}
+
+// token is the content of a continue token.
+type token struct {
+	ID    uint64 `json:"id"`
+	After string `json:"after"`
+}
+
+func (p *pages) add(id string, snapshot store.Snapshot, after string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	kept := p.list[:0]
+	found := uint64(0)
+	for _, old := range p.list {
+		if now.Sub(old.used) > pageAge {
+			continue
+		}
+		if old.store == id && old.snapshot.RV == snapshot.RV {
+			old.used, found = now, old.id
+		}
+		kept = append(kept, old)
+	}
+	clear(p.list[len(kept):])
+	p.list = kept
+	if found == 0 {
+		if len(p.list) == pageLimit {
+			p.list = append(p.list[:0], p.list[1:]...)
+		}
+		p.next++
+		found = p.next
+		p.list = append(p.list, page{id: found, store: id, snapshot: snapshot, used: now})
+	}
+	raw, err := json.Marshal(token{ID: found, After: after})
+	if err != nil { // a number and a string can be encoded
+		panic(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// find returns the list of a token, and the index of the first object after it.
+func (p *pages) find(id string, o listOptions) (store.Snapshot, int, error) {
+	var t token
+	raw, err := base64.RawURLEncoding.DecodeString(o.continueToken)
+	if err == nil {
+		err = json.Unmarshal(raw, &t)
+	}
+	if err != nil || t.ID == 0 {
+		return store.Snapshot{}, 0, badRequest("continue key is not valid")
+	}
+	if o.rvText != "" && o.rvText != "0" {
+		return store.Snapshot{}, 0, badRequest("specifying resource version is not allowed when using continue")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.list {
+		if found := &p.list[i]; found.id == t.ID && found.store == id {
+			found.used = time.Now()
+			objects := found.snapshot.Objects
+			return found.snapshot, sort.Search(len(objects), func(i int) bool { return objects[i].Key > t.After }), nil
+		}
+	}
+	return store.Snapshot{}, 0, expired()
+}
+
+// deadlineWriter gives each write its own time limit.
+type deadlineWriter struct {
+	w     http.ResponseWriter
+	c     *http.ResponseController
+	limit time.Duration
+}
+
+func (d *deadlineWriter) Write(p []byte) (int, error) {
+	if err := d.c.SetWriteDeadline(time.Now().Add(d.limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return d.w.Write(p)
+}

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxSelector limits the length of a selector: its evaluation takes time for each object.
+const maxSelector = 4096
+
+// listOptions are the query parameters of a list or a watch.
+type listOptions struct {
+	watch             bool
+	rv                uint64
+	rvText            string
+	match             metav1.ResourceVersionMatch
+	sendInitialEvents *bool
+	bookmarks         bool
+	timeout           time.Duration // 0: not requested
+	limit             int
+	continueToken     string
+	label             labels.Selector
+	field             fields.Selector
+}
+
+// parseOptions returns the options of a query, or an error with the status that the API server gives.
+func parseOptions(q url.Values) (listOptions, error) {
+	o := listOptions{
+		watch: isTrue(q.Get("watch")), rvText: q.Get("resourceVersion"), match: metav1.ResourceVersionMatch(q.Get("resourceVersionMatch")),
+		bookmarks: isTrue(q.Get("allowWatchBookmarks")), continueToken: q.Get("continue"),
+	}
+	var err error
+	if q.Has("sendInitialEvents") {
+		value := isTrue(q.Get("sendInitialEvents"))
+		o.sendInitialEvents = &value
+	}
+	if err := o.parseNumbers(q); err != nil {
+		return o, err
+	}
+	label, fieldText := q.Get("labelSelector"), q.Get("fieldSelector")
+	if len(label) > maxSelector || len(fieldText) > maxSelector {
+		return o, badRequest("a selector is longer than %d bytes", maxSelector)
+	}
+	if o.label, err = labels.Parse(label); err != nil {
+		return o, badRequest("unable to parse labelSelector: %v", err)
+	}
+	if o.field, err = fields.ParseSelector(fieldText); err != nil {
+		return o, badRequest("unable to parse fieldSelector: %v", err)
+	}
+	if errs := o.validate(); len(errs) > 0 {
+		return o, invalid(errs)
+	}
+	if o.rvText != "" {
+		if o.rv, err = strconv.ParseUint(o.rvText, 10, 64); err != nil {
+			return o, badRequest("resourceVersion: Invalid value: %q: %v", o.rvText, err)
+		}
+	}
+	return o, nil
+}
+
+func (o *listOptions) parseNumbers(q url.Values) error {
+	if text := q.Get("timeoutSeconds"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 0 {
+			return badRequest("timeoutSeconds %q is not a number of seconds", text)
+		}
+		o.timeout = time.Duration(min(seconds, 24*3600)) * time.Second
+	}
+	if text := q.Get("limit"); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 0 {
+			return badRequest("limit %q is not a number of objects", text)
+		}
+		o.limit = limit
+	}
+	return nil
+}
+
+// isTrue is the rule of the API server for boolean parameters: present and neither "0" nor "false".
+func isTrue(text string) bool { return text != "" && text != "0" && text != "false" }
+
+// validate applies the rules of ValidateListOptions.
+func (o *listOptions) validate() field.ErrorList {
+	path := field.NewPath("resourceVersionMatch")
+	if o.watch {
+		return o.validateWatch(path)
+	}
+	var errs field.ErrorList
+	if o.sendInitialEvents != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for list"))
+	}
+	if o.match == "" {
+		return errs
+	}
+	if o.rvText == "" {
+		errs = append(errs, field.Forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+	}
+	if o.continueToken != "" {
+		errs = append(errs, field.Forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+	}
+	if o.match != metav1.ResourceVersionMatchExact && o.match != metav1.ResourceVersionMatchNotOlderThan {
+		errs = append(errs, field.NotSupported(path, o.match, []string{
+			string(metav1.ResourceVersionMatchExact), string(metav1.ResourceVersionMatchNotOlderThan), "",
+		}))
+	}
+	if o.match == metav1.ResourceVersionMatchExact && o.rvText == "0" {
+		errs = append(errs, field.Forbidden(path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
+	}
+	return errs
+}
+
+func (o *listOptions) validateWatch(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if o.sendInitialEvents == nil {
+		if o.match != "" {
+			errs = append(errs, field.Forbidden(path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+		}
+		return errs
+	}
+	if o.match == "" {
+		errs = append(errs, field.Forbidden(path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+	} else if o.match != metav1.ResourceVersionMatchNotOlderThan {
+		errs = append(errs, field.NotSupported(path, o.match, []string{string(metav1.ResourceVersionMatchNotOlderThan)}))
+	}
+	if o.continueToken != "" {
+		errs = append(errs, field.Forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+	}
+	return errs
+}
+
+// exact reports whether a list must be of exactly its version.
+func (o *listOptions) exact() bool {
+	return o.rv > 0 && (o.match == metav1.ResourceVersionMatchExact || o.match == "" && o.limit > 0)
+}
+
+// initialEvents reports whether a watch begins with the objects of now.
+func (o *listOptions) initialEvents() bool {
+	if o.sendInitialEvents != nil {
+		return *o.sendInitialEvents
+	}
+	return o.rv == 0
+}
+
+// marksInitialEnd reports whether a watch-list ends its initial events with a bookmark.
+func (o *listOptions) marksInitialEnd() bool {
+	return o.bookmarks && o.sendInitialEvents != nil && *o.sendInitialEvents
+}
+
+func badRequest(format string, args ...any) error {
+	return statusError(400, metav1.StatusReasonBadRequest, fmt.Sprintf(format, args...))
+}

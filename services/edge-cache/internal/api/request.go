@@ -1,0 +1,103 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// request is what a path and a method of the Kubernetes API ask for.
+type request struct {
+	verb                     string // get, list, watch, create, update, patch, delete, deletecollection
+	group, version           string
+	namespace                string
+	resource, name, sub      string
+	isResource, isCollection bool
+}
+
+// gvr returns group/version/resource as package allow writes it.
+func (r request) gvr() string {
+	if r.group == "" {
+		return r.version + "/" + r.resource
+	}
+	return r.group + "/" + r.version + "/" + r.resource
+}
+
+// withSub returns resource or resource/subresource.
+func (r request) withSub() string {
+	if r.sub == "" {
+		return r.resource
+	}
+	return r.resource + "/" + r.sub
+}
+
+func (r request) key() string {
+	if r.namespace == "" {
+		return r.name
+	}
+	return r.namespace + "/" + r.name
+}
+
+// parseRequest returns the request of a method and a path. Paths that name no resource have isResource false.
+func parseRequest(method, path string, watch watchParameter) request {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var r request
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		r.version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		r.group, r.version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return request{}
+	}
+	if slices.Contains(parts, "") || len(parts) > 5 {
+		return request{}
+	}
+	r.parseNames(parts)
+	r.verb = verb(method, r.isCollection, watch)
+	return r
+}
+
+// parseNames reads what comes after the version.
+func (r *request) parseNames(parts []string) {
+	r.isResource = true
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		r.namespace, parts = parts[1], parts[2:]
+	}
+	r.resource = parts[0]
+	if len(parts) > 1 {
+		r.name = parts[1]
+	}
+	if len(parts) > 2 {
+		r.sub = strings.Join(parts[2:], "/")
+	}
+	r.isCollection = r.name == ""
+}
+
+// watchParameter is the query parameter watch.
+type watchParameter bool
+
+func verb(method string, collection bool, watch watchParameter) string { //nolint:revive // a property of the path, not a choice
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		switch {
+		case collection && bool(watch):
+			return "watch"
+		case collection:
+			return "list"
+		}
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if collection {
+			return "deletecollection"
+		}
+		return "delete"
+	}
+	return strings.ToLower(method)
+}

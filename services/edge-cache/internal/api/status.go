@@ -1,0 +1,112 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/upstream"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// retrySeconds is the pause that clients are asked for. Clients of Kubernetes double it themselves.
+const retrySeconds = 1
+
+func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+func invalid(errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", errs)
+}
+
+func forbidden(format string, args ...any) error {
+	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(format, args...))
+}
+
+func notFound(r request) error {
+	return apierrors.NewNotFound(schema.GroupResource{Group: r.group, Resource: r.resource}, r.name)
+}
+
+func unavailable(format string, args ...any) error {
+	err := statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf(format, args...))
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds}
+	return err
+}
+
+func tooMany(format string, args ...any) error {
+	err := statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(format, args...))
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds}
+	return err
+}
+
+// tooLarge is the answer to a version that is not reached in time.
+func tooLarge(requested, current uint64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", requested, current), retrySeconds)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return err
+}
+
+func expired() error {
+	return apierrors.NewResourceExpired("The resourceVersion is too old: list again")
+}
+
+// toStatus returns the status of an error.
+func toStatus(err error) metav1.Status {
+	var fromUpstream *upstream.StatusError
+	var api apierrors.APIStatus
+	var status metav1.Status
+	switch {
+	case errors.As(err, &fromUpstream):
+		status = fromUpstream.Status
+	case errors.As(err, &api):
+		status = api.Status()
+	case errors.Is(err, store.ErrExpired):
+		return toStatus(expired())
+	case errors.Is(err, store.ErrNotSynced):
+		return toStatus(unavailable("edge-cache: %v", err))
+	default:
+		status = statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()).ErrStatus
+	}
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if status.Status == "" {
+		status.Status = metav1.StatusFailure
+	}
+	return status
+}
+
+// writeError answers with a Status, in protobuf only if the client takes nothing else.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	status := toStatus(err)
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
+	}
+	body, contentType := encodeStatus(status, onlyProtobuf(r.Header))
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(int(status.Code))
+	_, _ = w.Write(body) //nolint:gosec // an encoded Status, with its content type
+}
+
+func encodeStatus(status metav1.Status, format wire.Format) (body []byte, contentType string) {
+	if format == wire.Protobuf {
+		if raw, err := status.Marshal(); err == nil {
+			return wire.Seal("v1", "Status", raw), protobufType
+		}
+	}
+	body, err := json.Marshal(status)
+	if err != nil { // a Status has nothing that cannot be encoded
+		panic(err)
+	}
+	return append(body, '\n'), jsonType
+}

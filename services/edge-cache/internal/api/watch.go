@@ -1,0 +1,257 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+const (
+	// minTimeout is the shortest time of a watch without timeoutSeconds. The API server has the same.
+	minTimeout = 30 * time.Minute
+	// lastBookmark is the time before the end of a watch at which the client gets its version for the next one.
+	lastBookmark = 2 * time.Second
+)
+
+type watchParams struct {
+	request  request
+	served   Served
+	encoding encoding
+	options  listOptions
+	selector selector
+}
+
+// watch serves a watch.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, p watchParams) error {
+	initial, cursor, err := s.startWatch(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	timeout := p.options.timeout
+	if timeout == 0 {
+		timeout = minTimeout + rand.N(minTimeout)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	enc := newEncoder(p.served.Store, p.encoding)
+	contentType := enc.contentType()
+	if enc.format == wire.Protobuf {
+		contentType += ";stream=watch"
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(http.StatusOK)
+	s.count(p.request, "store")
+	if s.params.Observer != nil {
+		s.params.Observer.Watching(1)
+		defer s.params.Observer.Watching(-1)
+	}
+	stream := &stream{
+		params: p, encoder: enc, cursor: cursor, interval: s.params.Limits.BookmarkInterval, end: time.Now().Add(timeout),
+		w: &deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout},
+	}
+	reason := stream.run(ctx, initial)
+	if s.params.Observer != nil {
+		s.params.Observer.WatchEnded(reason)
+	}
+	return nil
+}
+
+// startWatch returns the initial objects, nil if none were asked for, and the events after them.
+func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot, *store.Cursor, error) {
+	o := p.options
+	if !o.initialEvents() {
+		if o.rv == 0 { // "from now on"
+			_, cursor, err := p.served.Store.ListAndWatch()
+			return nil, cursor, err
+		}
+		cursor, err := p.served.Store.Watch(o.rv)
+		return nil, cursor, err
+	}
+	if o.rvText == "" {
+		if err := s.refresh(ctx, p.served); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := s.waitFor(ctx, p.served.Store, o.rv); err != nil {
+		return nil, nil, err
+	}
+	snapshot, cursor, err := p.served.Store.ListAndWatch()
+	return &snapshot, cursor, err
+}
+
+// stream is one open watch.
+type stream struct {
+	params   watchParams
+	encoder  encoder
+	cursor   *store.Cursor
+	w        *deadlineWriter
+	interval time.Duration
+	end      time.Time
+}
+
+// Reasons for the end of a watch.
+const (
+	reasonTimeout = "timeout"
+	reasonClient  = "client"
+	reasonSlow    = "slow"
+	reasonExpired = "expired"
+	reasonDenied  = "denied"
+	reasonError   = "error"
+)
+
+// run writes events until the watch ends, and returns the reason.
+func (s *stream) run(ctx context.Context, initial *store.Snapshot) string {
+	err := s.writeInitial(initial)
+	if err == nil {
+		err = s.w.c.Flush()
+	}
+	next := s.nextBookmark(time.Now())
+	for err == nil {
+		err = s.step(ctx, &next)
+	}
+	switch {
+	case ctx.Err() != nil:
+		if time.Now().Before(s.end) {
+			return reasonClient
+		}
+		return reasonTimeout
+	case errors.Is(err, errWrite):
+		return reasonSlow
+	}
+	s.w.limit = time.Second
+	_ = s.write(s.encoder.failure(err)) // the connection ends either way
+	_ = s.w.c.Flush()
+	switch {
+	case errors.Is(err, store.ErrExpired):
+		return reasonExpired
+	case toStatus(err).Code == http.StatusForbidden || toStatus(err).Code == http.StatusUnauthorized:
+		return reasonDenied
+	}
+	return reasonError
+}
+
+// errWrite is an error of the connection to the client.
+var errWrite = errors.New("client does not read")
+
+func (s *stream) write(frame []byte) error {
+	if _, err := s.w.Write(frame); err != nil {
+		return errWrite
+	}
+	return nil
+}
+
+// writeInitial writes the objects of now, and the bookmark after them.
+func (s *stream) writeInitial(initial *store.Snapshot) error {
+	if initial == nil {
+		return nil
+	}
+	for _, o := range initial.Objects {
+		matches, err := s.params.selector.matches(o)
+		if err != nil {
+			return err
+		}
+		if !matches {
+			continue
+		}
+		frame, err := s.encoder.event(store.Added, o.Data)
+		if err != nil {
+			return err
+		}
+		if err := s.write(frame); err != nil {
+			return err
+		}
+	}
+	if !s.params.options.marksInitialEnd() {
+		return nil
+	}
+	return s.write(s.encoder.bookmark(initial.RV, map[string]string{wire.InitialEventsEnd: "true"}))
+}
+
+// nextBookmark returns the time of the bookmark after now. The last one is shortly before the end.
+func (s *stream) nextBookmark(now time.Time) time.Time {
+	next := now.Add(s.interval*3/4 + rand.N(s.interval/4))
+	if last := s.end.Add(-lastBookmark); now.Before(last) && next.After(last) {
+		return last
+	}
+	return next
+}
+
+// step waits for events or for the time of a bookmark, and writes them.
+func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
+	waiting, cancel := context.WithDeadline(ctx, *bookmark)
+	defer cancel()
+	events, err := s.cursor.Next(waiting)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil && errors.Is(err, waiting.Err()) {
+		*bookmark = s.nextBookmark(time.Now())
+		rv, caughtUp := s.cursor.Bookmark()
+		if !s.params.options.bookmarks || !caughtUp {
+			return nil
+		}
+		err = s.write(s.encoder.bookmark(rv, nil))
+		return cmpErr(err, s.w.c.Flush)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := s.writeEvent(e); err != nil {
+			return err
+		}
+	}
+	return s.w.c.Flush()
+}
+
+func cmpErr(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// writeEvent writes an event as this client sees it. For a client with a selector, an object appears when it begins to match, and is deleted
+// when it no longer does:
+//
+//	before     now        event
+//	no match   match      ADDED
+//	match      match      MODIFIED
+//	match      no match   DELETED, with the last matching state and the new version
+//	no match   no match   none
+func (s *stream) writeEvent(e store.Event) error {
+	was, is := false, false
+	var err error
+	if e.Prev != nil {
+		if was, err = s.params.selector.matches(e.Prev); err != nil {
+			return err
+		}
+	}
+	if e.Type != store.Deleted {
+		if is, err = s.params.selector.matches(e.Object); err != nil {
+			return err
+		}
+	}
+	typ, data := store.Modified, e.Object.Data
+	switch {
+	case !was && !is:
+		return nil
+	case !was:
+		typ = store.Added
+	case !is:
+		typ = store.Deleted
+		if e.Type != store.Deleted {
+			if data, err = wire.WithResourceVersion(s.encoder.stored, e.Prev.Data, e.Object.RV); err != nil {
+				return err
+			}
+		}
+	}
+	frame, err := s.encoder.event(typ, data)
+	if err != nil {
+		return err
+	}
+	return s.write(frame)
+}

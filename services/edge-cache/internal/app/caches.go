@@ -1,0 +1,319 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/edge-cache/internal/adjust"
+	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/api"
+	"fairlead.dev/services/edge-cache/internal/config"
+	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/metrics"
+	"fairlead.dev/services/edge-cache/internal/pool"
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/upstream"
+	"fairlead.dev/services/edge-cache/internal/view"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// cached is a store with its reflector.
+type cached struct {
+	resource  allow.Resource
+	namespace string
+	hidden    bool // not for the controller
+	store     *store.Store
+	reflector *upstream.Reflector
+}
+
+// caches are all stores.
+type caches struct {
+	all        []*cached
+	byID       map[string]*store.Store
+	pool       *pool.Pool
+	references *view.References
+	adjuster   *adjust.Adjuster
+	nodes      *nodeChanges
+	connection *upstream.Connection
+	log        *zap.Logger
+	fetches    chan string     // Secrets that are now wanted
+	absent     map[string]bool // Secrets that did not exist when they were wanted; their creation is an event
+}
+
+// cacheParts are the dependencies of newCaches.
+type cacheParts struct {
+	dig.In
+
+	Config     *config.Config
+	Log        *zap.Logger
+	Namespace  namespace
+	Allow      allow.List
+	Journal    *durable
+	Connection *upstream.Connection
+	Metrics    *metrics.Metrics
+	Pool       *pool.Pool
+	References *view.References
+	Adjuster   *adjust.Adjuster
+}
+
+func newCaches(p cacheParts) *caches {
+	c := &caches{
+		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
+		fetches: make(chan string, 1024), absent: map[string]bool{},
+	}
+	for _, r := range p.Allow.Resources {
+		for _, ns := range namespacesOf(r, p) {
+			c.add(p, r, ns)
+		}
+	}
+	if p.Config.Pool.Membership == config.NodePool {
+		r := allow.Resource{Group: "apps.openyurt.io", Version: p.Config.Pool.NodePoolVersion, Name: "nodepools", Custom: true, ClusterScoped: true}
+		r.FieldSelector = "metadata.name=" + p.Config.Pool.Name
+		c.add(p, r, "").hidden = true
+	}
+	return c
+}
+
+// namespacesOf returns the namespaces of the stores of a resource; "" is all namespaces.
+func namespacesOf(r allow.Resource, p cacheParts) []string {
+	switch {
+	case r.ClusterScoped || len(p.Config.Client.Namespaces) == 0 && !r.Own:
+		return []string{""}
+	case r.Own:
+		return []string{string(p.Namespace)}
+	}
+	return p.Config.Client.Namespaces
+}
+
+// add makes a store and its reflector.
+func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
+	label := ""
+	if r.Filter == allow.Nodes && p.Config.Pool.Membership == config.Labels {
+		label = p.Config.Pool.LabelKey + "=" + p.Config.Pool.Name
+	}
+	params := store.Params{
+		ID: storeID(r, ns, label), Journal: p.Journal, Observer: p.Metrics, Log: p.Log.Named("store"),
+	}
+	if r.Custom {
+		params.Format = wire.JSON
+	}
+	c.project(&params, r, p)
+	s := store.New(params)
+	made := &cached{resource: r, namespace: ns, store: s}
+	made.reflector = upstream.NewReflector(upstream.ReflectorParams{
+		Connection: p.Connection, Store: s, Path: collection(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
+		After: c.after(r), Before: c.before(r), Relist: r.Filter == allow.Nodes,
+	})
+	c.all = append(c.all, made)
+	c.byID[s.ID()] = s
+	return made
+}
+
+// project sets what readers see of a resource, and what follows from its changes.
+func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
+	endpoints := view.Endpoints{Members: c.pool, Adjuster: c.adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics}
+	switch {
+	case r.Filter == allow.EndpointSlices:
+		params.Virtual, params.Projection, params.Companion = true, endpoints.Slices, c.adjuster
+	case r.Filter == allow.Endpoints:
+		params.Virtual, params.Projection = true, endpoints.Legacy
+	case r.Filter == allow.Secrets:
+		params.Virtual, params.Discard, params.Projection = true, true, view.Secrets(c.references)
+	case r.Filter == allow.Nodes && p.Config.Pool.Membership == config.NodePool:
+		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, view.Nodes(c.pool), c.adjustNodes
+	case r.Filter == allow.Nodes:
+		params.OnChange = c.nodesChanged
+	case r.Name == "ingresses":
+		params.OnChange = c.ingressesChanged
+	case r.Name == "nodepools":
+		params.OnChange = c.nodePoolChanged
+	}
+}
+
+// storeID names a store in the journal, in metrics and in logs.
+func storeID(r allow.Resource, ns, label string) string {
+	id := r.Path()
+	if ns != "" {
+		id += "@" + ns
+	}
+	if label != "" || r.FieldSelector != "" {
+		id += "?" + strings.Trim(label+"&"+r.FieldSelector, "&")
+	}
+	return id
+}
+
+// collection returns the path of a resource at the API server.
+func collection(r allow.Resource, ns string) string {
+	path := "/apis/" + r.Group + "/" + r.Version
+	if r.Group == "" {
+		path = "/api/" + r.Version
+	}
+	if ns != "" {
+		path += "/namespaces/" + ns
+	}
+	return path + "/" + r.Name
+}
+
+// after returns the function that waits for the stores on which a projection depends: without them, the first list would show nothing.
+func (c *caches) after(r allow.Resource) func(context.Context) error {
+	var needs func(o *cached) bool
+	switch r.Filter {
+	case allow.EndpointSlices, allow.Endpoints:
+		needs = func(o *cached) bool { return o.resource.Filter == allow.Nodes || o.hidden }
+	case allow.Secrets:
+		needs = func(o *cached) bool { return o.resource.Name == "ingresses" }
+	case allow.Nodes:
+		needs = func(o *cached) bool { return o.hidden }
+	default:
+		return nil
+	}
+	return func(ctx context.Context) error {
+		for {
+			if !slices.ContainsFunc(c.all, func(o *cached) bool { return needs(o) && !o.store.Synced() }) {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// nodesWait is how long slices wait for Nodes after an outage. Without Nodes, all endpoints of a node that was silent would look unready for a moment. Nodes of a
+// pool are listed within a second; the wait ends if they cannot be.
+const nodesWait = 10 * time.Second
+
+// before returns the function that waits for Nodes after an outage.
+func (c *caches) before(r allow.Resource) func(context.Context) {
+	if r.Filter != allow.EndpointSlices {
+		return nil
+	}
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, nodesWait)
+		defer cancel()
+		for slices.ContainsFunc(c.all, func(o *cached) bool { return o.resource.Filter == allow.Nodes && !o.reflector.UpToDate() }) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (c *caches) served() []api.Served {
+	var out []api.Served
+	for _, o := range c.all {
+		if !o.hidden {
+			out = append(out, api.Served{Resource: o.resource, Namespace: o.namespace, Store: o.store, Current: o.reflector.Current})
+		}
+	}
+	return out
+}
+
+func (c *caches) sources() []metrics.Source {
+	out := make([]metrics.Source, 0, len(c.all))
+	for _, o := range c.all {
+		out = append(out, o.store)
+	}
+	return out
+}
+
+// ready returns an error that names the stores that have neither listed nor restored their objects. Custom kinds may not exist.
+func (c *caches) ready() error {
+	var missing []string
+	for _, o := range c.all {
+		if !o.store.Synced() && (!o.resource.Custom || o.hidden) {
+			missing = append(missing, o.store.ID())
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func (c *caches) nodesChanged(changed map[string][]byte) {
+	membership := make(map[string]bool, len(changed))
+	for node, object := range changed {
+		membership[node] = object != nil
+	}
+	c.adjustNodes(changed)
+	c.pool.Update(membership)
+}
+
+// nodePoolChanged reads the members from the status of the NodePool.
+func (c *caches) nodePoolChanged(changed map[string][]byte) {
+	for name, object := range changed {
+		if object == nil {
+			c.pool.Replace(nil)
+			continue
+		}
+		var nodePool struct {
+			Status struct {
+				Nodes []string `json:"nodes"`
+			} `json:"status"`
+		}
+		if err := json.Unmarshal(object, &nodePool); err != nil {
+			c.log.Warn("Ignored a malformed NodePool", zap.String("nodePool", name), zap.Error(err))
+			continue
+		}
+		c.pool.Replace(nodePool.Status.Nodes)
+	}
+}
+
+func (c *caches) ingressesChanged(changed map[string][]byte) {
+	for _, key := range c.references.Update(changed) {
+		c.filtered(allow.Secrets, func(s *store.Store) {
+			if _, err := s.RefilterKeys(key); err != nil {
+				c.log.Warn("Could not show a Secret", zap.String("secret", key), zap.Error(err))
+			}
+		})
+		if c.references.Wanted(key) {
+			c.enqueueFetch(key)
+		}
+	}
+}
+
+// filtered calls each for the stores with a filter.
+func (c *caches) filtered(f allow.Filter, each func(s *store.Store)) {
+	for _, o := range c.all {
+		if o.resource.Filter == f {
+			each(o.store)
+		}
+	}
+}
+
+// refilter shows what the change of some nodes affects.
+func (c *caches) refilter(nodes []string) {
+	hashes := make([]uint32, len(nodes))
+	for i, n := range nodes {
+		hashes[i] = endpointfilter.HashNode(n)
+	}
+	for _, f := range []allow.Filter{allow.EndpointSlices, allow.Endpoints} {
+		c.filtered(f, func(s *store.Store) {
+			affected, err := s.Refilter(hashes...)
+			if err != nil {
+				c.log.Error("Could not filter endpoints again", zap.Error(err))
+			}
+			c.log.Debug("Filtered endpoints again", zap.Int("nodes", len(nodes)), zap.Int("objects", affected))
+		})
+	}
+	c.filtered(allow.Nodes, func(s *store.Store) {
+		if !s.Virtual() {
+			return
+		}
+		if _, err := s.RefilterKeys(nodes...); err != nil {
+			c.log.Error("Could not filter nodes again", zap.Error(err))
+		}
+	})
+}

@@ -1,0 +1,192 @@
+// Package app assembles the cache and runs it.
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/edge-cache/internal/adjust"
+	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/api"
+	"fairlead.dev/services/edge-cache/internal/config"
+	"fairlead.dev/services/edge-cache/internal/credentials"
+	"fairlead.dev/services/edge-cache/internal/cri"
+	"fairlead.dev/services/edge-cache/internal/documents"
+	"fairlead.dev/services/edge-cache/internal/metrics"
+	"fairlead.dev/services/edge-cache/internal/pool"
+	"fairlead.dev/services/edge-cache/internal/upstream"
+	"fairlead.dev/services/edge-cache/internal/view"
+)
+
+const name = "edge-cache"
+
+// parts contains the objects that Run gets from the container: all parts of the program.
+type parts struct {
+	dig.In
+
+	Config      *config.Config
+	Log         *zap.Logger
+	Journal     *durable
+	Documents   *documents.Documents
+	Connection  *upstream.Connection
+	Pool        *pool.Pool
+	References  *view.References
+	Adjuster    *adjust.Adjuster
+	Caches      *caches
+	Credentials *credentials.Credentials
+	API         *api.Server
+	HTTP        *httpserver.Server
+}
+
+// newContainer returns a container that can create every part.
+func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
+	c := dig.New(opts...)
+	for _, constructor := range []any{
+		// Configuration.
+		func() (*config.Config, *zap.Logger) { return cfg, log },
+		func(c *config.Config) (allow.List, error) { return allow.Profile(c.Client.Profile, c.Client.Resources) },
+		newNamespace,
+
+		// Metrics.
+		newRegistry,
+		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
+
+		// Durable state.
+		openJournal,
+		func(d *durable) *documents.Documents { return documents.New(d) },
+
+		// The API server.
+		newRESTConfig,
+		func(c *rest.Config, log *zap.Logger, m *metrics.Metrics) (*upstream.Connection, error) {
+			return upstream.New(upstream.Params{Config: c, Log: log.Named("upstream"), Observer: m})
+		},
+
+		// What the controller sees.
+		func(log *zap.Logger) *pool.Pool { return pool.New(log.Named("pool")) },
+		func(cfg *config.Config, log *zap.Logger) *view.References {
+			return view.NewReferences(cfg.Class(), cfg.Client.Secrets, log.Named("view"))
+		},
+		newAdjuster,
+		newCaches,
+
+		// The API for the controller, and the server for probes and Prometheus.
+		func(cfg *config.Config) (*credentials.Credentials, error) { return credentials.Load(cfg.Data.Dir) },
+		newAPI,
+		newHTTPServer,
+	} {
+		if err := c.Provide(constructor); err != nil {
+			return nil, fmt.Errorf("provide to container: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// newParts creates every part, and starts none.
+func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
+	c, err := newContainer(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	var made parts
+	if err := c.Invoke(func(p parts) { made = p }); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	return &made, nil
+}
+
+// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
+func PrintGraph(w io.Writer) error {
+	c, err := newContainer(config.Default(), zap.NewNop())
+	if err != nil {
+		return err
+	}
+	if err := dig.Visualize(c, w); err != nil {
+		return fmt.Errorf("draw container: %w", err)
+	}
+	return nil
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func newAdjuster(cfg *config.Config, log *zap.Logger) *adjust.Adjuster {
+	p := adjust.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
+	if cfg.Node.CRISocket != "" {
+		p.Runtime = cri.New(cfg.Node.CRISocket)
+	}
+	return adjust.New(p)
+}
+
+// namespace is the namespace of the pod.
+type namespace string
+
+func newNamespace(cfg *config.Config) (namespace, error) {
+	ns, err := credentials.Namespace(cfg.Client.NamespaceFile)
+	return namespace(ns), err
+}
+
+func newRESTConfig(cfg *config.Config) (*rest.Config, error) {
+	u := cfg.Upstream
+	c := &rest.Config{Host: u.Server, WrapTransport: upstream.TokenFile(u.TokenFile), TLSClientConfig: rest.TLSClientConfig{CAFile: u.CAFile}}
+	if u.Kubeconfig != "" {
+		var err error
+		if c, err = clientcmd.BuildConfigFromFlags("", u.Kubeconfig); err != nil {
+			return nil, fmt.Errorf("read --kubeconfig: %w", err)
+		}
+	}
+	c.UserAgent = "fairlead-" + name + "/" + version.String()
+	return c, nil
+}
+
+// apiParts are the dependencies of newAPI.
+type apiParts struct {
+	dig.In
+
+	Config      *config.Config
+	Log         *zap.Logger
+	Namespace   namespace
+	Allow       allow.List
+	Caches      *caches
+	Credentials *credentials.Credentials
+	Connection  *upstream.Connection
+	Documents   *documents.Documents
+	Metrics     *metrics.Metrics
+	Pool        *pool.Pool
+}
+
+func newAPI(p apiParts) *api.Server {
+	limits := api.DefaultLimits()
+	limits.Watches = p.Config.Client.MaxWatches
+	return api.New(api.Params{
+		Served: p.Caches.served(), Allow: p.Allow, Namespace: string(p.Namespace), Token: p.Credentials.Token, Backend: p.Connection,
+		Documents: p.Documents, Observer: p.Metrics, Log: p.Log.Named("api"), Limits: limits, Ready: p.Pool.Ready,
+	})
+}
+
+func newHTTPServer(cfg *config.Config, log *zap.Logger, c *caches, d *durable, r *prometheus.Registry) *httpserver.Server {
+	metrics.WatchStores(r, c.sources())
+	metrics.WatchDurability(r, d.journal.Status, c.adjuster)
+	return httpserver.New(httpserver.Params{
+		Options: cfg.HTTP, Log: log, Gatherer: r,
+		Ready: []httpserver.Check{
+			{Name: "stores", Probe: func(context.Context) error { return c.ready() }},
+			{Name: "pool", Probe: func(context.Context) error { return c.pool.Ready() }},
+		},
+	})
+}
+
+var _ http.Handler = (*api.Server)(nil)

@@ -1,0 +1,122 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/edge-cache/internal/config"
+	"fairlead.dev/services/edge-cache/internal/documents"
+	"fairlead.dev/services/edge-cache/internal/journal"
+	"fairlead.dev/services/edge-cache/internal/store"
+)
+
+// recordIdentity is the type of the record with the UID of the cluster.
+const recordIdentity uint16 = 5
+
+// durable is the journal, as stores write to it.
+type durable struct {
+	journal *journal.Journal
+	log     *zap.Logger
+}
+
+// openJournal opens the journal of the data directory.
+func openJournal(cfg *config.Config, log *zap.Logger) (*durable, error) {
+	fs, err := journal.OS(filepath.Join(cfg.Data.Dir, "journal"))
+	if err != nil {
+		return nil, fmt.Errorf("open --data-dir: %w", err)
+	}
+	o := journal.Options{Log: log.Named("journal")}
+	if cfg.Data.KeyFile != "" {
+		if o.Keys, err = journal.ReadKeys(cfg.Data.KeyFile); err != nil {
+			return nil, fmt.Errorf("read --encryption-key-file: %w", err)
+		}
+	}
+	j, err := journal.Open(fs, o)
+	if err != nil {
+		return nil, fmt.Errorf("open --data-dir: %w", err)
+	}
+	return &durable{journal: j, log: log}, nil
+}
+
+// Append implements store.Journal.
+func (d *durable) Append(records ...store.Record) error {
+	batch := make([]journal.Record, len(records))
+	for i, r := range records {
+		batch[i] = toJournal(r)
+	}
+	return d.journal.Append(batch...)
+}
+
+func toJournal(r store.Record) journal.Record {
+	if r.Value == nil {
+		return journal.Record{Op: journal.Delete, Type: r.Type, Key: r.Key}
+	}
+	return journal.Record{Op: journal.Put, Type: r.Type, Key: r.Key, Value: r.Value}
+}
+
+// restored is what the journal holds.
+type restored struct {
+	identity string
+	damaged  error
+}
+
+// restore fills the stores and the documents.
+func (d *durable) restore(stores map[string]*store.Store, docs *documents.Documents) (restored, error) {
+	var out restored
+	err := d.journal.Replay(func(r journal.Record) error {
+		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key)}
+		if r.Op == journal.Put {
+			record.Value = bytes.Clone(r.Value)
+			if record.Value == nil {
+				record.Value = []byte{}
+			}
+		}
+		switch r.Type {
+		case recordIdentity:
+			out.identity = string(record.Value)
+			return nil
+		case documents.Record:
+			return docs.Restore(record)
+		}
+		id, _ := store.SplitKey(record.Key)
+		if s := stores[id]; s != nil {
+			return s.Restore(record)
+		}
+		return nil // of a store that the flags no longer ask for
+	})
+	if err != nil {
+		return out, fmt.Errorf("read the journal: %w", err)
+	}
+	if r := d.journal.Recovery(); r.Damaged {
+		out.damaged = errors.New("the journal is not complete: " + r.Reason)
+		d.log.Warn("Journal is not complete", zap.String("reason", r.Reason), zap.Int64("lostBytes", r.LostBytes))
+	}
+	return out, nil
+}
+
+func identityRecord(uid string) store.Record {
+	return store.Record{Type: recordIdentity, Key: "cluster", Value: []byte(uid)}
+}
+
+// source returns everything that the journal must hold.
+func (d *durable) source(c *caches, docs *documents.Documents, identity func() string) journal.Source {
+	return func(yield func(journal.Record) error) error {
+		put := func(r store.Record) error { return yield(toJournal(r)) }
+		if uid := identity(); uid != "" {
+			if err := put(identityRecord(uid)); err != nil {
+				return err
+			}
+		}
+		for _, o := range c.all {
+			if err := o.store.Records(put); err != nil {
+				return err
+			}
+		}
+		return docs.Records(put)
+	}
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+
+	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/store"
+)
+
+// nodeChanges collects nodes whose slices must be shown again. A change of a Node arrives with the lock of its store, which must not wait for that of another one.
+type nodeChanges struct {
+	mu     sync.Mutex
+	names  map[string]struct{}
+	signal chan struct{}
+}
+
+func newNodeChanges() *nodeChanges {
+	return &nodeChanges{names: map[string]struct{}{}, signal: make(chan struct{}, 1)}
+}
+
+func (n *nodeChanges) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names[name] = struct{}{}
+	select {
+	case n.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (n *nodeChanges) drain() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := slices.Sorted(maps.Keys(n.names))
+	clear(n.names)
+	return names
+}
+
+// adjustNodes tells the adjuster the state of Nodes of the pool.
+func (c *caches) adjustNodes(changed map[string][]byte) {
+	for name, object := range changed {
+		if object == nil {
+			c.adjuster.NodeDeleted(name)
+			continue
+		}
+		node, err := decodeNode(object)
+		if err != nil {
+			c.log.Warn("Ignored a malformed Node", zap.String("node", name), zap.Error(err))
+			continue
+		}
+		if c.adjuster.NodeChanged(node) {
+			c.nodes.add(name)
+		}
+	}
+}
+
+func decodeNode(object []byte) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	return node, node.Unmarshal(object)
+}
+
+// runAdjuster shows slices again that holds or live addresses change, until ctx ends.
+func (c *caches) runAdjuster(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { c.adjuster.Run(ctx, c) })
+	all.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.nodes.signal:
+				for _, name := range c.nodes.drain() {
+					c.ReadjustNode(name)
+				}
+			}
+		}
+	})
+	all.Wait()
+}
+
+// Readjust implements adjust.Readjuster.
+func (c *caches) Readjust(keys ...string) {
+	c.filtered(allow.EndpointSlices, func(s *store.Store) {
+		if _, err := s.RefilterKeys(keys...); err != nil {
+			c.log.Error("Could not adjust endpoint slices", zap.Error(err))
+		}
+	})
+}
+
+// ReadjustNode implements adjust.Readjuster.
+func (c *caches) ReadjustNode(name string) {
+	c.filtered(allow.EndpointSlices, func(s *store.Store) {
+		if _, err := s.Refilter(endpointfilter.HashNode(name)); err != nil {
+			c.log.Error("Could not adjust endpoint slices", zap.String("node", name), zap.Error(err))
+		}
+	})
+}

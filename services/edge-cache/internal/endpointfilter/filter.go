@@ -1,0 +1,164 @@
+// Package endpointfilter removes the endpoints outside a node pool from encoded EndpointSlices and Endpoints.
+//
+// Input is the protobuf encoding of an object and the members of the pool. Output is the encoding of the same object with the endpoints of
+// the pool, and the nodes that its endpoints name. An object without a remaining endpoint stays an object: a controller must see that its
+// last endpoint left. The package never changes its input, and copies every other field as it is: conditions, hints, ports, unknown fields.
+package endpointfilter
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// Field numbers of the messages.
+const (
+	sliceMetadata      = 1
+	sliceEndpoints     = 2
+	endpointNodeName   = 6
+	subsets            = 2
+	subsetAddresses    = 1
+	subsetNotReady     = 2
+	addressNodeName    = 4
+	serviceNameLabel   = "kubernetes.io/service-name"
+	apiServerService   = "kubernetes"
+	apiServerHomeSpace = "default"
+)
+
+// Unlocated is what happens to endpoints without a node name: endpoints outside the cluster, and slices made by hand.
+type Unlocated string
+
+const (
+	KeepUnlocated Unlocated = "keep"
+	DropUnlocated Unlocated = "drop"
+)
+
+// Params describes the pool.
+type Params struct {
+	Members   map[string]struct{} // names of nodes
+	Unlocated Unlocated
+}
+
+// Result is an object as the pool sees it.
+type Result struct {
+	Object        []byte
+	Nodes         []uint32 // sorted hashes of all nodes that endpoints name, inside and outside the pool
+	Kept, Dropped int
+}
+
+// HashNode returns the hash of a node name in Result.Nodes. Two nodes with the same hash cost a superfluous filter run, no error.
+func HashNode(name string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum32()
+}
+
+// Slice filters an EndpointSlice.
+func Slice(object []byte, p Params) (Result, error) {
+	meta, err := wire.ParseMeta(wire.Protobuf, object)
+	if err != nil {
+		return Result{}, err
+	}
+	// Every pool reaches the API server, or knows that it does not.
+	all := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
+	f := filter{params: p, nodeField: endpointNodeName, everything: all}
+	f.out = make([]byte, 0, min(len(object), 1024))
+	err = wire.Fields(object, func(num int, content, whole []byte) error {
+		if num != sliceEndpoints {
+			f.out = append(f.out, whole...)
+			return nil
+		}
+		keep, err := f.keep(content)
+		if keep {
+			f.out = append(f.out, whole...)
+		}
+		return err
+	})
+	return f.result(), err
+}
+
+// Endpoints filters an Endpoints object. A subset without an address is removed: the API does not allow one.
+func Endpoints(object []byte, p Params) (Result, error) {
+	meta, err := wire.ParseMeta(wire.Protobuf, object)
+	if err != nil {
+		return Result{}, err
+	}
+	f := filter{params: p, nodeField: addressNodeName, everything: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
+	f.out = make([]byte, 0, min(len(object), 1024))
+	err = wire.Fields(object, func(num int, content, whole []byte) error {
+		if num != subsets {
+			f.out = append(f.out, whole...)
+			return nil
+		}
+		subset, err := f.subset(content)
+		if subset != nil {
+			f.out = wire.AppendField(f.out, subsets, subset)
+		}
+		return err
+	})
+	return f.result(), err
+}
+
+type filter struct {
+	params     Params
+	nodeField  int
+	everything bool
+	out        []byte
+	nodes      []uint32
+	kept       int
+	dropped    int
+}
+
+func (f *filter) result() Result {
+	slices.Sort(f.nodes)
+	return Result{Object: slices.Clip(f.out), Nodes: slices.Clip(slices.Compact(f.nodes)), Kept: f.kept, Dropped: f.dropped}
+}
+
+// subset returns the remaining part of a subset, or nil.
+func (f *filter) subset(content []byte) ([]byte, error) {
+	out := []byte{}
+	addresses := 0
+	err := wire.Fields(content, func(num int, content, whole []byte) error {
+		if num != subsetAddresses && num != subsetNotReady {
+			out = append(out, whole...)
+			return nil
+		}
+		keep, err := f.keep(content)
+		if keep {
+			addresses++
+			out = append(out, whole...)
+		}
+		return err
+	})
+	if addresses == 0 {
+		return nil, err
+	}
+	return out, err
+}
+
+// keep decides on one endpoint.
+func (f *filter) keep(endpoint []byte) (bool, error) {
+	var node []byte
+	err := wire.Fields(endpoint, func(num int, content, _ []byte) error {
+		if num == f.nodeField {
+			node = content
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	keep := f.params.Unlocated != DropUnlocated
+	if len(node) > 0 {
+		f.nodes = append(f.nodes, HashNode(string(node)))
+		_, keep = f.params.Members[string(node)]
+	}
+	keep = keep || f.everything
+	if keep {
+		f.kept++
+	} else {
+		f.dropped++
+	}
+	return keep, nil
+}

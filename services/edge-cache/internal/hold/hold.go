@@ -1,0 +1,391 @@
+// Package hold keeps endpoints in service through a brown-out: the node lost its connection to the control plane, its pods are fine, and the control plane has marked
+// all of them unready.
+//
+// Input: Nodes, EndpointSlices with the endpoints of the pool, the time. Output: the slices with the conditions that clients should see. The package is pure: it waits
+// for nothing, and the same calls have the same results.
+//
+//	endpoint in the new slice       its node                                        shown
+//	ready, or terminating           any                                             as it is
+//	unready, was shown ready        silent (Ready is Unknown)                       ready: held
+//	unready, was shown ready        turned Ready less than 60 s ago                 ready: held
+//	unready, was shown ready        turned NotReady from silent, less than 5 min    ready: held
+//	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s
+//	unready, was not shown ready    any                                             unready
+//
+// A hold does not end when the Node turns Ready: the kubelet repairs the readiness of its pods on its next sync, which is up to 10 s later, and the EndpointSlice
+// controller follows. Without the 60 s every reconnection would empty the pool.
+//
+// Invariants: state is at most eight bytes for each endpoint that is shown ready, and some more for held ones, so its size follows that of the slices. No time is
+// persisted: a clock that starts in 1970 does no harm.
+package hold
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+const (
+	// AfterReady is how long endpoints are held after their Node turned Ready. The kubelet needs up to 10 s, a control plane with a backlog a few times that. At half,
+	// a backlog of 30 s empties the pool; at twice, a pod that died during the outage gets requests for two minutes.
+	AfterReady = time.Minute
+	// AfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node after 300 s by default.
+	AfterNotReady = 5 * time.Minute
+	// Reorder is how much later than a slice its Node may arrive: they come by different watches. A node turns silent after 40 s without a word, so an endpoint that
+	// turned unready within 10 s before was not reported by its kubelet.
+	Reorder = 10 * time.Second
+)
+
+// Keeper holds endpoints. Its methods are safe for concurrent use.
+type Keeper struct {
+	mu     sync.Mutex
+	nodes  map[string]*node
+	slices map[string]*slice
+	// services finds an endpoint that moved from one slice of its service to another one.
+	services map[string]map[string]struct{}
+}
+
+type node struct {
+	silent     bool
+	ready      bool
+	transition time.Time // of the Ready condition, as the control plane wrote it: only compared with itself
+	until      time.Time // end of the time after a silence; zero if there was none
+}
+
+// slice is what is known of one EndpointSlice. An endpoint is a hash of its identity; the lowest bit says whether it was serving.
+type slice struct {
+	service string
+	good    []uint64 // sorted: shown ready
+	held    []uint64 // sorted: shown ready although they are not
+	recent  []turned // turned unready a short time ago and were shown so
+	restore bool     // held comes from an earlier process, which knew that the nodes were silent
+}
+
+type turned struct {
+	endpoint uint64
+	at       time.Time
+}
+
+// New returns a Keeper that knows nothing.
+func New() *Keeper {
+	return &Keeper{nodes: map[string]*node{}, slices: map[string]*slice{}, services: map[string]map[string]struct{}{}}
+}
+
+// SetNode records the state of a Node of the pool. It returns whether slices with endpoints on that node may look different now.
+func (k *Keeper) SetNode(n *corev1.Node, now time.Time) bool {
+	silent, ready, transition := readiness(n)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.nodes[n.Name]
+	if known == nil {
+		k.nodes[n.Name] = &node{silent: silent, ready: ready, transition: transition}
+		return silent
+	}
+	before := *known
+	known.silent, known.ready, known.transition = silent, ready, transition
+	known.until = before.holdUntil(known, now)
+	return before.silent != known.silent || !before.until.Equal(known.until)
+}
+
+// holdUntil returns the end of the time after a silence, when a Node turns from one state to the next.
+func (n *node) holdUntil(next *node, now time.Time) time.Time {
+	// A Node that was silent and came back while nobody looked has another transition time.
+	missed := n.ready && !n.transition.Equal(next.transition)
+	recovering := !n.ready && !n.until.IsZero()
+	switch {
+	case next.silent:
+		return time.Time{}
+	case next.ready && (n.silent || missed || recovering):
+		return now.Add(AfterReady)
+	case !next.ready && n.silent:
+		return now.Add(AfterNotReady)
+	}
+	return n.until
+}
+
+// DeleteNode forgets a Node that is gone or has left the pool.
+func (k *Keeper) DeleteNode(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.nodes, name)
+}
+
+// readiness reads the Ready condition. A Node without one has not spoken yet: that is not silence.
+func readiness(n *corev1.Node) (silent, ready bool, transition time.Time) {
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionUnknown, c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+	return false, false, time.Time{}
+}
+
+// holding says whether endpoints of a node are held now.
+func (k *Keeper) holding(name string, now time.Time) bool {
+	n := k.nodes[name]
+	return n != nil && (n.silent || now.Before(n.until))
+}
+
+// Adjust changes the conditions of held endpoints in place. It returns whether there are any.
+func (k *Keeper) Adjust(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.slices[key]
+	if before == nil {
+		before = &slice{}
+	}
+	after := &slice{service: serviceOf(s)}
+	for i := range s.Endpoints {
+		k.adjustEndpoint(&s.Endpoints[i], before, after, now)
+	}
+	slices.Sort(after.good)
+	slices.Sort(after.held)
+	k.replace(key, before, after)
+	return len(after.held) > 0
+}
+
+func (k *Keeper) adjustEndpoint(e *discoveryv1.Endpoint, before, after *slice, now time.Time) {
+	id := identity(e)
+	ready, serving := conditions(e)
+	if terminating := e.Conditions.Terminating; terminating != nil && *terminating {
+		return
+	}
+	if ready {
+		after.good = append(after.good, withServing(id, serving))
+		return
+	}
+	good, wasGood := k.shownReady(id, before, after.service)
+	at := now
+	if !wasGood {
+		if good, at, wasGood = before.recently(id, now); !wasGood {
+			return
+		}
+	}
+	name := ""
+	if e.NodeName != nil {
+		name = *e.NodeName
+	}
+	if _, held := find(before.held, id); held && before.restore {
+		k.resume(name, now)
+	}
+	if !k.holding(name, now) {
+		after.recent = append(after.recent, turned{endpoint: good, at: at})
+		return
+	}
+	show := true
+	wasServing := good&1 == 1
+	e.Conditions.Ready, e.Conditions.Serving = &show, &wasServing
+	after.good, after.held = append(after.good, good), append(after.held, good)
+}
+
+// resume continues a hold of an earlier process. What that process knew about the time after a silence is gone, so it begins again.
+func (k *Keeper) resume(name string, now time.Time) {
+	if n := k.nodes[name]; n != nil && !n.silent && n.until.IsZero() {
+		n.until = now.Add(AfterReady)
+	}
+}
+
+// maxSearched bounds the search for an endpoint that moved: slices of one service with endpoints of the pool. More of them would make the work quadratic in what a
+// tenant may create; 64 slices are 6400 endpoints of one service in one pool.
+const maxSearched = 64
+
+// shownReady finds an endpoint among those that were shown ready: in the slice itself, else in another slice of the service.
+func (k *Keeper) shownReady(id uint64, before *slice, service string) (uint64, bool) {
+	if good, ok := find(before.good, id); ok {
+		return good, true
+	}
+	if service == "" || len(k.services[service]) > maxSearched {
+		return 0, false
+	}
+	for key := range k.services[service] {
+		if other := k.slices[key]; other != before {
+			if good, ok := find(other.good, id); ok {
+				return good, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func (s *slice) recently(id uint64, now time.Time) (uint64, time.Time, bool) {
+	for _, r := range s.recent {
+		if r.endpoint|1 == id|1 && now.Sub(r.at) <= Reorder {
+			return r.endpoint, r.at, true
+		}
+	}
+	return 0, time.Time{}, false
+}
+
+func (k *Keeper) replace(key string, before, after *slice) {
+	if before.service != after.service {
+		k.forgetService(key, before.service)
+	}
+	if len(after.good) == 0 && len(after.recent) == 0 {
+		k.forgetService(key, after.service)
+		delete(k.slices, key)
+		return
+	}
+	k.slices[key] = after
+	if after.service == "" {
+		return
+	}
+	if k.services[after.service] == nil {
+		k.services[after.service] = map[string]struct{}{}
+	}
+	k.services[after.service][key] = struct{}{}
+}
+
+func (k *Keeper) forgetService(key, service string) {
+	if of := k.services[service]; of != nil {
+		if delete(of, key); len(of) == 0 {
+			delete(k.services, service)
+		}
+	}
+}
+
+// Delete forgets a slice.
+func (k *Keeper) Delete(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.slices[key]; s != nil {
+		k.forgetService(key, s.service)
+		delete(k.slices, key)
+	}
+}
+
+// Expire returns the nodes whose endpoints are no longer held, and forgets that they were. Their slices need Adjust.
+func (k *Keeper) Expire(now time.Time) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var names []string
+	for name, n := range k.nodes {
+		if !n.until.IsZero() && !now.Before(n.until) {
+			n.until = time.Time{}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NextExpiry returns when Expire is due.
+func (k *Keeper) NextExpiry() (time.Time, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var next time.Time
+	for _, n := range k.nodes {
+		if !n.until.IsZero() && (next.IsZero() || n.until.Before(next)) {
+			next = n.until
+		}
+	}
+	return next, !next.IsZero()
+}
+
+// Held returns the number of held endpoints.
+func (k *Keeper) Held() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := 0
+	for _, s := range k.slices {
+		n += len(s.held)
+	}
+	return n
+}
+
+// State encodes the held endpoints of a slice, for the journal. It is empty if there are none.
+func (k *Keeper) State(key string) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.slices[key]
+	if s == nil || len(s.held) == 0 {
+		return nil
+	}
+	b := make([]byte, 0, 8*len(s.held))
+	for _, endpoint := range s.held {
+		b = binary.LittleEndian.AppendUint64(b, endpoint)
+	}
+	return b
+}
+
+// maxRestored is the largest number of endpoints of a slice that the API server accepts.
+const maxRestored = 1000
+
+// Restore takes what State returned in an earlier process. It comes before the first Adjust of the slice.
+func (k *Keeper) Restore(key string, state []byte) error {
+	if len(state)%8 != 0 || len(state) > 8*maxRestored {
+		return errors.New("restore held endpoints: the record is malformed")
+	}
+	s := &slice{restore: true}
+	for len(state) > 0 {
+		s.held = append(s.held, binary.LittleEndian.Uint64(state))
+		state = state[8:]
+	}
+	slices.Sort(s.held)
+	s.good = slices.Clone(s.held)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(s.held) > 0 {
+		k.slices[key] = s
+	}
+	return nil
+}
+
+func serviceOf(s *discoveryv1.EndpointSlice) string {
+	name := s.Labels[discoveryv1.LabelServiceName]
+	if name == "" {
+		return ""
+	}
+	return s.Namespace + "/" + name
+}
+
+// identity hashes what an endpoint is: its pod, else its address. A pod that is replaced has another UID, and is not held.
+func identity(e *discoveryv1.Endpoint) uint64 {
+	h := fnv.New64a()
+	switch {
+	case e.TargetRef != nil && e.TargetRef.UID != "":
+		_, _ = h.Write([]byte(e.TargetRef.UID))
+	case len(e.Addresses) > 0:
+		_, _ = h.Write([]byte(e.Addresses[0]))
+	}
+	return h.Sum64() &^ 1
+}
+
+func withServing(id uint64, serving bool) uint64 { //nolint:revive // one bit of the value
+	if serving {
+		return id | 1
+	}
+	return id
+}
+
+// conditions reads ready and serving as the API defines absent values: ready means ready, serving means as ready.
+func conditions(e *discoveryv1.Endpoint) (ready, serving bool) {
+	ready = e.Conditions.Ready == nil || *e.Conditions.Ready
+	serving = ready
+	if e.Conditions.Serving != nil {
+		serving = *e.Conditions.Serving
+	}
+	return ready, serving
+}
+
+func find(sorted []uint64, id uint64) (uint64, bool) {
+	i, ok := slices.BinarySearchFunc(sorted, id, func(have, want uint64) int { return cmp.Compare(have&^1, want) })
+	if !ok {
+		return 0, false
+	}
+	return sorted[i], true
+}
+
+// Empty reports whether the Keeper knows of no slice.
+func (k *Keeper) Empty() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.slices) == 0 && len(k.services) == 0
+}

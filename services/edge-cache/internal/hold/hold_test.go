@@ -1,0 +1,397 @@
+package hold_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/edge-cache/internal/hold"
+)
+
+// world is the control plane's view of one node and one slice, and what a client is shown.
+type world struct {
+	keeper    *hold.Keeper
+	now       time.Time
+	endpoints []discoveryv1.Endpoint
+	shown     []discoveryv1.Endpoint
+	changes   int
+}
+
+const (
+	key      = "default/web-1"
+	nodeName = "edge-1"
+)
+
+func newWorld(pods ...string) *world {
+	w := &world{keeper: hold.New(), now: time.Unix(0, 0)} // a clock that starts in 1970
+	for _, pod := range pods {
+		w.endpoints = append(w.endpoints, endpoint(pod))
+	}
+	w.node(corev1.ConditionTrue)
+	w.adjust()
+	return w
+}
+
+func endpoint(pod string) discoveryv1.Endpoint {
+	ready, serving, terminating, name := true, true, false, nodeName
+	return discoveryv1.Endpoint{
+		Addresses: []string{"10.0.0.1"}, NodeName: &name, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod)},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
+	}
+}
+
+func sliceOf(name string, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, Endpoints: endpoints,
+	}
+	return s.DeepCopy()
+}
+
+// node sets the Ready condition; each change has another transition time.
+func (w *world) node(ready corev1.ConditionStatus) bool {
+	w.changes++
+	return w.keeper.SetNode(nodeOf(ready, time.Unix(int64(w.changes), 0)), w.now)
+}
+
+func nodeOf(ready corev1.ConditionStatus, transition time.Time) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(transition)},
+		}},
+	}
+}
+
+func (w *world) adjust() bool {
+	s := sliceOf("web-1", w.endpoints)
+	changed := w.keeper.Adjust(key, s, w.now)
+	w.shown = s.Endpoints
+	return changed
+}
+
+// unready marks endpoints as the control plane does for a silent node.
+func (w *world) unready(indexes ...int) {
+	for _, i := range indexes {
+		no := false
+		w.endpoints[i].Conditions.Ready, w.endpoints[i].Conditions.Serving = &no, &no
+	}
+}
+
+func (w *world) ready(indexes ...int) {
+	for _, i := range indexes {
+		yes := true
+		w.endpoints[i].Conditions.Ready, w.endpoints[i].Conditions.Serving = &yes, &yes
+	}
+}
+
+func (w *world) requireReady(t *testing.T, want ...bool) {
+	t.Helper()
+	var got []bool
+	for _, e := range w.shown {
+		require.Equal(t, *e.Conditions.Ready, *e.Conditions.Serving)
+		got = append(got, *e.Conditions.Ready)
+	}
+	require.Equal(t, want, got)
+}
+
+// brownOut is the state after a node turned silent and its pods were marked unready.
+func brownOut(t *testing.T, pods ...string) *world {
+	t.Helper()
+	w := newWorld(pods...)
+	require.False(t, w.adjust())
+	require.True(t, w.node(corev1.ConditionUnknown), "slices of the node may change")
+	w.unready(0, 1)
+	require.True(t, w.adjust())
+	w.requireReady(t, true, true)
+	require.Equal(t, 2, w.keeper.Held())
+	return w
+}
+
+func TestBrownOutHoldsForAsLongAsTheNodeIsSilent(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	w.now = w.now.Add(30 * 24 * time.Hour)
+	require.True(t, w.adjust())
+	w.requireReady(t, true, true)
+	_, due := w.keeper.NextExpiry()
+	require.False(t, due)
+	require.Empty(t, w.keeper.Expire(w.now))
+}
+
+func TestHoldEndsWhenTheEndpointIsReadyAgain(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	require.True(t, w.node(corev1.ConditionTrue))
+	w.now = w.now.Add(10 * time.Second)
+	w.ready(0, 1)
+	require.False(t, w.adjust())
+	require.Zero(t, w.keeper.Held())
+	// It is over: the next failure of a pod counts, within the same minute too, once the time after the silence is over.
+	w.now = w.now.Add(hold.AfterReady)
+	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	w.unready(0)
+	require.False(t, w.adjust())
+	w.requireReady(t, false, true)
+}
+
+func TestHoldEnds60SecondsAfterTheNodeTurnedReady(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	w.now = w.now.Add(time.Hour)
+	require.True(t, w.node(corev1.ConditionTrue))
+	w.ready(1)
+	require.True(t, w.adjust())
+	w.requireReady(t, true, true)
+	due, ok := w.keeper.NextExpiry()
+	require.True(t, ok)
+	require.Equal(t, w.now.Add(time.Minute), due)
+	w.now = due.Add(-time.Nanosecond)
+	require.Empty(t, w.keeper.Expire(w.now))
+	require.True(t, w.adjust())
+	w.now = due
+	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	require.False(t, w.adjust())
+	w.requireReady(t, false, true)
+}
+
+func TestHoldEndsWhenTheEndpointTerminates(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	terminating := true
+	w.endpoints[0].Conditions.Terminating = &terminating
+	require.True(t, w.adjust())
+	w.requireReady(t, false, true)
+	// What ended does not begin again.
+	w.endpoints[0].Conditions.Terminating = nil
+	w.adjust()
+	w.requireReady(t, false, true)
+}
+
+func TestHoldEndsWhenTheEndpointIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	replaced := w.endpoints[1]
+	w.endpoints = w.endpoints[:1]
+	require.True(t, w.adjust())
+	require.Equal(t, 1, w.keeper.Held())
+	// The StatefulSet's new pod has the same name and address, and another UID.
+	replaced.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "b", UID: "uid-new"}
+	w.endpoints = append(w.endpoints, replaced)
+	w.adjust()
+	w.requireReady(t, true, false)
+	w.keeper.Delete(key)
+	require.Zero(t, w.keeper.Held())
+	w.adjust()
+	w.requireReady(t, false, false)
+}
+
+func TestFailuresOfANodeThatSpeaksCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	w.unready(0)
+	require.False(t, w.adjust())
+	w.requireReady(t, false, true)
+	w.node(corev1.ConditionFalse)
+	w.unready(1)
+	require.False(t, w.adjust())
+	w.requireReady(t, false, false)
+}
+
+func TestUnreadyBeforeTheOutageStaysUnready(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	w.unready(0)
+	w.adjust()
+	w.now = w.now.Add(40 * time.Second)
+	w.node(corev1.ConditionUnknown)
+	w.unready(1)
+	require.True(t, w.adjust())
+	w.requireReady(t, false, true)
+}
+
+func TestSliceBeforeItsNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	w.unready(0, 1)
+	require.False(t, w.adjust())
+	w.requireReady(t, false, false)
+	w.now = w.now.Add(5 * time.Second)
+	require.True(t, w.node(corev1.ConditionUnknown))
+	require.True(t, w.adjust())
+	w.requireReady(t, true, true)
+}
+
+// TestOutageOfTheCacheItself: node and cache were offline together. The cache sees the Node ready before and after, and unready endpoints.
+func TestOutageOfTheCacheItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	w.now = w.now.Add(time.Hour)
+	require.True(t, w.node(corev1.ConditionTrue), "another transition time")
+	w.unready(0, 1)
+	require.True(t, w.adjust())
+	w.requireReady(t, true, true)
+	require.False(t, w.keeper.SetNode(nodeOf(corev1.ConditionTrue, time.Unix(int64(w.changes), 0)), w.now), "a heartbeat changes nothing")
+	w.now = w.now.Add(time.Minute)
+	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	w.adjust()
+	w.requireReady(t, false, false)
+}
+
+// TestRebootedNode answers before it is ready.
+func TestRebootedNode(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	w.now = w.now.Add(time.Hour)
+	require.True(t, w.node(corev1.ConditionFalse))
+	w.now = w.now.Add(2 * time.Minute)
+	require.True(t, w.adjust())
+	require.True(t, w.node(corev1.ConditionTrue))
+	due, _ := w.keeper.NextExpiry()
+	require.Equal(t, w.now.Add(time.Minute), due)
+	require.True(t, w.node(corev1.ConditionUnknown))
+	w.now = w.now.Add(time.Hour)
+	require.True(t, w.adjust(), "silent again: the minute does not go on")
+
+	w.node(corev1.ConditionFalse)
+	w.now = w.now.Add(hold.AfterNotReady)
+	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	require.False(t, w.adjust(), "a node that never gets ready")
+	w.requireReady(t, false, false)
+	require.False(t, w.node(corev1.ConditionTrue), "it ended: the Node does not start it again")
+	require.False(t, w.adjust())
+}
+
+func TestDeletedNodeHoldsNothing(t *testing.T) {
+	t.Parallel()
+	w := brownOut(t, "a", "b")
+	w.keeper.DeleteNode(nodeName)
+	require.False(t, w.adjust())
+	w.requireReady(t, false, false)
+}
+
+func TestConditionsThatAreAbsent(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	w.endpoints[0].Conditions = discoveryv1.EndpointConditions{} // ready
+	w.endpoints[1].NodeName = nil                                // of no node: never held
+	s := sliceOf("web-1", w.endpoints)
+	require.False(t, w.keeper.Adjust(key, s, w.now))
+	require.Equal(t, w.endpoints, s.Endpoints, "nothing is changed without need")
+	w.node(corev1.ConditionUnknown)
+	w.unready(0, 1)
+	require.True(t, w.adjust())
+	w.requireReady(t, true, false)
+}
+
+func TestNotServingIsHeldAsItWas(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	no := false
+	w.endpoints[0].Conditions.Serving = &no
+	w.adjust()
+	w.node(corev1.ConditionUnknown)
+	w.unready(0)
+	require.True(t, w.adjust())
+	require.True(t, *w.shown[0].Conditions.Ready)
+	require.False(t, *w.shown[0].Conditions.Serving)
+}
+
+// TestEndpointThatMoves is held in its new slice of the same service, and in no slice of another service.
+func TestEndpointThatMoves(t *testing.T) {
+	t.Parallel()
+	w := newWorld("a", "b")
+	w.node(corev1.ConditionUnknown)
+	w.unready(0, 1)
+	other := sliceOf("api-1", w.endpoints)
+	other.Labels[discoveryv1.LabelServiceName] = "api"
+	require.False(t, w.keeper.Adjust("default/api-1", other, w.now))
+	moved := sliceOf("web-2", w.endpoints[1:])
+	require.True(t, w.keeper.Adjust("default/web-2", moved, w.now))
+	w.endpoints = w.endpoints[:1]
+	require.True(t, w.adjust())
+	require.Equal(t, 2, w.keeper.Held())
+}
+
+// TestRestart continues holds from the journal: while the node is silent, and in the minute after.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, condition := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue} {
+		w := brownOut(t, "a", "b")
+		state := w.keeper.State(key)
+		w.keeper = hold.New()
+		w.now = time.Unix(5, 0)
+		require.NoError(t, w.keeper.Restore(key, state))
+		w.node(condition)
+		require.True(t, w.adjust(), condition)
+		w.requireReady(t, true, true)
+		require.Equal(t, state, w.keeper.State(key))
+		_, due := w.keeper.NextExpiry()
+		require.Equal(t, condition == corev1.ConditionTrue, due)
+	}
+	w := newWorld("a")
+	require.Empty(t, w.keeper.State(key))
+	require.Empty(t, w.keeper.State("default/unknown"))
+	require.Error(t, w.keeper.Restore(key, make([]byte, 7)))
+	require.Error(t, w.keeper.Restore(key, make([]byte, 8*1001)))
+}
+
+// TestStateIsBounded runs random histories, then removes everything: nothing stays.
+func TestStateIsBounded(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	k := hold.New()
+	now := time.Unix(0, 0)
+	statuses := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionFalse}
+	for step := range 20_000 {
+		now = now.Add(time.Duration(random.IntN(5000)) * time.Millisecond)
+		k.SetNode(nodeOf(statuses[random.IntN(3)], time.Unix(int64(step), 0)), now)
+		name := fmt.Sprint(random.IntN(20))
+		var endpoints []discoveryv1.Endpoint
+		for pod := range random.IntN(10) {
+			e := endpoint(fmt.Sprint(name, pod))
+			ready := random.IntN(2) == 0
+			e.Conditions.Ready = &ready
+			endpoints = append(endpoints, e)
+		}
+		s := sliceOf(name, endpoints)
+		k.Adjust(name, s, now)
+		require.LessOrEqual(t, len(k.State(name)), 8*len(endpoints))
+		k.Expire(now)
+	}
+	for name := range 20 {
+		if name%2 == 0 {
+			k.Delete(fmt.Sprint(name))
+		} else {
+			k.Adjust(fmt.Sprint(name), sliceOf(fmt.Sprint(name), nil), now)
+		}
+	}
+	require.Zero(t, k.Held())
+	require.True(t, k.Empty())
+}
+
+// TestLargeService has as many slices as a tenant can make: the work on one slice does not grow with their number.
+func TestLargeService(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	var endpoints []discoveryv1.Endpoint
+	for pod := range 100 {
+		endpoints = append(endpoints, endpoint(fmt.Sprint("x", pod)))
+	}
+	for i := range 5000 {
+		w.keeper.Adjust(fmt.Sprint("default/", i), sliceOf(fmt.Sprint(i), endpoints[:2]), w.now)
+	}
+	for i := 2; i < 100; i++ {
+		no := false
+		endpoints[i].Conditions.Ready = &no
+	}
+	began := time.Now()
+	w.keeper.Adjust("default/0", sliceOf("0", endpoints), w.now)
+	require.Less(t, time.Since(began), 50*time.Millisecond)
+}

@@ -1,0 +1,256 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A compaction replaces logs by a snapshot: a new log begins, the source yields the state, and the snapshot counts once it is durable and the log is durable as far as
+// the snapshot may have seen it. Then everything older than the previous snapshot goes.
+//
+// Disk: two snapshots, the logs of both (each at most CompactBytes or the size of its snapshot, and what comes while the next snapshot is written), and one snapshot
+// in the making: about five times the state if that is larger than CompactBytes.
+
+const (
+	// maxLogs bounds the number of logs: a restart makes one. At half of it a container that restarts in a loop writes twice as many snapshots.
+	maxLogs = 8
+	// First and longest pause after a failed compaction. The disk may have room again at any time, and an attempt on a full disk is one small write.
+	minRetry = time.Second
+	maxRetry = 30 * time.Second
+)
+
+func (j *Journal) compactLoop() {
+	defer j.background.Done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	pause := minRetry
+	for {
+		select {
+		case <-j.stop:
+			return
+		case <-j.wakeCompact:
+		}
+		if !j.compactionDue() {
+			continue
+		}
+		err := j.compact(ctx)
+		if err == nil {
+			pause = minRetry
+			continue
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-j.stop:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		pause = min(2*pause, maxRetry)
+		signal(j.wakeCompact)
+	}
+}
+
+func (j *Journal) compactionDue() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	size := j.base.log
+	if j.writer != nil {
+		size += j.writer.size
+	}
+	return j.degraded || j.base.rekey || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
+}
+
+// compact writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
+func (j *Journal) compact(ctx context.Context) error {
+	began := time.Now()
+	gen, failures, err := j.beginSnapshot()
+	if err == nil {
+		var size int64
+		if size, err = j.writeSnapshot(ctx, gen, failures); err == nil {
+			j.finishSnapshot(gen, failures, size)
+			j.log.Debug("Wrote a snapshot", zap.Uint64("generation", gen), zap.Int64("bytes", size), zap.Duration("duration", time.Since(began)))
+			return nil
+		}
+	}
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		j.removeFiles(j.currentBase(), gen) // the previous snapshot is a second copy: it makes room for this one
+	}
+	j.abortSnapshot(gen, err)
+	return err
+}
+
+// beginSnapshot makes a log for what comes while the snapshot is written, unless an earlier attempt made it: a snapshot is complete with the whole log of its
+// generation replayed on top, whatever part of that log it has seen.
+func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return 0, 0, ErrClosed
+	}
+	if j.degraded {
+		j.abandonLocked()
+	}
+	if j.writer == nil || j.writer.gen != j.attempt {
+		if err := j.rotateLocked(j.writer == nil); err != nil {
+			return 0, j.failures, fmt.Errorf("create log: %w", err)
+		}
+	}
+	j.attempt = j.writer.gen
+	return j.writer.gen, j.failures, nil
+}
+
+// writeSnapshot makes the snapshot of a generation durable.
+func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size int64, err error) {
+	tmp := snapshotName(gen) + tmpSuffix
+	_ = j.fs.Remove(tmp) // of an earlier attempt
+	w, err := j.create(tmp, newHeader(kindSnapshot, gen))
+	if err != nil {
+		return 0, fmt.Errorf("create snapshot: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = w.file.Close()
+			_ = j.fs.Remove(tmp)
+		}
+	}()
+	f := footer{}
+	if f.records, err = j.writeState(w, failures); err != nil {
+		return 0, err
+	}
+	j.mu.Lock()
+	if j.failures == failures {
+		f.logEnd = uint64(j.writer.size)
+		err = j.waitForSyncLocked(ctx, failures)
+	} else {
+		err = fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
+	}
+	j.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	w.buffer = append(append(w.buffer, make([]byte, frameHeader)...), f.encode()...)
+	if err = w.end(flagFooter); err != nil {
+		return 0, fmt.Errorf("write snapshot: %w", err)
+	}
+	if err = w.file.Sync(); err != nil {
+		return 0, fmt.Errorf("fsync snapshot: %w", err)
+	}
+	if err = w.file.Close(); err != nil {
+		return 0, fmt.Errorf("close snapshot: %w", err)
+	}
+	if err = j.fs.Rename(tmp, snapshotName(gen)); err != nil {
+		return 0, fmt.Errorf("rename snapshot: %w", err)
+	}
+	if err = j.fs.SyncDir(); err != nil {
+		return 0, fmt.Errorf("fsync journal directory: %w", err)
+	}
+	return w.size, nil
+}
+
+// writeState writes what the source yields.
+func (j *Journal) writeState(w *writer, failures uint64) (records uint64, err error) {
+	written := w.size
+	err = j.source(func(r Record) error {
+		if r.Op != Put {
+			return fmt.Errorf("journal: the source yielded operation %d", r.Op)
+		}
+		if err := r.check(); err != nil {
+			return err
+		}
+		if err := w.add(&r); err != nil {
+			return fmt.Errorf("write snapshot: %w", err)
+		}
+		records++
+		if w.size == written {
+			return nil
+		}
+		written = w.size
+		return j.interrupted(failures)
+	})
+	if err == nil && len(w.buffer) > 0 {
+		if err = w.end(0); err != nil {
+			err = fmt.Errorf("write snapshot: %w", err)
+		}
+	}
+	return records, errors.Join(err, j.interrupted(failures))
+}
+
+// interrupted ends a snapshot that nobody needs: the journal closes, or the log beside it failed.
+func (j *Journal) interrupted(failures uint64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.closed:
+		return ErrClosed
+	case j.failures != failures:
+		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
+	}
+	return nil
+}
+
+// finishSnapshot makes a durable snapshot the base, and removes what only earlier ones needed.
+func (j *Journal) finishSnapshot(gen, failures uint64, size int64) {
+	j.mu.Lock()
+	previous := j.base.gen
+	if j.chain.broken || j.base.rekey {
+		previous = gen // what is there is of no use, or must not stay readable
+	}
+	j.chain.broken = false
+	j.base, j.attempt = base{gen: gen, size: size}, 0
+	j.status.SnapshotTime = time.Now()
+	j.status.Compactions++
+	if j.failures == failures {
+		if j.degraded {
+			j.log.Info("Persistence repaired", zap.Duration("degraded", time.Since(j.status.Since)))
+		}
+		j.degraded, j.status.Reason = false, ""
+	}
+	j.mu.Unlock()
+	j.removeFiles(previous, gen)
+}
+
+// abortSnapshot notes why there is no snapshot. A log that continues nothing is worthless without it.
+func (j *Journal) abortSnapshot(gen uint64, err error) {
+	j.mu.Lock()
+	degraded := j.degraded
+	if degraded {
+		j.abandonLocked()
+	} else {
+		j.log.Warn("Compaction failed; the log grows until one succeeds", zap.Error(err))
+	}
+	j.status.Reason = err.Error()
+	j.mu.Unlock()
+	if degraded && gen != 0 {
+		_ = j.fs.Remove(logName(gen))
+	}
+}
+
+func (j *Journal) currentBase() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.base.gen
+}
+
+// removeFiles removes snapshots and logs of generations before oldest, and unfinished snapshots other than that of gen. An error leaves a file for the next time.
+func (j *Journal) removeFiles(oldest, gen uint64) {
+	names, err := j.fs.List()
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		plain := strings.TrimSuffix(name, tmpSuffix)
+		g := max(parseName(plain, snapshotPrefix), parseName(plain, logPrefix))
+		if g != 0 && (g < oldest || plain != name && g != gen) {
+			_ = j.fs.Remove(name)
+		}
+	}
+}

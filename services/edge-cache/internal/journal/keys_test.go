@@ -1,0 +1,149 @@
+package journal_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/edge-cache/internal/journal"
+	"fairlead.dev/services/edge-cache/internal/journal/faultfs"
+)
+
+var (
+	firstKey  = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
+	secondKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 32))
+	secret    = "the private key of a certificate"
+)
+
+func secretRecord(n int) journal.Record {
+	return journal.Record{Op: journal.Put, Type: objectType, Key: "ns/" + secret + string(rune('a'+n%20)), Value: []byte(strings.Repeat(secret, 10))}
+}
+
+func requireNoPlaintext(t *testing.T, disk *faultfs.Disk) {
+	t.Helper()
+	for _, name := range disk.Names() {
+		require.NotContains(t, string(disk.Content(name)), secret, name)
+	}
+}
+
+// live appends secrets until there were two compactions.
+func (c *cache) live(t *testing.T) {
+	t.Helper()
+	for n := 0; c.journal.Status().Compactions < 2; n++ {
+		require.NoError(t, c.append(secretRecord(n)))
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestEncryption(t *testing.T) {
+	t.Parallel()
+	first, second := writeKeys(t, firstKey), writeKeys(t, secondKey, "", firstKey)
+	synctest.Test(t, func(t *testing.T) {
+		disk := faultfs.New()
+		c := startCache(t, disk, journal.Options{CompactBytes: 8 << 10, Keys: first})
+		c.live(t)
+		c.close(t)
+		requireNoPlaintext(t, disk)
+		s, _, _ := replayed(t, disk.Clone(), journal.Options{Keys: first})
+		c.requireLatest(t, s)
+
+		// Neither no key nor another key opens it, and nothing is changed.
+		for _, keys := range []journal.Keys{{}, writeKeys(t, secondKey)} {
+			before := disk.Clone()
+			_, err := journal.Open(disk, journal.Options{Keys: keys})
+			require.ErrorIs(t, err, journal.ErrKey)
+			require.Equal(t, before.Names(), disk.Names())
+		}
+
+		// A rotation: the new key encrypts, and soon nothing needs the old one.
+		rotated := startCache(t, disk, journal.Options{Keys: second})
+		c.requireLatest(t, rotated.now)
+		time.Sleep(time.Second)
+		rotated.close(t)
+		s, _, _ = replayed(t, disk.Clone(), journal.Options{Keys: writeKeys(t, secondKey)})
+		rotated.requireLatest(t, s)
+	})
+}
+
+// TestEncryptionOfAnExistingDirectory leaves nothing readable behind, nor the other way around.
+func TestEncryptionOfAnExistingDirectory(t *testing.T) {
+	t.Parallel()
+	keys := writeKeys(t, firstKey)
+	synctest.Test(t, func(t *testing.T) {
+		disk := faultfs.New()
+		plain := startCache(t, disk, small)
+		plain.live(t)
+		plain.close(t)
+		sealed := startCache(t, disk, journal.Options{Keys: keys})
+		plain.requireLatest(t, sealed.now)
+		time.Sleep(time.Second)
+		requireNoPlaintext(t, disk)
+		sealed.close(t)
+		s, _, _ := replayed(t, disk, journal.Options{Keys: keys})
+		sealed.requireLatest(t, s)
+	})
+}
+
+// TestEncryptedFilesThatWereChanged has a right checksum and a wrong content: somebody who can write the files, but does not have the key.
+func TestEncryptedFilesThatWereChanged(t *testing.T) {
+	t.Parallel()
+	o := journal.Options{CompactBytes: 8 << 10, Keys: writeKeys(t, firstKey)}
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(30, 0))
+		original, c := filledDisk(t, o, random)
+		for _, name := range original.Names() {
+			for range seeds(100) {
+				disk := original.Clone()
+				disk.Flip(name, random.IntN(disk.Size(name)), 1<<random.IntN(8))
+				j, err := journal.Open(disk, o)
+				if err != nil {
+					require.ErrorIs(t, err, journal.ErrKey, "the header names another key")
+					continue
+				}
+				s := state{}
+				require.NoError(t, j.Replay(s.apply))
+				require.NoError(t, j.Close())
+				c.requirePrefix(t, s, s.batch())
+			}
+		}
+	})
+}
+
+func TestReadKeys(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, giveContent, wantErr string
+	}{
+		{name: "one key", giveContent: firstKey},
+		{name: "spaces and empty lines", giveContent: "\n  " + firstKey + " \r\n\n" + secondKey},
+		{name: "empty", giveContent: " \n", wantErr: "no key"},
+		{name: "short key", giveContent: base64.StdEncoding.EncodeToString(make([]byte, 16)), wantErr: "line 1 is not 32 bytes"},
+		{name: "not base64", giveContent: firstKey + "\nhunter2!", wantErr: "line 2 is not 32 bytes"},
+		{name: "too many", giveContent: strings.Repeat(firstKey+"\n", 17), wantErr: "more than 16 keys"},
+		{name: "too large", giveContent: strings.Repeat("\n", 5000), wantErr: "more than 4096 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "keys")
+			require.NoError(t, os.WriteFile(path, []byte(tt.giveContent), 0o600))
+			_, err := journal.ReadKeys(path)
+			if tt.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.wantErr)
+			require.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+	_, err := journal.ReadKeys(filepath.Join(t.TempDir(), "absent"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

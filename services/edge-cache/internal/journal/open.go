@@ -1,0 +1,299 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Names of the state that a journal starts from.
+const (
+	BaseSnapshot = "snapshot" // the newest snapshot, or the first log of a new directory
+	BasePrevious = "previous" // an earlier snapshot, because the newest one is damaged
+	BaseEmpty    = "empty"    // nothing
+)
+
+// Recovery is what Open found.
+type Recovery struct {
+	Base string
+	// Damaged means that batches which were accepted may be missing: for another reason than a log that ends in the middle of a write.
+	Damaged bool
+	// LostBytes counts bytes after the last good batch.
+	LostBytes int64
+	// Reason says what is damaged or lost; empty if nothing is.
+	Reason string
+}
+
+// chain is what Replay reads.
+type chain struct {
+	snapshot    uint64 // 0: none
+	snapshotEnd int64
+	logs        []segment
+	// lastGen and lastEnd are what the next log continues.
+	lastGen, lastEnd uint64
+	// broken means that no log can continue this: the next one needs a snapshot of its own generation.
+	broken bool
+}
+
+type segment struct {
+	gen uint64
+	end int64
+}
+
+// Open locks a directory, verifies its files and decides what Replay delivers. It fails only if the directory belongs to another process (ErrLocked), is encrypted
+// with a key that was not given (ErrKey), or cannot be read at all.
+func Open(fs FS, o Options) (*Journal, error) {
+	o = o.withDefaults()
+	unlock, err := lock(fs, o.LockWait)
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{
+		fs: fs, options: o, log: o.Log, unlock: unlock,
+		wakeSync: make(chan struct{}, 1), syncAtOnce: make(chan struct{}, 1), wakeCompact: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	j.synced = sync.NewCond(&j.mu)
+	if err := j.findState(); err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	r := j.recovery
+	if r.Damaged || r.LostBytes > 0 {
+		j.log.Warn("Recovered the journal without a part of it", zap.String("base", r.Base), zap.Bool("damaged", r.Damaged), zap.Int64("lostBytes", r.LostBytes),
+			zap.String("reason", r.Reason))
+	}
+	return j, nil
+}
+
+// lockPoll is how often Open looks whether the directory is free: an old pod that ends gives it up at some moment within seconds.
+const lockPoll = 100 * time.Millisecond
+
+func lock(fs FS, wait time.Duration) (func() error, error) {
+	for deadline := time.Now().Add(wait); ; time.Sleep(lockPoll) {
+		unlock, err := fs.Lock()
+		if err == nil || !errors.Is(err, ErrLocked) || !time.Now().Before(deadline) {
+			return unlock, err
+		}
+	}
+}
+
+// Recovery returns what Open found.
+func (j *Journal) Recovery() Recovery { return j.recovery }
+
+// Replay calls apply for the records that Open found, in order. A record is valid during the call only.
+func (j *Journal) Replay(apply func(Record) error) error {
+	j.mu.Lock()
+	refused := j.started || j.closed
+	j.mu.Unlock()
+	if refused {
+		return ErrClosed
+	}
+	if j.chain.snapshot != 0 {
+		if err := j.deliver(snapshotName(j.chain.snapshot), j.chain.snapshotEnd, apply); err != nil {
+			return fmt.Errorf("replay journal: %w", err)
+		}
+	}
+	for _, s := range j.chain.logs {
+		if err := j.deliver(logName(s.gen), s.end, apply); err != nil {
+			return fmt.Errorf("replay journal: %w", err)
+		}
+	}
+	return nil
+}
+
+// candidates are the files of a directory while Open chooses among them.
+type candidates struct {
+	j         *Journal
+	snapshots []uint64 // newest first
+	logs      map[uint64]scanned
+	gens      []uint64 // of logs that have a valid header, oldest first
+	bytes     map[uint64]int64
+	problems  []string
+	keyErr    error
+}
+
+func (j *Journal) findState() error {
+	c, err := j.findCandidates()
+	if err != nil {
+		return err
+	}
+	chosen, base, snapshot := c.choose()
+	if c.keyErr != nil {
+		return c.keyErr // before anything of it is replaced
+	}
+	j.chain = chosen
+	j.recovery.Base = base
+	j.base.gen, j.base.size = max(chosen.snapshot, 1), chosen.snapshotEnd
+	j.base.rekey = chosen.snapshot != 0 && j.outdated(snapshot.header)
+	for _, s := range chosen.logs {
+		j.base.logs++
+		j.base.log += c.logs[s.gen].size
+		j.base.rekey = j.base.rekey || j.outdated(c.logs[s.gen].header)
+	}
+	c.report(chosen, base)
+	return nil
+}
+
+// outdated means that a file has not the encryption that is configured now.
+func (j *Journal) outdated(h header) bool {
+	if j.options.Keys.empty() {
+		return h.sealed
+	}
+	return !h.sealed || h.keyID != j.options.Keys.current()
+}
+
+// maxGeneration leaves room to count on. A larger number in a name is not from a journal.
+const maxGeneration = 1 << 60
+
+func (j *Journal) findCandidates() (*candidates, error) {
+	names, err := j.fs.List()
+	if err != nil {
+		return nil, fmt.Errorf("list journal directory: %w", err)
+	}
+	c := &candidates{j: j, logs: map[uint64]scanned{}, bytes: map[uint64]int64{}}
+	j.nextGen = 1
+	for _, name := range names {
+		snapshot, log := parseName(strings.TrimSuffix(name, tmpSuffix), snapshotPrefix), parseName(name, logPrefix)
+		if snapshot > maxGeneration || log > maxGeneration {
+			continue
+		}
+		j.nextGen = max(j.nextGen, snapshot+1, log+1)
+		switch {
+		case snapshot != 0 && !strings.HasSuffix(name, tmpSuffix):
+			c.snapshots = append(c.snapshots, snapshot)
+		case log != 0:
+			c.addLog(log)
+		}
+	}
+	slices.Sort(c.snapshots)
+	slices.Reverse(c.snapshots)
+	c.gens = slices.Sorted(maps.Keys(c.logs))
+	return c, nil
+}
+
+func (c *candidates) addLog(gen uint64) {
+	s, err := c.scan(logName(gen), kindLog, gen)
+	if err != nil {
+		c.problems = append(c.problems, err.Error())
+		c.bytes[gen] = s.size
+		return
+	}
+	c.logs[gen] = s
+}
+
+// scan verifies that a file is what its name says: a copy under another name does not count.
+func (c *candidates) scan(name string, kind uint8, gen uint64) (scanned, error) {
+	s, err := c.j.scan(name)
+	if errors.Is(err, ErrKey) {
+		c.keyErr = fmt.Errorf("open %s: %w", name, err)
+	}
+	if err == nil && (s.header.kind != kind || s.header.gen != gen) {
+		err = errBadHeader
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
+}
+
+// choose returns the newest state of one moment:
+//
+//  1. the newest snapshot that is whole and whose log reaches as far as the snapshot does
+//  2. the first log, if the directory still has it
+//  3. the newest snapshot that is whole: its values are good, but not of one moment
+//  4. nothing
+func (c *candidates) choose() (chain, string, scanned) {
+	var lastResort *chain
+	var lastScan scanned
+	base := BaseSnapshot
+	for _, gen := range c.snapshots {
+		s, err := c.scan(snapshotName(gen), kindSnapshot, gen)
+		if err == nil && !s.complete {
+			if err = s.damage; err == nil {
+				err = fmt.Errorf("%s ends after %d bytes, without its footer", snapshotName(gen), s.size)
+			}
+		}
+		if err != nil {
+			c.problems = append(c.problems, err.Error())
+			base = BasePrevious
+			continue
+		}
+		result := chain{snapshot: gen, snapshotEnd: s.good}
+		if c.follow(&result, gen) && uint64(c.logs[gen].good) >= s.footer.logEnd {
+			return result, base, s
+		}
+		c.problems = append(c.problems, fmt.Sprintf("%s does not reach as far as its snapshot", logName(gen)))
+		if lastResort == nil {
+			lastResort, lastScan = &chain{snapshot: gen, snapshotEnd: s.good, broken: true}, s
+		}
+		base = BasePrevious
+	}
+	result := chain{}
+	if c.follow(&result, 1) {
+		return result, base, scanned{}
+	}
+	if lastResort != nil {
+		return *lastResort, BaseSnapshot, lastScan
+	}
+	return chain{broken: c.j.nextGen > 1}, BaseEmpty, scanned{}
+}
+
+// follow adds the logs from a generation on. It returns false if the first one is missing.
+func (c *candidates) follow(result *chain, gen uint64) bool {
+	current, ok := c.logs[gen]
+	if !ok {
+		return false
+	}
+	for {
+		next, found := c.successor(current)
+		if !found {
+			break
+		}
+		result.logs = append(result.logs, segment{gen: current.header.gen, end: int64(next.header.prevEnd)})
+		current = next
+	}
+	result.logs = append(result.logs, segment{gen: current.header.gen, end: current.good})
+	result.lastGen, result.lastEnd = current.header.gen, uint64(current.good)
+	return true
+}
+
+// successor finds the log that continues another one. There can be two, if one was unreadable for a while: the later one continues what was replayed then.
+func (c *candidates) successor(of scanned) (scanned, bool) {
+	for _, gen := range slices.Backward(c.gens) {
+		s := c.logs[gen]
+		if gen > of.header.gen && s.header.prevGen == of.header.gen && s.header.prevEnd <= uint64(of.good) && s.header.prevEnd >= headerSize {
+			return s, true
+		}
+	}
+	return scanned{}, false
+}
+
+// report fills Recovery: what is lost is what no chosen log holds.
+func (c *candidates) report(chosen chain, base string) {
+	r := &c.j.recovery
+	r.Damaged = base == BasePrevious || chosen.broken
+	if last, ok := c.logs[chosen.lastGen]; ok {
+		r.LostBytes = last.size - last.good
+		if last.damage != nil {
+			c.problems = append(c.problems, last.damage.Error())
+		} else if r.LostBytes > 0 {
+			c.problems = append(c.problems, fmt.Sprintf("%s ends in the middle of a batch", logName(chosen.lastGen)))
+		}
+	}
+	for gen, s := range c.logs {
+		if gen > chosen.lastGen && s.size > headerSize {
+			r.Damaged = true
+			r.LostBytes += s.size - headerSize
+			c.problems = append(c.problems, fmt.Sprintf("%s does not continue %s", logName(gen), logName(chosen.lastGen)))
+		}
+	}
+	if r.Damaged || r.LostBytes > 0 {
+		r.Reason = strings.Join(c.problems, "; ")
+	}
+	c.j.recovery = *r
+}

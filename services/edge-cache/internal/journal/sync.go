@@ -1,0 +1,155 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// syncLoop makes batches durable. A batch that comes while an fsync runs waits for its end at most, then for the next fsync: its wait is
+// max(SyncDelay, one fsync) plus one fsync.
+func (j *Journal) syncLoop() {
+	defer j.background.Done()
+	for {
+		select {
+		case <-j.stop:
+			return
+		case <-j.syncAtOnce:
+		case <-j.wakeSync:
+			if !j.waitForBatches() {
+				return
+			}
+		}
+		_ = j.syncNow() // the status has the error
+	}
+}
+
+// waitForBatches lets batches gather until the oldest one has waited for SyncDelay. It returns false when the journal closes.
+func (j *Journal) waitForBatches() bool {
+	j.mu.Lock()
+	wait := j.options.SyncDelay
+	if j.appended > j.durable {
+		wait -= time.Since(j.oldest)
+	}
+	j.mu.Unlock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-j.stop:
+		return false
+	case <-j.syncAtOnce:
+	case <-timer.C:
+	}
+	return true
+}
+
+// syncNow makes durable what was appended before the call. Only one goroutine calls it at a time: the loop, then Close.
+func (j *Journal) syncNow() error {
+	j.mu.Lock()
+	current, retired, dirNew := j.writer, j.retired, j.dirNew
+	failures, target, want := j.failures, j.appended, j.syncWant
+	oldest, waiting, began := j.oldest, j.appended > j.durable, time.Now()
+	j.mu.Unlock()
+	err := j.syncFiles(current, retired, dirNew)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failures != failures {
+		return ErrDegraded // the journal has given these files up
+	}
+	if err != nil {
+		// The kernel drops pages that it could not write, and the next fsync reports success: no retry can be believed, and the log is given up.
+		j.failLocked(fmt.Errorf("fsync: %w", err))
+		return fmt.Errorf("%w: %w", ErrDegraded, err)
+	}
+	if j.writer == current {
+		j.dirNew = false
+	}
+	j.dropRetiredLocked(retired)
+	j.status.Syncs++
+	if waiting {
+		j.status.SlowestSync = max(j.status.SlowestSync, time.Since(oldest))
+	}
+	j.durable, j.syncDone = target, want
+	if j.appended > j.durable {
+		j.oldest = began // or later: these batches came while the fsync ran
+		signal(j.wakeSync)
+	}
+	j.synced.Broadcast()
+	return nil
+}
+
+// syncFiles syncs all at once: one after the other, a rotation would double the time that a batch is not durable.
+func (j *Journal) syncFiles(current *writer, retired []*writer, dirNew bool) error { //nolint:revive // what the journal holds
+	syncs := make([]func() error, 0, len(retired)+2)
+	for _, old := range retired {
+		syncs = append(syncs, old.file.Sync)
+	}
+	if current != nil {
+		syncs = append(syncs, current.file.Sync)
+	}
+	if dirNew {
+		syncs = append(syncs, j.fs.SyncDir)
+	}
+	errs := make([]error, len(syncs))
+	var group sync.WaitGroup
+	for i, call := range syncs {
+		group.Go(func() { errs[i] = call() })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// dropRetiredLocked closes logs whose content is durable.
+func (j *Journal) dropRetiredLocked(durable []*writer) {
+	for _, old := range durable {
+		_ = old.file.Close() // after a successful fsync
+	}
+	j.retired = append([]*writer(nil), j.retired[len(durable):]...) // logs only retire at the end
+}
+
+// Sync returns nil when everything that was appended before the call survives a power loss. It is for values that must not be issued twice.
+func (j *Journal) Sync(ctx context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.refusedLocked(); err != nil {
+		return err
+	}
+	return j.waitForSyncLocked(ctx, j.failures)
+}
+
+// waitForSyncLocked waits for an fsync that begins after the call. failures is the count of errors that the caller saw: another error ends the wait.
+func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error {
+	stop := context.AfterFunc(ctx, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.synced.Broadcast()
+	})
+	defer stop()
+	j.syncWant++
+	want := j.syncWant
+	signal(j.syncAtOnce)
+	for j.syncDone < want {
+		switch {
+		case j.failures != failures:
+			return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
+		case j.closed:
+			return ErrClosed
+		case ctx.Err() != nil:
+			return fmt.Errorf("sync journal: %w", ctx.Err())
+		}
+		j.synced.Wait()
+	}
+	return nil
+}
+
+func (j *Journal) refusedLocked() error {
+	switch {
+	case j.closed || !j.started:
+		return ErrClosed
+	case j.degraded:
+		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+// Package metrics provides the metrics of the cache.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+)
+
+// Metrics contains the collectors. All methods are safe for concurrent use.
+type Metrics struct {
+	received   *prometheus.CounterVec
+	requests   *prometheus.CounterVec
+	online     prometheus.Gauge
+	applied    *prometheus.CounterVec
+	refilters  *prometheus.CounterVec
+	refilter   prometheus.Histogram
+	gone       *prometheus.CounterVec
+	endpoints  *prometheus.CounterVec
+	served     *prometheus.CounterVec
+	watches    prometheus.Gauge
+	watchEnded *prometheus.CounterVec
+}
+
+// refilterBuckets are the upper bounds of the time of a new projection, in seconds. The goal for the move of one node is 50 ms.
+var refilterBuckets = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2}
+
+// New creates and registers the collectors.
+func New(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_edgecache_" + name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_edgecache_" + name, Help: help})
+	}
+	m := &Metrics{
+		received: counter("upstream_received_bytes_total", "Bytes of bodies from the API server, as sent (wire) and after decompression (decoded).", "source", "kind"),
+		requests: counter("upstream_requests_total", "Requests to the API server, by status code, or error.", "source", "result"),
+		online:   gauge("upstream_online", "1 while the API server answers."),
+		applied:  counter("store_events_total", "Events that clients could see.", "store", "type"),
+		refilters: counter("refiltered_objects_total",
+			"Objects that were projected again, because the pool, a hold or an address changed.", "store"),
+		refilter: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_edgecache_refilter_duration_seconds", Help: "Time to project again all objects that a change affects.", Buckets: refilterBuckets,
+		}),
+		gone:       counter("store_history_resets_total", "Times that clients had to list again: another cluster, or one that went back in time.", "store"),
+		endpoints:  counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
+		served:     counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.", "verb", "resource", "source"),
+		watches:    gauge("watches", "Open watches of the client."),
+		watchEnded: counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
+	}
+	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.watches, m.watchEnded)
+	return m
+}
+
+// Received counts bytes from the API server.
+func (m *Metrics) Received(source string, wire, decoded int) {
+	m.received.WithLabelValues(source, "wire").Add(float64(wire))
+	m.received.WithLabelValues(source, "decoded").Add(float64(decoded))
+}
+
+// Online records whether the API server answers.
+func (m *Metrics) Online(online bool) { //nolint:revive // a state, not a choice
+	value := 0.0
+	if online {
+		value = 1
+	}
+	m.online.Set(value)
+}
+
+// Request counts a request to the API server.
+func (m *Metrics) Request(source, result string) { m.requests.WithLabelValues(source, result).Inc() }
+
+// Applied counts an event.
+func (m *Metrics) Applied(id string, t store.EventType) {
+	m.applied.WithLabelValues(id, string(t)).Inc()
+}
+
+// Refiltered records new projections.
+func (m *Metrics) Refiltered(id string, affected int, took time.Duration) {
+	m.refilters.WithLabelValues(id).Add(float64(affected))
+	m.refilter.Observe(took.Seconds())
+}
+
+// Gone counts a reset of a history.
+func (m *Metrics) Gone(id string) { m.gone.WithLabelValues(id).Inc() }
+
+// Filtered counts endpoints.
+func (m *Metrics) Filtered(kept, dropped int) {
+	m.endpoints.WithLabelValues("kept").Add(float64(kept))
+	m.endpoints.WithLabelValues("dropped").Add(float64(dropped))
+}
+
+// Served counts a request of the client.
+func (m *Metrics) Served(verb, resource, source string) {
+	m.served.WithLabelValues(verb, resource, source).Inc()
+}
+
+// Watching counts open watches.
+func (m *Metrics) Watching(delta int) { m.watches.Add(float64(delta)) }
+
+// WatchEnded counts an ended watch.
+func (m *Metrics) WatchEnded(reason string) { m.watchEnded.WithLabelValues(reason).Inc() }
+
+// Source is a store whose size is measured.
+type Source interface {
+	ID() string
+	Size() (objects, bytes int)
+	Position() uint64
+}
+
+// sizes measures stores when Prometheus asks.
+type sizes struct {
+	stores                   []Source
+	objects, bytes, position *prometheus.Desc
+}
+
+// WatchStores registers the sizes of stores.
+func WatchStores(r prometheus.Registerer, stores []Source) {
+	labels := []string{"store"}
+	r.MustRegister(&sizes{
+		stores:   stores,
+		objects:  prometheus.NewDesc("fairlead_edgecache_store_objects", "Objects in a store.", labels, nil),
+		bytes:    prometheus.NewDesc("fairlead_edgecache_store_bytes", "Bytes of the encoded objects in a store.", labels, nil),
+		position: prometheus.NewDesc("fairlead_edgecache_store_resource_version", "Upstream resourceVersion of a store; 0: not synced.", labels, nil),
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (s *sizes) Describe(to chan<- *prometheus.Desc) {
+	to <- s.objects
+	to <- s.bytes
+	to <- s.position
+}
+
+// Collect implements prometheus.Collector.
+func (s *sizes) Collect(to chan<- prometheus.Metric) {
+	for _, st := range s.stores {
+		objects, bytes := st.Size()
+		to <- prometheus.MustNewConstMetric(s.objects, prometheus.GaugeValue, float64(objects), st.ID())
+		to <- prometheus.MustNewConstMetric(s.bytes, prometheus.GaugeValue, float64(bytes), st.ID())
+		to <- prometheus.MustNewConstMetric(s.position, prometheus.GaugeValue, float64(st.Position()), st.ID())
+	}
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// change is one change that is not yet visible.
+type change struct {
+	key   string
+	next  *entry // nil: the object is gone
+	event *Event
+	bytes []byte // for OnChange
+}
+
+// incoming is an object from upstream.
+type incoming struct {
+	key    string
+	rv     uint64
+	hash   uint64
+	value  []byte
+	object []byte // stripped; nil if it must be read from value
+}
+
+// parse returns an upstream object without the fields that nobody needs.
+func (s *Store) parse(object []byte) (*incoming, error) {
+	meta, err := wire.ParseMeta(s.params.Format, object)
+	if err != nil {
+		return nil, err
+	}
+	rv, err := wire.ParseRV(meta.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
+	}
+	if s.params.Virtual && rv >= math.MaxInt64/scale-1 {
+		return nil, fmt.Errorf("object %s: resourceVersion %d is too large", meta.Key(), rv)
+	}
+	stripped, err := wire.Strip(s.params.Format, object)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
+	}
+	return &incoming{key: meta.Key(), rv: rv, hash: hashContent(stripped), object: stripped}, nil
+}
+
+// plan returns the change that makes an incoming object visible. The caller has the lock.
+func (s *Store) plan(in *incoming) (change, error) {
+	object := in.object
+	if object == nil {
+		var err error
+		if object, err = unpack(in.value); err != nil {
+			return change{}, err
+		}
+	}
+	next := &entry{rv: in.rv, hash: in.hash, value: in.value}
+	old := s.objects[in.key]
+	c := change{key: in.key, next: next}
+	if s.params.OnChange != nil {
+		c.bytes = object
+	}
+	shown, visible := object, true
+	if s.params.Projection != nil {
+		var err error
+		if shown, next.nodes, visible, err = s.params.Projection(in.key, object); err != nil {
+			return change{}, fmt.Errorf("object %s: %w", in.key, err)
+		}
+	}
+	if err := s.show(&c, old, shown, visible); err != nil {
+		return change{}, err
+	}
+	if !visible && s.params.Discard {
+		c.next = nil
+		return c, nil
+	}
+	if next.value == nil {
+		next.value = s.pack(object)
+	} else {
+		next.value = slices.Clone(next.value) // the journal may read the old header
+	}
+	s.seal(next)
+	return c, nil
+}
+
+// show adds the event of a change. The case table:
+//
+//	before     now        event
+//	invisible  visible    ADDED
+//	visible    visible    MODIFIED, or nothing if a projection looks the same
+//	visible    invisible  DELETED
+func (s *Store) show(c *change, old *entry, shown []byte, visible bool) error { //nolint:revive // visible is a result of the projection
+	var prev *Object
+	if old != nil {
+		prev = old.shown
+	}
+	if !visible {
+		if prev != nil {
+			return s.hide(c, prev, c.next.rv)
+		}
+		return nil
+	}
+	looks := uint64(0)
+	if s.params.Projection != nil {
+		essence, err := wire.Essence(shown)
+		if err != nil {
+			return err
+		}
+		looks = hashLooks(essence)
+		if prev != nil && looks == old.looks {
+			c.next.shown, c.next.looks = prev, looks
+			return s.complete(prev, shown)
+		}
+	}
+	rv := s.issue(c.next.rv)
+	if s.params.Virtual {
+		var err error
+		if shown, err = wire.WithResourceVersion(s.params.Format, shown, rv); err != nil {
+			return err
+		}
+	}
+	c.next.shown, c.next.looks = &Object{Key: c.key, RV: rv, Data: shown}, looks
+	c.event = &Event{Type: Added, Object: c.next.shown, Prev: prev}
+	if prev != nil {
+		c.event.Type = Modified
+	}
+	return nil
+}
+
+// complete adds the encoding to an object that comes from the journal, where only its version is.
+func (s *Store) complete(o *Object, shown []byte) error {
+	if o.Data != nil {
+		return nil
+	}
+	var err error
+	o.Data, err = wire.WithResourceVersion(s.params.Format, shown, o.RV)
+	return err
+}
+
+// hide adds a DELETED event with the last visible state and the version of the deletion.
+func (s *Store) hide(c *change, prev *Object, u uint64) error {
+	rv := s.issue(u)
+	data, err := wire.WithResourceVersion(s.params.Format, prev.Data, rv)
+	if err != nil {
+		return err
+	}
+	c.event = &Event{Type: Deleted, Object: &Object{Key: c.key, RV: rv, Data: data}, Prev: prev}
+	return nil
+}

@@ -1,0 +1,285 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"hash/maphash"
+	"strings"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// Types of records in the journal.
+const (
+	RecordObject   uint16 = 1
+	RecordPosition uint16 = 2
+	// RecordState is the state of a companion.
+	RecordState uint16 = 7
+)
+
+// Record is a record of the journal. A nil Value deletes the key.
+type Record struct {
+	Type  uint16
+	Key   string
+	Value []byte
+}
+
+// The value of an object: upstream version, shown version (0: invisible), hash of what is shown, encoding, content. The header has a fixed
+// size, so that the same bytes serve as the memory and as the record.
+const (
+	offsetShown   = 8
+	offsetLooks   = 16
+	offsetPacking = 24
+	headerSize    = 25
+
+	packingNone = 0
+	packingS2   = 1
+
+	// packAbove is the size above which compression pays. A Service or an Ingress is smaller, a slice with 100 endpoints has 20 kB.
+	packAbove = 2 << 10
+
+	keySeparator = "\x00"
+)
+
+var seed = maphash.MakeSeed()
+
+func hashContent(object []byte) uint64 { return maphash.Bytes(seed, object) }
+
+// hashLooks is the same in every process.
+func hashLooks(essence []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(essence)
+	return h.Sum64()
+}
+
+// pack returns an object with room for its header. Stores without projection show the bytes as they are, and do not compress them.
+func (s *Store) pack(object []byte) []byte {
+	if s.params.Projection == nil || len(object) < packAbove {
+		value := make([]byte, headerSize, headerSize+len(object))
+		value[offsetPacking] = packingNone
+		return append(value, object...)
+	}
+	buffer := make([]byte, s2.MaxEncodedLen(len(object)))
+	packed := s2.EncodeBetter(buffer, object)
+	value := make([]byte, headerSize, headerSize+len(packed))
+	value[offsetPacking] = packingS2
+	return append(value, packed...)
+}
+
+func unpack(value []byte) ([]byte, error) {
+	if len(value) < headerSize {
+		return nil, errors.New("record is too short")
+	}
+	switch value[offsetPacking] {
+	case packingNone:
+		return value[headerSize:], nil
+	case packingS2:
+		object, err := s2.Decode(nil, value[headerSize:])
+		if err != nil {
+			return nil, fmt.Errorf("unpack object: %w", err)
+		}
+		return object, nil
+	}
+	return nil, fmt.Errorf("unpack object: unknown packing %d", value[offsetPacking])
+}
+
+// seal writes the header. Without a projection, the shown object shares the bytes of the value.
+func (s *Store) seal(e *entry) {
+	binary.LittleEndian.PutUint64(e.value, e.rv)
+	shown := uint64(0)
+	if e.shown != nil {
+		shown = e.shown.RV
+	}
+	binary.LittleEndian.PutUint64(e.value[offsetShown:], shown)
+	binary.LittleEndian.PutUint64(e.value[offsetLooks:], e.looks)
+	if e.shown != nil && s.params.Projection == nil {
+		e.shown.Data = e.value[headerSize:]
+	}
+}
+
+func (s *Store) record(c change) Record {
+	r := Record{Type: RecordObject, Key: s.params.ID + keySeparator + c.key}
+	if c.next != nil {
+		r.Value = c.next.value
+	}
+	return r
+}
+
+// companionRecord returns the record of the companion's state of a changed object, unless the journal has it. The caller has the lock.
+func (s *Store) companionRecord(c change, old *entry) (Record, bool) {
+	if s.params.Companion == nil {
+		return Record{}, false
+	}
+	var before, now []byte
+	if old != nil {
+		before = old.state
+	}
+	if c.next == nil {
+		s.params.Companion.Delete(c.key)
+	} else {
+		now = s.params.Companion.State(c.key)
+		c.next.state = now
+	}
+	if bytes.Equal(before, now) {
+		return Record{}, false
+	}
+	return s.stateRecord(c.key, now), true
+}
+
+func (s *Store) stateRecord(key string, state []byte) Record {
+	if len(state) == 0 {
+		state = nil // deletes
+	}
+	return Record{Type: RecordState, Key: s.params.ID + keySeparator + key, Value: state}
+}
+
+// position is what the store must know after a restart to go on where it was.
+type position struct{ rv, last uint64 }
+
+func (s *Store) positionRecord() Record {
+	value := make([]byte, 0, 64)
+	value = binary.AppendUvarint(value, s.rv)
+	value = binary.AppendUvarint(value, s.last)
+	synced := byte(0)
+	if s.synced {
+		synced = 1
+	}
+	value = append(value, synced)
+	value = append(value, s.version+keySeparator+s.kind...)
+	return Record{Type: RecordPosition, Key: s.params.ID, Value: value}
+}
+
+// SplitKey returns the store and the rest of the key of a record.
+func SplitKey(key string) (store, rest string) {
+	store, rest, _ = strings.Cut(key, keySeparator)
+	return store, rest
+}
+
+// Restore adds a record of the journal. It must not be called after Restored.
+func (s *Store) Restore(r Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Type == RecordPosition {
+		return s.restorePosition(r.Value)
+	}
+	_, key := SplitKey(r.Key)
+	if r.Type == RecordState {
+		s.states[key] = r.Value
+		return nil
+	}
+	if r.Value == nil {
+		delete(s.objects, key)
+		return nil
+	}
+	if len(r.Value) < headerSize {
+		return fmt.Errorf("record of %s is too short", key)
+	}
+	s.objects[key] = &entry{
+		rv: binary.LittleEndian.Uint64(r.Value), value: r.Value, looks: binary.LittleEndian.Uint64(r.Value[offsetLooks:]),
+		shown: &Object{Key: key, RV: binary.LittleEndian.Uint64(r.Value[offsetShown:])},
+	}
+	return nil
+}
+
+func (s *Store) restorePosition(value []byte) error {
+	rv, n := binary.Uvarint(value)
+	if n <= 0 {
+		return errors.New("record of the position is malformed")
+	}
+	last, m := binary.Uvarint(value[n:])
+	if m <= 0 || len(value) < n+m+1 {
+		return errors.New("record of the position is malformed")
+	}
+	s.rv, s.last, s.synced = rv, last, value[n+m] == 1
+	s.version, s.kind = SplitKey(string(value[n+m+1:]))
+	return nil
+}
+
+// Restored ends the restoration. If the journal lost records, damaged is the reason to issue versions above all that it may have lost.
+func (s *Store) Restored(damaged error) error {
+	s.apply.Lock()
+	defer s.apply.Unlock()
+	changes, err := s.reproject(damaged)
+	if err != nil {
+		return err
+	}
+	s.notify(changes)
+	return nil
+}
+
+func (s *Store) reproject(damaged error) ([]change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	states := s.states
+	s.states = map[string][]byte{}
+	if !s.synced {
+		clear(s.objects)
+		return nil, nil
+	}
+	if err := s.restoreStates(states); err != nil {
+		return nil, err
+	}
+	for _, e := range s.objects {
+		s.last = max(s.last, e.shown.RV)
+		s.rv = max(s.rv, e.rv)
+	}
+	if damaged != nil && s.params.Virtual {
+		s.last = max(s.last, (s.rv+1)*scale) + scale
+	}
+	var changes, all []change
+	for key, e := range s.objects {
+		c, err := s.reprojectEntry(key, e)
+		if err != nil {
+			return nil, err
+		}
+		if c.event != nil || c.next == nil {
+			changes = append(changes, c)
+		}
+		all = append(all, c)
+	}
+	s.commit(changes)
+	s.history = history{}
+	s.history.floor = s.advertise()
+	return all, nil
+}
+
+func (s *Store) restoreStates(states map[string][]byte) error {
+	for key, state := range states {
+		e := s.objects[key]
+		if e == nil || len(state) == 0 || s.params.Companion == nil {
+			continue
+		}
+		e.state = state
+		if err := s.params.Companion.Restore(key, state); err != nil {
+			return fmt.Errorf("restore %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// reprojectEntry shows a restored object with the version that the readers saw, or with a new version if it looks different now.
+func (s *Store) reprojectEntry(key string, e *entry) (change, error) {
+	object, err := unpack(e.value)
+	if err != nil {
+		return change{}, fmt.Errorf("restore %s: %w", key, err)
+	}
+	if s.params.Projection == nil {
+		e.hash, e.shown.Data = hashContent(object), e.value[headerSize:]
+		return change{key: key, next: e, bytes: object}, nil
+	}
+	if e.shown.RV == 0 {
+		e.shown = nil
+	}
+	c, err := s.plan(&incoming{key: key, rv: e.rv, hash: hashContent(object), value: e.value, object: object})
+	if err != nil {
+		return change{}, fmt.Errorf("restore %s: %w", key, err)
+	}
+	if c.event == nil && c.next != nil {
+		c.next.state = e.state
+		s.objects[key] = c.next
+	}
+	return c, nil
+}

@@ -1,0 +1,359 @@
+// Package upstream reads from the API server: connection, health, identity of the cluster, and one reflector per store.
+//
+// An answer counts only if an API server can have given it. A proxy that answers in its place while the network is down, with 400, 404 or an
+// empty list without a version, changes nothing here: whatever the stores hold stays. Only 401 and 403 are answers about rights.
+package upstream
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	dialTimeout = 3 * time.Second
+	// headerTimeout limits the time to the first byte of an answer. An API server that takes longer has more work than it can do.
+	headerTimeout = 30 * time.Second
+	// pingAfter and pingTimeout find a dead connection in 10 s. The defaults of client-go find it in 45 s.
+	pingAfter   = 5 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// Observer counts.
+type Observer interface {
+	Received(source string, wire, decoded int)
+	Online(online bool)
+	Request(source, result string)
+}
+
+// Params are the arguments of New.
+type Params struct {
+	Config   *rest.Config // address and credentials; files in it are read again for each connection
+	Log      *zap.Logger
+	Observer Observer
+}
+
+// Connection is the connection to the API server.
+type Connection struct {
+	params    Params
+	base      *url.URL
+	client    *http.Client
+	transport *http.Transport
+	health    health
+	identity  identity
+
+	mu      sync.Mutex
+	attempt context.Context // ends when the API server is offline, so that no request waits on a dead connection
+	cancel  context.CancelFunc
+	online  chan struct{} // closed while online
+}
+
+// New returns a connection. It connects when it is used.
+func New(p Params) (*Connection, error) {
+	base, _, err := rest.DefaultServerUrlFor(p.Config)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	c := &Connection{params: p, base: base, online: make(chan struct{})}
+	c.attempt, c.cancel = context.WithCancel(context.Background())
+	c.transport = &http.Transport{
+		DialContext: dial, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true, DisableCompression: true, ResponseHeaderTimeout: headerTimeout,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, Proxy: p.Config.Proxy,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(p.Config, c.transport)
+	if err != nil {
+		return nil, fmt.Errorf("credentials of the API server: %w", err)
+	}
+	c.client = &http.Client{Transport: wrapped, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingAfter, Count: 3}}
+	return d.DialContext(ctx, network, address)
+}
+
+// dialTLS reads the files of the configuration for each connection, so that a rotated authority or client certificate is used at once.
+func (c *Connection) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	config, err := rest.TLSConfigFor(c.params.Config)
+	if err != nil {
+		return nil, fmt.Errorf("read credentials of the API server: %w", err)
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	config.NextProtos = []string{"h2", "http/1.1"}
+	raw, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, config)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Online reports whether the API server answers.
+func (c *Connection) Online() bool { return c.health.online.Load() }
+
+// OfflineSince returns the time of the loss of the API server, zero while it answers.
+func (c *Connection) OfflineSince() time.Time {
+	if t := c.health.since.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}
+
+// state returns the context of requests of now, and a channel that is closed when the API server is online.
+func (c *Connection) state() (context.Context, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attempt, c.online
+}
+
+func (c *Connection) setOnline() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.online:
+	default:
+		close(c.online)
+	}
+	c.observe(true)
+	c.params.Log.Info("API server is online")
+}
+
+// setOffline ends all requests: those on a dead connection would wait for their time limits, and not use a new connection.
+func (c *Connection) setOffline(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel()
+	c.attempt, c.cancel = context.WithCancel(context.Background())
+	select {
+	case <-c.online:
+		c.online = make(chan struct{})
+	default:
+	}
+	c.transport.CloseIdleConnections()
+	c.observe(false)
+	c.params.Log.Warn("API server is offline, serving what is stored", zap.Error(cause))
+}
+
+func (c *Connection) observe(online bool) {
+	if c.params.Observer != nil {
+		c.params.Observer.Online(online)
+	}
+}
+
+// Request is one request to the API server.
+type Request struct {
+	Source string // for metrics
+	Method string // empty: GET
+	Path   string
+	Query  url.Values
+	Header http.Header
+	Body   io.Reader
+}
+
+// Do sends a request, and returns the answer with any status. The body of the answer is not compressed, and counted.
+func (c *Connection) Do(ctx context.Context, r Request) (*http.Response, error) {
+	u := *c.base
+	u.Path += r.Path
+	u.RawQuery = r.Query.Encode()
+	if r.Method == "" {
+		r.Method = http.MethodGet
+	}
+	request, err := http.NewRequestWithContext(ctx, r.Method, u.String(), r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	for name, values := range r.Header {
+		request.Header[name] = values
+	}
+	request.Header.Set("Accept-Encoding", "gzip")
+	response, err := c.client.Do(request)
+	if err != nil {
+		c.count(r.Source, "error")
+		return nil, err
+	}
+	c.count(r.Source, fmt.Sprint(response.StatusCode))
+	counted := &countedBody{Reader: response.Body, Closer: response.Body}
+	body := &body{counted: counted, r: counted, report: func(wire, decoded int) {
+		if c.params.Observer != nil {
+			c.params.Observer.Received(r.Source, wire, decoded)
+		}
+	}}
+	if response.Header.Get("Content-Encoding") == "gzip" {
+		response.Header.Del("Content-Encoding")
+		response.Header.Del("Content-Length")
+		response.ContentLength = -1
+		body.r = &lazyGzip{r: counted}
+	}
+	response.Body = body
+	return response, nil
+}
+
+func (c *Connection) count(source, result string) {
+	if c.params.Observer != nil {
+		c.params.Observer.Request(source, result)
+	}
+}
+
+// lazyGzip reads the header with the first data: the API server writes nothing before the first event of a watch.
+type lazyGzip struct {
+	r io.Reader
+	z *gzip.Reader
+}
+
+func (l *lazyGzip) Read(p []byte) (int, error) {
+	if l.z == nil {
+		z, err := gzip.NewReader(l.r)
+		if err != nil {
+			return 0, err
+		}
+		l.z = z
+	}
+	return l.z.Read(p)
+}
+
+type countedBody struct {
+	io.Reader
+	io.Closer
+
+	n atomic.Int64
+}
+
+func (c *countedBody) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// body reports the bytes that were read since the last report.
+type body struct {
+	counted *countedBody
+	r       io.Reader
+	report  func(wire, decoded int)
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	b.report(int(b.counted.n.Swap(0)), n)
+	return n, err
+}
+
+func (b *body) Close() error { return b.counted.Close() }
+
+// health is the state of the API server, with hysteresis: one lost packet does not make it offline.
+type health struct {
+	online    atomic.Bool
+	since     atomic.Pointer[time.Time]
+	mu        sync.Mutex
+	known     bool
+	successes int
+	failures  int
+}
+
+const (
+	probeInterval = 5 * time.Second
+	retryInterval = time.Second
+	probeTimeout  = 2 * time.Second
+	// failuresToOffline and successesToOnline: with one failure, each restart of an API server behind a load balancer would count.
+	failuresToOffline = 3
+	successesToOnline = 2
+)
+
+// Run probes the API server until ctx ends.
+func (c *Connection) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := c.probe(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		c.record(err)
+		wait := probeInterval
+		if err != nil || !c.Online() {
+			wait = retryInterval
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	c.mu.Lock()
+	c.cancel()
+	c.mu.Unlock()
+	c.transport.CloseIdleConnections()
+}
+
+func (c *Connection) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	response, err := c.Do(ctx, Request{Source: "probe", Path: "/readyz"})
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 4096)
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden:
+		return nil
+	}
+	return fmt.Errorf("GET /readyz: %s", response.Status)
+}
+
+// record counts the result of a probe, and changes the state.
+func (c *Connection) record(err error) {
+	h := &c.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.successes = 0
+		h.failures++
+		if h.since.Load() == nil {
+			now := time.Now()
+			h.since.Store(&now)
+		}
+		if h.known && !h.online.Load() || h.known && h.failures < failuresToOffline {
+			return
+		}
+		h.known = true
+		h.online.Store(false)
+		c.setOffline(err)
+		return
+	}
+	h.failures = 0
+	h.successes++
+	if h.online.Load() {
+		h.since.Store(nil)
+		return
+	}
+	if h.known && h.successes < successesToOnline {
+		return
+	}
+	h.known = true
+	h.since.Store(nil)
+	h.online.Store(true)
+	c.setOnline()
+}

@@ -1,0 +1,204 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// watchList replaces the content of the store by a stream of all objects, and goes on with the events after them.
+func (r *Reflector) watchList(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var silent atomic.Bool
+	idle := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
+	defer idle.Stop()
+	q := watchQuery(r.query())
+	q.Set("sendInitialEvents", "true")
+	q.Set("resourceVersionMatch", "NotOlderThan")
+	response, err := r.get(ctx, q, ";stream=watch")
+	if err != nil {
+		return refusesWatchList(err)
+	}
+	defer response.Body.Close()
+	events := wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject)
+	initial := &initialEvents{reflector: r, replacement: r.params.Store.Replace()}
+	for !initial.done {
+		e, err := events.Next()
+		if silent.Load() || errors.Is(err, io.EOF) {
+			return errNoWatchList
+		}
+		if err != nil {
+			return err
+		}
+		idle.Reset(silence)
+		if err := initial.add(e); err != nil {
+			return err
+		}
+	}
+	idle.Stop()
+	if err := r.commit(initial.replacement, initial.rv, initial.typ); err != nil {
+		return err
+	}
+	return r.follow(events)
+}
+
+// initialEvents collects the events before the bookmark that ends them.
+type initialEvents struct {
+	reflector   *Reflector
+	replacement *store.Replacement
+	typ         [2]string // apiVersion and kind
+	rv          uint64
+	done        bool
+}
+
+func (i *initialEvents) add(e wire.Event) error {
+	if e.Type != "BOOKMARK" {
+		i.typ = [2]string{e.APIVersion, e.Kind}
+		return i.reflector.addInitial(i.replacement, e)
+	}
+	b, err := parseBookmark(i.reflector.params.Store.Format(), e.Object)
+	if err != nil {
+		return err
+	}
+	i.rv, i.done = b.rv, b.initialEnd
+	if i.typ[1] == "" {
+		i.typ = [2]string{e.APIVersion, e.Kind}
+	}
+	return nil
+}
+
+// refusesWatchList returns errNoWatchList for the answers of API servers and proxies that do not know watch-lists.
+func refusesWatchList(err error) error {
+	var status *StatusError
+	if errors.As(err, &status) {
+		switch status.Status.Code {
+		case http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusNotAcceptable:
+			return errNoWatchList
+		}
+	}
+	return err
+}
+
+// addInitial adds an event before the end of the initial ones: objects, and changes of them in the meantime.
+func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) error {
+	switch e.Type {
+	case string(store.Added), string(store.Modified):
+		return r.add(replacement, e.Object)
+	case string(store.Deleted):
+		return replacement.Drop(e.Object)
+	case "ERROR":
+		err := parseErrorEvent(r.params.Store.Format(), e.Object)
+		var status *StatusError
+		if errors.As(err, &status) && status.Status.Code != http.StatusUnauthorized && status.Status.Code != http.StatusForbidden {
+			return errNoWatchList
+		}
+		return err
+	}
+	return fmt.Errorf("watch-list: unknown event type %q", e.Type)
+}
+
+// watch applies events after a version until the watch ends.
+func (r *Reflector) watch(ctx context.Context, rv uint64) error {
+	q := watchQuery(r.query())
+	q.Set("resourceVersion", strconv.FormatUint(rv, 10))
+	response, err := r.get(ctx, q, ";stream=watch")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	r.accepted()
+	return r.follow(wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject))
+}
+
+// follow applies events until the stream ends. An API server ends it without an error after the requested time.
+func (r *Reflector) follow(events *wire.EventReader) error {
+	begin, count := time.Now(), 0
+	for ; ; count++ {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			if count == 0 && time.Since(begin) < time.Second {
+				return errors.New("the watch ended at once")
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		if err := r.apply(e); err != nil {
+			var status *StatusError
+			if errors.As(err, &status) {
+				return err
+			}
+			return fmt.Errorf("watch: %w: %w", errRelist, err)
+		}
+	}
+}
+
+// apply applies one event to the store.
+func (r *Reflector) apply(e wire.Event) error {
+	switch e.Type {
+	case string(store.Added), string(store.Modified):
+		return r.params.Store.Put(e.Object)
+	case string(store.Deleted):
+		return r.params.Store.Remove(e.Object)
+	case "BOOKMARK":
+		bookmark, err := parseBookmark(r.params.Store.Format(), e.Object)
+		if err != nil {
+			return err
+		}
+		return r.params.Store.Bookmark(bookmark.rv)
+	case "ERROR":
+		return parseErrorEvent(r.params.Store.Format(), e.Object)
+	}
+	return fmt.Errorf("unknown event type %q", e.Type)
+}
+
+func parseErrorEvent(format wire.Format, object []byte) error {
+	e := &StatusError{}
+	var err error
+	if format == wire.JSON {
+		err = json.Unmarshal(object, &e.Status)
+	} else {
+		err = e.Status.Unmarshal(object)
+	}
+	if err != nil {
+		return fmt.Errorf("decode error event: %w", err)
+	}
+	return e
+}
+
+type bookmark struct {
+	rv         uint64
+	initialEnd bool
+}
+
+func parseBookmark(format wire.Format, object []byte) (bookmark, error) {
+	text, end := wire.BookmarkRV(object), wire.BookmarkAnnotation(object, wire.InitialEventsEnd)
+	if format == wire.JSON {
+		var o struct {
+			Metadata struct {
+				ResourceVersion string            `json:"resourceVersion"`
+				Annotations     map[string]string `json:"annotations"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal(object, &o); err != nil {
+			return bookmark{}, fmt.Errorf("decode bookmark: %w", err)
+		}
+		text, end = o.Metadata.ResourceVersion, o.Metadata.Annotations[wire.InitialEventsEnd]
+	}
+	rv, err := wire.ParseRV(text)
+	if err != nil {
+		return bookmark{}, fmt.Errorf("bookmark: %w", err)
+	}
+	return bookmark{rv: rv, initialEnd: end == "true"}, nil
+}

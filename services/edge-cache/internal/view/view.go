@@ -1,0 +1,102 @@
+// Package view decides what the ingress controller sees: the endpoints of the pool, and the Secrets of its class.
+//
+// Each function returns the projection of a store. A projection is pure CPU work: it runs with the lock of its store.
+package view
+
+import (
+	"fmt"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/store"
+)
+
+// members returns the names of the nodes of the pool.
+type members interface{ Members() map[string]struct{} }
+
+// Adjuster changes an EndpointSlice of the pool before it is shown: it holds endpoints of a silent node, and replaces dead addresses. It must
+// neither block nor do I/O.
+type Adjuster interface {
+	Adjust(key string, slice *discoveryv1.EndpointSlice) (changed bool)
+	// Delete forgets a slice without endpoints of the pool.
+	Delete(key string)
+}
+
+// Observer counts endpoints.
+type Observer interface{ Filtered(kept, dropped int) }
+
+// Endpoints are the arguments of the projections of endpoints.
+type Endpoints struct {
+	Members   members
+	Unlocated endpointfilter.Unlocated
+	Adjuster  Adjuster // may be nil
+	Observer  Observer
+}
+
+// Slices returns the projection of EndpointSlices.
+func (e Endpoints) Slices(key string, object []byte) ([]byte, []uint32, bool, error) {
+	result, err := endpointfilter.Slice(object, endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated})
+	if err != nil {
+		return nil, nil, false, err
+	}
+	e.count(result)
+	shown := result.Object
+	switch {
+	case e.Adjuster == nil:
+	case result.Kept == 0:
+		e.Adjuster.Delete(key)
+	default:
+		if shown, err = e.adjust(key, shown); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	return shown, result.Nodes, true, nil
+}
+
+func (e Endpoints) count(r endpointfilter.Result) {
+	if e.Observer != nil {
+		e.Observer.Filtered(r.Kept, r.Dropped)
+	}
+}
+
+// adjust decodes only what is left of a slice.
+func (e Endpoints) adjust(key string, object []byte) ([]byte, error) {
+	var slice discoveryv1.EndpointSlice
+	if err := slice.Unmarshal(object); err != nil {
+		return nil, fmt.Errorf("decode endpoint slice: %w", err)
+	}
+	if !e.Adjuster.Adjust(key, &slice) {
+		return object, nil
+	}
+	adjusted, err := slice.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode endpoint slice: %w", err)
+	}
+	return adjusted, nil
+}
+
+// Legacy returns the projection of Endpoints.
+func (e Endpoints) Legacy(_ string, object []byte) ([]byte, []uint32, bool, error) {
+	result, err := endpointfilter.Endpoints(object, endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated})
+	if err != nil {
+		return nil, nil, false, err
+	}
+	e.count(result)
+	return result.Object, result.Nodes, true, nil
+}
+
+// Nodes returns the projection of Nodes for a pool that is not a label: only members are visible.
+func Nodes(m members) store.Projection {
+	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
+		_, member := m.Members()[key]
+		return object, nil, member, nil
+	}
+}
+
+// Secrets returns the projection of Secrets: only those that Ingresses of the class name are visible.
+func Secrets(r *References) store.Projection {
+	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
+		return object, nil, r.Wanted(key), nil
+	}
+}

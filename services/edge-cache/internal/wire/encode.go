@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"encoding/binary"
+	"io"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// InitialEventsEnd is the annotation of the bookmark after the initial events of a watch.
+const InitialEventsEnd = "k8s.io/initial-events-end"
+
+// Seal returns an envelope around the encoding of an object.
+func Seal(apiVersion, kind string, raw []byte) []byte {
+	out := appendEnvelopeStart(make([]byte, 0, len(raw)+len(apiVersion)+len(kind)+24), apiVersion, kind, len(raw))
+	return appendEnvelopeEnd(append(out, raw...))
+}
+
+// SealSize returns the size of what Seal returns.
+func SealSize(apiVersion, kind string, size int) int {
+	return len(appendEnvelopeEnd(appendEnvelopeStart(nil, apiVersion, kind, size))) + size
+}
+
+func appendEnvelopeStart(b []byte, apiVersion, kind string, size int) []byte {
+	typeMeta := appendString(appendString(nil, typeAPIVersion, apiVersion), typeKind, kind)
+	b = append(b, magic...)
+	b = AppendField(b, unknownTypeMeta, typeMeta)
+	b = protowire.AppendTag(b, unknownRaw, protowire.BytesType)
+	return protowire.AppendVarint(b, uint64(size))
+}
+
+// appendEnvelopeEnd appends the empty contentEncoding and contentType that every encoder of Kubernetes writes.
+func appendEnvelopeEnd(b []byte) []byte {
+	return append(b, 3<<3|byte(protowire.BytesType), 0, 4<<3|byte(protowire.BytesType), 0)
+}
+
+// ListWriter writes a list item by item, in protobuf. The size of all items must be known before the first one.
+type ListWriter struct {
+	w   io.Writer
+	err error
+}
+
+// ItemSize returns the size that an item of a list adds to it.
+func ItemSize(size int) int { return protowire.SizeTag(fieldItems) + protowire.SizeBytes(size) }
+
+// NewListWriter writes the start of a list whose items take itemsSize bytes: the sum of ItemSize.
+func NewListWriter(w io.Writer, m ListMeta, itemsSize int) *ListWriter {
+	meta := appendString(nil, 1, "") // selfLink; encoders of Kubernetes write it
+	meta = appendString(meta, listResourceVersion, m.ResourceVersion)
+	meta = appendString(meta, listContinue, m.Continue)
+	head := AppendField(nil, fieldMetadata, meta)
+	start := append(appendEnvelopeStart(nil, m.APIVersion, m.Kind, len(head)+itemsSize), head...)
+	_, err := w.Write(start)
+	return &ListWriter{w: w, err: err}
+}
+
+// Write writes one item.
+func (l *ListWriter) Write(item []byte) {
+	if l.err != nil {
+		return
+	}
+	head := protowire.AppendVarint(protowire.AppendTag(make([]byte, 0, 12), fieldItems, protowire.BytesType), uint64(len(item)))
+	if _, l.err = l.w.Write(head); l.err == nil {
+		_, l.err = l.w.Write(item)
+	}
+}
+
+// Close writes the end of the list, and returns the first error.
+func (l *ListWriter) Close() error {
+	if l.err == nil {
+		_, l.err = l.w.Write(appendEnvelopeEnd(nil))
+	}
+	return l.err
+}
+
+// EventFrame returns a frame of a watch in protobuf.
+func EventFrame(typ, apiVersion, kind string, raw []byte) []byte {
+	sealed := SealSize(apiVersion, kind, len(raw))
+	extension := protowire.SizeTag(rawRaw) + protowire.SizeBytes(sealed)
+	size := protowire.SizeTag(eventType) + protowire.SizeBytes(len(typ)) + protowire.SizeTag(eventObject) + protowire.SizeBytes(extension)
+	out := binary.BigEndian.AppendUint32(make([]byte, 0, size+4), uint32(size))
+	out = appendString(out, eventType, typ)
+	out = protowire.AppendTag(out, eventObject, protowire.BytesType)
+	out = protowire.AppendVarint(out, uint64(extension))
+	out = protowire.AppendTag(out, rawRaw, protowire.BytesType)
+	out = protowire.AppendVarint(out, uint64(sealed))
+	out = appendEnvelopeStart(out, apiVersion, kind, len(raw))
+	return appendEnvelopeEnd(append(out, raw...))
+}
+
+// Bookmark returns the encoding of an object with only a resourceVersion and annotations.
+func Bookmark(rv uint64, annotations map[string]string) []byte {
+	meta := appendString(nil, metaResourceVersion, strconv.FormatUint(rv, 10))
+	for key, value := range annotations {
+		meta = AppendField(meta, metaAnnotations, appendString(appendString(nil, mapKey, key), mapValue, value))
+	}
+	return AppendField(nil, fieldMetadata, meta)
+}
+
+// BookmarkAnnotation returns the value of an annotation of a protobuf object.
+func BookmarkAnnotation(object []byte, name string) string {
+	var found string
+	_ = fields(object, func(f field) error {
+		if f.num != fieldMetadata {
+			return nil
+		}
+		return fields(f.val, func(f field) error {
+			if f.num == metaAnnotations {
+				if key, value, err := mapEntry(f.val); err == nil && string(key) == name {
+					found = string(value)
+				}
+			}
+			return nil
+		})
+	})
+	return found
+}
+
+// BookmarkRV returns metadata.resourceVersion of an object without a name.
+func BookmarkRV(object []byte) string {
+	var rv string
+	_ = fields(object, func(f field) error {
+		if f.num != fieldMetadata {
+			return nil
+		}
+		return fields(f.val, func(f field) error {
+			if f.num == metaResourceVersion {
+				rv = string(f.val)
+			}
+			return nil
+		})
+	})
+	return rv
+}

@@ -1,0 +1,294 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// magic begins every protobuf message of the Kubernetes API, except for the frames of a watch.
+const magic = "k8s\x00"
+
+// maxSmall limits the type and the metadata of a list: they are below 1 KiB, unless an API server lies.
+const maxSmall = 64 << 10
+
+var errTooLarge = errors.New("message exceeds the limit")
+
+// ListMeta is the type and the metadata of a list.
+type ListMeta struct {
+	APIVersion, Kind, ResourceVersion, Continue string
+}
+
+// ListParams are the arguments of ReadList.
+type ListParams struct {
+	Format  Format
+	MaxItem int                     // limit of the size of one item
+	Item    func(item []byte) error // is called for each item; item is valid during the call
+}
+
+// ReadList reads the answer to a list request, and holds one item at a time.
+func ReadList(r io.Reader, p ListParams) (ListMeta, error) {
+	if p.Format == JSON {
+		return readJSONList(r, p)
+	}
+	l := &listReader{r: bufio.NewReaderSize(r, 64<<10), params: p}
+	var start [len(magic)]byte
+	if _, err := io.ReadFull(l.r, start[:]); err != nil {
+		return ListMeta{}, fmt.Errorf("read list: %w", unexpected(err))
+	}
+	if string(start[:]) != magic {
+		return ListMeta{}, errors.New("read list: it is not Kubernetes protobuf")
+	}
+	if err := l.readEnvelope(); err != nil {
+		return ListMeta{}, fmt.Errorf("read list: %w", err)
+	}
+	return l.meta, nil
+}
+
+type listReader struct {
+	r      *bufio.Reader
+	params ListParams
+	meta   ListMeta
+	buffer []byte
+}
+
+func (l *listReader) readEnvelope() error {
+	hasRaw := false
+	for {
+		num, size, err := l.readTag()
+		if errors.Is(err, io.EOF) {
+			if !hasRaw {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if num == unknownRaw {
+			hasRaw = true
+			if err := l.readRaw(size); err != nil {
+				return err
+			}
+			continue
+		}
+		content, err := l.readContent(size, maxSmall)
+		if err != nil {
+			return err
+		}
+		if num == unknownTypeMeta {
+			if l.meta.APIVersion, l.meta.Kind, err = parseTypeMeta(content); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readRaw reads the fields of a list whose encoding has size bytes.
+func (l *listReader) readRaw(size uint64) error {
+	for read := uint64(0); read < size; {
+		num, length, err := l.readTag()
+		if err != nil {
+			return unexpected(err)
+		}
+		limit := maxSmall
+		if num == fieldItems {
+			limit = l.params.MaxItem
+		}
+		content, err := l.readContent(length, limit)
+		if err != nil {
+			return err
+		}
+		read += uint64(protowire.SizeTag(num)+protowire.SizeVarint(length)) + length
+		switch num {
+		case fieldMetadata:
+			err = l.meta.parse(content)
+		case fieldItems:
+			err = l.params.Item(content)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *ListMeta) parse(content []byte) error {
+	return fields(content, func(f field) error {
+		switch f.num {
+		case listResourceVersion:
+			m.ResourceVersion = string(f.val)
+		case listContinue:
+			m.Continue = string(f.val)
+		}
+		return nil
+	})
+}
+
+// readTag reads the tag and the length of a length-delimited field. Envelopes and lists have no other fields.
+func (l *listReader) readTag() (protowire.Number, uint64, error) {
+	tag, err := binary.ReadUvarint(l.r)
+	if err != nil {
+		return 0, 0, err
+	}
+	num, typ := protowire.DecodeTag(tag)
+	if num < 1 || typ != protowire.BytesType {
+		return 0, 0, errMalformed
+	}
+	size, err := binary.ReadUvarint(l.r)
+	if err != nil {
+		return 0, 0, unexpected(err)
+	}
+	return num, size, nil
+}
+
+func (l *listReader) readContent(size uint64, limit int) ([]byte, error) {
+	if size > uint64(limit) {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errTooLarge, size, limit)
+	}
+	if uint64(cap(l.buffer)) < size {
+		l.buffer = make([]byte, size+size/4)
+	}
+	content := l.buffer[:size]
+	_, err := io.ReadFull(l.r, content)
+	return content, unexpected(err)
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func parseTypeMeta(content []byte) (apiVersion, kind string, err error) {
+	err = fields(content, func(f field) error {
+		switch f.num {
+		case typeAPIVersion:
+			apiVersion = string(f.val)
+		case typeKind:
+			kind = string(f.val)
+		}
+		return nil
+	})
+	return apiVersion, kind, err
+}
+
+// Open returns the content of a protobuf envelope and its type.
+func Open(message []byte) (apiVersion, kind string, raw []byte, err error) {
+	rest, found := bytes.CutPrefix(message, []byte(magic))
+	if !found {
+		return "", "", nil, errors.New("message is not Kubernetes protobuf")
+	}
+	err = fields(rest, func(f field) error {
+		switch f.num {
+		case unknownTypeMeta:
+			var err error
+			apiVersion, kind, err = parseTypeMeta(f.val)
+			return err
+		case unknownRaw:
+			raw = f.val
+		}
+		return nil
+	})
+	return apiVersion, kind, raw, err
+}
+
+// Event is one event of a watch. Object is valid until the next event is read.
+type Event struct {
+	Type, APIVersion, Kind string
+
+	Object []byte // the inner message, or JSON
+}
+
+// EventReader reads the events of a watch.
+type EventReader struct {
+	format  Format
+	r       io.Reader
+	max     int
+	buffer  []byte
+	limited *limitedReader
+	decoder *json.Decoder
+}
+
+// NewEventReader returns a reader of events that are at most limit bytes long.
+func NewEventReader(format Format, r io.Reader, limit int) *EventReader {
+	e := &EventReader{format: format, r: r, max: limit}
+	if format == JSON {
+		e.limited = &limitedReader{r: r, limit: limit}
+		e.decoder = json.NewDecoder(e.limited)
+	}
+	return e
+}
+
+// Next returns the next event. It returns io.EOF at the end of the stream.
+func (e *EventReader) Next() (Event, error) {
+	if e.format == JSON {
+		return e.nextJSON()
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(e.r, length[:]); err != nil {
+		return Event{}, err
+	}
+	size := int(binary.BigEndian.Uint32(length[:]))
+	if size > e.max {
+		return Event{}, fmt.Errorf("%w: event of %d bytes, at most %d are allowed", errTooLarge, size, e.max)
+	}
+	if cap(e.buffer) < size {
+		e.buffer = make([]byte, size+size/4)
+	}
+	frame := e.buffer[:size]
+	if _, err := io.ReadFull(e.r, frame); err != nil {
+		return Event{}, unexpected(err)
+	}
+	return parseEvent(frame)
+}
+
+func parseEvent(frame []byte) (Event, error) {
+	var out Event
+	var object []byte
+	err := fields(frame, func(f field) error {
+		switch f.num {
+		case eventType:
+			out.Type = string(f.val)
+		case eventObject:
+			return fields(f.val, func(f field) error {
+				if f.num == rawRaw {
+					object = f.val
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return Event{}, err
+	}
+	out.APIVersion, out.Kind, out.Object, err = Open(object)
+	return out, err
+}
+
+func (e *EventReader) nextJSON() (Event, error) {
+	e.limited.used = 0
+	var event struct {
+		Type   string  `json:"type"`
+		Object rawJSON `json:"object"`
+	}
+	if err := e.decoder.Decode(&event); err != nil {
+		return Event{}, err
+	}
+	var kind struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(event.Object, &kind); err != nil {
+		return Event{}, fmt.Errorf("decode type of object: %w", err)
+	}
+	return Event{Type: event.Type, APIVersion: kind.APIVersion, Kind: kind.Kind, Object: event.Object}, nil
+}

@@ -1,0 +1,30 @@
+// Command edge-cache serves the Kubernetes API to the ingress controller beside it: filtered to a node pool, and also without the cloud.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"fairlead.dev/services/edge-cache/internal/commands"
+)
+
+// gcPercent halves the memory beside 10 000 slices of 100 endpoints: most of it is encoded objects that live as long as the process. With 50
+// the memory is a sixth larger; with 12 the first list takes twice the CPU.
+const gcPercent = 25
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := commands.New(os.Stdout, os.Stderr).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "edge-cache:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		os.Exit(1)
+	}
+}
