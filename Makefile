@@ -193,6 +193,10 @@ golden: doctor-go ## Write the golden files anew; read the diff before you commi
 bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RECORDING=file)
 	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem -timeout 60m ./...
 
+.PHONY: bench-edge
+bench-edge: doctor-go local ## An edge-cache beside an API server with 10 000 slices of 100 endpoints: memory, bytes, times (FAIRLEAD_BENCH_SLICES=10000)
+	@cd services/edge-cache/internal/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
+
 .PHONY: bench-rollout
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
 	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -timeout 60m -run '^TestRollOut$$' -args -rollout=all

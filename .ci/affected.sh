@@ -66,6 +66,7 @@ for file in "${files[@]}"; do
 	deploy/examples/README.md) affect chart ;;
 	deploy/examples/decision-api/*) affect services/endpoint-picker ;; # its tests run them
 	deploy/examples/ingress/*) affect e2e/ingress ;;
+	deploy/examples/edge-cache/*) affect e2e/edge ;;
 	deploy/examples/oci/*) ;; # docs and verify read it
 	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress e2e/autoscaler ;;
