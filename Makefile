@@ -27,11 +27,11 @@ BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
-	services/variant-autoscaler services/edge-cache deploy/emulators
+	services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance) deploy/local/oldest
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance gateway-conformance) deploy/local/oldest
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -41,7 +41,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
 
 # What is released as an image, for which platforms, and where the layouts go.
-RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler edge-cache modelserver
+RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver
 PLATFORMS      ?= linux/amd64,linux/arm64
 OCI            ?= $(BIN)/oci
 SOURCE_URL     ?= https://fairlead.dev

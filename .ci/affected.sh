@@ -47,26 +47,29 @@ for file in "${files[@]}"; do
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress e2e/autoscaler ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
-	services/edge-cache/*) affect services/edge-cache chart e2e/edge ;;
+	services/edge-cache/*) affect services/edge-cache chart e2e/edge e2e/nodepool ;;
 	services/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;;
-	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/edge ;;
-	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/edge ;;
+	services/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;;
+	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/nodepool e2e/edge ;;
+	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/nodepool e2e/edge ;;
 	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;
 	deploy/local/e2e/picker/*) affect deploy/local/e2e e2e/picker ;;
 	deploy/local/e2e/ingress/*) affect deploy/local/e2e e2e/ingress ;;
 	deploy/local/e2e/syncer/*) affect deploy/local/e2e e2e/syncer ;;
 	deploy/local/e2e/edge/*) affect deploy/local/e2e e2e/edge ;;
 	deploy/local/e2e/autoscaler/*) affect deploy/local/e2e e2e/autoscaler ;;
-	deploy/local/e2e/conformance/* | deploy/local/e2e/cmd/conformance/*) affect deploy/local/e2e ;;
-	deploy/local/images/conformance/*) ;; # the nightly run reads it
-	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/edge ;;
-	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/edge ;;
+	deploy/local/e2e/nodepool/*) affect deploy/local/e2e e2e/nodepool ;;
+	deploy/local/e2e/conformance/* | deploy/local/e2e/cmd/*conformance/*) affect deploy/local/e2e ;;
+	deploy/local/images/*conformance/*) ;; # the nightly run reads it
+	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/nodepool e2e/edge ;;
+	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer e2e/autoscaler e2e/nodepool e2e/edge ;;
 	deploy/charts/*) affect deploy/charts chart ;;
 	deploy/examples/variant-autoscaler/*) affect chart e2e/autoscaler ;;
 	deploy/examples/README.md) affect chart ;;
 	deploy/examples/decision-api/*) affect services/endpoint-picker ;; # its tests run them
 	deploy/examples/ingress/*) affect e2e/ingress ;;
 	deploy/examples/edge-cache/*) affect e2e/edge ;;
+	deploy/examples/nodepool-ingress/*) affect e2e/nodepool ;;
 	deploy/examples/oci/*) ;; # docs and verify read it
 	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress e2e/autoscaler ;;
@@ -74,7 +77,9 @@ for file in "${files[@]}"; do
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
 	charts/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;; # as above
+	charts/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;; # as above
 	# Documents that tests read.
+	docs/operations/migrate-from-yurtingress.md) affect services/ingress-reconciler chart e2e/nodepool ;;
 	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them
 	*) everything ;;
@@ -105,7 +110,7 @@ only() { # of the modules given, those that are affected
 	echo "${made[*]}"
 }
 packages=()
-for folder in cluster picker ingress syncer autoscaler edge; do
+for folder in cluster picker ingress syncer autoscaler nodepool edge; do
 	[ -z "${parts[e2e/$folder]:-}" ] || packages+=("./$folder/...")
 done
 steps=(doctor verify lint)

@@ -24,14 +24,15 @@ expect "doctor verify lint docs test test-oldest chart demo e2e" services/endpoi
 expect "doctor verify lint docs chart e2e" "" ./autoscaler/... deploy/examples/variant-autoscaler/keda-external.yaml deploy/examples/README.md
 # What requires the changed module is affected too, over several steps.
 expect "doctor verify lint test test-oldest demo e2e" "services/ingress-reconciler services/backendset-syncer deploy/emulators deploy/local/e2e" \
-	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./edge/..." deploy/emulators/echo/echo.go
+	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./nodepool/... ./edge/..." deploy/emulators/echo/echo.go
 expect "doctor verify lint docs test test-oldest chart e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
 expect "doctor verify lint docs test test-oldest chart e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... services/variant-autoscaler/main.go
-expect "doctor verify lint docs test test-oldest chart e2e" services/edge-cache ./edge/... services/edge-cache/main.go
+expect "doctor verify lint docs test test-oldest chart e2e" services/edge-cache "./nodepool/... ./edge/..." services/edge-cache/main.go
 expect "doctor verify lint test e2e" deploy/local/e2e ./cluster/... deploy/local/e2e/cluster/node_test.go
 # The conformance suite runs every night.
 expect "doctor verify lint test" deploy/local/e2e "" deploy/local/e2e/conformance/expected.yaml deploy/local/e2e/cmd/conformance/main.go
-expect "doctor verify lint" "" "" deploy/local/images/conformance/go.mod
+expect "doctor verify lint test" deploy/local/e2e "" deploy/local/e2e/cmd/gateway-conformance/main.go
+expect "doctor verify lint" "" "" deploy/local/images/conformance/go.mod deploy/local/images/gateway-conformance/go.mod
 expect "doctor verify lint chart e2e" "" ./ingress/... charts/ingress-reconciler/values.yaml
 expect "doctor verify lint test test-oldest chart e2e" services/backendset-syncer ./syncer/... charts/backendset-syncer/crds/fairlead.dev_backendsetbindings.yaml
 expect "doctor verify lint test test-oldest chart e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... charts/variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml

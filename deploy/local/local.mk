@@ -6,11 +6,12 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image for this machine: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler edge-cache modelserver webhook echo ome ocilb probe
+IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver webhook echo ome ocilb probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_backendset-syncer  := services/backendset-syncer .
 IMAGE_SOURCE_variant-autoscaler := services/variant-autoscaler .
+IMAGE_SOURCE_nodepool-ingress   := services/nodepool-ingress .
 IMAGE_SOURCE_edge-cache         := services/edge-cache .
 IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
@@ -73,10 +74,11 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 # Folders of whole-system tests, and the images of each that no other one needs.
-E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler ingress)
+E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler nodepool ingress)
 e2e_images_cluster    := image-registry images-e2e
 e2e_images_picker     := gateways
 e2e_images_autoscaler := image-prometheus image-prometheus-adapter
+e2e_images_nodepool   := traefik
 e2e_images_ingress    := gateways traefik image-previous
 
 .PHONY: images-race
@@ -226,3 +228,14 @@ e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=h
 conformance: local images-conformance image-envoy gateways $(CRDS)/inferencepools.yaml ## The conformance suite of the Gateway API Inference Extension, in ten minutes (RUN=one test)
 	@cd deploy/local/e2e && GOWORK=off $(BUILD) -o $(BIN)/conformance/run ./cmd/conformance
 	@exec $(BIN)/conformance/run --suite fairlead/conformance-suite:$(CONFORMANCE) --version $(VERSION) --out $(BIN)/conformance $(if $(RUN),--test $(RUN))
+
+GATEWAY_CONFORMANCE := $(BIN)/gateway-conformance
+
+.PHONY: gateway-conformance
+gateway-conformance: local $(addprefix $(CRDS)/,gateway-api.yaml inferencepools.yaml) ## The conformance suite of the Gateway API with the backendset-syncer and an emulated load balancer, in ten minutes (RUN=one test)
+	@mkdir -p $(GATEWAY_CONFORMANCE)
+	@cd deploy/local/images/gateway-conformance && GOWORK=off $(CURDIR)/.ci/go.sh test -c -ldflags "-s -w" -o $(GATEWAY_CONFORMANCE)/suite .
+	@cd services/backendset-syncer && GOWORK=off $(BUILD) -ldflags "$(LDFLAGS)" -o $(GATEWAY_CONFORMANCE)/backendset-syncer .
+	@cd deploy/local/e2e && GOWORK=off $(BUILD) -o $(GATEWAY_CONFORMANCE)/run ./cmd/gateway-conformance
+	@exec $(GATEWAY_CONFORMANCE)/run --suite $(GATEWAY_CONFORMANCE)/suite --program $(GATEWAY_CONFORMANCE)/backendset-syncer --version $(VERSION) \
+		--crds $(CRDS)/gateway-api.yaml,$(CRDS)/inferencepools.yaml,$(CURDIR)/charts/backendset-syncer/crds --out $(GATEWAY_CONFORMANCE) $(if $(RUN),--test $(RUN))

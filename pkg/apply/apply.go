@@ -7,7 +7,8 @@
 //	                                         get it, and continue below
 //	has another controller, or none          return ErrForeign
 //	equal                                    none
-//	different                                apply with force, with the uid in the informer
+//	different                                apply with force, with the uid in the informer; if lists still have elements of
+//	                                         other clients, replace the lists
 //
 // A live object is equal if it has every wanted field, if its lists have the wanted elements in the same order, and if its
 // annotation HashAnnotation matches. The annotation contains a hash of the wanted object, to detect fields that are no longer
@@ -43,6 +44,9 @@ const HashAnnotation = "fairlead.dev/applied"
 
 // ErrForeign means that an object with the same name has another owner, or none. Apply and Delete do not change it.
 var ErrForeign = errors.New("the object has another owner")
+
+// ErrContested means that the API server stores an object differently from what is written. An admission webhook may change it.
+var ErrContested = errors.New("the stored object differs from the written one: look for a mutating admission webhook")
 
 // Result is the action that Apply took.
 type Result string
@@ -104,7 +108,30 @@ func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, 
 	if err != nil {
 		return live, Unchanged, failed("apply", next, err)
 	}
-	return stored, Updated, nil
+	if covers(specOf(stored), specOf(next)) {
+		return stored, Updated, nil
+	}
+	return a.replaceLists(ctx, client, next, stored)
+}
+
+// replaceLists removes elements that other clients have added to lists, such as a container of a Deployment: an apply keeps them, so each
+// further apply would find a difference. A merge patch replaces lists, and keeps fields that other clients have added to maps. If the elements
+// are back at once, an admission webhook adds them, and only an error, with the backoff of its caller, ends the loop.
+func (a *Applier) replaceLists(ctx context.Context, client dynamic.ResourceInterface, next, stored *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
+	content := specOf(next)
+	content["metadata"] = map[string]any{"uid": stored.GetUID()}
+	patch, err := json.Marshal(content)
+	if err != nil {
+		panic(fmt.Sprintf("unstructured object is not JSON: %v", err)) // unreachable: it consists of JSON values
+	}
+	replaced, err := client.Patch(ctx, next.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
+	switch {
+	case err != nil:
+		return stored, Updated, failed("replace lists of", next, err)
+	case !covers(specOf(replaced), specOf(next)):
+		return replaced, Updated, failed("apply", next, ErrContested)
+	}
+	return replaced, Updated, nil
 }
 
 // migrateManagedFields marks the fields that this manager set by create as set by apply. Otherwise, an apply would not remove
@@ -224,6 +251,9 @@ func fingerprint(wanted *unstructured.Unstructured) string {
 // nextGeneration predicts the generation of an object after an apply, which increments it if the specification changes. If the
 // prediction is wrong, the next Apply corrects the record.
 func nextGeneration(wanted, live *unstructured.Unstructured) int64 {
+	if wanted.GetKind() == "Deployment" { // changes of annotations, such as the record, increment its generation, too
+		return live.GetGeneration() + 1
+	}
 	parts := strings.Split(live.GetAnnotations()[HashAnnotation], ".")
 	if len(parts) == 3 && parts[1] == specHash(wanted) && covers(specOf(live), specOf(wanted)) {
 		return live.GetGeneration()

@@ -135,6 +135,15 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, Updated, apply(smaller, live()))
 	assert.Equal(t, "chat", live().GetLabels()["app"])
 
+	// Apply removes elements that other clients have added to lists.
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"spec":{"ports":[{"name":"theirs","port":81},{"name":"http","port":80}]}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.NoError(t, err)
+	assert.Equal(t, Updated, apply(smaller, live()))
+	ports, _, err := unstructured.NestedSlice(live().Object, "spec", "ports")
+	require.NoError(t, err)
+	assert.Len(t, ports, 1)
+	assert.Equal(t, Unchanged, apply(smaller, live()))
+
 	// Apply keeps an annotation that Annotate sets.
 	note := func() string { return live().GetAnnotations()["note"] }
 	require.NoError(t, a.Annotate(t.Context(), services, live(), "note", "old"))

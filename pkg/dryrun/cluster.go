@@ -3,6 +3,7 @@ package dryrun
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +27,12 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 	w.Served = func(resource schema.GroupVersionResource) bool { return served[resource] }
 	read := map[string]bool{} // two kinds may keep different parts of the same objects
 	for _, k := range kinds {
-		if k.Off || read[k.Resource.String()+k.Selector] {
+		selection := strings.Join([]string{k.Resource.String(), k.Namespace, k.Selector, k.Fields}, " ")
+		if k.Off || read[selection] {
 			continue
 		}
-		read[k.Resource.String()+k.Selector] = true
-		listed, err := w.list(ctx, client.Resource(k.Resource), metav1.ListOptions{LabelSelector: k.Selector})
+		read[selection] = true
+		listed, err := w.list(ctx, k.In(client), metav1.ListOptions{LabelSelector: k.Selector, FieldSelector: k.Fields})
 		switch {
 		case err == nil:
 			served[k.Resource] = served[k.Resource] || listed

@@ -33,6 +33,8 @@ type Kind struct {
 	Resource  schema.GroupVersionResource
 	Name      string // of the kind, for example HTTPRoute
 	Selector  string // of labels; empty for all objects
+	Fields    string // selector of fields, such as "type=kubernetes.io/tls"; empty for all objects
+	Namespace string // empty for the objects of all namespaces
 	Indexers  cache.Indexers
 	Transform cache.TransformFunc
 	// Off disables the kind: it is not listed, and counts as not served.
@@ -44,7 +46,15 @@ type Kind struct {
 
 // String names the kind in messages by its resource and its selector.
 func (k *Kind) String() string {
-	return strings.TrimSpace(k.Resource.GroupResource().String() + " " + k.Selector)
+	return strings.Join(strings.Fields(k.Resource.GroupResource().String()+" "+k.Selector+" "+k.Fields), " ")
+}
+
+// In returns the client of the objects of the kind.
+func (k *Kind) In(client dynamic.Interface) dynamic.ResourceInterface {
+	if k.Namespace == "" {
+		return client.Resource(k.Resource)
+	}
+	return client.Resource(k.Resource).Namespace(k.Namespace)
 }
 
 // Reader provides the objects of a kind, as its Transform returned them. They must not be changed.
@@ -84,8 +94,8 @@ func (g *Group) Add(k Kind) *kube.OptionalInformer {
 	informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
 		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
 		New: func() cache.SharedIndexInformer {
-			return kube.NewInformer(g.p.Client, g.p.Client.Resource(k.Resource), &unstructured.Unstructured{}, kube.InformerOptions{
-				Description: k.Resource.String(), LabelSelector: k.Selector, Indexers: maps.Clone(k.Indexers), Transform: k.Transform,
+			return kube.NewInformer(g.p.Client, k.In(g.p.Client), &unstructured.Unstructured{}, kube.InformerOptions{
+				Description: k.Resource.String(), LabelSelector: k.Selector, FieldSelector: k.Fields, Indexers: maps.Clone(k.Indexers), Transform: k.Transform,
 			})
 		},
 	})

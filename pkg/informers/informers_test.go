@@ -186,6 +186,31 @@ func TestSnapshot(t *testing.T) {
 	broken.Selector = "a in b"
 	_, err = world.Reader(broken)
 	require.ErrorContains(t, err, "selector of services: ")
+	broken.Selector, broken.Fields = "", "a"
+	_, err = world.Reader(broken)
+	require.ErrorContains(t, err, "field selector of services: ")
+}
+
+func TestSnapshotSelectsByNamespaceAndFields(t *testing.T) {
+	t.Parallel()
+	world := Snapshot{Objects: objects(t)}
+	for _, tt := range []struct {
+		namespace, fields string
+		want              int
+	}{
+		{"models", "", 2},
+		{"other", "", 0},
+		{"", "spec.clusterIP=10.0.0.1", 1},
+		{"", "metadata.name=chat", 1},
+		{"", "spec.clusterIP!=10.0.0.1", 1},
+		{"", "spec.none=x", 0},
+	} {
+		k := serviceKind()
+		k.Namespace, k.Fields = tt.namespace, tt.fields
+		r, err := world.Reader(k)
+		require.NoError(t, err)
+		assert.Len(t, r.List(), tt.want, "%s %s", tt.namespace, tt.fields)
+	}
 }
 
 func TestTransformOfWhatIsNoObject(t *testing.T) {

@@ -2,8 +2,10 @@ package informers
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -26,8 +28,12 @@ func (s *Snapshot) Reader(k Kind) (Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("selector of %s: %w", k.Resource.Resource, err)
 	}
+	having, err := fields.ParseSelector(k.Fields)
+	if err != nil {
+		return nil, fmt.Errorf("field selector of %s: %w", k.Resource.Resource, err)
+	}
 	for _, u := range s.Objects {
-		if u.GroupVersionKind().Group != k.Resource.Group || u.GetKind() != k.Name || !selector.Matches(labels.Set(u.GetLabels())) {
+		if !k.selects(u, selector, having) {
 			continue
 		}
 		obj, err := k.Transform(u.DeepCopy())
@@ -39,6 +45,24 @@ func (s *Snapshot) Reader(k Kind) (Reader, error) {
 		}
 	}
 	return made, nil
+}
+
+// selects reports whether an object is one of the kind.
+func (k *Kind) selects(u *unstructured.Unstructured, labelled labels.Selector, having fields.Selector) bool {
+	if u.GroupVersionKind().Group != k.Resource.Group || u.GetKind() != k.Name || k.Namespace != "" && u.GetNamespace() != k.Namespace {
+		return false
+	}
+	return labelled.Matches(labels.Set(u.GetLabels())) && having.Matches(fieldsOf{u})
+}
+
+// fieldsOf provides fields of an object by their paths, as a field selector names them.
+type fieldsOf struct{ *unstructured.Unstructured }
+
+func (f fieldsOf) Has(path string) bool { return f.Get(path) != "" }
+
+func (f fieldsOf) Get(path string) string {
+	value, _, _ := unstructured.NestedString(f.Object, strings.Split(path, ".")...) // another type has no value
+	return value
 }
 
 // snapshotReader implements Reader.

@@ -116,6 +116,15 @@ func New(p Params) (*Elector, error) {
 	return e, nil
 }
 
+// PodNamespace returns the namespace of the pod, empty if the process does not run in one.
+func PodNamespace() string {
+	namespace, err := namespaceOf("", namespaceFile)
+	if err != nil {
+		return ""
+	}
+	return namespace
+}
+
 // namespaceOf returns the namespace of the Lease.
 func namespaceOf(flag, file string) (string, error) {
 	if flag != "" {

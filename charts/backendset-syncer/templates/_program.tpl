@@ -19,6 +19,9 @@
 {{- fail (printf "oci.configSecret: it has an effect only with oci.auth config-file, and oci.auth is %s" .auth) -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.gateways.okeGatewayAPIAlias (not .Values.gateways.enabled) -}}
+{{- fail "gateways.okeGatewayAPIAlias: it has an effect only with gateways.enabled" -}}
+{{- end -}}
 {{- with .Values.readinessGates -}}
 {{- if and .webhook.enabled (not .enabled) -}}
 {{- fail "readinessGates.webhook.enabled: set readinessGates.enabled too, or no program opens the gates that the webhook adds" -}}
@@ -38,6 +41,10 @@
 - --verify-interval={{ .Values.verifyInterval }}
 {{- if .Values.readinessGates.enabled }}
 - --readiness-gate-timeout={{ .Values.readinessGates.timeout }}
+{{- end }}
+{{- if include "backendset-syncer.responds" . }}
+- --not-found-bind-address=:{{ .Values.gateways.responder.notFoundPort }}
+- --no-backends-bind-address=:{{ .Values.gateways.responder.noBackendsPort }}
 {{- end }}
 {{- if .Values.readinessGates.webhook.enabled }}
 - --webhook-address=:{{ .Values.readinessGates.webhook.port }}
@@ -64,6 +71,14 @@
 {{- define "backendset-syncer.sourceArgs" -}}
 - --config-map={{ include "backendset-syncer.configMapNamespace" . }}/{{ include "backendset-syncer.configMapName" . }}
 - --readiness-gates={{ .Values.readinessGates.enabled }}
+- --gateways={{ .Values.gateways.enabled }}
+{{- if .Values.gateways.enabled }}
+- --gateway-namespace={{ .Release.Namespace }}
+- --oke-gateway-api-alias={{ .Values.gateways.okeGatewayAPIAlias }}
+{{- if include "backendset-syncer.responds" . }}
+- --responder-service={{ .Release.Namespace }}/{{ include "backendset-syncer.responderName" . }}
+{{- end }}
+{{- end }}
 - --oci-auth={{ .Values.oci.auth }}
 {{- if eq .Values.oci.auth "api-key" }}
 - --oci-key-directory={{ include "backendset-syncer.credentialsPath" . }}
@@ -96,6 +111,20 @@
 {{- if .Values.readinessGates.webhook.enabled }}
 - {name: webhook, containerPort: {{ .Values.readinessGates.webhook.port }}}
 {{- end }}
+{{- if include "backendset-syncer.responds" . }}
+- {name: not-found, containerPort: {{ .Values.gateways.responder.notFoundPort }}}
+- {name: no-backends, containerPort: {{ .Values.gateways.responder.noBackendsPort }}}
+{{- end }}
+{{- end -}}
+
+{{/* Not empty if the program answers requests that have no backend. */}}
+{{- define "backendset-syncer.responds" -}}
+{{- if and .Values.gateways.enabled .Values.gateways.responder.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* The Service of the responder. Its endpoints are all replicas, so it is not the one of the metrics, which no load balancer needs. */}}
+{{- define "backendset-syncer.responderName" -}}
+{{- printf "%s-responder" (include "backendset-syncer.fullname" .) -}}
 {{- end -}}
 
 {{- define "backendset-syncer.volumes" -}}
@@ -143,6 +172,15 @@ http
 - ports:
   - {port: webhook, protocol: TCP}
   {{- with .Values.networkPolicy.webhook.from }}
+  from:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- if include "backendset-syncer.responds" . }}
+- ports:
+  - {port: not-found, protocol: TCP}
+  - {port: no-backends, protocol: TCP}
+  {{- with .Values.networkPolicy.responder.from }}
   from:
   {{- toYaml . | nindent 2 }}
   {{- end }}

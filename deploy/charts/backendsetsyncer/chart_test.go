@@ -145,7 +145,7 @@ func TestNotes(t *testing.T) {
 		warn string // empty: no warning
 	}{
 		{name: "nothing is configured", want: "ConfigMap system/release-backendset-syncer", warn: "config lists no loadBalancers"},
-		{name: "load balancer", give: helm.Values{"config": configured()}, want: "plan --config-map=system/release-backendset-syncer --readiness-gates=false --oci-auth=instance-principal --oci-requests-per-second=10"},
+		{name: "load balancer", give: helm.Values{"config": configured()}, want: "plan --config-map=system/release-backendset-syncer --readiness-gates=false --gateways=false --oci-auth=instance-principal --oci-requests-per-second=10"},
 		{name: "configured as a text", give: helm.Values{"config": "loadBalancers: []"}, want: "kubectl get backendsetbindings"},
 		{name: "existing ConfigMap", give: helm.Values{"configMap": helm.Values{"name": "lbs", "namespace": "platform"}}, want: "--config-map=platform/lbs"},
 		{name: "several that write", give: helm.Values{"config": configured(), "leaderElection": helm.Values{"enabled": false}}, want: "plan", warn: "2 replicas without leader election"},

@@ -39,19 +39,54 @@ func TestRoles(t *testing.T) {
 	assert.ElementsMatch(t, always, objects.Permissions(role(t, objects.Render(t, chart, nil), own).Rules))
 	gates := objects.Render(t, chart, helm.Values{"readinessGates": helm.Values{"enabled": true}})
 	assert.ElementsMatch(t, append(always, "list /pods", "watch /pods", "patch /pods/status"), objects.Permissions(role(t, gates, own).Rules))
+
+	const gateway = "gateway.networking.k8s.io/"
+	routed := slices.Concat(always, listWatch(
+		gateway+"gatewayclasses", gateway+"gateways", gateway+"httproutes", gateway+"referencegrants", "inference.networking.k8s.io/inferencepools",
+		"/configmaps", "/namespaces", "/secrets", "/pods", "oke-gateway-api.gemyago.github.io/gateway-configs",
+	), []string{"patch " + gateway + "gatewayclasses/status", "patch " + gateway + "gateways/status", "patch " + gateway + "httproutes/status"})
+	gateways := objects.Render(t, chart, helm.Values{"gateways": helm.Values{"enabled": true}})
+	assert.ElementsMatch(t, routed, objects.Permissions(role(t, gateways, own).Rules))
+	alias := objects.Render(t, chart, helm.Values{"gateways": helm.Values{"enabled": true, "okeGatewayAPIAlias": true}})
+	assert.ElementsMatch(t, append(routed, "patch "+gateway+"httproutes"), objects.Permissions(role(t, alias, own).Rules))
+}
+
+// listWatch returns the permissions to list and to watch resources.
+func listWatch(resources ...string) []string {
+	var all []string
+	for _, r := range resources {
+		all = append(all, "list "+r, "watch "+r)
+	}
+	return all
+}
+
+// TestRecordsAreInTheNamespaceOfTheRelease checks that the program writes ConfigMaps only there, and only if it serves Gateways.
+func TestRecordsAreInTheNamespaceOfTheRelease(t *testing.T) {
+	t.Parallel()
+	records := func(values helm.Values) []*rbacv1.Role {
+		return slices.DeleteFunc(objects.All[rbacv1.Role](t, objects.Render(t, chart, values)), func(r *rbacv1.Role) bool { return !strings.HasSuffix(r.Name, "-records") })
+	}
+	assert.Empty(t, records(nil))
+	own := records(helm.Values{"gateways": helm.Values{"enabled": true}})
+	require.Len(t, own, 1)
+	assert.Equal(t, "system", own[0].Namespace)
+	assert.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update", "delete"}}}, own[0].Rules)
 }
 
 // TestRolesCoverInformers compares the kinds in the source of the program with those that it may list and watch.
 func TestRolesCoverInformers(t *testing.T) {
 	t.Parallel()
-	code, err := os.ReadFile(filepath.Join(repository, "services", program, "internal", "informers", "informers.go"))
-	require.NoError(t, err)
 	var read []string
-	for _, match := range regexp.MustCompile(`WithResource\("(\w+)"\)`).FindAllStringSubmatch(string(code), -1) {
-		read = append(read, match[1])
+	for _, file := range []string{"informers.go", "gateway.go"} {
+		code, err := os.ReadFile(filepath.Join(repository, "services", program, "internal", "informers", file))
+		require.NoError(t, err)
+		for _, match := range regexp.MustCompile(`Resource(?:\(|: )"([\w-]+)"`).FindAllStringSubmatch(string(code), -1) {
+			read = append(read, match[1])
+		}
 	}
 	require.Contains(t, read, "backendsetbindings")
-	set := objects.Render(t, chart, helm.Values{"readinessGates": helm.Values{"enabled": true}})
+	require.Contains(t, read, "httproutes")
+	set := objects.Render(t, chart, helm.Values{"readinessGates": helm.Values{"enabled": true}, "gateways": helm.Values{"enabled": true}})
 	for _, verb := range []string{"list", "watch"} {
 		var granted []string
 		for _, p := range objects.Permissions(role(t, set, own).Rules) {

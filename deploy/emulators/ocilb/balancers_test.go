@@ -210,7 +210,7 @@ func TestTrafficOfADeletedLoadBalancer(t *testing.T) {
 		await(t, w.Service, deleted.OpcWorkRequestId)
 		_, _, err = w.get(t, "/", nil)
 		require.ErrorContains(t, err, "connection refused")
-		l, err := w.network.Listen(80)
+		l, err := w.network.Listen(ocilbtest.Address, 80)
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	})

@@ -1,8 +1,10 @@
 package ocilb_test
 
 import (
+	"bufio"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -193,5 +195,42 @@ func TestRequestIDs(t *testing.T) {
 		assert.Equal(t, body, response.Header.Get("X-Request-Id"))
 		_, body = w.response(t, http.MethodGet, "/", func(r *http.Request) { r.Header.Set("X-Request-Id", "mine") })
 		assert.Equal(t, "mine", body)
+	})
+}
+
+// TestUpgrades keeps a connection whose protocol has changed, such as that of a WebSocket, as long as bytes flow, and ends it when it is idle.
+func TestUpgrades(t *testing.T) {
+	t.Parallel()
+	withTraffic(t, nil, func(t *testing.T, w *world) {
+		w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			conn, buffer, err := http.NewResponseController(rw).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(buffer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			_ = buffer.Flush()
+			_, _ = io.Copy(conn, buffer)
+		}))
+		w.set(t, "chat", backend(1))
+		time.Sleep(time.Minute)
+		conn, err := w.network.Dial(t.Context(), "tcp", ocilbtest.Address+":80")
+		require.NoError(t, err)
+		defer conn.Close()
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		reader := bufio.NewReader(conn)
+		response, err := http.ReadResponse(reader, nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
+		for range 5 {
+			time.Sleep(50 * time.Second) // the idle timeout is a minute
+			fmt.Fprint(conn, "ping\n")
+			line, err := reader.ReadString('\n')
+			require.NoError(t, err)
+			assert.Equal(t, "ping\n", line)
+		}
+		time.Sleep(2 * time.Minute)
+		_, err = reader.ReadString('\n')
+		require.Error(t, err)
 	})
 }

@@ -25,14 +25,14 @@ type Network struct {
 // NewNetwork returns a network without servers.
 func NewNetwork() *Network { return &Network{servers: map[string]*memnet.Listener{}} }
 
-// Listen opens a port of the load balancers, which have one address.
-func (n *Network) Listen(port int) (net.Listener, error) {
-	address := net.JoinHostPort(Address, strconv.Itoa(port))
-	l, err := n.open(address)
+// Listen opens a port at the address of a load balancer.
+func (n *Network) Listen(address string, port int) (net.Listener, error) {
+	at := net.JoinHostPort(address, strconv.Itoa(port))
+	l, err := n.open(at)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{Listener: l, leave: func() { n.leave(address, l) }}, nil
+	return &opened{Listener: l, leave: func() { n.leave(at, l) }}, nil
 }
 
 // opened is a port that is free again after Close.
@@ -47,7 +47,7 @@ func (o *opened) Close() error {
 	return o.Listener.Close()
 }
 
-// Address is the address of the load balancers.
+// Address is the address of the load balancers that have no other one.
 const Address = "192.0.2.10"
 
 func (n *Network) open(address string) (*memnet.Listener, error) {

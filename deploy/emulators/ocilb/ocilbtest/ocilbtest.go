@@ -66,7 +66,7 @@ type Service struct {
 func Options() ocilb.Options {
 	o := ocilb.DefaultOptions()
 	o.Plane.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
-	o.Plane.Listen = func(int) (net.Listener, error) { return memnet.Listen(), nil }
+	o.Plane.Listen = func(string, int) (net.Listener, error) { return memnet.Listen(), nil }
 	return o
 }
 

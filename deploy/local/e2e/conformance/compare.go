@@ -36,6 +36,9 @@ func Compare(e *Expectations, results []Result) []Row {
 	for _, x := range e.Unstable {
 		rows[x.Test] = Row{Test: x.Test, Expected: "pass or fail", Reason: x.Reason, Difference: noResult}
 	}
+	for _, x := range e.Skip {
+		rows[x.Test] = Row{Test: x.Test, Expected: "skip", Reason: x.Reason, Difference: noResult}
+	}
 	for _, r := range results {
 		if r.Test == "" || r.Subtest != "" {
 			continue
@@ -52,8 +55,14 @@ func Compare(e *Expectations, results []Result) []Row {
 
 // difference returns how the result of a test differs from the expected one.
 func (e *Expectations) difference(r Result, results []Result) string {
-	if r.Outcome == Skip {
-		return "was skipped"
+	if skips := e.Skips(r.Test); skips || r.Outcome == Skip {
+		switch {
+		case !skips:
+			return "was skipped"
+		case r.Outcome != Skip:
+			return "was not skipped"
+		}
+		return ""
 	}
 	named := func(x Exception) bool { return x.Test == r.Test }
 	if i := slices.IndexFunc(e.Unstable, named); i >= 0 {

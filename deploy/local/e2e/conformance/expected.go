@@ -19,6 +19,12 @@ type Expectations struct {
 	Fail []Exception `json:"fail"`
 	// Unstable has the tests that may fail.
 	Unstable []Exception `json:"unstable"`
+	// Skip has the tests that do not run.
+	Skip []Exception `json:"skip"`
+	// Features are the extended features that the suite checks, beside those of the core.
+	Features []string `json:"features,omitempty"`
+	// Unsupported has the reason for each extended feature that is not supported.
+	Unsupported map[string]string `json:"unsupported,omitempty"`
 }
 
 // Exception is a test that need not pass.
@@ -29,8 +35,17 @@ type Exception struct {
 	Reason  string `json:"reason"`
 }
 
-// Expected returns the expectations of this repository.
+// Expected returns the expectations for the suite of the Gateway API Inference Extension.
 func Expected() (*Expectations, error) { return parseExpectations(expectedFile) }
+
+// ExpectedOfGateways returns the expectations for the suite of the Gateway API.
+func ExpectedOfGateways() (*Expectations, error) {
+	text, err := gatewayFiles.ReadFile("gateway.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("read expected results: %w", err)
+	}
+	return parseExpectations(text)
+}
 
 func parseExpectations(text []byte) (*Expectations, error) {
 	var e Expectations
@@ -38,7 +53,7 @@ func parseExpectations(text []byte) (*Expectations, error) {
 		return nil, fmt.Errorf("parse expected results: %w", err)
 	}
 	names := slices.Clone(e.Pass)
-	for _, x := range slices.Concat(e.Fail, e.Unstable) {
+	for _, x := range slices.Concat(e.Fail, e.Unstable, e.Skip) {
 		if x.Reason == "" {
 			return nil, fmt.Errorf("parse expected results: test %q has no reason", x.Test)
 		}
@@ -63,5 +78,11 @@ func (e *Expectations) Only(test string) *Expectations {
 		Pass:     slices.DeleteFunc(slices.Clone(e.Pass), func(name string) bool { return name != test }),
 		Fail:     slices.DeleteFunc(slices.Clone(e.Fail), other),
 		Unstable: slices.DeleteFunc(slices.Clone(e.Unstable), other),
+		Features: e.Features, Unsupported: e.Unsupported,
 	}
+}
+
+// Skips reports whether a test does not run.
+func (e *Expectations) Skips(test string) bool {
+	return slices.ContainsFunc(e.Skip, func(x Exception) bool { return x.Test == test })
 }

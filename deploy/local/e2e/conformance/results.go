@@ -1,5 +1,5 @@
-// Package conformance reads the results of a run of the conformance suite of the Gateway API Inference Extension, and compares them
-// with the expected results in expected.yaml.
+// Package conformance reads the results of runs of two conformance suites, and compares them with the expected results: that of the Gateway
+// API Inference Extension with expected.yaml, and that of the Gateway API with gateway.yaml. It also keeps the report of the latter.
 package conformance
 
 import (

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/layout"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -45,7 +46,8 @@ type actor struct {
 	log  *zap.Logger
 	quit chan struct{}
 
-	sets map[string]*set
+	sets  map[string]*set
+	frame frame
 
 	current  *ociapi.LoadBalancer // as it was read last; nil: never
 	verifyAt time.Time            // when it is read again although nothing has changed
@@ -69,6 +71,7 @@ func newActor(p *Params, id string) *actor {
 	return &actor{
 		inbox: inbox{sets: map[string]*request{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
 		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
+		frame:    frame{efforts: map[layout.Ref]*effort{}},
 		unlisted: true, unread: true, expected: firstPoll,
 	}
 }
@@ -121,7 +124,7 @@ func (a *actor) receive() {
 			delete(a.sets, name)
 		}
 	}
-	if changed && a.current != nil {
+	if changed = a.frame.want(a.inbox.layout) || changed; changed && a.current != nil {
 		a.plan(now) // also during a work request: endpoints may come, terminate and go meanwhile
 	}
 }
@@ -204,6 +207,7 @@ func (a *actor) read(ctx context.Context) {
 		a.retire(a.current.ETag)
 	}
 	a.current, a.verifyAt, a.unread, a.waiting = got, now.Add(a.p.Verify), false, ""
+	a.frame.live = got.Live()
 	if !got.Active {
 		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}
 		a.pause = now.Add(afterNotFound.first)
@@ -235,8 +239,13 @@ func (a *actor) isOld(etag string) bool {
 type write struct {
 	*ociapi.Write
 
-	set    *set
+	name   string
+	effort *effort
+
+	set    *set // nil for a step of the layout
 	wanted []plan.Backend
+
+	step *layout.Step
 }
 
 // send sends a write. One that replaces a set must not undo the work request of another client on the same set, which no read shows
@@ -253,19 +262,20 @@ func (a *actor) send(ctx context.Context, w *write) {
 		a.waiting, a.pause = "waits for the leadership: "+err.Error(), a.p.Clock.Now().Add(fenceRetry)
 		return
 	}
-	s := w.set
-	s.attemptedAt = a.p.Clock.Now()
-	id, err := a.p.Client.Send(ctx, w.Write, w.Token(s.attempt))
+	w.effort.attemptedAt = a.p.Clock.Now()
+	id, err := a.p.Client.Send(ctx, w.Write, w.Token(w.effort.attempt))
 	if err != nil {
-		a.refused(ctx, s, err)
+		a.refused(ctx, w, err)
 		return
 	}
 	a.waiting = ""
 	now = a.p.Clock.Now()
-	s.sent(w.wanted, now)
 	wait := time.Duration(0.9 * float64(a.expected)) //nolint:mnd // a little before it is expected to end
-	a.pending = &pending{Write: w.Write, id: id, set: s.name, sent: now, next: now.Add(wait)}
-	a.log.Debug("Sent write", zap.String(logging.KeyBackendSet, s.name), zap.String(logging.KeyOperation, w.Operation()), zap.String(logging.KeyWorkRequest, id))
+	a.pending = &pending{Write: w.Write, id: id, name: w.name, sent: now, next: now.Add(wait), step: w.step}
+	if w.set != nil {
+		w.set.sent(w.wanted, now)
+	}
+	a.log.Debug("Sent write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()), zap.String(logging.KeyWorkRequest, id))
 }
 
 // forget drops all sets from the metrics.

@@ -3,6 +3,8 @@ package actor
 import (
 	"cmp"
 	"context"
+	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -21,12 +23,14 @@ type Key struct{ LoadBalancer, Set string }
 type Wanted struct {
 	Endpoints []plan.Endpoint // each address once
 	Weight    int
-	Maximum   int // active backends; 0: no limit but those of the load balancer
-	Drain     plan.Drain
-	Health    *ociapi.HealthChecker // nil: the set keeps its own
-	Emptying  bool                  // the set loses all backends
-	Watching  bool                  // the set is read, and not written: its owner has not claimed it
-	Limits    plan.Limits           // of the load balancer
+	// Weights are the weights of backends that have another one than Weight. It must not be changed.
+	Weights  map[netip.AddrPort]int
+	Maximum  int // active backends; 0: no limit but those of the load balancer
+	Drain    plan.Drain
+	Health   *ociapi.HealthChecker // nil: the set keeps its own
+	Emptying bool                  // the set loses all backends
+	Watching bool                  // the set is read, and not written: its owner has not claimed it
+	Limits   plan.Limits           // of the load balancer
 	// Since is when the first event was seen that this wish follows from. It is for metrics.
 	Since time.Time
 }
@@ -117,14 +121,27 @@ func (a *Actors) Want(key Key, w *Wanted) {
 	if a.term == nil {
 		return
 	}
-	of := a.actors[key.LoadBalancer]
+	a.of(key.LoadBalancer).want(key.Set, w)
+}
+
+// of returns the actor of a load balancer, and starts it if there is none.
+func (a *Actors) of(id string) *actor {
+	of := a.actors[id]
 	if of == nil {
-		of = newActor(&a.p, key.LoadBalancer)
-		a.actors[key.LoadBalancer] = of
+		of = newActor(&a.p, id)
+		a.actors[id] = of
 		current := a.term
 		current.group.Go(func() { of.run(current.work, current.lease) })
 	}
-	of.want(key.Set, w)
+	return of
+}
+
+// end ends an actor that nothing needs.
+func (a *Actors) end(id string, of *actor, idle bool) { //nolint:revive // the flag is the result of the caller
+	if idle {
+		delete(a.actors, id)
+		close(of.quit)
+	}
 }
 
 // Drop forgets a set, and leaves it as it is.
@@ -135,10 +152,7 @@ func (a *Actors) Drop(key Key) {
 	if of == nil {
 		return
 	}
-	if of.drop(key.Set) {
-		delete(a.actors, key.LoadBalancer)
-		close(of.quit)
-	}
+	a.end(key.LoadBalancer, of, of.drop(key.Set))
 	a.p.Observer.Set(key, nil)
 }
 
@@ -158,6 +172,8 @@ type inbox struct {
 	mu      sync.Mutex
 	sets    map[string]*request
 	reports map[string]*Report
+	layout  *layoutRequest // nil: the actor has none
+	report  *LayoutReport
 	wake    chan struct{} // of capacity 1
 }
 
@@ -184,18 +200,26 @@ func (i *inbox) want(set string, w *Wanted) {
 
 // same reports whether two wishes are equal, except for the event that they follow from.
 func (w *Wanted) same(other *Wanted) bool {
-	return slices.Equal(w.Endpoints, other.Endpoints) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
+	return slices.Equal(w.Endpoints, other.Endpoints) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
 		w.Emptying == other.Emptying && w.Watching == other.Watching && w.Limits == other.Limits && (w.Health == other.Health || w.Health != nil && other.Health != nil && *w.Health == *other.Health)
 }
 
-// drop reports whether no set is left.
+// weightOf returns the weight of a backend.
+func (w *Wanted) weightOf(address netip.AddrPort) int {
+	if own, found := w.Weights[address]; found {
+		return own
+	}
+	return w.Weight
+}
+
+// drop reports whether nothing is left.
 func (i *inbox) drop(set string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.sets, set)
 	delete(i.reports, set)
 	i.signal()
-	return len(i.sets) == 0
+	return len(i.sets) == 0 && i.layout == nil
 }
 
 func (i *inbox) signal() {

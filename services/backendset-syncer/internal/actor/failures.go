@@ -28,8 +28,8 @@ func (s *streak) add(c ociapi.Class) int {
 }
 
 // refused handles an error of a write.
-func (a *actor) refused(ctx context.Context, s *set, err error) {
-	e := asError(err)
+func (a *actor) refused(ctx context.Context, w *write, err error) {
+	e, s := asError(err), w.effort
 	now := a.p.Clock.Now()
 	switch e.Class {
 	case ociapi.TokenUsed, ociapi.Exists:
@@ -50,7 +50,7 @@ func (a *actor) refused(ctx context.Context, s *set, err error) {
 		if e.Class == ociapi.LimitExceeded {
 			s.problem.reason = reasonCapacity
 		}
-		a.log.Warn("OCI refused a write", zap.String(logging.KeyBackendSet, s.name), zap.Error(e))
+		a.log.Warn("OCI refused a write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()), zap.Error(e))
 	default:
 		a.fail(ctx, &a.writes, e)
 	}

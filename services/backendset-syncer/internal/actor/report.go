@@ -76,6 +76,7 @@ func (a *actor) publish() {
 		}
 	}
 	a.mu.Unlock()
+	a.publishLayout()
 	for name, r := range changed {
 		key := Key{LoadBalancer: a.id, Set: name}
 		a.p.Observer.Set(key, r)
@@ -122,7 +123,7 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 			return p
 		}
 	}
-	inProgress := a.pending != nil && a.pending.set == s.name
+	inProgress := a.pending != nil && a.pending.step == nil && a.pending.name == s.name
 	switch {
 	case !r.Known:
 		return a.pendingProblem("the load balancer was not read yet")
@@ -165,7 +166,7 @@ func (a *actor) pendingProblem(text string) *problem {
 	case a.waiting != "":
 		text = a.waiting
 	case a.pending != nil:
-		text = fmt.Sprintf("work request %s (%s of backend set %s) is in progress", a.pending.id, a.pending.Operation(), a.pending.set)
+		text = fmt.Sprintf("work request %s (%s of %s) is in progress", a.pending.id, a.pending.Operation(), a.pending.name)
 	}
 	return &problem{reason: reasonPending, message: text}
 }

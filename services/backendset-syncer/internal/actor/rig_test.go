@@ -287,38 +287,15 @@ func (r *rig) accepted(operations ...string) int {
 }
 
 // allModes returns all combinations of what documents leave open.
-func allModes() map[string]*ocilb.Modes {
-	all := map[string]*ocilb.Modes{}
-	for _, concurrency := range []ocilb.Concurrency{ocilb.Queue, ocilb.Parallel, ocilb.Busy, ocilb.Conflict} {
-		for _, change := range []ocilb.EtagChange{ocilb.AtCompletion, ocilb.AtAcceptance, ocilb.AtBoth} {
-			for _, lenient := range []bool{false, true} {
-				m := ocilb.DefaultOptions().Modes
-				m.Concurrency, m.EtagChange = concurrency, change
-				m.TokenFirst, m.TokenConflict, m.RefuseLate, m.NewestFirst = lenient, !lenient, !lenient, lenient
-				name := fmt.Sprintf("%s, etag at %s", concurrency, change)
-				if lenient {
-					name += ", lenient"
-				}
-				all[name] = &m
-			}
-		}
-	}
-	return all
-}
+func allModes() map[string]*ocilb.Modes { return ocilbtest.AllModes() }
 
 // someModes returns each concurrency mode with each time at which the ETag changes, half of them lenient. With -modes=all, it returns
 // all combinations, as nightly runs do.
 func someModes() map[string]*ocilb.Modes {
-	all := allModes()
 	if *modesFlag == "all" {
-		return all
+		return allModes()
 	}
-	for i, name := range slices.Sorted(maps.Keys(all)) {
-		if i%4 == 0 || i%4 == 3 { // names with and without "lenient" alternate
-			delete(all, name)
-		}
-	}
-	return all
+	return ocilbtest.SomeModes()
 }
 
 var modesFlag = flag.String("modes", "some", "modes of the emulator in long tests: some, all")

@@ -26,12 +26,8 @@ type set struct {
 	since   time.Time // of the first event that no write has covered
 	covered time.Time // of the first event that the write in progress covers
 	dirty   time.Time // since when the set waits for a write; zero: it has all that is wanted
-	problem *problem
 
-	attempt     int // of retry tokens
-	refusals    int // in a row
-	attemptedAt time.Time
-	retryAt     time.Time // no write before
+	effort
 
 	// applied is what the last write made of the set, nil before the first. A difference without a new target is a change of others.
 	applied  []plan.Backend
@@ -45,6 +41,33 @@ type set struct {
 	health health
 }
 
+// effort is what an actor remembers about the writes of an object.
+type effort struct {
+	problem     *problem
+	attempt     int // of retry tokens
+	refusals    int // in a row
+	attemptedAt time.Time
+	retryAt     time.Time // no write before
+}
+
+// failed remembers that a write has failed.
+func (e *effort) failed(text string, now time.Time, jitter float64) {
+	e.attempt++
+	e.refusals++
+	e.retryAt = now.Add(afterFailedWork.delay(e.refusals, jitter))
+	if text != "" {
+		e.problem = &problem{reason: reasonWorkFailed, message: text}
+	}
+}
+
+// renew makes the next attempt sooner: something else is wanted.
+func (e *effort) renew() {
+	e.problem, e.refusals = nil, 0
+	if earlier := e.attemptedAt.Add(respite); e.retryAt.After(earlier) {
+		e.retryAt = earlier
+	}
+}
+
 func newSet(name string) *set { return &set{name: name, memory: plan.Memory{}} }
 
 // want replaces the wish, and reports whether it is another one.
@@ -56,10 +79,7 @@ func (s *set) want(wish *request, now time.Time) bool {
 	if s.since.IsZero() {
 		s.since = wish.Since
 	}
-	s.problem, s.refusals = nil, 0
-	if earlier := s.attemptedAt.Add(respite); s.retryAt.After(earlier) {
-		s.retryAt = earlier
-	}
+	s.renew()
 	s.health.want(wish, now)
 	return true
 }
@@ -87,12 +107,7 @@ func (s *set) written() {
 func (s *set) failed(text string, now time.Time, jitter float64) {
 	s.inFlight, s.applied = nil, nil
 	s.since, s.covered = earliest(s.covered, s.since), time.Time{}
-	s.attempt++
-	s.refusals++
-	s.retryAt = now.Add(afterFailedWork.delay(s.refusals, jitter))
-	if text != "" {
-		s.problem = &problem{reason: reasonWorkFailed, message: text}
-	}
+	s.effort.failed(text, now, jitter)
 }
 
 // behind returns the time of the oldest change that the set does not have: an event, or the time when a difference was seen.
@@ -129,9 +144,20 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 		}
 		ready = append(ready, s)
 	}
-	if settled {
+	if settled && a.frame.settled() {
 		a.writes.end() // nothing is left to write: the problem of an earlier write is over
 	}
+	if a.layoutIsDue(now) {
+		return a.decideLayout(now, next)
+	}
+	if w := a.firstWrite(ready, now); w != nil {
+		return w, time.Time{}
+	}
+	return a.decideLayout(now, next)
+}
+
+// firstWrite returns the write of the set that has waited longest, nil if none needs one.
+func (a *actor) firstWrite(ready []*set, now time.Time) *write {
 	slices.SortFunc(ready, func(x, y *set) int { return cmp.Or(x.dirty.Compare(y.dirty), cmp.Compare(x.name, y.name)) })
 	for _, s := range ready {
 		if !a.fits(s) {
@@ -144,10 +170,11 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 		case w == nil:
 			s.dirty = time.Time{}
 		default:
-			return &write{Write: w, set: s, wanted: s.wanted}, time.Time{}
+			a.frame.passed++
+			return &write{Write: w, set: s, wanted: s.wanted, effort: &s.effort, name: s.name}
 		}
 	}
-	return nil, next
+	return nil
 }
 
 // plan computes the targets of all sets, and returns when they change without an event.
@@ -164,17 +191,10 @@ func (a *actor) plan(now time.Time) time.Time {
 	var limits plan.Limits
 	for _, name := range byName(a.sets) {
 		s := a.sets[name]
-		live, err := a.current.Set(name)
-		switch s.live = live; {
-		case err != nil:
-			s.unreadable(reasonUnavailable, err)
+		if !a.locate(s, sizes) {
 			continue
-		case live == nil:
-			s.unreadable(reasonNoSet, errNoSet(sizes))
-			continue
-		case s.problem != nil && s.problem.reason == reasonNoSet:
-			s.problem = nil
 		}
+		live := s.live
 		if s.wish.Watching {
 			s.watch()
 			continue
@@ -190,10 +210,26 @@ func (a *actor) plan(now time.Time) time.Time {
 	var next time.Time
 	for _, s := range planned {
 		next = earliest(next, s.target.Next)
-		s.wanted = s.target.Backends(s.live.Backends, s.wish.Weight)
+		s.wanted = s.target.Backends(s.live.Backends, s.wish.weightOf)
 		s.compare(now)
 	}
 	return next
+}
+
+// locate finds a set in the load balancer as it was read, and reports whether it is there.
+func (a *actor) locate(s *set, sizes map[string]int) bool {
+	live, err := a.current.Set(s.name)
+	switch s.live = live; {
+	case err != nil:
+		s.unreadable(reasonUnavailable, err)
+	case live == nil && a.frame.creates(s.name):
+		s.unreadable(reasonPending, errCreating)
+	case live == nil:
+		s.unreadable(reasonNoSet, errNoSet(sizes))
+	case s.problem != nil && (s.problem.reason == reasonNoSet || s.problem.message == errCreating.Error()):
+		s.problem = nil
+	}
+	return s.live != nil
 }
 
 // unreadable notes why the set cannot be written.
@@ -234,6 +270,9 @@ func (s *set) compare(now time.Time) {
 	}
 	s.health.follow(s, now)
 }
+
+// errCreating is the problem of a set that the layout creates.
+var errCreating = errors.New("the backend set is being created")
 
 // errNoSet names the sets of a load balancer.
 func errNoSet(sizes map[string]int) error {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/layout"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 )
 
@@ -16,9 +17,11 @@ type pending struct {
 	*ociapi.Write
 
 	id   string
-	set  string
+	name string // of the object
 	sent time.Time
 	next time.Time // of the next poll
+
+	step *layout.Step // nil: the object is a set
 }
 
 // poll follows the work request in progress.
@@ -50,13 +53,19 @@ func (a *actor) ended(result, problemText string) {
 	took := now.Sub(p.sent)
 	a.pending, a.unread = nil, true
 	a.p.Observer.WorkRequest(p.Operation(), result, took)
-	s := a.sets[p.set]
+	var s *set
+	if p.step == nil {
+		s = a.sets[p.name]
+	}
 	if result != "succeeded" {
 		a.unlisted = true
-		if s != nil {
+		switch {
+		case p.step != nil:
+			a.frame.effort(p.step.Ref).failed(problemText, now, a.p.Jitter())
+		case s != nil:
 			s.failed(problemText, now, a.p.Jitter())
 		}
-		a.log.Warn("Work request did not succeed", zap.String(logging.KeyBackendSet, p.set), zap.String(logging.KeyWorkRequest, p.id), zap.String("problem", problemText))
+		a.log.Warn("Work request did not succeed", zap.String(logging.KeyName, p.name), zap.String(logging.KeyOperation, p.Operation()), zap.String(logging.KeyWorkRequest, p.id), zap.String("problem", problemText))
 		return
 	}
 	a.reads.end()
@@ -64,13 +73,16 @@ func (a *actor) ended(result, problemText string) {
 	a.wroteAt = now
 	a.retire(a.current.ETag)
 	a.learn(took)
+	if p.step != nil {
+		a.frame.done(p.step)
+	}
 	if s != nil {
 		if !s.covered.IsZero() {
 			a.p.Observer.Written(now.Sub(s.covered))
 		}
 		s.written()
 	}
-	a.log.Info("Updated backend set", zap.String(logging.KeyBackendSet, p.set), zap.String(logging.KeyOperation, p.Operation()), zap.Duration("workRequestTook", took))
+	a.log.Info("Updated load balancer", zap.String(logging.KeyName, p.name), zap.String(logging.KeyOperation, p.Operation()), zap.Duration("workRequestTook", took))
 }
 
 // learn changes the expected duration of a work request after one that has succeeded.

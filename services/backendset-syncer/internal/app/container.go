@@ -28,11 +28,15 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
 	"fairlead.dev/services/backendset-syncer/internal/gate"
+	"fairlead.dev/services/backendset-syncer/internal/gateway"
+	"fairlead.dev/services/backendset-syncer/internal/gatewaycontroller"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/metrics"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/responder"
 )
 
 const name = "backendset-syncer"
@@ -49,15 +53,17 @@ type parts struct {
 	Actors        *actor.Actors
 	Reconciler    *reconciler.Reconciler
 	Gates         *gate.Reconciler
+	Gateways      *gatewaycontroller.Reconciler
 	Webhook       *gate.Webhook
+	Responder     *responder.Responder
 	Metrics       *controller.Metrics
 	Queues        *queues
 	Elector       *leader.Elector
 	HTTP          *httpserver.Server
 }
 
-// queues are the queues of the two controllers.
-type queues struct{ Bindings, Pods run.Queue }
+// queues are the queues of the controllers.
+type queues struct{ Bindings, Pods, Balancers run.Queue }
 
 // newContainer returns a container that can create every part.
 func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
@@ -83,7 +89,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
 		},
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Gates: cfg.Gates.Enabled})
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.Informers()})
 		},
 		newConfiguration,
 
@@ -97,8 +103,12 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func() *queues { return &queues{} },
 		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
 		newReconciler,
+		newGateways,
 		newGates,
 		newWebhook,
+		func(cfg *config.Config, m *metrics.Metrics, log *zap.Logger) *responder.Responder {
+			return responder.New(cfg.Gateways.Addresses, m, log)
+		},
 
 		// Leader election, and the server for probes and Prometheus.
 		newElector,
@@ -196,10 +206,11 @@ type actorParts struct {
 }
 
 func newActors(p actorParts) *actor.Actors {
+	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
 	toBindings, toPods := reconciler.OnReport(p.Informers, p.Queues.Bindings.Enqueue), gate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
 		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check,
-		Changed: func(key actor.Key) { toBindings(key); toPods(key) }, Jitter: rand.Float64,
+		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
 	})
 }
 
@@ -207,6 +218,8 @@ func newActors(p actorParts) *actor.Actors {
 type reconcilerParts struct {
 	dig.In
 
+	Config        *config.Config
+	Informers     *informers.Informers
 	Observer      *observe.Observer
 	Actors        *actor.Actors
 	Configuration *configuration
@@ -218,9 +231,34 @@ type reconcilerParts struct {
 }
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
+	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return reconciler.New(reconciler.Params{
+		Recorded: func(id, set string) bool { return record.Lists(configMaps, namespace, id, set) },
 		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), "fairlead-"+name),
 		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
+	})
+}
+
+// gatewayParts are the dependencies of newGateways.
+type gatewayParts struct {
+	dig.In
+
+	Config        *config.Config
+	Informers     *informers.Informers
+	Configuration *configuration
+	Actors        *actor.Actors
+	Client        kube.Clientset
+	Dynamic       dynamic.Interface
+	Queues        *queues
+	Clock         clock.RealClock
+}
+
+func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
+	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
+	return gatewaycontroller.New(gatewaycontroller.Params{
+		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
+		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
+		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
 	"fairlead.dev/services/backendset-syncer/internal/gate"
+	"fairlead.dev/services/backendset-syncer/internal/gatewaycontroller"
 )
 
 // Run runs the syncer until ctx ends, or until a part of it fails.
@@ -22,7 +23,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	}
 	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
 	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
-	all := []run.Part{p.Informers, p.Events, p.Webhook}
+	gatewaycontroller.Handle(p.Informers, p.Gateways)
+	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
 		p.Configuration.OnChange(p.reconfigure)
 		all = append(all, p.Configuration)
@@ -36,6 +38,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 func (p *parts) lead(ctx, lease context.Context) {
 	p.Reconciler.Clear() // the configuration may have changed since the last term
 	defer p.Reconciler.Clear()
+	p.Gateways.Clear()
+	defer p.Gateways.Clear()
 	wait := p.Actors.Start(ctx, lease)
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -44,6 +48,11 @@ func (p *parts) lead(ctx, lease context.Context) {
 	all.Go(func() {
 		p.Queues.Pods.Lead(ctx, lease, p.controller("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
 	})
+	if p.Config.Gateways.Enabled && p.Config.RecordNamespace() != "" {
+		all.Go(func() {
+			p.Queues.Balancers.Lead(ctx, lease, p.controller("loadbalancer", p.Gateways), p.Gateways.ReconcileAll)
+		})
+	}
 	all.Wait()
 	wait()
 }
@@ -57,5 +66,8 @@ func (p *parts) controller(name string, r controller.Reconciler) *controller.Con
 func (p *parts) reconfigure() {
 	if p.Queues.Bindings.Leads() {
 		p.Reconciler.ReconcileAll()
+	}
+	if p.Queues.Balancers.Leads() {
+		p.Gateways.ReconcileAll()
 	}
 }

@@ -34,7 +34,7 @@ func New(out, log io.Writer) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	cfg.AddFlags(root.Flags())
-	root.AddCommand(newPlan(out, log), &cobra.Command{
+	root.AddCommand(newPlan(out, log), newAdopt(out, log), &cobra.Command{
 		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print the dependencies between components, for Graphviz",
 		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) },
 	})

@@ -19,11 +19,13 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/controller"
+	"fairlead.dev/services/backendset-syncer/internal/gateway"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
+	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
 // planOptions are the flags of plan.
@@ -37,10 +39,11 @@ func newPlan(out, log io.Writer) *cobra.Command {
 	o := &planOptions{Config: config.Default()}
 	cmd := &cobra.Command{
 		Use:   "plan [NAME...]",
-		Short: "Print the changes of backend sets that the program would make",
-		Long: "Print the changes of backend sets that the program would make to stdout, and bindings without a backend set to stderr. plan\n" +
-			"reads the cluster and the load balancers, and writes nothing.\n" +
-			"Exit codes: 0 no change, 2 changes, 1 an error, or no binding could be planned.",
+		Short: "Print the changes of load balancers that the program would make",
+		Long: "Print the changes of listeners, routing policies and backend sets that the program would make to stdout, and problems of\n" +
+			"Gateways, routes and bindings to stderr. NAME is that of a BackendSetBinding or a Gateway: a load balancer is planned as a whole.\n" +
+			"plan reads the cluster and the load balancers, and writes nothing.\n" +
+			"Exit codes: 0 no change, 2 changes, 1 an error, or nothing could be planned.",
 		Example: "  backendset-syncer plan -n models chat --config-map=fairlead/backendset-syncer --oci-auth=config-file --oci-config-file=$HOME/.oci/config",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate()); err != nil {
@@ -53,7 +56,7 @@ func newPlan(out, log io.Writer) *cobra.Command {
 	o.Kube.AddFlags(fs)
 	o.OCI.AddFlags(fs)
 	o.AddSourceFlags(fs)
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the bindings. Empty: all namespaces.")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the bindings and Gateways. Empty: all namespaces.")
 	return cmd
 }
 
@@ -69,9 +72,12 @@ func (o *planOptions) run(ctx context.Context, names []string, out, log io.Write
 		return err
 	}
 	p.out, p.log = out, log
-	planned, changed := 0, false
+	chosen := func(namespace, name string) bool {
+		return (o.namespace == "" || namespace == o.namespace) && (len(names) == 0 || slices.Contains(names, name))
+	}
+	planned, changed := p.printGateways(ctx, chosen)
 	for _, b := range p.bindings {
-		if o.namespace != "" && b.Namespace != o.namespace || len(names) > 0 && !slices.Contains(names, b.Name) {
+		if !chosen(b.Namespace, b.Name) {
 			continue
 		}
 		ok, differs := p.print(ctx, b)
@@ -99,8 +105,7 @@ func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	k := informers.Kinds(o.Gates.Enabled)
-	return dryrun.ReadCluster(ctx, client, []kit.Kind{k.Bindings, k.Services, k.EndpointSlices, k.Pods}, cache.ObjectName(o.ConfigMap)) //nolint:wrapcheck // the error names the kind
+	return dryrun.ReadCluster(ctx, client, o.Informers().All(), cache.ObjectName(o.ConfigMap)) //nolint:wrapcheck // the error names the kind
 }
 
 // planner plans bindings.
@@ -110,12 +115,16 @@ type planner struct {
 	bindings []*v1alpha1.BackendSetBinding // all, sorted
 	out, log io.Writer
 
+	gateways   *gateway.Planner
+	configMaps kit.Reader
+	records    string // namespace of the records
+
 	previews map[string]map[string]actor.Preview // by load balancer and set
 	failures map[string]error                    // by load balancer
 }
 
 func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
-	caches, err := informers.Snapshot(w.Snapshot, o.Gates.Enabled)
+	caches, err := informers.Snapshot(w.Snapshot, o.Informers())
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
@@ -131,7 +140,8 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	}
 	observer := observe.New(caches)
 	p := &planner{
-		judge: controller.NewJudge(observer, document), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		judge: controller.NewJudge(observer, document, func(id, set string) bool { return record.Lists(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
 		bindings: observer.Bindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {

@@ -31,11 +31,15 @@ type Judge struct {
 	observer      references
 	configuration configuration
 	holders       *holders
+	recorded      Recorded
 }
 
-// NewJudge returns a Judge that has granted nothing.
-func NewJudge(o references, c configuration) *Judge {
-	return &Judge{observer: o, configuration: c, holders: newHolders()}
+// Recorded reports whether a backend set belongs to Gateways, according to the record of its load balancer.
+type Recorded func(loadBalancer, set string) bool
+
+// NewJudge returns a Judge that has granted nothing. recorded may be nil: no set belongs to Gateways.
+func NewJudge(o references, c configuration, recorded Recorded) *Judge {
+	return &Judge{observer: o, configuration: c, holders: newHolders(), recorded: recorded}
 }
 
 // Verdict is what a binding may do.
@@ -77,15 +81,8 @@ func (j *Judge) Of(b *v1alpha1.BackendSetBinding) *Verdict {
 	if v.permission, problem = j.permit(b); problem != "" {
 		return v.refuse(v1alpha1.ReasonNotAllowed, problem)
 	}
-	rivals := slices.DeleteFunc(slices.Clone(j.observer.Rivals(b)), func(x *v1alpha1.BackendSetBinding) bool {
-		if x.UID == b.UID {
-			return true
-		}
-		_, problem := j.permit(x)
-		return problem != ""
-	})
-	if owner := j.holders.grant(v.key, b, rivals); owner.UID != b.UID {
-		return v.refuse(v1alpha1.ReasonConflict, conflict(b, owner))
+	if problem = j.grant(v.key, b); problem != "" {
+		return v.refuse(v1alpha1.ReasonConflict, problem)
 	}
 	v.owns, v.writes = true, true
 	v.takesOver = v.permission.TakeOver || j.holders.wasOwned(v.key)
@@ -107,6 +104,24 @@ func (j *Judge) Of(b *v1alpha1.BackendSetBinding) *Verdict {
 		v.reason, v.message = v1alpha1.ReasonAddressesRefused, endpoints.Refused
 	}
 	return v
+}
+
+// grant returns why a binding does not own its backend set, empty if it does.
+func (j *Judge) grant(key actor.Key, b *v1alpha1.BackendSetBinding) string {
+	if j.recorded != nil && j.recorded(key.LoadBalancer, key.Set) {
+		return fmt.Sprintf("backend set %s belongs to Gateways: bind another one", key.Set)
+	}
+	rivals := slices.DeleteFunc(slices.Clone(j.observer.Rivals(b)), func(x *v1alpha1.BackendSetBinding) bool {
+		if x.UID == b.UID {
+			return true
+		}
+		_, problem := j.permit(x)
+		return problem != ""
+	})
+	if owner := j.holders.grant(key, b, rivals); owner.UID != b.UID {
+		return conflict(b, owner)
+	}
+	return ""
 }
 
 // permit returns what the administrator permits a binding, or why it permits nothing.

@@ -160,7 +160,7 @@ func TestJudge(t *testing.T) {
 			if tt.config == "" {
 				d = configured(t, text)
 			}
-			v := NewJudge(o, d).Of(tt.binding)
+			v := NewJudge(o, d, nil).Of(tt.binding)
 			assert.Equal(t, tt.reason, v.reason)
 			assert.Contains(t, v.message, tt.message)
 			assert.Equal(t, tt.writes, v.writes)
@@ -187,3 +187,19 @@ func TestWanted(t *testing.T) {
 		Health: &ociapi.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, Timeout: 1500 * time.Millisecond, Interval: 2500 * time.Millisecond},
 	}, v.Wanted(b))
 }
+
+func TestJudgeRefusesSetsOfGateways(t *testing.T) {
+	t.Parallel()
+	document, _, err := policy.Parse([]byte(permits))
+	require.NoError(t, err)
+	b := &v1alpha1.BackendSetBinding{Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: lb, BackendSetName: "chat"}}
+	o := newMockObserver(t)
+	o.EXPECT().Siblings(mock.Anything).Return(nil).Maybe()
+	v := NewJudge(o, fixedDocument{document}, func(id, set string) bool { return id == lb && set == "chat" }).Of(b)
+	assert.Contains(t, v.Problem(), "belongs to Gateways")
+}
+
+// fixedDocument is a configuration that does not change.
+type fixedDocument struct{ *policy.Document }
+
+func (f fixedDocument) Current() (*policy.Document, string) { return f.Document, "" }

@@ -64,6 +64,7 @@ type Params struct {
 	Observer      observer
 	Actors        actors
 	Configuration configuration
+	Recorded      Recorded
 	Writer        writer
 	Meter         meter
 	Recorder      recorder
@@ -83,7 +84,7 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
-	return &Reconciler{p: p, judge: NewJudge(p.Observer, p.Configuration), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
+	return &Reconciler{p: p, judge: NewJudge(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
 }
 
 // Clear forgets the state of a term.

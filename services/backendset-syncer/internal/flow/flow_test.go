@@ -229,20 +229,8 @@ func testProblems(r *rig, id string) {
 }
 
 func testPlan(r *rig, id string) {
+	plan := r.plan
 	r.service("models", "planned", "1 2")
-	plan := func(args ...string) (code int, out, log string) {
-		var stdout, stderr bytes.Buffer
-		root := commands.New(&stdout, &stderr)
-		root.SetArgs(append([]string{
-			"plan", "--kubeconfig=" + r.cluster.Kubeconfig, "--config-map=fairlead/syncer", "--oci-auth=api-key", "--oci-key-directory=" + r.keys, "--oci-endpoint=" + r.endpoint,
-		}, args...))
-		err := root.ExecuteContext(r.t.Context())
-		if err != nil {
-			fmt.Fprintln(&stderr, err)
-		}
-		assert.NotContains(r.t, stdout.String()+stderr.String(), strings.Split(r.private, "\n")[1])
-		return dryrun.ExitCode(err), stdout.String(), stderr.String()
-	}
 	code, _, log := plan("-n", "none")
 	assert.Equal(r.t, dryrun.ExitFailed, code)
 	assert.Contains(r.t, log, "nothing could be planned")
@@ -260,6 +248,22 @@ func testPlan(r *rig, id string) {
 	assert.Equal(r.t, dryrun.ExitDiffers, code, log)
 	assert.Equal(r.t, "models/planned: backend set chat: 3 changes, by UpdateBackendSet\n  + 10.0.0.1:8000 weight 1\n  + 10.0.0.2:8000 weight 1\n  ~ 10.0.0.9:80 weight 1 draining\n", out)
 	r.backends(id, "chat", "1 2 9@80:drain")
+}
+
+// plan runs the subcommand plan.
+func (r *rig) plan(args ...string) (code int, out, log string) {
+	r.t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := commands.New(&stdout, &stderr)
+	root.SetArgs(append([]string{
+		"plan", "--kubeconfig=" + r.cluster.Kubeconfig, "--config-map=fairlead/syncer", "--oci-auth=api-key", "--oci-key-directory=" + r.keys, "--oci-endpoint=" + r.endpoint,
+	}, args...))
+	err := root.ExecuteContext(r.t.Context())
+	if err != nil {
+		fmt.Fprintln(&stderr, err)
+	}
+	assert.NotContains(r.t, stdout.String()+stderr.String(), strings.Split(r.private, "\n")[1])
+	return dryrun.ExitCode(err), stdout.String(), stderr.String()
 }
 
 // testForeign has a set with a backend of Terraform.

@@ -105,7 +105,9 @@ func namespace(name string) string {
 }
 
 // startEmulator starts an emulator with quick work requests and verified signatures, and writes the key.
-func (r *rig) startEmulator() {
+func (r *rig) startEmulator() { r.startEmulatorWith(func(*ocilb.Options) {}) }
+
+func (r *rig) startEmulatorWith(change func(o *ocilb.Options)) {
 	r.t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(r.t, err)
@@ -118,6 +120,7 @@ func (r *rig) startEmulator() {
 	o.Modes.Latency, o.Modes.LatencyTail, o.Modes.Stale = ocilb.Duration(100*time.Millisecond), ocilb.Duration(300*time.Millisecond), ocilb.Duration(staleness)
 	o.Keys = map[string]*rsa.PublicKey{tenancy + "/" + user + "/" + fingerprint: &key.PublicKey}
 	o.Plane.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, http.ErrServerClosed }
+	change(&o)
 	r.emulator = ocilb.New(o)
 	server := httptest.NewServer(r.emulator)
 	r.endpoint = server.URL

@@ -26,10 +26,32 @@ const (
 	byPod        = "pod"        // EndpointSlices, by namespace/name of their pods
 )
 
+// Options choose the kinds that the program reads.
+type Options struct {
+	Gates    bool // readiness gates
+	Gateways bool // the Gateway API
+}
+
 // Set has something for each kind.
 type Set[T any] struct {
 	Bindings, Services, EndpointSlices T
-	Pods                               T // off without readiness gates
+	Pods                               T // off without readiness gates and Gateways
+
+	// Kinds of the Gateway API: off without Gateways.
+	GatewayClasses, Gateways, Routes, Grants, Pools T
+	GatewayConfigs                                  T // of oke-gateway-api
+	Namespaces                                      T // labels
+	Secrets                                         T // certificates
+	ConfigMaps                                      T // parameters of Gateways, and records
+}
+
+// each returns a Set with the results of f for the values of another Set.
+func each[A, B any](s *Set[A], f func(A) B) Set[B] {
+	return Set[B]{
+		Bindings: f(s.Bindings), Services: f(s.Services), EndpointSlices: f(s.EndpointSlices), Pods: f(s.Pods),
+		GatewayClasses: f(s.GatewayClasses), Gateways: f(s.Gateways), Routes: f(s.Routes), Grants: f(s.Grants), Pools: f(s.Pools),
+		GatewayConfigs: f(s.GatewayConfigs), Namespaces: f(s.Namespaces), Secrets: f(s.Secrets), ConfigMaps: f(s.ConfigMaps),
+	}
 }
 
 // Informers are the informers.
@@ -47,43 +69,52 @@ type Params struct {
 	Client    dynamic.Interface
 	Discovery kube.ResourceDiscovery
 	Interval  time.Duration // of checks which kinds the API server serves
-	Gates     bool          // pods are read, for readiness gates
+
+	Options
 }
 
 // New returns informers. Run starts them.
 func New(p Params) *Informers {
 	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	k := Kinds(p.Gates)
-	return &Informers{Group: group, Set: Set[*kube.OptionalInformer]{
-		Bindings: group.Add(k.Bindings), Services: group.Add(k.Services), EndpointSlices: group.Add(k.EndpointSlices), Pods: group.Add(k.Pods),
-	}}
+	k := Kinds(p.Options)
+	return &Informers{Group: group, Set: each(&k, group.Add)}
 }
 
 // Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
-	return Caches{Bindings: i.Bindings, Services: i.Services, EndpointSlices: i.EndpointSlices, Pods: i.Pods}
+	return each(&i.Set, func(o *kube.OptionalInformer) kit.Reader { return o })
 }
 
 // Snapshot returns caches of objects that were read once.
-func Snapshot(world kit.Snapshot, gates bool) (Caches, error) {
-	var c Caches
-	k := Kinds(gates)
-	for _, pair := range []struct {
-		to   *kit.Reader
-		kind kit.Kind
-	}{{&c.Bindings, k.Bindings}, {&c.Services, k.Services}, {&c.EndpointSlices, k.EndpointSlices}, {&c.Pods, k.Pods}} {
-		reader, err := world.Reader(pair.kind)
+func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
+	var failed error
+	k := Kinds(o)
+	c := each(&k, func(kind kit.Kind) kit.Reader {
+		reader, err := world.Reader(kind)
 		if err != nil {
-			return Caches{}, err //nolint:wrapcheck // the error names the object
+			failed = err
 		}
-		*pair.to = reader
-	}
-	return c, nil
+		return reader
+	})
+	return c, failed //nolint:wrapcheck // the error names the object
+}
+
+// All returns the kinds that are not off.
+func (o Options) All() []kit.Kind {
+	k := Kinds(o)
+	var all []kit.Kind
+	each(&k, func(kind kit.Kind) struct{} {
+		if !kind.Off {
+			all = append(all, kind)
+		}
+		return struct{}{}
+	})
+	return all
 }
 
 // Kinds returns the kinds that the program reads.
-func Kinds(gates bool) Set[kit.Kind] {
-	return Set[kit.Kind]{
+func Kinds(o Options) Set[kit.Kind] {
+	k := Set[kit.Kind]{
 		Bindings: kit.Kind{
 			Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
 			Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
@@ -97,9 +128,11 @@ func Kinds(gates bool) Set[kit.Kind] {
 			Transform: kit.Typed(trimSlice), Indexers: cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod},
 		},
 		Pods: kit.Kind{
-			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !gates, Transform: kit.Typed(trimPod),
+			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !o.Gates && !o.Gateways, Transform: kit.Typed(trimPod),
 		},
 	}
+	addGatewayKinds(&k, o)
+	return k
 }
 
 func trimService(s *corev1.Service) {

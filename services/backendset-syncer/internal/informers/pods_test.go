@@ -92,7 +92,7 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	tb.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: s})
 	require.NoError(tb, err)
-	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Gates: true})
+	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Options: informers.Options{Gates: true}})
 	ignore := func(cache.ObjectName) {}
 	controller.Handle(i, controller.New(controller.Params{}), ignore)
 	gate.Handle(i, ignore)

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,7 @@ type Metrics struct {
 	behind      *prometheus.GaugeVec
 	conflicts   *prometheus.CounterVec
 	reviews     *prometheus.CounterVec
+	answers     *prometheus.CounterVec
 	reasons     *controller.Reasons
 }
 
@@ -73,9 +75,12 @@ func New(r prometheus.Registerer) *Metrics {
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_backendset_webhook_reviews_total", Help: "Pods that the webhook has reviewed, by result: gated, unchanged (the pod had the gate), refused (not a review).",
 		}, []string{"result"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_backendset_responder_answers_total", Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no backend).",
+		}, []string{"code"}),
 		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
 	}
-	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.behind, m.conflicts, m.reviews)
+	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.behind, m.conflicts, m.reviews, m.answers)
 	return m
 }
 
@@ -116,6 +121,9 @@ func (m *Metrics) Conflict(code string) { m.conflicts.WithLabelValues(code).Inc(
 
 // Review counts a review of the webhook.
 func (m *Metrics) Review(result string) { m.reviews.WithLabelValues(result).Inc() }
+
+// Answered counts an answer of the responder.
+func (m *Metrics) Answered(status int) { m.answers.WithLabelValues(strconv.Itoa(status)).Inc() }
 
 // WatchCertificate exports when the certificate of the webhook expires. It also reveals a certificate that is not renewed.
 func WatchCertificate(r prometheus.Registerer, expiry func() time.Time) {

@@ -44,6 +44,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Conflict("NoEtagMatch")
 	m.Set(key, &actor.Report{Known: true, Active: 2, Draining: 1, Since: time.Unix(1, 0)})
 	m.Review("gated")
+	m.Answered(404)
 	WatchCertificate(r, time.Now)
 	m.SetReason(chat, "Synced")
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})

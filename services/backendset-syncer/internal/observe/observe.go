@@ -63,16 +63,20 @@ type Endpoints struct {
 // Endpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not name
 // a port of the Service. isPod reports whether an address may be that of a pod.
 func (o *Observer) Endpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (Endpoints, error) {
-	name := cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}
+	return o.ServiceEndpoints(cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}, b.Spec.ServiceRef.Port, isPod)
+}
+
+// ServiceEndpoints returns the endpoints of a port of a Service, with the ports of the slices.
+func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrString, isPod func(netip.Addr) bool) (Endpoints, error) {
 	service := informers.Get[corev1.Service](o.caches.Services, name)
 	if service == nil {
 		return Endpoints{Missing: true}, nil
 	}
-	port, err := portOf(service, b.Spec.ServiceRef.Port)
+	port, err := portOf(service, ref)
 	if err != nil {
 		return Endpoints{}, err
 	}
-	c := collector{observer: o, namespace: b.Namespace, port: port, isPod: isPod, states: map[netip.AddrPort]plan.State{}, refused: map[string]bool{}}
+	c := collector{observer: o, namespace: name.Namespace, port: port, isPod: isPod, states: map[netip.AddrPort]plan.State{}, refused: map[string]bool{}}
 	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
 		c.add(s)
 	}
@@ -130,7 +134,7 @@ func (c *collector) add(s *discoveryv1.EndpointSlice) {
 		}
 		text := e.Addresses[0] // the API specifies no meaning of more
 		address, err := netip.ParseAddr(text)
-		if err != nil || !address.Is4() || isSpecial(address) || !c.isPod(address) {
+		if err != nil || !address.Is4() || IsSpecial(address) || !c.isPod(address) {
 			c.refuse(text)
 			continue
 		}
@@ -156,8 +160,8 @@ func (c *collector) merge(address netip.AddrPort, state plan.State) {
 	c.states[address] = state
 }
 
-// isSpecial reports whether an address reaches the load balancer itself, or a service of the cloud.
-func isSpecial(a netip.Addr) bool {
+// IsSpecial reports whether an address reaches the load balancer itself, or a service of the cloud.
+func IsSpecial(a netip.Addr) bool {
 	return a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 

@@ -32,7 +32,7 @@ func observerOf(t *testing.T, gates bool, text string) *Observer {
 	for _, m := range golden.Decode[[]map[string]any](t, []byte(text)) {
 		world.Objects = append(world.Objects, &unstructured.Unstructured{Object: m})
 	}
-	caches, err := informers.Snapshot(world, gates)
+	caches, err := informers.Snapshot(world, informers.Options{Gates: gates})
 	require.NoError(t, err)
 	return New(caches)
 }

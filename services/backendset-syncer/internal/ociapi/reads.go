@@ -18,9 +18,12 @@ type LoadBalancer struct {
 	Active bool   // neither being created or deleted, nor failed
 	State  string // life-cycle state
 	ETag   string // changes with every part of the load balancer
+	// Addresses are the addresses of the load balancer.
+	Addresses []string
 
 	sets map[string]loadbalancer.BackendSet
 	used map[string]bool
+	raw  loadbalancer.LoadBalancer
 }
 
 // Sets returns the names of the backend sets and the number of their backends.
@@ -105,7 +108,7 @@ func (c *Client) LoadBalancer(ctx context.Context, p Priority, id string) (*Load
 	}
 	return &LoadBalancer{
 		ID: id, State: string(r.LifecycleState), Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
-		ETag: value(r.ETag), sets: r.BackendSets, used: usedSets(&r.LoadBalancer),
+		ETag: value(r.ETag), Addresses: addresses(&r.LoadBalancer), sets: r.BackendSets, used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
 	}, nil
 }
 

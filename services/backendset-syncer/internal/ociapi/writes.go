@@ -17,20 +17,27 @@ import (
 // customizedSuite is a cipher suite of reads that the service refuses in writes.
 const customizedSuite = "oci-customized-ssl-cipher-suite"
 
-// Write is one mutation of a backend set.
+// Write is one mutation of a load balancer: of a backend set, or of another object.
 type Write struct {
-	loadBalancer, set string
+	loadBalancer, set string // set is the name of the object if it is not a backend set
 	etag              string
 	operation         string
 	backend           string // name, of a mutation of one backend
 	body              any
+	layout            bool // of a listener, or of another object that is created or deleted: see sendLayout
 }
 
 // Operation returns the operation of the API.
 func (w *Write) Operation() string { return w.operation }
 
-// Replaces reports whether the write replaces the whole set, with the fields that were read.
-func (w *Write) Replaces() bool { return w.operation == operationReplace }
+// Replaces reports whether the write replaces the whole object, with the fields that were read.
+func (w *Write) Replaces() bool {
+	switch w.operation {
+	case operationReplace, "UpdateListener", "UpdateRoutingPolicy", "UpdateRuleSet", "UpdateHostname":
+		return true
+	}
+	return false
+}
 
 // Operations of the API.
 const (
@@ -168,6 +175,9 @@ func (c *Client) Send(ctx context.Context, w *Write, token string) (string, erro
 }
 
 func (c *Client) send(ctx context.Context, w *Write, token string) (string, error) {
+	if w.layout {
+		return c.sendLayout(ctx, w, token)
+	}
 	switch w.operation {
 	case operationReplace:
 		details, _ := w.body.(loadbalancer.UpdateBackendSetDetails)

@@ -7,7 +7,7 @@ import (
 
 // Backends returns the wanted backends of a set: the current ones in their order, then the new ones. A backend that stays keeps
 // what the target does not decide: its limit of connections, and whether it is a backup or offline.
-func (t *Target) Backends(current []Backend, weight int) []Backend {
+func (t *Target) Backends(current []Backend, weight func(netip.AddrPort) int) []Backend {
 	drain := make(map[netip.AddrPort]Leaving, len(t.Draining))
 	for _, l := range t.Draining {
 		drain[l.Address] = l
@@ -18,7 +18,7 @@ func (t *Target) Backends(current []Backend, weight int) []Backend {
 		if !drains && !t.isActive(b.Address) {
 			continue
 		}
-		b.Weight = weight
+		b.Weight = weight(b.Address)
 		if !leaving.Unchanged {
 			b.Drain = drains
 		}
@@ -26,7 +26,7 @@ func (t *Target) Backends(current []Backend, weight int) []Backend {
 	}
 	for _, address := range t.Active {
 		if !t.current[address] {
-			wanted = append(wanted, Backend{Address: address, Weight: weight})
+			wanted = append(wanted, Backend{Address: address, Weight: weight(address)})
 		}
 	}
 	return wanted

@@ -132,7 +132,7 @@ func TestBuild(t *testing.T) {
 			}
 			before := maps.Clone(tt.memory)
 			target := Build(in)
-			assert.Equal(t, tt.want, format(target.Backends(in.Current, 1)))
+			assert.Equal(t, tt.want, format(target.Backends(in.Current, constant(1))))
 			var next time.Duration
 			if !target.Next.IsZero() {
 				next = target.Next.Sub(now)
@@ -140,8 +140,8 @@ func TestBuild(t *testing.T) {
 			assert.Equal(t, tt.next, next)
 			assert.Equal(t, before, tt.memory, "the input is not changed")
 			assert.Equal(t, target, Build(in), "the same input gives the same target")
-			in.Current, in.Memory = target.Backends(in.Current, 1), target.Memory
-			assert.Equal(t, tt.want, format(Build(in).Backends(in.Current, 1)), "a fixed point")
+			in.Current, in.Memory = target.Backends(in.Current, constant(1)), target.Memory
+			assert.Equal(t, tt.want, format(Build(in).Backends(in.Current, constant(1))), "a fixed point")
 		})
 	}
 }
@@ -162,7 +162,7 @@ func TestMemory(t *testing.T) {
 			in.Endpoints = endpoints("1:ready")
 		}
 		target := Build(in)
-		in.Current, in.Memory = target.Backends(in.Current, 1), target.Memory
+		in.Current, in.Memory = target.Backends(in.Current, constant(1)), target.Memory
 		states = append(states, format(in.Current))
 	}
 	assert.Equal(t, slices.Concat(slices.Repeat([]string{"1 2"}, 5), slices.Repeat([]string{"1 2:drain"}, 20), slices.Repeat([]string{"1"}, 15)), states)
@@ -181,7 +181,7 @@ func TestAnEndpointThatEndsWhileItIsAdded(t *testing.T) {
 	}
 	in.Memory = Build(in).Memory
 	in.Current = backends("1 2")
-	assert.Equal(t, "1", format(Build(in).Backends(in.Current, 1)), "it is not held: it was seen terminating")
+	assert.Equal(t, "1", format(Build(in).Backends(in.Current, constant(1))), "it is not held: it was seen terminating")
 }
 
 func TestBackendsKeepWhatOthersDecide(t *testing.T) {
@@ -193,7 +193,7 @@ func TestBackendsKeepWhatOthersDecide(t *testing.T) {
 	assert.Equal(t, []Backend{
 		{Address: at(1), Weight: 7, MaxConnections: 300, Backup: true}, {Address: at(2), Weight: 7, Offline: true, Drain: true}, {Address: at(3), Weight: 7},
 		{Address: at(4), Weight: 7},
-	}, target.Backends(current, 7))
+	}, target.Backends(current, constant(7)))
 }
 
 func TestDiff(t *testing.T) {
@@ -253,7 +253,7 @@ func TestFit(t *testing.T) {
 			}
 			Fit(demands, tt.limits, tt.others)
 			for i, d := range demands {
-				assert.Equal(t, tt.want[i], format(d.Backends(currents[i], 1)))
+				assert.Equal(t, tt.want[i], format(d.Backends(currents[i], constant(1))))
 				assert.Len(t, d.Excess, get(tt.excess, i))
 				assert.Len(t, d.Early, get(tt.early, i))
 			}
@@ -300,7 +300,7 @@ func TestRollOutsNeverGetStuck(t *testing.T) {
 			Fit(demands, limits, 0)
 			total := 0
 			for i, d := range demands {
-				current[i], memory[i] = d.Backends(current[i], 1), d.Memory
+				current[i], memory[i] = d.Backends(current[i], constant(1)), d.Memory
 				total += len(current[i])
 				assert.LessOrEqual(t, len(current[i]), limits.PerSet)
 				for _, e := range pods[i] {
@@ -357,10 +357,15 @@ func BenchmarkPlan(b *testing.B) {
 		}
 		Fit(demands, limits, 0)
 		for i, d := range demands {
-			changes := Diff(inputs[i].Current, d.Backends(inputs[i].Current, 1))
+			changes := Diff(inputs[i].Current, d.Backends(inputs[i].Current, constant(1)))
 			if changes.Len() == 0 {
 				b.Fatal("nothing drains")
 			}
 		}
 	}
+}
+
+// constant returns the same weight for all backends.
+func constant(weight int) func(netip.AddrPort) int {
+	return func(netip.AddrPort) int { return weight }
 }

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -25,6 +26,13 @@ const (
 	defaultBackends = 512
 	// defaultReserved is the size of a roll-out step of 25 % of 64 replicas.
 	defaultReserved = 16
+	// defaultConditions is the number of conditions of a routing policy.
+	defaultConditions = 200
+	// defaultListeners is the number of listeners of a load balancer.
+	defaultListeners = 16
+	// shareOfRoutes divides the limits of a load balancer for the routes of one namespace: half of them. With 1, one namespace can take
+	// everything; with 4, a tenant who is alone needs a configuration after four Services.
+	shareOfRoutes = 2
 	// defaultBindings is the number of backend sets of a load balancer.
 	defaultBindings = 16
 )
@@ -51,6 +59,19 @@ type LoadBalancer struct {
 	// or have endpoints of the Service only, when its first binding takes it.
 	TakeOver bool   `json:"takeOver,omitempty"`
 	Limits   Limits `json:"limits,omitempty"`
+	// Gateways permits Gateways to program listeners on the load balancer. Without it, none may.
+	Gateways *Gateways `json:"gateways,omitempty"`
+}
+
+// Gateways are the Gateways that may program a load balancer, and limits that their routes share. 0 is the default.
+type Gateways struct {
+	// Namespaces are the namespaces of Gateways. Empty: all.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// BackendSets and Listeners are the limits of the load balancer, of which other clients use some.
+	BackendSets int `json:"backendSets,omitempty"`
+	Listeners   int `json:"listeners,omitempty"`
+	// Conditions is the limit of a routing policy.
+	Conditions int `json:"conditions,omitempty"`
 }
 
 // Limits are the limits of a load balancer, which OCI raises on request. 0 is the default.
@@ -65,6 +86,12 @@ type Limits struct {
 type NamespaceLimits struct {
 	Bindings           int `json:"bindings,omitempty"`
 	BackendsPerBinding int `json:"backendsPerBinding,omitempty"`
+	// RouteBackendSets are the backend sets that routes of the namespace are the first to need on a load balancer, and RouteConditions
+	// are the conditions of its routes in one routing policy.
+	RouteBackendSets int `json:"routeBackendSets,omitempty"`
+	RouteConditions  int `json:"routeConditions,omitempty"`
+	// BackendsPerRouteSet are the active backends of such a set.
+	BackendsPerRouteSet int `json:"backendsPerRouteSet,omitempty"`
 }
 
 // allNamespaces is the name of the limits of namespaces without limits of their own.
@@ -96,7 +123,7 @@ func (d *Document) validate() error {
 		if name != allNamespaces {
 			errs = append(errs, validNamespace("namespaces", name))
 		}
-		if limits.Bindings < 0 || limits.BackendsPerBinding < 0 {
+		if min(limits.Bindings, limits.BackendsPerBinding, limits.RouteBackendSets, limits.RouteConditions, limits.BackendsPerRouteSet) < 0 {
 			errs = append(errs, fmt.Errorf("namespaces.%s: a limit is negative", name))
 		}
 	}
@@ -118,6 +145,14 @@ func (lb *LoadBalancer) validate(field string) error {
 	}
 	for _, n := range lb.Namespaces {
 		errs = append(errs, validNamespace(field+".namespaces", n))
+	}
+	if g := lb.Gateways; g != nil {
+		for _, n := range g.Namespaces {
+			errs = append(errs, validNamespace(field+".gateways.namespaces", n))
+		}
+		if min(g.BackendSets, g.Listeners, g.Conditions) < 0 {
+			errs = append(errs, fmt.Errorf("%s.gateways: a limit is negative", field))
+		}
 	}
 	for _, pattern := range lb.BackendSets {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
@@ -187,14 +222,62 @@ func (d *Document) Permit(namespace, loadBalancer, set string) (Permission, erro
 	}):
 		return Permission{}, fmt.Errorf("the configuration does not permit backend set %s of this load balancer", set)
 	}
-	limits, found := d.Namespaces[namespace]
-	if !found {
-		limits = d.Namespaces[allNamespaces]
-	}
+	limits := d.limitsOf(namespace)
 	if limits.Bindings == 0 {
 		limits.Bindings = defaultBindings
 	}
 	return Permission{Limits: lb.Limits.resolve(), Backends: limits.BackendsPerBinding, Bindings: limits.Bindings, TakeOver: lb.TakeOver}, nil
+}
+
+func (d *Document) limitsOf(namespace string) NamespaceLimits {
+	limits, found := d.Namespaces[namespace]
+	if !found {
+		limits = d.Namespaces[allNamespaces]
+	}
+	return limits
+}
+
+// GatewayLimits are the limits of the Gateways and routes of a load balancer.
+type GatewayLimits struct {
+	Backends                           plan.Limits
+	BackendSets, Listeners, Conditions int
+}
+
+// PermitGateway returns the limits of a load balancer, or an error that says why a Gateway of a namespace may not program it. d may be
+// nil.
+func (d *Document) PermitGateway(namespace, loadBalancer string) (GatewayLimits, error) {
+	if d == nil {
+		return GatewayLimits{}, errors.New("the program has no configuration: the administrator must list the load balancer in it")
+	}
+	i := slices.IndexFunc(d.LoadBalancers, func(lb LoadBalancer) bool { return lb.ID == loadBalancer })
+	switch {
+	case i < 0:
+		return GatewayLimits{}, errors.New("the configuration does not list this load balancer: ask the administrator to add it")
+	case d.LoadBalancers[i].Gateways == nil:
+		return GatewayLimits{}, errors.New("the configuration does not permit Gateways on this load balancer: ask the administrator to set gateways for it")
+	case len(d.LoadBalancers[i].Gateways.Namespaces) > 0 && !slices.Contains(d.LoadBalancers[i].Gateways.Namespaces, namespace):
+		return GatewayLimits{}, fmt.Errorf("the configuration does not permit Gateways of namespace %s to program this load balancer", namespace)
+	}
+	g := d.LoadBalancers[i].Gateways
+	return GatewayLimits{
+		Backends: d.LoadBalancers[i].Limits.resolve(), BackendSets: cmp.Or(g.BackendSets, defaultBindings), Listeners: cmp.Or(g.Listeners, defaultListeners),
+		Conditions: cmp.Or(g.Conditions, defaultConditions),
+	}, nil
+}
+
+// RouteLimits are what the routes of a namespace may take of a load balancer.
+type RouteLimits struct {
+	BackendSets, Conditions int
+	Backends                int // active ones of a set; 0: no limit but those of the load balancer
+}
+
+// RouteLimits returns what the routes of a namespace may take.
+func (d *Document) RouteLimits(namespace string, of GatewayLimits) RouteLimits {
+	limits := d.limitsOf(namespace)
+	return RouteLimits{
+		BackendSets: cmp.Or(limits.RouteBackendSets, max(of.BackendSets/shareOfRoutes, 1)), Conditions: cmp.Or(limits.RouteConditions, max(of.Conditions/shareOfRoutes, 1)),
+		Backends: limits.BackendsPerRouteSet,
+	}
 }
 
 // IsPod reports whether an address may be that of a pod.

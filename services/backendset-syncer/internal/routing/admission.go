@@ -19,6 +19,19 @@ type Limits struct {
 	// NamespaceSets are the sets that routes of one namespace are the first to need, and NamespaceConditions are the conditions of its
 	// routes in one policy. 0: no limit.
 	NamespaceSets, NamespaceConditions int
+	// Namespaces are the limits of namespaces that have others.
+	Namespaces map[string]NamespaceLimits
+}
+
+// NamespaceLimits are the limits of one namespace.
+type NamespaceLimits struct{ Sets, Conditions int }
+
+// of returns the limits of a namespace.
+func (l *Limits) of(namespace string) NamespaceLimits {
+	if own, found := l.Namespaces[namespace]; found {
+		return own
+	}
+	return NamespaceLimits{Sets: l.NamespaceSets, Conditions: l.NamespaceConditions}
 }
 
 // DefaultLimits returns the documented limits. Oracle raises the number of sets on request.
@@ -74,9 +87,25 @@ func newAdmission(in *Input) *admission {
 		if a.names[empty.Name] != "" {
 			empty.Name = nameFor(empty.Key, empty.Name, '-')
 		}
-		a.take(&empty)
+		a.takeFallback(&empty)
 	}
 	return a
+}
+
+// takeFallback adds the set for rules without a backend, and that for requests without a rule.
+func (a *admission) takeFallback(empty *Set) {
+	f := a.in.Fallback
+	if f == nil {
+		a.take(empty)
+		return
+	}
+	empty.Members = []Member{{Backend: f.NoBackends, Weight: 1}}
+	a.take(empty)
+	none := Set{Key: DefaultKey, Name: defaultSet, Members: []Member{{Backend: f.NotFound, Weight: 1}}}
+	if a.names[none.Name] != "" {
+		none.Name = nameFor(none.Key, none.Name, '-')
+	}
+	a.take(&none)
 }
 
 // take adds a set under its recorded name.
@@ -84,6 +113,14 @@ func (a *admission) take(s *Set) {
 	a.rename(s)
 	a.sets[s.Key], a.names[s.Name] = *s, s.Key
 	a.order = append(a.order, s.Key)
+}
+
+// identify gives a set the key of its backends without their weights, unless an older rule uses it with other weights. So a set stays the
+// same when weights change, as they do in each step of a canary.
+func (a *admission) identify(s *Set) {
+	if known, found := a.sets[s.backendsKey()]; !found || slices.Equal(known.Members, s.Members) {
+		s.rekey(s.backendsKey())
+	}
 }
 
 func (a *admission) rename(s *Set) {
@@ -185,7 +222,7 @@ func (l *listenerState) admitRedirect(r *Route, redirect *Redirect) *Refusal {
 
 // admitRule admits a rule to a listener.
 func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
-	rq, err := newRequest(l, r, index)
+	rq, err := a.newRequest(l, r, index)
 	if err != nil {
 		return unsupported(err)
 	}
@@ -210,10 +247,11 @@ func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
 }
 
 // newRequest returns the rules that a rule of a route needs on a listener.
-func newRequest(l *listenerState, r *Route, index int) (*request, error) {
+func (a *admission) newRequest(l *listenerState, r *Route, index int) (*request, error) {
 	rq := &request{route: r, set: newSet(nil)}
 	if index < len(r.Members) {
 		rq.set = newSet(r.Members[index])
+		a.identify(&rq.set)
 	}
 	hostnames := hostnamesOn(r, l.Listener)
 	rule := rulesOf(r.HTTPRoute)[index]
@@ -258,11 +296,12 @@ func hostnamesOn(r *Route, l *Listener) []string {
 // fits returns why a request exceeds a limit.
 func (a *admission) fits(l *listenerState, rq *request) *Refusal {
 	namespace := rq.route.Namespace
+	own := a.in.Limits.of(namespace).Conditions
 	switch limits := &a.in.Limits; {
 	case l.conditions+rq.conditions > limits.Conditions:
 		return capacity("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions, limits.Conditions-l.conditions, limits.Conditions)
-	case limits.NamespaceConditions > 0 && l.owned[namespace]+rq.conditions > limits.NamespaceConditions:
-		return capacity("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions, limits.NamespaceConditions-l.owned[namespace], limits.NamespaceConditions)
+	case own > 0 && l.owned[namespace]+rq.conditions > own:
+		return capacity("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions, own-l.owned[namespace], own)
 	}
 	return a.fitsSet(namespace, &rq.set)
 }
@@ -272,13 +311,14 @@ func (a *admission) fitsSet(namespace string, s *Set) *Refusal {
 	if _, known := a.sets[s.Key]; known {
 		return nil
 	}
+	own := a.in.Limits.of(namespace).Sets
 	switch limits := &a.in.Limits; {
 	case a.names[s.Name] != "":
 		return capacity("the load balancer has another backend set with the name %s", s.Name)
 	case len(a.names) >= limits.Sets:
 		return capacity("the rule needs a backend set, and the load balancer has %d of %d already: routes to the same port of a Service share a set", len(a.names), limits.Sets)
-	case limits.NamespaceSets > 0 && a.owned[namespace] >= limits.NamespaceSets:
-		return capacity("the rule needs a backend set, and the namespace has %d of %d already", a.owned[namespace], limits.NamespaceSets)
+	case own > 0 && a.owned[namespace] >= own:
+		return capacity("the rule needs a backend set, and the namespace has %d of %d already", a.owned[namespace], own)
 	}
 	return nil
 }

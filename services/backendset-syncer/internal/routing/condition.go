@@ -3,6 +3,7 @@ package routing
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -65,21 +66,31 @@ func (c *conjunction) text() (condition string, size int, _ error) {
 	return "all(" + strings.Join(terms, ", ") + ")", size, nil
 }
 
-// addHostname adds the condition for a hostname on a port. An empty hostname needs none.
+// addHostname adds the condition for a hostname on a port. An empty hostname needs none. The Gateway API ignores the port of a request's
+// host. The language can do so for an exact name, and not for a suffix: a wildcard matches without a port, and with that of the listener.
 func (c *conjunction) addHostname(hostname string, port int32) error {
 	if hostname == "" {
 		return nil
 	}
-	attribute, operator := headers+"[(i 'host')]", equals
-	if domain, wildcard := strings.CutPrefix(hostname, "*."); wildcard {
-		attribute, operator, hostname = attribute+"[0]", endsWith, "."+domain
+	const attribute = headers + "[(i 'host')]"
+	domain, wildcard := strings.CutPrefix(hostname, "*.")
+	if wildcard {
+		hostname = "." + domain
 	}
 	alone, err := hostLiteral(hostname)
 	if err != nil {
 		return fmt.Errorf("hostname %.40q: %w", hostname, err)
 	}
-	withPort, err := ignoreCase(fmt.Sprintf("%s:%d", hostname, port))
-	c.alternatives = append(c.alternatives, []string{attribute + " " + operator + " " + alone, attribute + " " + operator + " " + withPort})
+	withPort := hostname + ":"
+	if wildcard {
+		withPort += strconv.Itoa(int(port))
+	}
+	other, err := ignoreCase(withPort)
+	if wildcard {
+		c.alternatives = append(c.alternatives, []string{attribute + "[0] " + endsWith + " " + alone, attribute + "[0] " + endsWith + " " + other})
+	} else {
+		c.alternatives = append(c.alternatives, []string{attribute + " " + equals + " " + alone, attribute + "[0] " + startsWith + " " + other})
+	}
 	return err
 }
 

@@ -9,10 +9,10 @@ import (
 // desired returns what was admitted.
 func (a *admission) desired() *Desired {
 	d := &Desired{Problems: a.problems}
-	used := map[string]bool{newSet(nil).Key: true}
+	used := map[string]bool{EmptyKey: true, DefaultKey: true}
 	for i := range a.listeners {
 		l := &a.listeners[i]
-		p := Policy{Gateway: l.Gateway, Listener: l.Name, Key: policyKey(l.Gateway, l.Name), Name: policyName(l.Gateway, l.Name), Redirect: l.redirect}
+		p := Policy{Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: PolicyName(l.Gateway, l.Name), Redirect: l.redirect}
 		if name := a.in.Names[p.Key]; name != "" {
 			p.Name = name
 		}
@@ -21,6 +21,9 @@ func (a *admission) desired() *Desired {
 			p.Rules = append(p.Rules, Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
 		}
 		d.Policies = append(d.Policies, p)
+	}
+	if d.Default = a.sets[DefaultKey].Name; d.Default == "" {
+		d.Default = a.sets[EmptyKey].Name
 	}
 	for _, key := range a.order {
 		if used[key] {

@@ -18,8 +18,11 @@ const (
 	hashLength = 10
 )
 
-// emptySet is the name of the backend set without backends.
-const emptySet = "fairlead-no-backends"
+// EmptySet is the name of the backend set without backends.
+const EmptySet = "fairlead-no-backends"
+
+// defaultSet is the name of the backend set for requests that no rule matches.
+const defaultSet = "fairlead-not-found"
 
 var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
@@ -29,6 +32,9 @@ func nameFor(key, readable string, separator byte) string {
 	sum := sha256.Sum256([]byte(key))
 	return cut(plain(readable, separator), maxName-hashLength-1) + string(separator) + encoding.EncodeToString(sum[:])[:hashLength]
 }
+
+// NameFor returns the name of an object that is not a policy or a rule, by its key.
+func NameFor(key, readable string) string { return nameFor(key, readable, '-') }
 
 // plain replaces all characters other than ASCII letters and digits.
 func plain(text string, by byte) string {
@@ -43,14 +49,14 @@ func plain(text string, by byte) string {
 // cut returns the first n bytes of a text, without a character that does not fit.
 func cut(text string, n int) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// policyKey returns the key of the policy of a listener.
-func policyKey(gateway types.NamespacedName, listener string) string {
+// PolicyKey returns the key of the policy of a listener.
+func PolicyKey(gateway types.NamespacedName, listener string) string {
 	return "policy " + gateway.String() + "/" + listener
 }
 
-// policyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
-func policyName(gateway types.NamespacedName, listener string) string {
-	return nameFor(policyKey(gateway, listener), "p_"+gateway.Name+"_"+listener, '_')
+// PolicyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
+func PolicyName(gateway types.NamespacedName, listener string) string {
+	return nameFor(PolicyKey(gateway, listener), "p_"+gateway.Name+"_"+listener, '_')
 }
 
 // ruleName returns the name of the rule at an index of a policy. A write of a policy replaces all rules, so the names need not be stable.

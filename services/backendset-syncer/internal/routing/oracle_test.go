@@ -446,3 +446,22 @@ func TestParsePattern(t *testing.T) {
 		assert.Equal(t, want, operator+" "+text, pattern)
 	}
 }
+
+// TestPortsOfHosts sends hosts with ports: an exact hostname covers all of them, a wildcard none and that of the listener.
+func TestPortsOfHosts(t *testing.T) {
+	t.Parallel()
+	for hostname, want := range map[string]map[string]bool{
+		"a.example.com": {"a.example.com": true, "A.example.com:80": true, "a.example.com:1234": true, "a.example.com.evil:80": false, "xa.example.com": false},
+		"*.example.com": {"a.example.com": true, "a.example.com:80": true, "a.example.com:1234": false, "example.com": false, "a.example.com.evil:80": false},
+	} {
+		var c conjunction
+		require.NoError(t, c.addHostname(hostname, 80))
+		text, _, err := c.text()
+		require.NoError(t, err)
+		match, _, err := ocilbtest.ParseCondition(text)
+		require.NoError(t, err)
+		for host, covered := range want {
+			assert.Equal(t, covered, match(&http.Request{Host: host, Header: http.Header{}, URL: &url.URL{Path: "/"}}), "%s: %s", hostname, host)
+		}
+	}
+}

@@ -4,8 +4,8 @@
 // policy for each listener, the backend sets that the policies use, and problems. It is pure: the same input gives the same result.
 //
 //	HTTPRoute                        routing policy
-//	hostname h, listener of port p   any(http.request.headers[(i 'host')] eq (i 'h'), http.request.headers[(i 'host')] eq (i 'h:p'))
-//	hostname *.d                     any(http.request.headers[(i 'host')][0] ew (i '.d'), http.request.headers[(i 'host')][0] ew (i '.d:p'))
+//	hostname h                       any(http.request.headers[(i 'host')] eq (i 'h'), http.request.headers[(i 'host')][0] sw (i 'h:'))
+//	hostname *.d on port p           any(http.request.headers[(i 'host')][0] ew (i '.d'), http.request.headers[(i 'host')][0] ew (i '.d:p'))
 //	path Exact /a                    http.request.url.path eq '/a'
 //	path PathPrefix /a, /a/          any(http.request.url.path eq '/a', http.request.url.path sw '/a/')
 //	path PathPrefix /                nothing, or http.request.url.path sw '/' in a match without another condition
@@ -18,8 +18,8 @@
 //	RequestRedirect                  a rule set of the listener, if it redirects all requests from HTTP to HTTPS
 //
 // The condition language has no condition on methods, and a rule has no filters and no timeouts. A policy cannot answer a request
-// itself: a rule without a usable backendRef gets an empty backend set, and the load balancer answers 502 where the Gateway API asks
-// for 500. The same set is the default of all listeners, where the Gateway API asks for 404.
+// itself: a rule without a usable backendRef gets the backend set of Fallback.NoBackends, and the default of all listeners is that of
+// Fallback.NotFound. Without a Fallback both are one empty set, and the load balancer answers 502 where the Gateway API asks for 500 and 404.
 //
 // The unit of a problem is a rule: if a part of a rule cannot be expressed, or exceeds a limit, the rule is not programmed ("Dropped Rule" of
 // the specification). Rules are admitted in the order of their routes, the oldest first, until a limit is reached. A younger route
@@ -43,6 +43,8 @@ type Input struct {
 	// Names are the recorded names of objects by their keys: see Set.Key and Policy.Key. Objects keep these names. The name of
 	// another object follows from its key.
 	Names map[string]string
+	// Fallback answers requests without a backend. If it is nil, the load balancer answers them with 502.
+	Fallback *Fallback
 	// Foreign are the names of backend sets of others. They count toward the limit, and no route gets a set with such a name.
 	Foreign []string
 }
@@ -68,6 +70,9 @@ type Route struct {
 	Refused map[int]Refusal
 }
 
+// Fallback has the backends for requests that no rule matches, and for those whose rule has no backend.
+type Fallback struct{ NotFound, NoBackends Backend }
+
 // Refusal is why a rule is not programmed: a reason for the status of its route, and a message.
 type Refusal struct{ Reason, Message string }
 
@@ -82,6 +87,7 @@ type Desired struct {
 	Policies []Policy  // one for each listener, in the order of the input
 	Sets     []Set     // the empty set first, then in the order of admission
 	Problems []Problem // in the order of admission
+	Default  string    // name of the set for requests that no rule matches
 }
 
 // Policy is the routing of a listener.

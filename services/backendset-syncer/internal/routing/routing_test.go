@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -192,8 +193,8 @@ func TestNames(t *testing.T) {
 	assert.Len(t, long.Name, maxName)
 
 	gateway := types.NamespacedName{Namespace: "infra", Name: strings.Repeat("g.", 100)}
-	assert.NotEqual(t, policyName(gateway, "http"), policyName(gateway, "https"))
-	assert.LessOrEqual(t, len(policyName(gateway, strings.Repeat("l", 200))), maxName)
+	assert.NotEqual(t, PolicyName(gateway, "http"), PolicyName(gateway, "https"))
+	assert.LessOrEqual(t, len(PolicyName(gateway, strings.Repeat("l", 200))), maxName)
 	assert.LessOrEqual(t, len(ruleName(199, gateway)), maxName)
 }
 
@@ -266,4 +267,34 @@ func TestCheckBackends(t *testing.T) {
 		{"d", "2 endpoints need a backend, and sets of older routes leave 0 of the load balancer"},
 	}, d.CheckBackends(counts(10, 4, 4, 2), limits, 4))
 	assert.Len(t, d.CheckBackends(counts(1, 1, 0, 1), limits, 30), 3)
+}
+
+// TestFallback sends requests without a backend to the responder: the default of the listeners, and the set of rules without backends.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	none := Backend{Kind: "Service", Namespace: "fairlead", Name: "responder", Port: 404}
+	empty := Backend{Kind: "Service", Namespace: "fairlead", Name: "responder", Port: 500}
+	in := &Input{
+		Limits: DefaultLimits(), Fallback: &Fallback{NotFound: none, NoBackends: empty}, Foreign: []string{defaultSet},
+		Listeners: []Listener{{Name: "http", Port: 80, Routes: []*Route{{HTTPRoute: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "chat"}}}}}},
+	}
+	d := Build(in)
+	require.Len(t, d.Sets, 2)
+	assert.Equal(t, []Member{{Backend: empty, Weight: 1}}, d.Sets[0].Members)
+	assert.Equal(t, EmptySet, d.Sets[0].Name)
+	assert.Equal(t, []Member{{Backend: none, Weight: 1}}, d.Sets[1].Members)
+	assert.NotEqual(t, defaultSet, d.Sets[1].Name, "others have a set with this name")
+	assert.Equal(t, d.Sets[1].Name, d.Default)
+	assert.Equal(t, EmptySet, d.Policies[0].Rules[0].Set, "the rule has no backend")
+
+	in.Names = map[string]string{DefaultKey: "models-default", EmptyKey: "empty"}
+	d = Build(in)
+	assert.Equal(t, "models-default", d.Default)
+	assert.Equal(t, "empty", d.Policies[0].Rules[0].Set)
+
+	in.Fallback, in.Names = nil, nil
+	d = Build(in)
+	require.Len(t, d.Sets, 1)
+	assert.Empty(t, d.Sets[0].Members)
+	assert.Equal(t, EmptySet, d.Default)
 }

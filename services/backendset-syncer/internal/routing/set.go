@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,12 +35,49 @@ func newSet(members []Member) Set {
 		key = append(key, fmt.Sprintf("%s=%d", m.String(), m.Weight))
 	}
 	if len(key) == 0 {
-		return Set{Key: "set", Name: emptySet}
+		return Set{Key: EmptyKey, Name: EmptySet}
 	}
-	s.Key = "set " + strings.Join(key, " ")
-	first := s.Members[0]
-	s.Name = nameFor(s.Key, fmt.Sprintf("%s-%s-%d", first.Namespace, first.Name, first.Port), '-')
+	s.rekey("set " + strings.Join(key, " "))
 	return s
+}
+
+// rekey changes the key of a set, and the name that follows from it.
+func (s *Set) rekey(key string) {
+	if len(s.Members) == 0 {
+		return
+	}
+	first := s.Members[0]
+	s.Key, s.Name = key, nameFor(key, fmt.Sprintf("%s-%s-%d", first.Namespace, first.Name, first.Port), '-')
+}
+
+// backendsKey returns the key of a set that is the only one with its backends.
+func (s *Set) backendsKey() string {
+	all := make([]Backend, 0, len(s.Members))
+	for _, m := range s.Members {
+		all = append(all, m.Backend)
+	}
+	return SetKey(all...)
+}
+
+// EmptyKey is the key of the set without backends.
+const EmptyKey = "set"
+
+// DefaultKey is the key of the set for requests that no rule matches. Without a Fallback, such requests get the set without backends.
+const DefaultKey = "default"
+
+// KeyOf returns the key of the set for the members of a rule, if no older rule has the same backends with other weights.
+func KeyOf(members []Member) string {
+	s := newSet(members)
+	return s.backendsKey()
+}
+
+// SetKey returns the key of a set of backends, which must be sorted as in Set.Members.
+func SetKey(backends ...Backend) string {
+	key := EmptyKey
+	for i := range backends {
+		key += " " + backends[i].String()
+	}
+	return key
 }
 
 // String returns kind, namespace, name and port.
@@ -56,4 +94,47 @@ func greatestDivisor(a, b int32) int32 {
 		a, b = b, a%b
 	}
 	return a
+}
+
+// SetOf returns the name of the backend set for members of a rule, empty if no rule with them was admitted.
+func (d *Desired) SetOf(members []Member) string {
+	want := newSet(members)
+	for i := range d.Sets {
+		if s := &d.Sets[i]; slices.Equal(s.Members, want.Members) && len(s.Members) > 0 {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// ParseSetKey returns the backends of a key of a set, with the weights that it has, or 1. It returns false for another text.
+func ParseSetKey(key string) ([]Member, bool) {
+	rest, found := strings.CutPrefix(key, "set")
+	if !found {
+		return nil, false
+	}
+	var all []Member
+	for _, text := range strings.Fields(rest) {
+		m := Member{Weight: 1}
+		text, weight, weighted := strings.Cut(text, "=")
+		parts := strings.Split(text, "/")
+		if len(parts) != 3 { //nolint:mnd // kind, namespace, name with port
+			return nil, false
+		}
+		name, port, ok := strings.Cut(parts[2], ":")
+		number, err := strconv.ParseInt(port, 10, 32)
+		if !ok || err != nil {
+			return nil, false
+		}
+		if weighted {
+			n, err := strconv.ParseInt(weight, 10, 32)
+			if err != nil {
+				return nil, false
+			}
+			m.Weight = int32(n)
+		}
+		m.Backend = Backend{Kind: parts[0], Namespace: parts[1], Name: name, Port: int32(number)}
+		all = append(all, m)
+	}
+	return all, true
 }

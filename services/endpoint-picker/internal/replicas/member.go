@@ -46,6 +46,7 @@ type Member struct {
 	received  atomic.Int64 // events
 
 	writing chan struct{} // has an element while another replica gets the contents
+	waiting atomic.Int32  // requests for the contents that wait for it
 
 	ready chan struct{} // closed when the contents are known, or cannot be
 	once  sync.Once

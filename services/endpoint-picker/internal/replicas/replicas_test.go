@@ -307,7 +307,16 @@ func TestContentsAreWrittenToOneAtATime(t *testing.T) {
 			return w.Code
 		}
 		r.member.writing <- struct{}{}
+		var waiting sync.WaitGroup
+		for range maxWaiting {
+			waiting.Go(func() { assert.Equal(t, http.StatusServiceUnavailable, ask()) })
+		}
+		synctest.Wait()
+		begun := time.Now()
 		assert.Equal(t, http.StatusServiceUnavailable, ask())
+		assert.Zero(t, time.Since(begun), "a request beyond the limit does not wait")
+		waiting.Wait()
+		assert.Equal(t, contentsWait, time.Since(begun))
 		<-r.member.writing
 		assert.Equal(t, http.StatusOK, ask())
 		assert.Equal(t, http.StatusOK, ask())

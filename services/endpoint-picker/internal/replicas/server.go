@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -46,6 +47,9 @@ const (
 	// contentsWait is the time that a request for contents waits for others: less than headerTimeout. At half, fewer replicas can start at
 	// once and be warm; at double, their requests end before.
 	contentsWait = 3 * time.Second
+	// maxWaiting is the number of requests for contents that wait. At half, fewer than all replicas of a large Deployment can start at
+	// once and be warm; at double, a client that is no replica holds twice as many connections for contentsWait.
+	maxWaiting = 16
 	// contentsPiece is the size of a write of contents: a few writes for each megabyte.
 	contentsPiece = 256 << 10
 )
@@ -76,15 +80,11 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	out := &writer{node: n, response: w, control: http.NewResponseController(w)}
 	if r.URL.Path == contentsPath {
-		select { // one at a time: picks wait while the index is read
-		case m.writing <- struct{}{}:
-			defer func() { <-m.writing }()
-		case <-r.Context().Done():
-			return
-		case <-time.After(contentsWait):
+		if !m.awaitTurn(r.Context()) {
 			http.Error(w, "other replicas get the contents now", http.StatusServiceUnavailable)
 			return
 		}
+		defer m.endTurn()
 		_ = out.contents(m) // an error means that the connection has ended
 		return
 	}
@@ -96,6 +96,27 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer m.publisher.close(reader)
 	_ = out.events(r.Context().Done(), m.publisher, reader)
 }
+
+// awaitTurn waits until no other replica gets the contents: picks wait while the index is read. It returns false when too many wait, the
+// wait takes too long, or the reader is gone.
+func (m *Member) awaitTurn(ctx context.Context) bool {
+	if m.waiting.Add(1) > maxWaiting {
+		m.waiting.Add(-1)
+		return false
+	}
+	defer m.waiting.Add(-1)
+	select {
+	case m.writing <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-time.After(contentsWait):
+		return false
+	}
+}
+
+// endTurn lets the next replica get the contents.
+func (m *Member) endTurn() { <-m.writing }
 
 // clientOf returns the IP address of a client. Clients without one, in tests, are one client.
 func clientOf(r *http.Request) netip.Addr {

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 		o.Keys[id] = key
 	}
 	var lc net.ListenConfig
-	o.Plane.Listen = func(port int) (net.Listener, error) {
+	o.Plane.Listen = func(_ string, port int) (net.Listener, error) {
 		return lc.Listen(ctx, "tcp", net.JoinHostPort(*host, fmt.Sprint(port)))
 	}
 	e := ocilb.New(o)

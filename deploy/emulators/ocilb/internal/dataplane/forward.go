@@ -58,6 +58,21 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// upgraded is the connection to a backend after a change of the protocol, such as to WebSocket. Bytes in both directions reset the timer.
+type upgraded struct {
+	*watched
+
+	to io.Writer
+}
+
+func (u *upgraded) Write(p []byte) (int, error) {
+	n, err := u.to.Write(p)
+	if n > 0 {
+		u.timer.Reset(u.idle)
+	}
+	return n, err
+}
+
 // serveTCP forwards connections until the port closes. Connections end with ctx.
 func serveTCP(ctx context.Context, l net.Listener, secure *tls.Config, route func() (*listener, *backendSet)) {
 	for {

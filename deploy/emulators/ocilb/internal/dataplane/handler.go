@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"crypto/rand"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -59,7 +60,11 @@ func forward(w http.ResponseWriter, r *http.Request, l *listener, s *backendSet)
 		},
 		ModifyResponse: func(response *http.Response) error {
 			watch.Reset(l.idle)
-			response.Body = &watched{ReadCloser: response.Body, timer: watch, idle: l.idle}
+			body := &watched{ReadCloser: response.Body, timer: watch, idle: l.idle}
+			response.Body = body
+			if to, ok := body.ReadCloser.(io.Writer); ok && response.StatusCode == http.StatusSwitchingProtocols {
+				response.Body = &upgraded{watched: body, to: to}
+			}
 			if requestID != "" {
 				response.Header.Set(l.requestID, requestID)
 			}

@@ -27,8 +27,8 @@ import (
 
 // Options configure a Plane.
 type Options struct {
-	// Listen opens the port of listeners.
-	Listen func(port int) (net.Listener, error)
+	// Listen opens the port of listeners at the address of their load balancer.
+	Listen func(address string, port int) (net.Listener, error)
 	// Dial connects to a backend, for requests and for health checks.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Reuse is the time for which idle connections to backends are kept. A server that closes them sooner makes requests fail.
@@ -45,7 +45,7 @@ type Options struct {
 // DefaultOptions returns options that listen at any free port of the loopback interface, and the unpleasant behavior.
 func DefaultOptions() Options {
 	return Options{
-		Listen:     func(int) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+		Listen:     func(string, int) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
 		Dial:       (&net.Dialer{}).DialContext,
 		Reuse:      300 * time.Second,
 		CutRemoved: true, AdmitUnchecked: true, VerifyName: true,
@@ -64,6 +64,7 @@ type Plane struct {
 
 // balancer is a load balancer as it forwards requests.
 type balancer struct {
+	address   string
 	sets      map[string]*backendSet
 	listeners map[string]*listener // those of the version
 	ports     map[int]*port
@@ -90,6 +91,9 @@ func (p *Plane) Update(id string, lb *lbapi.LoadBalancer) {
 		b.close()
 		delete(p.balancers, id)
 		return
+	}
+	if len(lb.IPAddresses) > 0 {
+		b.address = lb.IPAddresses[0].IPAddress
 	}
 	for name, s := range b.sets {
 		if lb.BackendSets[name] == nil {

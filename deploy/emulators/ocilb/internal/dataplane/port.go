@@ -53,7 +53,7 @@ func (p *Plane) updatePorts(id string, b *balancer) {
 	}
 	for number, k := range wanted {
 		if b.ports[number] == nil {
-			b.ports[number] = p.open(id, number, k)
+			b.ports[number] = p.open(id, b.address, number, k)
 		}
 	}
 }
@@ -61,9 +61,9 @@ func (p *Plane) updatePorts(id string, b *balancer) {
 var errNoListener = errors.New("the port has no listener with TLS")
 
 // open opens a port.
-func (p *Plane) open(id string, number int, k kind) *port {
+func (p *Plane) open(id, address string, number int, k kind) *port {
 	o := &port{number: number, kind: k, ended: make(chan struct{}), cancel: func() {}}
-	if o.net, o.err = p.o.Listen(number); o.err != nil {
+	if o.net, o.err = p.o.Listen(address, number); o.err != nil {
 		close(o.ended)
 		return o
 	}

@@ -80,7 +80,7 @@ const (
 	FlexibleShape = "flexible"
 )
 
-// Addresses of load balancers. All have the same ones: the data plane has one network.
+// Addresses of load balancers. All have the same ones, unless a test gives them others.
 const (
 	addressIPv4 = "192.0.2.10"
 	addressIPv6 = "2001:db8::10"

@@ -1,0 +1,42 @@
+package nodepoolingress_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/deploy/charts/internal/alerts"
+	"fairlead.dev/deploy/charts/internal/source"
+)
+
+func readGuide(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(repository, "docs", "operations", program+".md"))
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// TestEveryReasonHasALine compares the reasons of the conditions with the tables of the operations guide.
+func TestEveryReasonHasALine(t *testing.T) {
+	t.Parallel()
+	reasons, err := source.Reasons(filepath.Join(repository, "pkg", "apis", "openyurt"))
+	require.NoError(t, err)
+	require.Subset(t, reasons, []string{"Ready", "PoolConflict", "RolloutStopped"})
+	var explained []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(readGuide(t), -1) {
+		explained = append(explained, match[1])
+	}
+	for _, reason := range reasons {
+		assert.Contains(t, explained, reason, "each reason has a line in a table of docs/operations/nodepool-ingress.md")
+	}
+}
+
+// TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	t.Parallel()
+	alerts.AssertRunbooks(t, alerts.Read(t, chart), "NodePool", readGuide(t))
+}

@@ -1,0 +1,331 @@
+// Package adopt makes the record of a load balancer that another controller has programmed, or whose record was lost.
+//
+// The objects of oke-gateway-api are those of the names of a Gateway:
+//
+//	listeners       with the name of a listener of the Gateway
+//	policies        of these listeners; rules that no HTTPRoute has in its annotation belong to others, and stay
+//	backend sets    that only rules of HTTPRoutes use, and <gateway>-default
+//	certificates    in the annotation of the Gateway
+//
+// Everything else on the load balancer is foreign. All objects keep their names, so the program finds what it wants already there. What it
+// does not want under its name, such as the backend set of an earlier rule, gets a key that nothing has: the program removes it when
+// nothing refers to it any longer.
+package adopt
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// Input is the cluster and the load balancer as they are.
+type Input struct {
+	LoadBalancer string
+	Live         *layout.Live
+	// PathRouted are the backend sets of path route sets, which other writers use.
+	PathRouted map[string]bool
+	Gateways   []*gatewayv1.Gateway
+	// Routes are the HTTPRoutes of these Gateways.
+	Routes  []*gatewayv1.HTTPRoute
+	Secrets map[types.NamespacedName]*corev1.Secret
+	Keys    Keys
+}
+
+// Keys are the keys of the program's own plan.
+type Keys struct {
+	// Listener and Policy return the names that the program gives to a listener and to its policy without a record.
+	Listener func(g *gatewayv1.Gateway, l *gatewayv1.Listener) string
+	Policy   func(gateway types.NamespacedName, listener string) string
+	// PolicyKey returns the key of the policy of a listener.
+	PolicyKey func(gateway types.NamespacedName, listener string) string
+	// Set returns the key of the backend set of a rule. It is empty if the rule needs none.
+	Set func(r *gatewayv1.HTTPRoute, rule int) string
+	// DefaultSet is the key of the default backend set of listeners.
+	DefaultSet string
+	// Certificate returns the key of the certificate of a Secret.
+	Certificate func(s *corev1.Secret) string
+	// Own are the objects of the program's plan, with the names that it chooses if they are not in the record.
+	Own []record.Object
+}
+
+// Finding is a sentence about an object.
+type Finding struct {
+	Object  string // such as "listener web"
+	Message string
+	// Refused means that nothing can be adopted.
+	Refused bool
+}
+
+func (f Finding) String() string { return f.Object + ": " + f.Message }
+
+// keyOfEarlier returns the key of an object that no plan wants.
+func keyOfEarlier(name string) string { return "earlier " + name }
+
+// Build returns the record of a load balancer, and findings for its user. The record is nil if a finding is a refusal.
+func Build(in *Input) (*record.Record, []Finding) {
+	b := &builder{in: in, record: &record.Record{LoadBalancer: in.LoadBalancer}, adopted: map[string]map[string]bool{}}
+	for _, g := range in.Gateways {
+		b.record.Gateways = append(b.record.Gateways, nameOf(g).String())
+	}
+	slices.Sort(b.record.Gateways)
+	for _, g := range in.Gateways {
+		b.addListeners(g)
+	}
+	for _, g := range in.Gateways { // all policies are known now
+		b.addDefault(g)
+		b.addCertificates(g)
+	}
+	b.addSets()
+	b.addOwn()
+	slices.SortStableFunc(b.findings, func(x, y Finding) int { return cmp.Compare(x.Object, y.Object) })
+	if slices.ContainsFunc(b.findings, func(f Finding) bool { return f.Refused }) {
+		return nil, b.findings
+	}
+	return b.record, b.findings
+}
+
+// builder makes a record.
+type builder struct {
+	in       *Input
+	record   *record.Record
+	findings []Finding
+	// adopted are the rules of HTTPRoutes by the policy of a listener.
+	adopted map[string]map[string]bool
+}
+
+func nameOf(o interface {
+	GetNamespace() string
+	GetName() string
+},
+) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (b *builder) found(object, format string, args ...any) {
+	b.findings = append(b.findings, Finding{Object: object, Message: fmt.Sprintf(format, args...)})
+}
+
+func (b *builder) refuse(object, format string, args ...any) {
+	b.findings = append(b.findings, Finding{Object: object, Message: fmt.Sprintf(format, args...), Refused: true})
+}
+
+// put adds an object to the record. Of two with the same key, only the first one has it.
+func (b *builder) put(kind record.Kind, name, key, owner string) {
+	if b.record.Has(kind, name) {
+		return
+	}
+	if b.record.Find(kind, key) != nil {
+		key = keyOfEarlier(name)
+	}
+	b.record.Put(record.Object{Kind: kind, Name: name, Key: key, Owner: owner})
+}
+
+// exists reports whether the load balancer has an object.
+func (b *builder) exists(kind record.Kind, name string) bool {
+	live, found := b.in.Live, false
+	switch kind {
+	case record.Listener:
+		_, found = live.Listeners[name]
+	case record.RoutingPolicy:
+		_, found = live.Policies[name]
+	case record.RuleSet:
+		_, found = live.RuleSets[name]
+	case record.Hostname:
+		_, found = live.Hostnames[name]
+	case record.Certificate:
+		found = live.Certificates[name]
+	case record.BackendSet:
+		_, found = live.Sets[name]
+	}
+	return found
+}
+
+// addOwn adds the objects of the program's own names: those of a record that was lost.
+func (b *builder) addOwn() {
+	for _, o := range b.in.Keys.Own {
+		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) && !b.record.Has(o.Kind, o.Name) {
+			b.put(o.Kind, o.Name, o.Key, o.Owner)
+			b.found(title(o.Kind, o.Name), "it has the name that the program gives it")
+		}
+	}
+}
+
+// titles are kinds in sentences.
+var titles = map[record.Kind]string{
+	record.Listener: "listener", record.RoutingPolicy: "routing policy", record.RuleSet: "rule set", record.Hostname: "hostname", record.Certificate: "certificate",
+	record.BackendSet: "backend set",
+}
+
+func title(kind record.Kind, name string) string { return titles[kind] + " " + name }
+
+// addListeners adds the listeners of a Gateway, and their policies.
+func (b *builder) addListeners(g *gatewayv1.Gateway) {
+	for i := range g.Spec.Listeners {
+		l := &g.Spec.Listeners[i]
+		name, live := b.listenerOf(g, l)
+		if live == nil {
+			b.found(title(record.Listener, string(l.Name)), "the load balancer does not have it: the program creates it")
+			continue
+		}
+		if live.Port != int(l.Port) {
+			b.refuse(title(record.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port, nameOf(g), l.Port)
+			continue
+		}
+		if live.Protocol != layout.ProtocolHTTP && live.Protocol != layout.ProtocolHTTP2 {
+			b.refuse(title(record.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
+			continue
+		}
+		b.put(record.Listener, name, record.ListenerKey(l.Port, hostname(l)), nameOf(g).String())
+		b.found(title(record.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
+		b.addHostnames(live)
+		b.addPolicy(g, string(l.Name), name, live)
+	}
+}
+
+// listenerOf returns the live listener of a listener of a Gateway: that of its name, or that of the program's name.
+func (b *builder) listenerOf(g *gatewayv1.Gateway, l *gatewayv1.Listener) (string, *layout.Listener) {
+	for _, name := range []string{b.in.Keys.Listener(g, l), string(l.Name)} {
+		if live, ok := b.in.Live.Listeners[name]; ok {
+			return name, &live
+		}
+	}
+	return "", nil
+}
+
+func hostname(l *gatewayv1.Listener) string {
+	if l.Hostname == nil {
+		return ""
+	}
+	return string(*l.Hostname)
+}
+
+// addHostnames adds the hostnames that only listeners of the Gateways use.
+func (b *builder) addHostnames(live *layout.Listener) {
+	for _, name := range live.Hostnames {
+		h, ok := b.in.Live.Hostnames[name]
+		if !ok || b.record.Has(record.Hostname, name) {
+			continue
+		}
+		b.put(record.Hostname, name, record.HostnameKey(h.Hostname), "")
+		b.found(title(record.Hostname, name), "hostname %s of an adopted listener", h.Hostname)
+	}
+}
+
+// addPolicy adds the policy of a listener, and takes over the rules that HTTPRoutes have in their annotations.
+func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *layout.Listener) {
+	policy := live.Policy
+	if policy == "" {
+		return
+	}
+	object := title(record.RoutingPolicy, policy)
+	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) {
+		b.refuse(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
+		return
+	}
+	for other, l := range b.in.Live.Listeners {
+		if l.Policy == policy && other != name && !b.mayOwn(other) {
+			b.refuse(object, "listener %s uses it, which belongs to no adopted Gateway: give that listener a policy of its own", other)
+			return
+		}
+	}
+	b.record.Put(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
+	b.found(object, "policy of listener %s", name)
+}
+
+// adoptRules returns the rules of a policy that the HTTPRoutes of a listener have in their annotations.
+func (b *builder) adoptRules(policy, listener string) (adopted []string) {
+	rules := b.adopted[policy]
+	if rules == nil {
+		rules = map[string]bool{}
+		b.adopted[policy] = rules
+	}
+	for _, r := range b.in.Routes {
+		for _, rule := range annotatedRules(r)[listener] {
+			rules[rule] = true
+		}
+	}
+	for _, r := range b.in.Live.Policies[policy].Rules {
+		switch {
+		case !b.takes(policy, r.Name):
+			b.found(title(record.RoutingPolicy, policy), "rule %s is of no HTTPRoute: it stays", r.Name)
+		case !layout.OwnRule(r.Name):
+			adopted = append(adopted, r.Name)
+		}
+	}
+	slices.Sort(adopted)
+	return adopted
+}
+
+// mayOwn reports whether a listener is one of an adopted Gateway.
+func (b *builder) mayOwn(listener string) bool {
+	for _, g := range b.in.Gateways {
+		for i := range g.Spec.Listeners {
+			if name, live := b.listenerOf(g, &g.Spec.Listeners[i]); live != nil && name == listener {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takes reports whether a rule of a policy is one that the program replaces.
+func (b *builder) takes(policy, rule string) bool {
+	return rule == catchAll || b.adopted[policy][rule] || layout.OwnRule(rule)
+}
+
+// addCertificates adds the certificates in the annotation of a Gateway. The certificate of the present content of a Secret keeps serving,
+// others are removed.
+func (b *builder) addCertificates(g *gatewayv1.Gateway) {
+	current := map[string]string{}
+	for i := range g.Spec.Listeners {
+		l := &g.Spec.Listeners[i]
+		if l.TLS == nil {
+			continue
+		}
+		for _, ref := range l.TLS.CertificateRefs {
+			namespace := g.Namespace
+			if ref.Namespace != nil {
+				namespace = string(*ref.Namespace)
+			}
+			secret := b.in.Secrets[types.NamespacedName{Namespace: namespace, Name: string(ref.Name)}]
+			if secret == nil {
+				continue
+			}
+			current[upstreamCertificate(namespace, secret.Name, secret.ResourceVersion)] = b.in.Keys.Certificate(secret)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(annotatedCertificates(g))) {
+		object := title(record.Certificate, name)
+		switch key := current[name]; {
+		case !b.exists(record.Certificate, name):
+			b.found(object, "the load balancer does not have it")
+		case !b.certificateOnlyOurs(name):
+			b.found(object, "a listener that is not adopted uses it: it stays")
+		case key == "" && !b.in.Live.Uses[layout.Ref{Kind: record.Certificate, Name: name}]:
+			b.found(object, "nothing uses it: it stays, delete it by hand")
+		case key == "":
+			b.put(record.Certificate, name, keyOfEarlier(name), "")
+			b.found(object, "certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
+		default:
+			b.put(record.Certificate, name, key, "")
+			b.found(object, "certificate of Gateway %s", nameOf(g))
+		}
+	}
+}
+
+func (b *builder) certificateOnlyOurs(certificate string) bool {
+	for name, l := range b.in.Live.Listeners {
+		if l.TLS != nil && l.TLS.Certificate == certificate && !b.mayOwn(name) {
+			return false
+		}
+	}
+	return true
+}

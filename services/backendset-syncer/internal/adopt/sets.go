@@ -1,0 +1,125 @@
+package adopt
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// addDefault adds the default set that oke-gateway-api makes for a Gateway.
+func (b *builder) addDefault(g *gatewayv1.Gateway) {
+	name := g.Name + "-default"
+	if !b.exists(record.BackendSet, name) || b.record.Has(record.BackendSet, name) {
+		return
+	}
+	if !b.onlyOurs(name) {
+		b.found(title(record.BackendSet, name), "others use it, too: it stays")
+		return
+	}
+	b.put(record.BackendSet, name, b.in.Keys.DefaultSet, "")
+	b.found(title(record.BackendSet, name), "default of Gateway %s", nameOf(g))
+}
+
+// addSets adds the backend sets that only rules of HTTPRoutes use.
+func (b *builder) addSets() {
+	for _, name := range slices.Sorted(maps.Keys(b.in.Live.Sets)) {
+		if b.record.Has(record.BackendSet, name) {
+			continue
+		}
+		rules := b.rulesOf(name)
+		if len(rules) == 0 {
+			continue
+		}
+		object := title(record.BackendSet, name)
+		if !b.onlyOurs(name) {
+			b.found(object, "others use it, too: it stays, and the program creates one of its own")
+			continue
+		}
+		key := cmp.Or(b.setKey(rules), b.ownKey(name))
+		if key == "" {
+			b.put(record.BackendSet, name, keyOfEarlier(name), "")
+			b.found(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it", strings.Join(rules, ", "))
+			continue
+		}
+		b.put(record.BackendSet, name, key, "")
+		b.found(object, "set of %s", strings.Join(rules, ", "))
+	}
+}
+
+// rulesOf returns the adopted rules that forward to a set.
+func (b *builder) rulesOf(set string) []string {
+	var rules []string
+	for policy := range b.adopted {
+		for _, r := range b.in.Live.Policies[policy].Rules {
+			if r.Set == set && r.Name != catchAll && b.takes(policy, r.Name) {
+				rules = append(rules, "rule "+r.Name)
+			}
+		}
+	}
+	slices.Sort(rules)
+	return rules
+}
+
+// setKey returns the key that the program has for the set of rules of oke-gateway-api.
+func (b *builder) setKey(rules []string) string {
+	for _, rule := range rules {
+		name := strings.TrimPrefix(rule, "rule ")
+		index, ok := ruleIndex(name)
+		if !ok {
+			continue
+		}
+		for _, r := range b.in.Routes {
+			if !annotates(r, name) || index >= len(r.Spec.Rules) {
+				continue
+			}
+			if key := b.in.Keys.Set(r, index); key != "" {
+				return key
+			}
+		}
+	}
+	return ""
+}
+
+// ownKey returns the key that the program's plan has for a set.
+func (b *builder) ownKey(set string) string {
+	for _, o := range b.in.Keys.Own {
+		if o.Kind == record.BackendSet && o.Name == set {
+			return o.Key
+		}
+	}
+	return ""
+}
+
+func annotates(r *gatewayv1.HTTPRoute, rule string) bool {
+	for _, rules := range annotatedRules(r) {
+		if slices.Contains(rules, rule) {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyOurs reports whether only adopted listeners and rules use a set.
+func (b *builder) onlyOurs(set string) bool {
+	if b.in.PathRouted[set] {
+		return false
+	}
+	for name, l := range b.in.Live.Listeners {
+		if l.DefaultSet == set && !b.mayOwn(name) {
+			return false
+		}
+	}
+	for policy, p := range b.in.Live.Policies {
+		for _, r := range p.Rules {
+			if r.Set == set && (b.adopted[policy] == nil || !b.takes(policy, r.Name)) {
+				return false
+			}
+		}
+	}
+	return true
+}

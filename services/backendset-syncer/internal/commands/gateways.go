@@ -1,0 +1,109 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gateway"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// printGateways prints the plans of the load balancers of Gateways. It reports the number of load balancers with a plan, and whether one of
+// them has changes.
+func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name string) bool) (planned int, differs bool) {
+	if !p.gateways.Ready() {
+		return 0, false
+	}
+	resolution := p.gateways.Resolve()
+	for i := range resolution.Unprogrammable {
+		if u := &resolution.Unprogrammable[i]; chosen(u.Namespace, u.Name) {
+			fmt.Fprintf(p.log, "Gateway %s/%s: %s: %s\n", u.Namespace, u.Name, u.Problem.Reason, u.Problem.Message)
+		}
+	}
+	ids := map[string]bool{}
+	for id, all := range resolution.Balancers {
+		if slices.ContainsFunc(all, func(g *gateway.Attached) bool { return chosen(g.Namespace, g.Name) }) {
+			ids[id] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		ok, changed, err := p.printBalancer(ctx, resolution, id)
+		if err != nil {
+			fmt.Fprintf(p.log, "load balancer %s: %v\n", id, err)
+			continue
+		}
+		if ok {
+			planned++
+		}
+		differs = differs || changed
+	}
+	return planned, differs
+}
+
+// printBalancer prints the plan of a load balancer.
+func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolution, id string) (ok, differs bool, _ error) {
+	lb, err := p.client.LoadBalancer(ctx, ociapi.High, id)
+	if err != nil {
+		return false, false, fmt.Errorf("read load balancer: %w", err)
+	}
+	before, err := p.recordOf(id)
+	if err != nil {
+		return false, false, err
+	}
+	live, now := lb.Live(), clock.RealClock{}.Now()
+	plan := p.gateways.Plan(resolution, &gateway.Input{LoadBalancer: id, Record: before, Live: live, Now: now})
+	for _, problem := range plan.Problems() {
+		fmt.Fprintln(p.log, problem)
+	}
+	if len(plan.Lost) > 0 {
+		return false, false, nil
+	}
+	changes := plan.Changes(live)
+	wanted := map[string]*actor.Wanted{}
+	for name, s := range plan.Sets {
+		if _, exists := live.Sets[name]; exists {
+			wanted[name] = s.Wanted
+		}
+	}
+	previews := actor.PreviewAll(lb, wanted, now)
+	fmt.Fprintf(p.out, "load balancer %s: %d changes of its layout\n", id, len(changes))
+	for _, c := range changes {
+		fmt.Fprintf(p.out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, detail(c.Detail))
+	}
+	differs = len(changes) > 0
+	for _, name := range slices.Sorted(maps.Keys(previews)) {
+		preview := previews[name]
+		c := &preview.Changes
+		fmt.Fprintf(p.out, "  backend set %s: %d changes%s\n", name, c.Len(), inWords(preview.Operation))
+		printBackends(p.out, "  +", c.Create)
+		printBackends(p.out, "  ~", c.Update)
+		printBackends(p.out, "  -", c.Delete)
+		differs = differs || preview.Operation != ""
+	}
+	return true, differs, nil
+}
+
+func detail(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+// recordOf returns the record of a load balancer, nil without one.
+func (p *planner) recordOf(id string) (*record.Record, error) {
+	c := informers.Get[corev1.ConfigMap](p.configMaps, cache.ObjectName{Namespace: p.records, Name: record.ConfigMapName(id)})
+	if c == nil {
+		return nil, nil //nolint:nilnil // documented
+	}
+	return record.FromConfigMap(c) //nolint:wrapcheck // the error names the ConfigMap
+}

@@ -1,0 +1,189 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+	"fairlead.dev/services/backendset-syncer/internal/routing"
+)
+
+// Kinds of backends.
+const (
+	kindService = "Service"
+	kindPool    = "InferencePool"
+)
+
+// ProxyProtocol is the appProtocol of a port of an endpoint picker's Service that takes HTTP requests, picks, and forwards them.
+const ProxyProtocol = "fairlead.dev/http-proxy"
+
+// reasonNoProxy is why a route cannot use an InferencePool.
+const reasonNoProxy = "NoEndpointPickerProxy"
+
+// members returns the backendRefs of a rule that the route may use, and the problem of the first that it may not.
+func (b *build) members(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule) ([]routing.Member, Problem) {
+	var all []routing.Member
+	var first Problem
+	for i := range rule.BackendRefs {
+		ref := &rule.BackendRefs[i]
+		backend, problem := b.resolve(route.Namespace, &ref.BackendRef)
+		if problem != (Problem{}) {
+			if problem.Message = fmt.Sprintf("backendRefs[%d]: %s", i, problem.Message); first == (Problem{}) {
+				first = problem
+			}
+			continue
+		}
+		all = append(all, routing.Member{Backend: backend, Weight: ptr.Deref(ref.Weight, 1)})
+	}
+	return all, first
+}
+
+// resolve returns the backend of a reference, or its problem.
+func (b *build) resolve(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
+	group, kind := string(ptr.Deref(ref.Group, "")), string(ptr.Deref(ref.Kind, kindService))
+	backend := routing.Backend{Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name)}
+	switch {
+	case group == "" && kind == kindService:
+		backend.Port = ptr.Deref(ref.Port, 0)
+	case group == informers.PoolGroup && kind == kindPool:
+	default:
+		return backend, Problem{string(gatewayv1.RouteReasonInvalidKind), fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)}
+	}
+	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
+	if !b.permits(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
+		return backend, Problem{string(gatewayv1.RouteReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant in namespace %s permits it", backend.Namespace)}
+	}
+	_, problem := b.endpoints(backend)
+	return backend, problem
+}
+
+// found is the endpoints of a backend, or its problem.
+type found struct {
+	all     []plan.Endpoint
+	refused string // endpoints that cannot become backends
+	problem Problem
+}
+
+// endpoints returns the endpoints of a backend.
+func (b *build) endpoints(backend routing.Backend) (found, Problem) {
+	f, known := b.found[backend]
+	if !known {
+		if backend.Kind == kindPool {
+			f = b.poolEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name})
+		} else {
+			f = b.serviceEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name}, intstr.FromInt32(backend.Port))
+		}
+		b.found[backend] = f
+	}
+	return f, f.problem
+}
+
+func (b *build) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString) found {
+	b.services[name] = true
+	e, err := b.planner.observer.ServiceEndpoints(name, port, b.isPod)
+	switch {
+	case e.Missing:
+		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
+	case err != nil:
+		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
+	}
+	return found{all: e.All, refused: e.Refused}
+}
+
+// poolEndpoints returns the endpoints of an InferencePool: the proxy listeners of its endpoint picker or, without a ready one, its own pods
+// if it fails open.
+func (b *build) poolEndpoints(name cache.ObjectName) found {
+	b.pools[name] = true
+	pool := informers.Get[informers.Pool](b.planner.caches.Pools, name)
+	if pool == nil {
+		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
+	}
+	proxies, problem := b.proxies(pool)
+	failOpen := pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen
+	switch {
+	case problem == "" && (!failOpen || slices.ContainsFunc(proxies.All, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
+		return found{all: proxies.All, refused: proxies.Refused}
+	case !failOpen:
+		return found{problem: Problem{reasonNoProxy, fmt.Sprintf(
+			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
+	}
+	return found{all: merge(proxies.All, b.podEndpoints(pool))}
+}
+
+// proxies returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
+func (b *build) proxies(pool *informers.Pool) (observe.Endpoints, string) {
+	ref := &pool.Spec.EndpointPickerRef
+	if cmp.Or(ref.Kind, kindService) != kindService || ptr.Deref(ref.Group, "") != "" || ref.Name == "" {
+		return observe.Endpoints{}, "its endpoint picker is not a Service"
+	}
+	name := cache.ObjectName{Namespace: pool.Namespace, Name: ref.Name}
+	b.services[name] = true
+	service := informers.Get[corev1.Service](b.planner.caches.Services, name)
+	if service == nil {
+		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker does not exist", name.Name)
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return ptr.Deref(p.AppProtocol, "") == ProxyProtocol })
+	if i < 0 {
+		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker has no port with appProtocol %s", name.Name, ProxyProtocol)
+	}
+	e, err := b.planner.observer.ServiceEndpoints(name, intstr.FromInt32(service.Spec.Ports[i].Port), b.isPod)
+	if err != nil {
+		return observe.Endpoints{}, err.Error()
+	}
+	return e, ""
+}
+
+// podEndpoints returns the pods of a pool as endpoints.
+func (b *build) podEndpoints(pool *informers.Pool) []plan.Endpoint {
+	match := pool.Spec.Selector.MatchLabels
+	if len(match) == 0 {
+		return nil
+	}
+	selector := labels.SelectorFromSet(match)
+	var all []plan.Endpoint
+	for _, p := range informers.PodsOfNamespace(b.planner.caches.Pods, pool.Namespace) {
+		address, err := netip.ParseAddr(p.Status.PodIP)
+		if err != nil || !selector.Matches(labels.Set(p.Labels)) || !address.Is4() || observe.IsSpecial(address) || !b.isPod(address) {
+			continue
+		}
+		for _, port := range pool.Spec.TargetPorts {
+			if port.Number > 0 && port.Number <= maxPort {
+				all = append(all, plan.Endpoint{Address: netip.AddrPortFrom(address, uint16(port.Number)), State: podState(p)})
+			}
+		}
+	}
+	return merge(all, nil)
+}
+
+// podState returns the state of a pod as an EndpointSlice would have it.
+func podState(p *corev1.Pod) plan.State {
+	switch ready := informers.IsReady(p); {
+	case p.DeletionTimestamp != nil && ready:
+		return plan.Finishing
+	case p.DeletionTimestamp != nil:
+		return plan.Terminating
+	case ready:
+		return plan.Ready
+	}
+	return plan.NotReady
+}
+
+// merge returns the endpoints of two lists, sorted, each address once: with the higher state.
+func merge(a, b []plan.Endpoint) []plan.Endpoint {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(x, y plan.Endpoint) int {
+		return cmp.Or(x.Address.Compare(y.Address), cmp.Compare(y.State, x.State))
+	})
+	return slices.CompactFunc(all, func(x, y plan.Endpoint) bool { return x.Address == y.Address })
+}

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/routing"
+)
+
+// Each rule of a route claims a host and path for its namespace, on all listeners of the load balancer. Package ownership decides between
+// namespaces. Routes of one namespace never conflict: the Gateway API's precedence orders them. A host is the text of a hostname: one that
+// a wildcard covers is another host, and wins by its precedence.
+//
+// Claims are live if the record has them: the record is written before the load balancer serves a route, so the incumbent stays the same
+// after a restart, and a route that is created again later does not inherit the age of its name.
+
+// anyHost is the host of routes for all hosts.
+const anyHost = "*"
+
+// claimsOf returns the claims of a rule of a route on listeners.
+func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listeners []*Listener) []ownership.Claim {
+	hosts := map[string]bool{}
+	own := route.Spec.Hostnames
+	if len(own) == 0 {
+		own = []gatewayv1.Hostname{""}
+	}
+	for _, l := range listeners {
+		for _, h := range own {
+			if both, ok := gatewayapi.IntersectHostnames(string(h), l.hostname()); ok {
+				hosts[cmp.Or(both, anyHost)] = true
+			}
+		}
+	}
+	matches := rule.Matches
+	if len(matches) == 0 {
+		matches = []gatewayv1.HTTPRouteMatch{{}}
+	}
+	seen := map[ownership.Claim]bool{}
+	var all []ownership.Claim
+	for host := range hosts {
+		for i := range matches {
+			if c := claimOf(host, &matches[i]); !seen[c] {
+				seen[c] = true
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// claimOf returns the claim of a match. A regular expression claims everything, as it could match any path.
+func claimOf(host string, m *gatewayv1.HTTPRouteMatch) ownership.Claim {
+	c := ownership.Claim{Host: host, Path: "/"}
+	if kind, path := gatewayapi.PathOf(m); kind != gatewayv1.PathMatchRegularExpression {
+		c.Path = strings.TrimSuffix(path, "/") + "/"
+	}
+	if len(m.Headers) > 0 {
+		c.Header, c.Value = strings.ToLower(string(m.Headers[0].Name)), m.Headers[0].Value
+	}
+	return c
+}
+
+// isRedirect reports whether a rule only redirects: it sends no requests to backends of its namespace.
+func isRedirect(rule *gatewayv1.HTTPRouteRule) bool {
+	return slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.Type == gatewayv1.HTTPRouteFilterRequestRedirect })
+}
+
+// decideClaims refuses the rules whose hosts and paths belong to another namespace.
+func (b *build) decideClaims() {
+	all := b.asks()
+	registry := ownership.New()
+	registry.SetAll(all)
+	refused := map[string]map[ownership.Claim]ownership.Conflict{}
+	for owner, asks := range all {
+		refused[owner.Namespace], _ = registry.Set(owner, asks.Created, asks.Asks)
+	}
+	for _, r := range b.routes {
+		for i, claims := range r.claims {
+			for _, c := range claims {
+				if _, lost := refused[r.Namespace][c]; lost && !isRedirect(&r.Spec.Rules[i]) {
+					r.route.Refused[i] = routing.Refusal{
+						Reason: reasonHostConflict, Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
+					}
+				}
+			}
+		}
+	}
+}
+
+// asks returns what the routes of all namespaces claim.
+func (b *build) asks() map[ownership.Owner]ownership.Claims {
+	all := map[ownership.Owner]ownership.Claims{}
+	for _, r := range b.routes {
+		owner := ownership.Owner{Namespace: r.Namespace}
+		own := all[owner]
+		if own.Created.IsZero() || r.CreationTimestamp.Time.Before(own.Created) {
+			own.Created = r.CreationTimestamp.Time
+		}
+		for i, claims := range r.claims {
+			if isRedirect(&r.Spec.Rules[i]) {
+				continue
+			}
+			for _, c := range claims {
+				own.Asks = append(own.Asks, ownership.Ask{Claim: c, Live: b.liveSince(r.Namespace, c)})
+			}
+		}
+		all[owner] = own
+	}
+	return all
+}
+
+// liveSince returns since when the load balancer serves a claim of a namespace, zero if it does not.
+func (b *build) liveSince(namespace string, c ownership.Claim) time.Time {
+	if have, found := b.before.Claims[record.ClaimHash(c.String())]; found && have.Namespace == namespace {
+		return have.Since
+	}
+	return time.Time{}
+}
+
+// recordClaims records the claims of the rules that are programmed.
+func (b *build) recordClaims() {
+	dropped := map[string]int{} // listeners that refuse a rule
+	for _, p := range b.desired.Problems {
+		n := 1
+		if p.Listener == "" {
+			n = len(b.listeners)
+		}
+		dropped[fmt.Sprintf("%s %d", p.Route, p.Rule)] += n
+	}
+	for _, r := range b.routes {
+		for i := range r.Spec.Rules {
+			if isRedirect(&r.Spec.Rules[i]) || dropped[fmt.Sprintf("%s/%s %d", r.Namespace, r.Name, i)] >= len(r.listeners()) {
+				continue
+			}
+			for _, c := range r.claims[i] {
+				since := b.liveSince(r.Namespace, c)
+				if since.IsZero() {
+					since = b.now.UTC().Truncate(time.Second)
+				}
+				b.after.Claims[record.ClaimHash(c.String())] = record.Claim{Namespace: r.Namespace, Since: since}
+			}
+		}
+	}
+}

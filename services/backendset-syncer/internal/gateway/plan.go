@@ -1,0 +1,323 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/routing"
+	"fairlead.dev/services/backendset-syncer/internal/weights"
+)
+
+// Input is what a plan depends on, besides the snapshot of the cluster.
+type Input struct {
+	LoadBalancer string
+	Record       *record.Record // nil: there is none
+	Live         *layout.Live
+	// Gone are objects whose deletion was wanted, and that the load balancer does not have.
+	Gone []layout.Ref
+	// Weights are those of the previous plan, by the keys of sets.
+	Weights map[string]weights.Memory
+	Now     time.Time
+}
+
+// Plan is what the Gateways of a load balancer want.
+type Plan struct {
+	LoadBalancer string
+	Listeners    []*Listener
+	Gateways     []*Attached
+	Routes       []*Route
+
+	Layout  *layout.Wanted
+	Version string // of the layout
+	Sets    map[string]*Set
+	Record  *record.Record
+	// Lost are objects that the load balancer has and the record does not, with names that only this program chooses. Nothing may be
+	// written before subcommand adopt has written a new record.
+	Lost []layout.Ref
+	// Services and Pools are what routes refer to, whether it exists or not.
+	Services, Pools map[cache.ObjectName]bool
+}
+
+// Set is a wanted backend set.
+type Set struct {
+	Key     string
+	Wanted  *actor.Wanted
+	Memory  weights.Memory
+	Problem Problem // of its endpoints
+}
+
+// build is a plan in the making.
+type build struct {
+	*Input
+
+	planner  *Planner
+	gateways []*Attached
+	limits   policy.GatewayLimits
+	isPod    func(netip.Addr) bool
+	before   *record.Record // never nil
+	after    *record.Record
+	live     *layout.Live
+	now      time.Time
+
+	listeners []*Listener
+	valid     []*Listener
+	routes    []*Route
+	input     *routing.Input
+	desired   *routing.Desired
+	layout    *layout.Wanted
+	sets      map[string]*Set
+	keys      map[layout.Ref]string // of certificates
+
+	frozenListeners map[string]bool // names
+	found           map[routing.Backend]found
+	services, pools map[cache.ObjectName]bool
+}
+
+// Plan returns the plan of a load balancer.
+func (p *Planner) Plan(r *Resolution, in *Input) *Plan {
+	b := &build{
+		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: p.isPod(), live: in.Live, now: in.Now, before: in.Record,
+		sets: map[string]*Set{}, keys: map[layout.Ref]string{}, frozenListeners: map[string]bool{}, found: map[routing.Backend]found{},
+		services: map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &layout.Wanted{RuleSetNames: map[string]bool{}},
+	}
+	if b.before == nil {
+		b.before = &record.Record{LoadBalancer: in.LoadBalancer}
+	}
+	b.after = b.before.Clone()
+	b.after.Claims, b.after.Gateways = map[string]record.Claim{}, nil
+	if len(b.gateways) > 0 {
+		b.limits = b.gateways[0].Limits
+	}
+	b.freeze(r)
+	b.newListeners()
+	b.newRoutes()
+	b.decideClaims()
+	b.route()
+	b.accept()
+	b.recordClaims()
+	b.lay()
+	b.wantSets()
+	b.retire()
+	return &Plan{
+		LoadBalancer: in.LoadBalancer, Listeners: b.listeners, Gateways: b.gateways, Routes: b.routes, Layout: b.layout, Version: versionOf(b.layout), Sets: b.sets,
+		Record: b.after, Lost: b.lost(), Services: b.services, Pools: b.pools,
+	}
+}
+
+func versionOf(w *layout.Wanted) string {
+	text, err := json.Marshal(w)
+	if err != nil {
+		panic(fmt.Sprintf("layout is not JSON: %v", err)) // unreachable: it consists of texts and numbers
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// freeze notes the listeners of Gateways that cannot be resolved.
+func (b *build) freeze(r *Resolution) {
+	for _, name := range b.before.Gateways {
+		if !r.frozen(name) {
+			continue
+		}
+		b.after.Gateways = append(b.after.Gateways, name)
+		for i := range b.before.Objects {
+			if o := &b.before.Objects[i]; o.Kind == record.Listener && o.Owner == name {
+				b.frozenListeners[o.Name] = true
+			}
+		}
+	}
+}
+
+// reservedSets are backend sets that no plan uses: a rule that gets another set needs both for a while. Without it, such changes could not
+// be made at the limit; with two, two of them could be made at once.
+const reservedSets = 1
+
+// route computes the routing of all valid listeners.
+func (b *build) route() {
+	b.input = &routing.Input{
+		Limits: routing.Limits{Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Namespaces: map[string]routing.NamespaceLimits{}},
+		Names:  b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
+	}
+	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
+	document, _ := b.planner.configuration.Current()
+	for _, r := range b.routes {
+		if document != nil {
+			own := document.RouteLimits(r.Namespace, b.limits)
+			b.input.Limits.Namespaces[r.Namespace] = routing.NamespaceLimits{Sets: own.BackendSets, Conditions: own.Conditions}
+		}
+	}
+	for name := range b.live.Sets {
+		if !b.before.Has(record.BackendSet, name) {
+			b.input.Foreign = append(b.input.Foreign, name)
+		}
+	}
+	for _, binding := range b.planner.observer.Bindings() {
+		// A binding without a set cannot keep a name, which is not secret, from a route.
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(b.input.Foreign, name) && !b.before.Has(record.BackendSet, name) {
+			b.input.Foreign = append(b.input.Foreign, name)
+		}
+	}
+	slices.Sort(b.input.Foreign)
+	for _, l := range b.listeners {
+		if !l.valid() {
+			continue
+		}
+		b.valid = append(b.valid, l)
+		b.input.Listeners = append(b.input.Listeners, routing.Listener{
+			Gateway: l.gateway.name(), Name: string(l.Name), Hostname: l.hostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
+		})
+	}
+	b.desired = routing.Build(b.input)
+}
+
+// usedByFrozen reports whether a frozen listener needs an object that no plan has.
+func (b *build) usedByFrozen(kind record.Kind, name string) bool {
+	for listener := range b.frozenListeners {
+		l, found := b.live.Listeners[listener]
+		if !found {
+			continue
+		}
+		switch kind {
+		case record.BackendSet:
+			if l.DefaultSet == name && name != "" && len(b.gateways) == 0 || slices.ContainsFunc(b.live.Policies[l.Policy].Rules, func(r layout.Rule) bool { return r.Set == name }) {
+				return true
+			}
+		case record.RoutingPolicy:
+			if l.Policy == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// put wants an object, and records it.
+func (b *build) put(kind record.Kind, key, name, owner string) layout.Ref {
+	b.after.Put(record.Object{Kind: kind, Key: key, Name: name, Owner: owner})
+	return layout.Ref{Kind: kind, Name: name}
+}
+
+// lay computes the layout.
+func (b *build) lay() {
+	w := b.layout
+	w.MaxSets, w.MaxListeners = b.limits.BackendSets, b.limits.Listeners
+	health := layout.Health{}
+	if len(b.gateways) > 0 {
+		health = b.gateways[0].Parameters.health()
+	}
+	for i := range b.desired.Sets {
+		s := &b.desired.Sets[i]
+		b.put(record.BackendSet, s.Key, s.Name, "")
+		w.Sets = append(w.Sets, layout.Set{Name: s.Name, Health: health})
+	}
+	for _, o := range b.before.Objects {
+		if o.Kind == record.RuleSet {
+			w.RuleSetNames[o.Name] = true
+		}
+	}
+	for i, l := range b.valid {
+		b.layListener(l, &b.desired.Policies[i])
+	}
+	for _, g := range b.gateways {
+		if name := g.name().String(); !slices.Contains(b.after.Gateways, name) {
+			b.after.Gateways = append(b.after.Gateways, name)
+		}
+	}
+	slices.Sort(b.after.Gateways)
+}
+
+// layListener adds a listener with everything that it refers to.
+func (b *build) layListener(l *Listener, p *routing.Policy) {
+	w, owner := b.layout, l.gateway.name().String()
+	if l.tls != nil && l.tls.Keep && b.before.Find(record.Listener, l.key) == nil {
+		return // it was never programmed
+	}
+	l.name = b.listenerName(l)
+	made := layout.Listener{
+		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.protocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
+	}
+	if h := l.hostname(); h != "" {
+		key := record.HostnameKey(h)
+		name := b.nameOf(record.Hostname, key, h)
+		l.needs = append(l.needs, b.put(record.Hostname, key, name, ""))
+		made.Hostnames = []string{name}
+		if !slices.ContainsFunc(w.Hostnames, func(x layout.Hostname) bool { return x.Name == name }) {
+			w.Hostnames = append(w.Hostnames, layout.Hostname{Name: name, Hostname: h})
+		}
+	}
+	if l.cert != nil {
+		ref := layout.Ref{Kind: record.Certificate, Name: l.cert.Name}
+		l.needs = append(l.needs, b.put(record.Certificate, b.keys[ref], l.cert.Name, ""))
+		if !slices.ContainsFunc(w.Certificates, func(x layout.Certificate) bool { return x.Name == l.cert.Name }) {
+			w.Certificates = append(w.Certificates, *l.cert)
+		}
+	}
+	made.Policy = b.layPolicy(l, p)
+	if p.Redirect != nil {
+		key := record.RuleSetKey(owner, string(l.Name))
+		name := b.nameOf(record.RuleSet, key, l.gateway.Name+"-"+string(l.Name))
+		w.RuleSetNames[name] = true
+		l.needs = append(l.needs, b.put(record.RuleSet, key, name, ""))
+		made.RuleSets = []string{name}
+		w.RuleSets = append(w.RuleSets, layout.RuleSet{Name: name, Redirect: &layout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
+	}
+	l.needs = append(l.needs, b.put(record.Listener, l.key, l.name, owner), layout.Ref{Kind: record.BackendSet, Name: made.DefaultSet})
+	w.Listeners = append(w.Listeners, made)
+}
+
+// layPolicy adds the routing policy of a listener, and returns its name: empty without one.
+func (b *build) layPolicy(l *Listener, p *routing.Policy) string {
+	if len(p.Rules) == 0 && !b.hasForeignRules(p) {
+		return ""
+	}
+	own := layout.Policy{Name: p.Name}
+	if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
+		own.Adopted = o.AdoptedRules
+	}
+	for _, r := range p.Rules {
+		own.Rules = append(own.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
+	}
+	b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
+	l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
+	b.layout.Policies = append(b.layout.Policies, own)
+	return p.Name
+}
+
+// hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
+func (b *build) hasForeignRules(p *routing.Policy) bool {
+	o := b.before.Find(record.RoutingPolicy, p.Key)
+	return o != nil && slices.ContainsFunc(b.live.Policies[o.Name].Rules, func(r layout.Rule) bool {
+		return !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name)
+	})
+}
+
+// lost returns the wanted objects that the load balancer has and the record does not.
+func (b *build) lost() []layout.Ref {
+	var all []layout.Ref
+	if empty := (layout.Ref{Kind: record.BackendSet, Name: routing.EmptySet}); b.Record == nil && b.live.Has(empty) {
+		all = append(all, empty)
+	}
+	for i := range b.after.Objects {
+		o := &b.after.Objects[i]
+		ref := layout.Ref{Kind: o.Kind, Name: o.Name}
+		if !b.before.Has(o.Kind, o.Name) && b.live.Has(ref) {
+			all = append(all, ref)
+		}
+	}
+	return all
+}
+
+// reasonAddresses is the reason of endpoints that cannot become backends.
+const reasonAddresses = "AddressesRefused"

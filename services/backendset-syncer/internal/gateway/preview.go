@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// Change is a change of the layout of a load balancer.
+type Change struct {
+	Sign string // +, ~ or -
+	layout.Ref
+	Detail string
+}
+
+// kindOrder is the order in which objects are created.
+var kindOrder = []record.Kind{record.Hostname, record.Certificate, record.BackendSet, record.RuleSet, record.RoutingPolicy, record.Listener}
+
+// Changes returns the changes that turn the live layout into the wanted one.
+func (p *Plan) Changes(live *layout.Live) []Change {
+	var all []Change
+	for ref := range layout.Behind(live, p.Layout) {
+		c := Change{Sign: "+", Ref: ref, Detail: p.detail(ref)}
+		if live.Has(ref) {
+			c.Sign = "~"
+		}
+		all = append(all, c)
+	}
+	for _, ref := range p.Layout.Delete {
+		if live.Has(ref) {
+			all = append(all, Change{Sign: "-", Ref: ref})
+		}
+	}
+	slices.SortFunc(all, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Sign, b.Sign), cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// detail describes an object.
+func (p *Plan) detail(ref layout.Ref) string {
+	switch ref.Kind {
+	case record.Listener:
+		for _, l := range p.Layout.Listeners {
+			if l.Name == ref.Name {
+				return fmt.Sprintf("port %d", l.Port)
+			}
+		}
+	case record.RoutingPolicy:
+		for _, x := range p.Layout.Policies {
+			if x.Name == ref.Name {
+				return fmt.Sprintf("%d rules", len(x.Rules))
+			}
+		}
+	case record.Hostname:
+		for _, h := range p.Layout.Hostnames {
+			if h.Name == ref.Name {
+				return h.Hostname
+			}
+		}
+	case record.BackendSet:
+		if s := p.Sets[ref.Name]; s != nil {
+			return fmt.Sprintf("%d endpoints", len(s.Wanted.Endpoints))
+		}
+	}
+	return ""
+}
+
+// Problems returns what is wrong with Gateways and routes, one line each.
+func (p *Plan) Problems() []string {
+	var all []string
+	if len(p.Lost) > 0 {
+		all = append(all, p.lostMessage())
+	}
+	for _, l := range p.Listeners {
+		for _, problem := range []Problem{l.accepted, l.conflicted, l.resolved} {
+			if problem != (Problem{}) {
+				all = append(all, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.name(), l.Name, problem.Reason, problem.Message))
+			}
+		}
+	}
+	for _, r := range p.Routes {
+		name := r.Namespace + "/" + r.Name
+		for _, parent := range r.parents {
+			if a := &parent.acceptance; !a.Accepted {
+				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.name(), a.Reason, a.Message))
+			} else if a.Dropped != "" {
+				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.name(), a.Dropped))
+			}
+		}
+		if r.resolved != (Problem{}) {
+			all = append(all, fmt.Sprintf("HTTPRoute %s: %s: %s", name, r.resolved.Reason, r.resolved.Message))
+		}
+	}
+	return all
+}

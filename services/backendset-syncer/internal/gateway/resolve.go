@@ -1,0 +1,254 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/routing"
+)
+
+// Controller names of GatewayClasses.
+const (
+	ControllerName = "fairlead.dev/oci-load-balancer"
+	// OKEName is the name of oke-gateway-api for application load balancers.
+	OKEName = "oke-gateway-api.gemyago.github.io/oke-alb-gateway-controller"
+)
+
+// configuration has the administrator's document, and the problem of its last text.
+type configuration interface {
+	Current() (*policy.Document, string)
+}
+
+// Planner reads a snapshot of the cluster.
+type Planner struct {
+	caches        informers.Caches
+	observer      *observe.Observer
+	configuration configuration
+	names         []string // controller names
+	fallback      *routing.Fallback
+}
+
+// Options configure a Planner.
+type Options struct {
+	// OKE accepts GatewayClasses of oke-gateway-api, too.
+	OKE bool
+	// Responder is the Service whose ports 404 and 500 answer requests without a backend. Empty: nothing does.
+	Responder cache.ObjectName
+}
+
+// Ports of the Service of the responder: the status codes of its answers.
+const (
+	portNotFound   = 404
+	portNoBackends = 500
+)
+
+// fallback returns the backends for requests without one, nil if there are none.
+func (o *Options) fallback() *routing.Fallback {
+	if o.Responder.Name == "" {
+		return nil
+	}
+	port := func(n int32) routing.Backend {
+		return routing.Backend{Kind: kindService, Namespace: o.Responder.Namespace, Name: o.Responder.Name, Port: n}
+	}
+	return &routing.Fallback{NotFound: port(portNotFound), NoBackends: port(portNoBackends)}
+}
+
+// NewPlanner returns a Planner.
+func NewPlanner(c informers.Caches, configuration configuration, o Options) *Planner {
+	names := []string{ControllerName}
+	if o.OKE {
+		names = append(names, OKEName)
+	}
+	return &Planner{caches: c, observer: observe.New(c), configuration: configuration, names: names, fallback: o.fallback()}
+}
+
+// Ready reports whether all kinds are known without which a plan would take objects for deleted.
+func (p *Planner) Ready() bool {
+	return p.caches.GatewayClasses.Listed() && p.caches.Gateways.Listed() && p.caches.Routes.Listed() && p.caches.Services.Listed() && p.caches.EndpointSlices.Listed() &&
+		p.caches.Namespaces.Listed()
+}
+
+// Problem is a reason and a message of a condition. The zero value means that there is none.
+type Problem struct{ Reason, Message string }
+
+// Attached is a Gateway with its load balancer.
+type Attached struct {
+	*gatewayv1.Gateway
+
+	Controller string // controllerName of its class
+	Parameters Parameters
+	Limits     policy.GatewayLimits
+}
+
+func (a *Attached) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
+}
+
+// Resolution has all Gateways of the program.
+type Resolution struct {
+	Balancers map[string][]*Attached // by OCID, the oldest first
+	// Unprogrammable are Gateways of the program without a load balancer that they may program.
+	Unprogrammable []Unprogrammable
+	// Unknown are Gateways, as namespace/name, whose class does not exist: they may be of this program.
+	Unknown map[string]bool
+}
+
+// Unprogrammable is a Gateway that cannot be programmed.
+type Unprogrammable struct {
+	*gatewayv1.Gateway
+
+	Controller string
+	Problem    Problem
+}
+
+// frozen reports whether a Gateway that was programmed stays as it is, because it cannot be resolved.
+func (r *Resolution) frozen(name string) bool {
+	return r.Unknown[name] || slices.ContainsFunc(r.Unprogrammable, func(u Unprogrammable) bool { return u.Namespace+"/"+u.Name == name })
+}
+
+// IsOurs reports whether a controllerName is one of the program's.
+func (p *Planner) IsOurs(c gatewayv1.GatewayController) bool {
+	return slices.Contains(p.names, string(c))
+}
+
+// Classes returns the GatewayClasses of the program, each with the problem of its parameters.
+func (p *Planner) Classes() map[*gatewayv1.GatewayClass]Problem {
+	all := map[*gatewayv1.GatewayClass]Problem{}
+	for _, c := range informers.All[gatewayv1.GatewayClass](p.caches.GatewayClasses) {
+		if !p.IsOurs(c.Spec.ControllerName) {
+			continue
+		}
+		_, err := p.classParameters(c)
+		all[c] = Problem{}
+		if err != nil {
+			all[c] = Problem{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: err.Error()}
+		}
+	}
+	return all
+}
+
+// Resolve returns the Gateways of the program.
+func (p *Planner) Resolve() *Resolution {
+	r := &Resolution{Balancers: map[string][]*Attached{}, Unknown: map[string]bool{}}
+	for _, g := range informers.All[gatewayv1.Gateway](p.caches.Gateways) {
+		class := informers.Get[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
+		switch {
+		case class == nil:
+			r.Unknown[g.Namespace+"/"+g.Name] = true
+		case p.IsOurs(class.Spec.ControllerName) && g.DeletionTimestamp == nil:
+			p.attach(r, g, class)
+		}
+	}
+	for _, all := range r.Balancers {
+		slices.SortFunc(all, func(a, b *Attached) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	slices.SortFunc(r.Unprogrammable, func(a, b Unprogrammable) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return r
+}
+
+// attach adds a Gateway of the program.
+func (p *Planner) attach(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) {
+	controller := string(class.Spec.ControllerName)
+	refuse := func(reason, message string) {
+		r.Unprogrammable = append(r.Unprogrammable, Unprogrammable{Gateway: g, Controller: controller, Problem: Problem{Reason: reason, Message: message}})
+	}
+	parameters, err := p.parameters(g, class)
+	if err != nil {
+		refuse(string(gatewayv1.GatewayReasonInvalidParameters), err.Error())
+		return
+	}
+	document, invalid := p.configuration.Current()
+	limits, err := document.PermitGateway(g.Namespace, parameters.LoadBalancerID)
+	if err != nil {
+		if invalid != "" {
+			err = fmt.Errorf("%w (%s)", err, invalid)
+		}
+		refuse(reasonNotAllowed, err.Error())
+		return
+	}
+	if len(g.Spec.Addresses) > 0 {
+		refuse(string(gatewayv1.GatewayReasonUnsupportedAddress), "spec.addresses: the addresses are those of the load balancer")
+		return
+	}
+	r.Balancers[parameters.LoadBalancerID] = append(r.Balancers[parameters.LoadBalancerID], &Attached{Gateway: g, Controller: controller, Parameters: parameters, Limits: limits})
+}
+
+// parameters returns the parameters of a Gateway and its class.
+func (p *Planner) parameters(g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) (Parameters, error) {
+	made, err := p.classParameters(class)
+	if err != nil {
+		return made, fmt.Errorf("parametersRef of GatewayClass %s: %w", class.Name, err)
+	}
+	if i := g.Spec.Infrastructure; i != nil {
+		if len(i.Labels) > 0 || len(i.Annotations) > 0 {
+			return made, fmt.Errorf("spec.infrastructure: load balancers get no labels and annotations")
+		}
+		if r := i.ParametersRef; r != nil {
+			own, err := p.read(string(r.Group), string(r.Kind), cache.ObjectName{Namespace: g.Namespace, Name: r.Name})
+			if err != nil {
+				return made, fmt.Errorf("spec.infrastructure.parametersRef: %w", err)
+			}
+			made = own.over(made)
+		}
+	}
+	if made.LoadBalancerID == "" {
+		return made, fmt.Errorf("no parameters name a load balancer: set spec.infrastructure.parametersRef to a ConfigMap with %s, or to a GatewayConfig", keyLoadBalancer)
+	}
+	return made, nil
+}
+
+func (p *Planner) classParameters(class *gatewayv1.GatewayClass) (Parameters, error) {
+	r := class.Spec.ParametersRef
+	if r == nil {
+		return Parameters{}, nil
+	}
+	return p.read(string(r.Group), string(r.Kind), cache.ObjectName{Namespace: string(ptr.Deref(r.Namespace, "")), Name: r.Name})
+}
+
+// read reads an object with parameters.
+func (p *Planner) read(group, kind string, name cache.ObjectName) (Parameters, error) {
+	switch {
+	case group == "" && kind == "ConfigMap":
+		c := informers.Get[corev1.ConfigMap](p.caches.ConfigMaps, name)
+		if c == nil || c.Labels[record.Label] != record.LabelParameters {
+			return Parameters{}, fmt.Errorf("no ConfigMap %s with the label %s=%s", name, record.Label, record.LabelParameters)
+		}
+		made, err := parseParameters(c.Data)
+		if err != nil {
+			return Parameters{}, fmt.Errorf("ConfigMap %s: %w", name, err)
+		}
+		return made, nil
+	case group == informers.ConfigGroup && kind == "GatewayConfig":
+		c := informers.Get[informers.GatewayConfig](p.caches.GatewayConfigs, name)
+		if c == nil {
+			return Parameters{}, fmt.Errorf("no GatewayConfig %s", name)
+		}
+		return parseParameters(map[string]string{keyLoadBalancer: c.Spec.LoadBalancerID})
+	}
+	return Parameters{}, fmt.Errorf("%.60s %.60s: parameters are a ConfigMap or a GatewayConfig of %s", group, kind, informers.ConfigGroup)
+}
+
+// isPod reports whether an address may be that of a pod.
+func (p *Planner) isPod() func(netip.Addr) bool {
+	document, _ := p.configuration.Current()
+	if document == nil {
+		return func(netip.Addr) bool { return false }
+	}
+	return document.IsPod
+}

@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+	"fairlead.dev/services/backendset-syncer/internal/routing"
+	"fairlead.dev/services/backendset-syncer/internal/weights"
+)
+
+// wantSets computes the endpoints of all sets.
+func (b *build) wantSets() {
+	var parameters Parameters
+	if len(b.gateways) > 0 {
+		parameters = b.gateways[0].Parameters
+	}
+	counts := map[routing.Backend]int{}
+	for i := range b.desired.Sets {
+		s := &b.desired.Sets[i]
+		b.sets[s.Name] = b.wantSet(s.Key, s.Members, &parameters)
+		for _, m := range s.Members {
+			f, _ := b.endpoints(m.Backend)
+			counts[m.Backend] = len(activeOf(f.all))
+		}
+	}
+	others := 0
+	for name, n := range b.live.Sets {
+		if b.sets[name] == nil {
+			others += n
+		}
+	}
+	for _, crowd := range b.desired.CheckBackends(counts, routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}, others) {
+		b.sets[crowd.Set].Problem = Problem{reasonCapacity, crowd.Message}
+	}
+}
+
+// wantSet returns what the actor should do for a set.
+func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Set {
+	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.backendLimits()}}
+	if p.Health != (layout.Health{}) {
+		h := p.health()
+		s.Wanted.Health = &ociapi.HealthChecker{
+			Protocol: h.Protocol, URLPath: h.Path, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
+			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
+		}
+	}
+	document, _ := b.planner.configuration.Current()
+	var groups []weights.Group
+	for _, m := range members {
+		f, problem := b.endpoints(m.Backend)
+		if problem != (Problem{}) {
+			s.Problem = problem
+		} else if f.refused != "" {
+			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
+		}
+		s.Wanted.Endpoints = merge(s.Wanted.Endpoints, f.all)
+		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.all)})
+		if document != nil {
+			if own := document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {
+				s.Wanted.Maximum = own
+			}
+		}
+	}
+	if len(members) > 1 {
+		scaled := weights.Scale(groups, b.Weights[key])
+		s.Wanted.Weights, s.Memory = scaled.Backends, scaled.Memory
+	}
+	return s
+}
+
+// activeOf returns the addresses of the endpoints that get requests: as package plan chooses them.
+func activeOf(all []plan.Endpoint) []netip.AddrPort {
+	least := plan.Ready
+	if !slices.ContainsFunc(all, func(e plan.Endpoint) bool { return e.State == plan.Ready }) {
+		least = plan.Finishing
+	}
+	var active []netip.AddrPort
+	for _, e := range all {
+		if e.State >= least {
+			active = append(active, e.Address)
+		}
+	}
+	return active
+}

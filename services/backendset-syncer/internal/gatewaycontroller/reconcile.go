@@ -1,0 +1,315 @@
+// Package gatewaycontroller reconciles load balancers with Gateways: it plans each one as a whole, records what it will own, tells the
+// load balancer's actor, and writes the actor's reports to the statuses of Gateways and routes.
+//
+//	resolve   the Gateways of the program, and their load balancers
+//	read      the record; a load balancer without a record, but with objects that only this program makes, stays as it is
+//	plan      everything is computed from the snapshot: no step depends on which object has changed
+//	record    the names of new objects are written before the actor creates them
+//	want      backend sets first, so that new ones begin with their endpoints, then the layout
+//	status    conditions, written only if they differ
+//
+// The queue has a key for each load balancer, and one for what belongs to none: classes, Gateways without a load balancer, and entries of
+// routes whose Gateway is gone.
+package gatewaycontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gateway"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/weights"
+)
+
+// everything is the key of what belongs to no load balancer. No OCID is equal.
+const everything = "*"
+
+// actors write load balancers.
+type actors interface {
+	Want(key actor.Key, w *actor.Wanted)
+	Drop(key actor.Key)
+	Report(key actor.Key) *actor.Report
+	WantLayout(id string, w *actor.WantedLayout)
+	DropLayout(id string)
+	Layout(id string) (*actor.LayoutReport, bool)
+}
+
+// records keeps the records of load balancers.
+type records interface {
+	Read(ctx context.Context, loadBalancer string) (*record.Record, error)
+	Write(ctx context.Context, r *record.Record) error
+	Delete(ctx context.Context, loadBalancer string) error
+	Noticed(loadBalancer string, resourceVersion string)
+	Clear()
+}
+
+// statuses writes statuses, if they differ.
+type statuses interface {
+	Class(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error
+	Gateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error
+	Route(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error
+	RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, finalizer string) error
+}
+
+// Params holds the arguments of New.
+type Params struct {
+	Planner *gateway.Planner
+	Caches  informers.Caches
+	Actors  actors
+	Records records
+	Writer  statuses
+	Enqueue func(cache.ObjectName)
+	Clock   clock.PassiveClock
+	// Namespace is that of the records.
+	Namespace string
+	// OKE removes the finalizer of oke-gateway-api from routes.
+	OKE bool
+}
+
+// Reconciler reconciles load balancers.
+type Reconciler struct {
+	p Params
+
+	mu    sync.Mutex
+	known map[string]*balancer // by OCID
+}
+
+// balancer is what is remembered of a load balancer.
+type balancer struct {
+	services, pools map[cache.ObjectName]bool // that its routes refer to
+	sets            map[string]bool           // that its actor writes
+	weights         map[string]weights.Memory
+	since           time.Time // of the first event about endpoints that was not reconciled
+}
+
+// New returns a Reconciler.
+func New(p Params) *Reconciler { return &Reconciler{p: p, known: map[string]*balancer{}} }
+
+// Clear forgets the state of a term.
+func (r *Reconciler) Clear() {
+	r.p.Records.Clear()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.known)
+}
+
+// ReconcileAll enqueues all load balancers.
+func (r *Reconciler) ReconcileAll() {
+	r.p.Enqueue(cache.ObjectName{Name: everything})
+	for _, id := range r.ids() {
+		r.p.Enqueue(cache.ObjectName{Name: id})
+	}
+}
+
+// ids returns the load balancers that are known, or have a record.
+func (r *Reconciler) ids() []string {
+	all := map[string]bool{}
+	r.mu.Lock()
+	for id := range r.known {
+		all[id] = true
+	}
+	r.mu.Unlock()
+	for _, c := range configMapsOf(r.p.Caches.ConfigMaps) {
+		if id, ok := r.recordOf(c); ok {
+			all[id] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Reconcile implements controller.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	if !r.p.Planner.Ready() {
+		return nil // nothing may be taken for deleted
+	}
+	resolution := r.p.Planner.Resolve()
+	if name.Name == everything {
+		return r.sweep(ctx, resolution)
+	}
+	return r.balancer(ctx, resolution, name.Name)
+}
+
+// balancer reconciles a load balancer.
+func (r *Reconciler) balancer(ctx context.Context, resolution *gateway.Resolution, id string) error {
+	rec, err := r.p.Records.Read(ctx, id)
+	switch {
+	case err != nil && !errors.Is(err, record.ErrMissing):
+		return err //nolint:wrapcheck // it names the record
+	case rec == nil && len(resolution.Balancers[id]) == 0:
+		r.forget(id)
+		return nil
+	}
+	report, current := r.p.Actors.Layout(id)
+	plan := r.plan(resolution, id, rec, gone(report, current))
+	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
+		r.drop(id, nil)
+		r.p.Actors.WantLayout(id, &actor.WantedLayout{})
+		return r.report(ctx, plan, report, false)
+	}
+	done, err := r.record(ctx, rec, plan)
+	if done || err != nil {
+		return err
+	}
+	r.want(plan)
+	report, current = r.p.Actors.Layout(id)
+	return errors.Join(r.report(ctx, plan, report, current), r.release(ctx, plan, report, current))
+}
+
+// gone returns a report without the objects that are gone, unless it is about the newest layout: an earlier one may have wanted to delete
+// what is wanted again.
+func gone(report *actor.LayoutReport, current bool) *actor.LayoutReport { //nolint:revive // the flag is part of the report
+	if report == nil || current {
+		return report
+	}
+	old := *report
+	old.Gone = nil
+	return &old
+}
+
+// plan plans a load balancer.
+func (r *Reconciler) plan(resolution *gateway.Resolution, id string, rec *record.Record, report *actor.LayoutReport) *gateway.Plan {
+	in := &gateway.Input{LoadBalancer: id, Record: rec, Live: &layout.Live{}, Now: r.p.Clock.Now()}
+	if report != nil && report.Live != nil {
+		in.Live, in.Gone = report.Live, report.Gone
+	}
+	r.mu.Lock()
+	b := r.known[id]
+	if b == nil {
+		b = &balancer{sets: map[string]bool{}}
+		r.known[id] = b
+	}
+	in.Weights = b.weights
+	r.mu.Unlock()
+	plan := r.p.Planner.Plan(resolution, in)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.services, b.pools, b.weights = plan.Services, plan.Pools, map[string]weights.Memory{}
+	for _, s := range plan.Sets {
+		b.weights[s.Key] = s.Memory
+	}
+	return plan
+}
+
+// record writes the record, if it differs. It reports whether nothing is left of the load balancer.
+func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *gateway.Plan) (done bool, err error) {
+	if len(plan.Record.Objects) == 0 && len(plan.Gateways) == 0 && len(plan.Record.Gateways) == 0 {
+		if before != nil {
+			if err := r.p.Records.Delete(ctx, plan.LoadBalancer); err != nil {
+				return false, err //nolint:wrapcheck // it names the record
+			}
+			logging.FromContext(ctx).Info("Deleted record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer))
+		}
+		r.forget(plan.LoadBalancer)
+		return true, nil
+	}
+	if before != nil && before.Encode() == plan.Record.Encode() {
+		return false, nil
+	}
+	if err := r.p.Records.Write(ctx, plan.Record); err != nil {
+		return false, err //nolint:wrapcheck // it names the record
+	}
+	logging.FromContext(ctx).Info("Updated record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer), zap.Int("objects", len(plan.Record.Objects)))
+	return false, nil
+}
+
+// want tells the actor of a load balancer what it should have.
+func (r *Reconciler) want(plan *gateway.Plan) {
+	r.drop(plan.LoadBalancer, plan.Sets)
+	r.mu.Lock()
+	b := r.known[plan.LoadBalancer]
+	since := b.since
+	b.since = time.Time{}
+	for name := range plan.Sets {
+		b.sets[name] = true
+	}
+	r.mu.Unlock()
+	for name, s := range plan.Sets {
+		s.Wanted.Since = since
+		r.p.Actors.Want(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name}, s.Wanted)
+	}
+	r.p.Actors.WantLayout(plan.LoadBalancer, &actor.WantedLayout{Wanted: plan.Layout, Version: plan.Version})
+}
+
+// drop lets the actor forget the sets that a plan does not have.
+func (r *Reconciler) drop(id string, keep map[string]*gateway.Set) {
+	var dropped []string
+	r.mu.Lock()
+	if b := r.known[id]; b != nil {
+		for name := range b.sets {
+			if keep[name] == nil {
+				dropped = append(dropped, name)
+				delete(b.sets, name)
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, name := range dropped {
+		r.p.Actors.Drop(actor.Key{LoadBalancer: id, Set: name})
+	}
+}
+
+// forget lets the actor forget a load balancer.
+func (r *Reconciler) forget(id string) {
+	r.drop(id, nil)
+	r.p.Actors.DropLayout(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, id)
+}
+
+// report writes the statuses of the Gateways and routes of a load balancer.
+func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *actor.LayoutReport, current bool) error {
+	reports := &gateway.Reports{
+		Layout: report, Current: current, Now: r.p.Clock.Now(),
+		Set: func(name string) *actor.Report {
+			return r.p.Actors.Report(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name})
+		},
+	}
+	var errs []error
+	for _, s := range plan.GatewayStatuses(reports) {
+		errs = append(errs, r.p.Writer.Gateway(ctx, s.Gateway, s.Status))
+	}
+	for _, s := range plan.RouteStatuses(reports) {
+		errs = append(errs, r.p.Writer.Route(ctx, s.Route, gateway.MergeParents(s.Route, s.Parents)))
+	}
+	return errors.Join(errs...)
+}
+
+// sweep reconciles what belongs to no load balancer, and enqueues all load balancers.
+func (r *Reconciler) sweep(ctx context.Context, resolution *gateway.Resolution) error {
+	now := r.p.Clock.Now()
+	for id := range resolution.Balancers {
+		r.p.Enqueue(cache.ObjectName{Name: id})
+	}
+	for _, id := range r.ids() {
+		r.p.Enqueue(cache.ObjectName{Name: id})
+	}
+	var errs []error
+	for class, problem := range r.p.Planner.Classes() {
+		if err := r.p.Writer.Class(ctx, class, gateway.ClassStatus(class, problem, now)); err != nil {
+			errs = append(errs, fmt.Errorf("GatewayClass %s: %w", class.Name, err))
+		}
+	}
+	for i := range resolution.Unprogrammable {
+		u := &resolution.Unprogrammable[i]
+		errs = append(errs, r.p.Writer.Gateway(ctx, u.Gateway, gateway.UnprogrammableStatus(u, now)))
+	}
+	for route, parents := range r.p.Planner.Orphans(resolution) {
+		errs = append(errs, r.p.Writer.Route(ctx, route, parents))
+	}
+	return errors.Join(append(errs, r.releaseOrphans(ctx))...)
+}

@@ -1,0 +1,140 @@
+package informers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// Resources of the Gateway API.
+var (
+	GatewayClasses = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gatewayclasses"}
+	Gateways       = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
+	HTTPRoutes     = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"}
+	Grants         = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1beta1", Resource: "referencegrants"}
+	Pools          = schema.GroupVersionResource{Group: PoolGroup, Version: "v1", Resource: "inferencepools"}
+	GatewayConfigs = schema.GroupVersionResource{Group: ConfigGroup, Version: "v1", Resource: "gateway-configs"}
+)
+
+// Groups of kinds whose modules are not imported.
+const (
+	PoolGroup   = "inference.networking.k8s.io"
+	ConfigGroup = "oke-gateway-api.gemyago.github.io"
+)
+
+// Pool is the part of an InferencePool that the program reads.
+type Pool struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Selector struct {
+			MatchLabels map[string]string `json:"matchLabels"`
+		} `json:"selector"`
+		TargetPorts []struct {
+			Number int32 `json:"number"`
+		} `json:"targetPorts"`
+		EndpointPickerRef struct {
+			Group *string `json:"group"`
+			Kind  string  `json:"kind"`
+			Name  string  `json:"name"`
+			Port  *struct {
+				Number int32 `json:"number"`
+			} `json:"port"`
+			FailureMode string `json:"failureMode"`
+		} `json:"endpointPickerRef"`
+	} `json:"spec"`
+}
+
+// FailOpen is the failure mode of pools whose pods may be chosen without their endpoint picker.
+const FailOpen = "FailOpen"
+
+// GatewayConfig is the part of a GatewayConfig of oke-gateway-api that the program reads: all of its fields.
+type GatewayConfig struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		LoadBalancerID string `json:"loadBalancerId"`
+	} `json:"spec"`
+}
+
+// addGatewayKinds adds the kinds of the Gateway API.
+func addGatewayKinds(k *Set[kit.Kind], o Options) {
+	off := !o.Gateways
+	inNamespace := cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
+	k.GatewayClasses = kit.Kind{Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil })}
+	k.Gateways = kit.Kind{Resource: Gateways, Name: "Gateway", Off: off, Transform: kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil })}
+	k.Routes = kit.Kind{Resource: HTTPRoutes, Name: "HTTPRoute", Off: off, Transform: kit.Typed(func(r *gatewayv1.HTTPRoute) { r.ManagedFields, r.Annotations = nil, nil })}
+	k.Grants = kit.Kind{
+		Resource: Grants, Name: "ReferenceGrant", Off: off, Indexers: inNamespace,
+		Transform: kit.Typed(func(g *gatewayv1beta1.ReferenceGrant) { g.ManagedFields, g.Annotations = nil, nil }),
+	}
+	k.Pools = kit.Kind{Resource: Pools, Name: "InferencePool", Off: off, Transform: kit.Typed(func(p *Pool) { p.ManagedFields, p.Annotations = nil, nil })}
+	k.GatewayConfigs = kit.Kind{Resource: GatewayConfigs, Name: "GatewayConfig", Off: off, Transform: kit.Typed(func(c *GatewayConfig) { c.ManagedFields, c.Annotations = nil, nil })}
+	k.Namespaces = kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: "Namespace", Off: off, Transform: kit.Metadata()}
+	k.Secrets = kit.Kind{
+		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off, Fields: "type=" + string(corev1.SecretTypeTLS), Transform: kit.Typed(trimSecret),
+	}
+	k.ConfigMaps = kit.Kind{
+		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Off: off, Selector: record.Label,
+		Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations = nil, nil }),
+	}
+	if o.Gateways {
+		k.Pods.Transform = kit.Typed(trimPodOfGateways)
+		k.Pods.Indexers = inNamespace
+	}
+}
+
+// trimSecret keeps a certificate with its key.
+func trimSecret(s *corev1.Secret) {
+	data := map[string][]byte{}
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey, corev1.ServiceAccountRootCAKey} {
+		if text, found := s.Data[key]; found {
+			data[key] = text
+		}
+	}
+	*s = corev1.Secret{ObjectMeta: identity(&s.ObjectMeta), Type: s.Type, Data: data}
+}
+
+// trimPodOfGateways keeps what trimPod keeps, and the labels, the address and the readiness, for pools without an endpoint picker that
+// serves HTTP.
+func trimPodOfGateways(p *corev1.Pod) {
+	labels, address := p.Labels, p.Status.PodIP
+	var ready corev1.PodCondition
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			ready = corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+		}
+	}
+	gated := HasGate(p)
+	trimPod(p)
+	p.Labels, p.Status.PodIP = labels, address
+	if !gated && ready.Type != "" {
+		p.Status.Conditions = []corev1.PodCondition{ready}
+	}
+}
+
+// IsReady reports whether a pod is ready.
+func IsReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// GrantsOfNamespace returns the ReferenceGrants of a namespace.
+func GrantsOfNamespace(r kit.Reader, namespace string) []*gatewayv1beta1.ReferenceGrant {
+	return typed[gatewayv1beta1.ReferenceGrant](r.ByIndex(byNamespace, namespace))
+}
+
+// PodsOfNamespace returns the pods of a namespace.
+func PodsOfNamespace(r kit.Reader, namespace string) []*corev1.Pod {
+	return typed[corev1.Pod](r.ByIndex(byNamespace, namespace))
+}

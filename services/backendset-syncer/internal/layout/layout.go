@@ -1,0 +1,334 @@
+// Package layout decides how the listeners of a load balancer, and what they refer to, become what Gateways want.
+//
+// Next compares the wanted layout with the live one, and returns the steps that are possible now, in this order:
+//
+//  1. create hostnames, certificates and backend sets
+//  2. create and change rule sets and routing policies, whose backend sets exist
+//  3. create and change listeners, whose objects exist
+//  4. delete listeners, then objects that nothing refers to
+//
+// A step that needs an object which does not exist yet is not returned: the caller makes one write at a time, reads the load balancer,
+// and asks again. So a certificate is replaced without a gap: the new one is created, the listener changes, the old one is deleted.
+//
+// Only wanted objects are created and changed, and only objects of Wanted.Delete are deleted. A change keeps what the layout does not
+// decide: other rule sets of a listener, its connection configuration, rules of others in a routing policy.
+package layout
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// Listener is a listener of a load balancer.
+type Listener struct {
+	Name       string
+	DefaultSet string
+	Port       int
+	Protocol   string
+	Hostnames  []string // names of hostname objects
+	Policy     string   // empty: none
+	RuleSets   []string // of a wanted listener: those of the program
+	TLS        *TLS
+	// IdleTimeout is in seconds. 0: a wanted listener keeps the one that it has, and a new one gets DefaultIdleTimeout.
+	IdleTimeout int
+}
+
+// TLS is the TLS configuration of a listener.
+type TLS struct {
+	Certificate    string   // name of a certificate of the load balancer
+	CertificateIDs []string // OCIDs of certificates of the certificates service
+	// Protocols and CipherSuite are empty if a wanted listener keeps those that it has.
+	Protocols   []string
+	CipherSuite string
+	// Keep means that a wanted listener keeps its certificate, because the Secret of another one cannot be used.
+	Keep bool
+}
+
+// DefaultIdleTimeout is the idle timeout of new listeners in seconds. The service has 60: a model that needs longer for the first token
+// of a long prompt would lose its requests. With double, dead connections stay for twenty minutes; with half of it, long prompts in a
+// queue fail.
+const DefaultIdleTimeout = 600
+
+// Protocols of listeners.
+const (
+	ProtocolHTTP  = "HTTP"
+	ProtocolHTTP2 = "HTTP2"
+)
+
+// Policy is a routing policy.
+type Policy struct {
+	Name  string
+	Rules []Rule
+	// Adopted are the names of rules of an earlier controller that the rules replace.
+	Adopted []string
+}
+
+// Rule is a rule of a routing policy.
+type Rule struct{ Name, Condition, Set string }
+
+// RuleSet is a rule set with a redirect of all requests.
+type RuleSet struct {
+	Name     string
+	Redirect *Redirect // nil: a live rule set with other rules
+}
+
+// Redirect redirects all requests to HTTPS.
+type Redirect struct {
+	Port, Code int
+}
+
+// Hostname is a hostname object.
+type Hostname struct{ Name, Hostname string }
+
+// Certificate is a certificate with its key.
+type Certificate struct{ Name, Public, Private, Authority string }
+
+// Set is a backend set to create. Actors write its backends.
+type Set struct {
+	Name   string
+	Health Health
+}
+
+// Health is the health checker of a new backend set.
+type Health struct {
+	Protocol, Path                string
+	Port, ReturnCode, Retries     int
+	TimeoutMillis, IntervalMillis int
+}
+
+// Live is a load balancer as it was read.
+type Live struct {
+	Listeners    map[string]Listener
+	Policies     map[string]Policy
+	RuleSets     map[string]RuleSet
+	Hostnames    map[string]Hostname
+	Certificates map[string]bool
+	Sets         map[string]int // number of backends
+	// Uses are the backend sets and certificates that anything refers to.
+	Uses map[Ref]bool
+}
+
+// Ref names an object.
+type Ref struct {
+	Kind record.Kind
+	Name string
+}
+
+// Wanted is the wanted layout.
+type Wanted struct {
+	Listeners    []Listener
+	Policies     []Policy
+	RuleSets     []RuleSet
+	Hostnames    []Hostname
+	Certificates []Certificate
+	Sets         []Set
+	// Delete are objects of the record that are not needed.
+	Delete []Ref
+	// Retired are backend sets that drain, the longest first. They are deleted if there is no room for a new set.
+	Retired []string
+	// RuleSetNames are the rule sets of the record: others of a listener stay.
+	RuleSetNames map[string]bool
+	MaxSets      int
+	MaxListeners int
+}
+
+// Action is what a step does.
+type Action string
+
+// Actions.
+const (
+	Create Action = "Create"
+	Update Action = "Update"
+	Delete Action = "Delete"
+)
+
+// Step is one write. The object of its kind is set, unless it is deleted.
+type Step struct {
+	Ref
+	Action Action
+
+	Listener    *Listener
+	Policy      *Policy
+	RuleSet     *RuleSet
+	Hostname    *Hostname
+	Certificate *Certificate
+	Set         *Set
+	Backends    []plan.Backend // of a new set
+}
+
+// ownRule is the form of the names of rules of the program: see package routing.
+var ownRule = regexp.MustCompile(`^r\d{3,}_`)
+
+// OwnRule reports whether a rule of a routing policy has a name that only the program gives.
+func OwnRule(name string) bool { return ownRule.MatchString(name) }
+
+// Next returns the steps that are possible now. An empty result means that the layout is as it is wanted, or that objects are missing
+// whose creation has to be retried.
+func Next(live *Live, wanted *Wanted) []Step {
+	d := &differ{live: live, wanted: wanted}
+	d.independent()
+	d.rules()
+	d.listeners()
+	d.removals()
+	return d.steps
+}
+
+type differ struct {
+	live   *Live
+	wanted *Wanted
+	steps  []Step
+	full   bool // there is no room for a new backend set
+}
+
+func (d *differ) add(kind record.Kind, name string, action Action) *Step {
+	d.steps = append(d.steps, Step{Ref: Ref{Kind: kind, Name: name}, Action: action})
+	return &d.steps[len(d.steps)-1]
+}
+
+// independent creates what refers to nothing.
+func (d *differ) independent() {
+	for i := range d.wanted.Hostnames {
+		h := &d.wanted.Hostnames[i]
+		if have, found := d.live.Hostnames[h.Name]; !found {
+			d.add(record.Hostname, h.Name, Create).Hostname = h
+		} else if !strings.EqualFold(have.Hostname, h.Hostname) {
+			d.add(record.Hostname, h.Name, Update).Hostname = h
+		}
+	}
+	for i := range d.wanted.Certificates {
+		if c := &d.wanted.Certificates[i]; !d.live.Certificates[c.Name] {
+			d.add(record.Certificate, c.Name, Create).Certificate = c
+		}
+	}
+	for i := range d.wanted.Sets {
+		s := &d.wanted.Sets[i]
+		if _, found := d.live.Sets[s.Name]; found {
+			continue
+		}
+		if len(d.live.Sets) >= d.wanted.MaxSets {
+			d.full = true
+			d.makeRoom()
+			return
+		}
+		d.add(record.BackendSet, s.Name, Create).Set = s
+	}
+}
+
+// makeRoom deletes the retired set that has drained longest.
+func (d *differ) makeRoom() {
+	for _, name := range d.wanted.Retired {
+		if _, found := d.live.Sets[name]; found && !d.live.Uses[Ref{record.BackendSet, name}] {
+			d.add(record.BackendSet, name, Delete)
+			return
+		}
+	}
+}
+
+// rules creates and changes rule sets and routing policies.
+func (d *differ) rules() {
+	for i := range d.wanted.RuleSets {
+		r := &d.wanted.RuleSets[i]
+		switch have, found := d.live.RuleSets[r.Name]; {
+		case !found:
+			d.add(record.RuleSet, r.Name, Create).RuleSet = r
+		case have.Redirect == nil || *have.Redirect != *r.Redirect:
+			d.add(record.RuleSet, r.Name, Update).RuleSet = r
+		}
+	}
+	for i := range d.wanted.Policies {
+		p := &d.wanted.Policies[i]
+		have, found := d.live.Policies[p.Name]
+		if slices.ContainsFunc(p.Rules, func(r Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
+			if !d.full {
+				continue
+			}
+			if p = d.partial(p, &have); len(p.Rules) == 0 {
+				continue
+			}
+		}
+		if !found {
+			d.add(record.RoutingPolicy, p.Name, Create).Policy = p
+			continue
+		}
+		if next := p.over(&have); !slices.Equal(next.Rules, have.Rules) {
+			d.add(record.RoutingPolicy, p.Name, Update).Policy = next
+		}
+	}
+}
+
+// partial returns a policy that needs no missing set: a rule whose set does not exist keeps the set that the rule with its condition has, or
+// is left out. So sets that other rules no longer need become free, and there is room for the missing ones.
+func (d *differ) partial(p, have *Policy) *Policy {
+	now := map[string]string{}
+	for _, r := range have.Rules {
+		now[r.Condition] = r.Set
+	}
+	made := &Policy{Name: p.Name, Adopted: p.Adopted}
+	for _, r := range p.Rules {
+		if _, found := d.live.Sets[r.Set]; !found {
+			r.Set = now[r.Condition]
+		}
+		if r.Set != "" {
+			made.Rules = append(made.Rules, r)
+		}
+	}
+	return made
+}
+
+// over returns the policy with the rules of others that it has: those before the first rule of the program stay there, the others
+// come last.
+func (p *Policy) over(have *Policy) *Policy {
+	next := &Policy{Name: p.Name}
+	var behind []Rule
+	seen := false
+	for _, r := range have.Rules {
+		switch {
+		case OwnRule(r.Name) || slices.Contains(p.Adopted, r.Name):
+			seen = true
+		case seen:
+			behind = append(behind, r)
+		default:
+			next.Rules = append(next.Rules, r)
+		}
+	}
+	next.Rules = append(append(next.Rules, p.Rules...), behind...)
+	return next
+}
+
+// removals deletes what is not needed: listeners first, then objects that nothing refers to.
+func (d *differ) removals() {
+	for _, kind := range []record.Kind{record.Listener, record.RoutingPolicy, record.RuleSet, record.Hostname, record.Certificate, record.BackendSet} {
+		for _, r := range d.wanted.Delete {
+			if r.Kind == kind && d.exists(r) && !d.live.Uses[r] && !d.planned(r.Kind, r.Name) {
+				d.add(r.Kind, r.Name, Delete)
+			}
+		}
+	}
+}
+
+// exists reports whether the load balancer has an object.
+func (d *differ) exists(r Ref) bool { return d.live.Has(r) }
+
+// Has reports whether the load balancer has an object.
+func (l *Live) Has(r Ref) bool {
+	found := false
+	switch r.Kind {
+	case record.Listener:
+		_, found = l.Listeners[r.Name]
+	case record.RoutingPolicy:
+		_, found = l.Policies[r.Name]
+	case record.RuleSet:
+		_, found = l.RuleSets[r.Name]
+	case record.Hostname:
+		_, found = l.Hostnames[r.Name]
+	case record.Certificate:
+		found = l.Certificates[r.Name]
+	case record.BackendSet:
+		_, found = l.Sets[r.Name]
+	}
+	return found
+}

@@ -1,0 +1,336 @@
+package ociapi
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
+
+	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/record"
+)
+
+// addresses returns the addresses of a load balancer.
+func addresses(lb *loadbalancer.LoadBalancer) []string {
+	var all []string
+	for _, a := range lb.IpAddresses {
+		if a.IpAddress != nil {
+			all = append(all, *a.IpAddress)
+		}
+	}
+	return all
+}
+
+// Live returns the listeners of the load balancer and what they refer to.
+func (l *LoadBalancer) Live() *layout.Live {
+	raw := &l.raw
+	live := &layout.Live{
+		Listeners: map[string]layout.Listener{}, Policies: map[string]layout.Policy{}, RuleSets: map[string]layout.RuleSet{}, Hostnames: map[string]layout.Hostname{},
+		Certificates: map[string]bool{}, Sets: l.Sets(), Uses: uses(raw),
+	}
+	for name := range raw.Listeners {
+		live.Listeners[name] = listenerOf(raw.Listeners[name])
+	}
+	for name, p := range raw.RoutingPolicies {
+		live.Policies[name] = policyOf(p)
+	}
+	for name, r := range raw.RuleSets {
+		live.RuleSets[name] = layout.RuleSet{Name: name, Redirect: redirectOf(r.Items)}
+	}
+	for name, h := range raw.Hostnames {
+		live.Hostnames[name] = layout.Hostname{Name: name, Hostname: value(h.Hostname)}
+	}
+	for name := range raw.Certificates {
+		live.Certificates[name] = true
+	}
+	return live
+}
+
+func listenerOf(raw loadbalancer.Listener) layout.Listener {
+	l := layout.Listener{
+		Name: value(raw.Name), DefaultSet: value(raw.DefaultBackendSetName), Port: value(raw.Port), Protocol: value(raw.Protocol),
+		Hostnames: raw.HostnameNames, Policy: value(raw.RoutingPolicyName), RuleSets: raw.RuleSetNames,
+	}
+	if c := raw.ConnectionConfiguration; c != nil {
+		l.IdleTimeout = int(value(c.IdleTimeout))
+	}
+	if s := raw.SslConfiguration; s != nil {
+		l.TLS = &layout.TLS{Certificate: value(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols, CipherSuite: value(s.CipherSuiteName)}
+	}
+	return l
+}
+
+func policyOf(raw loadbalancer.RoutingPolicy) layout.Policy {
+	p := layout.Policy{Name: value(raw.Name)}
+	for _, r := range raw.Rules {
+		rule := layout.Rule{Name: value(r.Name), Condition: value(r.Condition)}
+		for _, action := range r.Actions {
+			if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
+				rule.Set = value(forward.BackendSetName)
+			}
+		}
+		p.Rules = append(p.Rules, rule)
+	}
+	return p
+}
+
+// allPaths is the path of a redirect of all requests.
+const allPaths = "/"
+
+// Values of redirects that keep a part of the request. Documents disagree about the defaults that reads return.
+var (
+	keepHost  = []string{"", "{host}"}
+	keepPath  = []string{"", "{path}", "/{path}"}
+	keepQuery = []string{"", "{query}", "?{query}"}
+)
+
+// redirectOf returns the redirect of a rule set that has nothing else than a redirect of all requests to HTTPS, nil otherwise.
+func redirectOf(items []loadbalancer.Rule) *layout.Redirect {
+	if len(items) != 1 {
+		return nil
+	}
+	r, ok := items[0].(loadbalancer.RedirectRule)
+	if !ok || r.RedirectUri == nil || len(r.Conditions) != 1 {
+		return nil
+	}
+	c, ok := r.Conditions[0].(loadbalancer.PathMatchCondition)
+	if !ok || value(c.AttributeValue) != allPaths || c.Operator != loadbalancer.PathMatchConditionOperatorForceLongestPrefixMatch {
+		return nil
+	}
+	u := r.RedirectUri
+	if !strings.EqualFold(value(u.Protocol), "HTTPS") || !slices.Contains(keepHost, value(u.Host)) || !slices.Contains(keepPath, value(u.Path)) || !slices.Contains(keepQuery, value(u.Query)) {
+		return nil
+	}
+	return &layout.Redirect{Port: value(u.Port), Code: value(r.ResponseCode)}
+}
+
+// uses returns the objects that other objects of a load balancer refer to.
+func uses(lb *loadbalancer.LoadBalancer) map[layout.Ref]bool {
+	used := map[layout.Ref]bool{}
+	use := func(kind record.Kind, names ...string) {
+		for _, name := range names {
+			used[layout.Ref{Kind: kind, Name: name}] = true
+		}
+	}
+	for _, l := range lb.Listeners {
+		use(record.BackendSet, value(l.DefaultBackendSetName))
+		use(record.RoutingPolicy, value(l.RoutingPolicyName))
+		use(record.RuleSet, l.RuleSetNames...)
+		use(record.Hostname, l.HostnameNames...)
+		if l.SslConfiguration != nil {
+			use(record.Certificate, value(l.SslConfiguration.CertificateName))
+		}
+	}
+	for _, s := range lb.BackendSets {
+		if s.SslConfiguration != nil {
+			use(record.Certificate, value(s.SslConfiguration.CertificateName))
+		}
+	}
+	for _, p := range lb.RoutingPolicies {
+		for _, r := range policyOf(p).Rules {
+			use(record.BackendSet, r.Set)
+		}
+	}
+	for _, s := range lb.PathRouteSets {
+		for _, r := range s.PathRoutes {
+			use(record.BackendSet, value(r.BackendSetName))
+		}
+	}
+	return used
+}
+
+// NewStep returns the write of a step.
+func (l *LoadBalancer) NewStep(s *layout.Step) *Write {
+	w := &Write{loadBalancer: l.ID, set: s.Name, etag: l.ETag, operation: string(s.Action) + nouns[s.Kind], layout: true}
+	if s.Action == layout.Delete {
+		return w
+	}
+	switch s.Kind {
+	case record.Listener:
+		w.body = l.listenerBody(s)
+	case record.RoutingPolicy:
+		w.body = policyBody(s)
+	case record.RuleSet:
+		w.body = ruleSetBody(s)
+	case record.Hostname:
+		w.body = hostnameBody(s)
+	case record.Certificate:
+		w.body = certificateBody(s.Certificate)
+	case record.BackendSet:
+		w.body = setBody(s)
+	}
+	return w
+}
+
+// nouns are the kinds in the names of operations.
+var nouns = map[record.Kind]string{
+	record.Listener: "Listener", record.RoutingPolicy: "RoutingPolicy", record.RuleSet: "RuleSet", record.Hostname: "Hostname", record.Certificate: "Certificate",
+	record.BackendSet: "BackendSet",
+}
+
+// listenerBody returns a listener with the fields that it has and the layout does not decide. Fields that are left out would be removed.
+func (l *LoadBalancer) listenerBody(s *layout.Step) any {
+	want := s.Listener
+	d := loadbalancer.UpdateListenerDetails{
+		DefaultBackendSetName: &want.DefaultSet, Port: &want.Port, Protocol: &want.Protocol, HostnameNames: want.Hostnames, RuleSetNames: want.RuleSets,
+	}
+	if want.Policy != "" {
+		d.RoutingPolicyName = &want.Policy
+	}
+	live := l.raw.Listeners[s.Name]
+	d.PathRouteSetName = live.PathRouteSetName
+	if live.ConnectionConfiguration != nil {
+		own := *live.ConnectionConfiguration
+		d.ConnectionConfiguration = &own
+	}
+	if want.IdleTimeout > 0 {
+		if d.ConnectionConfiguration == nil {
+			d.ConnectionConfiguration = &loadbalancer.ConnectionConfiguration{}
+		}
+		d.ConnectionConfiguration.IdleTimeout = common.Int64(int64(want.IdleTimeout))
+	}
+	if want.TLS != nil {
+		d.SslConfiguration = tlsDetails(want.TLS, live.SslConfiguration)
+	}
+	if s.Action == layout.Update {
+		return d
+	}
+	return loadbalancer.CreateListenerDetails{
+		Name: &want.Name, DefaultBackendSetName: d.DefaultBackendSetName, Port: d.Port, Protocol: d.Protocol, HostnameNames: d.HostnameNames,
+		RoutingPolicyName: d.RoutingPolicyName, SslConfiguration: d.SslConfiguration, ConnectionConfiguration: d.ConnectionConfiguration, RuleSetNames: d.RuleSetNames,
+	}
+}
+
+func tlsDetails(want *layout.TLS, live *loadbalancer.SslConfiguration) *loadbalancer.SslConfigurationDetails {
+	d := &loadbalancer.SslConfigurationDetails{CertificateIds: want.CertificateIDs, Protocols: want.Protocols}
+	if want.Certificate != "" {
+		d.CertificateName = &want.Certificate
+	}
+	if suite := want.CipherSuite; suite != "" && suite != customizedSuite {
+		d.CipherSuiteName = &suite
+	}
+	if live != nil {
+		d.VerifyDepth, d.VerifyPeerCertificate, d.HasSessionResumption = live.VerifyDepth, live.VerifyPeerCertificate, live.HasSessionResumption
+		d.TrustedCertificateAuthorityIds = live.TrustedCertificateAuthorityIds
+		d.ServerOrderPreference = loadbalancer.SslConfigurationDetailsServerOrderPreferenceEnum(live.ServerOrderPreference)
+	}
+	return d
+}
+
+func policyBody(s *layout.Step) any {
+	var rules []loadbalancer.RoutingRule
+	for i := range s.Policy.Rules {
+		r := &s.Policy.Rules[i]
+		rules = append(rules, loadbalancer.RoutingRule{
+			Name: &r.Name, Condition: &r.Condition, Actions: []loadbalancer.Action{loadbalancer.ForwardToBackendSet{BackendSetName: &r.Set}},
+		})
+	}
+	if s.Action == layout.Update {
+		return loadbalancer.UpdateRoutingPolicyDetails{Rules: rules, ConditionLanguageVersion: loadbalancer.UpdateRoutingPolicyDetailsConditionLanguageVersionV1}
+	}
+	return loadbalancer.CreateRoutingPolicyDetails{
+		Name: &s.Policy.Name, Rules: rules, ConditionLanguageVersion: loadbalancer.CreateRoutingPolicyDetailsConditionLanguageVersionV1,
+	}
+}
+
+func ruleSetBody(s *layout.Step) any {
+	r := s.RuleSet.Redirect
+	items := []loadbalancer.Rule{loadbalancer.RedirectRule{
+		ResponseCode: &r.Code,
+		RedirectUri:  &loadbalancer.RedirectUri{Protocol: common.String("HTTPS"), Port: &r.Port}, // host, path and query stay
+		Conditions: []loadbalancer.RuleCondition{loadbalancer.PathMatchCondition{
+			AttributeValue: common.String(allPaths), Operator: loadbalancer.PathMatchConditionOperatorForceLongestPrefixMatch,
+		}},
+	}}
+	if s.Action == layout.Update {
+		return loadbalancer.UpdateRuleSetDetails{Items: items}
+	}
+	return loadbalancer.CreateRuleSetDetails{Name: &s.RuleSet.Name, Items: items}
+}
+
+func hostnameBody(s *layout.Step) any {
+	if s.Action == layout.Update {
+		return loadbalancer.UpdateHostnameDetails{Hostname: &s.Hostname.Hostname}
+	}
+	return loadbalancer.CreateHostnameDetails{Name: &s.Hostname.Name, Hostname: &s.Hostname.Hostname}
+}
+
+func certificateBody(c *layout.Certificate) any {
+	d := loadbalancer.CreateCertificateDetails{CertificateName: &c.Name, PublicCertificate: &c.Public, PrivateKey: &c.Private}
+	if c.Authority != "" {
+		d.CaCertificate = &c.Authority
+	}
+	return d
+}
+
+func setBody(s *layout.Step) any {
+	h := &s.Set.Health
+	d := loadbalancer.CreateBackendSetDetails{
+		Name: &s.Set.Name, Policy: common.String("ROUND_ROBIN"), Backends: make([]loadbalancer.BackendDetails, 0, len(s.Backends)),
+		HealthChecker: &loadbalancer.HealthCheckerDetails{Protocol: &h.Protocol, Port: &h.Port},
+	}
+	for _, p := range []struct {
+		to   **int
+		from *int
+	}{
+		{&d.HealthChecker.ReturnCode, &h.ReturnCode}, {&d.HealthChecker.Retries, &h.Retries}, {&d.HealthChecker.TimeoutInMillis, &h.TimeoutMillis},
+		{&d.HealthChecker.IntervalInMillis, &h.IntervalMillis},
+	} {
+		if *p.from > 0 {
+			*p.to = p.from
+		}
+	}
+	if h.Path != "" {
+		d.HealthChecker.UrlPath = &h.Path
+	}
+	for _, b := range s.Backends {
+		d.Backends = append(d.Backends, backendDetails(b))
+	}
+	return d
+}
+
+// workRequest returns the id of the work request of an answer.
+func workRequest[A answer](got A, id func(A) *string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return value(id(got)), nil
+}
+
+// sendLayout sends the write of a step.
+func (c *Client) sendLayout(ctx context.Context, w *Write, token string) (string, error) {
+	if send := sends[w.operation]; send != nil {
+		return send(ctx, c, w, token)
+	}
+	return "", &Error{Class: Refused, Operation: w.operation, Message: "unknown operation"}
+}
+
+// sender sends the write of one operation.
+type sender func(ctx context.Context, c *Client, w *Write, token string) (string, error)
+
+// operation returns the sender of an operation. The body has the type of the operation.
+func operation[B any, A answer](call1 func(ctx context.Context, client *loadbalancer.LoadBalancerClient, w *Write, body B, token *string) (A, error), id func(A) *string) sender {
+	return func(ctx context.Context, c *Client, w *Write, token string) (string, error) {
+		body, _ := w.body.(B)
+		got, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (A, error) {
+			return call1(ctx, client, w, body, &token)
+		})
+		return workRequest(got, id, err)
+	}
+}
+
+// Layouts reports whether the write is of an object other than the backends of a set.
+func (w *Write) Layouts() bool { return w.layout }
+
+// PathRouted returns the backend sets of path route sets. The program never writes these.
+func (l *LoadBalancer) PathRouted() map[string]bool {
+	sets := map[string]bool{}
+	for _, s := range l.raw.PathRouteSets {
+		for _, r := range s.PathRoutes {
+			sets[value(r.BackendSetName)] = true
+		}
+	}
+	return sets
+}

@@ -1,0 +1,139 @@
+// Package responder answers requests that have no backend. An OCI Load Balancer has no fixed responses: it answers a request that no
+// rule matches, or whose rule has no backend, with 502. The Gateway API wants 404 and 500. Every replica serves both answers, each at a port
+// of its own, and the backend sets of such requests have the replicas as backends.
+//
+// The servers read no body and keep no state, so a tenant whose routes match nothing takes only connections.
+package responder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+
+	"fairlead.dev/pkg/logging"
+)
+
+// Options are the addresses of the servers. Empty: no server.
+type Options struct {
+	// NotFound answers requests that no rule matches.
+	NotFound string
+	// NoBackends answers requests whose rule has no backend.
+	NoBackends string
+}
+
+const (
+	// keepAlive is the time for which idle connections stay open. OCI Load Balancers use idle connections again for up to 300 s, and ask for
+	// at least 310 s: a connection that closes sooner is a 502.
+	keepAlive = 310 * time.Second
+	// headerTimeout limits the time in which a request arrives. Load balancers send requests as a whole.
+	headerTimeout = 10 * time.Second
+	maxHeader     = 64 << 10
+	// drain is the time for which running requests can end.
+	drain = 5 * time.Second
+	// maxConnections limits the connections to each server. A load balancer has a few dozen; half of the limit still serves twenty.
+	maxConnections = 1024
+	// retryInterval is the time until a server that failed starts again.
+	retryInterval = 5 * time.Second
+)
+
+// Answers of the servers.
+const (
+	notFound   = "no route of this gateway matches the request\n"
+	noBackends = "the route of this request has no backend: see the conditions of the HTTPRoute\n"
+)
+
+// Meter counts answers.
+type Meter interface {
+	Answered(status int)
+}
+
+// Responder serves the answers.
+type Responder struct {
+	o     Options
+	meter Meter
+	log   *zap.Logger
+	retry time.Duration
+}
+
+// New returns a Responder. Run starts it.
+func New(o Options, meter Meter, log *zap.Logger) *Responder {
+	return &Responder{o: o, meter: meter, log: log.Named("responder"), retry: retryInterval}
+}
+
+// answer is what a server answers.
+type answer struct {
+	address, text string
+	status        int
+}
+
+// Run serves until ctx ends. All replicas do. A server that fails starts again after a while.
+func (r *Responder) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, a := range []answer{{r.o.NotFound, notFound, http.StatusNotFound}, {r.o.NoBackends, noBackends, http.StatusInternalServerError}} {
+		if a.address != "" {
+			all.Go(func() { r.keepServing(ctx, &a) })
+		}
+	}
+	all.Wait()
+}
+
+func (r *Responder) keepServing(ctx context.Context, a *answer) {
+	for {
+		err := r.serve(ctx, a)
+		if ctx.Err() != nil {
+			return
+		}
+		r.log.Warn("Responder does not work: load balancers answer 502 instead. Retrying", zap.Int("status", a.status), zap.Error(err))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(r.retry):
+		}
+	}
+}
+
+func (r *Responder) handler(a *answer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(a.status)
+		_, _ = w.Write([]byte(a.text)) // the load balancer may be gone
+		r.meter.Answered(a.status)
+	})
+}
+
+// serve serves until ctx ends. Running requests can end then.
+func (r *Responder) serve(ctx context.Context, a *answer) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", a.address)
+	if err != nil {
+		return fmt.Errorf("listen for answers with status %d: %w", a.status, err)
+	}
+	server := &http.Server{
+		Handler: r.handler(a), ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(r.log),
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+		defer cancel()
+		if server.Shutdown(limited) != nil {
+			_ = server.Close()
+		}
+	})
+	r.log.Info("Serving answers of requests without backends", zap.Int("status", a.status), zap.Stringer(logging.KeyAddress, l.Addr()))
+	err = server.Serve(netutil.LimitListener(l, maxConnections))
+	if !stop() {
+		<-stopped
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}

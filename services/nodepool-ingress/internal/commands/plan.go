@@ -1,0 +1,233 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/nodepool-ingress/internal/config"
+	"fairlead.dev/services/nodepool-ingress/internal/informers"
+	"fairlead.dev/services/nodepool-ingress/internal/observe"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
+)
+
+// planOptions are the flags of plan.
+type planOptions struct {
+	kube   kube.Options
+	policy config.Policy
+	files  []string
+	output string
+	diff   bool
+}
+
+func newPlan(out, log io.Writer) *cobra.Command {
+	o := &planOptions{kube: kube.DefaultOptions(), policy: config.Default().Policy}
+	cmd := &cobra.Command{
+		Use:   "plan [NAME...]",
+		Short: "Print the objects that the program would write",
+		Long: "Print the objects of all pools, or of those of the named YurtIngresses, and on stderr what would change and why a pool would not.\n" +
+			"plan lists objects, writes none, and needs no permission besides those of the program. Give it the flags of the program.\n" +
+			"Exit codes: 0 if the cluster does not differ, 2 if it does, 1 after an error.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			o.policy.Complete()
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cmd.InOrStdin(), names, out, log)
+		},
+	}
+	fs := cmd.Flags()
+	o.kube.AddFlags(fs)
+	o.policy.AddFlags(fs)
+	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
+	fs.StringVarP(&o.output, "output", "o", "yaml", "Format: yaml or json.")
+	fs.BoolVar(&o.diff, "diff", false, "Print the difference to the objects in the cluster instead of the objects.")
+	return cmd
+}
+
+func (o *planOptions) validate() error {
+	if err := o.policy.Validate(); err != nil {
+		return fmt.Errorf("flags: %w", err)
+	}
+	if !slices.Contains([]string{"yaml", "json"}, o.output) {
+		return fmt.Errorf("--output %q is not one of yaml, json", o.output)
+	}
+	return nil
+}
+
+func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out, log io.Writer) error {
+	w, err := o.read(ctx, in)
+	if err != nil {
+		return err
+	}
+	w.Print(log)
+	caches, err := informers.Snapshot(w.Snapshot, o.policy.Informers())
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	observer := observe.New(caches, o.policy.Plan())
+	chosen := observer.Names()
+	if len(names) > 0 {
+		chosen = nil
+		for _, name := range names {
+			chosen = append(chosen, cache.ObjectName{Name: name})
+		}
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("%w: there are no YurtIngresses", dryrun.ErrNothingPlanned)
+	}
+	p := &planner{observer: observer, log: log}
+	for _, name := range chosen {
+		if err := p.plan(name); err != nil {
+			return err
+		}
+	}
+	return p.print(out, o.output, o.diff)
+}
+
+// read reads all objects that plans depend on.
+func (o *planOptions) read(ctx context.Context, in io.Reader) (*dryrun.World, error) {
+	if len(o.files) > 0 {
+		w, err := dryrun.ReadFiles(o.files, in)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the error names the file
+		}
+		for _, u := range w.Objects {
+			if u.GetUID() == "" { // the program tells owners apart by their UIDs
+				u.SetUID(types.UID("planned-" + u.GetName()))
+			}
+		}
+		return w, nil
+	}
+	cfg, err := o.kube.RESTConfig("fairlead-nodepool-ingress-plan")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error names the problem
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return dryrun.ReadCluster(ctx, client, informers.AllKinds(o.policy.Informers())) //nolint:wrapcheck // the error names the kind
+}
+
+// planner plans YurtIngresses, one at a time.
+type planner struct {
+	observer *observe.Observer
+	log      io.Writer
+
+	wanted  []*unstructured.Unstructured
+	diffs   []string
+	planned int // number of pools that are accepted
+	differs bool
+}
+
+func (p *planner) plan(name cache.ObjectName) error {
+	object, readable := p.observer.YurtIngress(name)
+	switch {
+	case object == nil:
+		return fmt.Errorf("plan %s: the YurtIngress does not exist", name.Name)
+	case !readable:
+		return fmt.Errorf("plan %s: the YurtIngress cannot be decoded", name.Name)
+	case object.DeletionTimestamp != nil:
+		p.explain(name.Name, "", "it is being deleted, with all of its objects")
+		return nil
+	}
+	in := p.observer.Observe(object)
+	made := plan.Build(&in)
+	for _, note := range made.Settings.Notes {
+		p.explain(name.Name, "", note)
+	}
+	for i := range made.Pools {
+		p.pool(name.Name, &made.Pools[i], in.Live)
+	}
+	for _, r := range made.Removed {
+		for i := range r.Objects {
+			p.delete(name.Name, r.Name, &r.Objects[i])
+		}
+	}
+	return nil
+}
+
+// pool explains one pool.
+func (p *planner) pool(name string, pool *plan.Pool, live []plan.Live) {
+	switch {
+	case pool.Problem != nil:
+		p.explain(name, pool.Name, fmt.Sprintf("not accepted: %s: %s", pool.Problem.Reason, pool.Problem.Message))
+		return
+	case pool.Hold.Reason != "":
+		p.explain(name, pool.Name, fmt.Sprintf("does not change now: %s: %s", pool.Hold.Reason, pool.Hold.Message))
+	}
+	p.planned++
+	for i := range pool.Wanted {
+		wanted := &pool.Wanted[i]
+		p.wanted = append(p.wanted, wanted.Object)
+		at := slices.IndexFunc(live, func(l plan.Live) bool { return l.Key() == wanted.Key() })
+		what := wanted.Object.GetKind() + " " + wanted.Object.GetName()
+		switch {
+		case at < 0:
+			p.differ(name, pool.Name, what+" would be created")
+			p.diffs = append(p.diffs, dryrun.Diff(&unstructured.Unstructured{Object: map[string]any{}}, wanted.Object))
+		case apply.Differs(wanted.Object, live[at].Object):
+			verb := "changed"
+			if plan.Replace(wanted, live[at].Object) {
+				verb = "deleted and created again"
+			}
+			p.differ(name, pool.Name, what+" would be "+verb)
+			p.diffs = append(p.diffs, dryrun.Diff(live[at].Object, wanted.Object))
+		}
+	}
+	for i := range pool.Stale {
+		p.delete(name, pool.Name, &pool.Stale[i])
+	}
+}
+
+func (p *planner) delete(name, pool string, l *plan.Live) {
+	p.differ(name, pool, fmt.Sprintf("%s %s would be deleted", l.Object.GetKind(), l.Object.GetName()))
+}
+
+func (p *planner) differ(name, pool, message string) {
+	p.differs = true
+	p.explain(name, pool, message)
+}
+
+func (p *planner) explain(name, pool, message string) {
+	if pool != "" {
+		pool = fmt.Sprintf(" pool %q", pool)
+	}
+	fmt.Fprintf(p.log, "YurtIngress %s%s: %s\n", name, pool, message)
+}
+
+func (p *planner) print(out io.Writer, format string, diff bool) error {
+	var err error
+	switch {
+	case diff:
+		for _, text := range p.diffs {
+			if _, err = io.WriteString(out, text); err != nil {
+				break
+			}
+		}
+	case format == "json":
+		err = dryrun.WriteList(out, p.wanted...)
+	default:
+		err = dryrun.WriteYAML(out, p.wanted...)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("write plan: %w", err)
+	case p.differs:
+		return dryrun.ErrDiffers
+	case p.planned == 0:
+		return fmt.Errorf("%w: no pool is accepted", dryrun.ErrNothingPlanned)
+	}
+	return nil
+}

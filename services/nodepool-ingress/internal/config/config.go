@@ -1,0 +1,269 @@
+// Package config holds the flags of the nodepool-ingress.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/nodepool-ingress/internal/informers"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
+	"fairlead.dev/services/nodepool-ingress/internal/profile"
+)
+
+// Config holds all flags.
+type Config struct {
+	Kube      kube.Options
+	HTTP      httpserver.Options
+	Logging   logging.Options
+	Leader    leader.Options
+	Work      controller.Options
+	Discovery time.Duration
+	Policy    Policy
+}
+
+// Policy holds the flags that affect plans: what all pools have in common, and what a YurtIngress may ask for.
+type Policy struct {
+	Namespace         string
+	ClassPrefix       string
+	ClusterRolePrefix string
+	DefaultProfile    string
+	Images            map[string]string
+	AllowedImages     []string
+	LabelKeys         []string
+	Exposures         []string
+	HostPorts         []string
+	ExternalIPRanges  []string
+	CacheImage        string
+	CacheUpstream     string
+	CustomRoles       []string
+	PullSecrets       []string
+	PriorityClass     string
+}
+
+// Default returns the defaults of all flags.
+func Default() *Config {
+	c := &Config{
+		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
+		Work: controller.DefaultOptions(), Discovery: 30 * time.Second,
+		Policy: Policy{
+			ClusterRolePrefix: "fairlead-nodepool-ingress", DefaultProfile: v1alpha1.ProfileTraefik,
+			LabelKeys: []string{v1alpha1.LabelNodePool},
+			Exposures: []string{v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP},
+			HostPorts: []string{"80", "443", "8080", "8443"},
+		},
+	}
+	for _, p := range v1alpha1.Profiles() {
+		c.Policy.AllowedImages = append(c.Policy.AllowedImages, profile.ImageRepositories(p)...)
+	}
+	slices.Sort(c.Policy.AllowedImages)
+	c.Policy.AllowedImages = slices.Compact(c.Policy.AllowedImages)
+	return c
+}
+
+// AddFlags binds all flags.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	c.Kube.AddFlags(fs)
+	c.HTTP.AddFlags(fs)
+	c.Logging.AddFlags(fs)
+	c.Leader.AddFlags(fs)
+	c.Policy.AddFlags(fs)
+	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery,
+		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
+	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of YurtIngresses to reconcile concurrently.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile a YurtIngress after errors.")
+}
+
+// AddFlags binds the flags that affect plans.
+func (p *Policy) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.Namespace, "namespace", p.Namespace,
+		"Namespace of the ingress controllers and of custom manifests. Empty: the namespace of the pod.")
+	fs.StringVar(&p.ClassPrefix, "ingress-class-prefix", p.ClassPrefix,
+		"Text before the name of a pool in the name of its IngressClass. Changing it changes the classes of all pools.")
+	fs.StringVar(&p.ClusterRolePrefix, "cluster-role-prefix", p.ClusterRolePrefix,
+		"First part of the names of the ClusterRoles for ingress controllers: PREFIX:PROFILE. They must exist: the program may not create roles.")
+	fs.StringVar(&p.DefaultProfile, "default-profile", p.DefaultProfile, "Profile of a YurtIngress without spec.profile: "+strings.Join(v1alpha1.Profiles(), ", ")+".")
+	fs.StringToStringVar(&p.Images, "images", p.Images, "Images of profiles, as profile=image, that replace the built-in ones.")
+	fs.StringSliceVar(&p.AllowedImages, "allowed-images", p.AllowedImages,
+		"Repositories of images that a YurtIngress may name. An entry that ends with a slash permits all repositories below it. Empty: none.")
+	fs.StringSliceVar(&p.LabelKeys, "pool-label-keys", p.LabelKeys, "Keys of node labels that a YurtIngress may use to select the nodes of a pool. The first is the default.")
+	fs.StringSliceVar(&p.Exposures, "allowed-exposures", p.Exposures, "Types of exposure that a YurtIngress may ask for: "+strings.Join(exposures, ", ")+". --external-ip-ranges decides on ExternalIPs.")
+	fs.StringSliceVar(&p.HostPorts, "allowed-host-ports", p.HostPorts,
+		"Ports of nodes, or ranges such as 8000-8999, that the exposures HostPort and HostNetwork may have. A host port takes connections before programs of the node do.")
+	fs.StringSliceVar(&p.ExternalIPRanges, "external-ip-ranges", p.ExternalIPRanges,
+		"CIDR ranges of the addresses that a YurtIngress may have as externalIPs. A Service with an external IP receives the traffic that any node sends to that address.")
+	fs.StringVar(&p.CacheImage, "cache-image", p.CacheImage, "Image of the edge-cache. Empty: a YurtIngress with a cache sidecar must name it.")
+	fs.StringVar(&p.CacheUpstream, "cache-upstream-server", p.CacheUpstream,
+		"URL of the API server for the edge-cache. Empty: the address that the kubelet gives to every container, which on a node of OpenYurt is that of Yurthub.")
+	fs.StringSliceVar(&p.CustomRoles, "custom-cluster-roles", p.CustomRoles,
+		"Names of the ClusterRoles that a custom manifest may bind. The program needs the permission to bind them.")
+	fs.StringSliceVar(&p.PullSecrets, "image-pull-secrets", p.PullSecrets, "Names of Secrets in the namespace, with which nodes pull the images.")
+	fs.StringVar(&p.PriorityClass, "priority-class", p.PriorityClass, "PriorityClass of the ingress controllers.")
+}
+
+// namespaceFile contains the namespace of a pod.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Complete sets the defaults that depend on the environment.
+func (p *Policy) Complete() {
+	if p.Namespace != "" {
+		return
+	}
+	if text, err := os.ReadFile(namespaceFile); err == nil { // outside a cluster, Validate demands the flag
+		p.Namespace = strings.TrimSpace(string(text))
+	}
+}
+
+// Validate returns an error for each flag with an invalid value.
+func (c *Config) Validate() error {
+	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.Policy.Validate()}
+	if c.Work.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
+	}
+	if c.Discovery < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--discovery-interval %s is shorter than 100ms", c.Discovery))
+	}
+	if c.Work.LastRetry < time.Second {
+		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))
+	}
+	return errors.Join(errs...)
+}
+
+// Validate returns an error for each flag with an invalid value.
+func (p *Policy) Validate() error {
+	return errors.Join(append(p.validateNames(), p.validateLimits()...)...)
+}
+
+// validateNames checks the flags that name objects.
+func (p *Policy) validateNames() []error {
+	var errs []error
+	check := func(flag, value string, problems []string) {
+		if value != "" && len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--%s %q: %s", flag, value, problems[0]))
+		}
+	}
+	if p.Namespace == "" {
+		errs = append(errs, errors.New("--namespace is required outside a cluster"))
+	}
+	check("namespace", p.Namespace, validation.IsDNS1123Label(p.Namespace))
+	check("ingress-class-prefix", p.ClassPrefix, validation.IsDNS1123Subdomain(p.ClassPrefix+"x"))
+	if len(p.ClassPrefix) > maxClassPrefix {
+		errs = append(errs, fmt.Errorf("--ingress-class-prefix %q is longer than %d characters", p.ClassPrefix, maxClassPrefix))
+	}
+	if p.ClusterRolePrefix == "" {
+		errs = append(errs, errors.New("--cluster-role-prefix is empty"))
+	}
+	check("priority-class", p.PriorityClass, validation.IsDNS1123Subdomain(p.PriorityClass))
+	for _, name := range p.PullSecrets {
+		check("image-pull-secrets", name, validation.IsDNS1123Subdomain(name))
+	}
+	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.CacheUpstream))
+	}
+	return errs
+}
+
+// validateLimits checks the flags that say what a YurtIngress may ask for.
+func (p *Policy) validateLimits() []error {
+	errs := []error{oneOf("default-profile", v1alpha1.Profiles(), p.DefaultProfile), oneOf("allowed-exposures", exposures, p.Exposures...)}
+	for name := range p.Images {
+		errs = append(errs, oneOf("images", v1alpha1.Profiles(), name))
+	}
+	if len(p.LabelKeys) == 0 {
+		errs = append(errs, errors.New("--pool-label-keys is empty"))
+	}
+	for _, key := range p.LabelKeys {
+		if list := metav1validation.ValidateLabelName(key, field.NewPath("key")); len(list) > 0 {
+			errs = append(errs, fmt.Errorf("--pool-label-keys %q: %s", key, list[0].Detail))
+		}
+	}
+	for _, text := range p.ExternalIPRanges {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			errs = append(errs, fmt.Errorf("--external-ip-ranges: %w", err))
+		}
+	}
+	for _, text := range p.HostPorts {
+		if _, err := portRange(text); err != nil {
+			errs = append(errs, fmt.Errorf("--allowed-host-ports: %w", err))
+		}
+	}
+	return errs
+}
+
+// maxClassPrefix keeps the names of classes, with the longest name of a pool, within the limit of the API, 253, and that of the labels with
+// which some ingress controllers mark things by their class.
+const maxClassPrefix = 63
+
+// exposures are the types that a flag allows. Ranges allow the type ExternalIPs.
+var exposures = slices.DeleteFunc(v1alpha1.Exposures(), func(e string) bool { return e == v1alpha1.ExposureExternalIPs })
+
+// portRange parses a port or a range of ports.
+func portRange(text string) (plan.PortRange, error) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	a, errA := strconv.ParseUint(first, 10, 16)
+	b, errB := strconv.ParseUint(last, 10, 16)
+	if errA != nil || errB != nil || a < 1 || b < a {
+		return plan.PortRange{}, fmt.Errorf("%q is neither a port nor a range of ports", text)
+	}
+	return plan.PortRange{First: int32(a), Last: int32(b)}, nil
+}
+
+func oneOf(flag string, allowed []string, values ...string) error {
+	for _, v := range values {
+		if !slices.Contains(allowed, v) {
+			return fmt.Errorf("--%s: %q is not one of %s", flag, v, strings.Join(allowed, ", "))
+		}
+	}
+	return nil
+}
+
+// Plan returns the policy of package plan. Call it after Validate.
+func (p *Policy) Plan() plan.Policy {
+	images := profile.DefaultImages()
+	for name, image := range p.Images {
+		images[name] = image
+	}
+	made := plan.Policy{
+		Install: profile.Install{
+			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage, PullSecrets: p.PullSecrets,
+			PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
+		},
+		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, AllowedImages: p.AllowedImages, LabelKeys: p.LabelKeys, Exposures: p.Exposures,
+	}
+	for _, text := range p.HostPorts {
+		if r, err := portRange(text); err == nil {
+			made.HostPorts = append(made.HostPorts, r)
+		}
+	}
+	for _, text := range p.ExternalIPRanges {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			made.ExternalIPRanges = append(made.ExternalIPRanges, prefix.Masked())
+		}
+	}
+	return made
+}
+
+// Informers returns the options of package informers.
+func (p *Policy) Informers() informers.Options {
+	return informers.Options{Namespace: p.Namespace, LabelKeys: p.LabelKeys}
+}

@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/services/nodepool-ingress/internal/informers"
+)
+
+func TestWebhookOf(t *testing.T) {
+	t.Parallel()
+	denied := apierrors.NewForbidden(schema.GroupResource{}, "edge", nil)
+	denied.ErrStatus.Message = `admission webhook "vyurtingress.kb.io" denied the request: no`
+	called := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b": connection refused`))
+	tests := []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("add finalizer: %w", denied), "vyurtingress.kb.io"},
+		{called, "a.b"},
+		{errors.New(`failed calling webhook "a.b"`), ""}, // not an answer of an API server
+		{apierrors.NewNotFound(schema.GroupResource{}, "x"), ""},
+		{nil, ""},
+	}
+	for _, tt := range tests {
+		name, found := webhookOf(tt.err)
+		assert.Equal(t, tt.want, name)
+		assert.Equal(t, tt.want != "", found)
+	}
+	assert.Equal(t, v1alpha1.ReasonAdmissionRejected, failureOf(called).Reason)
+	assert.Equal(t, v1alpha1.ReasonNotWritten, failureOf(errors.New("x")).Reason)
+}
+
+func TestUnchanged(t *testing.T) {
+	t.Parallel()
+	node := func(ready bool, pool string) *informers.Node {
+		return &informers.Node{ObjectMeta: metav1.ObjectMeta{UID: "n", Labels: map[string]string{"a": pool}}, Ready: ready}
+	}
+	assert.True(t, unchanged(node(true, "x"), node(true, "x")), "a heartbeat")
+	assert.False(t, unchanged(node(true, "x"), node(false, "x")))
+	assert.False(t, unchanged(node(true, "x"), node(true, "y")))
+	object := func(generation int64, ready int32, finalizers ...string) *v1alpha1.YurtIngress {
+		return &v1alpha1.YurtIngress{
+			ObjectMeta: metav1.ObjectMeta{UID: "y", Generation: generation, Finalizers: finalizers}, Status: v1alpha1.YurtIngressStatus{ReadyNum: ready},
+		}
+	}
+	assert.True(t, unchanged(object(1, 1), object(1, 1)))
+	assert.False(t, unchanged(object(1, 1), object(2, 1)))
+	assert.False(t, unchanged(object(1, 1), object(1, 2)), "the status is kept true")
+	assert.False(t, unchanged(object(1, 1), object(1, 1, "f")))
+	assert.True(t, sameClaims(object(1, 1), object(1, 2)), "a status does not matter to others")
+	assert.False(t, sameClaims(object(1, 1), object(2, 1)))
+}

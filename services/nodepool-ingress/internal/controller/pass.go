@@ -1,0 +1,221 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
+	"fairlead.dev/services/nodepool-ingress/internal/status"
+)
+
+// pass is one reconcile of one YurtIngress.
+type pass struct {
+	*Reconciler
+
+	object    *v1alpha1.YurtIngress
+	plan      *plan.Plan
+	live      []plan.Live
+	namespace string
+	image     string
+
+	failure *plan.Problem // of the YurtIngress itself
+	pools   []status.Pool
+	again   time.Duration // when to reconcile again; 0: on the next event
+	why     string        // the reason for again
+	errs    []error
+}
+
+// errDeleting means that an object must go before it can be created again.
+var errDeleting = errors.New("the object is being deleted")
+
+// adopt adds the finalizer. The event of its write enqueues the object again.
+func (p *pass) adopt(ctx context.Context) error {
+	err := p.Writer.SetFinalizers(ctx, p.object, withFinalizer(p.object))
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return err //nolint:wrapcheck // another reconcile follows
+	}
+	err = fmt.Errorf("add finalizer to YurtIngress %s: %w", p.object.Name, err)
+	p.failure = failureOf(err)
+	for i := range p.plan.Pools {
+		p.pools = append(p.pools, status.Pool{Plan: &p.plan.Pools[i], Readiness: p.plan.Pools[i].Before})
+	}
+	return errors.Join(err, p.report(ctx, p.object, p.status()))
+}
+
+// apply applies the pools that change now. A pool that cannot be written does not delay others, unless they wait for their turn in a roll-out.
+func (p *pass) apply(ctx context.Context) {
+	stopped := false
+	for i := range p.plan.Pools {
+		pool := &p.plan.Pools[i]
+		result := status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.find(plan.Key{Resource: plan.Services, Name: pool.Service}))}
+		rolls := pool.Before.Exists && !pool.Current()
+		switch {
+		case !pool.Changes():
+		case rolls && stopped: // the same change has just failed elsewhere
+		default:
+			p.applyPool(ctx, pool, &result)
+			stopped = stopped || rolls && result.Failure != nil
+		}
+		p.pools = append(p.pools, result)
+	}
+}
+
+// applyPool applies the objects of a pool in their order, and deletes the objects that are no longer wanted.
+func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Pool) {
+	for i := range pool.Wanted {
+		wanted := &pool.Wanted[i]
+		stored, err := p.applyObject(ctx, wanted)
+		if err != nil {
+			result.Failure = p.failed(wanted, err)
+			return
+		}
+		if wanted.Resource == plan.Deployments && wanted.Object.GetName() == pool.Workload {
+			result.Readiness = plan.Judge(stored)
+		}
+		if wanted.Resource == plan.Services && wanted.Object.GetName() == pool.Service {
+			result.Addresses = addressesOf(stored)
+		}
+	}
+	if err := errors.Join(p.delete(ctx, p.object.UID, pool.Stale)...); err != nil {
+		result.Failure = failureOf(err)
+		p.errs = append(p.errs, err)
+	}
+}
+
+// applyObject applies one object, and returns it as it is stored.
+func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructured.Unstructured, error) {
+	live := p.find(wanted.Key())
+	switch {
+	case live != nil && live.GetDeletionTimestamp() != nil:
+		return nil, errDeleting
+	case plan.Replace(wanted, live):
+		if err := errors.Join(p.delete(ctx, p.object.UID, []plan.Live{{Resource: wanted.Resource, Object: live}})...); err != nil {
+			return nil, err
+		}
+		live = nil
+	}
+	stored, result, err := p.Applier.Apply(ctx, wanted.Resource, wanted.Object, live)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // package apply names the object
+	}
+	if result != apply.Unchanged {
+		p.Meter.Write(wanted.Resource.Resource, string(result))
+		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, wanted.Resource.Resource),
+			zap.String("object", wanted.Object.GetName()), zap.String("result", string(result)))
+	}
+	return stored, nil
+}
+
+// failed records that an object could not be applied, and returns what users see of it.
+func (p *pass) failed(wanted *plan.Object, err error) *plan.Problem {
+	kind, name := wanted.Object.GetKind(), wanted.Object.GetName()
+	if errors.Is(err, errDeleting) {
+		p.recheck(recheckInterval, "the event of a deletion comes first")
+		return &plan.Problem{Reason: v1alpha1.ReasonRemoving, Message: fmt.Sprintf("%s %s is being deleted, and will be created again", kind, name)}
+	}
+	if errors.Is(err, apply.ErrForeign) {
+		p.recheck(recheckInterval, "an object of another owner sends no event")
+		return &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name)}
+	}
+	if apierrors.IsInvalid(err) { // a mistake of a user, such as a port that another Service has
+		p.recheck(recheckInterval, "the API server refuses an object")
+		return failureOf(err)
+	}
+	p.errs = append(p.errs, err)
+	if !apierrors.IsConflict(err) {
+		p.Meter.Write(wanted.Resource.Resource, "failed")
+	}
+	return failureOf(err)
+}
+
+// find returns an existing object of the YurtIngress, nil if it does not exist.
+func (p *pass) find(key plan.Key) *unstructured.Unstructured {
+	for i := range p.live {
+		if p.live[i].Key() == key {
+			return p.live[i].Object
+		}
+	}
+	return nil
+}
+
+// remove deletes the objects of pools that are no longer in the specification.
+func (p *pass) remove(ctx context.Context) {
+	for i := range p.plan.Removed {
+		r := &p.plan.Removed[i]
+		result := status.Pool{Removing: r.Name}
+		if err := errors.Join(p.delete(ctx, p.object.UID, r.Objects)...); err != nil {
+			result.Failure = failureOf(err)
+			p.errs = append(p.errs, err)
+		}
+		if !p.lists(r.Name) {
+			p.pools = append(p.pools, result)
+		}
+	}
+}
+
+// lists reports whether the specification lists a pool.
+func (p *pass) lists(pool string) bool {
+	for i := range p.plan.Pools {
+		if p.plan.Pools[i].Name == pool {
+			return true
+		}
+	}
+	return false
+}
+
+// recheck requests another reconcile after the given time at the latest.
+func (p *pass) recheck(after time.Duration, why string) {
+	if p.again == 0 || after < p.again {
+		p.again, p.why = after, why
+	}
+}
+
+func (p *pass) status() v1alpha1.YurtIngressStatus {
+	return status.Build(&status.Input{
+		Object: p.object, Settings: p.plan.Settings, Image: p.image, Pools: p.pools, Failure: p.failure, Now: p.Clock.Now(),
+	})
+}
+
+// outcome returns the result of Reconcile.
+func (p *pass) outcome() error {
+	if p.again > 0 {
+		p.errs = append(p.errs, controller.RequeueAfter(p.again, p.why))
+	}
+	return errors.Join(p.errs...)
+}
+
+// addressesOf returns the addresses of a Service, which may be nil.
+func addressesOf(u *unstructured.Unstructured) []string {
+	if u == nil {
+		return nil
+	}
+	var s corev1.Service
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &s) != nil {
+		return nil
+	}
+	addresses := s.Spec.ExternalIPs
+	for _, ingress := range s.Status.LoadBalancer.Ingress {
+		if ingress.IP != "" {
+			addresses = append(addresses, ingress.IP)
+		}
+		if ingress.Hostname != "" {
+			addresses = append(addresses, ingress.Hostname)
+		}
+	}
+	return addresses
+}

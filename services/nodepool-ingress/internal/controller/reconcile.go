@@ -1,0 +1,301 @@
+// Package controller reconciles YurtIngresses: observe, plan, apply, delete what is no longer wanted, report.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
+	"fairlead.dev/services/nodepool-ingress/internal/status"
+)
+
+// observer reads the caches.
+type observer interface {
+	Names() []cache.ObjectName
+	YurtIngress(name cache.ObjectName) (object *v1alpha1.YurtIngress, readable bool)
+	Observe(object *v1alpha1.YurtIngress) plan.Input
+	Live(uid types.UID) []plan.Live
+}
+
+// applier writes one object.
+type applier interface {
+	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)
+	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
+}
+
+// writer writes YurtIngresses, and looks for what is left of them.
+type writer interface {
+	SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress, finalizers []string) error
+	WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, next *v1alpha1.YurtIngressStatus) (*v1alpha1.YurtIngressStatus, error)
+	Remaining(ctx context.Context, uid types.UID) ([]plan.Live, error)
+}
+
+// recorder creates Events.
+type recorder interface {
+	Event(about *corev1.ObjectReference, kind, reason, message string)
+}
+
+// meter records metrics.
+type meter interface {
+	Write(resource, result string)
+	SetStatus(name string, next *v1alpha1.YurtIngressStatus)
+	Forget(name string)
+	Clear()
+}
+
+// Params holds the dependencies of a Reconciler.
+type Params struct {
+	Observer observer
+	Applier  applier
+	Writer   writer
+	Recorder recorder
+	Meter    meter
+	Enqueue  func(cache.ObjectName)
+	Clock    clock.PassiveClock
+}
+
+// Reconciler reconciles YurtIngresses.
+type Reconciler struct {
+	Params
+
+	mu      sync.Mutex
+	written map[string]*written // by the name of the object
+}
+
+// written is the last write of a status by this replica.
+type written struct {
+	uid     types.UID
+	wanted  v1alpha1.YurtIngressStatus // before the API server dropped fields
+	stored  v1alpha1.YurtIngressStatus
+	problem string // of an object that cannot be decoded
+}
+
+// New returns a Reconciler.
+func New(p Params) *Reconciler {
+	r := &Reconciler{Params: p}
+	r.Clear()
+	return r
+}
+
+// Clear drops the in-memory state of this replica's last term as leader. Call it only while no worker runs.
+func (r *Reconciler) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written = map[string]*written{}
+	r.Meter.Clear()
+}
+
+// recheckInterval is the time between two reconciles of a YurtIngress that waits for a change without an event, such as the deletion of an
+// object of another owner.
+const recheckInterval = 20 * time.Second
+
+// ReconcileAll enqueues all YurtIngresses. Call it when this replica becomes the leader.
+func (r *Reconciler) ReconcileAll() {
+	for _, name := range r.Observer.Names() {
+		r.Enqueue(name)
+	}
+}
+
+// Reconcile implements controller.Reconciler. The finalizer comes before the first other write, and goes after the last object.
+func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	object, readable := r.Observer.YurtIngress(name)
+	object = r.remember(object)
+	switch {
+	case object == nil:
+		r.forget(name.Name)
+		return nil
+	case !readable:
+		return r.unreadable(object)
+	case object.DeletionTimestamp != nil:
+		return r.finalize(ctx, object)
+	}
+	next := r.begin(object)
+	if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
+		return next.adopt(ctx)
+	}
+	next.apply(ctx)
+	next.remove(ctx)
+	next.errs = append(next.errs, r.report(ctx, object, next.status()))
+	return next.outcome()
+}
+
+// remember returns an object with the status that this replica wrote, if the API server has dropped a part of it. A CRD of OpenYurt's operator
+// lacks most fields of the status. Without this memory, each reconcile would write the status again.
+func (r *Reconciler) remember(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngress {
+	if object == nil {
+		return nil
+	}
+	memory := r.memory(object)
+	if status.Equal(&memory.stored, &memory.wanted) || !status.Equal(&object.Status, &memory.stored) {
+		return object
+	}
+	copied := *object
+	copied.Status = memory.wanted
+	return &copied
+}
+
+func (r *Reconciler) begin(object *v1alpha1.YurtIngress) *pass {
+	in := r.Observer.Observe(object)
+	p := plan.Build(&in)
+	return &pass{Reconciler: r, object: object, plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.Image(&p.Settings)}
+}
+
+// unreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.
+func (r *Reconciler) unreadable(object *v1alpha1.YurtIngress) error {
+	const message = "the object cannot be decoded: compare its fields with the CRD of this release"
+	memory := r.memory(object)
+	if memory.problem == object.ResourceVersion {
+		return nil
+	}
+	memory.problem = object.ResourceVersion
+	r.Recorder.Event(reference(object), corev1.EventTypeWarning, v1alpha1.ReasonInvalid, message)
+	return controller.Terminal(v1alpha1.ReasonInvalid, errors.New(message))
+}
+
+// memory returns what this replica wrote to an object. One worker handles an object at a time.
+func (r *Reconciler) memory(object *v1alpha1.YurtIngress) *written {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.written[object.Name]
+	if m == nil || m.uid != object.UID {
+		m = &written{uid: object.UID}
+		r.written[object.Name] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, name)
+	r.Meter.Forget(name)
+}
+
+// finalize deletes all objects of a YurtIngress, and then removes the finalizer. It needs neither the pools nor the specification.
+func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress) error {
+	if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
+		r.forget(object.Name)
+		return nil
+	}
+	remaining, err := r.Writer.Remaining(ctx, object.UID)
+	if err != nil {
+		return fmt.Errorf("look for objects of YurtIngress %s: %w", object.Name, err)
+	}
+	errs := r.delete(ctx, object.UID, plan.Remove(remaining))
+	if err := errors.Join(errs...); err != nil {
+		return r.blocked(ctx, object, err)
+	}
+	if len(remaining) > 0 {
+		// Deletions take effect at once, unless another program has set a finalizer. Their events enqueue the object.
+		return controller.RequeueAfter(time.Second, "objects are being deleted")
+	}
+	if err := r.Writer.SetFinalizers(ctx, object, withoutFinalizer(object)); err != nil && !apierrors.IsNotFound(err) {
+		return r.blocked(ctx, object, fmt.Errorf("remove finalizer of YurtIngress %s: %w", object.Name, err))
+	}
+	logging.FromContext(ctx).Info("Removed finalizer: all objects are gone")
+	r.forget(object.Name)
+	return nil
+}
+
+// delete deletes objects that a YurtIngress controls.
+func (r *Reconciler) delete(ctx context.Context, owner types.UID, objects []plan.Live) []error {
+	var errs []error
+	for i := range objects {
+		o := &objects[i]
+		if o.Object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if err := r.Applier.Delete(ctx, o.Resource, o.Object, owner); err != nil {
+			r.Meter.Write(o.Resource.Resource, "failed")
+			errs = append(errs, err)
+			continue
+		}
+		r.Meter.Write(o.Resource.Resource, "deleted")
+		logging.FromContext(ctx).Info("Deleted object", zap.String(logging.KeyResource, o.Resource.Resource), zap.String("object", o.Object.GetName()))
+	}
+	return errs
+}
+
+// blocked reports why an object that is being deleted remains, and returns the error.
+func (r *Reconciler) blocked(ctx context.Context, object *v1alpha1.YurtIngress, err error) error {
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	failure := failureOf(err)
+	next := object.Status.DeepCopy()
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message, ObservedGeneration: object.Generation,
+	}
+	next.ObjectConditions = status.Replace(next.ObjectConditions, condition, r.Clock.Now())
+	return errors.Join(err, r.report(ctx, object, *next))
+}
+
+// failureOf describes an error to users.
+func failureOf(err error) *plan.Problem {
+	if name, found := webhookOf(err); found {
+		return &plan.Problem{Reason: v1alpha1.ReasonAdmissionRejected, Message: fmt.Sprintf(
+			"admission webhook %s rejects a write: %v. If it is a webhook of OpenYurt's former operator, delete its configuration", name, err)}
+	}
+	return &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: err.Error()}
+}
+
+// report writes the status of a YurtIngress if it has changed, and announces the change.
+func (r *Reconciler) report(ctx context.Context, object *v1alpha1.YurtIngress, next v1alpha1.YurtIngressStatus) error {
+	memory := r.memory(object)
+	r.Meter.SetStatus(object.Name, &next)
+	if status.Equal(&object.Status, &next) {
+		return nil
+	}
+	stored, err := r.Writer.WriteStatus(ctx, object, &next)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the object is gone
+	case err != nil:
+		r.Meter.Write("yurtingresses", "failed")
+		return fmt.Errorf("write status of YurtIngress %s: %w", object.Name, err)
+	}
+	r.Meter.Write("yurtingresses", "updated")
+	known := len(memory.wanted.ObjectConditions) > 0
+	memory.wanted, memory.stored = next, *stored
+	r.announce(object, &object.Status, &next)
+	if !known && len(stored.ObjectConditions) == 0 {
+		r.Recorder.Event(reference(object), corev1.EventTypeWarning, v1alpha1.ReasonOutdatedCRD,
+			"the CRD yurtingresses.apps.openyurt.io is of OpenYurt's operator, and the API server drops fields that it does not have: apply the CRD of this release")
+	}
+	return nil
+}
+
+// announce creates Events for pools whose state has changed.
+func (r *Reconciler) announce(object *v1alpha1.YurtIngress, before, next *v1alpha1.YurtIngressStatus) {
+	for _, c := range status.Changes(before, next) {
+		kind := corev1.EventTypeNormal
+		if c.Failed {
+			kind = corev1.EventTypeWarning
+		}
+		r.Recorder.Event(reference(object), kind, c.Reason, c.Message)
+	}
+}
+
+func reference(object *v1alpha1.YurtIngress) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+	}
+}

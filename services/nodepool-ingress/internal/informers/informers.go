@@ -1,0 +1,278 @@
+// Package informers declares the kinds of objects that plans depend on, and the fields that the caches keep.
+package informers
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
+)
+
+// YurtIngresses is the resource of the specifications.
+var YurtIngresses = v1alpha1.SchemeGroupVersion.WithResource("yurtingresses")
+
+var nodes = corev1.SchemeGroupVersion.WithResource("nodes")
+
+// nodePoolVersions are the versions of NodePool that OpenYurt has had, in order of preference.
+var nodePoolVersions = []string{"v1beta2", "v1beta1", "v1alpha1"}
+
+// Indexes.
+const (
+	byOwner    = "owner"    // UID of the YurtIngress that controls an object
+	byPool     = "pool"     // pools that a YurtIngress lists; the pool in the label of an object
+	byManifest = "manifest" // name of the ConfigMap that a YurtIngress names
+	byLabel    = "label"    // key=value of the labels of a node that can be those of a pool
+)
+
+// Options are the flags that affect what is read.
+type Options struct {
+	Namespace string   // of the objects of pools and of custom manifests
+	LabelKeys []string // of nodes
+}
+
+// Set contains a value for each kind. The comments give the types of the cached objects.
+type Set[T any] struct {
+	YurtIngresses  T // *v1alpha1.YurtIngress
+	Nodes          T // *Node
+	IngressClasses T // *unstructured.Unstructured, of any owner
+	Manifests      T // *corev1.ConfigMap
+
+	// NodePools contains a value for each version, in order of preference: *metav1.PartialObjectMetadata.
+	NodePools []T
+	// Managed contains a value for each kind that the program writes, except IngressClass: *unstructured.Unstructured.
+	Managed map[schema.GroupVersionResource]T
+}
+
+// all returns the values in any order.
+func (s *Set[T]) all() []T {
+	all := append([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools...)
+	return slices.AppendSeq(all, maps.Values(s.Managed))
+}
+
+// Kinds declares all kinds.
+func Kinds(o Options) Set[kit.Kind] {
+	kinds := Set[kit.Kind]{
+		YurtIngresses: kit.Kind{
+			Resource: YurtIngresses, Name: "YurtIngress", Required: true, Indexers: cache.Indexers{byPool: poolsOf, byManifest: manifestOf},
+			Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
+		},
+		Nodes:          kit.Kind{Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{byLabel: labelsOf}, Transform: trimNode(o.LabelKeys)},
+		IngressClasses: kit.Kind{Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: owned(), Transform: keepManager},
+		Manifests: kit.Kind{
+			Resource: plan.ConfigMaps, Name: "ConfigMap", Namespace: o.Namespace, Selector: v1alpha1.LabelCustomManifest + "=true",
+			Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations, c.BinaryData = nil, nil, nil }),
+		},
+		Managed: map[schema.GroupVersionResource]kit.Kind{},
+	}
+	for _, version := range nodePoolVersions {
+		resource := schema.GroupVersionResource{Group: v1alpha1.SchemeGroupVersion.Group, Version: version, Resource: "nodepools"}
+		kinds.NodePools = append(kinds.NodePools, kit.Kind{Resource: resource, Name: "NodePool", Transform: kit.Metadata()})
+	}
+	for _, k := range plan.Kinds() {
+		if k.Resource == plan.IngressClasses {
+			continue
+		}
+		managed := kit.Kind{
+			Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: owned(), Transform: keepManager, Required: true,
+		}
+		if k.Namespaced {
+			managed.Namespace = o.Namespace
+		}
+		kinds.Managed[k.Resource] = managed
+	}
+	return kinds
+}
+
+// each returns a Set with the results of f for the values of another Set.
+func each[A, B any](of Set[A], f func(A) B) Set[B] {
+	made := Set[B]{
+		YurtIngresses: f(of.YurtIngresses), Nodes: f(of.Nodes), IngressClasses: f(of.IngressClasses), Manifests: f(of.Manifests),
+		Managed: map[schema.GroupVersionResource]B{},
+	}
+	for _, a := range of.NodePools {
+		made.NodePools = append(made.NodePools, f(a))
+	}
+	for resource, a := range of.Managed {
+		made.Managed[resource] = f(a)
+	}
+	return made
+}
+
+// AllKinds returns all kinds, in any order.
+func AllKinds(o Options) []kit.Kind {
+	kinds := Kinds(o)
+	return kinds.all()
+}
+
+// Reader reads the cached objects of one kind.
+type Reader = kit.Reader
+
+// Caches contains a Reader for each kind.
+type Caches = Set[Reader]
+
+// Informers watch all kinds.
+type Informers struct {
+	*kit.Group
+	Set[*kube.OptionalInformer]
+}
+
+// Params holds the dependencies of Informers.
+type Params struct {
+	Options
+
+	Log       *zap.Logger
+	Client    dynamic.Interface
+	Discovery kube.ResourceDiscovery
+	Interval  time.Duration // time between two checks of the kinds that the API server serves
+}
+
+// New returns informers. Run starts them.
+func New(p Params) *Informers {
+	all := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: preferred{p.Discovery}, Interval: p.Interval})
+	return &Informers{Group: all, Set: each(Kinds(p.Options), all.Add)}
+}
+
+// Caches returns the caches of the informers.
+func (i *Informers) Caches() Caches {
+	return each(i.Set, func(o *kube.OptionalInformer) Reader { return o })
+}
+
+// Snapshot returns caches of objects that were read once. It ignores objects of other kinds.
+func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
+	var failed error
+	caches := each(Kinds(o), func(k kit.Kind) Reader {
+		r, err := world.Reader(k)
+		if err != nil {
+			failed = err
+		}
+		return r
+	})
+	return caches, failed
+}
+
+// preferred makes discovery find NodePool only in the preferred version that the API server serves. All versions contain the same objects.
+type preferred struct{ kube.ResourceDiscovery }
+
+// ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
+func (p preferred) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+	list, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
+	group, parseErr := schema.ParseGroupVersion(groupVersion)
+	if err != nil || parseErr != nil || group.Group != v1alpha1.SchemeGroupVersion.Group {
+		return list, err
+	}
+	for _, version := range nodePoolVersions {
+		if version == group.Version {
+			break
+		}
+		better, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, group.Group+"/"+version)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		case slices.ContainsFunc(better.APIResources, isNodePool):
+			rest := *list
+			rest.APIResources = slices.DeleteFunc(slices.Clone(list.APIResources), isNodePool)
+			return &rest, nil
+		}
+	}
+	return list, nil
+}
+
+func isNodePool(r metav1.APIResource) bool { return r.Name == "nodepools" }
+
+// OwnedBy returns the objects that a YurtIngress controls.
+func OwnedBy(r Reader, uid string) []any { return r.ByIndex(byOwner, uid) }
+
+// OfPool returns the objects with the label of a pool.
+func OfPool(r Reader, pool string) []any { return r.ByIndex(byPool, pool) }
+
+// Listing returns the YurtIngresses that list a pool.
+func Listing(r Reader, pool string) []any { return r.ByIndex(byPool, pool) }
+
+// Naming returns the YurtIngresses that name a ConfigMap.
+func Naming(r Reader, configMap string) []any { return r.ByIndex(byManifest, configMap) }
+
+// Labeled returns the nodes with a label.
+func Labeled(r Reader, key, value string) []any { return r.ByIndex(byLabel, key+"="+value) }
+
+// Owner returns the YurtIngress that controls an object.
+func Owner(obj any) (metav1.OwnerReference, bool) {
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return metav1.OwnerReference{}, false
+	}
+	ref := metav1.GetControllerOfNoCopy(object)
+	if ref == nil || ref.Kind != "YurtIngress" {
+		return metav1.OwnerReference{}, false
+	}
+	if version, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || version.Group != v1alpha1.SchemeGroupVersion.Group {
+		return metav1.OwnerReference{}, false
+	}
+	return *ref, true
+}
+
+func owned() cache.Indexers {
+	return cache.Indexers{
+		byOwner: func(obj any) ([]string, error) {
+			if owner, ok := Owner(obj); ok {
+				return []string{string(owner.UID)}, nil
+			}
+			return nil, nil
+		},
+		byPool: func(obj any) ([]string, error) {
+			u, ok := obj.(*unstructured.Unstructured)
+			if !ok || u.GetLabels()[v1alpha1.LabelPool] == "" {
+				return nil, nil
+			}
+			return []string{u.GetLabels()[v1alpha1.LabelPool]}, nil
+		},
+	}
+}
+
+func poolsOf(obj any) ([]string, error) {
+	y, ok := obj.(*v1alpha1.YurtIngress)
+	if !ok {
+		return nil, nil
+	}
+	var pools []string
+	for i := range y.Spec.Pools {
+		pools = append(pools, y.Spec.Pools[i].Name)
+	}
+	return pools, nil
+}
+
+func manifestOf(obj any) ([]string, error) {
+	if y, ok := obj.(*v1alpha1.YurtIngress); ok && y.Spec.CustomManifest != nil {
+		return []string{y.Spec.CustomManifest.ConfigMap}, nil
+	}
+	return nil, nil
+}
+
+// keepManager removes the managed fields, unless this program set fields of the object by a create or update instead of an apply: then the
+// next apply needs all managed fields to migrate them.
+func keepManager(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	if !slices.ContainsFunc(u.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == v1alpha1.Manager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == ""
+	}) {
+		u.SetManagedFields(nil)
+	}
+	return u, nil
+}

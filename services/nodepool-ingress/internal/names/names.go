@@ -1,0 +1,73 @@
+// Package names derives the names of the objects of a pool from the name of the pool, which is the input of others: a NodePool may have
+// the name of a DNS subdomain, with dots and 253 characters, and a label value may have upper case and underscores.
+//
+// A name is <role>-<pool>. The role has no dash, so the names of two roles never meet. The pool is unchanged if it is a DNS label that
+// fits; otherwise it is shortened to what a label may contain, and a hash of the whole name follows. A pool whose own name ends like a
+// hash gets a hash too: an unchanged name and a shortened one never meet.
+package names
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+)
+
+const (
+	// maxLabel is the maximum length of a DNS label, of a label value, and so of a Service, whose name is a DNS-1035 label.
+	maxLabel = 63
+	// hashLength of 12 hexadecimal digits: a second name with the hash of a given one takes 2^48 attempts. Half the length would
+	// allow that in minutes; the double leaves half of a label for the name.
+	hashLength = 12
+
+	roleIngress = "ingress"
+	roleCache   = "cache"
+)
+
+var (
+	label      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+	hashed     = regexp.MustCompile(`(^|-)[0-9a-f]{12}$`)
+	notLabel   = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// Ingress returns the name of the objects of a pool in its namespace: Deployment, ServiceAccount, ConfigMap, Service, PodDisruptionBudget,
+// bindings, and the lock of the controller's leader election.
+func Ingress(pool string) string {
+	return roleIngress + "-" + shorten(pool, maxLabel-len(roleIngress)-1)
+}
+
+// Cache returns the name of the ConfigMap that points the controller of a pool to its cache.
+func Cache(pool string) string { return roleCache + "-" + shorten(pool, maxLabel-len(roleCache)-1) }
+
+// Cluster returns the name of a cluster-scoped object of a pool, unique among namespaces. Such names may contain colons, and be longer.
+func Cluster(namespace, pool string) string { return namespace + ":" + Ingress(pool) }
+
+// LabelValue returns the pool as the value of a label on the objects of a pool: unchanged, or shortened if a label cannot have it.
+func LabelValue(pool string) string {
+	if IsLabelValue(pool) && !hashed.MatchString(pool) {
+		return pool
+	}
+	return shorten(pool, maxLabel)
+}
+
+// IsLabelValue reports whether a node can have a label with the name of the pool as its value.
+func IsLabelValue(pool string) bool { return len(pool) <= maxLabel && labelValue.MatchString(pool) }
+
+// shorten returns the pool if it is a DNS label of at most limit characters that does not end like a hash. Otherwise it returns a label
+// with a hash.
+func shorten(pool string, limit int) string {
+	if len(pool) <= limit && label.MatchString(pool) && !hashed.MatchString(pool) {
+		return pool
+	}
+	sum := sha256.Sum256([]byte(pool))
+	hash := hex.EncodeToString(sum[:])[:hashLength]
+	text := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(pool), "-"), "-")
+	if rest := limit - hashLength - 1; len(text) > rest {
+		text = strings.TrimRight(text[:rest], "-")
+	}
+	if text == "" {
+		return hash
+	}
+	return text + "-" + hash
+}

@@ -1,0 +1,328 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/services/nodepool-ingress/internal/profile"
+)
+
+// Input is everything that a plan depends on.
+type Input struct {
+	Object   *v1alpha1.YurtIngress
+	Policy   Policy
+	Manifest Manifest
+	Pools    map[string]Observed // of each pool in the specification
+	Live     []Live              // all objects that the YurtIngress controls
+}
+
+// Manifest is the custom manifest that the specification names.
+type Manifest struct {
+	Source string // where it is, for messages
+	Found  bool
+	Text   string
+}
+
+// Observed is the state of a pool outside of the objects that the operator writes.
+type Observed struct {
+	Exists     bool // there is a NodePool of the name, or a node with the label
+	Nodes      int
+	ReadyNodes int
+	Claim      Claim
+}
+
+// Live is an object in the cluster that the YurtIngress controls.
+type Live struct {
+	Resource schema.GroupVersionResource
+	Object   *unstructured.Unstructured
+}
+
+// Key returns the key of an object.
+func (l *Live) Key() Key { return Key{Resource: l.Resource, Name: l.Object.GetName()} }
+
+// Pool returns the pool that an object was written for.
+func (l *Live) Pool() string { return l.Object.GetLabels()[v1alpha1.LabelPool] }
+
+// Plan is what a YurtIngress should have, and what changes now.
+type Plan struct {
+	Settings Settings
+	Pools    []Pool // in the order of the specification, each once
+	Removed  []Removed
+}
+
+// Removed is a pool that is no longer in the specification, or that belongs to another YurtIngress.
+type Removed struct {
+	Name    string
+	Objects []Live // in the order of deletion
+}
+
+// Pool is a pool of a plan.
+type Pool struct {
+	Name      string
+	Class     string
+	Image     string
+	Addresses []string // as in the specification
+	Replicas  int32
+	Observed  Observed
+
+	Owned    bool     // the YurtIngress has the pool, or may take it
+	Problem  *Problem // the pool is not accepted, and does not change
+	Hold     hold     // the pool is accepted, and does not change now
+	Workload string
+	Service  string
+	Wanted   []Object
+	Stale    []Live // delete them after the wanted objects have been applied, in this order
+	Revision string
+	Before   Readiness // of the Deployment as it is
+}
+
+// Changes reports whether the objects of the pool are applied now.
+func (p *Pool) Changes() bool { return p.Problem == nil && p.Hold.Reason == "" }
+
+// Current reports whether the last apply was of the wanted revision.
+func (p *Pool) Current() bool { return p.Before.Exists && p.Before.Revision == p.Revision }
+
+// Offline reports whether no node of the pool is ready.
+func (p *Pool) Offline() bool { return p.Observed.ReadyNodes == 0 }
+
+// Build returns the plan for a YurtIngress.
+func Build(in *Input) Plan {
+	spec := &in.Object.Spec
+	plan := Plan{Settings: Resolve(spec, &in.Policy)}
+	listed := map[string]int{}
+	for i := range spec.Pools {
+		listed[spec.Pools[i].Name]++
+	}
+	live := group(in.Live)
+	seen := sets.New[string]()
+	for i := range spec.Pools {
+		if p := &spec.Pools[i]; !seen.Has(p.Name) && seen.Len() < MaxPools {
+			seen.Insert(p.Name)
+			plan.Pools = append(plan.Pools, plan.pool(in, p, listed[p.Name]))
+		}
+	}
+	wanted := plan.wanted()
+	for i := range plan.Pools {
+		plan.Pools[i].compare(in.Live, live[plan.Pools[i].Name], wanted)
+	}
+	plan.rollOut()
+	plan.remove(live, listed, wanted)
+	return plan
+}
+
+// group returns the live objects of each pool.
+func group(all []Live) map[string][]Live {
+	pools := map[string][]Live{}
+	for _, l := range all {
+		pools[l.Pool()] = append(pools[l.Pool()], l)
+	}
+	return pools
+}
+
+// pool plans one pool, without regard to the others.
+func (plan *Plan) pool(in *Input, spec *v1alpha1.IngressPool, listed int) Pool {
+	settings, problems := plan.Settings.pool(&in.Object.Spec, spec, &in.Policy)
+	observed := in.Pools[spec.Name]
+	settings.Nodes = observed.Nodes
+	p := Pool{
+		Name: spec.Name, Class: settings.Class, Addresses: Addresses(spec), Replicas: settings.Replicas, Observed: observed, Image: settings.Image,
+	}
+	problems = slices.Concat(plan.Settings.Problems, problems)
+	if listed > 1 {
+		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("pool %s is listed %d times", quote(spec.Name), listed)})
+	}
+	if in.Object.Spec.CustomManifest != nil && len(problems) == 0 {
+		settings.Manifest, problems = in.Manifest.read()
+	}
+	if len(problems) == 0 {
+		problems = p.build(in, &settings)
+	}
+	claimed := p.claim(in)
+	switch {
+	case len(problems) > 0:
+		p.Problem = &problems[0]
+	case claimed != nil:
+		p.Problem = claimed
+	case !observed.Exists:
+		p.Problem = &Problem{Reason: v1alpha1.ReasonPoolNotFound, Message: fmt.Sprintf("neither NodePool %s nor a node with the label %s=%s exists", spec.Name, settings.LabelKey, spec.Name)}
+	}
+	return p
+}
+
+// wanted returns the keys of the wanted objects of all pools. What a pool wants is never removed from another one, whatever the label of the
+// object says: the apply corrects the label.
+func (plan *Plan) wanted() sets.Set[Key] {
+	wanted := sets.New[Key]()
+	for i := range plan.Pools {
+		for j := range plan.Pools[i].Wanted {
+			wanted.Insert(plan.Pools[i].Wanted[j].Key())
+		}
+	}
+	return wanted
+}
+
+// read returns the manifest of the profile custom.
+func (m *Manifest) read() (*profile.Manifest, []Problem) {
+	var found problems
+	switch {
+	case !m.Found:
+		found.add(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have the label %s: \"true\"", m.Source, v1alpha1.LabelCustomManifest)
+	case len(m.Text) > MaxManifest:
+		found.add(v1alpha1.ReasonInvalidManifest, "%s has %d bytes, more than %d", m.Source, len(m.Text), MaxManifest)
+	}
+	return &profile.Manifest{Source: m.Source, Text: m.Text}, found
+}
+
+// build builds the objects of the pool.
+func (p *Pool) build(in *Input, settings *profile.Pool) []Problem {
+	install := in.Policy.Install
+	install.CheckImage = in.Policy.allowed
+	built, problems := profile.Build(install, *settings)
+	if len(problems) > 0 {
+		return problems
+	}
+	p.Image, p.Workload, p.Service = built.Image, built.Workload, built.Service
+	var err error
+	p.Wanted, p.Revision, err = complete(in.Object, p.Name, in.Policy.Install.Namespace, built.Objects)
+	if err != nil {
+		return []Problem{{Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
+	}
+	return nil
+}
+
+// claim returns a problem unless the YurtIngress has the pool, or may take it.
+func (p *Pool) claim(in *Input) *Problem {
+	claim := &p.Observed.Claim
+	winner, found := claim.Winner()
+	switch {
+	case winner == in.Object.UID:
+		p.Owned = true
+		return nil
+	case !found && claim.Class.Exists:
+		return &Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("IngressClass %s exists, and is not of a pool: delete it, or rename the pool", p.Class)}
+	}
+	return &Problem{Reason: v1alpha1.ReasonPoolConflict, Message: fmt.Sprintf("YurtIngress %s has the pool: remove the pool from one of both", claim.NameOf(winner))}
+}
+
+// compare finds the Deployment of the pool, and objects that are no longer wanted.
+func (p *Pool) compare(all, live []Live, wanted sets.Set[Key]) {
+	var deployment *unstructured.Unstructured
+	find := func(objects []Live, found func(*Live) bool) {
+		if i := slices.IndexFunc(objects, func(l Live) bool { return l.Resource == Deployments && found(&l) }); i >= 0 {
+			deployment = objects[i].Object
+		}
+	}
+	if p.Workload != "" {
+		find(all, func(l *Live) bool { return l.Object.GetName() == p.Workload })
+	} else {
+		find(live, func(l *Live) bool { return !wanted.Has(l.Key()) })
+	}
+	p.Before = Judge(deployment)
+	if p.Problem != nil {
+		return
+	}
+	for i := range live {
+		if !wanted.Has(live[i].Key()) {
+			p.Stale = append(p.Stale, live[i])
+		}
+	}
+	inOrderOfDeletion(p.Stale)
+}
+
+// rollOut decides which of the accepted pools change now.
+func (plan *Plan) rollOut() {
+	var stages []stage
+	var accepted []*Pool
+	for i := range plan.Pools {
+		p := &plan.Pools[i]
+		if p.Problem == nil {
+			accepted = append(accepted, p)
+			stages = append(stages, stage{
+				Name: p.Name, Exists: p.Before.Exists, Current: p.Current(), Ready: p.Before.Ready, Failed: p.Before.Failed, Offline: p.Offline(),
+			})
+		}
+	}
+	for i, h := range rollOut(stages, plan.Settings.Strategy) {
+		accepted[i].Hold = h
+	}
+}
+
+// remove finds the pools that are no longer in the specification, and those that belong to another YurtIngress.
+func (plan *Plan) remove(live map[string][]Live, listed map[string]int, wanted sets.Set[Key]) {
+	lost := sets.New[string]()
+	for i := range plan.Pools {
+		if p := &plan.Pools[i]; p.Problem != nil && p.Problem.Reason == v1alpha1.ReasonPoolConflict {
+			lost.Insert(p.Name)
+		}
+	}
+	for pool, objects := range live {
+		if listed[pool] > 0 && !lost.Has(pool) {
+			continue
+		}
+		r := Removed{Name: pool}
+		for i := range objects {
+			if lost.Has(pool) || !wanted.Has(objects[i].Key()) {
+				r.Objects = append(r.Objects, objects[i])
+			}
+		}
+		if len(r.Objects) > 0 {
+			inOrderOfDeletion(r.Objects)
+			plan.Removed = append(plan.Removed, r)
+		}
+	}
+	slices.SortFunc(plan.Removed, func(a, b Removed) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Remove returns the objects of a YurtIngress that is being deleted, in the order of deletion.
+func Remove(live []Live) []Live {
+	objects := slices.Clone(live)
+	inOrderOfDeletion(objects)
+	return objects
+}
+
+// inOrderOfDeletion sorts objects: the reverse of the order of creation.
+func inOrderOfDeletion(objects []Live) {
+	kinds := Kinds()
+	rank := func(l *Live) int {
+		return slices.IndexFunc(kinds, func(k Kind) bool { return k.Resource == l.Resource })
+	}
+	slices.SortFunc(objects, func(a, b Live) int {
+		if d := rank(&b) - rank(&a); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Object.GetName(), b.Object.GetName())
+	})
+}
+
+// Replace reports whether the live object must be deleted before the wanted one can be applied, because a field cannot change.
+func Replace(wanted *Object, live *unstructured.Unstructured) bool {
+	if live == nil {
+		return false
+	}
+	differs := func(fields ...string) bool {
+		a, _, _ := unstructured.NestedFieldNoCopy(wanted.Object.Object, fields...)
+		b, _, _ := unstructured.NestedFieldNoCopy(live.Object, fields...)
+		return !equalJSON(a, b)
+	}
+	switch wanted.Resource {
+	case IngressClasses:
+		return differs("spec", "controller")
+	case ClusterRoleBindings, RoleBindings:
+		return differs("roleRef")
+	case Deployments:
+		return differs("spec", "selector")
+	case Services:
+		kind, _, _ := unstructured.NestedString(live.Object, "spec", "type")
+		next, _, _ := unstructured.NestedString(wanted.Object.Object, "spec", "type")
+		balancer := string(corev1.ServiceTypeLoadBalancer)
+		return kind == balancer && next == balancer && differs("spec", "loadBalancerClass")
+	}
+	return false
+}

@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+)
+
+func TestRollOut(t *testing.T) {
+	t.Parallel()
+	const waiting, stopped, paused = v1alpha1.ReasonWaiting, v1alpha1.ReasonStopped, v1alpha1.ReasonPaused
+	var (
+		absent       = stage{}
+		current      = stage{Exists: true, Current: true, Ready: true}
+		starting     = stage{Exists: true, Current: true}
+		failed       = stage{Exists: true, Current: true, Failed: true}
+		old          = stage{Exists: true, Ready: true}
+		broken       = stage{Exists: true}
+		brokenFailed = stage{Exists: true, Failed: true}
+		offline      = stage{Exists: true, Offline: true}
+		offlineReady = stage{Exists: true, Offline: true, Ready: true}
+		offlineNew   = stage{Exists: true, Offline: true, Current: true, Failed: true}
+	)
+	tests := []struct {
+		name  string
+		pools []stage
+		max   int32
+		pause bool
+		want  []string
+	}{
+		{name: "nothing to do", pools: []stage{current, starting, failed}, want: []string{"", "", ""}},
+		{name: "all are new", pools: []stage{absent, absent}, want: []string{"", ""}},
+		{name: "one after the other", pools: []stage{old, old, old}, want: []string{"", waiting, waiting}},
+		{name: "two at a time", pools: []stage{old, old, old}, max: 2, want: []string{"", "", waiting}},
+		{name: "one has changed and starts", pools: []stage{starting, old}, want: []string{"", waiting}},
+		{name: "one has changed and is ready", pools: []stage{current, old}, want: []string{"", ""}},
+		{name: "one has changed and failed", pools: []stage{failed, old, broken}, max: 9, want: []string{"", stopped, stopped}},
+		{name: "one failed before the change", pools: []stage{old, brokenFailed}, want: []string{waiting, ""}},
+		{name: "pools that serve nothing come first", pools: []stage{old, broken, old}, want: []string{waiting, "", waiting}},
+		{name: "a new pool may need the port of an old one", pools: []stage{old, absent}, want: []string{"", ""}},
+		{name: "pools without nodes come last", pools: []stage{offline, old}, want: []string{waiting, ""}},
+		{name: "pools without nodes come at once", pools: []stage{offline, offlineReady, current}, want: []string{"", "", ""}},
+		{name: "pools without nodes wait for those that start", pools: []stage{offline, starting}, want: []string{waiting, ""}},
+		{name: "a pool without nodes stops nothing", pools: []stage{offlineNew, old}, want: []string{"", ""}},
+		{name: "paused", pools: []stage{old, absent, current}, pause: true, want: []string{paused, "", ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for i := range tt.pools {
+				tt.pools[i].Name = string(rune('a' + i))
+			}
+			holds := rollOut(tt.pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max(tt.max, 1), Paused: tt.pause})
+			var got []string
+			for _, h := range holds {
+				got = append(got, h.Reason)
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestWinner(t *testing.T) {
+	t.Parallel()
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	young, old := Contender{Name: "a", UID: "young", Created: at(2)}, Contender{Name: "b", UID: "old", Created: at(1)}
+	tests := []struct {
+		name  string
+		claim Claim
+		want  types.UID
+		found bool
+	}{
+		{name: "nobody"},
+		{name: "the oldest", claim: Claim{Contenders: []Contender{young, old}}, want: "old", found: true},
+		{name: "the first name of equals", claim: Claim{Contenders: []Contender{{Name: "z", UID: "1"}, {Name: "a", UID: "2"}}}, want: "2", found: true},
+		{name: "the owner of the class", claim: Claim{Contenders: []Contender{young, old}, Class: Class{Exists: true, Owner: "young"}, Holders: []types.UID{"old"}}, want: "young", found: true},
+		{name: "an owner that no longer lists the pool", claim: Claim{Contenders: []Contender{young}, Class: Class{Exists: true, Owner: "gone"}}, want: "gone", found: true},
+		{name: "a class of others", claim: Claim{Contenders: []Contender{old}, Class: Class{Exists: true}}},
+		{name: "the class was deleted", claim: Claim{Contenders: []Contender{young, old}, Holders: []types.UID{"young"}}, want: "young", found: true},
+		{name: "objects of one that is gone", claim: Claim{Contenders: []Contender{old}, Holders: []types.UID{"gone"}}, want: "gone", found: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, found := tt.claim.Winner()
+			assert.Equal(t, tt.want, got)
+			assert.Equal(t, tt.found, found)
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	type m = map[string]any
+	deployment := func(replicas int64, status m) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: m{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": m{"name": "d", "generation": int64(2)},
+			"spec": m{"replicas": replicas, "template": m{"spec": m{"containers": []any{m{"name": "c", "image": "i"}}}}}, "status": status,
+		}}
+	}
+	status := func(observed, all, updated, available int64, conditions ...any) m {
+		return m{"observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "availableReplicas": available, "readyReplicas": available, "conditions": conditions}
+	}
+	deadline := m{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "late"}
+	quota := m{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
+	tests := []struct {
+		name   string
+		object *unstructured.Unstructured
+		ready  bool
+		failed bool
+		reason string
+	}{
+		{name: "none", reason: v1alpha1.ReasonProgressing},
+		{name: "all", object: deployment(2, status(2, 2, 2, 2)), ready: true, reason: v1alpha1.ReasonReady},
+		{name: "of an older generation", object: deployment(2, status(1, 2, 2, 2)), reason: v1alpha1.ReasonProgressing},
+		{name: "an older failure", object: deployment(2, status(1, 2, 1, 1, deadline)), reason: v1alpha1.ReasonProgressing},
+		{name: "an old pod remains", object: deployment(1, status(2, 2, 1, 1)), reason: v1alpha1.ReasonProgressing},
+		{name: "not up to date", object: deployment(1, status(2, 1, 0, 1)), reason: v1alpha1.ReasonProgressing},
+		{name: "not available", object: deployment(1, status(2, 1, 1, 0)), reason: v1alpha1.ReasonProgressing},
+		{name: "no replicas", object: deployment(0, status(2, 0, 0, 0)), ready: true, reason: v1alpha1.ReasonScaledToZero},
+		{name: "no replicas, but pods", object: deployment(0, status(2, 1, 0, 1)), reason: v1alpha1.ReasonProgressing},
+		{name: "late", object: deployment(1, status(2, 2, 1, 1, deadline)), failed: true, reason: v1alpha1.ReasonDeadlineExceeded},
+		{name: "quota", object: deployment(1, status(2, 0, 0, 0, deadline, quota)), failed: true, reason: v1alpha1.ReasonReplicaFailure},
+		{name: "an old condition of a ready one", object: deployment(1, status(2, 1, 1, 1, deadline)), ready: true, reason: v1alpha1.ReasonReady},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := Judge(tt.object)
+			assert.Equal(t, tt.ready, got.Ready)
+			assert.Equal(t, tt.failed, got.Failed)
+			assert.Equal(t, tt.reason, got.Reason)
+		})
+	}
+}

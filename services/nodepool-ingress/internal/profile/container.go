@@ -1,0 +1,100 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// portReference is the number or name of a port.
+type portReference = intstr.IntOrString
+
+// build returns a container of a custom manifest.
+func (m *containerManifest) build(b *builder) (corev1.Container, error) {
+	c := corev1.Container{
+		Name: m.Name, Image: m.Image, Command: m.Command, Args: m.Args, Resources: m.Resources, RestartPolicy: m.RestartPolicy,
+		SecurityContext: containerSecurity(),
+	}
+	if m.Name == cacheName {
+		return c, fmt.Errorf("container %s: the name belongs to the cache", m.Name)
+	}
+	if b.install.CheckImage == nil {
+		return c, fmt.Errorf("container %s: no image is allowed", m.Name)
+	}
+	if err := b.install.CheckImage(m.Image); err != nil {
+		return c, fmt.Errorf("container %s: %w", m.Name, err)
+	}
+	if err := m.setSecurity(&c); err != nil {
+		return c, fmt.Errorf("container %s: %w", m.Name, err)
+	}
+	m.setPorts(&c)
+	m.setEnv(&c)
+	for _, v := range m.VolumeMounts {
+		if strings.HasPrefix(v.MountPath, accountFolder) {
+			return c, fmt.Errorf("container %s: %s belongs to the ServiceAccount", m.Name, v.MountPath)
+		}
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, SubPath: v.SubPath, ReadOnly: v.ReadOnly})
+	}
+	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = m.LivenessProbe.build(), m.ReadinessProbe.build(), m.StartupProbe.build()
+	if m.Lifecycle != nil && m.Lifecycle.PreStop != nil {
+		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: m.Lifecycle.PreStop.Exec, Sleep: m.Lifecycle.PreStop.Sleep}}
+	}
+	return c, nil
+}
+
+func (m *containerManifest) setPorts(c *corev1.Container) {
+	for _, p := range m.Ports {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP)})
+	}
+}
+
+func (m *containerManifest) setEnv(c *corev1.Container) {
+	for _, e := range m.Env {
+		variable := corev1.EnvVar{Name: e.Name, Value: e.Value}
+		if e.ValueFrom != nil {
+			variable.ValueFrom = &corev1.EnvVarSource{FieldRef: &e.ValueFrom.FieldRef}
+		}
+		c.Env = append(c.Env, variable)
+	}
+}
+
+// setSecurity adds the user to the security context of all containers. No capability but that for low ports can come back.
+func (m *containerManifest) setSecurity(c *corev1.Container) error {
+	u := m.SecurityContext
+	if u == nil {
+		return nil
+	}
+	s := c.SecurityContext
+	s.RunAsUser, s.RunAsGroup, s.RunAsNonRoot, s.ReadOnlyRootFilesystem = u.RunAsUser, u.RunAsGroup, u.RunAsNonRoot, u.ReadOnlyRootFilesystem
+	if u.Capabilities == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(u.Capabilities.Add, func(c corev1.Capability) bool { return c != bindLowPorts }); i >= 0 {
+		return fmt.Errorf("capability %s is not permitted: only %s is", u.Capabilities.Add[i], bindLowPorts)
+	}
+	s.Capabilities.Add = u.Capabilities.Add
+	return nil
+}
+
+// build returns a probe, nil for nil.
+func (m *probeManifest) build() *corev1.Probe {
+	if m == nil {
+		return nil
+	}
+	p := &corev1.Probe{
+		InitialDelaySeconds: m.InitialDelaySeconds, TimeoutSeconds: m.TimeoutSeconds, PeriodSeconds: m.PeriodSeconds,
+		SuccessThreshold: m.SuccessThreshold, FailureThreshold: m.FailureThreshold,
+	}
+	p.Exec = m.Exec
+	if m.HTTPGet != nil {
+		p.HTTPGet = &corev1.HTTPGetAction{Path: m.HTTPGet.Path, Port: m.HTTPGet.Port, Scheme: m.HTTPGet.Scheme}
+	}
+	if m.TCPSocket != nil {
+		p.TCPSocket = &corev1.TCPSocketAction{Port: m.TCPSocket.Port}
+	}
+	return p
+}

@@ -1,0 +1,101 @@
+package profile
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+)
+
+const (
+	traefikClass    = "traefik.io/ingress-controller" // of every Traefik
+	traefikUser     = 65532
+	traefikInternal = 8080 // pings and metrics
+
+	traefikFolder = "/etc/traefik"
+	traefikFile   = "dynamic.yaml"
+	// traefikDynamic is what all routes of a pool have in common.
+	traefikDynamic = "tls:\n  options:\n    default:\n      minVersion: VersionTLS12\n"
+
+	// traefikAccept is the time in which a stopping Traefik accepts connections: until kube-proxies and load balancers know.
+	traefikAccept = 10
+	// traefikDrain is the time that requests have to end after that.
+	traefikDrain = 30
+)
+
+// traefik isolates pools by the name of the class: all Traefiks have the same controller string. It elects no leader.
+func (b *builder) traefik() controller {
+	http, https := b.listenPorts()
+	internal, host := ":"+strconv.Itoa(traefikInternal), ""
+	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
+		host = "127.0.0.1" // the metrics are not for everyone who reaches the node
+		internal = host + internal
+	}
+	user, add := int64(traefikUser), []corev1.Capability(nil)
+	if http < lowPort || https < lowPort {
+		// The program in the image has no capabilities of its own, and Kubernetes gives none to users other than root.
+		user, add = 0, []corev1.Capability{bindLowPorts}
+	}
+	container := corev1.Container{
+		Name: containerName, Image: b.image(), Args: b.traefikArgs(http, https, internal),
+		Ports:           b.ports(http, https),
+		Resources:       b.resources("100m", "128Mi"),
+		SecurityContext: containerSecurity(add...),
+		VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: traefikFolder, ReadOnly: true}, {Name: "tmp", MountPath: "/tmp"}},
+	}
+	container.SecurityContext.ReadOnlyRootFilesystem = ptr(true)
+	pageProbes(&container, "/ping", "/ping", intstr.FromInt32(traefikInternal))
+	container.ReadinessProbe.HTTPGet.Host, container.LivenessProbe.HTTPGet.Host = host, host
+	// A ping is answered before the routes are read. Without the delay the first requests of a new pod get 404.
+	container.ReadinessProbe.InitialDelaySeconds, container.ReadinessProbe.PeriodSeconds = 3, 2
+	return b.grant(controller{
+		class:  traefikClass,
+		config: map[string]string{traefikFile: traefikDynamic},
+		meta:   b.podMeta(),
+		pod: corev1.PodSpec{
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(user),
+			TerminationGracePeriodSeconds: ptr(int64(traefikAccept + traefikDrain + 5)),
+			Volumes: []corev1.Volume{
+				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: b.name}}}},
+				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, // bodies that an Ingress wants buffered
+			},
+		},
+		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
+	})
+}
+
+func (b *builder) traefikArgs(http, https int32, internal string) []string {
+	args := []string{
+		"--global.checkNewVersion=false",
+		"--global.sendAnonymousUsage=false",
+		"--log.level=INFO",
+		"--log.format=json",
+		"--entryPoints.traefik.address=" + internal,
+		"--ping=true",
+		"--ping.terminatingStatusCode=200", // a node without another pod sends requests to the one that stops
+		"--metrics.prometheus=true",
+		fmt.Sprintf("--entryPoints.web.address=:%d", http),
+		fmt.Sprintf("--entryPoints.websecure.address=:%d", https),
+		"--entryPoints.websecure.http.tls=true",
+	}
+	for _, entry := range []string{"web", "websecure"} {
+		args = append(args,
+			fmt.Sprintf("--entryPoints.%s.transport.lifeCycle.requestAcceptGraceTimeout=%ds", entry, traefikAccept),
+			fmt.Sprintf("--entryPoints.%s.transport.lifeCycle.graceTimeOut=%ds", entry, traefikDrain))
+	}
+	args = append(args,
+		"--providers.file.filename="+traefikFolder+"/"+traefikFile,
+		"--providers.kubernetesIngress=true",
+		"--providers.kubernetesIngress.ingressClass="+b.pool.Class, // without it, Traefik serves the classes of all pools
+		"--providers.kubernetesIngress.ingressEndpoint.publishedService="+b.self(),
+		"--providers.kubernetesIngress.allowEmptyServices=true",   // 503 while no pod is ready; without it 404
+		"--providers.kubernetesIngress.strictPrefixMatching=true", // /a is no prefix of /ab, as Kubernetes has it
+	)
+	if b.pool.Cache != nil {
+		args = append(args, "--providers.kubernetesIngress.endpoint="+cacheURL)
+	}
+	return args
+}

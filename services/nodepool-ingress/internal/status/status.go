@@ -1,0 +1,290 @@
+// Package status builds the status of a YurtIngress. It is pure.
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/conditions"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
+)
+
+// maxNames is the number of pools that the message of a condition of the whole object names.
+const maxNames = 10
+
+// Pool is the result of a reconcile for a pool.
+type Pool struct {
+	Plan      *plan.Pool
+	Readiness plan.Readiness // after the apply
+	Failure   *plan.Problem  // an object could not be written
+	Addresses []string       // of the Service
+	Removing  string         // a pool that is being removed, without a Plan
+}
+
+// Input is what a status is built from.
+type Input struct {
+	Object   *v1alpha1.YurtIngress
+	Settings plan.Settings
+	Image    string // of pools without an image of their own
+	Pools    []Pool
+	Failure  *plan.Problem // of the object itself
+	Now      time.Time
+
+	earlier map[string][]metav1.Condition // conditions of pools
+	unready map[string]*v1alpha1.IngressNotReadyInfo
+}
+
+// Build returns the next status.
+func Build(in *Input) v1alpha1.YurtIngressStatus {
+	in.index(&in.Object.Status)
+	next := v1alpha1.YurtIngressStatus{
+		ObservedGeneration: in.Object.Generation, Replicas: in.Settings.Replicas, Image: in.Image, Profile: in.Settings.Profile,
+	}
+	var waiting, failed []string
+	for i := range in.Pools {
+		p := in.pool(&in.Pools[i])
+		next.Pools = append(next.Pools, p)
+		if in.Pools[i].Plan == nil {
+			continue // the legacy fields are about pools of the specification
+		}
+		ready := find(p.Conditions, v1alpha1.ConditionReady)
+		if ready.Status == metav1.ConditionTrue {
+			next.ReadyNum++
+			next.Conditions.ReadyPools = append(next.Conditions.ReadyPools, p.Name)
+			continue
+		}
+		next.UnreadyNum++
+		info := in.notReady(p.Name, ready)
+		if info.Type == v1alpha1.NotReadyFailure {
+			failed = append(failed, p.Name)
+		} else {
+			waiting = append(waiting, p.Name)
+		}
+		next.Conditions.UnreadyPools = append(next.Conditions.UnreadyPools, v1alpha1.IngressNotReadyPool{
+			Pool: v1alpha1.NotReadyPoolReference{Name: p.Name, IngressIPs: in.Pools[i].Plan.Addresses}, Info: info,
+		})
+	}
+	next.ObjectConditions = in.whole(waiting, failed)
+	return next
+}
+
+// whole returns the conditions of the whole object.
+func (in *Input) whole(waiting, failed []string) []metav1.Condition {
+	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: strings.Join(in.Settings.Notes, "; ")}
+	if len(in.Settings.Problems) > 0 {
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, in.Settings.Problems[0].Reason, messages(in.Settings.Problems)
+	}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "all pools are ready"}
+	switch {
+	case in.Failure != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, in.Failure.Reason, in.Failure.Message
+	case accepted.Status == metav1.ConditionFalse:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, accepted.Reason, accepted.Message
+	case len(waiting)+len(failed) > 0:
+		var parts []string
+		if len(failed) > 0 {
+			parts = append(parts, "failed: "+names(failed))
+		}
+		if len(waiting) > 0 {
+			parts = append(parts, "pending: "+names(waiting))
+		}
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonPoolsNotReady, strings.Join(parts, "; ")
+	}
+	return in.set(in.Object.Status.ObjectConditions, accepted, ready)
+}
+
+func messages(problems []plan.Problem) string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.Message)
+	}
+	return strings.Join(all, "; ")
+}
+
+func names(pools []string) string {
+	if len(pools) > maxNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(pools[:maxNames], ", "), len(pools)-maxNames)
+	}
+	return strings.Join(pools, ", ")
+}
+
+// pool returns the status of a pool.
+func (in *Input) pool(p *Pool) v1alpha1.PoolStatus {
+	if p.Plan == nil {
+		return in.removing(p)
+	}
+	s := v1alpha1.PoolStatus{
+		Name: p.Plan.Name, Image: p.Readiness.Image, Nodes: count(p.Plan.Observed.Nodes), ReadyNodes: count(p.Plan.Observed.ReadyNodes),
+		Replicas: p.Plan.Replicas, ReadyReplicas: p.Readiness.ReadyReplicas, Addresses: p.Addresses,
+	}
+	if p.Plan.Owned {
+		s.IngressClassName = p.Plan.Class
+	}
+	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
+	programmed := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgrammed}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Readiness.Reason, Message: p.Readiness.Message}
+	switch {
+	case p.Plan.Problem != nil:
+		deny(p.Plan.Problem.Reason, p.Plan.Problem.Message, &accepted, &programmed, &ready)
+	case in.Failure != nil:
+		deny(in.Failure.Reason, in.Failure.Message, &programmed, &ready)
+	case p.Failure != nil:
+		deny(p.Failure.Reason, p.Failure.Message, &programmed, &ready)
+	case p.Plan.Hold.Reason != "":
+		deny(p.Plan.Hold.Reason, p.Plan.Hold.Message, &programmed, &ready)
+	case p.Readiness.Ready:
+		ready.Status = metav1.ConditionTrue
+	case p.Plan.Offline():
+		ready.Reason, ready.Message = v1alpha1.ReasonNoReadyNodes, fmt.Sprintf("0 of %d nodes of the pool are ready; %s", p.Plan.Observed.Nodes, p.Readiness.Message)
+	}
+	s.Conditions = in.set(in.earlier[s.Name], accepted, programmed, ready)
+	return s
+}
+
+func (in *Input) removing(p *Pool) v1alpha1.PoolStatus {
+	programmed := metav1.Condition{
+		Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoving, Message: "the objects of the pool are being deleted",
+	}
+	if p.Failure != nil {
+		programmed.Reason, programmed.Message = p.Failure.Reason, p.Failure.Message
+	}
+	return v1alpha1.PoolStatus{Name: p.Removing, Conditions: in.set(in.earlier[p.Removing], programmed)}
+}
+
+// maxMessage bounds the messages of conditions, which can contain answers of webhooks: 500 pools must fit into an object.
+const maxMessage = 512
+
+func deny(reason, message string, all ...*metav1.Condition) {
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage-len("...")], "") + "..."
+	}
+	for _, c := range all {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
+	}
+}
+
+// set completes conditions of this generation.
+func (in *Input) set(before []metav1.Condition, next ...metav1.Condition) []metav1.Condition {
+	for i := range next {
+		next[i].ObservedGeneration = in.Object.Generation
+		next[i] = conditions.Set(find(before, next[i].Type), next[i], in.Now)
+	}
+	return next
+}
+
+// index finds the state of pools in the previous status.
+func (in *Input) index(before *v1alpha1.YurtIngressStatus) {
+	in.earlier, in.unready = map[string][]metav1.Condition{}, map[string]*v1alpha1.IngressNotReadyInfo{}
+	for i := range before.Pools {
+		in.earlier[before.Pools[i].Name] = before.Pools[i].Conditions
+	}
+	for i := range before.Conditions.UnreadyPools {
+		in.unready[before.Conditions.UnreadyPools[i].Pool.Name] = before.Conditions.UnreadyPools[i].Info
+	}
+}
+
+func find(all []metav1.Condition, kind string) *metav1.Condition {
+	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// failures are the reasons of pools that do not become ready without help.
+var failures = []string{
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonFieldConflict, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonLimitExceeded, v1alpha1.ReasonPoolConflict,
+	v1alpha1.ReasonNameConflict, v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotWritten, v1alpha1.ReasonAdmissionRejected, v1alpha1.ReasonStopped,
+	v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonReplicaFailure,
+}
+
+// Failed reports whether a pool with a reason of the condition Ready needs help.
+func Failed(reason string) bool { return slices.Contains(failures, reason) }
+
+// notReady returns the legacy information about a pool that is not ready.
+func (in *Input) notReady(pool string, ready *metav1.Condition) *v1alpha1.IngressNotReadyInfo {
+	info := &v1alpha1.IngressNotReadyInfo{
+		Type: v1alpha1.NotReadyPending, Reason: ready.Reason, Message: ready.Message, LastTransitionTime: metav1.NewTime(in.Now.UTC().Truncate(time.Second)),
+	}
+	if Failed(ready.Reason) {
+		info.Type = v1alpha1.NotReadyFailure
+	}
+	if old := in.unready[pool]; old != nil && old.Type == info.Type {
+		info.LastTransitionTime = old.LastTransitionTime
+	}
+	return info
+}
+
+// count converts a number of nodes.
+func count(n int) int32 {
+	return int32(min(n, 1<<30))
+}
+
+// Replace replaces a condition in a list.
+func Replace(all []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
+	deny(next.Reason, next.Message, &next)
+	next = conditions.Set(find(all, next.Type), next, now)
+	if old := find(all, next.Type); old != nil {
+		*old = next
+		return all
+	}
+	return append(all, next)
+}
+
+// Equal reports whether two statuses are equal.
+func Equal(a, b *v1alpha1.YurtIngressStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// Change is a change of the condition Ready of a pool, or of the whole object.
+type Change struct {
+	Reason  string
+	Message string
+	Failed  bool
+}
+
+// Changes returns the changes that users should hear of: a pool became ready, needs help, or its reason is another one.
+func Changes(before, next *v1alpha1.YurtIngressStatus) []Change {
+	var changes []Change
+	earlier := map[string][]metav1.Condition{}
+	for i := range before.Pools {
+		earlier[before.Pools[i].Name] = before.Pools[i].Conditions
+	}
+	for i := range next.Pools {
+		p := &next.Pools[i]
+		ready, old := find(p.Conditions, v1alpha1.ConditionReady), find(earlier[p.Name], v1alpha1.ConditionReady)
+		if ready == nil || !differ(old, ready) { // without the condition, the pool is being removed
+			continue
+		}
+		c := Change{Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message, Failed: ready.Status != metav1.ConditionTrue && Failed(ready.Reason)}
+		if ready.Status == metav1.ConditionTrue || c.Failed || slices.Contains(missing, ready.Reason) {
+			changes = append(changes, c)
+		}
+	}
+	return append(changes, wholeChanges(before.ObjectConditions, next.ObjectConditions)...)
+}
+
+// missing are the reasons of pools that wait for a user, without a failure.
+var missing = []string{v1alpha1.ReasonPoolNotFound, v1alpha1.ReasonNoReadyNodes}
+
+func differ(old, next *metav1.Condition) bool {
+	return old == nil || old.Status != next.Status || old.Reason != next.Reason
+}
+
+// wholeChanges returns the changes of the conditions of the whole object. Those of its pools are told apart from it.
+func wholeChanges(before, next []metav1.Condition) []Change {
+	var changes []Change
+	if c := find(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPoolsNotReady && differ(find(before, c.Type), c) {
+		changes = append(changes, Change{Reason: c.Reason, Message: c.Message, Failed: true})
+	}
+	if c := find(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {
+		if old := find(before, c.Type); old == nil || old.Message != c.Message {
+			changes = append(changes, Change{Reason: v1alpha1.ReasonFieldIgnored, Message: c.Message, Failed: true})
+		}
+	}
+	return changes
+}
