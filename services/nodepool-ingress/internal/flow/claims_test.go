@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/services/nodepool-ingress/internal/config"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 )
 
@@ -56,16 +57,14 @@ func TestClaims(t *testing.T) {
 // a moment. Each pool has one owner, who owns all of its objects.
 func TestClaimRace(t *testing.T) {
 	r := newRig(t)
-	pools := 20
-	if !testing.Short() {
-		pools = 100
-	}
+	pools := 20 // of which each is a race of two objects and two programs
 	for i := range pools {
 		r.node(fmt.Sprintf("node-%d", i), v1alpha1.LabelNodePool, fmt.Sprintf("pool-%d", i))
 	}
 	r.deploy()
-	r.start()
-	r.start()
+	fast := func(c *config.Config) { c.Kube.QPS, c.Kube.Burst = 1000, 1000 }
+	r.start(fast)
+	r.start(fast)
 	create := func(name, pool string) error {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "YurtIngress", "metadata": map[string]any{"name": name},
