@@ -27,10 +27,12 @@ type world struct {
 	t        *testing.T
 	adjuster *Adjuster
 
-	mu      sync.Mutex
-	pods    map[string]cri.Pod
-	err     error
-	polls   int
+	mu    sync.Mutex
+	pods  map[string]cri.Pod
+	err   error
+	polls int
+
+	store   sync.Mutex                            // as the store, which calls Adjust with its lock
 	slices  map[string]*discoveryv1.EndpointSlice // as the API server has them
 	shown   map[string]*discoveryv1.EndpointSlice
 	changes int // what clients saw change
@@ -70,6 +72,8 @@ func (w *world) run(uid string, addresses ...string) {
 
 // Readjust implements Readjuster.
 func (w *world) Readjust(keys ...string) {
+	w.store.Lock()
+	defer w.store.Unlock()
 	for _, key := range keys {
 		w.show(key)
 	}
@@ -78,11 +82,14 @@ func (w *world) Readjust(keys ...string) {
 // ReadjustNode implements Readjuster.
 func (w *world) ReadjustNode(name string) {
 	require.Equal(w.t, "edge-1", name)
+	w.store.Lock()
+	defer w.store.Unlock()
 	for key := range w.slices {
 		w.show(key)
 	}
 }
 
+// show adjusts a slice. The caller has the lock of the store.
 func (w *world) show(key string) {
 	s := w.slices[key].DeepCopy()
 	changed := w.adjuster.Adjust(key, s)
@@ -105,12 +112,30 @@ func (w *world) set(key string, endpoints ...[2]string) {
 			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready},
 		})
 	}
+	w.store.Lock()
+	defer w.store.Unlock()
 	w.slices[key] = s
 	w.show(key)
 }
 
+// change changes a slice of the API server before clients see it.
+func (w *world) change(key string, change func(s *discoveryv1.EndpointSlice)) {
+	w.store.Lock()
+	defer w.store.Unlock()
+	change(w.slices[key])
+}
+
+// changed returns the number of changes that clients saw.
+func (w *world) changed() int {
+	w.store.Lock()
+	defer w.store.Unlock()
+	return w.changes
+}
+
 func (w *world) requireShown(key string, want ...string) {
 	w.t.Helper()
+	w.store.Lock()
+	defer w.store.Unlock()
 	var got []string
 	for _, e := range w.shown[key].Endpoints {
 		got = append(got, e.Addresses...)
@@ -144,7 +169,7 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.set("api", [2]string{"a", "10.0.0.1"})
 		w.start()
 		settle()
-		require.Zero(t, w.changes)
+		require.Zero(t, w.changed())
 		require.Zero(t, w.adjuster.Replaced())
 
 		// The node reboots, the cloud is away: the pod is the same, its address is not.
@@ -152,10 +177,10 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		settle()
 		w.requireShown("web", "10.0.0.7", "10.0.1.9")
 		w.requireShown("api", "10.0.0.7")
-		require.Equal(t, 2, w.changes, "each slice changes once")
+		require.Equal(t, 2, w.changed(), "each slice changes once")
 		require.Equal(t, 1, w.adjuster.Replaced())
 		time.Sleep(time.Hour)
-		require.Equal(t, 2, w.changes)
+		require.Equal(t, 2, w.changed())
 
 		// Another reboot, then the cloud is back and knows the address.
 		w.run("a", "10.0.0.8")
@@ -163,7 +188,7 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.requireShown("web", "10.0.0.8", "10.0.1.9")
 		w.set("web", [2]string{"a", "10.0.0.8"}, [2]string{"elsewhere", "10.0.1.9"})
 		w.set("api", [2]string{"a", "10.0.0.8"})
-		require.Equal(t, 4, w.changes, "what the cloud says is what clients have")
+		require.Equal(t, 4, w.changed(), "what the cloud says is what clients have")
 		require.Zero(t, w.adjuster.Replaced())
 		require.Empty(t, w.adjuster.bySlice)
 	})
@@ -200,7 +225,7 @@ func TestSliceThatIsNewerThanTheAnswer(t *testing.T) {
 		w.set("web", [2]string{"a", "10.0.0.5"}) // before the next poll
 		settle()
 		w.requireShown("web", "10.0.0.5")
-		require.Equal(t, 1, w.changes)
+		require.Equal(t, 1, w.changed())
 	})
 }
 
@@ -218,7 +243,7 @@ func TestBehindYurthub(t *testing.T) {
 			w.run("a", address)
 			settle()
 			w.requireShown("web", address)
-			require.Equal(t, i+1, w.changes)
+			require.Equal(t, i+1, w.changed())
 			require.Zero(t, w.adjuster.Replaced())
 		}
 	})
@@ -232,20 +257,22 @@ func TestWhatIsNeverReplaced(t *testing.T) {
 		w.run("six", "fd00::7")
 		w.set("other-family", [2]string{"six", "10.0.0.1"})
 		w.set("other-namespace", [2]string{"a", "10.0.0.1"})
-		w.slices["other-namespace"].Namespace = "tenant"
+		w.change("other-namespace", func(s *discoveryv1.EndpointSlice) { s.Namespace = "tenant" })
 		w.set("no-pod", [2]string{"a", "10.0.0.1"})
-		w.slices["no-pod"].Endpoints[0].TargetRef.Kind = "VirtualMachine"
+		w.change("no-pod", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef.Kind = "VirtualMachine" })
 		w.set("no-reference", [2]string{"a", "10.0.0.1"})
-		w.slices["no-reference"].Endpoints[0].TargetRef = nil
+		w.change("no-reference", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = nil })
 		w.set("name", [2]string{"a", "example.com"})
-		w.slices["name"].AddressType = discoveryv1.AddressTypeFQDN
+		w.change("name", func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN })
 		w.set("no-address", [2]string{"a", "10.0.0.1"})
-		w.slices["no-address"].Endpoints[0].Addresses = nil
+		w.change("no-address", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = nil })
 		w.start()
 		settle()
 		w.ReadjustNode("edge-1")
 		settle()
 		require.Zero(t, w.adjuster.Replaced())
+		w.store.Lock()
+		defer w.store.Unlock()
 		for key := range w.slices {
 			require.True(t, same(w.slices[key], w.shown[key]), key)
 		}
@@ -331,18 +358,18 @@ func TestHoldsEndByThemselves(t *testing.T) {
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
 		require.True(t, w.adjuster.NodeChanged(node))
 		no := false
-		w.slices["web"].Endpoints[0].Conditions.Ready = &no
-		w.show("web")
-		require.Zero(t, w.changes)
+		w.change("web", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = &no })
+		w.Readjust("web")
+		require.Zero(t, w.changed())
 		require.Equal(t, 1, w.adjuster.Held())
 		require.NotEmpty(t, w.adjuster.State("web"))
 		time.Sleep(time.Hour)
 		node.Status.Conditions[0].Status = corev1.ConditionTrue
 		require.True(t, w.adjuster.NodeChanged(node))
 		time.Sleep(59 * time.Second)
-		require.Zero(t, w.changes)
+		require.Zero(t, w.changed())
 		time.Sleep(2 * time.Second)
-		require.Equal(t, 1, w.changes)
+		require.Equal(t, 1, w.changed())
 		require.Zero(t, w.adjuster.Held())
 	})
 }
