@@ -74,12 +74,13 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 # Folders of whole-system tests, and the images of each that no other one needs.
-E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler nodepool ingress)
+E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler edge nodepool ingress)
 e2e_images_cluster    := image-registry images-e2e
 e2e_images_picker     := gateways
 e2e_images_syncer     := $(CRDS)/gateway-api.yaml
 e2e_images_autoscaler := image-prometheus image-prometheus-adapter
 e2e_images_nodepool   := traefik
+e2e_images_edge       := traefik
 e2e_images_ingress    := gateways traefik image-previous
 
 .PHONY: images-race
@@ -201,6 +202,10 @@ local-down: ## End the cluster of local-up
 demo-kubernetes: doctor-port local-images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
 	@cd deploy/local/e2e && GOWORK=off $(BUILD) -o $(BIN)/demo-kubernetes ./cmd/demo
 	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
+
+.PHONY: demo-edge
+demo-edge: local traefik image-race-edge-cache image-race-echo ## Two node pools lose the cloud, and one its containers: requests and failures per second, as a table
+	@cd deploy/local/e2e && GOWORK=off $(GO) test -count=1 -run '^TestOutage$$' -v ./edge
 
 .PHONY: bench-local
 bench-local: local ## Time and memory that a cluster takes, with bounds that an idle machine must keep

@@ -108,17 +108,18 @@ func Permissions(rules []rbacv1.PolicyRule) []string {
 // newObject returns an object of a kind, nil for one that tests do not read.
 func newObject(kind string) any {
 	return map[string]any{
-		"v1/ConfigMap":                             &corev1.ConfigMap{},
-		"v1/Secret":                                &corev1.Secret{},
-		"v1/Service":                               &corev1.Service{},
-		"v1/ServiceAccount":                        &corev1.ServiceAccount{},
-		"apps/v1/Deployment":                       &appsv1.Deployment{},
-		"policy/v1/PodDisruptionBudget":            &policyv1.PodDisruptionBudget{},
-		"networking.k8s.io/v1/NetworkPolicy":       &networkingv1.NetworkPolicy{},
-		"monitoring.coreos.com/v1/ServiceMonitor":  &monitoringv1.ServiceMonitor{},
-		"monitoring.coreos.com/v1/PrometheusRule":  &monitoringv1.PrometheusRule{},
-		"rbac.authorization.k8s.io/v1/ClusterRole": &rbacv1.ClusterRole{},
-		"rbac.authorization.k8s.io/v1/Role":        &rbacv1.Role{},
+		"v1/ConfigMap":                                                 &corev1.ConfigMap{},
+		"v1/Secret":                                                    &corev1.Secret{},
+		"v1/Service":                                                   &corev1.Service{},
+		"v1/ServiceAccount":                                            &corev1.ServiceAccount{},
+		"apps/v1/Deployment":                                           &appsv1.Deployment{},
+		"policy/v1/PodDisruptionBudget":                                &policyv1.PodDisruptionBudget{},
+		"networking.k8s.io/v1/IngressClass":                            &networkingv1.IngressClass{},
+		"networking.k8s.io/v1/NetworkPolicy":                           &networkingv1.NetworkPolicy{},
+		"monitoring.coreos.com/v1/ServiceMonitor":                      &monitoringv1.ServiceMonitor{},
+		"monitoring.coreos.com/v1/PrometheusRule":                      &monitoringv1.PrometheusRule{},
+		"rbac.authorization.k8s.io/v1/ClusterRole":                     &rbacv1.ClusterRole{},
+		"rbac.authorization.k8s.io/v1/Role":                            &rbacv1.Role{},
 		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": &admissionregistrationv1.MutatingWebhookConfiguration{},
 	}[kind]
 }

@@ -84,10 +84,11 @@ func (s *Server) snapshot(ctx context.Context, p listParams) (store.Snapshot, in
 	if err := s.waitFor(ctx, p.served.Store, o.rv); err != nil {
 		return store.Snapshot{}, 0, err
 	}
-	snapshot, err := p.served.Store.List()
-	if err == nil && o.exact() && snapshot.RV != o.rv {
-		err = expired()
+	list := p.served.Store.List
+	if o.exact() {
+		list = func() (store.Snapshot, error) { return p.served.Store.ListAt(o.rv) }
 	}
+	snapshot, err := list()
 	return snapshot, 0, err
 }
 

@@ -254,6 +254,17 @@ func testListOptions(t *testing.T, w *world, e *edge) {
 		assert.Equal(t, metav1.CauseTypeResourceVersionTooLarge, got.Details.Causes[0].Type)
 		assert.Less(t, time.Since(begin), 5*time.Second)
 	})
+	t.Run("exactly before a change", func(t *testing.T) {
+		before := ask(t, e.rest(), slicesPath, values(), "")
+		w.createSlice(slice("default", "x", "later", "in-1"))
+		require.NoError(t, w.direct.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "a-2", metav1.DeleteOptions{}))
+		require.Eventually(t, func() bool {
+			return len(ask(t, e.rest(), slicesPath, values("fieldSelector", "metadata.name=a-2"), "").Items) == 0
+		}, patient, tick)
+		got := ask(t, e.rest(), slicesPath, values("resourceVersion", before.Metadata.ResourceVersion, "resourceVersionMatch", "Exact"), "")
+		assert.Equal(t, before.Items, got.Items)
+		assert.Equal(t, before.Metadata.ResourceVersion, got.Metadata.ResourceVersion)
+	})
 	t.Run("watch of a forgotten version", func(t *testing.T) {
 		assert.Equal(t, http.StatusGone, ask(t, e.rest(), slicesPath, values("watch", "true", "resourceVersion", "1"), "").code)
 	})

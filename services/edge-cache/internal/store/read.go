@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sort"
 	"time"
 )
@@ -81,6 +83,36 @@ func (s *Store) List() (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	return s.snapshot(), nil
+}
+
+// ListAt returns all visible objects as they were at a version of the history. It returns ErrExpired for older versions.
+func (s *Store) ListAt(rv uint64) (Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readable(); err != nil {
+		return Snapshot{}, err
+	}
+	now := s.snapshot()
+	if rv < s.history.floor || rv > now.RV {
+		return Snapshot{}, ErrExpired
+	}
+	objects := make(map[string]*Object, len(now.Objects))
+	for _, o := range now.Objects {
+		objects[o.Key] = o
+	}
+	for i := len(s.history.events) - 1; i >= 0 && s.history.events[i].Object.RV > rv; i-- {
+		e := s.history.events[i]
+		if e.Prev == nil {
+			delete(objects, e.Object.Key)
+		} else {
+			objects[e.Object.Key] = e.Prev
+		}
+	}
+	then := Snapshot{Objects: make([]*Object, 0, len(objects)), RV: rv}
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		then.Objects = append(then.Objects, objects[key])
+	}
+	return then, nil
 }
 
 func (s *Store) snapshot() Snapshot {

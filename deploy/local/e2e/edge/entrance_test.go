@@ -1,0 +1,250 @@
+package edge_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// entrance is the Traefik of a pool, as clients in its pod reach it: no packet leaves the node.
+type entrance struct {
+	pool    string
+	network *os.File // the network namespace of the pod, which outlives its containers
+	client  *http.Client
+}
+
+// answer is what a client got.
+type answer struct {
+	status int
+	from   string // name of the echo server
+}
+
+func (s *system) entrance(pool string) *entrance {
+	s.t.Helper()
+	e := &entrance{pool: pool}
+	path := fmt.Sprintf("/proc/%d/ns/net", e.processes(s.t, 2)[0])
+	network, err := os.Open(path)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { network.Close() })
+	e.network = network
+	e.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: e.dial}}
+	return e
+}
+
+// dial connects from the network namespace of the pod. A socket stays in the namespace in which it was made, so only this thread enters it; it
+// ends with the goroutine.
+func (e *entrance) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Setns(int(e.network.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- result{err: fmt.Errorf("enter the network of the pod: %w", err)}
+			return
+		}
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:8000")
+		done <- result{conn: conn, err: err}
+	}()
+	r := <-done
+	return r.conn, r.err
+}
+
+// ask sends a request for a host.
+func (e *entrance) ask(ctx context.Context, host string) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
+	if err != nil {
+		return answer{}, err
+	}
+	response, err := e.client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return answer{status: response.StatusCode, from: response.Header.Get("X-Served-By")}, err
+}
+
+// processes returns the ids of the cache and of Traefik.
+func (e *entrance) processes(t *testing.T, want int) []int {
+	t.Helper()
+	arguments := [][]byte{[]byte("--pool=" + e.pool), []byte("--providers.kubernetesingress.ingressclass=" + e.pool)}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	var ids []int
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || bytes.HasPrefix(line, []byte("/proc/self/exe")) {
+			continue // it has ended, or starts a container
+		}
+		fields := bytes.Split(line, []byte{0})
+		if slices.ContainsFunc(arguments, func(a []byte) bool {
+			return slices.ContainsFunc(fields, func(f []byte) bool { return bytes.Equal(a, f) })
+		}) {
+			id, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			require.NoError(t, err)
+			ids = append(ids, id)
+		}
+	}
+	require.Len(t, ids, want, "the cache and Traefik of %s", e.pool)
+	return ids
+}
+
+// interval gives 20 requests a second. With half of them, a gap of the length of a restart may fall between two requests.
+const interval = 50 * time.Millisecond
+
+// count is what became of requests.
+type count struct {
+	sent, failed int
+	errors       []string // the first few
+}
+
+// second is a row of the timeline.
+type second struct {
+	at     time.Duration
+	phase  string
+	counts map[string]*count
+}
+
+// timeline sends requests to all pools, and counts them by second and phase.
+type timeline struct {
+	entrances map[string]*entrance
+	begun     time.Time
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+
+	mu      sync.Mutex
+	current string
+	rows    []*second
+	phases  map[string]map[string]*count // by pool and phase
+}
+
+func newTimeline(entrances map[string]*entrance) *timeline {
+	l := &timeline{entrances: entrances, phases: map[string]map[string]*count{}, cancel: func() {}}
+	for pool := range entrances {
+		l.phases[pool] = map[string]*count{}
+	}
+	return l
+}
+
+func (l *timeline) start(ctx context.Context, phase string) {
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.begun, l.current = time.Now(), phase
+	for _, e := range l.entrances {
+		l.running.Go(func() {
+			ticker := time.NewTicker(interval)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+					l.running.Go(func() { l.send(context.WithoutCancel(ctx), e) })
+				}
+			}
+		})
+	}
+}
+
+func (l *timeline) stop() {
+	l.cancel()
+	l.running.Wait()
+}
+
+func (l *timeline) phase(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = name
+}
+
+func (l *timeline) send(ctx context.Context, e *entrance) {
+	at := time.Since(l.begun)
+	l.mu.Lock()
+	phase := l.current
+	l.mu.Unlock()
+	got, err := e.ask(ctx, host)
+	failed := err != nil || got != answer{status: http.StatusOK, from: nodeOf(e.pool)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range []*count{l.phaseCount(e.pool, phase), l.row(at, phase).count(e.pool)} {
+		c.sent++
+		if failed {
+			c.failed++
+			if len(c.errors) < 3 {
+				c.errors = append(c.errors, fmt.Sprintf("%s: %v %v", at.Round(time.Millisecond), got, err))
+			}
+		}
+	}
+}
+
+func (l *timeline) phaseCount(pool, phase string) *count {
+	if l.phases[pool][phase] == nil {
+		l.phases[pool][phase] = &count{}
+	}
+	return l.phases[pool][phase]
+}
+
+func (l *timeline) row(at time.Duration, phase string) *second {
+	at = at.Truncate(time.Second)
+	for _, r := range slices.Backward(l.rows) {
+		if r.at == at {
+			r.phase = phase // the later one counts
+			return r
+		}
+	}
+	r := &second{at: at, phase: phase, counts: map[string]*count{}}
+	l.rows = append(l.rows, r)
+	return r
+}
+
+func (r *second) count(pool string) *count {
+	if r.counts[pool] == nil {
+		r.counts[pool] = &count{}
+	}
+	return r.counts[pool]
+}
+
+// counts returns what became of the requests to a pool, by phase.
+func (l *timeline) counts(pool string) map[string]*count {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.phases[pool])
+}
+
+// String returns the timeline as a table: requests and failures per second.
+func (l *timeline) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8s  %-10s", "second", "phase")
+	for _, pool := range pools {
+		fmt.Fprintf(&b, "  %18s", pool+" req/failed")
+	}
+	slices.SortFunc(l.rows, func(x, y *second) int { return int(x.at - y.at) })
+	for _, r := range l.rows {
+		fmt.Fprintf(&b, "\n%8.0f  %-10s", r.at.Seconds(), r.phase)
+		for _, pool := range pools {
+			c := r.count(pool)
+			fmt.Fprintf(&b, "  %12d %5d", c.sent, c.failed)
+		}
+	}
+	return b.String()
+}

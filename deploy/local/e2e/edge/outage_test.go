@@ -1,0 +1,215 @@
+// Package edge_test tests the edge-cache beside real Traefiks, on nodes that lose their link to the cloud.
+package edge_test
+
+import (
+	"embed"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+//go:embed testdata
+var testdata embed.FS
+
+const (
+	tag       = "race"
+	poolLabel = "apps.openyurt.io/nodepool"
+	host      = "hello.example.com"
+	lateHost  = "late.example.com"
+	settle    = 2 * time.Minute
+	tick      = 250 * time.Millisecond
+)
+
+var pools = []string{"edge-a", "edge-b"}
+
+// nodeOf returns the name of the node of a pool.
+func nodeOf(pool string) string { return pool + "-1" }
+
+// system is a cluster with a node in each of two pools, and one in the cloud.
+type system struct {
+	*cluster.Cluster
+
+	t *testing.T
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	c := cluster.Start(t, cluster.FastTimings, func(c *clusterapi.Config) {
+		c.Nodes = []clusterapi.Node{{Name: "cloud"}}
+		for _, pool := range pools {
+			c.Nodes = append(c.Nodes, clusterapi.Node{Name: nodeOf(pool), Labels: map[string]string{poolLabel: pool}})
+		}
+	})
+	s := &system{Cluster: c, t: t}
+	root, err := cluster.Repository()
+	require.NoError(t, err)
+	roles, err := os.ReadFile(filepath.Join(root, "deploy/examples/edge-cache/rbac.yaml"))
+	require.NoError(t, err)
+	_, err = c.Kubectl(t.Context(), "create", "namespace", "ingress")
+	require.NoError(t, err)
+	s.apply(string(roles))
+	s.apply(s.manifest("hello.yaml", ""))
+	for _, pool := range pools {
+		s.apply(s.manifest("pool.yaml", pool))
+	}
+	for _, pool := range pools {
+		_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/"+pool, "--timeout=2m")
+		require.NoError(t, err)
+	}
+	return s
+}
+
+// manifest returns a file with the images of the tests.
+func (s *system) manifest(name, pool string) string {
+	s.t.Helper()
+	raw, err := testdata.ReadFile("testdata/" + name)
+	require.NoError(s.t, err)
+	return strings.NewReplacer("POOL", pool, "EDGE_CACHE", stack.Registry()+"/edge-cache:"+tag, "ECHO", stack.Registry()+"/echo:"+tag,
+		"TRAEFIK", s.traefikImage()).Replace(string(raw))
+}
+
+// traefikImage returns the image that `make traefik` makes.
+func (s *system) traefikImage() string {
+	s.t.Helper()
+	root, err := cluster.Repository()
+	require.NoError(s.t, err)
+	raw, err := os.ReadFile(filepath.Join(root, "deploy/local/images/traefik/go.mod"))
+	require.NoError(s.t, err)
+	version := regexp.MustCompile(`(?m)^require github.com/traefik/traefik/v3 (v\S+)`).FindSubmatch(raw)
+	require.NotNil(s.t, version)
+	return "docker.io/traefik:" + string(version[1])
+}
+
+func (s *system) apply(text string) {
+	s.t.Helper()
+	require.NoError(s.t, s.Apply(s.t.Context(), text))
+}
+
+// TestOutage cuts the nodes of both pools off. One pool's Traefik and cache are killed meanwhile, and the control plane gives up on the nodes.
+//
+//	online     both pools answer
+//	cut        both pools answer, from their own pods
+//	restarted  the pool whose containers were killed answers again
+//	brown-out  the control plane has marked all pods of both pools unready
+//	healed     both pools answer; what was created meanwhile is served
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	entrances := map[string]*entrance{}
+	for _, pool := range pools {
+		entrances[pool] = s.entrance(pool)
+		s.awaitAnswer(entrances[pool], host)
+	}
+	timeline := newTimeline(entrances)
+	t.Cleanup(func() { t.Log("\n" + timeline.String()) })
+	timeline.start(t.Context(), "online")
+	time.Sleep(3 * time.Second)
+
+	for _, pool := range pools {
+		require.NoError(t, s.Cut(t.Context(), nodeOf(pool), clusterapi.CutBoth))
+	}
+	timeline.phase("cut")
+	time.Sleep(5 * time.Second)
+	restarted, steady := entrances[pools[0]], entrances[pools[1]]
+	timeline.phase("restart")
+	for _, id := range restarted.processes(t, 2) {
+		require.NoError(t, syscall.Kill(id, syscall.SIGKILL))
+	}
+	time.Sleep(time.Second)
+	s.awaitAnswer(restarted, host)
+	timeline.phase("offline")
+
+	s.apply(strings.NewReplacer("metadata: {name: POOL}", "metadata: {name: late}", "hello.example.com", lateHost, "POOL", restarted.pool).Replace(lateIngress))
+	s.awaitUnready()
+	timeline.phase("brown-out")
+	time.Sleep(2 * time.Second)
+	for _, pool := range pools {
+		require.NoError(t, s.Node(t.Context(), nodeOf(pool), clusterapi.ActionHeal))
+	}
+	timeline.phase("healed")
+	s.awaitAnswer(restarted, lateHost)
+	time.Sleep(20 * time.Second) // the kubelet repairs the readiness of its pods
+	timeline.stop()
+
+	for phase, counts := range timeline.counts(steady.pool) {
+		assert.Zero(t, counts.failed, "failed requests to %s while %s, of %d: %v", steady.pool, phase, counts.sent, counts.errors)
+		assert.Positive(t, counts.sent, phase)
+	}
+	for phase, counts := range timeline.counts(restarted.pool) {
+		if phase != "restart" {
+			assert.Zero(t, counts.failed, "failed requests to %s while %s, of %d: %v", restarted.pool, phase, counts.sent, counts.errors)
+		}
+	}
+}
+
+const lateIngress = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: POOL}
+spec:
+  ingressClassName: POOL
+  rules:
+  - host: hello.example.com
+    http:
+      paths: [{path: /, pathType: Prefix, backend: {service: {name: hello, port: {name: http}}}}]
+`
+
+// awaitAnswer waits until a pool answers from its own pod.
+func (s *system) awaitAnswer(e *entrance, host string) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		got, err := e.ask(s.t.Context(), host)
+		require.NoError(c, err)
+		require.Equal(c, answer{status: http.StatusOK, from: nodeOf(e.pool)}, got)
+	}, settle, tick, e.pool)
+}
+
+// awaitUnready waits until the control plane shows no ready endpoint of the Service.
+func (s *system) awaitUnready() {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		list, err := s.Clientset().DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(s.t.Context(),
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=hello"})
+		require.NoError(c, err)
+		require.NotEmpty(c, list.Items)
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				require.NotNil(c, e.Conditions.Ready)
+				require.False(c, *e.Conditions.Ready, "%v", e.Addresses)
+			}
+		}
+	}, settle, tick)
+	for _, pool := range pools {
+		node, err := s.Clientset().CoreV1().Nodes().Get(s.t.Context(), nodeOf(pool), metav1.GetOptions{})
+		require.NoError(s.t, err)
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				require.Equal(s.t, corev1.ConditionUnknown, condition.Status, pool)
+			}
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(cluster.KubeconfigEnv) != "" {
+		fmt.Println("skipped: this test cuts nodes off, which the cluster of " + cluster.KubeconfigEnv + " does not allow")
+		return
+	}
+	os.Exit(m.Run())
+}
