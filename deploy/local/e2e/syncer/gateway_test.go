@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
@@ -27,7 +28,7 @@ const setupWork = `{"latency": "200ms", "latencyTail": "200ms"}`
 
 var (
 	// pickerDrain outlasts the propagation to the load balancer, as the hook of model servers without a picker does.
-	pickerDrain   = []string{"drain.delay=20s", "proxy.forwardedHeaders=append"}
+	pickerDrain   = []string{"drain.delay=15s", "proxy.forwardedHeaders=append"}
 	pickerNoDrain = []string{"drain.delay=0s", "drain.timeout=0s"}
 )
 
@@ -96,13 +97,18 @@ func (s *system) serveGateway(values []string) *stack.Stack {
 	s.change("modes", setupWork)
 	s.change("loadBalancers/"+loadBalancer, `{"compartmentId": "ocid1.compartment.oc1..e2e", "displayName": "e2e"}`) // as Terraform would
 	require.NoError(s.t, stack.InstallGatewayAPI(s.t.Context(), s.Cluster))
-	models, err := stack.InstallProxies(s.t.Context(), s.Cluster, stack.Options{
-		Tag: tag, Servers: servers, Model: []string{"--step-base=100ms", "--step-per-seq=0s"}, Picker: values,
+	var models *stack.Stack
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		models, err = stack.InstallProxies(s.t.Context(), s.Cluster, stack.Options{
+			Tag: tag, Servers: servers, Model: []string{"--step-base=100ms", "--step-per-seq=0s"}, Picker: values,
+		})
+		return err
 	})
-	require.NoError(s.t, err)
-	s.install("gateways.enabled=true", "config.loadBalancers[0].gateways.namespaces={default}")
+	s.install("gateways.enabled=true", "config.loadBalancers[0].gateways.namespaces={default}", "discoveryInterval=1s") // InferencePools come later
+	require.NoError(s.t, g.Wait())
 	require.NoError(s.t, s.Apply(s.t.Context(), file(s.t, "gateway.yaml")))
-	_, err = s.Kubectl(s.t.Context(), "wait", "--for=condition=Programmed", "gateway/inference", "--timeout=1m")
+	_, err := s.Kubectl(s.t.Context(), "wait", "--for=condition=Programmed", "gateway/inference", "--timeout=1m")
 	require.NoError(s.t, err)
 	require.NoError(s.t, models.WaitGateway(s.t.Context()))
 	s.routedTo(tag)
