@@ -44,7 +44,7 @@ for file in "${files[@]}"; do
 	*.md | docs/* | mkdocs.yml | services/* | pkg/*) affect docs ;; # pages, and programs whose flags they list
 	esac
 	case $file in
-	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress e2e/autoscaler ;;
+	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
 	services/edge-cache/*) affect services/edge-cache chart e2e/edge e2e/nodepool ;;
@@ -72,7 +72,7 @@ for file in "${files[@]}"; do
 	deploy/examples/nodepool-ingress/*) affect e2e/nodepool ;;
 	deploy/examples/oci/*) ;; # docs and verify read it
 	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
-	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress e2e/autoscaler ;;
+	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	charts/edge-cache/*) affect chart e2e/edge ;;
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD

@@ -77,6 +77,7 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler edge nodepool ingress)
 e2e_images_cluster    := image-registry images-e2e
 e2e_images_picker     := gateways
+e2e_images_syncer     := $(CRDS)/gateway-api.yaml
 e2e_images_autoscaler := image-prometheus image-prometheus-adapter
 e2e_images_nodepool   := traefik
 e2e_images_edge       := traefik

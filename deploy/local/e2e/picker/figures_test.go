@@ -1,7 +1,6 @@
 package picker_test
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"strconv"
@@ -21,23 +20,6 @@ import (
 // pickerPods selects the picker's pods.
 const pickerPods = "app.kubernetes.io/name=endpoint-picker"
 
-// sum adds up a metric over its label sets.
-func sum(page, metric string) float64 {
-	var total float64
-	lines := bufio.NewScanner(strings.NewReader(page))
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), metric)
-		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '{' {
-			continue
-		}
-		value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-		if err == nil {
-			total += value
-		}
-	}
-	return total
-}
-
 // watchPicks follows the pickers' pick counters, those of pods that go away too, until the returned function is called,
 // which gives the sum of what came since.
 func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
@@ -52,7 +34,7 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 		for _, p := range pods.Items {
 			page, err := stack.Fetch(ctx, c, net.JoinHostPort(p.Status.PodIP, "9090"), "/metrics")
 			if err == nil {
-				latest[p.Name] = sum(page, "fairlead_picker_picks_total")
+				latest[p.Name] = stack.Sum(page, "fairlead_picker_picks_total")
 			}
 		}
 	}
@@ -84,23 +66,6 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 	}
 }
 
-// waitRunning waits until the model servers have n requests under way.
-func waitRunning(t *testing.T, c *cluster.Cluster, n int) {
-	t.Helper()
-	client := c.Clientset()
-	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
-		require.NoError(collect, err)
-		var running float64
-		for _, p := range pods.Items {
-			page, err := stack.Fetch(t.Context(), c, net.JoinHostPort(p.Status.PodIP, "8000"), "/metrics")
-			require.NoError(collect, err)
-			running += sum(page, "vllm:num_requests_running")
-		}
-		require.GreaterOrEqual(collect, running, float64(n))
-	}, settle, tick)
-}
-
 // extProcCounters reads Envoy's counters about the picker, of the Envoy with a bootstrap of its own.
 func extProcCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
 	t.Helper()
@@ -126,7 +91,7 @@ func gatewayCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
 	for line := range strings.Lines(page) {
 		rest, ok := strings.CutPrefix(line, "envoy_http_ext_proc_")
 		if name := rest[:max(0, strings.IndexAny(rest, " {"))]; ok && name != "" {
-			found[name] = sum(page, "envoy_http_ext_proc_"+name)
+			found[name] = stack.Sum(page, "envoy_http_ext_proc_"+name)
 		}
 	}
 	require.Contains(t, found, "streams_started")
@@ -159,7 +124,7 @@ func ofEndpoint(ctx context.Context, t require.TestingT, c *cluster.Cluster, met
 	var total float64
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, metric+`{endpoint="`+address+`"`) {
-			total += sum(line, metric)
+			total += stack.Sum(line, metric)
 		}
 	}
 	return total
@@ -173,7 +138,7 @@ func servedByOthers(t *testing.T, c *cluster.Cluster) float64 {
 	var total float64
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "fairlead_picker_responses_total{") && strings.Contains(line, `served="other"`) {
-			total += sum(line, "fairlead_picker_responses_total")
+			total += stack.Sum(line, "fairlead_picker_responses_total")
 		}
 	}
 	return total

@@ -88,10 +88,10 @@ func trueConditions(object map[string]any) []string {
 // assertNothingIsLost replaces the model servers and then the picker under load.
 func assertNothingIsLost(t *testing.T, c *cluster.Cluster, s *stack.Stack) {
 	finish := startLoad(t, shortStreams(s.Gateway()))
-	waitRunning(t, c, 8)
+	require.NoError(t, stack.WaitRunning(t.Context(), c, 8))
 	require.NoError(t, s.UpgradeServers(t.Context(), nextTag))
 	require.NoError(t, s.UpgradePicker(t.Context(), nextTag))
-	waitOnly(t, c, nextTag)
+	require.NoError(t, stack.WaitOnly(t.Context(), c, nextTag, stack.ServerImage, stack.PickerImage))
 	report, _ := finish()
 	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
 	assert.Len(t, report.Servers, 6, "old and new servers")
@@ -101,7 +101,7 @@ func assertNothingIsLost(t *testing.T, c *cluster.Cluster, s *stack.Stack) {
 // again, the requests that were sent to it before the picker heard of its end. They fail at once and with a status.
 func assertLittleIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 	finish := startLoad(t, shortStreams(gateway))
-	waitRunning(t, c, 8)
+	require.NoError(t, stack.WaitRunning(t.Context(), c, 8))
 	v := killServer(t, c)
 	waitRestarted(t, c, v)
 	_, results := finish()

@@ -21,19 +21,11 @@ import (
 // became of all of them.
 func startLoad(t *testing.T, o chatload.Options) func() (*chatload.Report, []chatload.Result) {
 	t.Helper()
-	stop, ended := make(chan struct{}), make(chan error, 1)
-	var report *chatload.Report
-	var results []chatload.Result
-	o.Stop, o.OnResult = stop, func(r chatload.Result) { results = append(results, r) }
-	go func() {
-		var err error
-		report, err = chatload.Run(t.Context(), o)
-		ended <- err
-	}()
+	load := stack.StartLoad(t.Context(), o)
 	return func() (*chatload.Report, []chatload.Result) {
 		t.Helper()
-		close(stop)
-		require.NoError(t, <-ended)
+		report, results, err := load.Finish()
+		require.NoError(t, err)
 		return report, results
 	}
 }

@@ -3,13 +3,11 @@
 package picker_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
@@ -120,10 +118,10 @@ func rollEverything(t *testing.T, c *cluster.Cluster, s *stack.Stack, loads ...c
 	for i, load := range loads {
 		finish[i] = startLoad(t, load)
 	}
-	waitRunning(t, c, streams)
+	require.NoError(t, stack.WaitRunning(t.Context(), c, streams))
 	require.NoError(t, s.UpgradeServers(t.Context(), nextTag))
 	require.NoError(t, s.UpgradePicker(t.Context(), nextTag))
-	waitOnly(t, c, nextTag)
+	require.NoError(t, stack.WaitOnly(t.Context(), c, nextTag, stack.ServerImage, stack.PickerImage))
 	var out rolled
 	for _, f := range finish {
 		report, results := f()
@@ -132,21 +130,6 @@ func rollEverything(t *testing.T, c *cluster.Cluster, s *stack.Stack, loads ...c
 	}
 	out.picks = picks()
 	return out
-}
-
-// waitOnly waits until all pods with images of the tests have one tag: the old pods have finished their requests.
-func waitOnly(t *testing.T, c *cluster.Cluster, tag string) {
-	t.Helper()
-	client := c.Clientset()
-	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-		require.NoError(collect, err)
-		for _, p := range pods.Items {
-			if image, ours := strings.CutPrefix(p.Spec.Containers[0].Image, stack.Registry()+"/"); ours {
-				require.True(collect, strings.HasSuffix(image, ":"+tag), "%s has %s", p.Name, image)
-			}
-		}
-	}, settle, tick)
 }
 
 func TestRoll_NoStreamIsLostWhileEverythingIsReplaced(t *testing.T) {

@@ -228,7 +228,7 @@ func encodeList(t *testing.T, items []string) string {
 func assertNothingNewIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 	before := servedByOthers(t, c)
 	finish := startLoad(t, shortStreams(gateway))
-	waitRunning(t, c, 8)
+	require.NoError(t, stack.WaitRunning(t.Context(), c, 8))
 	v := victimOf(t, c)
 	v.signal(t, syscall.SIGSTOP)
 	picked := ofEndpoint(t.Context(), t, c, picks, v.address)

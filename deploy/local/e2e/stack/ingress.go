@@ -109,6 +109,6 @@ func InstallPoolPicker(ctx context.Context, c *cluster.Cluster, tag string, name
 	}
 	_, err = c.Helm(ctx, append([]string{
 		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace, "--set", onePicker,
-	}, append(imageValues(pickerApp, tag), args...)...)...)
+	}, append(imageValues(PickerImage, tag), args...)...)...)
 	return err
 }

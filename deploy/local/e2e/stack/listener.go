@@ -17,9 +17,11 @@ import (
 // proxyAppProtocol finds the port of the picker's Service for clients without a gateway, as backendset-syncer does.
 const proxyAppProtocol = "fairlead.dev/http-proxy"
 
-// listenerValues are helm values of a picker that clients reach without a gateway. The chart's two replicas share the clients. A
-// node port lets a test connect through the service proxy of a node, as a pod does: it picks one of the ready endpoints.
-var listenerValues = []string{"proxy.enabled=true", "replicas=2", "service.type=NodePort"}
+// proxyValues are helm values of a picker that clients reach without a gateway. The chart's two replicas share the clients.
+var proxyValues = []string{"proxy.enabled=true", "replicas=2"}
+
+// nodePort lets a test connect through the service proxy of a node, as a pod does: it picks one of the ready endpoints.
+const nodePort = "service.type=NodePort"
 
 // Listener is the proxy listener of the picker. Its clients connect to the Service through a node.
 type Listener struct {
@@ -29,16 +31,9 @@ type Listener struct {
 
 // InstallListener installs model servers and the picker with its proxy listener, without a gateway, and waits until it is ready.
 func InstallListener(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, *Listener, error) {
-	o.Picker = slices.Concat(listenerValues, o.Picker)
-	s, err := newStack(ctx, c, o)
+	o.Picker = slices.Concat([]string{nodePort}, o.Picker)
+	s, err := InstallProxies(ctx, c, o)
 	if err != nil {
-		return nil, nil, err
-	}
-	s.pickerValues = s.example("picker-values.yaml")
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
-	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
-	if err := g.Wait(); err != nil {
 		return nil, nil, err
 	}
 	l, err := newListener(ctx, c)
@@ -47,6 +42,21 @@ func InstallListener(ctx context.Context, c *cluster.Cluster, o Options) (*Stack
 	}
 	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}}
 	return s, l, waitAnswer(ctx, client, l.BaseURL())
+}
+
+// InstallProxies installs model servers and two pickers with their proxy listener, for a load balancer in front of them, and waits until they
+// are ready.
+func InstallProxies(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
+	o.Picker = slices.Concat(proxyValues, o.Picker)
+	s, err := newStack(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pickerValues = s.example("picker-values.yaml")
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
+	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
+	return s, g.Wait()
 }
 
 // newListener finds the port of the picker's Service.

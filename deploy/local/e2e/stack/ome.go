@@ -30,7 +30,7 @@ func EchoOME(tag string) OME {
 
 // ModelOME returns an OME of release 1.3. The pods of components are simulated model servers.
 func ModelOME(tag string, args ...string) OME {
-	return OME{Release: ome.Release13, Tag: tag, PodImage: "modelserver", PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
+	return OME{Release: ome.Release13, Tag: tag, PodImage: ServerImage, PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
 }
 
 // InstallOME installs the emulator of OME with the ConfigMap of the release, and waits until it is ready.

@@ -28,10 +28,13 @@ const (
 	Picker = "picker"
 	Envoy  = "envoy"
 
+	// Images of the model servers and the picker.
+	ServerImage = "modelserver"
+	PickerImage = "endpoint-picker"
+
 	// PickerMetrics is an address for Cluster.Dial.
 	PickerMetrics = "picker.default:metrics"
 
-	pickerApp   = "endpoint-picker"
 	onePicker   = "replicas=1" // tests count the picks of one picker
 	rollTimeout = "2m"
 
@@ -164,7 +167,7 @@ func insertAfter(manifest, line, text string) (string, error) {
 // UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.
 func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 	args := append([]string{"upgrade", "--install", Pool, s.example("model-servers"), "--set", "model=" + Model,
-		"--set", fmt.Sprintf("replicas=%d", s.options.Servers)}, imageValues("modelserver", tag)...)
+		"--set", fmt.Sprintf("replicas=%d", s.options.Servers)}, imageValues(ServerImage, tag)...)
 	if len(s.options.Model) > 0 {
 		args = append(args, "--set", list("args", s.options.Model))
 	}
@@ -186,7 +189,7 @@ func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string) error {
 	args := []string{"upgrade", "--install", Picker, filepath.Join(s.root, "charts", "endpoint-picker"),
 		"--values", s.pickerValues, "--set", onePicker}
-	args = append(args, imageValues(pickerApp, tag)...)
+	args = append(args, imageValues(PickerImage, tag)...)
 	for _, v := range append(append([]string(nil), s.options.Picker...), values...) {
 		args = append(args, "--set", v)
 	}
@@ -225,19 +228,14 @@ func (s *Stack) WaitGateway(ctx context.Context) error {
 
 // waitAnswer returns when a request to a base URL succeeds.
 func waitAnswer(ctx context.Context, client *http.Client, base string) error {
-	ctx, cancel := context.WithTimeout(ctx, gatewayTimeout)
-	defer cancel()
-	for {
+	err := poll(ctx, gatewayTimeout, 100*time.Millisecond, func() error {
 		_, err := get(ctx, client, base+"/v1/models")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s answers: %w", base, err)
-		case <-time.After(100 * time.Millisecond):
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s answers: %w", base, err)
 	}
+	return nil
 }
 
 // Fetch reads a page from an address inside the cluster, in the format of Cluster.Dial.

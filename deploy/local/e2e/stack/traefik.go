@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,16 +34,10 @@ func PublishTraefik(host string) func(*clusterapi.Config) { return publish(host,
 // InstallTraefik installs Traefik and the kinds that it reads, and waits until it is ready and its Gateway programmed. Its
 // Service waits for the address of a load balancer: see GiveAddress.
 func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
-	root, err := cluster.Repository()
-	if err != nil {
+	if err := InstallGatewayAPI(ctx, c); err != nil {
 		return err
 	}
-	crds := filepath.Join(root, "bin", "crds")
-	gatewayAPI, own := filepath.Join(crds, "gateway-api.yaml"), filepath.Join(crds, "traefik.yaml")
-	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-f", gatewayAPI, "-f", own); err != nil {
-		return fmt.Errorf("make the kinds of Traefik (make traefik fetches them): %w", err)
-	}
-	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"); err != nil {
+	if err := applyKinds(ctx, c, "traefik.yaml"); err != nil {
 		return err
 	}
 	for _, name := range traefikManifests {
@@ -55,7 +48,7 @@ func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := c.Kubectl(ctx, "-n", TraefikNamespace, "rollout", "status", "deployment/"+Traefik, "--timeout="+rollTimeout); err != nil {
 		return err
 	}
-	_, err = c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateway/"+Traefik, "--timeout="+rollTimeout)
+	_, err := c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateway/"+Traefik, "--timeout="+rollTimeout)
 	return err
 }
 

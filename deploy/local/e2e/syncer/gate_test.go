@@ -1,7 +1,6 @@
 package syncer_test
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -197,14 +196,5 @@ func (s *system) answered(p *corev1.Pod) int {
 	s.t.Helper()
 	page, err := stack.Fetch(s.t.Context(), s.Cluster, net.JoinHostPort(p.Status.PodIP, "8000"), "/metrics")
 	require.NoError(s.t, err)
-	total := 0.
-	for line := range strings.Lines(page) {
-		var n float64
-		if _, value, found := strings.Cut(strings.TrimSpace(line), "} "); found && strings.HasPrefix(line, "vllm:request_success_total{") {
-			_, err := fmt.Sscan(value, &n)
-			require.NoError(s.t, err)
-			total += n
-		}
-	}
-	return int(total)
+	return int(stack.Sum(page, "vllm:request_success_total"))
 }

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ const (
 	// Indexes of published listeners.
 	traffic, gatedTraffic = 0, 1
 
+	usualWork = `{"latency": "1s", "latencyTail": "3s"}` // of work requests
+
 	settle = 2 * time.Minute
 	tick   = 250 * time.Millisecond
 	// outage is how long the API server is paused.
@@ -51,7 +54,7 @@ const (
 //go:embed testdata
 var testdata embed.FS
 
-// system is a cluster with model servers, the emulator and the syncer.
+// system is a cluster with the emulator, and what a test installs beside it.
 type system struct {
 	*cluster.Cluster
 
@@ -66,7 +69,8 @@ func file(t *testing.T, name string) string {
 	return string(text)
 }
 
-func newSystem(t *testing.T) *system {
+// startSystem starts a cluster with the emulator, which has no load balancer.
+func startSystem(t *testing.T) *system {
 	t.Helper()
 	root, err := cluster.Repository()
 	require.NoError(t, err)
@@ -78,12 +82,19 @@ func newSystem(t *testing.T) *system {
 	s := &system{Cluster: c, t: t, root: root}
 	s.writeKeys()
 	require.NoError(t, c.Apply(t.Context(), strings.ReplaceAll(file(t, "oci.yaml"), "IMAGE", stack.Registry()+"/ocilb:"+tag)))
-	s.serve(metav1.NamespaceDefault, tag)
 	s.rolledOut(metav1.NamespaceDefault, "ocilb")
-	s.change("modes", `{"latency": "1s", "latencyTail": "3s"}`)
+	return s
+}
+
+// newSystem starts a cluster with model servers, the emulator and the syncer.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	s := startSystem(t)
+	s.serve(metav1.NamespaceDefault, tag)
+	s.change("modes", usualWork)
 	s.change("loadBalancers/"+loadBalancer, file(s.t, "loadbalancer.json")) // as Terraform would
 	s.install()
-	require.NoError(t, c.Apply(t.Context(), file(t, "binding.yaml")))
+	require.NoError(t, s.Apply(t.Context(), file(t, "binding.yaml")))
 	return s
 }
 
@@ -167,8 +178,18 @@ func (s *system) askEmulator(method, path, body string) (status int, text string
 	return response.StatusCode, string(answer)
 }
 
+// backends are the addresses of the backends of a set.
+type backends struct{ active, draining []string }
+
 // backends returns the addresses of the backends of a set.
 func (s *system) backends(set string) (active, draining []string) {
+	s.t.Helper()
+	b := s.backendSets()[set]
+	return b.active, b.draining
+}
+
+// backendSets reads the backend sets of the load balancer.
+func (s *system) backendSets() map[string]backends {
 	s.t.Helper()
 	text, err := stack.Fetch(s.t.Context(), s.Cluster, "ocilb.default:api", "/_emu/loadBalancers/"+loadBalancer)
 	require.NoError(s.t, err)
@@ -181,26 +202,31 @@ func (s *system) backends(set string) (active, draining []string) {
 		} `json:"backendSets"`
 	}
 	require.NoError(s.t, json.Unmarshal([]byte(text), &lb))
-	for _, b := range lb.BackendSets[set].Backends {
-		if b.Drain {
-			draining = append(draining, b.Name)
-		} else {
-			active = append(active, b.Name)
+	all := map[string]backends{}
+	for name, set := range lb.BackendSets {
+		var out backends
+		for _, b := range set.Backends {
+			if b.Drain {
+				out.draining = append(out.draining, b.Name)
+			} else {
+				out.active = append(out.active, b.Name)
+			}
 		}
+		all[name] = out
 	}
-	return active, draining
+	return all
 }
 
-// addresses returns the addresses of the ready model servers with an image.
-func (s *system) addresses(tag string) []string {
+// addresses returns the addresses of the pods with labels and an image that are not being deleted, at a port.
+func (s *system) addresses(labels, tag, port string) []string {
 	s.t.Helper()
-	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=models"})
+	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: labels})
 	require.NoError(s.t, err)
 	var all []string
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if strings.HasSuffix(p.Spec.Containers[0].Image, ":"+tag) && p.DeletionTimestamp == nil && p.Status.PodIP != "" {
-			all = append(all, net.JoinHostPort(p.Status.PodIP, "8000"))
+			all = append(all, net.JoinHostPort(p.Status.PodIP, port))
 		}
 	}
 	return all
@@ -210,7 +236,7 @@ func (s *system) addresses(tag string) []string {
 func (s *system) synced(tag string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
-		want := s.addresses(tag)
+		want := s.addresses("app=models", tag, "8000")
 		require.Len(c, want, servers)
 		active, draining := s.backends("models")
 		require.ElementsMatch(c, want, active)
@@ -224,27 +250,15 @@ func (s *system) synced(tag string) {
 // load sends streams of a number of tokens to a listener without a pause, until stop is called.
 func (s *system) load(listener, tokens int) (stop func() (failed []chatload.Result, requests int)) {
 	s.t.Helper()
-	var failed []chatload.Result
-	var report *chatload.Report
-	stopping, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		var err error
-		report, err = chatload.Run(s.t.Context(), chatload.Options{
-			BaseURL: "http://" + s.Published[listener], Model: stack.Model, Concurrency: 8, MaxTokens: tokens, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
-			Prompts: chatload.Prompts{Groups: 2, SharedTokens: 32, Seed: 1}, Stop: stopping,
-			OnResult: func(r chatload.Result) {
-				if r.Class != chatload.ClassNone {
-					failed = append(failed, r)
-				}
-			},
-		})
-		ended <- err
-	}()
+	load := stack.StartLoad(s.t.Context(), chatload.Options{
+		BaseURL: "http://" + s.Published[listener], Model: stack.Model, Concurrency: 8, MaxTokens: tokens, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
+		Prompts: chatload.Prompts{Groups: 2, SharedTokens: 32, Seed: 1},
+	})
 	return func() ([]chatload.Result, int) {
 		s.t.Helper()
-		close(stopping)
-		require.NoError(s.t, <-ended)
-		return failed, report.Total.Requests
+		report, results, err := load.Finish()
+		require.NoError(s.t, err)
+		return slices.DeleteFunc(results, func(r chatload.Result) bool { return r.Class == chatload.ClassNone }), report.Total.Requests
 	}
 }
 
