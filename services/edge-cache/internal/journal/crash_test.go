@@ -37,7 +37,7 @@ func TestPowerLossLosesAtMost200Milliseconds(t *testing.T) {
 			for life := range 3 {
 				disk.SetSyncTime(time.Duration(random.IntN(100)) * time.Millisecond)
 				c := startCache(t, disk, small)
-				c.pause = time.Duration(random.IntN(20)) * time.Millisecond
+				c.setPause(time.Duration(random.IntN(20)) * time.Millisecond)
 				compactions += c.liveUntilPowerLoss(t, random, disk)
 				next := disk.PowerLoss(random)
 				s, batch, _ := replayed(t, next.Clone(), small)
@@ -92,7 +92,7 @@ func TestKillLosesNothing(t *testing.T) {
 			for range 4 {
 				disk.SetSyncTime(time.Duration(random.IntN(300)) * time.Millisecond)
 				c := startCache(t, disk, small)
-				c.pause = time.Duration(random.IntN(20)) * time.Millisecond
+				c.setPause(time.Duration(random.IntN(20)) * time.Millisecond)
 				for range random.IntN(150) {
 					time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
 					require.NoError(t, c.append(randomBatch(random, 400)...))

@@ -68,10 +68,10 @@ func startCache(t *testing.T, fs journal.FS, o journal.Options) *cache {
 
 func (c *cache) source(yield func(journal.Record) error) error {
 	c.mu.Lock()
-	now := maps.Clone(c.now)
+	now, pause := maps.Clone(c.now), c.pause
 	c.mu.Unlock()
 	for key := range now {
-		time.Sleep(c.pause)
+		time.Sleep(pause)
 		c.mu.Lock()
 		value, ok := c.now[key] // the newest value: the state that is yielded is not of one moment
 		c.mu.Unlock()
@@ -83,6 +83,13 @@ func (c *cache) source(yield func(journal.Record) error) error {
 		}
 	}
 	return nil
+}
+
+// setPause makes snapshots take longer.
+func (c *cache) setPause(pause time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pause = pause
 }
 
 func typeOf(key string) uint16 { return uint16(key[0] - '0') }
