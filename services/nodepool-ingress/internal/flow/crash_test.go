@@ -59,8 +59,9 @@ func TestCrashes(t *testing.T) {
 					}
 					p.at = at
 					s.act()
-					if p.run(r) {
+					if p.run(r, s.done) {
 						crashed++
+						t.Logf("crash of %s at write %d, lost: %t: %s", s.name, at, before, p.last())
 					}
 				}
 				stop := r.start()
@@ -84,23 +85,32 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// run runs the program until it crashes, or has nothing to write. It reports whether it crashed.
-func (p *proxy) run(r *rig) bool {
+// run runs the program until it crashes, or is done and has nothing more to write. It reports whether it crashed.
+func (p *proxy) run(r *rig, done func() (string, bool)) bool {
 	stop := r.start(through(p))
 	defer stop()
-	for last, since := -1, time.Now(); ; time.Sleep(tick) {
+	crashed, writes, since := false, -1, time.Now()
+	r.eventually(func() (string, bool) {
 		select {
 		case <-p.crash:
-			return true
+			crashed = true
+			return "", true
 		default:
 		}
-		if n := p.written(); n != last {
-			last, since = n, time.Now()
+		if n := p.written(); n != writes {
+			writes, since = n, time.Now()
 		}
-		if time.Since(since) > quiet {
-			return false
-		}
-	}
+		last, ended := done()
+		return last, ended && time.Since(since) > quiet
+	}, "the program crashes or ends")
+	return crashed
+}
+
+// last returns the last write.
+func (p *proxy) last() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writes[len(p.writes)-1]
 }
 
 // written returns the number of writes.

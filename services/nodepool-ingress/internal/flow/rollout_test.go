@@ -1,12 +1,15 @@
 package flow
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
@@ -51,18 +54,24 @@ func TestRollout(t *testing.T) {
 		assert.Equal(t, traefik+":v1", image(r.deployment(pool)), pool)
 	}
 
-	seen := map[string]bool{}
+	changes, err := r.kube.AppsV1().Deployments(namespace).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer changes.Stop()
 	r.patch("edge", `{"spec": {"ingress_controller_image": "`+traefik+`:v2"}}`)
 	var order []string
-	r.eventually(func() (string, bool) {
-		for _, pool := range pools {
-			if image(r.deployment(pool)) == traefik+":v2" && !seen[pool] {
-				seen[pool] = true
+	timeout := time.After(patience)
+	for len(order) < len(pools) {
+		select {
+		case event := <-changes.ResultChan():
+			d, ok := event.Object.(*appsv1.Deployment)
+			require.True(t, ok)
+			if pool := d.Labels[v1alpha1.LabelPool]; image(d) == traefik+":v2" && !slices.Contains(order, pool) {
 				order = append(order, pool)
 			}
+		case <-timeout:
+			require.Fail(t, "not all pools have the image", "%v\n%s", order, r.log())
 		}
-		return fmt.Sprint(order), len(order) == len(pools)
-	}, "all pools have the image")
+	}
 	assert.Equal(t, []string{"a", "c", "d", "b"}, order)
 	for _, pool := range pools {
 		r.await("edge", pool, conditionR, ready)
