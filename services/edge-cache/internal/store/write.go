@@ -51,6 +51,9 @@ func (s *Store) Remove(object []byte) error {
 	if err != nil {
 		return fmt.Errorf("deleted object %s: %w", meta.Key(), err)
 	}
+	if err := s.fits(rv); err != nil {
+		return fmt.Errorf("deleted object %s: %w", meta.Key(), err)
+	}
 	return s.change(func() ([]change, error) {
 		if rv < s.rv {
 			return nil, fmt.Errorf("deleted object %s at %d: %w", meta.Key(), rv, ErrWentBack)
@@ -82,6 +85,9 @@ func (s *Store) planRemoval(key string, rv uint64) (c change, found bool, err er
 
 // Bookmark moves the position without a change.
 func (s *Store) Bookmark(rv uint64) error {
+	if err := s.fits(rv); err != nil {
+		return fmt.Errorf("bookmark: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rv < s.rv {
@@ -144,6 +150,7 @@ type Replacement struct {
 	store   *Store
 	seen    map[string]struct{}
 	pending map[string]*incoming
+	crowded bool // removed objects have no versions of their own
 }
 
 // Replace begins a replacement of all objects.
@@ -202,6 +209,9 @@ func (r *Replacement) visible(in *incoming) bool {
 // versions keep rising, so their readers stay.
 func (r *Replacement) Commit(rv uint64) error {
 	s := r.store
+	if err := s.fits(rv); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
 	s.apply.Lock()
 	defer s.apply.Unlock()
 	s.mu.Lock()
@@ -225,6 +235,7 @@ func (r *Replacement) commit(rv uint64) ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
+	silent = silent || r.crowded
 	if silent {
 		for i := range changes {
 			changes[i].event = nil
@@ -256,7 +267,9 @@ func (r *Replacement) wentBack(rv uint64) bool {
 	return false
 }
 
-// plan returns changed objects in the order of their versions, and then the removed ones at the version of the list.
+// plan returns changed objects in the order of their versions, and then the removed ones. Upstream versions of removed objects are not known:
+// they get the highest ones below the version of the list that no changed object has. Equal versions would lose events of a reader whose
+// connection ends between them.
 func (r *Replacement) plan(rv uint64) ([]change, error) {
 	s := r.store
 	pending := make([]*incoming, 0, len(r.pending))
@@ -279,16 +292,56 @@ func (r *Replacement) plan(rv uint64) ([]change, error) {
 		}
 	}
 	slices.Sort(gone)
-	for _, key := range gone {
+	versions := r.versions(rv, len(gone))
+	for i, key := range gone {
 		c := change{key: key}
 		if old := s.objects[key]; old.shown != nil {
-			if err := s.hide(&c, old.shown, rv); err != nil {
+			if err := s.hide(&c, old.shown, versions[i]); err != nil {
 				return nil, err
 			}
 		}
 		changes = append(changes, c)
 	}
+	if !s.params.Virtual {
+		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.version(), b.version()) })
+	}
 	return changes, nil
+}
+
+// version returns the version of the event of a change, 0 if it has none.
+func (c change) version() uint64 {
+	if c.event == nil {
+		return 0
+	}
+	return c.event.Object.RV
+}
+
+// versions returns ascending versions for removed objects, up to rv. Virtual versions are always distinct.
+func (r *Replacement) versions(rv uint64, count int) []uint64 {
+	all := make([]uint64, count)
+	if r.store.params.Virtual {
+		for i := range all {
+			all[i] = rv
+		}
+		return all
+	}
+	taken := make(map[uint64]struct{}, len(r.pending))
+	for _, in := range r.pending {
+		taken[in.rv] = struct{}{}
+	}
+	free := rv
+	for i := count - 1; i >= 0; i-- {
+		for _, is := taken[free]; is; _, is = taken[free] {
+			free--
+		}
+		if free <= r.store.rv {
+			r.crowded = true
+			free = rv // nobody sees it
+		}
+		all[i] = free
+		free--
+	}
+	return all
 }
 
 // Reset announces that the next list is of another cluster, or of the same cluster at an earlier time: its versions say nothing about those
