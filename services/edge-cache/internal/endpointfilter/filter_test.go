@@ -77,7 +77,7 @@ func randomEndpoints(r *rand.Rand) *corev1.Endpoints { //nolint:staticcheck // o
 	}
 	for range r.IntN(4) {
 		e.Subsets = append(e.Subsets, corev1.EndpointSubset{ //nolint:staticcheck // as above
-			Addresses: addresses(), NotReadyAddresses: addresses(), Ports: []corev1.EndpointPort{{Port: 80}}, //nolint:staticcheck // as above
+			Addresses: addresses(), NotReadyAddresses: addresses(), Ports: []corev1.EndpointPort{{Port: 80}},
 		})
 	}
 	return e

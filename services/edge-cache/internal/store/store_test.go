@@ -52,7 +52,7 @@ type world struct {
 	last   uint64
 }
 
-func newStoreWorld(t *testing.T, seed uint64, virtual bool) *world { //nolint:revive // both kinds of store
+func newStoreWorld(t *testing.T, seed uint64, virtual bool) *world {
 	t.Helper()
 	w := &world{
 		t: t, r: rand.New(rand.NewPCG(seed, 1)), virtual: virtual, journal: memory{}, rv: 100, objects: map[string]string{},
@@ -193,7 +193,6 @@ func (w *world) read() {
 			w.apply(e)
 			if w.r.IntN(4) == 0 {
 				w.resume()
-				events = nil
 				break
 			}
 		}
