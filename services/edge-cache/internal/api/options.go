@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,12 +34,12 @@ type listOptions struct {
 // parseOptions returns the options of a query, or an error with the status that the API server gives.
 func parseOptions(q url.Values) (listOptions, error) {
 	o := listOptions{
-		watch: isTrue(q.Get("watch")), rvText: q.Get("resourceVersion"), match: metav1.ResourceVersionMatch(q.Get("resourceVersionMatch")),
-		bookmarks: isTrue(q.Get("allowWatchBookmarks")), continueToken: q.Get("continue"),
+		watch: isTrue(q, "watch"), rvText: q.Get("resourceVersion"), match: metav1.ResourceVersionMatch(q.Get("resourceVersionMatch")),
+		bookmarks: isTrue(q, "allowWatchBookmarks"), continueToken: q.Get("continue"),
 	}
 	var err error
 	if q.Has("sendInitialEvents") {
-		value := isTrue(q.Get("sendInitialEvents"))
+		value := isTrue(q, "sendInitialEvents")
 		o.sendInitialEvents = &value
 	}
 	if err := o.parseNumbers(q); err != nil {
@@ -83,8 +84,10 @@ func (o *listOptions) parseNumbers(q url.Values) error {
 	return nil
 }
 
-// isTrue is the rule of the API server for boolean parameters: present and neither "0" nor "false".
-func isTrue(text string) bool { return text != "" && text != "0" && text != "false" }
+// isTrue is the rule of the API server for boolean parameters: present, even if empty, and neither "0" nor "false".
+func isTrue(q url.Values, name string) bool {
+	return q.Has(name) && q.Get(name) != "0" && !strings.EqualFold(q.Get(name), "false")
+}
 
 // validate applies the rules of ValidateListOptions.
 func (o *listOptions) validate() field.ErrorList {

@@ -50,7 +50,9 @@ func parseRequest(method, path string, watch watchParameter) request {
 	default:
 		return request{}
 	}
-	if slices.Contains(parts, "") || len(parts) > 5 {
+	// A proxy before the API server may resolve dots to a path that is not on the allow-list.
+	dots := func(part string) bool { return part == "" || part == "." || part == ".." }
+	if slices.ContainsFunc(parts, dots) || len(parts) > 5 {
 		return request{}
 	}
 	r.parseNames(parts)

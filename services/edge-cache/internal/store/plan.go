@@ -35,14 +35,22 @@ func (s *Store) parse(object []byte) (*incoming, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
 	}
-	if s.params.Virtual && rv >= math.MaxInt64/scale-1 {
-		return nil, fmt.Errorf("object %s: resourceVersion %d is too large", meta.Key(), rv)
+	if err := s.fits(rv); err != nil {
+		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
 	}
 	stripped, err := wire.Strip(s.params.Format, object)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
 	}
 	return &incoming{key: meta.Key(), rv: rv, hash: hashContent(stripped), object: stripped}, nil
+}
+
+// fits returns an error for an upstream version whose virtual version would overflow, and so fall.
+func (s *Store) fits(rv uint64) error {
+	if s.params.Virtual && rv >= math.MaxInt64/scale-1 {
+		return fmt.Errorf("resourceVersion %d is too large", rv)
+	}
+	return nil
 }
 
 // plan returns the change that makes an incoming object visible. The caller has the lock.

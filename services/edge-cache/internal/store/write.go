@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,6 +50,9 @@ func (s *Store) Remove(object []byte) error {
 	if err != nil {
 		return fmt.Errorf("deleted object %s: %w", meta.Key(), err)
 	}
+	if err := s.fits(rv); err != nil {
+		return fmt.Errorf("deleted object %s: %w", meta.Key(), err)
+	}
 	return s.change(func() ([]change, error) {
 		if rv < s.rv {
 			return nil, fmt.Errorf("deleted object %s at %d: %w", meta.Key(), rv, ErrWentBack)
@@ -82,6 +84,9 @@ func (s *Store) planRemoval(key string, rv uint64) (c change, found bool, err er
 
 // Bookmark moves the position without a change.
 func (s *Store) Bookmark(rv uint64) error {
+	if err := s.fits(rv); err != nil {
+		return fmt.Errorf("bookmark: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rv < s.rv {
@@ -137,158 +142,6 @@ func (s *Store) Fetched(key string, read func() ([]byte, error)) error {
 		}
 		return s.planNewer(in)
 	})
-}
-
-// Replacement collects the objects of a list. Readers see nothing of it until it is committed.
-type Replacement struct {
-	store   *Store
-	seen    map[string]struct{}
-	pending map[string]*incoming
-}
-
-// Replace begins a replacement of all objects.
-func (s *Store) Replace() *Replacement {
-	return &Replacement{store: s, seen: map[string]struct{}{}, pending: map[string]*incoming{}}
-}
-
-// Len returns the number of objects.
-func (r *Replacement) Len() int { return len(r.seen) }
-
-// Add adds an object. An object that the store has already takes no memory.
-func (r *Replacement) Add(object []byte) error {
-	in, err := r.store.parse(object)
-	if err != nil {
-		return err
-	}
-	r.seen[in.key] = struct{}{}
-	delete(r.pending, in.key)
-	r.store.mu.Lock()
-	old := r.store.objects[in.key]
-	same := old != nil && old.rv == in.rv && old.hash == in.hash
-	r.store.mu.Unlock()
-	if same {
-		return nil
-	}
-	if r.store.params.Discard && !r.visible(in) {
-		delete(r.seen, in.key)
-		return nil
-	}
-	in.value = r.store.pack(in.object)
-	in.object = nil
-	r.pending[in.key] = in
-	return nil
-}
-
-// Drop removes an object.
-func (r *Replacement) Drop(object []byte) error {
-	meta, err := wire.ParseMeta(r.store.params.Format, object)
-	if err != nil {
-		return err
-	}
-	delete(r.seen, meta.Key())
-	delete(r.pending, meta.Key())
-	return nil
-}
-
-func (r *Replacement) visible(in *incoming) bool {
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	_, _, visible, err := r.store.params.Projection(in.key, in.object)
-	return visible || err != nil // Commit reports the error
-}
-
-// Commit replaces all objects by the added ones, as the difference: readers see an event for each object that is new, changed or gone. If
-// versions fell, the API server lost its history or is another one: readers of upstream versions get ErrExpired instead of events. Virtual
-// versions keep rising, so their readers stay.
-func (r *Replacement) Commit(rv uint64) error {
-	s := r.store
-	s.apply.Lock()
-	defer s.apply.Unlock()
-	s.mu.Lock()
-	changes, err := r.commit(rv)
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	s.notify(changes)
-	return nil
-}
-
-func (r *Replacement) commit(rv uint64) ([]change, error) {
-	s := r.store
-	silent := !s.synced || !s.params.Virtual && (s.replaced || r.wentBack(rv))
-	if s.params.Virtual && s.last == 0 {
-		// The counter is not readable, and may have had any value that the old position gave it.
-		s.last = (rv + 1) * scale
-	}
-	changes, err := r.plan(rv)
-	if err != nil {
-		return nil, err
-	}
-	if silent {
-		for i := range changes {
-			changes[i].event = nil
-		}
-	}
-	wasSynced := s.synced
-	s.rv, s.synced, s.replaced = rv, true, false
-	s.commit(changes)
-	if silent {
-		s.epoch++
-		s.history = history{floor: s.advertise()}
-		if wasSynced && s.params.Observer != nil {
-			s.params.Observer.Gone(s.params.ID)
-		}
-	}
-	return changes, nil
-}
-
-// wentBack reports whether the list or a changed object is older than the position.
-func (r *Replacement) wentBack(rv uint64) bool {
-	if rv < r.store.rv {
-		return true
-	}
-	for _, in := range r.pending {
-		if in.rv <= r.store.rv {
-			return true
-		}
-	}
-	return false
-}
-
-// plan returns changed objects in the order of their versions, and then the removed ones at the version of the list.
-func (r *Replacement) plan(rv uint64) ([]change, error) {
-	s := r.store
-	pending := make([]*incoming, 0, len(r.pending))
-	for _, in := range r.pending {
-		pending = append(pending, in)
-	}
-	slices.SortFunc(pending, func(a, b *incoming) int { return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key)) })
-	changes := make([]change, 0, len(pending))
-	for _, in := range pending {
-		c, err := s.plan(in)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, c)
-	}
-	var gone []string
-	for key := range s.objects {
-		if _, kept := r.seen[key]; !kept {
-			gone = append(gone, key)
-		}
-	}
-	slices.Sort(gone)
-	for _, key := range gone {
-		c := change{key: key}
-		if old := s.objects[key]; old.shown != nil {
-			if err := s.hide(&c, old.shown, rv); err != nil {
-				return nil, err
-			}
-		}
-		changes = append(changes, c)
-	}
-	return changes, nil
 }
 
 // Reset announces that the next list is of another cluster, or of the same cluster at an earlier time: its versions say nothing about those

@@ -9,38 +9,55 @@ import (
 
 type rawJSON = json.RawMessage
 
+// parseJSONMeta reads names exactly as a client does. Package json alone also takes "Metadata" for "metadata", and the author of a custom
+// object may add such a field where its schema preserves unknown fields.
 func parseJSONMeta(object []byte) (Meta, error) {
-	var o struct {
-		Metadata struct {
-			Namespace       string            `json:"namespace"`
-			Name            string            `json:"name"`
-			UID             string            `json:"uid"`
-			ResourceVersion string            `json:"resourceVersion"`
-			Labels          map[string]string `json:"labels"`
-		} `json:"metadata"`
+	_, meta, err := splitJSON(object)
+	if err != nil {
+		return Meta{}, err
 	}
-	if err := json.Unmarshal(object, &o); err != nil {
-		return Meta{}, fmt.Errorf("decode metadata: %w", err)
+	var m Meta
+	for _, f := range []struct {
+		name string
+		to   any
+	}{
+		{"namespace", &m.Namespace}, {"name", &m.Name}, {"uid", &m.UID}, {"resourceVersion", &m.ResourceVersion}, {"labels", &m.Labels},
+	} {
+		if raw, present := meta[f.name]; present {
+			if err := json.Unmarshal(raw, f.to); err != nil {
+				return Meta{}, fmt.Errorf("decode metadata.%s: %w", f.name, err)
+			}
+		}
 	}
-	if o.Metadata.Name == "" {
+	if m.Name == "" {
 		return Meta{}, errors.New("object has no metadata.name")
 	}
-	return Meta(o.Metadata), nil
+	return m, nil
+}
+
+// splitJSON returns the fields of an object and of its metadata.
+func splitJSON(object []byte) (whole, meta map[string]rawJSON, err error) {
+	if err := json.Unmarshal(object, &whole); err != nil {
+		return nil, nil, fmt.Errorf("decode object: %w", err)
+	}
+	if err := json.Unmarshal(whole["metadata"], &meta); err != nil {
+		return nil, nil, fmt.Errorf("decode metadata: %w", err)
+	}
+	if meta == nil { // null
+		return nil, nil, errors.New("object has no metadata")
+	}
+	return whole, meta, nil
 }
 
 // editJSONMeta returns a copy of an object with other metadata. It keeps the bytes of everything else.
 func editJSONMeta(object []byte, edit func(meta map[string]rawJSON) error) ([]byte, error) {
-	var whole, meta map[string]rawJSON
-	if err := json.Unmarshal(object, &whole); err != nil {
-		return nil, fmt.Errorf("decode object: %w", err)
-	}
-	if err := json.Unmarshal(whole["metadata"], &meta); err != nil {
-		return nil, fmt.Errorf("decode metadata: %w", err)
+	whole, meta, err := splitJSON(object)
+	if err != nil {
+		return nil, err
 	}
 	if err := edit(meta); err != nil {
 		return nil, err
 	}
-	var err error
 	if whole["metadata"], err = json.Marshal(meta); err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
@@ -73,13 +90,8 @@ func stripJSON(object []byte) ([]byte, error) {
 
 // JSONMetadata returns the metadata object of a JSON object.
 func JSONMetadata(object []byte) ([]byte, error) {
-	var whole struct {
-		Metadata rawJSON `json:"metadata"`
-	}
-	if err := json.Unmarshal(object, &whole); err != nil {
-		return nil, fmt.Errorf("decode metadata: %w", err)
-	}
-	return whole.Metadata, nil
+	whole, _, err := splitJSON(object)
+	return whole["metadata"], err
 }
 
 // readJSONList reads a list in JSON, and holds one item at a time.

@@ -105,7 +105,9 @@ func (l *listReader) readRaw(size uint64) error {
 		if err != nil {
 			return err
 		}
-		read += uint64(protowire.SizeTag(num)+protowire.SizeVarint(length)) + length
+		if read += uint64(protowire.SizeTag(num)+protowire.SizeVarint(length)) + length; read > size {
+			return errMalformed
+		}
 		switch num {
 		case fieldMetadata:
 			err = l.meta.parse(content)
@@ -236,10 +238,11 @@ func (e *EventReader) Next() (Event, error) {
 	if _, err := io.ReadFull(e.r, length[:]); err != nil {
 		return Event{}, err
 	}
-	size := int(binary.BigEndian.Uint32(length[:]))
-	if size > e.max {
-		return Event{}, fmt.Errorf("%w: event of %d bytes, at most %d are allowed", errTooLarge, size, e.max)
+	announced := binary.BigEndian.Uint32(length[:])
+	if uint64(announced) > uint64(e.max) {
+		return Event{}, fmt.Errorf("%w: event of %d bytes, at most %d are allowed", errTooLarge, announced, e.max)
 	}
+	size := int(announced)
 	if cap(e.buffer) < size {
 		e.buffer = make([]byte, size+size/4)
 	}
@@ -283,12 +286,20 @@ func (e *EventReader) nextJSON() (Event, error) {
 	if err := e.decoder.Decode(&event); err != nil {
 		return Event{}, err
 	}
-	var kind struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+	var whole map[string]rawJSON // a struct would also take "Kind" for "kind"
+	if err := json.Unmarshal(event.Object, &whole); err != nil {
+		return Event{}, fmt.Errorf("decode object: %w", err)
 	}
-	if err := json.Unmarshal(event.Object, &kind); err != nil {
+	out := Event{Type: event.Type, Object: event.Object}
+	if err := errors.Join(unmarshalText(whole["apiVersion"], &out.APIVersion), unmarshalText(whole["kind"], &out.Kind)); err != nil {
 		return Event{}, fmt.Errorf("decode type of object: %w", err)
 	}
-	return Event{Type: event.Type, APIVersion: kind.APIVersion, Kind: kind.Kind, Object: event.Object}, nil
+	return out, nil
+}
+
+func unmarshalText(raw rawJSON, to *string) error {
+	if raw == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, to)
 }

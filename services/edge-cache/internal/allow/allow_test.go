@@ -1,0 +1,61 @@
+package allow
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Resource{
+		"v1/secrets":        secrets,
+		"v1/pods@own":       {Version: "v1", Name: "pods", Own: true},
+		"a.example/v1/foos": {Group: "a.example", Version: "v1", Name: "foos", Custom: true},
+		"gateway.networking.k8s.io/v1/gateways@own": {Group: "gateway.networking.k8s.io", Version: "v1", Name: "gateways", Custom: true, Own: true},
+	} {
+		got, err := Parse(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got)
+	}
+	for _, text := range []string{
+		"", "pods", "/pods", "v1/", "a/b/c/d", "v1/pods@", "v1/pods@other", "v1/pods@own@own", "v1/persistentvolumes", "apps/v1/deployments",
+		"rbac.authorization.k8s.io/v1/clusterroles", "@own",
+	} {
+		_, err := Parse(text)
+		require.Error(t, err, text)
+	}
+}
+
+func TestProfilesAllowWhatTheyList(t *testing.T) {
+	t.Parallel()
+	for _, name := range Profiles() {
+		list, err := Profile(name, []string{"v1/configmaps@own"})
+		require.NoError(t, err)
+		for _, verb := range []string{"create", "update", "patch", "delete", "get"} {
+			assert.False(t, list.Writable("", "secrets", verb, OwnNamespace), "%s may %s Secrets", name, verb)
+			assert.False(t, list.Writable("coordination.k8s.io", "leases", verb, Elsewhere), "%s may %s Leases elsewhere", name, verb)
+		}
+		assert.Contains(t, list.Resources, nodes, name)
+		assert.Contains(t, list.Resources, configMaps, name)
+	}
+	_, err := Profile("unknown", nil)
+	require.ErrorContains(t, err, `"unknown" is not one of`)
+	before := len(base)
+	_, err = Profile("traefik", []string{"v1/pods"})
+	require.NoError(t, err)
+	assert.Len(t, base, before, "an addition changed the profile")
+}
+
+func TestWritable(t *testing.T) {
+	t.Parallel()
+	list, err := Profile("ingress-nginx", nil)
+	require.NoError(t, err)
+	assert.True(t, list.Writable("networking.k8s.io", "ingresses/status", "patch", Elsewhere))
+	assert.False(t, list.Writable("networking.k8s.io", "ingresses", "patch", Elsewhere))
+	assert.False(t, list.Writable("networking.k8s.io", "ingresses/status", "delete", Elsewhere))
+	assert.True(t, list.Writable("coordination.k8s.io", "leases", "update", OwnNamespace))
+	assert.True(t, list.Readable("coordination.k8s.io", "leases", "get", OwnNamespace))
+	assert.False(t, list.Readable("coordination.k8s.io", "leases", "get", Elsewhere))
+}

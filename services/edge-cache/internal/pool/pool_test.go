@@ -1,0 +1,52 @@
+package pool
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+)
+
+func (p *Pool) names() []string { return slices.Sorted(maps.Keys(p.Members())) }
+
+func TestAnEmptyPoolKeepsItsLastMembers(t *testing.T) {
+	t.Parallel()
+	p := New(zap.NewNop())
+	require.ErrorIs(t, p.Ready(), ErrUnknown)
+	p.Replace(nil)
+	require.ErrorIs(t, p.Ready(), ErrUnknown)
+	assert.False(t, p.Held())
+
+	p.Update(map[string]bool{"a": true, "b": true, "c": false})
+	require.NoError(t, p.Ready())
+	before := p.Members()
+	assert.Equal(t, []string{"a", "b"}, p.names())
+
+	p.Update(map[string]bool{"a": false, "b": false})
+	assert.True(t, p.Held())
+	assert.Equal(t, []string{"a", "b"}, p.names())
+
+	p.Replace([]string{"c", "c"})
+	assert.False(t, p.Held())
+	assert.Equal(t, []string{"c"}, p.names())
+	assert.Equal(t, []string{"a", "b"}, slices.Sorted(maps.Keys(before)), "a set changed after it was returned")
+}
+
+func TestRunReportsChangedNodesOnce(t *testing.T) {
+	t.Parallel()
+	p := New(zap.NewNop())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reports := make(chan []string, 8)
+	p.Replace([]string{"a", "b"})
+	p.Update(map[string]bool{"c": true, "x": false})
+	go p.Run(ctx, func(nodes []string) { reports <- slices.Sorted(slices.Values(nodes)) })
+	assert.Equal(t, []string{"a", "b", "c"}, <-reports)
+	p.Update(map[string]bool{"b": true}) // is a member
+	p.Replace([]string{"a", "c"})
+	assert.Equal(t, []string{"b"}, <-reports)
+}

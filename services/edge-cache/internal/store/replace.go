@@ -1,0 +1,212 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// Replacement collects the objects of a list. Readers see nothing of it until it is committed.
+type Replacement struct {
+	store   *Store
+	seen    map[string]struct{}
+	pending map[string]*incoming
+	crowded bool // removed objects have no versions of their own
+}
+
+// Replace begins a replacement of all objects.
+func (s *Store) Replace() *Replacement {
+	return &Replacement{store: s, seen: map[string]struct{}{}, pending: map[string]*incoming{}}
+}
+
+// Len returns the number of objects.
+func (r *Replacement) Len() int { return len(r.seen) }
+
+// Add adds an object. An object that the store has already takes no memory.
+func (r *Replacement) Add(object []byte) error {
+	in, err := r.store.parse(object)
+	if err != nil {
+		return err
+	}
+	r.seen[in.key] = struct{}{}
+	delete(r.pending, in.key)
+	r.store.mu.Lock()
+	old := r.store.objects[in.key]
+	same := old != nil && old.rv == in.rv && old.hash == in.hash
+	r.store.mu.Unlock()
+	if same {
+		return nil
+	}
+	if r.store.params.Discard && !r.visible(in) {
+		delete(r.seen, in.key)
+		return nil
+	}
+	in.value = r.store.pack(in.object)
+	in.object = nil
+	r.pending[in.key] = in
+	return nil
+}
+
+// Drop removes an object.
+func (r *Replacement) Drop(object []byte) error {
+	meta, err := wire.ParseMeta(r.store.params.Format, object)
+	if err != nil {
+		return err
+	}
+	delete(r.seen, meta.Key())
+	delete(r.pending, meta.Key())
+	return nil
+}
+
+func (r *Replacement) visible(in *incoming) bool {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	_, _, visible, err := r.store.params.Projection(in.key, in.object)
+	return visible || err != nil // Commit reports the error
+}
+
+// Commit replaces all objects by the added ones, as the difference: readers see an event for each object that is new, changed or gone. If
+// versions fell, the API server lost its history or is another one: readers of upstream versions get ErrExpired instead of events. Virtual
+// versions keep rising, so their readers stay.
+func (r *Replacement) Commit(rv uint64) error {
+	s := r.store
+	if err := s.fits(rv); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	s.apply.Lock()
+	defer s.apply.Unlock()
+	s.mu.Lock()
+	changes, err := r.commit(rv)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	s.notify(changes)
+	return nil
+}
+
+func (r *Replacement) commit(rv uint64) ([]change, error) {
+	s := r.store
+	silent := !s.synced || !s.params.Virtual && (s.replaced || r.wentBack(rv))
+	if s.params.Virtual && s.last == 0 {
+		// The counter is not readable, and may have had any value that the old position gave it.
+		s.last = (rv + 1) * scale
+	}
+	changes, err := r.plan(rv)
+	if err != nil {
+		return nil, err
+	}
+	silent = silent || r.crowded
+	if silent {
+		dropEvents(changes)
+	}
+	wasSynced := s.synced
+	s.rv, s.synced, s.replaced = rv, true, false
+	s.commit(changes)
+	if silent {
+		s.epoch++
+		s.history = history{floor: s.advertise()}
+		if wasSynced && s.params.Observer != nil {
+			s.params.Observer.Gone(s.params.ID)
+		}
+	}
+	return changes, nil
+}
+
+func dropEvents(changes []change) {
+	for i := range changes {
+		changes[i].event = nil
+	}
+}
+
+// wentBack reports whether the list or a changed object is older than the position.
+func (r *Replacement) wentBack(rv uint64) bool {
+	if rv < r.store.rv {
+		return true
+	}
+	for _, in := range r.pending {
+		if in.rv <= r.store.rv {
+			return true
+		}
+	}
+	return false
+}
+
+// plan returns changed objects in the order of their versions, and then the removed ones. Upstream versions of removed objects are not known:
+// they get the highest ones below the version of the list that no changed object has. Equal versions would lose events of a reader whose
+// connection ends between them.
+func (r *Replacement) plan(rv uint64) ([]change, error) {
+	s := r.store
+	pending := make([]*incoming, 0, len(r.pending))
+	for _, in := range r.pending {
+		pending = append(pending, in)
+	}
+	slices.SortFunc(pending, func(a, b *incoming) int { return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key)) })
+	changes := make([]change, 0, len(pending))
+	for _, in := range pending {
+		c, err := s.plan(in)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, c)
+	}
+	var gone []string
+	for key := range s.objects {
+		if _, kept := r.seen[key]; !kept {
+			gone = append(gone, key)
+		}
+	}
+	slices.Sort(gone)
+	versions := r.versions(rv, len(gone))
+	for i, key := range gone {
+		c := change{key: key}
+		if old := s.objects[key]; old.shown != nil {
+			if err := s.hide(&c, old.shown, versions[i]); err != nil {
+				return nil, err
+			}
+		}
+		changes = append(changes, c)
+	}
+	if !s.params.Virtual {
+		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.version(), b.version()) })
+	}
+	return changes, nil
+}
+
+// version returns the version of the event of a change, 0 if it has none.
+func (c change) version() uint64 {
+	if c.event == nil {
+		return 0
+	}
+	return c.event.Object.RV
+}
+
+// versions returns ascending versions for removed objects, up to rv. Virtual versions are always distinct.
+func (r *Replacement) versions(rv uint64, count int) []uint64 {
+	all := make([]uint64, count)
+	if r.store.params.Virtual {
+		for i := range all {
+			all[i] = rv
+		}
+		return all
+	}
+	taken := make(map[uint64]struct{}, len(r.pending))
+	for _, in := range r.pending {
+		taken[in.rv] = struct{}{}
+	}
+	free := rv
+	for i := count - 1; i >= 0; i-- {
+		for _, is := taken[free]; is; _, is = taken[free] {
+			free--
+		}
+		if free <= r.store.rv {
+			r.crowded = true
+			free = rv // nobody sees it
+		}
+		all[i] = free
+		free--
+	}
+	return all
+}
