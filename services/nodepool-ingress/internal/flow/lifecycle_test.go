@@ -67,7 +67,10 @@ func TestTwoPools(t *testing.T) {
 	before := other()
 	r.patch("edge", `{"spec": {"pools": [{"name": "hangzhou", "image": "`+traefik+`:v3.0.0", "replicas": 2}, {"name": "beijing"}]}}`)
 	r.eventually(func() (string, bool) { got := image(r.deployment("hangzhou")); return got, got == traefik+":v3.0.0" }, "the image changes")
-	r.eventually(func() (string, bool) { got := r.pool("edge", "hangzhou").ReadyReplicas; return fmt.Sprint(got), got == 2 }, "two replicas are ready")
+	r.eventually(func() (string, bool) {
+		got := r.pool("edge", "hangzhou").ReadyReplicas
+		return fmt.Sprint(got), got == 2
+	}, "two replicas are ready")
 	r.await("edge", "hangzhou", conditionR, ready)
 
 	require.ErrorIs(t, r.plan("--images=traefik=registry.example/traefik:v1"), dryrun.ErrDiffers)
