@@ -327,9 +327,9 @@ func writeFolder(t *testing.T, dir string, files map[string][]byte, random *rand
 	}
 }
 
-// TestThousandWatches opens a thousand watches. Those above the limit are refused with 429, the others work, and the memory is bounded.
+// TestThousandWatches opens a thousand watches. Those above the limit are refused with 429, the others work, and the memory is bounded. It is not
+// parallel, because it measures the memory of the process.
 func TestThousandWatches(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	w.node("in-1", "edge")
 	w.createSlice(slice("default", "a", "a-1", "in-1"))
