@@ -282,7 +282,7 @@ func TestNetworkPolicy(t *testing.T) {
 // writes them.
 var readers = map[string]string{"backendset-syncer": "gateways"}
 
-// TestNoWildcards checks that no rule has a wildcard, and that no program of ours may read Secrets, except for readers. The nodepool-ingress
+// TestNoWildcards checks that no rule has a wildcard, and that no program may read Secrets, except for readers. The nodepool-ingress
 // only hands on the roles of ingress controllers, which need the certificates of Ingresses: they have a component.
 func TestNoWildcards(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ type YurtIngressSpec struct {
 	// +optional
 	ImageCamel string `json:"ingressControllerImage,omitempty"`
 
-	// ingress_webhook_certgen_image has no effect, and a condition says so: pools have no admission webhooks.
+	// ingress_webhook_certgen_image has no effect, because pools have no admission webhooks. The condition Accepted names it.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	CertGenImage string `json:"ingress_webhook_certgen_image,omitempty"`

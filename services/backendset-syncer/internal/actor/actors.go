@@ -124,7 +124,7 @@ func (a *Actors) Want(key Key, w *Wanted) {
 	a.of(key.LoadBalancer).want(key.Set, w)
 }
 
-// of returns the actor of a load balancer, and starts it if there is none.
+// of returns the actor of a load balancer, and starts one if necessary.
 func (a *Actors) of(id string) *actor {
 	of := a.actors[id]
 	if of == nil {

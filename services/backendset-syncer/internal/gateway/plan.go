@@ -23,7 +23,7 @@ import (
 // Input is what a plan depends on, besides the snapshot of the cluster.
 type Input struct {
 	LoadBalancer string
-	Record       *record.Record // nil: there is none
+	Record       *record.Record // nil before the first one
 	Live         *layout.Live
 	// Gone are objects whose deletion was wanted, and that the load balancer does not have.
 	Gone []layout.Ref

@@ -54,7 +54,7 @@ const (
 	portNoBackends = 500
 )
 
-// fallback returns the backends for requests without one, nil if there are none.
+// fallback returns the backends for requests without one, or nil.
 func (o *Options) fallback() *routing.Fallback {
 	if o.Responder.Name == "" {
 		return nil
@@ -80,7 +80,7 @@ func (p *Planner) Ready() bool {
 		p.caches.Namespaces.Listed()
 }
 
-// Problem is a reason and a message of a condition. The zero value means that there is none.
+// Problem is a reason and a message of a condition. The zero value is no problem.
 type Problem struct{ Reason, Message string }
 
 // Attached is a Gateway with its load balancer.

@@ -71,7 +71,7 @@ type Record struct {
 	Gateways []string `json:"gateways,omitempty"`
 }
 
-// Find returns the object with a key, nil if there is none.
+// Find returns the object with a key, or nil.
 func (r *Record) Find(kind Kind, key string) *Object {
 	return r.find(func(o *Object) bool { return o.Kind == kind && o.Key == key })
 }

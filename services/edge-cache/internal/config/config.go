@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -144,14 +145,23 @@ func (c *Config) Class() string {
 	return c.Pool.Name
 }
 
+// isServer reports whether text is the address of an API server. Plain text, with the token of the pod, goes only to the loopback interface.
+func isServer(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && u.Hostname() == "127.0.0.1"
+}
+
 // Validate returns an error for each flag with an invalid value.
 func (c *Config) Validate() error {
 	errs := []error{c.HTTP.Validate(), c.Logging.Validate(), c.Pool.validate(), c.Client.validate()}
 	if (c.Upstream.Server == "") == (c.Upstream.Kubeconfig == "") {
 		errs = append(errs, errors.New("give either --upstream-server or --kubeconfig"))
 	}
-	if c.Upstream.Server != "" && !strings.HasPrefix(c.Upstream.Server, "https://") && !strings.HasPrefix(c.Upstream.Server, "http://127.0.0.1:") {
-		errs = append(errs, fmt.Errorf("--upstream-server %q does not begin with https://", c.Upstream.Server))
+	if c.Upstream.Server != "" && !isServer(c.Upstream.Server) {
+		errs = append(errs, fmt.Errorf("--upstream-server %q does not begin with https://, or has more than a host and a port", c.Upstream.Server))
 	}
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("--data-dir is empty"))

@@ -38,6 +38,8 @@ func TestValidate(t *testing.T) {
 		{"upstream-server", "", "either --upstream-server or --kubeconfig"},
 		{"kubeconfig", "file", "either --upstream-server or --kubeconfig"},
 		{"upstream-server", "http://api.example", "does not begin with https"},
+		{"upstream-server", "http://127.0.0.1:80@api.example", "does not begin with https"},
+		{"upstream-server", "https://", "does not begin with https"},
 		{"data-dir", "", "--data-dir is empty"},
 		{"cri-socket", "/run/cri.sock", "--cri-socket needs --node-name"},
 	}
