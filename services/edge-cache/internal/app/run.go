@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
@@ -144,6 +145,8 @@ func (p *parts) serveAPI(ctx context.Context, listener net.Listener) error {
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: p.Config.Client.MaxWatches + apiStreams},
 	}
 	done := make(chan error, 1)
+	// A client that speaks HTTP/1.1 needs a connection for each watch.
+	listener = netutil.LimitListener(listener, p.Config.Client.MaxWatches+apiStreams)
 	go func() { done <- server.ServeTLS(listener, "", "") }()
 	select {
 	case err := <-done:

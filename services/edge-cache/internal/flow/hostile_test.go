@@ -367,7 +367,8 @@ func TestThousandWatches(t *testing.T) {
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
 	require.Eventually(t, func() bool { return int(open.Load()) == e.cfg.Client.MaxWatches }, patient, tick)
-	assert.Less(t, heap(), before+64<<20)
+	// The client dials for every request until it knows that the server speaks HTTP/2. What those connections take goes with them.
+	assert.Eventually(t, func() bool { return heap() < before+64<<20 }, patient, tick)
 	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_watches") == float64(e.cfg.Client.MaxWatches) }, patient, tick)
 	select {
 	case <-done:
