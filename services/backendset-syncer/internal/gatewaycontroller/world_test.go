@@ -69,10 +69,11 @@ type world struct {
 	queue   chan string
 	waiting sync.Map
 	errs    []error
+	woken   map[string]bool // pods whose readiness gate is looked at again
 	stop    func()
 }
 
-var options = informers.Options{Gateways: true}
+var options = informers.Options{Gateways: true, Gates: true}
 
 // reader reads the current snapshot of a kind.
 type reader struct {
@@ -255,7 +256,7 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 		if modes != nil {
 			o.Modes = *modes
 		}
-		w := &world{t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}, kube: fake.NewClientset()}
+		w := &world{t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}, woken: map[string]bool{}, kube: fake.NewClientset()}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
 		w.Service = ocilbtest.Start(t, o)
 		w.Create(balancerID, ocilbtest.Compartment, "models")
@@ -308,7 +309,7 @@ func (w *world) start() {
 	}
 	w.reconciler = New(Params{
 		Planner: gateway.NewPlanner(caches, configured{w}, gateway.Options{}), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Enqueue: w.enqueue,
-		Clock: clock.RealClock{}, Namespace: "fairlead",
+		Clock: clock.RealClock{}, Namespace: "fairlead", WakePod: w.wakePod,
 	})
 	wait := actors.Start(ctx, ctx)
 	var all sync.WaitGroup
@@ -336,6 +337,12 @@ func (w *world) start() {
 		}
 	})
 	w.t.Cleanup(w.stop)
+}
+
+func (w *world) wakePod(name cache.ObjectName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.woken[name.Name] = true
 }
 
 func (w *world) httpClient() *http.Client {
