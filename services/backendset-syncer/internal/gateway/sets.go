@@ -20,7 +20,7 @@ func (b *build) wantSets() {
 		s := &b.desired.Sets[i]
 		b.sets[s.Name] = b.wantSet(s.Key, s.Members, b.parametersOf(s))
 		for _, m := range s.Members {
-			f, _ := b.endpoints(m.Backend)
+			f, _ := b.endpointsOf(&m, s.Members)
 			counts[m.Backend] = len(activeOf(f.all))
 		}
 	}
@@ -79,7 +79,7 @@ func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Se
 	document, _ := b.planner.configuration.Current()
 	var groups []weights.Group
 	for _, m := range members {
-		f, problem := b.endpoints(m.Backend)
+		f, problem := b.endpointsOf(&m, members)
 		if problem != (Problem{}) {
 			s.Problem = problem
 		} else if f.refused != "" {
