@@ -179,10 +179,13 @@ func (b *build) route() {
 		b.valid = append(b.valid, l)
 		b.input.Listeners = append(b.input.Listeners, routing.Listener{
 			Gateway: l.gateway.name(), Name: string(l.Name), Hostname: l.hostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
-			Served: b.servedBy(l), Redirected: b.redirects(l), Reserved: b.conditionsOfOthers(l),
+			Served: b.servedBy(l), Redirected: b.redirects(l),
 		})
 	}
 	b.namePolicies()
+	for i, l := range b.valid {
+		b.input.Listeners[i].Reserved = b.conditionsOfOthers(b.input.Names[l.policyKey()])
+	}
 	b.desired = routing.Build(b.input)
 }
 
