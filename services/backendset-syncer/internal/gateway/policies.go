@@ -73,14 +73,19 @@ func (b *build) layPolicy(l *Listener, p *routing.Policy) string {
 
 // hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
 func (b *build) hasForeignRules(p *routing.Policy) bool {
-	o := b.before.Get(record.RoutingPolicy, p.Name)
-	return o != nil && len(b.foreignRules(o)) > 0 || b.isLeft(layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
+	return len(b.foreignRules(p.Name)) > 0
 }
 
-// foreignRules returns the rules of others in a recorded routing policy.
-func (b *build) foreignRules(o *record.Object) []layout.Rule {
-	return slices.DeleteFunc(slices.Clone(b.live.Policies[o.Name].Rules), func(r layout.Rule) bool {
-		return layout.OwnRule(r.Name) || slices.Contains(o.AdoptedRules, r.Name)
+// foreignRules returns the rules of others in a routing policy that is recorded, or that was left to them.
+func (b *build) foreignRules(policy string) []layout.Rule {
+	var adopted []string
+	if o := b.before.Get(record.RoutingPolicy, policy); o != nil {
+		adopted = o.AdoptedRules
+	} else if !b.isLeft(layout.Ref{Kind: record.RoutingPolicy, Name: policy}) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(b.live.Policies[policy].Rules), func(r layout.Rule) bool {
+		return layout.OwnRule(r.Name) || slices.Contains(adopted, r.Name)
 	})
 }
 
@@ -98,7 +103,7 @@ func (b *build) leavePolicy(o *record.Object) {
 	rules := b.live.Policies[o.Name].Rules
 	switch {
 	case b.live.Uses[layout.Ref{Kind: o.Kind, Name: o.Name}]: // its listener is deleted first
-	case len(rules) > len(b.foreignRules(o)):
+	case len(rules) > len(b.foreignRules(o.Name)):
 		b.layout.Policies = append(b.layout.Policies, layout.Policy{Name: o.Name, Adopted: o.AdoptedRules})
 	default:
 		b.after.Remove(o.Kind, o.Name)

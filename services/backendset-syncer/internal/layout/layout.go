@@ -74,6 +74,7 @@ type Rule struct{ Name, Condition, Set string }
 type RuleSet struct {
 	Name     string
 	Redirect *Redirect // nil: a live rule set with other rules
+	Rules    int       // of a live rule set
 }
 
 // Redirect redirects all requests to HTTPS.

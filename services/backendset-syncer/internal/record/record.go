@@ -50,6 +50,8 @@ type Object struct {
 	AdoptedRules []string `json:"adoptedRules,omitempty"`
 	// Owner is the Gateway of a listener, as namespace/name. Other kinds have none.
 	Owner string `json:"owner,omitempty"`
+	// Namespaces are the namespaces whose rules a listener serves, sorted.
+	Namespaces []string `json:"namespaces,omitempty"`
 	// Retired is since when no route needs a backend set, which drains. Zero: it is needed.
 	Retired time.Time `json:"retired,omitzero"`
 }
