@@ -151,6 +151,9 @@ func (b *builder) exists(kind record.Kind, name string) bool {
 // addOwn adds the objects of the program's own names: those of a record that was lost.
 func (b *builder) addOwn() {
 	for _, o := range b.in.Keys.Own {
+		if o.Kind == record.BackendSet && !b.onlyOurs(o.Name) && !b.serves(o.Name) {
+			continue // it belongs to the program of another cluster
+		}
 		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) && !b.record.Has(o.Kind, o.Name) {
 			b.put(o.Kind, o.Name, o.Key, o.Owner)
 			b.found(title(o.Kind, o.Name), "it has the name that the program gives it")

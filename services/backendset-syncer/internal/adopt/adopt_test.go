@@ -259,6 +259,33 @@ func TestBuildOfALostRecord(t *testing.T) {
 	}, objects(r))
 }
 
+// TestBuildOfALostRecordWithRulesOfOthers has sets with the program's names that a rule of others in an adopted policy uses, too, and one that
+// only a listener of another program uses.
+func TestBuildOfALostRecordWithRulesOfOthers(t *testing.T) {
+	t.Parallel()
+	in := upstreamShaped()
+	in.Routes = nil
+	in.Live = &layout.Live{
+		Listeners: map[string]layout.Listener{
+			"own-http": {Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own_http", DefaultSet: "own-default"},
+			"foreign":  {Name: "foreign", Port: 81, Protocol: "HTTP", DefaultSet: "own-other"},
+			"shared":   {Name: "shared", Port: 82, Protocol: "HTTP", DefaultSet: "own-default"},
+		},
+		Policies: map[string]layout.Policy{"p_own_http": {Name: "p_own_http", Rules: []layout.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}}}},
+		Sets:     map[string]int{"own-default": 0, "own-chat": 1, "own-other": 1},
+	}
+	in.Keys.Own = []record.Object{
+		{Kind: record.BackendSet, Name: "own-default", Key: "set"}, {Kind: record.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
+		{Kind: record.BackendSet, Name: "own-other", Key: "set Service/models/other"},
+	}
+	r, findings := Build(in)
+	require.NotNil(t, r, "%v", findings)
+	assert.Equal(t, []string{
+		"backendSets own-chat = set Service/models/chat", "backendSets own-default = set",
+		"listeners own-http = listener 80  of models/inference", "routingPolicies p_own_http = policy models/inference/http",
+	}, objects(r), "%v", findings)
+}
+
 // TestHostileAnnotations lets a tenant write annotations of any size and content: nothing but the rules of adopted policies follows.
 func TestHostileAnnotations(t *testing.T) {
 	t.Parallel()

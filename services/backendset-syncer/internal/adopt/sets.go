@@ -36,7 +36,7 @@ func (b *builder) addSets() {
 			continue
 		}
 		object := title(record.BackendSet, name)
-		if !b.onlyOurs(name) {
+		if !b.onlyOurs(name) && b.ownKey(name) == "" { // the program cannot create another set with its own name
 			b.found(object, "others use it, too: it stays, and the program creates one of its own")
 			continue
 		}
@@ -102,6 +102,16 @@ func annotates(r *gatewayv1.HTTPRoute, rule string) bool {
 		}
 	}
 	return false
+}
+
+// serves reports whether an adopted listener or rule uses a set.
+func (b *builder) serves(set string) bool {
+	for name, l := range b.in.Live.Listeners {
+		if l.DefaultSet == set && b.mayOwn(name) {
+			return true
+		}
+	}
+	return len(b.rulesOf(set)) > 0
 }
 
 // onlyOurs reports whether only adopted listeners and rules use a set.

@@ -272,12 +272,17 @@ func (a *adoption) build() (*record.Record, []adopt.Finding) {
 	if first == nil {
 		return nil, findings
 	}
-	a.in.Keys.Own = a.plan(first).Record.Objects
+	a.in.Keys.Own = a.planFor(&gateway.Input{Record: first, Recovering: true}).Record.Objects
 	return adopt.Build(a.in)
 }
 
 func (a *adoption) plan(r *record.Record) *gateway.Plan {
-	return a.gateways.Plan(a.resolution, &gateway.Input{LoadBalancer: a.in.LoadBalancer, Record: r, Live: a.in.Live, Now: clock.RealClock{}.Now()})
+	return a.planFor(&gateway.Input{Record: r})
+}
+
+func (a *adoption) planFor(in *gateway.Input) *gateway.Plan {
+	in.LoadBalancer, in.Live, in.Now = a.in.LoadBalancer, a.in.Live, clock.RealClock{}.Now()
+	return a.gateways.Plan(a.resolution, in)
 }
 
 // printNext prints what the program does when it has the record. A plan that deletes a listener, or anything that is in use, is an error.

@@ -27,6 +27,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
@@ -64,9 +65,9 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-func newGatewayRig(t *testing.T) *gatewayRig {
+func newGatewayRig(t *testing.T, changes ...func(*clusterapi.Config)) *gatewayRig {
 	t.Helper()
-	g := &gatewayRig{rig: newRig(t), network: ocilbtest.NewNetwork(), served: map[string]*ocilbtest.Server{}}
+	g := &gatewayRig{rig: newRig(t, changes...), network: ocilbtest.NewNetwork(), served: map[string]*ocilbtest.Server{}}
 	g.emulator.Close()
 	g.startEmulatorWith(func(o *ocilb.Options) { o.Plane.Dial, o.Plane.Listen = g.network.Dial, g.network.Listen })
 	client, err := dynamic.NewForConfig(g.cluster.RESTConfig())

@@ -34,6 +34,7 @@ import (
 	clientset "fairlead.dev/pkg/client/clientset/versioned"
 	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/app"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 )
@@ -84,9 +85,9 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, changes ...func(*clusterapi.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, cluster: cluster.Start(t, cluster.ControlPlaneOnly), logs: &buffer{}}
+	r := &rig{t: t, cluster: cluster.Start(t, append(changes, cluster.ControlPlaneOnly)...), logs: &buffer{}}
 	r.kube = r.cluster.Clientset()
 	client, err := clientset.NewForConfig(r.cluster.RESTConfig())
 	require.NoError(t, err)

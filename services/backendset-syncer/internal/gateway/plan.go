@@ -27,6 +27,8 @@ type Input struct {
 	Live         *layout.Live
 	// Gone are objects whose deletion was wanted, and that the load balancer does not have.
 	Gone []layout.Ref
+	// Recovering means that the record was lost: backend sets of the load balancer with names that the program chooses are its own.
+	Recovering bool
 	// Weights are those of the previous plan, by the keys of sets.
 	Weights map[string]weights.Memory
 	Now     time.Time
@@ -161,7 +163,7 @@ func (b *build) route() {
 		}
 	}
 	for name := range b.live.Sets {
-		if !b.before.Has(record.BackendSet, name) {
+		if !b.before.Has(record.BackendSet, name) && !b.Recovering {
 			b.input.Foreign = append(b.input.Foreign, name)
 		}
 	}

@@ -101,7 +101,8 @@ type Resolution struct {
 	Balancers map[string][]*Attached // by OCID, the oldest first
 	// Unprogrammable are Gateways of the program without a load balancer that they may program.
 	Unprogrammable []Unprogrammable
-	// Unknown are Gateways, as namespace/name, whose class does not exist: they may be of this program.
+	// Unknown are Gateways, as namespace/name, whose class does not exist, or is one of oke-gateway-api without the alias: they may be of this
+	// program.
 	Unknown map[string]bool
 }
 
@@ -149,6 +150,8 @@ func (p *Planner) Resolve() *Resolution {
 			r.Unknown[g.Namespace+"/"+g.Name] = true
 		case p.IsOurs(class.Spec.ControllerName) && g.DeletionTimestamp == nil:
 			p.attach(r, g, class)
+		case class.Spec.ControllerName == OKEName && !p.IsOurs(OKEName):
+			r.Unknown[g.Namespace+"/"+g.Name] = true // the alias was turned off: this must not delete what was adopted
 		}
 	}
 	for _, all := range r.Balancers {
