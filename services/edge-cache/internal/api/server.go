@@ -27,8 +27,8 @@ type Served struct {
 	Resource  allow.Resource
 	Namespace string // empty: all
 	Store     *store.Store
-	// Current returns the version of the resource at the API server, for lists that must be up to date.
-	Current func(ctx context.Context) (uint64, error)
+	// Confirm returns nil when the store is as new as the API server, for lists of the newest state.
+	Confirm func(ctx context.Context) error
 }
 
 // backend is the API server.
@@ -53,6 +53,7 @@ type documents interface {
 // Observer counts.
 type Observer interface {
 	Served(verb, resource, source string)
+	Unconfirmed(resource string)
 	Watching(delta int)
 	WatchEnded(reason string)
 }

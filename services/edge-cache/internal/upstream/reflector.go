@@ -72,15 +72,17 @@ type Reflector struct {
 	params      ReflectorParams
 	noWatchList bool
 	relist      bool
-	denials     int
+	denials     atomic.Int32 // answers 401 and 403 in a row
 	wake        chan struct{}
 	upToDate    atomic.Bool
+	confirming  chan struct{} // a lock
+	confirmed   time.Time     // begin of the last successful confirmation; guarded by confirming
 }
 
 // NewReflector returns a reflector that does nothing until Run.
 func NewReflector(p ReflectorParams) *Reflector {
 	p.Log = p.Log.With(zap.String("store", p.Store.ID()))
-	return &Reflector{params: p, wake: make(chan struct{}, 1)}
+	return &Reflector{params: p, wake: make(chan struct{}, 1), confirming: make(chan struct{}, 1)}
 }
 
 // Wake ends a pause between attempts.
@@ -151,7 +153,7 @@ func (r *Reflector) judge(err error) {
 	case http.StatusGone:
 		r.relist = true
 	case http.StatusUnauthorized, http.StatusForbidden:
-		if r.denials++; r.denials >= deniedAfter {
+		if r.denials.Add(1) >= deniedAfter {
 			r.params.Store.Deny(status)
 		}
 	}
@@ -159,7 +161,7 @@ func (r *Reflector) judge(err error) {
 
 // accepted resets what depends on errors in a row.
 func (r *Reflector) accepted() {
-	r.denials = 0
+	r.denials.Store(0)
 	r.params.Store.Deny(nil)
 }
 
@@ -207,9 +209,12 @@ func (r *Reflector) query() url.Values {
 	return q
 }
 
+// streamWatch is a parameter of the type of a watch in protobuf.
+const streamWatch = ";stream=watch"
+
 func (r *Reflector) accept(suffix string) http.Header {
 	if r.params.Store.Format() == wire.JSON {
-		return http.Header{"Accept": {"application/json"}}
+		return http.Header{"Accept": {"application/json" + strings.TrimPrefix(suffix, streamWatch)}}
 	}
 	return http.Header{"Accept": {"application/vnd.kubernetes.protobuf" + suffix}}
 }
@@ -326,10 +331,11 @@ func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]str
 	r.relist = false
 	r.upToDate.Store(true)
 	r.accepted()
-	if replacement.Len() >= manyObjects {
+	count := replacement.Len() // the last use of replacement: it is garbage below
+	if count >= manyObjects {
 		debug.FreeOSMemory()
 	}
-	r.params.Log.Debug("Listed", zap.Int("objects", replacement.Len()), zap.Uint64("resourceVersion", rv))
+	r.params.Log.Debug("Listed", zap.Int("objects", count), zap.Uint64("resourceVersion", rv))
 	return nil
 }
 
