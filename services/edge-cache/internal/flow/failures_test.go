@@ -107,8 +107,11 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 					})
 				},
 				end: func() {
-					write := e.write(t)
-					assert.Equal(t, http.StatusServiceUnavailable, write, "a write must not look as if it were answered")
+					want := []int{http.StatusServiceUnavailable}
+					if code != http.StatusUnauthorized { // that would be about the token of the controller
+						want = append(want, code)
+					}
+					assert.Contains(t, want, e.write(t))
 					l.tell(nil)
 				},
 			})
@@ -156,7 +159,7 @@ func TestLinkThatBreaksInTheMiddle(t *testing.T) {
 	e := w.edge("edge")
 	for _, bytes := range []int64{1, 2000, 3000, 4000, 5000, 6000, 8000, 10000, 14000} {
 		e.stop()
-		require.NoError(t, os.RemoveAll(e.cfg.Data.Dir))
+		require.NoError(t, os.RemoveAll(filepath.Join(e.cfg.Data.Dir, "journal"))) // the credentials stay
 		w.network.cutAfter(bytes)
 		e.start()
 		require.Eventually(t, func() bool {
