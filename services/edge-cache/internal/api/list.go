@@ -103,7 +103,8 @@ func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error 
 	return err
 }
 
-// refresh makes a store as new as the API server, while that answers. Its answers 401 and 403 are those of the cache.
+// refresh makes a store as new as the API server, while that answers. Its answer 403 is that of the cache. A 401 is about the token of the cache: the reflector decides
+// how long it may be an old one.
 func (s *Server) refresh(ctx context.Context, served Served) error {
 	if served.Confirm == nil {
 		return nil
@@ -118,7 +119,7 @@ func (s *Server) refresh(ctx context.Context, served Served) error {
 		return nil
 	}
 	var status *upstream.StatusError
-	if errors.As(err, &status) && (status.Status.Code == http.StatusForbidden || status.Status.Code == http.StatusUnauthorized) {
+	if errors.As(err, &status) && status.Status.Code == http.StatusForbidden {
 		return status
 	}
 	if ctx.Err() != nil {
