@@ -116,8 +116,7 @@ func (e *entrance) processes(t *testing.T, want int) []int {
 }
 
 // find returns the ids of the processes with an argument.
-func find(t *testing.T, argument string) []int {
-	t.Helper()
+func find(t require.TestingT, argument string) []int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	var ids []int

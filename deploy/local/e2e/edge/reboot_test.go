@@ -54,8 +54,8 @@ func TestReboot(t *testing.T) {
 	before := map[string]view{}
 	for pool, e := range entrances {
 		s.awaitAnswer(e, host)
-		before[pool] = s.view(e)
-		require.Equal(t, s.live(pool), before[pool].address)
+		before[pool] = s.view(t, e)
+		require.Equal(t, s.live(t, pool), before[pool].address)
 	}
 	require.NotEmpty(t, find(t, "--name=managed"))
 	timeline.start(t.Context(), "online")
@@ -75,11 +75,11 @@ func TestReboot(t *testing.T) {
 	time.Sleep(10 * time.Second)
 
 	for pool, e := range entrances {
-		now := s.view(e)
-		assert.Equal(t, s.live(pool), now.address, "the pool %s answers from its pod", pool)
+		now := s.view(t, e)
+		assert.Equal(t, s.live(t, pool), now.address, "the pool %s answers from its pod", pool)
 		assert.NotEqual(t, before[pool].address, now.address, "the pod of %s has another address", pool)
 		assert.Greater(t, now.version, before[pool].version, "watches must see the change")
-		assert.InDelta(t, 1, s.replaced(e), 0, "one address of %s", pool)
+		assert.InDelta(t, 1, s.replaced(t, e), 0, "one address of %s", pool)
 	}
 	assert.Empty(t, find(t, "--name=managed"), "a kubelet without a cache starts no pod of the API server")
 	s.requireCut()
@@ -177,31 +177,42 @@ func (s *system) awaitProcesses(pool string) {
 	require.Eventually(s.t, func() bool { return s.running(pool) }, settle, tick, pool)
 }
 
+// recovery is when the pods of a pool ran again, and when they answered.
+type recovery struct{ ran, answered time.Time }
+
 // awaitRecovery waits until the pods of all pools run, and then until requests are answered.
 func (s *system) awaitRecovery(entrances map[string]*entrance) {
 	s.t.Helper()
-	ran, answered := map[string]time.Time{}, map[string]time.Time{}
-	require.Eventually(s.t, func() bool {
+	recovered := map[string]*recovery{}
+	for pool := range entrances {
+		recovered[pool] = &recovery{}
+	}
+	for begin, left := time.Now(), len(entrances); left > 0; time.Sleep(tick) {
+		require.Less(s.t, time.Since(begin), settle, "all pools answer after the reboot")
 		for pool, e := range entrances {
+			r := recovered[pool]
 			switch {
-			case !answered[pool].IsZero():
-			case !ran[pool].IsZero():
-				ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
-				if got, err := e.ask(ctx, host); err == nil && got == (answer{status: http.StatusOK, from: nodeOf(pool)}) {
-					answered[pool] = time.Now()
-				}
-				cancel()
-			case s.running(pool):
-				ran[pool] = time.Now()
+			case r.ran.IsZero() && s.running(pool):
+				r.ran = time.Now()
 				e.enter(s.t)
+			case !r.ran.IsZero() && r.answered.IsZero() && s.answers(e):
+				r.answered = time.Now()
+				left--
 			}
 		}
-		return len(answered) == len(entrances)
-	}, settle, tick, "all pools answer after the reboot")
-	for pool := range entrances {
-		s.t.Logf("%s answered %s after its pods ran", pool, answered[pool].Sub(ran[pool]).Round(time.Millisecond))
-		assert.Less(s.t, answered[pool].Sub(ran[pool]), promise, pool)
 	}
+	for pool, r := range recovered {
+		s.t.Logf("%s answered %s after its pods ran", pool, r.answered.Sub(r.ran).Round(time.Millisecond))
+		assert.Less(s.t, r.answered.Sub(r.ran), promise, pool)
+	}
+}
+
+// answers reports whether a pool answers from its own pod now.
+func (s *system) answers(e *entrance) bool {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	got, err := e.ask(ctx, host)
+	return err == nil && got == answer{status: http.StatusOK, from: nodeOf(e.pool)}
 }
 
 // requireCut checks that the control plane still hears of none of the nodes.
@@ -234,20 +245,19 @@ func (s *system) awaitHealed(entrances map[string]*entrance) {
 			}
 		}
 		for pool, e := range entrances {
-			require.Equal(c, s.live(pool), ready[nodeOf(pool)], pool)
-			require.Equal(c, s.live(pool), s.view(e).address, pool)
-			require.Zero(c, s.replaced(e), pool)
+			require.Equal(c, s.live(c, pool), ready[nodeOf(pool)], pool)
+			require.Equal(c, s.live(c, pool), s.view(c, e).address, pool)
+			require.Zero(c, s.replaced(c, e), pool)
 		}
 	}, settle, tick)
 }
 
 // live returns the address of the backend of a pool, from inside its pod.
-func (s *system) live(pool string) string {
-	s.t.Helper()
-	ids := find(s.t, "--name="+nodeOf(pool))
-	require.Len(s.t, ids, 1, pool)
+func (s *system) live(t require.TestingT, pool string) string {
+	ids := find(t, "--name="+nodeOf(pool))
+	require.Len(t, ids, 1, pool)
 	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", ids[0]))
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	defer network.Close()
 	var addresses []net.Addr
 	inside(network, func() error {
@@ -258,13 +268,13 @@ func (s *system) live(pool string) string {
 		addresses, err = link.Addrs()
 		return err
 	}, &err)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	for _, a := range addresses {
 		if ip := a.(*net.IPNet).IP.To4(); ip != nil {
 			return ip.String()
 		}
 	}
-	require.Fail(s.t, "the backend has no address", "%s: %v", pool, addresses)
+	require.Fail(t, "the backend has no address", "%s: %v", pool, addresses)
 	return ""
 }
 
@@ -275,47 +285,45 @@ type view struct {
 }
 
 // view lists the slices of the Service as Traefik does: with the credentials in its container.
-func (s *system) view(e *entrance) view {
-	s.t.Helper()
-	ids := find(s.t, "--providers.kubernetesingress.ingressclass="+e.pool)
-	require.Len(s.t, ids, 1, e.pool)
+func (s *system) view(t require.TestingT, e *entrance) view {
+	ids := find(t, "--providers.kubernetesingress.ingressclass="+e.pool)
+	require.Len(t, ids, 1, e.pool)
 	folder := fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount", ids[0])
 	token, err := os.ReadFile(filepath.Join(folder, "token"))
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	roots := x509.NewCertPool()
-	require.True(s.t, roots.AppendCertsFromPEM(authority))
+	require.True(t, roots.AppendCertsFromPEM(authority))
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots},
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return e.dial(ctx, address) }}}
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet,
 		"https://127.0.0.1:16443/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dhello", nil)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+string(token))
 	response, err := client.Do(request)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	var list discoveryv1.EndpointSliceList
-	require.NoError(s.t, json.NewDecoder(response.Body).Decode(&list))
-	require.Len(s.t, list.Items, 1, e.pool)
-	require.Len(s.t, list.Items[0].Endpoints, 1, e.pool)
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&list))
+	require.Len(t, list.Items, 1, e.pool)
+	require.Len(t, list.Items[0].Endpoints, 1, e.pool)
 	version, err := strconv.ParseInt(list.Items[0].ResourceVersion, 10, 64)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	return view{address: list.Items[0].Endpoints[0].Addresses[0], version: version}
 }
 
 // replaced returns the number of addresses that the cache of a pool replaces now.
-func (s *system) replaced(e *entrance) float64 {
-	s.t.Helper()
+func (s *system) replaced(t require.TestingT, e *entrance) float64 {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return e.dial(ctx, address) }}}
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://127.0.0.1:9090/metrics", nil)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	response, err := client.Do(request)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	page, err := io.ReadAll(response.Body)
-	require.NoError(s.t, err)
-	require.Contains(s.t, string(page), "fairlead_edgecache_replaced_addresses")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "fairlead_edgecache_replaced_addresses")
 	return stack.Sum(string(page), "fairlead_edgecache_replaced_addresses")
 }
