@@ -249,6 +249,8 @@ type gatewayParts struct {
 	Actors        *actor.Actors
 	Client        kube.Clientset
 	Dynamic       dynamic.Interface
+	Metrics       *metrics.Metrics
+	Events        *events.Recorder
 	Queues        *queues
 	Clock         clock.RealClock
 }
@@ -258,6 +260,7 @@ func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
 	return gatewaycontroller.New(gatewaycontroller.Params{
 		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
 		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
+		Recorder: p.Events, Meter: p.Metrics,
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
 }

@@ -31,24 +31,6 @@ const ProxyProtocol = "fairlead.dev/http-proxy"
 // reasonNoProxy is why a route cannot use an InferencePool.
 const reasonNoProxy = "NoEndpointPickerProxy"
 
-// members returns the backendRefs of a rule that the route may use, and the problem of the first that it may not.
-func (b *build) members(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule) ([]routing.Member, Problem) {
-	var all []routing.Member
-	var first Problem
-	for i := range rule.BackendRefs {
-		ref := &rule.BackendRefs[i]
-		backend, problem := b.resolve(route.Namespace, &ref.BackendRef)
-		if problem != (Problem{}) {
-			if problem.Message = fmt.Sprintf("backendRefs[%d]: %s", i, problem.Message); first == (Problem{}) {
-				first = problem
-			}
-			continue
-		}
-		all = append(all, routing.Member{Backend: backend, Weight: ptr.Deref(ref.Weight, 1)})
-	}
-	return all, first
-}
-
 // resolve returns the backend of a reference, or its problem.
 func (b *build) resolve(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
 	group, kind := string(ptr.Deref(ref.Group, "")), string(ptr.Deref(ref.Kind, kindService))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
@@ -25,9 +26,16 @@ import (
 // anyHost is the host of routes for all hosts.
 const anyHost = "*"
 
+// claim is a claim of a rule with the listeners that have its host.
+type claim struct {
+	ownership.Claim
+
+	listeners []*Listener
+}
+
 // claimsOf returns the claims of a rule of a route on listeners.
-func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listeners []*Listener) []ownership.Claim {
-	hosts := map[string]bool{}
+func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listeners []*Listener) []claim {
+	hosts := map[string][]*Listener{}
 	own := route.Spec.Hostnames
 	if len(own) == 0 {
 		own = []gatewayv1.Hostname{""}
@@ -35,7 +43,10 @@ func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listene
 	for _, l := range listeners {
 		for _, h := range own {
 			if both, ok := gatewayapi.IntersectHostnames(string(h), l.hostname()); ok {
-				hosts[cmp.Or(both, anyHost)] = true
+				host := cmp.Or(both, anyHost)
+				if n := len(hosts[host]); n == 0 || hosts[host][n-1] != l {
+					hosts[host] = append(hosts[host], l)
+				}
 			}
 		}
 	}
@@ -44,12 +55,12 @@ func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listene
 		matches = []gatewayv1.HTTPRouteMatch{{}}
 	}
 	seen := map[ownership.Claim]bool{}
-	var all []ownership.Claim
-	for host := range hosts {
+	var all []claim
+	for host, on := range hosts {
 		for i := range matches {
 			if c := claimOf(host, &matches[i]); !seen[c] {
 				seen[c] = true
-				all = append(all, c)
+				all = append(all, claim{c, on})
 			}
 		}
 	}
@@ -85,7 +96,7 @@ func (b *build) decideClaims() {
 	for _, r := range b.routes {
 		for i, claims := range r.claims {
 			for _, c := range claims {
-				if _, lost := refused[r.Namespace][c]; lost && !isRedirect(&r.Spec.Rules[i]) {
+				if _, lost := refused[r.Namespace][c.Claim]; lost && !isRedirect(&r.Spec.Rules[i]) {
 					r.route.Refused[i] = routing.Refusal{
 						Reason: reasonHostConflict, Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
 					}
@@ -109,7 +120,7 @@ func (b *build) asks() map[ownership.Owner]ownership.Claims {
 				continue
 			}
 			for _, c := range claims {
-				own.Asks = append(own.Asks, ownership.Ask{Claim: c, Live: b.liveSince(r.Namespace, c)})
+				own.Asks = append(own.Asks, ownership.Ask{Claim: c.Claim, Live: b.liveSince(r.Namespace, c.Claim)})
 			}
 		}
 		all[owner] = own
@@ -125,28 +136,49 @@ func (b *build) liveSince(namespace string, c ownership.Claim) time.Time {
 	return time.Time{}
 }
 
-// recordClaims records the claims of the rules that are programmed.
+// recordClaims records the claims of the rules that are programmed, with the hosts of the listeners that have them.
 func (b *build) recordClaims() {
-	dropped := map[string]int{} // listeners that refuse a rule
-	for _, p := range b.desired.Problems {
-		n := 1
-		if p.Listener == "" {
-			n = len(b.listeners)
+	refused := map[ruleOf]map[listenerOf]bool{}
+	for i := range b.desired.Problems {
+		p := &b.desired.Problems[i]
+		rule := ruleOf{p.Route, p.Rule}
+		if refused[rule] == nil {
+			refused[rule] = map[listenerOf]bool{}
 		}
-		dropped[fmt.Sprintf("%s %d", p.Route, p.Rule)] += n
+		refused[rule][listenerOf{p.Gateway, p.Listener}] = true
 	}
 	for _, r := range b.routes {
 		for i := range r.Spec.Rules {
-			if isRedirect(&r.Spec.Rules[i]) || dropped[fmt.Sprintf("%s/%s %d", r.Namespace, r.Name, i)] >= len(r.listeners()) {
+			at := refused[ruleOf{types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, i}]
+			if isRedirect(&r.Spec.Rules[i]) || at[listenerOf{}] { // all listeners refuse it
 				continue
 			}
 			for _, c := range r.claims[i] {
-				since := b.liveSince(r.Namespace, c)
-				if since.IsZero() {
-					since = b.now.UTC().Truncate(time.Second)
+				if slices.ContainsFunc(c.listeners, func(l *Listener) bool { return !at[listenerOf{l.gateway.name(), string(l.Name)}] }) {
+					b.recordClaim(r.Namespace, c.Claim)
 				}
-				b.after.Claims[record.ClaimHash(c.String())] = record.Claim{Namespace: r.Namespace, Since: since}
 			}
 		}
 	}
+}
+
+// ruleOf and listenerOf name a rule of a route, and a listener of a Gateway.
+type (
+	ruleOf struct {
+		route types.NamespacedName
+		rule  int
+	}
+	listenerOf struct {
+		gateway types.NamespacedName
+		name    string
+	}
+)
+
+// recordClaim records a claim, with the time since when it is served.
+func (b *build) recordClaim(namespace string, c ownership.Claim) {
+	since := b.liveSince(namespace, c)
+	if since.IsZero() {
+		since = b.now.UTC().Truncate(time.Second)
+	}
+	b.after.Claims[record.ClaimHash(c.String())] = record.Claim{Namespace: namespace, Since: since}
 }

@@ -75,9 +75,9 @@ func (p *parser) check(made *Parameters) {
 	switch {
 	case made.LoadBalancerID != "" && !strings.HasPrefix(made.LoadBalancerID, "ocid1.loadbalancer."):
 		p.fail("%s: %.120q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", keyLoadBalancer, made.LoadBalancerID)
-	case !slices.Contains([]string{"", "TCP", "HTTP"}, h.Protocol):
+	case !slices.Contains([]string{"", healthTCP, healthHTTP}, h.Protocol):
 		p.fail("%s: %.20q is neither TCP nor HTTP", keyHealthProtocol, h.Protocol)
-	case h.Protocol != "HTTP" && (h.Path != "" || h.ReturnCode != 0):
+	case h.Protocol != healthHTTP && (h.Path != "" || h.ReturnCode != 0):
 		p.fail("%s and %s have an effect only with %s HTTP", keyHealthPath, keyHealthCode, keyHealthProtocol)
 	case h.Path != "" && !strings.HasPrefix(h.Path, "/") || len(h.Path) > maxHealthPath:
 		p.fail("%s: must begin with / and have at most %d characters", keyHealthPath, maxHealthPath)
@@ -158,12 +158,18 @@ const (
 	healthCode     = 200
 )
 
+// Protocols of health checks.
+const (
+	healthTCP  = "TCP"
+	healthHTTP = "HTTP"
+)
+
 // health returns the health checker of new backend sets.
 func (p *Parameters) health() layout.Health {
 	h := p.Health
-	h.Protocol, h.Retries = cmp.Or(h.Protocol, "TCP"), cmp.Or(h.Retries, healthRetries)
+	h.Protocol, h.Retries = cmp.Or(h.Protocol, healthTCP), cmp.Or(h.Retries, healthRetries)
 	h.TimeoutMillis, h.IntervalMillis, h.ReturnCode = cmp.Or(h.TimeoutMillis, healthTimeout), cmp.Or(h.IntervalMillis, healthInterval), cmp.Or(h.ReturnCode, healthCode)
-	if h.Protocol == "HTTP" {
+	if h.Protocol == healthHTTP {
 		h.Path = cmp.Or(h.Path, "/")
 	}
 	return h

@@ -182,11 +182,29 @@ func (p *Planner) attach(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.G
 		refuse(reasonNotAllowed, err.Error())
 		return
 	}
-	if len(g.Spec.Addresses) > 0 {
-		refuse(string(gatewayv1.GatewayReasonUnsupportedAddress), "spec.addresses: the addresses are those of the load balancer")
+	if problem := unsupportedFields(&g.Spec); problem != (Problem{}) {
+		refuse(problem.Reason, problem.Message)
 		return
 	}
 	r.Balancers[parameters.LoadBalancerID] = append(r.Balancers[parameters.LoadBalancerID], &Attached{Gateway: g, Controller: controller, Parameters: parameters, Limits: limits})
+}
+
+// unsupportedFields returns the problem of a field that a load balancer cannot obey.
+func unsupportedFields(s *gatewayv1.GatewaySpec) Problem {
+	switch {
+	case len(s.Addresses) > 0:
+		return Problem{string(gatewayv1.GatewayReasonUnsupportedAddress), "spec.addresses: the addresses are those of the load balancer"}
+	case s.DefaultScope != "" && s.DefaultScope != gatewayv1.GatewayDefaultScopeNone:
+		return Problem{reasonUnsupported, "spec.defaultScope: routes must name their Gateways"}
+	case s.TLS == nil:
+		return Problem{}
+	case s.TLS.Backend != nil:
+		return Problem{reasonUnsupported, "spec.tls.backend: the program does not configure TLS to backends"}
+	}
+	if f := s.TLS.Frontend; f != nil && (f.Default.Validation != nil || slices.ContainsFunc(f.PerPort, func(p gatewayv1.TLSPortConfig) bool { return p.TLS.Validation != nil })) {
+		return Problem{reasonUnsupported, "spec.tls.frontend: the program does not let load balancers verify clients, and they would admit all"}
+	}
+	return Problem{}
 }
 
 // parameters returns the parameters of a Gateway and its class.

@@ -28,6 +28,8 @@ func (b *build) retire() {
 			}
 		case o.Kind == record.BackendSet:
 			draining = append(draining, b.retireSet(o))
+		case o.Kind == record.RoutingPolicy && len(b.foreignRules(o.Name)) > 0:
+			b.leavePolicy(&o)
 		default:
 			b.layout.Delete = append(b.layout.Delete, ref)
 		}
@@ -87,20 +89,12 @@ func (b *build) keepSet(o *record.Object) {
 	if !ok {
 		return
 	}
-	var parameters Parameters
-	if len(b.gateways) > 0 {
-		parameters = b.gateways[0].Parameters
-	}
-	b.sets[o.Name] = b.wantSet(o.Key, members, &parameters)
+	b.sets[o.Name] = b.wantSet(o.Key, members, b.firstParameters())
 }
 
 // drainSet drains the backends of a set that nothing uses any longer: requests in flight end.
 func (b *build) drainSet(o *record.Object) {
-	var parameters Parameters
-	if len(b.gateways) > 0 {
-		parameters = b.gateways[0].Parameters
-	}
-	drain := parameters.drain()
+	drain := b.firstParameters().drain()
 	drain.Minimum = drain.Maximum
 	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.backendLimits()}}
 }

@@ -7,12 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
-	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/routing"
 )
@@ -24,8 +24,8 @@ type Route struct {
 	parents  []*Parent
 	resolved Problem // of the condition ResolvedRefs
 	route    *routing.Route
-	claims   [][]ownership.Claim // of each rule
-	sets     map[string]bool     // names of the backend sets of its rules
+	claims   [][]claim       // of each rule
+	sets     map[string]bool // names of the backend sets of its rules
 }
 
 // Parent is a parentRef of a route that refers to a Gateway of the load balancer.
@@ -168,14 +168,19 @@ func (b *build) accept() {
 	for i, l := range b.valid {
 		at[l] = &b.input.Listeners[i]
 	}
+	problems := map[types.NamespacedName][]routing.Problem{}
+	for _, p := range b.desired.Problems {
+		problems[p.Route] = append(problems[p.Route], p)
+	}
 	for _, r := range b.routes {
+		own := problems[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
 		for _, p := range r.parents {
 			var listeners []*routing.Listener
 			for _, l := range p.listeners {
 				listeners = append(listeners, at[l])
 			}
 			if len(listeners) > 0 {
-				p.acceptance = routing.Accept(r.route, listeners, b.desired.Problems)
+				p.acceptance = routing.Accept(r.route, listeners, own)
 			} else {
 				p.acceptance = routing.Acceptance{Reason: p.problem.Reason, Message: p.problem.Message}
 			}

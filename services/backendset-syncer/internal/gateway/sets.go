@@ -15,16 +15,12 @@ import (
 
 // wantSets computes the endpoints of all sets.
 func (b *build) wantSets() {
-	var parameters Parameters
-	if len(b.gateways) > 0 {
-		parameters = b.gateways[0].Parameters
-	}
 	counts := map[routing.Backend]int{}
 	for i := range b.desired.Sets {
 		s := &b.desired.Sets[i]
-		b.sets[s.Name] = b.wantSet(s.Key, s.Members, &parameters)
+		b.sets[s.Name] = b.wantSet(s.Key, s.Members, b.parametersOf(s))
 		for _, m := range s.Members {
-			f, _ := b.endpoints(m.Backend)
+			f, _ := b.endpointsOf(&m, s.Members)
 			counts[m.Backend] = len(activeOf(f.all))
 		}
 	}
@@ -37,6 +33,37 @@ func (b *build) wantSets() {
 	for _, crowd := range b.desired.CheckBackends(counts, routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}, others) {
 		b.sets[crowd.Set].Problem = Problem{reasonCapacity, crowd.Message}
 	}
+}
+
+// parametersOf returns the parameters of a set: those of the oldest Gateway whose routes use it. Sets of the responder are checked by
+// connections, as it answers all requests with errors.
+func (b *build) parametersOf(s *routing.Set) *Parameters {
+	made := b.firstParameters()
+	if s.Key == routing.EmptyKey || s.Key == routing.DefaultKey {
+		if made.Health = (layout.Health{}); b.planner.fallback != nil {
+			made.Health.Protocol = healthTCP
+		}
+		return made
+	}
+	for _, g := range b.gateways {
+		for i := range b.desired.Policies {
+			p := &b.desired.Policies[i]
+			if p.Gateway == g.name() && slices.ContainsFunc(p.Rules, func(r routing.Rule) bool { return r.Set == s.Name }) {
+				own := g.Parameters
+				return &own
+			}
+		}
+	}
+	return made
+}
+
+// firstParameters returns the parameters of the oldest Gateway: those of sets that no route uses.
+func (b *build) firstParameters() *Parameters {
+	if len(b.gateways) == 0 {
+		return &Parameters{}
+	}
+	own := b.gateways[0].Parameters
+	return &own
 }
 
 // wantSet returns what the actor should do for a set.
@@ -52,7 +79,7 @@ func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Se
 	document, _ := b.planner.configuration.Current()
 	var groups []weights.Group
 	for _, m := range members {
-		f, problem := b.endpoints(m.Backend)
+		f, problem := b.endpointsOf(&m, members)
 		if problem != (Problem{}) {
 			s.Problem = problem
 		} else if f.refused != "" {

@@ -72,8 +72,11 @@ type Params struct {
 	Actors  actors
 	Records records
 	Writer  statuses
-	Enqueue func(cache.ObjectName)
-	Clock   clock.PassiveClock
+	// Recorder gets Events about problems, and Meter the numbers of objects.
+	Recorder recorder
+	Meter    meter
+	Enqueue  func(cache.ObjectName)
+	Clock    clock.PassiveClock
 	// Namespace is that of the records.
 	Namespace string
 	// OKE removes the finalizer of oke-gateway-api from routes.
@@ -102,6 +105,7 @@ func New(p Params) *Reconciler { return &Reconciler{p: p, known: map[string]*bal
 // Clear forgets the state of a term.
 func (r *Reconciler) Clear() {
 	r.p.Records.Clear()
+	r.p.Meter.ClearGateways()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.known)
@@ -266,6 +270,7 @@ func (r *Reconciler) drop(id string, keep map[string]*gateway.Set) {
 func (r *Reconciler) forget(id string) {
 	r.drop(id, nil)
 	r.p.Actors.DropLayout(id)
+	r.p.Meter.ForgetGateways(id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, id)
@@ -279,14 +284,31 @@ func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *act
 			return r.p.Actors.Report(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name})
 		},
 	}
+	gateways, listeners, routes := Counts{}, Counts{}, Counts{}
 	var errs []error
 	for _, s := range plan.GatewayStatuses(reports) {
-		errs = append(errs, r.p.Writer.Gateway(ctx, s.Gateway, s.Status))
+		count(gateways, listeners, &s.Status)
+		errs = append(errs, r.writeGateway(ctx, s.Gateway, &s.Status))
 	}
 	for _, s := range plan.RouteStatuses(reports) {
-		errs = append(errs, r.p.Writer.Route(ctx, s.Route, gateway.MergeParents(s.Route, s.Parents)))
+		after := gateway.RouteSummary(s.Parents)
+		routes[after.Reason]++
+		err := r.p.Writer.Route(ctx, s.Route, gateway.MergeParents(s.Route, s.Parents))
+		if errs = append(errs, err); err == nil {
+			r.notify(reference("HTTPRoute", &s.Route.ObjectMeta), gateway.RouteSummary(s.Before()), after)
+		}
 	}
+	r.p.Meter.Gateways(plan.LoadBalancer, gateways, listeners, routes)
 	return errors.Join(errs...)
+}
+
+// writeGateway writes the status of a Gateway, with an Event if a user can act on the change.
+func (r *Reconciler) writeGateway(ctx context.Context, g *gatewayv1.Gateway, next *gatewayv1.GatewayStatus) error {
+	if err := r.p.Writer.Gateway(ctx, g, *next); err != nil {
+		return err //nolint:wrapcheck // it names the Gateway
+	}
+	r.notifyGateway(g, next)
+	return nil
 }
 
 // sweep reconciles what belongs to no load balancer, and enqueues all load balancers.
@@ -300,14 +322,21 @@ func (r *Reconciler) sweep(ctx context.Context, resolution *gateway.Resolution) 
 	}
 	var errs []error
 	for class, problem := range r.p.Planner.Classes() {
-		if err := r.p.Writer.Class(ctx, class, gateway.ClassStatus(class, problem, now)); err != nil {
+		next := gateway.ClassStatus(class, problem, now)
+		if err := r.p.Writer.Class(ctx, class, next); err != nil {
 			errs = append(errs, fmt.Errorf("GatewayClass %s: %w", class.Name, err))
+			continue
 		}
+		r.notify(reference("GatewayClass", &class.ObjectMeta), gateway.ClassSummary(&class.Status), gateway.ClassSummary(&next))
 	}
+	gateways := Counts{}
 	for i := range resolution.Unprogrammable {
 		u := &resolution.Unprogrammable[i]
-		errs = append(errs, r.p.Writer.Gateway(ctx, u.Gateway, gateway.UnprogrammableStatus(u, now)))
+		next := gateway.UnprogrammableStatus(u, now)
+		gateways[gateway.Summary(&next).Reason]++
+		errs = append(errs, r.writeGateway(ctx, u.Gateway, &next))
 	}
+	r.p.Meter.Gateways("", gateways, nil, nil)
 	for route, parents := range r.p.Planner.Orphans(resolution) {
 		errs = append(errs, r.p.Writer.Route(ctx, route, parents))
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +57,7 @@ type world struct {
 	kube       *fake.Clientset
 	document   *policy.Document
 	served     map[string]bool
+	notes      notes
 
 	pace time.Duration // between two requests of a load
 	calm time.Duration // without a change, after which the world is settled
@@ -246,6 +248,50 @@ func (quiet) Conflict(string)                           {}
 func (quiet) Request(string, string, time.Duration)     {}
 func (quiet) Rate(float64)                              {}
 
+// notes are the Events and numbers of a world.
+type notes struct {
+	mu     sync.Mutex
+	events []string
+	counts map[string]map[string]int // of routes, by load balancer
+}
+
+// Event implements recorder.
+func (n *notes) Event(about *corev1.ObjectReference, kind, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, fmt.Sprintf("%s %s/%s: %s %s: %s", about.Kind, about.Namespace, about.Name, kind, reason, message))
+}
+
+// Gateways implements meter.
+func (n *notes) Gateways(loadBalancer string, _, _, routes map[string]int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.counts[loadBalancer] = routes
+}
+
+// ForgetGateways implements meter.
+func (n *notes) ForgetGateways(loadBalancer string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.counts, loadBalancer)
+}
+
+// ClearGateways implements meter.
+func (n *notes) ClearGateways() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.counts)
+}
+
+// take returns the Events since the last call.
+func (n *notes) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	taken := n.events
+	n.events = nil
+	return taken
+}
+
 // inWorld runs a test on fake time, with a load balancer that Gateways of namespace infra may program.
 func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 	t.Helper()
@@ -255,7 +301,7 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 		if modes != nil {
 			o.Modes = *modes
 		}
-		w := &world{t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}, kube: fake.NewClientset()}
+		w := &world{t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}, kube: fake.NewClientset(), notes: notes{counts: map[string]map[string]int{}}}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
 		w.Service = ocilbtest.Start(t, o)
 		w.Create(balancerID, ocilbtest.Compartment, "models")
@@ -307,7 +353,7 @@ func (w *world) start() {
 		w.caches.Store(&empty)
 	}
 	w.reconciler = New(Params{
-		Planner: gateway.NewPlanner(caches, configured{w}, gateway.Options{}), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Enqueue: w.enqueue,
+		Planner: gateway.NewPlanner(caches, configured{w}, gateway.Options{}), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
 		Clock: clock.RealClock{}, Namespace: "fairlead",
 	})
 	wait := actors.Start(ctx, ctx)

@@ -59,7 +59,7 @@ const (
 	ProtocolHTTP2 = "HTTP2"
 )
 
-// Policy is a routing policy.
+// Policy is a routing policy. OCI has no empty policies: one without rules has those of others.
 type Policy struct {
 	Name  string
 	Rules []Rule
@@ -74,6 +74,7 @@ type Rule struct{ Name, Condition, Set string }
 type RuleSet struct {
 	Name     string
 	Redirect *Redirect // nil: a live rule set with other rules
+	Rules    int       // of a live rule set
 }
 
 // Redirect redirects all requests to HTTPS.
@@ -251,10 +252,12 @@ func (d *differ) rules() {
 			}
 		}
 		if !found {
-			d.add(record.RoutingPolicy, p.Name, Create).Policy = p
+			if len(p.Rules) > 0 {
+				d.add(record.RoutingPolicy, p.Name, Create).Policy = p
+			}
 			continue
 		}
-		if next := p.over(&have); !slices.Equal(next.Rules, have.Rules) {
+		if next := p.over(&have); len(next.Rules) > 0 && !slices.Equal(next.Rules, have.Rules) { // OCI has no empty policies
 			d.add(record.RoutingPolicy, p.Name, Update).Policy = next
 		}
 	}

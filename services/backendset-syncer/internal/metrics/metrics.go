@@ -39,6 +39,9 @@ type Metrics struct {
 	reviews     *prometheus.CounterVec
 	answers     *prometheus.CounterVec
 	reasons     *controller.Reasons
+	gateways    *byReason
+	listeners   *byReason
+	routes      *byReason
 }
 
 // New creates and registers the collectors.
@@ -79,6 +82,11 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "fairlead_backendset_responder_answers_total", Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no backend).",
 		}, []string{"code"}),
 		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
+		gateways: newByReason(r, "fairlead_backendset_gateways",
+			"Gateways, by the reason of Accepted if it is not True, otherwise of Programmed. Those without a load balancer that they may program have an empty label."),
+		listeners: newByReason(r, "fairlead_backendset_listeners", "Listeners of Gateways, by the reason of the first of Accepted, ResolvedRefs and Programmed that is not True, or Programmed."),
+		routes: newByReason(r, "fairlead_backendset_routes",
+			"HTTPRoutes, by the reason of the first of Accepted, ResolvedRefs and fairlead.dev/BackendsSynced that is not True, PartiallyInvalid, or Synced."),
 	}
 	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.behind, m.conflicts, m.reviews, m.answers)
 	return m

@@ -47,6 +47,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Answered(404)
 	WatchCertificate(r, time.Now)
 	m.SetReason(chat, "Synced")
+	m.Gateways("lb", map[string]int{"Programmed": 1}, map[string]int{"Programmed": 2}, map[string]int{"Synced": 3, "HostConflict": 1})
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,6 +83,24 @@ func TestBackendSets(t *testing.T) {
 	m.Set(key, &actor.Report{Known: true})
 	m.Set(key, nil)
 	assert.Zero(t, testutil.CollectAndCount(m.backends)+testutil.CollectAndCount(m.behind))
+}
+
+func TestGateways(t *testing.T) {
+	t.Parallel()
+	m := everything(t, prometheus.NewPedanticRegistry())
+	routes := func(lb, reason string) float64 { return testutil.ToFloat64(m.routes.gauge.WithLabelValues(lb, reason)) }
+	m.Gateways("lb", nil, nil, map[string]int{"Synced": 4})
+	m.Gateways("other", nil, nil, map[string]int{"Synced": 7})
+	assert.InDelta(t, 4, routes("lb", "Synced"), 0)
+	assert.Zero(t, routes("lb", "HostConflict"), "graphs show the drop")
+	assert.Zero(t, testutil.ToFloat64(m.gateways.gauge.WithLabelValues("lb", "Programmed")))
+	m.ForgetGateways("lb")
+	assert.Equal(t, 1, testutil.CollectAndCount(m.routes.gauge), "the other load balancer stays")
+	assert.InDelta(t, 7, routes("other", "Synced"), 0)
+	m.Gateways("lb", nil, nil, map[string]int{"Synced": 1})
+	assert.Equal(t, 2, testutil.CollectAndCount(m.routes.gauge), "old reasons do not come back")
+	m.ClearGateways()
+	assert.Zero(t, testutil.CollectAndCount(m.routes.gauge))
 }
 
 func TestConfiguration(t *testing.T) {

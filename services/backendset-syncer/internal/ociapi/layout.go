@@ -37,7 +37,7 @@ func (l *LoadBalancer) Live() *layout.Live {
 		live.Policies[name] = policyOf(p)
 	}
 	for name, r := range raw.RuleSets {
-		live.RuleSets[name] = layout.RuleSet{Name: name, Redirect: redirectOf(r.Items)}
+		live.RuleSets[name] = layout.RuleSet{Name: name, Redirect: redirectOf(r.Items), Rules: len(r.Items)}
 	}
 	for name, h := range raw.Hostnames {
 		live.Hostnames[name] = layout.Hostname{Name: name, Hostname: value(h.Hostname)}

@@ -21,6 +21,8 @@ type Limits struct {
 	NamespaceSets, NamespaceConditions int
 	// Namespaces are the limits of namespaces that have others.
 	Namespaces map[string]NamespaceLimits
+	// Redirects are the listeners that may redirect all requests: each needs a rule of a rule set. 0: no limit.
+	Redirects int
 }
 
 // NamespaceLimits are the limits of one namespace.
@@ -45,6 +47,7 @@ type admission struct {
 	order     []string          // keys of sets
 	names     map[string]string // keys by the names of sets
 	owned     map[string]int    // sets by the namespace of the route that needed them first
+	redirects int               // listeners that redirect all requests
 	problems  []Problem
 }
 
@@ -77,7 +80,8 @@ type request struct {
 func newAdmission(in *Input) *admission {
 	a := &admission{in: in, sets: map[string]Set{}, names: map[string]string{}, owned: map[string]int{}}
 	for i := range in.Listeners {
-		a.listeners = append(a.listeners, listenerState{Listener: &in.Listeners[i], owned: map[string]int{}})
+		l := &in.Listeners[i]
+		a.listeners = append(a.listeners, listenerState{Listener: l, conditions: l.Reserved, owned: map[string]int{}})
 	}
 	for _, name := range in.Foreign {
 		a.names[name] = "foreign"
@@ -146,7 +150,7 @@ func (a *admission) admitRoute(r *attachment) {
 			l := &a.listeners[n]
 			var refused *Refusal
 			if redirect != nil {
-				refused = l.admitRedirect(r.Route, redirect)
+				refused = a.admitRedirect(l, r.Route, redirect)
 			} else {
 				refused = a.admitRule(l, r.Route, i)
 			}
@@ -198,12 +202,14 @@ var (
 	errRedirectLoop  = errors.New("filter RequestRedirect: the listener has HTTPS already, so the redirect would not end")
 	errRedirectHosts = errors.New("filter RequestRedirect: OCI can only redirect all hosts of a listener: remove the hostnames of the route")
 	errRedirectRules = errors.New("filter RequestRedirect: OCI would redirect the requests for older rules of the listener, too: attach the redirect to a listener of its own")
+	errRedirectOwner = errors.New("filter RequestRedirect: OCI would redirect the requests for rules of other namespaces, which the listener serves: attach the redirect to a listener of its own")
 	errRedirected    = errors.New("an older rule redirects all requests of the listener to HTTPS: attach the route to another listener")
 )
 
 // admitRedirect admits the redirect of all requests. It cannot leave out requests for which a route has a more specific match, so it is
-// refused beside rules of older routes, and later ones are refused beside it.
-func (l *listenerState) admitRedirect(r *Route, redirect *Redirect) *Refusal {
+// refused beside rules of older routes, and later ones are refused beside it. An old route that becomes a redirect takes no requests from
+// other namespaces.
+func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *Redirect) *Refusal {
 	hostnames := hostnamesOn(r, l.Listener)
 	switch {
 	case len(hostnames) == 0:
@@ -214,14 +220,23 @@ func (l *listenerState) admitRedirect(r *Route, redirect *Redirect) *Refusal {
 		return unsupported(errRedirectHosts)
 	case len(l.candidates) > 0:
 		return unsupported(errRedirectRules)
-	case l.redirect == nil: // of two with the same match, the older one wins
-		l.redirect = redirect
+	case !l.Redirected && slices.ContainsFunc(l.Served, func(namespace string) bool { return namespace != r.Namespace }):
+		return unsupported(errRedirectOwner)
+	case l.redirect != nil:
+		return nil // of two with the same match, the older one wins
+	case a.in.Limits.Redirects > 0 && a.redirects >= a.in.Limits.Redirects:
+		return capacity("the redirect needs a rule of a rule set, and %d of them are left for the Gateways of the load balancer", a.in.Limits.Redirects)
 	}
+	l.redirect = redirect
+	a.redirects++
 	return nil
 }
 
 // admitRule admits a rule to a listener.
 func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
+	if refused := a.mayFit(l, r, index); refused != nil {
+		return refused
+	}
 	rq, err := a.newRequest(l, r, index)
 	if err != nil {
 		return unsupported(err)
@@ -243,6 +258,23 @@ func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
 	l.conditions += rq.conditions
 	l.owned[r.Namespace] += rq.conditions
 	l.candidates = append(l.candidates, rq.candidates...)
+	return nil
+}
+
+// mayFit returns why a rule exceeds a limit even if each of its matches needs one condition for a hostname. So rules for which there is no
+// room cost little time, however many matches they have.
+func (a *admission) mayFit(l *listenerState, r *Route, index int) *Refusal {
+	rule := rulesOf(r.HTTPRoute)[index]
+	least := len(hostnamesOn(r, l.Listener)) * len(matchesOf(&rule))
+	if least == 0 {
+		return nil // the route is not attached
+	}
+	if left := a.in.Limits.Conditions - l.conditions; least > left {
+		return capacity("the rule needs %d conditions or more, and older routes leave %d of the %d of a listener", least, max(left, 0), a.in.Limits.Conditions)
+	}
+	if own := a.in.Limits.of(r.Namespace).Conditions; own > 0 && least > own-l.owned[r.Namespace] {
+		return capacity("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least, own-l.owned[r.Namespace], own)
+	}
 	return nil
 }
 

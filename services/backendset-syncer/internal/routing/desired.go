@@ -18,6 +18,9 @@ func (a *admission) desired() *Desired {
 		}
 		for _, c := range ordered(l.candidates) {
 			used[c.set] = true
+			if i, found := slices.BinarySearch(p.Namespaces, c.Route.Namespace); !found {
+				p.Namespaces = slices.Insert(p.Namespaces, i, c.Route.Namespace)
+			}
 			p.Rules = append(p.Rules, Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
 		}
 		d.Policies = append(d.Policies, p)

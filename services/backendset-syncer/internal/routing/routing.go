@@ -57,6 +57,13 @@ type Listener struct {
 	Port     int32
 	TLS      bool
 	Routes   []*Route // attached to the listener
+
+	// Served are the namespaces whose rules the load balancer serves on the listener now, and Redirected means that it redirects all requests
+	// of it now. A redirect of another namespace does not take the requests of those that are served.
+	Served     []string
+	Redirected bool
+	// Reserved are the conditions of others in the policy.
+	Reserved int
 }
 
 // Route is an HTTPRoute that passed the validation of its CRD.
@@ -98,6 +105,8 @@ type Policy struct {
 	Name     string // of the routing policy, and of the rule set
 	// Rules are the rules in their order. OCI has no empty policies: without rules, the listener has none.
 	Rules []Rule
+	// Namespaces are those of the routes of the rules, sorted.
+	Namespaces []string
 	// Redirect is the redirect of all requests of the listener, nil if it has none.
 	Redirect *Redirect
 }

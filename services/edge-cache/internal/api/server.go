@@ -28,8 +28,8 @@ type Served struct {
 	Resource  allow.Resource
 	Namespace string // empty: all
 	Store     *store.Store
-	// Current returns the version of the resource at the API server, for lists that must be up to date.
-	Current func(ctx context.Context) (uint64, error)
+	// Confirm returns nil when the store is as new as the API server, for lists of the newest state.
+	Confirm func(ctx context.Context) error
 	// Problem returns why the store has no objects yet, nil if nothing is known.
 	Problem func() error
 }
@@ -56,6 +56,7 @@ type documents interface {
 // Observer counts.
 type Observer interface {
 	Served(verb, resource, source string)
+	Unconfirmed(resource string)
 	Watching(delta int)
 	WatchEnded(reason string)
 }

@@ -214,7 +214,7 @@ func (c *caches) served() []api.Served {
 	var out []api.Served
 	for _, o := range c.all {
 		if !o.hidden {
-			out = append(out, api.Served{Resource: o.resource, Namespace: o.namespace, Store: o.store, Current: o.reflector.Current, Problem: o.reflector.Problem})
+			out = append(out, api.Served{Resource: o.resource, Namespace: o.namespace, Store: o.store, Confirm: o.reflector.Confirm, Problem: o.reflector.Problem})
 		}
 	}
 	return out

@@ -33,7 +33,8 @@ import (
 // liar is an API server that answers requests for slices as a test wants, and passes everything else on.
 type liar struct {
 	server *httptest.Server
-	token  string // a file; the API server gets a client certificate instead
+	proxy  http.Handler // the truth
+	token  string       // a file; the API server gets a client certificate instead
 	lie    atomic.Pointer[http.HandlerFunc]
 	all    atomic.Bool // lie about everything, not only slices
 	lies   atomic.Int32
@@ -46,7 +47,7 @@ func (w *world) liar() *liar {
 	transport, err := rest.TransportFor(w.cluster.RESTConfig())
 	require.NoError(w.t, err)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") }, Transport: transport, FlushInterval: -1}
-	l := &liar{token: filepath.Join(w.t.TempDir(), "token")}
+	l := &liar{proxy: proxy, token: filepath.Join(w.t.TempDir(), "token")}
 	require.NoError(w.t, os.WriteFile(l.token, []byte("t"), 0o600))
 	l.server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if lie := l.lie.Load(); lie != nil && (l.all.Load() || strings.HasSuffix(r.URL.Path, "/endpointslices")) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -323,6 +324,26 @@ func (p *process) awaitNews(t *testing.T, c *client) {
 	}
 	before := position()
 	require.Eventually(t, func() bool { return position() > before }, patient, tick, "no event after a reconnection")
+}
+
+// TestStartWaitsForTheProcessBefore starts a cache while another one still has its directory. It serves when the other one has ended, and what that one has seen.
+func TestStartWaitsForTheProcessBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	w.createSlice(slice("default", "a", "before", "in-1"))
+	old := w.process("edge")
+	old.start()
+	old.ready()
+	p := w.process("edge", func(c *config.Config) { c.Data.Dir = old.cfg.Data.Dir })
+	p.network.set(linkCut)
+	p.start()
+	time.Sleep(time.Second)
+	_, err := net.Dial("tcp", p.cfg.Client.Address)
+	require.Error(t, err, "two caches serve from one directory")
+	old.kill()
+	p.ready()
+	require.ElementsMatch(t, []string{"before", "kubernetes"}, names(ask(t, p.rest(), slicesPath, values("resourceVersion", "0"), "")))
 }
 
 // TestFullDiskOfTheCache fills the disk under a running cache. It serves, says that it is degraded, and repairs itself when there is room.

@@ -75,12 +75,14 @@ type Reflector struct {
 	wake        chan struct{}
 	upToDate    atomic.Bool
 	problem     atomic.Pointer[error]
+	confirming  chan struct{} // a lock
+	confirmed   time.Time     // begin of the last successful confirmation; guarded by confirming
 }
 
 // NewReflector returns a reflector that does nothing until Run.
 func NewReflector(p ReflectorParams) *Reflector {
 	p.Log = p.Log.With(zap.String("store", p.Store.ID()))
-	return &Reflector{params: p, wake: make(chan struct{}, 1)}
+	return &Reflector{params: p, wake: make(chan struct{}, 1), confirming: make(chan struct{}, 1)}
 }
 
 // Wake ends a pause between attempts.
@@ -223,10 +225,11 @@ func (r *Reflector) reflect(ctx context.Context) error {
 	}
 	position := r.params.Store.Position()
 	if position != 0 && !r.relist && !r.params.Store.Replaced() {
-		current, err := r.Current(ctx)
+		current, err := r.current(ctx)
 		if err != nil {
 			return err
 		}
+		r.accepted()
 		if current >= position {
 			return r.watch(ctx, position)
 		}
@@ -257,9 +260,12 @@ func (r *Reflector) query() url.Values {
 	return q
 }
 
+// streamWatch is a parameter of the type of a watch in protobuf.
+const streamWatch = ";stream=watch"
+
 func (r *Reflector) accept(suffix string) http.Header {
 	if r.params.Store.Format() == wire.JSON {
-		return http.Header{"Accept": {"application/json"}}
+		return http.Header{"Accept": {"application/json" + strings.TrimPrefix(suffix, streamWatch)}}
 	}
 	return http.Header{"Accept": {"application/vnd.kubernetes.protobuf" + suffix}}
 }
@@ -285,8 +291,8 @@ func (r *Reflector) get(ctx context.Context, q url.Values, suffix string) (*http
 	return nil, ReadStatus(response)
 }
 
-// Current returns the version of the resource now, by a consistent read of one object.
-func (r *Reflector) Current(ctx context.Context) (uint64, error) {
+// current returns the version of the resource now, by a consistent read of one object.
+func (r *Reflector) current(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	q := r.query()
@@ -300,7 +306,6 @@ func (r *Reflector) Current(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.accepted()
 	return wire.ParseRV(meta.ResourceVersion)
 }
 
@@ -354,10 +359,11 @@ func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]str
 	r.relist, r.listed = false, true
 	r.upToDate.Store(true)
 	r.accepted()
-	if replacement.Len() >= manyObjects {
+	count := replacement.Len() // the last use of replacement: it is garbage below
+	if count >= manyObjects {
 		debug.FreeOSMemory()
 	}
-	r.params.Log.Debug("Listed", zap.Int("objects", replacement.Len()), zap.Uint64("resourceVersion", rv))
+	r.params.Log.Debug("Listed", zap.Int("objects", count), zap.Uint64("resourceVersion", rv))
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (r *Reflector) watchList(ctx context.Context) error {
 	q := watchQuery(r.query())
 	q.Set("sendInitialEvents", "true")
 	q.Set("resourceVersionMatch", "NotOlderThan")
-	response, err := r.get(ctx, q, ";stream=watch")
+	response, err := r.get(ctx, q, streamWatch)
 	if err != nil {
 		return refusesWatchList(err)
 	}
@@ -111,7 +111,7 @@ func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) err
 func (r *Reflector) watch(ctx context.Context, rv uint64) error {
 	q := watchQuery(r.query())
 	q.Set("resourceVersion", strconv.FormatUint(rv, 10))
-	response, err := r.get(ctx, q, ";stream=watch")
+	response, err := r.get(ctx, q, streamWatch)
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func TestRefusedObjects(t *testing.T) {
 	r := newRig(t)
 	r.pools("a", "b", "c")
 	r.deploy()
-	r.start()
+	r.start(func(c *config.Config) { c.Policy.BalancerClasses = []string{"example.com/x", "example.com/y"} })
 	r.create("edge", `{pools: [{name: a, exposure: {type: NodePort, httpPort: 30080, httpsPort: 30443}}, {name: b, exposure: {type: NodePort, httpPort: 30080}}, {name: c, exposure: {type: NodePort, httpPort: 1}}]}`)
 	r.await("edge", "a", conditionR, ready)
 	r.await("edge", "b", conditionR, "False NotWritten")
