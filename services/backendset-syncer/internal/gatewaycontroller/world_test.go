@@ -56,6 +56,7 @@ type world struct {
 	reconciler *Reconciler
 	kube       *fake.Clientset
 	document   *policy.Document
+	options    gateway.Options
 	served     map[string]bool
 	notes      notes
 
@@ -357,7 +358,7 @@ func (w *world) start() {
 		w.caches.Store(&empty)
 	}
 	w.reconciler = New(Params{
-		Planner: gateway.NewPlanner(caches, configured{w}, gateway.Options{}), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
+		Planner: gateway.NewPlanner(caches, configured{w}, w.options), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
 		Clock: clock.RealClock{}, Namespace: "fairlead", WakePod: w.wakePod,
 	})
 	wait := actors.Start(ctx, ctx)
@@ -477,10 +478,22 @@ func (w *world) client(port int, trust *ocilbtest.Authority) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
 }
 
+// responder is the Service of the responder.
+var responder = cache.ObjectName{Namespace: "fairlead", Name: "responder"}
+
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 func get(client *http.Client, url string) string {
-	response, err := client.Get(url)
+	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err.Error()
+	}
+	return do(client, request)
+}
+
+// do sends a request and returns its status and body, or location.
+func do(client *http.Client, request *http.Request) string {
+	response, err := client.Do(request)
 	if err != nil {
 		return err.Error()
 	}
