@@ -201,9 +201,9 @@ func GateIsClosed(p *corev1.Pod) bool {
 }
 
 // ClosedGates returns the pods of a Service whose gate is closed.
-func ClosedGates(slices, pods kit.Reader, service cache.ObjectName) []cache.ObjectName {
+func ClosedGates(endpointSlices, pods kit.Reader, service cache.ObjectName) []cache.ObjectName {
 	var all []cache.ObjectName
-	for _, s := range SlicesOfService(slices, service) {
+	for _, s := range SlicesOfService(endpointSlices, service) {
 		all = append(all, ClosedGatesIn(pods, s)...)
 	}
 	return all
