@@ -11,6 +11,9 @@
 {{- if and .Values.exposures.hostPorts (not (or (has "HostPort" .Values.exposures.allowed) (has "HostNetwork" .Values.exposures.allowed))) -}}
 {{- fail "exposures.hostPorts: it has an effect only with HostPort or HostNetwork in exposures.allowed" -}}
 {{- end -}}
+{{- if and (or .Values.exposures.loadBalancerClasses .Values.exposures.loadBalancerIPRanges) (not (has "LoadBalancer" .Values.exposures.allowed)) -}}
+{{- fail "exposures.loadBalancerClasses and exposures.loadBalancerIPRanges: they have an effect only with LoadBalancer in exposures.allowed" -}}
+{{- end -}}
 {{- if not (has .Values.profiles.default .Values.profiles.enabled) -}}
 {{- fail (printf "profiles.default %s: add it to profiles.enabled" .Values.profiles.default) -}}
 {{- end -}}
@@ -53,6 +56,7 @@
 {{- end }}
 - --pool-label-keys={{ join "," .Values.poolLabelKeys }}
 - --default-profile={{ .Values.profiles.default }}
+- --allowed-profiles={{ join "," .Values.profiles.enabled }}
 {{- range $name, $image := .Values.profiles.images }}
 - --images={{ $name }}={{ $image }}
 {{- end }}
@@ -68,6 +72,12 @@
 {{- end }}
 {{- with .Values.exposures.externalIPRanges }}
 - --external-ip-ranges={{ join "," . }}
+{{- end }}
+{{- with .Values.exposures.loadBalancerClasses }}
+- --allowed-load-balancer-classes={{ join "," . }}
+{{- end }}
+{{- with .Values.exposures.loadBalancerIPRanges }}
+- --load-balancer-ip-ranges={{ join "," . }}
 {{- end }}
 - --cache-image={{ include "nodepool-ingress.cacheImage" . }}
 {{- with .Values.cache.upstreamServer }}

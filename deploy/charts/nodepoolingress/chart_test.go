@@ -36,16 +36,16 @@ func TestFlags(t *testing.T) {
 	t.Parallel()
 	set := objects.Render(t, chart, nil)
 	assert.Equal(t, []string{
-		"--namespace=system", "--cluster-role-prefix=system:release-nodepool-ingress", "--pool-label-keys=apps.openyurt.io/nodepool", "--default-profile=traefik",
+		"--namespace=system", "--cluster-role-prefix=system:release-nodepool-ingress", "--pool-label-keys=apps.openyurt.io/nodepool", "--default-profile=traefik", "--allowed-profiles=traefik",
 		"--allowed-exposures=NodePort,LoadBalancer,HostPort,ClusterIP", "--cache-image=ghcr.io/fairlead/edge-cache:v0.1.0",
 	}, planFlags(objects.Container(t, set).Args))
 	set = objects.Render(t, chart, helm.Values{
-		"exposures": helm.Values{"allowed": []string{"ExternalIPs", "HostPort"}, "externalIPRanges": []string{"192.0.2.0/24", "2001:db8::/32"}, "hostPorts": []any{80, "8000-8099"}},
+		"exposures": helm.Values{"allowed": []string{"ExternalIPs", "HostPort", "LoadBalancer"}, "loadBalancerClasses": []string{"metallb.io/edge"}, "loadBalancerIPRanges": []string{"198.51.100.0/24"}, "externalIPRanges": []string{"192.0.2.0/24", "2001:db8::/32"}, "hostPorts": []any{80, "8000-8099"}},
 		"cache":     helm.Values{"image": helm.Values{"registry": "", "repository": "fairlead/edge-cache", "tag": "dev"}, "upstreamServer": "https://192.0.2.1:6443"},
 		"profiles":  helm.Values{"images": helm.Values{"traefik": "registry.example/traefik:v3"}, "allowedImages": []string{"registry.example/mirror/"}},
 	})
 	assert.Subset(t, objects.Container(t, set).Args, []string{
-		"--allowed-exposures=HostPort", "--external-ip-ranges=192.0.2.0/24,2001:db8::/32", "--allowed-host-ports=80,8000-8099", "--cache-image=fairlead/edge-cache:dev",
+		"--allowed-exposures=HostPort,LoadBalancer", "--allowed-load-balancer-classes=metallb.io/edge", "--load-balancer-ip-ranges=198.51.100.0/24", "--external-ip-ranges=192.0.2.0/24,2001:db8::/32", "--allowed-host-ports=80,8000-8099", "--cache-image=fairlead/edge-cache:dev",
 		"--cache-upstream-server=https://192.0.2.1:6443", "--images=traefik=registry.example/traefik:v3", "--allowed-images=registry.example/mirror/",
 	})
 }
@@ -66,6 +66,7 @@ func TestNotes(t *testing.T) {
 			name: "external addresses", give: helm.Values{"exposures": helm.Values{"allowed": []string{"ExternalIPs"}, "externalIPRanges": []string{"192.0.2.0/24"}}},
 			want: "plan", warn: "receive the traffic of the cluster",
 		},
+		{name: "addresses of load balancers", give: helm.Values{"exposures": helm.Values{"loadBalancerIPRanges": []string{"198.51.100.0/24"}}}, want: "plan", warn: "announce these addresses"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/deploy/charts/internal/helm"
 	"fairlead.dev/deploy/charts/internal/objects"
@@ -114,6 +115,32 @@ func TestRolesOfControllers(t *testing.T) {
 		verbs("/services", "list", "watch"), verbs("/secrets", "list", "watch"), verbs("/nodes", "list", "watch"), verbs("discovery.k8s.io/endpointslices", "list", "watch"),
 		verbs("networking.k8s.io/ingresses", "list", "watch"), verbs("networking.k8s.io/ingressclasses", "list", "watch"), verbs("networking.k8s.io/ingresses/status", "update"),
 	), objects.Permissions(role(t, set, own+":traefik").Rules))
+}
+
+// TestLeases checks that the policy for Leases comes with the profiles whose roles write Leases. A test of the program lets an API server evaluate it.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []string{"traefik", "haproxytech", "haproxy-ingress", "nginx-f5", "ingress-nginx"} {
+		set := objects.Render(t, chart, helm.Values{"profiles": helm.Values{"enabled": []string{profile}, "default": profile}})
+		var writes bool
+		for _, r := range objects.All[rbacv1.ClusterRole](t, set) {
+			writes = writes || slices.Contains(objects.Permissions(r.Rules), "create coordination.k8s.io/leases")
+		}
+		policies := slices.DeleteFunc(slices.Clone(set), func(o *unstructured.Unstructured) bool {
+			return !strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy")
+		})
+		if !writes {
+			assert.Empty(t, policies, profile)
+			continue
+		}
+		require.Len(t, policies, 2, profile)
+		text, err := policies[0].MarshalJSON()
+		require.NoError(t, err)
+		assert.Contains(t, string(text), `{"kubernetes.io/metadata.name":"system"}`)
+		assert.Contains(t, string(text), "system:serviceaccount:system:release-nodepool-ingress", "the program has a Lease with another name")
+	}
+	set := objects.Render(t, chart, helm.Values{"profiles": helm.Values{"enabled": []string{"custom"}, "default": "custom"}})
+	assert.True(t, slices.ContainsFunc(set, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ValidatingAdmissionPolicy" }), "a custom role may write Leases")
 }
 
 // TestRolesOfUsers checks which permissions users with the built-in roles get: never those to write the status, nor to bind roles.

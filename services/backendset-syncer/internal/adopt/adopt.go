@@ -226,7 +226,7 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 		return
 	}
 	object := title(record.RoutingPolicy, policy)
-	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) {
+	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) && !b.hasOwnRules(policy) {
 		b.refuse(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
 		return
 	}
@@ -238,6 +238,11 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 	}
 	b.record.Put(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
 	b.found(object, "policy of listener %s", name)
+}
+
+// hasOwnRules reports whether a policy has rules of the program. It stays with its listener, also if that gets another name.
+func (b *builder) hasOwnRules(policy string) bool {
+	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r layout.Rule) bool { return layout.OwnRule(r.Name) })
 }
 
 // adoptRules returns the rules of a policy that the HTTPRoutes of a listener have in their annotations.

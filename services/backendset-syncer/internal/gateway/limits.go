@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/services/backendset-syncer/internal/layout"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 	"fairlead.dev/services/backendset-syncer/internal/routing"
 )
@@ -40,17 +39,11 @@ func (b *build) redirects(l *Listener) bool {
 	return o != nil && slices.ContainsFunc(b.live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.Has(record.RuleSet, name) })
 }
 
-// conditionsOfOthers returns the number of conditions of rules of others in the policy of a listener: OCI's limit is that of the policy.
-func (b *build) conditionsOfOthers(l *Listener) int {
-	o := b.before.Find(record.RoutingPolicy, routing.PolicyKey(l.gateway.name(), string(l.Name)))
-	if o == nil {
-		return 0
-	}
+// conditionsOfOthers returns the number of conditions of rules of others in a routing policy: OCI's limit is that of the policy.
+func (b *build) conditionsOfOthers(policy string) int {
 	n := 0
-	for _, r := range b.live.Policies[o.Name].Rules {
-		if !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name) {
-			n += countConditions(r.Condition)
-		}
+	for _, r := range b.foreignRules(policy) {
+		n += countConditions(r.Condition)
 	}
 	return n
 }

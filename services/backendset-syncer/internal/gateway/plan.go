@@ -179,8 +179,12 @@ func (b *build) route() {
 		b.valid = append(b.valid, l)
 		b.input.Listeners = append(b.input.Listeners, routing.Listener{
 			Gateway: l.gateway.name(), Name: string(l.Name), Hostname: l.hostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
-			Served: b.servedBy(l), Redirected: b.redirects(l), Reserved: b.conditionsOfOthers(l),
+			Served: b.servedBy(l), Redirected: b.redirects(l),
 		})
+	}
+	b.namePolicies()
+	for i, l := range b.valid {
+		b.input.Listeners[i].Reserved = b.conditionsOfOthers(b.input.Names[l.policyKey()])
 	}
 	b.desired = routing.Build(b.input)
 }
@@ -277,32 +281,6 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	w.Listeners = append(w.Listeners, made)
 }
 
-// layPolicy adds the routing policy of a listener, and returns its name: empty without one.
-func (b *build) layPolicy(l *Listener, p *routing.Policy) string {
-	if len(p.Rules) == 0 && !b.hasForeignRules(p) {
-		return ""
-	}
-	own := layout.Policy{Name: p.Name}
-	if o := b.before.Find(record.RoutingPolicy, p.Key); o != nil {
-		own.Adopted = o.AdoptedRules
-	}
-	for _, r := range p.Rules {
-		own.Rules = append(own.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
-	}
-	b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
-	l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
-	b.layout.Policies = append(b.layout.Policies, own)
-	return p.Name
-}
-
-// hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
-func (b *build) hasForeignRules(p *routing.Policy) bool {
-	o := b.before.Find(record.RoutingPolicy, p.Key)
-	return o != nil && slices.ContainsFunc(b.live.Policies[o.Name].Rules, func(r layout.Rule) bool {
-		return !layout.OwnRule(r.Name) && !slices.Contains(o.AdoptedRules, r.Name)
-	})
-}
-
 // lost returns the wanted objects that the load balancer has and the record does not.
 func (b *build) lost() []layout.Ref {
 	var all []layout.Ref
@@ -312,7 +290,7 @@ func (b *build) lost() []layout.Ref {
 	for i := range b.after.Objects {
 		o := &b.after.Objects[i]
 		ref := layout.Ref{Kind: o.Kind, Name: o.Name}
-		if !b.before.Has(o.Kind, o.Name) && b.live.Has(ref) {
+		if !b.before.Has(o.Kind, o.Name) && b.live.Has(ref) && !b.isLeft(ref) {
 			all = append(all, ref)
 		}
 	}

@@ -28,6 +28,8 @@ func (b *build) retire() {
 			}
 		case o.Kind == record.BackendSet:
 			draining = append(draining, b.retireSet(o))
+		case o.Kind == record.RoutingPolicy && len(b.foreignRules(o.Name)) > 0:
+			b.leavePolicy(&o)
 		default:
 			b.layout.Delete = append(b.layout.Delete, ref)
 		}

@@ -1,6 +1,8 @@
 package gatewaycontroller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
+	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
 const toChat = "rules: [{backendRefs: [{name: chat, port: 80}]}]"
@@ -252,5 +255,90 @@ func TestForeignRules(t *testing.T) {
 		require.Len(t, rules, 2)
 		assert.Equal(t, "terraform", rules[0].Name)
 		assert.Contains(t, rules[1].Condition, "/v1")
+
+		w.remove("HTTPRoute", "models", "chat")
+		w.settle()
+		w.onlyForeign(name)
+		assert.Equal(t, name, *w.Current(balancerID).Listeners[w.names()["listeners"][0]].RoutingPolicyName, "the listener obeys the rule")
+		w.remove("Gateway", "infra", "web")
+		w.settle()
+		w.onlyForeign(name)
+		assert.Empty(t, w.names()["listeners"])
+		kept := "backendSets " + w.names()["sets"][0]
+		assert.Equal(t, []string{kept}, w.recorded(), "the record has let go of the policy, and keeps the set of its rule")
+		w.service("models", "chat", "2")
+		w.settle()
+		assert.Equal(t, "10.0.0.2:8000", w.Current(balancerID).BackendSets[w.names()["sets"][0]].Backends[0].Name, "the rule is served")
+
+		w.gateway("web", `drainMaximumSeconds: "1"`, webListener)
+		w.route("models", "chat", toChat)
+		w.settle()
+		assert.Equal(t, "True/Programmed", w.gatewayCondition("web", "Programmed"))
+		assert.Equal(t, []string{name}, w.names()["policies"], "the listener takes its policy up again")
+		assert.Len(t, w.Current(balancerID).RoutingPolicies[name].Rules, 2)
+
+		w.remove("Gateway", "infra", "web") // while the route stays
+		w.settle()
+		w.onlyForeign(name)
+		require.Nil(t, w.Edit(balancerID, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+			delete(lb.RoutingPolicies, name)
+			return nil
+		}))
+		time.Sleep(6 * time.Minute)
+		w.settle()
+		assert.Empty(t, w.names()["sets"])
+		assert.Empty(t, w.recorded(), "nothing is left, not even the record")
 	})
+}
+
+// TestRenamedListener gives a listener of a Gateway another name: it keeps its listener of the load balancer, and the rules of others.
+func TestRenamedListener(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(w *world) {
+		w.service("models", "chat", "1")
+		w.gateway("web", `drainMaximumSeconds: "1"`, webListener)
+		w.route("models", "chat", toChat)
+		w.settle()
+		before := w.names()
+		require.Nil(t, w.Edit(balancerID, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+			p := *lb.RoutingPolicies[before["policies"][0]]
+			own := p.Rules[0]
+			own.Name, own.Condition = "terraform", "any(http.request.url.path eq '/terraform')"
+			p.Rules = append([]ocilb.RoutingRule{own}, p.Rules...)
+			lb.RoutingPolicies[p.Name] = &p
+			return nil
+		}))
+		time.Sleep(6 * time.Minute)
+		stop := w.load(func() string { return get(w.client(80, nil), "http://a.example.com/") }, oneOf("200 chat"))
+		w.gateway("web", `drainMaximumSeconds: "1"`, strings.Replace(webListener, "name: http", "name: renamed", 1))
+		w.settle()
+		stop()
+		assert.Equal(t, before, w.names())
+		assert.Len(t, w.Current(balancerID).RoutingPolicies[before["policies"][0]].Rules, 2)
+		assert.Equal(t, "True/Programmed", w.listenerCondition("web", "renamed", "Programmed"))
+	})
+}
+
+// recorded returns the objects of the record.
+func (w *world) recorded() []string {
+	w.t.Helper()
+	rec, err := w.reconciler.p.Records.Read(context.Background(), balancerID)
+	if errors.Is(err, record.ErrMissing) {
+		return nil
+	}
+	require.NoError(w.t, err)
+	var all []string
+	for _, o := range rec.Objects {
+		all = append(all, string(o.Kind)+" "+o.Name)
+	}
+	return all
+}
+
+// onlyForeign checks that a routing policy has the rule of Terraform and nothing else.
+func (w *world) onlyForeign(policy string) {
+	w.t.Helper()
+	p := w.Current(balancerID).RoutingPolicies[policy]
+	require.NotNil(w.t, p)
+	require.Len(w.t, p.Rules, 1)
+	assert.Equal(w.t, "terraform", p.Rules[0].Name)
 }

@@ -18,7 +18,7 @@ func Behind(live *Live, wanted *Wanted) map[Ref]bool {
 	for i := range wanted.Policies {
 		p := &wanted.Policies[i]
 		have, found := live.Policies[p.Name]
-		b.note(record.RoutingPolicy, p.Name, found && slices.Equal(p.over(&have).Rules, have.Rules))
+		b.note(record.RoutingPolicy, p.Name, !found && len(p.Rules) == 0 || found && slices.Equal(p.over(&have).Rules, have.Rules))
 	}
 	for i := range wanted.Listeners {
 		l := &wanted.Listeners[i]

@@ -59,7 +59,7 @@ const (
 	ProtocolHTTP2 = "HTTP2"
 )
 
-// Policy is a routing policy.
+// Policy is a routing policy. OCI has no empty policies: one without rules has those of others.
 type Policy struct {
 	Name  string
 	Rules []Rule
@@ -252,10 +252,12 @@ func (d *differ) rules() {
 			}
 		}
 		if !found {
-			d.add(record.RoutingPolicy, p.Name, Create).Policy = p
+			if len(p.Rules) > 0 {
+				d.add(record.RoutingPolicy, p.Name, Create).Policy = p
+			}
 			continue
 		}
-		if next := p.over(&have); !slices.Equal(next.Rules, have.Rules) {
+		if next := p.over(&have); len(next.Rules) > 0 && !slices.Equal(next.Rules, have.Rules) { // OCI has no empty policies
 			d.add(record.RoutingPolicy, p.Name, Update).Policy = next
 		}
 	}

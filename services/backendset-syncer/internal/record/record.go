@@ -78,10 +78,13 @@ func (r *Record) Find(kind Kind, key string) *Object {
 	return r.find(func(o *Object) bool { return o.Kind == kind && o.Key == key })
 }
 
-// Has reports whether an object is in the record. It accepts a nil Record.
-func (r *Record) Has(kind Kind, name string) bool {
-	return r != nil && r.find(func(o *Object) bool { return o.Kind == kind && o.Name == name }) != nil
+// Get returns the object with a name, or nil.
+func (r *Record) Get(kind Kind, name string) *Object {
+	return r.find(func(o *Object) bool { return o.Kind == kind && o.Name == name })
 }
+
+// Has reports whether an object is in the record. It accepts a nil Record.
+func (r *Record) Has(kind Kind, name string) bool { return r != nil && r.Get(kind, name) != nil }
 
 func (r *Record) find(match func(*Object) bool) *Object {
 	for i := range r.Objects {
@@ -105,7 +108,7 @@ func (r *Record) Names(kind Kind) map[string]string {
 
 // Put adds an object, or replaces the one with its kind and name.
 func (r *Record) Put(o Object) {
-	if same := r.find(func(x *Object) bool { return x.Kind == o.Kind && x.Name == o.Name }); same != nil {
+	if same := r.Get(o.Kind, o.Name); same != nil {
 		*same = o
 		return
 	}

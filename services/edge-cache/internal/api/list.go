@@ -11,19 +11,16 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
 const (
-	// versionWait is the longest wait for a version, as in the API server.
+	// versionWait is the longest wait for a version, or for the newest state, as in the API server.
 	versionWait = 3 * time.Second
-	// refreshWait is the longest wait for the newest version. An API server on a dead connection must not make a list slow.
-	refreshWait = 700 * time.Millisecond
-	// catchUp is the longest wait for the watch to reach the version of the API server. The watch has no mark for "nothing happened in this
-	// resource up to there", so after this time without an event the store counts as up to date.
-	catchUp = 100 * time.Millisecond
 	// pageAge and pageLimit bound the lists that clients read in pages. The API server keeps them for 5 to 10 minutes, as long as etcd.
 	pageAge   = 2 * time.Minute
 	pageLimit = 8
@@ -106,36 +103,37 @@ func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error 
 	return err
 }
 
-// refresh makes a store as new as the API server, while that answers. Its answers 401 and 403 are those of the cache.
+// refresh makes a store as new as the API server, while that answers. Its answer 403 is that of the cache. A 401 is about the token of the cache: the reflector decides
+// how long it may be an old one.
 func (s *Server) refresh(ctx context.Context, served Served) error {
-	if served.Current == nil || !s.params.Backend.Online() {
+	if served.Confirm == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, refreshWait)
-	defer cancel()
-	current, err := served.Current(limited)
+	err := errOffline
+	if s.params.Backend.Online() {
+		limited, cancel := context.WithTimeout(ctx, versionWait)
+		defer cancel()
+		err = served.Confirm(limited)
+	}
+	if err == nil {
+		return nil
+	}
 	var status *upstream.StatusError
-	if errors.As(err, &status) && (status.Status.Code == http.StatusForbidden || status.Status.Code == http.StatusUnauthorized) {
+	if errors.As(err, &status) && status.Status.Code == http.StatusForbidden {
 		return status
 	}
-	if err != nil {
-		return nil // an API server that does not answer is what the cache is for
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	deadline := time.Now().Add(refreshWait)
-	for last := uint64(0); time.Now().Before(deadline); {
-		position := served.Store.Position()
-		if position >= current || position == last {
-			return nil
-		}
-		last = position
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(catchUp):
-		}
+	// An API server that does not answer is what the cache is for. One that answers while its watch sends nothing must not keep a controller from its start either.
+	s.params.Log.Debug("Served a list that the API server did not confirm", zap.String("store", served.Store.ID()), zap.Error(err))
+	if s.params.Observer != nil {
+		s.params.Observer.Unconfirmed(served.Resource.Path())
 	}
 	return nil
 }
+
+var errOffline = errors.New("the API server is offline")
 
 // pages are lists that clients read in pages.
 type pages struct {
@@ -217,8 +215,28 @@ func (p *pages) find(id string, o listOptions) (store.Snapshot, int, error) {
 // deadlineWriter gives each write its own time limit.
 type deadlineWriter struct {
 	w     http.ResponseWriter
-	c     *http.ResponseController
+	c     controller
 	limit time.Duration
+}
+
+// controller is part of an http.ResponseController.
+type controller interface {
+	SetWriteDeadline(deadline time.Time) error
+	Flush() error
+}
+
+// idleController ends the time limit of writes when they are sent: HTTP/2 resets a stream that is idle when a deadline passes.
+type idleController struct{ *http.ResponseController }
+
+// Flush sends what was written.
+func (c idleController) Flush() error {
+	if err := c.ResponseController.Flush(); err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 func (d *deadlineWriter) Write(p []byte) (int, error) {

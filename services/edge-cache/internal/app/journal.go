@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -17,6 +18,10 @@ import (
 
 // recordIdentity is the type of the record with the UID of the cluster.
 const recordIdentity uint16 = 5
+
+// lockWait is how long a start waits for the process before it to give the directory up. A process that was told to end needs a second, and one on a slow disk as
+// long as its last fsync. The time is shorter than the grace period of a pod, so a cache that waits in vain ends with a message.
+const lockWait = 20 * time.Second
 
 // durable is the journal, as stores write to it.
 type durable struct {
@@ -30,7 +35,7 @@ func openJournal(cfg *config.Config, log *zap.Logger) (*durable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
-	o := journal.Options{Log: log.Named("journal")}
+	o := journal.Options{LockWait: lockWait, Log: log.Named("journal")}
 	if cfg.Data.KeyFile != "" {
 		if o.Keys, err = journal.ReadKeys(cfg.Data.KeyFile); err != nil {
 			return nil, fmt.Errorf("read --encryption-key-file: %w", err)

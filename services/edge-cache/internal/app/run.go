@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ func (p *parts) restore() error {
 			}
 		}
 	}
+	debug.FreeOSMemory() // what the replay read; the next collection could be minutes away
 	p.Log.Info("Restored", zap.Int("stores", p.Caches.synced()), zap.Duration("took", time.Since(begin)))
 	return nil
 }

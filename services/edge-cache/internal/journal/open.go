@@ -50,7 +50,7 @@ type segment struct {
 // with a key that was not given (ErrKey), or cannot be read at all.
 func Open(fs FS, o Options) (*Journal, error) {
 	o = o.withDefaults()
-	unlock, err := lock(fs, o.LockWait)
+	unlock, err := lock(fs, o)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +73,17 @@ func Open(fs FS, o Options) (*Journal, error) {
 // lockPoll is how often Open looks whether the directory is free: an old pod that ends gives it up at some moment within seconds.
 const lockPoll = 100 * time.Millisecond
 
-func lock(fs FS, wait time.Duration) (func() error, error) {
-	for deadline := time.Now().Add(wait); ; time.Sleep(lockPoll) {
+func lock(fs FS, o Options) (func() error, error) {
+	begin := time.Now()
+	for waits := 0; ; waits++ {
 		unlock, err := fs.Lock()
-		if err == nil || !errors.Is(err, ErrLocked) || !time.Now().Before(deadline) {
+		if err == nil || !errors.Is(err, ErrLocked) || time.Since(begin) >= o.LockWait {
 			return unlock, err
 		}
+		if waits == 0 {
+			o.Log.Info("Waiting for another process to give the directory up", zap.Duration("limit", o.LockWait))
+		}
+		time.Sleep(lockPoll)
 	}
 }
 

@@ -11,17 +11,18 @@ import (
 
 // Metrics contains the collectors. All methods are safe for concurrent use.
 type Metrics struct {
-	received   *prometheus.CounterVec
-	requests   *prometheus.CounterVec
-	online     prometheus.Gauge
-	applied    *prometheus.CounterVec
-	refilters  *prometheus.CounterVec
-	refilter   prometheus.Histogram
-	gone       *prometheus.CounterVec
-	endpoints  *prometheus.CounterVec
-	served     *prometheus.CounterVec
-	watches    prometheus.Gauge
-	watchEnded *prometheus.CounterVec
+	received    *prometheus.CounterVec
+	requests    *prometheus.CounterVec
+	online      prometheus.Gauge
+	applied     *prometheus.CounterVec
+	refilters   *prometheus.CounterVec
+	refilter    prometheus.Histogram
+	gone        *prometheus.CounterVec
+	endpoints   *prometheus.CounterVec
+	served      *prometheus.CounterVec
+	unconfirmed *prometheus.CounterVec
+	watches     prometheus.Gauge
+	watchEnded  *prometheus.CounterVec
 }
 
 // refilterBuckets are the upper bounds of the time of a new projection, in seconds. The goal for the move of one node is 50 ms.
@@ -45,13 +46,14 @@ func New(r prometheus.Registerer) *Metrics {
 		refilter: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fairlead_edgecache_refilter_duration_seconds", Help: "Time to project again all objects that a change affects.", Buckets: refilterBuckets,
 		}),
-		gone:       counter("store_history_resets_total", "Times that clients had to list again: another cluster, or one that went back in time.", "store"),
-		endpoints:  counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
-		served:     counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.", "verb", "resource", "source"),
-		watches:    gauge("watches", "Open watches of the client."),
-		watchEnded: counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
+		gone:        counter("store_history_resets_total", "Times that clients had to list again: another cluster, or one that went back in time.", "store"),
+		endpoints:   counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
+		served:      counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.", "verb", "resource", "source"),
+		unconfirmed: counter("unconfirmed_reads_total", "Lists of the newest state that the API server did not confirm: it is offline, or its watch is behind.", "resource"),
+		watches:     gauge("watches", "Open watches of the client."),
+		watchEnded:  counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
 	}
-	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.watches, m.watchEnded)
+	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnded)
 	return m
 }
 
@@ -97,6 +99,9 @@ func (m *Metrics) Filtered(kept, dropped int) {
 func (m *Metrics) Served(verb, resource, source string) {
 	m.served.WithLabelValues(verb, resource, source).Inc()
 }
+
+// Unconfirmed counts a list of the newest state that may be older.
+func (m *Metrics) Unconfirmed(resource string) { m.unconfirmed.WithLabelValues(resource).Inc() }
 
 // Watching counts open watches.
 func (m *Metrics) Watching(delta int) { m.watches.Add(float64(delta)) }

@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -22,6 +21,7 @@ type incoming struct {
 	rv     uint64
 	hash   uint64
 	value  []byte
+	logged bool   // the journal has the value
 	object []byte // stripped; nil if it must be read from value
 }
 
@@ -84,10 +84,8 @@ func (s *Store) plan(in *incoming) (change, error) {
 	}
 	if next.value == nil {
 		next.value = s.pack(object)
-	} else {
-		next.value = slices.Clone(next.value) // the journal may read the old header
 	}
-	s.seal(next)
+	s.seal(next, in.logged)
 	return c, nil
 }
 

@@ -157,6 +157,42 @@ func (s *Store) WaitFor(ctx context.Context, rv uint64) (uint64, error) {
 	}
 }
 
+// Versions are the upstream versions of all objects at one moment.
+type Versions struct {
+	RV      uint64 // of the moment
+	Objects map[string]uint64
+}
+
+// Behind reports whether the store lacks a change up to that moment. An object with a later version stands for all its earlier ones.
+func (s *Store) Behind(v Versions) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rv >= v.RV {
+		return false
+	}
+	for key, rv := range v.Objects {
+		e := s.objects[key]
+		if e == nil && s.keeps(key) || e != nil && e.rv < rv {
+			return true
+		}
+	}
+	for key, e := range s.objects {
+		if _, exists := v.Objects[key]; !exists && e.rv <= v.RV {
+			return true // its deletion has not arrived
+		}
+	}
+	return false
+}
+
+// keeps reports whether the store would keep an object with a key. The caller has the lock.
+func (s *Store) keeps(key string) bool {
+	if !s.params.Discard {
+		return true
+	}
+	_, _, visible, err := s.params.Projection(key, nil)
+	return visible || err != nil
+}
+
 // Cursor reads events in order. It is for one goroutine.
 type Cursor struct {
 	store *Store

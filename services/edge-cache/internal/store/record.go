@@ -8,8 +8,6 @@ import (
 	"hash/fnv"
 	"hash/maphash"
 	"strings"
-
-	"github.com/klauspost/compress/s2"
 )
 
 // Types of records in the journal.
@@ -35,12 +33,6 @@ const (
 	offsetPacking = 24
 	headerSize    = 25
 
-	packingNone = 0
-	packingS2   = 1
-
-	// packAbove is the size above which compression pays. A Service or an Ingress is smaller, a slice with 100 endpoints has 20 kB.
-	packAbove = 2 << 10
-
 	keySeparator = "\x00"
 )
 
@@ -55,46 +47,26 @@ func hashLooks(essence []byte) uint64 {
 	return h.Sum64()
 }
 
-// pack returns an object with room for its header. Stores without projection show the bytes as they are, and do not compress them.
-func (s *Store) pack(object []byte) []byte {
-	if s.params.Projection == nil || len(object) < packAbove {
-		value := make([]byte, headerSize, headerSize+len(object))
-		value[offsetPacking] = packingNone
-		return append(value, object...)
-	}
-	buffer := make([]byte, s2.MaxEncodedLen(len(object)))
-	packed := s2.EncodeBetter(buffer, object)
-	value := make([]byte, headerSize, headerSize+len(packed))
-	value[offsetPacking] = packingS2
-	return append(value, packed...)
-}
-
-func unpack(value []byte) ([]byte, error) {
-	if len(value) < headerSize {
-		return nil, errors.New("record is too short")
-	}
-	switch value[offsetPacking] {
-	case packingNone:
-		return value[headerSize:], nil
-	case packingS2:
-		object, err := s2.Decode(nil, value[headerSize:])
-		if err != nil {
-			return nil, fmt.Errorf("unpack object: %w", err)
-		}
-		return object, nil
-	}
-	return nil, fmt.Errorf("unpack object: unknown packing %d", value[offsetPacking])
-}
-
-// seal writes the header. Without a projection, the shown object shares the bytes of the value.
-func (s *Store) seal(e *entry) {
-	binary.LittleEndian.PutUint64(e.value, e.rv)
-	shown := uint64(0)
+// header returns the header of the value of an entry, without the encoding.
+func (e *entry) header() [offsetPacking]byte {
+	var h [offsetPacking]byte
+	binary.LittleEndian.PutUint64(h[:], e.rv)
 	if e.shown != nil {
-		shown = e.shown.RV
+		binary.LittleEndian.PutUint64(h[offsetShown:], e.shown.RV)
 	}
-	binary.LittleEndian.PutUint64(e.value[offsetShown:], shown)
-	binary.LittleEndian.PutUint64(e.value[offsetLooks:], e.looks)
+	binary.LittleEndian.PutUint64(h[offsetLooks:], e.looks)
+	return h
+}
+
+// seal writes the header. Without a projection, the shown object shares the bytes of the value. The journal may read a value that it has: the value is copied
+// before its header changes.
+func (s *Store) seal(e *entry, logged bool) { //nolint:revive // logged is a property of the value
+	if h := e.header(); !bytes.HasPrefix(e.value, h[:]) {
+		if logged {
+			e.value = bytes.Clone(e.value)
+		}
+		copy(e.value, h[:])
+	}
 	if e.shown != nil && s.params.Projection == nil {
 		e.shown.Data = e.value[headerSize:]
 	}
@@ -273,7 +245,7 @@ func (s *Store) reprojectEntry(key string, e *entry) (change, error) {
 	if e.shown.RV == 0 {
 		e.shown = nil
 	}
-	c, err := s.plan(&incoming{key: key, rv: e.rv, hash: hashContent(object), value: e.value, object: object})
+	c, err := s.plan(&incoming{key: key, rv: e.rv, hash: hashContent(object), value: e.value, logged: true, object: object})
 	if err != nil {
 		return change{}, fmt.Errorf("restore %s: %w", key, err)
 	}

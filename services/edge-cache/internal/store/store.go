@@ -93,7 +93,7 @@ type Params struct {
 	ID      string // resource, namespace and selectors
 	Format  wire.Format
 	Virtual bool // issue virtual versions
-	// Discard removes invisible objects instead of keeping them for a later projection.
+	// Discard removes invisible objects instead of keeping them for a later projection. The projection then decides by the key alone.
 	Discard    bool
 	Projection Projection // nil: readers see every object as it is
 	Journal    Journal

@@ -295,6 +295,76 @@ func TestDeletionsOfAListHaveVersionsOfTheirOwn(t *testing.T) {
 	require.Equal(t, events[1:], rest)
 }
 
+// TestBehind compares a store with the versions of the API server.
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	w := newStoreWorld(t, 1, false)
+	require.NoError(t, w.store.Put(object(t, "a", "n0", 110)))
+	require.NoError(t, w.store.Put(object(t, "b", "n0", 120)))
+	tests := []struct {
+		name string
+		give Versions
+		want bool
+	}{
+		{name: "the same", give: Versions{RV: 500, Objects: map[string]uint64{"ns/a": 110, "ns/b": 120}}},
+		{name: "an older moment", give: Versions{RV: 120, Objects: map[string]uint64{"ns/a": 110, "ns/c": 90}}},
+		{name: "a new object", give: Versions{RV: 500, Objects: map[string]uint64{"ns/a": 110, "ns/b": 120, "ns/c": 130}}, want: true},
+		{name: "a change", give: Versions{RV: 500, Objects: map[string]uint64{"ns/a": 130, "ns/b": 120}}, want: true},
+		{name: "a deletion", give: Versions{RV: 500, Objects: map[string]uint64{"ns/b": 120}}, want: true},
+		{name: "a later version here", give: Versions{RV: 500, Objects: map[string]uint64{"ns/a": 105, "ns/b": 120}}},
+		{name: "everything deleted", give: Versions{RV: 500}, want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, w.store.Behind(tt.give))
+		})
+	}
+}
+
+// TestBehindWithoutInvisibleObjects lacks objects that nobody may see, and is not behind for that.
+func TestBehindWithoutInvisibleObjects(t *testing.T) {
+	t.Parallel()
+	wanted := func(key string, object []byte) ([]byte, []uint32, bool, error) {
+		return object, nil, key == "ns/wanted", nil
+	}
+	s := New(Params{ID: "secrets", Virtual: true, Discard: true, Projection: wanted, Log: zap.NewNop()})
+	require.NoError(t, s.Replace().Commit(100))
+	require.False(t, s.Behind(Versions{RV: 200, Objects: map[string]uint64{"ns/other": 150}}))
+	require.True(t, s.Behind(Versions{RV: 200, Objects: map[string]uint64{"ns/wanted": 150}}))
+}
+
+// TestPackedValuesSurvive packs values of all sizes and contents, and refuses damaged ones without a panic.
+func TestPackedValuesSurvive(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	s := New(Params{Projection: func(_ string, o []byte) ([]byte, []uint32, bool, error) { return o, nil, true, nil }})
+	for size := 1; size < 1<<20; size = size*3 + r.IntN(5) {
+		give := make([]byte, size)
+		for i := range give {
+			give[i] = byte(r.IntN(1 + size%7*40))
+		}
+		value := s.pack(give)
+		require.LessOrEqual(t, len(value), headerSize+size+size/100+64)
+		got, err := unpack(value)
+		require.NoError(t, err)
+		require.Equal(t, give, got)
+		for range 20 {
+			damaged := slices.Clone(value)
+			damaged[headerSize+r.IntN(len(value)-headerSize)] ^= 1 << r.IntN(8)
+			if got, err := unpack(damaged); err == nil {
+				require.LessOrEqual(t, len(got), maxUnpacked)
+			}
+		}
+	}
+	_, err := unpack([]byte("short"))
+	require.Error(t, err)
+	value := s.pack(make([]byte, packAbove))
+	value[offsetPacking] = 9
+	_, err = unpack(value)
+	require.ErrorContains(t, err, "unknown packing")
+}
+
 func TestSlowReaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	w := newStoreWorld(t, 1, false)

@@ -193,7 +193,7 @@ func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, e
 		changes := make([]change, 0, len(keys))
 		for _, key := range keys {
 			e := s.objects[key]
-			c, err := s.plan(&incoming{key: key, rv: e.rv, hash: e.hash, value: e.value})
+			c, err := s.plan(&incoming{key: key, rv: e.rv, hash: e.hash, value: e.value, logged: true})
 			if err != nil {
 				return nil, err
 			}

@@ -25,7 +25,7 @@ func (r *Reflector) watchList(ctx context.Context) error {
 	q := watchQuery(r.query())
 	q.Set("sendInitialEvents", "true")
 	q.Set("resourceVersionMatch", "NotOlderThan")
-	response, err := r.get(ctx, q, ";stream=watch")
+	response, err := r.get(ctx, q, streamWatch)
 	if err != nil {
 		return refusesWatchList(err)
 	}
@@ -111,7 +111,7 @@ func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) err
 func (r *Reflector) watch(ctx context.Context, rv uint64) error {
 	q := watchQuery(r.query())
 	q.Set("resourceVersion", strconv.FormatUint(rv, 10))
-	response, err := r.get(ctx, q, ";stream=watch")
+	response, err := r.get(ctx, q, streamWatch)
 	if err != nil {
 		return err
 	}
@@ -122,11 +122,11 @@ func (r *Reflector) watch(ctx context.Context, rv uint64) error {
 
 // follow applies events until the stream ends. An API server ends it without an error after the requested time.
 func (r *Reflector) follow(events *wire.EventReader) error {
-	begin, count := time.Now(), 0
-	for ; ; count++ {
+	r.following = time.Now()
+	for count := 0; ; count++ {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			if count == 0 && time.Since(begin) < time.Second {
+			if count == 0 && r.followed() < time.Second {
 				return errors.New("the watch ended at once")
 			}
 			return nil

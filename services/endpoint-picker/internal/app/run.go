@@ -106,12 +106,13 @@ func (p *parts) run(ctx context.Context) error {
 //	accepting nothing new    until the last stream and pick has ended  --drain-timeout
 //	cut                      what is open after that
 //
-// From the start, the proxy asks its clients to use other connections. The decision API accepts outcomes until the last open pick has
-// its own.
+// From the start, the proxy and the decision API ask their clients to use other connections. The decision API accepts outcomes until the
+// last open pick has its own.
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
 	p.Proxy.Leave()
+	p.Decision.Leave()
 	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.Stats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {

@@ -31,12 +31,13 @@ const (
 type Listener struct {
 	*Server
 
-	log      *zap.Logger
-	flag     string // that sets the address, for messages
-	address  string
-	server   *http.Server
-	gate     *fairconn.Gate
-	listener net.Listener // nil until Listen, and if it is disabled
+	log         *zap.Logger
+	flag        string // that sets the address, for messages
+	address     string
+	server      *http.Server
+	gate        *fairconn.Gate
+	connections *fairconn.Drain
+	listener    net.Listener // nil until Listen, and if it is disabled
 }
 
 // ListenerParams are the parameters of NewListener.
@@ -57,13 +58,19 @@ func NewListener(p ListenerParams) *Listener {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time
 	timeout := p.Server.options.BodyTimeout
-	return &Listener{
-		Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, gate: fairconn.NewGate(p.Server.ledger),
-		server: &http.Server{
-			Handler: p.Server, ErrorLog: errorLog, TLSConfig: p.TLS, Protocols: &protocols, ConnContext: fairconn.Context, MaxHeaderBytes: maxHeaderBytes,
-			ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
-		},
+	gate := fairconn.NewGate(p.Server.ledger)
+	l := &Listener{Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, gate: gate, connections: fairconn.NewDrain(gate)}
+	l.server = &http.Server{
+		Handler: l, ConnState: l.connections.Follow, ErrorLog: errorLog, TLSConfig: p.TLS, Protocols: &protocols, ConnContext: fairconn.Context, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
 	}
+	return l
+}
+
+// ServeHTTP answers one call.
+func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.connections.Mark(w)
+	l.Server.ServeHTTP(w, r)
 }
 
 // Listen opens the port.
@@ -114,6 +121,17 @@ func (l *Listener) Run() error {
 
 // closeTimeout is the time for calls in progress at the end. They take milliseconds, unless their client stopped.
 const closeTimeout = time.Second
+
+// Leave asks clients to use other connections for their next calls. All calls are still answered.
+func (l *Listener) Leave() { l.connections.Leave() }
+
+// Drain refuses picks, waits until the last open one has its outcome, and then until clients have left their connections. It returns
+// the number of picks that were still open when ctx ended. Then Close cuts what is open.
+func (l *Listener) Drain(ctx context.Context) int {
+	n := l.Server.Drain(ctx)
+	l.connections.Wait(ctx, l.listener, l.server)
+	return n
+}
 
 // Close stops the server, and ends the open picks.
 func (l *Listener) Close() {

@@ -139,7 +139,6 @@ func (s *Server) pick(w http.ResponseWriter, c *call) {
 	}
 	switch {
 	case s.draining.Load():
-		w.Header().Set("Connection", "close") // the next connection reaches another replica
 		errDraining.write(w)
 		return
 	case pool == nil:

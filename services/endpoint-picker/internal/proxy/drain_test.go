@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -53,8 +54,8 @@ func TestConnectionsInADrain(t *testing.T) {
 	}{
 		{name: "the next request follows at once", pause: 0, want: true},
 		{name: "a millisecond later", pause: time.Millisecond, want: true},
-		{name: "after a pause", pause: linger - time.Second, want: true},
-		{name: "too late", pause: linger + time.Second, want: false},
+		{name: "after a pause", pause: fairconn.Linger - time.Second, want: true},
+		{name: "too late", pause: fairconn.Linger + time.Second, want: false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,17 +104,17 @@ func TestIdleConnectionsInADrain(t *testing.T) {
 		old, from := r.dial()
 		assert.Equal(t, http.StatusOK, send(t, old, from, getRoot).status)
 		r.dial() // and sends nothing
-		time.Sleep(linger)
+		time.Sleep(fairconn.Linger)
 		fresh, from := r.dial()
 		assert.Equal(t, http.StatusOK, send(t, fresh, from, getRoot).status)
 		synctest.Wait()
 		require.Equal(t, 3, r.gate.Open())
 		began, drained := time.Now(), r.startDrain(time.Minute)
-		time.Sleep(drainTick / 2)
+		time.Sleep(fairconn.DrainTick / 2)
 		synctest.Wait()
 		assert.Equal(t, 1, r.gate.Open())
 		assert.True(t, drained())
-		assert.InDelta(t, linger.Seconds(), time.Since(began).Seconds(), 1)
+		assert.InDelta(t, fairconn.Linger.Seconds(), time.Since(began).Seconds(), 1)
 	})
 }
 
@@ -143,7 +144,7 @@ func TestLimitOfADrain(t *testing.T) {
 				}
 				synctest.Wait()
 				began := time.Now()
-				const limit = linger / 2
+				const limit = fairconn.Linger / 2
 				r.startDrain(limit)()
 				assert.Equal(t, limit, time.Since(began))
 				assert.Equal(t, tt.want, r.InFlight() == 0)

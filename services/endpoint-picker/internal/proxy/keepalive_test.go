@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -85,21 +87,27 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 // there before the next request, whether the transport has noticed it or not.
 func TestClosedAtTheWorstMoment(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	closed := make(chan struct{}, 1)
+	conns := make(chan net.Conn, 1)
+	r := newRig(t, testOptions(), fairshare.Limits{})
+	r.upstream = newUpstream(0, func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		conns <- c
+		return c, err
+	})
+	r.listen()
 	r.serveRaw(func(_ int, c net.Conn) {
 		if readRequest(c) != nil {
 			return
 		}
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		_ = c.Close()
-		closed <- struct{}{}
 	})
 	c := r.client()
 	for range 500 {
 		a := r.do(c, http.MethodPost, "/", "body")
 		require.Equal(t, "ok", a.body)
-		<-closed
+		conn := <-conns
+		await(t, func() bool { return closedByPeer(conn) || errors.Is(conn.SetDeadline(time.Time{}), net.ErrClosed) })
 	}
 	assert.Equal(t, int64(500), r.Stats().Attempts[Answered])
 	assert.Zero(t, r.Stats().Attempts[Broken])

@@ -156,10 +156,15 @@ func testOptions() Options {
 func start(t testing.TB, o Options, l fairshare.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
-	require.NoError(t, r.Listen())
+	r.listen()
+	return r
+}
+
+func (r *rig) listen() {
+	r.t.Helper()
+	require.NoError(r.t, r.Listen())
 	r.address = r.listener.Addr().String()
 	r.run()
-	return r
 }
 
 // inMemory is start for a bubble: clients and model servers have connections within the process.

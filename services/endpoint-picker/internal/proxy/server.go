@@ -78,19 +78,18 @@ type Server struct {
 	gate     *fairconn.Gate
 	listener net.Listener // nil until Listen
 
-	draining atomic.Bool
-	idle     idleConns
-	counters counters
-	requests requests
+	connections *fairconn.Drain
+	counters    counters
+	requests    requests
 }
 
 // New returns a Server.
 func New(p Params) *Server {
+	gate := fairconn.NewGate(p.Ledger)
 	s := &Server{
-		log: p.Log, options: p.Options, pools: p.Pools, gate: fairconn.NewGate(p.Ledger),
+		log: p.Log, options: p.Options, pools: p.Pools, gate: gate, connections: fairconn.NewDrain(gate),
 		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxAttempts},
 		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
-		idle:     idleConns{since: map[net.Conn]time.Time{}},
 	}
 	s.requests.none = sync.NewCond(&s.requests.mu)
 	s.WantHeaders(nil)
@@ -108,7 +107,7 @@ func New(p Params) *Server {
 		Protocols:                    protocols,
 		ErrorLog:                     errorLog,
 		ConnContext:                  fairconn.Context,
-		ConnState:                    s.idle.follow,
+		ConnState:                    s.connections.Follow,
 		ReadHeaderTimeout:            p.Options.BodyTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaders,

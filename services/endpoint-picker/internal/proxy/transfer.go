@@ -67,9 +67,7 @@ func (t *transfer) serve() (whole bool) {
 	x.Begin(s.pools.FindHost(r.Host), &s.exchange)
 	defer func() { x.End(nil) }()
 	defer t.drop()
-	if s.draining.Load() {
-		t.writer.Header().Set(headerConnection, tokenClose)
-	}
+	s.connections.Mark(t.writer)
 	headers, private := s.wanted.Load().read(r.Header)
 	x.Receive(&exchange.Request{
 		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),

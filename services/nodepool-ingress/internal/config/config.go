@@ -45,12 +45,15 @@ type Policy struct {
 	ClassPrefix       string
 	ClusterRolePrefix string
 	DefaultProfile    string
+	Profiles          []string
 	Images            map[string]string
 	AllowedImages     []string
 	LabelKeys         []string
 	Exposures         []string
 	HostPorts         []string
 	ExternalIPRanges  []string
+	BalancerClasses   []string
+	BalancerIPRanges  []string
 	CacheImage        string
 	CacheUpstream     string
 	CustomRoles       []string
@@ -64,7 +67,7 @@ func Default() *Config {
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Work: controller.DefaultOptions(), Discovery: 30 * time.Second,
 		Policy: Policy{
-			ClusterRolePrefix: "fairlead-nodepool-ingress", DefaultProfile: v1alpha1.ProfileTraefik,
+			ClusterRolePrefix: "fairlead-nodepool-ingress", DefaultProfile: v1alpha1.ProfileTraefik, Profiles: v1alpha1.Profiles(),
 			LabelKeys: []string{v1alpha1.LabelNodePool},
 			Exposures: []string{v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP},
 			HostPorts: []string{"80", "443", "8080", "8443"},
@@ -100,6 +103,7 @@ func (p *Policy) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.ClusterRolePrefix, "cluster-role-prefix", p.ClusterRolePrefix,
 		"First part of the names of the ClusterRoles for ingress controllers: PREFIX:PROFILE. They must exist: the program may not create roles.")
 	fs.StringVar(&p.DefaultProfile, "default-profile", p.DefaultProfile, "Profile of a YurtIngress without spec.profile: "+strings.Join(v1alpha1.Profiles(), ", ")+".")
+	fs.StringSliceVar(&p.Profiles, "allowed-profiles", p.Profiles, "Profiles that a YurtIngress may use. Each needs its ClusterRoles.")
 	fs.StringToStringVar(&p.Images, "images", p.Images, "Images of profiles, as profile=image, that replace the built-in ones.")
 	fs.StringSliceVar(&p.AllowedImages, "allowed-images", p.AllowedImages,
 		"Repositories of images that a YurtIngress may name. An entry that ends with a slash permits all repositories below it. Empty: none.")
@@ -109,6 +113,10 @@ func (p *Policy) AddFlags(fs *pflag.FlagSet) {
 		"Ports of nodes, or ranges such as 8000-8999, that the exposures HostPort and HostNetwork may have. A host port takes connections before programs of the node do.")
 	fs.StringSliceVar(&p.ExternalIPRanges, "external-ip-ranges", p.ExternalIPRanges,
 		"CIDR ranges of the addresses that a YurtIngress may have as externalIPs. A Service with an external IP receives the traffic that any node sends to that address.")
+	fs.StringSliceVar(&p.BalancerClasses, "allowed-load-balancer-classes", p.BalancerClasses,
+		"Classes of load balancers that a YurtIngress may name. Without a name, a pool has the load balancer of the cluster.")
+	fs.StringSliceVar(&p.BalancerIPRanges, "load-balancer-ip-ranges", p.BalancerIPRanges,
+		"CIDR ranges of the addresses that a YurtIngress may request from a load balancer. MetalLB and kube-vip can announce any address that they are asked for.")
 	fs.StringVar(&p.CacheImage, "cache-image", p.CacheImage, "Image of the edge-cache. Empty: a YurtIngress with a cache sidecar must name it.")
 	fs.StringVar(&p.CacheUpstream, "cache-upstream-server", p.CacheUpstream,
 		"URL of the API server for the edge-cache. Empty: the address that the kubelet gives to every container, which on a node of OpenYurt is that of Yurthub.")
@@ -182,7 +190,7 @@ func (p *Policy) validateNames() []error {
 
 // validateLimits checks the flags that say what a YurtIngress may ask for.
 func (p *Policy) validateLimits() []error {
-	errs := []error{oneOf("default-profile", v1alpha1.Profiles(), p.DefaultProfile), oneOf("allowed-exposures", exposures, p.Exposures...)}
+	errs := []error{oneOf("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), oneOf("default-profile", p.Profiles, p.DefaultProfile), oneOf("allowed-exposures", exposures, p.Exposures...)}
 	for name := range p.Images {
 		errs = append(errs, oneOf("images", v1alpha1.Profiles(), name))
 	}
@@ -194,9 +202,16 @@ func (p *Policy) validateLimits() []error {
 			errs = append(errs, fmt.Errorf("--pool-label-keys %q: %s", key, list[0].Detail))
 		}
 	}
-	for _, text := range p.ExternalIPRanges {
-		if _, err := netip.ParsePrefix(text); err != nil {
-			errs = append(errs, fmt.Errorf("--external-ip-ranges: %w", err))
+	for flag, ranges := range map[string][]string{"external-ip-ranges": p.ExternalIPRanges, "load-balancer-ip-ranges": p.BalancerIPRanges} {
+		for _, text := range ranges {
+			if _, err := netip.ParsePrefix(text); err != nil {
+				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+			}
+		}
+	}
+	for _, class := range p.BalancerClasses {
+		if problems := validation.IsQualifiedName(class); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--allowed-load-balancer-classes %q: %s", class, problems[0]))
 		}
 	}
 	for _, text := range p.HostPorts {
@@ -248,16 +263,23 @@ func (p *Policy) Plan() plan.Policy {
 			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage, PullSecrets: p.PullSecrets,
 			PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
 		},
-		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, AllowedImages: p.AllowedImages, LabelKeys: p.LabelKeys, Exposures: p.Exposures,
+		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, Profiles: p.Profiles, AllowedImages: p.AllowedImages, LabelKeys: p.LabelKeys,
+		Exposures: p.Exposures, BalancerClasses: p.BalancerClasses,
 	}
 	for _, text := range p.HostPorts {
 		if r, err := portRange(text); err == nil {
 			made.HostPorts = append(made.HostPorts, r)
 		}
 	}
-	for _, text := range p.ExternalIPRanges {
+	made.ExternalIPRanges, made.BalancerIPRanges = prefixes(p.ExternalIPRanges), prefixes(p.BalancerIPRanges)
+	return made
+}
+
+func prefixes(ranges []string) []netip.Prefix {
+	var made []netip.Prefix
+	for _, text := range ranges {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
-			made.ExternalIPRanges = append(made.ExternalIPRanges, prefix.Masked())
+			made = append(made, prefix.Masked())
 		}
 	}
 	return made

@@ -25,6 +25,7 @@ type pass struct {
 	*Reconciler
 
 	object    *v1alpha1.YurtIngress
+	memory    *written
 	plan      *plan.Plan
 	live      []plan.Live
 	namespace string
@@ -57,22 +58,36 @@ func (p *pass) adopt(ctx context.Context) error {
 	return errors.Join(err, p.report(ctx, p.object, p.status()))
 }
 
-// apply applies the pools that change now. A pool that cannot be written does not delay others, unless they wait for their turn in a roll-out.
+// apply applies the pools that change now. A pool that cannot be written does not delay others, unless they wait for their turn in a roll-out:
+// that stops at a pool that cannot be written as the specification wants it. So the pools that have had their turn come first.
 func (p *pass) apply(ctx context.Context) {
-	stopped := false
+	results := make([]status.Pool, len(p.plan.Pools))
+	var turns []int
+	failed := "" // a pool of the roll-out
 	for i := range p.plan.Pools {
 		pool := &p.plan.Pools[i]
-		result := status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.find(plan.Key{Resource: plan.Services, Name: pool.Service}))}
-		rolls := pool.Before.Exists && !pool.Current()
+		results[i] = status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.find(plan.Key{Resource: plan.Services, Name: pool.Service}))}
 		switch {
 		case !pool.Changes():
-		case rolls && stopped: // the same change has just failed elsewhere
+		case pool.Before.Exists && !pool.Current():
+			turns = append(turns, i)
 		default:
-			p.applyPool(ctx, pool, &result)
-			stopped = stopped || rolls && result.Failure != nil
+			p.applyPool(ctx, pool, &results[i])
+			if failed == "" && pool.Before.Exists && results[i].Failure != nil {
+				failed = pool.Name
+			}
 		}
-		p.pools = append(p.pools, result)
 	}
+	for _, i := range turns {
+		if failed != "" {
+			p.plan.Pools[i].Stop(failed)
+			continue
+		}
+		if p.applyPool(ctx, &p.plan.Pools[i], &results[i]); results[i].Failure != nil {
+			failed = p.plan.Pools[i].Name
+		}
+	}
+	p.pools = append(p.pools, results...)
 }
 
 // applyPool applies the objects of a pool in their order, and deletes the objects that are no longer wanted.
@@ -100,6 +115,10 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 // applyObject applies one object, and returns it as it is stored.
 func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructured.Unstructured, error) {
 	live := p.find(wanted.Key())
+	if c, found := p.memory.contested[wanted.Key()]; found && c.generation == p.object.Generation && p.Clock.Now().Before(c.until) {
+		p.recheck(c.until.Sub(p.Clock.Now()), "an admission webhook changes an object")
+		return nil, c.err
+	}
 	switch {
 	case live != nil && live.GetDeletionTimestamp() != nil:
 		return nil, errDeleting
@@ -110,6 +129,7 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 		live = nil
 	}
 	stored, result, err := p.Applier.Apply(ctx, wanted.Resource, wanted.Object, live)
+	p.contest(wanted.Key(), err)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // package apply names the object
 	}
@@ -119,6 +139,24 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 			zap.String("object", wanted.Object.GetName()), zap.String("result", string(result)))
 	}
 	return stored, nil
+}
+
+// contest records whether the result of an apply is that an object is contested, and when to try again.
+func (p *pass) contest(key plan.Key, err error) {
+	if !errors.Is(err, apply.ErrContested) {
+		delete(p.memory.contested, key)
+		return
+	}
+	delay := firstContest
+	if before, found := p.memory.contested[key]; found && before.generation == p.object.Generation {
+		delay = min(2*before.delay, recheckInterval)
+	}
+	if p.memory.contested == nil {
+		p.memory.contested = map[plan.Key]contest{}
+	}
+	p.memory.contested[key] = contest{generation: p.object.Generation, err: err, delay: delay, until: p.Clock.Now().Add(delay)}
+	p.Meter.Write(key.Resource.Resource, "failed")
+	p.recheck(delay, "an admission webhook changes an object")
 }
 
 // failed records that an object could not be applied, and returns what users see of it.
@@ -131,6 +169,9 @@ func (p *pass) failed(wanted *plan.Object, err error) *plan.Problem {
 	if errors.Is(err, apply.ErrForeign) {
 		p.recheck(recheckInterval, "an object of another owner sends no event")
 		return &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name)}
+	}
+	if errors.Is(err, apply.ErrContested) {
+		return failureOf(err)
 	}
 	if apierrors.IsInvalid(err) { // a mistake of a user, such as a port that another Service has
 		p.recheck(recheckInterval, "the API server refuses an object")

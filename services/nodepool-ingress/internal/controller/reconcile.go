@@ -86,7 +86,21 @@ type written struct {
 	wanted  v1alpha1.YurtIngressStatus // before the API server dropped fields
 	stored  v1alpha1.YurtIngressStatus
 	problem string // of an object that cannot be decoded
+
+	contested map[plan.Key]contest
 }
+
+// contest is an object that the API server stores differently from what is written. The event of each write would cause the next one at once, past
+// the backoff of the queue.
+type contest struct {
+	generation int64 // of the YurtIngress: another specification may be stored as it is
+	err        error
+	delay      time.Duration
+	until      time.Time
+}
+
+// firstContest is the time between the first two attempts to write a contested object. It doubles up to recheckInterval.
+const firstContest = time.Second
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
@@ -155,7 +169,7 @@ func (r *Reconciler) remember(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngres
 func (r *Reconciler) begin(object *v1alpha1.YurtIngress) *pass {
 	in := r.Observer.Observe(object)
 	p := plan.Build(&in)
-	return &pass{Reconciler: r, object: object, plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.Image(&p.Settings)}
+	return &pass{Reconciler: r, object: object, memory: r.memory(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.Image(&p.Settings)}
 }
 
 // unreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.

@@ -94,3 +94,10 @@ func write(t *testing.T, server string) string {
 func through(p *proxy) func(*config.Config) {
 	return func(c *config.Config) { c.Kube.Kubeconfig = p.kubeconfig }
 }
+
+// since returns the writes after the first n.
+func (p *proxy) since(n int) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.writes[n:]...)
+}

@@ -35,7 +35,8 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	// patience is long enough for a machine that does other things, too. Only failing tests take it.
+	patience = time.Minute
 	tick     = 50 * time.Millisecond
 	// quiet is the time in which a settled program would write again, if it did.
 	quiet = 1500 * time.Millisecond
@@ -382,6 +383,9 @@ func (r *rig) eventually(f func() (string, bool), format string, args ...any) {
 	for end := time.Now().Add(patience); ; time.Sleep(tick) {
 		var done bool
 		if last, done = f(); done {
+			if late := time.Since(end.Add(-patience)); late > patience/6 {
+				r.t.Logf("%s: %s", fmt.Sprintf(format, args...), late.Round(time.Millisecond))
+			}
 			return
 		}
 		if time.Now().After(end) {

@@ -31,6 +31,9 @@ func policy() Policy {
 		Exposures:        []string{v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP},
 		HostPorts:        []PortRange{{80, 80}, {443, 443}, {8000, 8999}},
 		ExternalIPRanges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		BalancerIPRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
+		BalancerClasses:  []string{"example.com/internal", "example.com/other"},
+		Profiles:         []string{v1alpha1.ProfileTraefik, v1alpha1.ProfileCustom, v1alpha1.ProfileHAProxyTech, v1alpha1.ProfileHAProxyIngress, v1alpha1.ProfileF5NGINX},
 	}
 	for _, name := range v1alpha1.Profiles() {
 		p.AllowedImages = append(p.AllowedImages, profile.ImageRepositories(name)...)
@@ -181,7 +184,7 @@ func TestInvalidKeepsObjects(t *testing.T) {
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	y := object("a")
-	y.Spec.Exposure = &v1alpha1.Exposure{Type: v1alpha1.ExposureLoadBalancer, LoadBalancerClass: "example.com/a"}
+	y.Spec.Exposure = &v1alpha1.Exposure{Type: v1alpha1.ExposureLoadBalancer, LoadBalancerClass: "example.com/internal"}
 	in := input(y)
 	before := Build(in).Pools[0]
 	for i := range before.Wanted {
@@ -189,7 +192,7 @@ func TestReplace(t *testing.T) {
 		assert.False(t, Replace(&before.Wanted[i], nil))
 	}
 	y.Spec.Profile = v1alpha1.ProfileHAProxyTech
-	y.Spec.Exposure.LoadBalancerClass = "example.com/b"
+	y.Spec.Exposure.LoadBalancerClass = "example.com/other"
 	after := Build(in).Pools[0]
 	require.Nil(t, after.Problem)
 	replaced := map[string]bool{}
@@ -220,7 +223,7 @@ func hostile(r *rand.Rand) *v1alpha1.YurtIngress {
 			return nil
 		}
 		kinds := append(v1alpha1.Exposures(), "Other")
-		return &v1alpha1.Exposure{Type: kinds[r.IntN(len(kinds))], HTTPPort: int32(r.IntN(2) * 80), HTTPSPort: int32(r.IntN(3) / 2 * 10250), LoadBalancerClass: pick("", "a/b", "{}\n")}
+		return &v1alpha1.Exposure{Type: kinds[r.IntN(len(kinds))], HTTPPort: int32(r.IntN(2) * 80), HTTPSPort: int32(r.IntN(3) / 2 * 10250), LoadBalancerClass: pick("", "example.com/internal", "evil.example/x", "{}\n")}
 	}
 	y := object()
 	y.Spec.Profile = pick(append([]string{"", "../x"}, v1alpha1.Profiles()...)...)
@@ -239,7 +242,7 @@ func hostile(r *rand.Rand) *v1alpha1.YurtIngress {
 		names := []string{"a", "b.c", "9", strings.Repeat("x", 63), strings.Repeat("x.", 31) + "y", "A_b", strings.Repeat("y", 253), "", "-a", "a\n---\nkind: Pod", "{{.}}", "$(POD)", "nginx"}
 		p := v1alpha1.IngressPool{Name: names[r.IntN(len(names))], Image: image(), Exposure: exposure()}
 		if r.IntN(5) == 0 {
-			p.IngressIPs = []string{pick("192.0.2.7", "10.0.0.1", "x", "::1%eth0", "192.0.2.7/32")}
+			p.IngressIPs = []string{pick("192.0.2.7", "198.51.100.7", "10.0.0.1", "x", "::1%eth0", "192.0.2.7/32")}
 		}
 		y.Spec.Pools = append(y.Spec.Pools, p)
 	}
@@ -283,7 +286,7 @@ func TestNothingGained(t *testing.T) {
 		}
 	}
 	assert.Greater(t, planned, 500, "not all specifications are refused")
-	assert.Len(t, profiles, len(v1alpha1.Profiles())-1, "of all profiles but custom, whose manifest is refused")
+	assert.Len(t, profiles, len(v1alpha1.Profiles())-2, "of all profiles but custom, whose manifest is refused, and the one that is not allowed")
 }
 
 func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u *unstructured.Unstructured) {
@@ -313,7 +316,18 @@ func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u 
 	case "Service":
 		ips, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
 		for _, ip := range ips {
-			require.True(t, policy.external(ip), what)
+			require.True(t, within(policy.ExternalIPRanges, ip), what)
+		}
+		if ip, found, _ := unstructured.NestedString(u.Object, "spec", "loadBalancerIP"); found {
+			require.True(t, within(policy.BalancerIPRanges, ip), what)
+		}
+		for _, requested := range u.GetAnnotations() {
+			for _, ip := range strings.Split(requested, ",") {
+				require.True(t, within(policy.BalancerIPRanges, ip), what)
+			}
+		}
+		if class, found, _ := unstructured.NestedString(u.Object, "spec", "loadBalancerClass"); found {
+			require.Contains(t, policy.BalancerClasses, class, what)
 		}
 	case "Deployment":
 		var d appsv1.Deployment

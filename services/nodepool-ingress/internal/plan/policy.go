@@ -18,7 +18,6 @@ const (
 	maxAddresses   = 16
 	maxTolerations = 16
 	maxImage       = 512
-	maxClassName   = 317
 	// MaxManifest bounds a custom manifest. A Deployment with its Service has about 4 KiB; a ConfigMap can have 1 MiB.
 	MaxManifest = 256 << 10
 	maxPort     = 65535
@@ -34,11 +33,14 @@ type Policy struct {
 	Install          profile.Install
 	ClassPrefix      string
 	DefaultProfile   string
+	Profiles         []string
 	AllowedImages    []string // repositories; one that ends with a slash permits all below it
 	LabelKeys        []string // the first is the default
 	Exposures        []string // types; ExternalIPRanges decide on ExternalIPs
 	HostPorts        []PortRange
 	ExternalIPRanges []netip.Prefix
+	BalancerClasses  []string // besides the load balancer of the cluster, which has no class
+	BalancerIPRanges []netip.Prefix
 }
 
 // PortRange is a range of ports, with both ends.

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
@@ -42,6 +44,7 @@ func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
 	for i := range pools {
 		if p := &pools[i]; p.starting() {
 			r.pending++
+			r.unready = append(r.unready, p.Name)
 			if p.Failed && r.failed == nil {
 				r.failed = p
 			}
@@ -55,7 +58,7 @@ func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
 	} {
 		for i := range pools {
 			if p := &pools[i]; p.outdated() && turn(p) {
-				holds[i] = r.next(p)
+				holds[i] = r.decide(p)
 			}
 		}
 	}
@@ -65,27 +68,58 @@ func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
 // roll is a roll-out.
 type roll struct {
 	strategy v1alpha1.UpdateStrategy
-	pending  int    // pools with the wanted revision that are not ready
-	failed   *stage // one of them that failed
-	waits    bool   // a pool waits for its turn
+	pending  int      // pools with the wanted revision that are not ready
+	unready  []string // those of them that had it before
+	next     []string // those of them that get it now
+	failed   *stage   // one of the pending pools that failed
+	waiting  []string // pools that wait for their turn
 }
 
-// next decides on the pool whose turn it is.
-func (r *roll) next(p *stage) hold {
+// decide decides on the pool whose turn it is.
+func (r *roll) decide(p *stage) hold {
 	full := r.pending >= int(r.strategy.MaxUnavailablePools)
 	if p.Offline {
-		full = r.waits || r.pending > 0
+		full = len(r.waiting) > 0 || r.pending > 0
 	}
 	switch {
 	case r.strategy.Paused:
 		return hold{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
 	case r.failed != nil:
-		return hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed", r.failed.Name)}
+		return hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool", r.failed.Name)}
 	case full:
-		r.waits = true
-		return hold{Reason: v1alpha1.ReasonWaiting, Message: "the roll-out visits other pools first"}
+		h := hold{Reason: v1alpha1.ReasonWaiting, Message: r.waitsFor()}
+		r.waiting = append(r.waiting, p.Name)
+		return h
 	case !p.Offline:
 		r.pending++
+		r.next = append(r.next, p.Name)
 	}
 	return hold{}
+}
+
+// Stop stops the roll-out before the pool, because another one could not be written.
+func (p *Pool) Stop(other string) {
+	p.Hold = hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s could not be written: its condition Programmed tells why", other)}
+}
+
+// waitsFor says which pools a roll-out waits for. A pool that has the wanted revision and is not ready holds it until somebody acts.
+func (r *roll) waitsFor() string {
+	switch len(r.unready) {
+	case 0:
+		return "the roll-out visits other pools first: " + list(append(slices.Clone(r.next), r.waiting...))
+	case 1:
+		return fmt.Sprintf("the roll-out waits until pool %s is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above %d",
+			r.unready[0], r.strategy.MaxUnavailablePools)
+	}
+	return fmt.Sprintf("the roll-out waits until one of pools %s is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above %d",
+		list(r.unready), r.strategy.MaxUnavailablePools)
+}
+
+// list returns names for a message, and the number of those that it leaves out.
+func list(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +65,30 @@ func TestRollOut(t *testing.T) {
 			assert.Equal(t, tt.want, got)
 		})
 	}
+}
+
+// TestHoldsNameThePool: who waits learns for which pools, and what ends the wait.
+func TestHoldsNameThePool(t *testing.T) {
+	t.Parallel()
+	starting, old := stage{Exists: true, Current: true}, stage{Exists: true, Ready: true}
+	named := func(s stage, name string) stage { s.Name = name; return s }
+	message := func(max int32, pools ...stage) string {
+		holds := rollOut(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max})
+		return holds[len(holds)-1].Message
+	}
+	assert.Equal(t, "the roll-out waits until pool a is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above 1", message(1, named(starting, "a"), named(old, "z")))
+	assert.Contains(t, message(2, named(starting, "a"), named(starting, "b"), named(old, "z")), "until one of pools a, b is ready")
+	var many []stage
+	for i := range 500 {
+		many = append(many, named(starting, strings.Repeat("x", 59)+fmt.Sprint(i)))
+	}
+	bounded := message(1, append(many, named(old, "z"))...)
+	assert.Less(t, len(bounded), 400)
+	assert.Contains(t, bounded, "497 more")
+	assert.Equal(t, "the roll-out visits other pools first: a", message(1, named(old, "a"), named(old, "z")), "the other one changes in this pass")
+	assert.Contains(t, message(1, named(starting, "a"), stage{Name: "z", Exists: true, Offline: true}), "until pool a is ready")
+	failed := named(stage{Exists: true, Current: true, Failed: true}, "a")
+	assert.Equal(t, "the roll-out has stopped, because pool a failed: correct the specification, or repair that pool", message(1, failed, named(old, "z")))
 }
 
 func TestWinner(t *testing.T) {

@@ -55,9 +55,7 @@ func Resolve(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 		s.Notes = append(s.Notes, fmt.Sprintf("ingress_controller_image %s has no effect: it is the default of OpenYurt's operator, and not an image of profile %s", s.Image, s.Profile))
 		s.Image = ""
 	}
-	if !slices.Contains(v1alpha1.Profiles(), s.Profile) {
-		found.add(v1alpha1.ReasonInvalid, "profile %s is not one of %s", quote(s.Profile), strings.Join(v1alpha1.Profiles(), ", "))
-	}
+	checkProfile(&found, s.Profile, policy)
 	if !slices.Contains(policy.LabelKeys, s.LabelKey) {
 		found.add(v1alpha1.ReasonNotAllowed, "poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s", quote(s.LabelKey), strings.Join(policy.LabelKeys, ", "))
 	}
@@ -67,6 +65,17 @@ func Resolve(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	checkRest(&found, spec, &s, policy)
 	s.Problems = found
 	return s
+}
+
+// checkProfile checks the profile. A profile that the administrator has not enabled has no ClusterRoles: its pool would lose its class before the
+// API server refuses the bindings.
+func checkProfile(found *problems, name string, policy *Policy) {
+	switch {
+	case !slices.Contains(v1alpha1.Profiles(), name):
+		found.add(v1alpha1.ReasonInvalid, "profile %s is not one of %s", quote(name), strings.Join(v1alpha1.Profiles(), ", "))
+	case !slices.Contains(policy.Profiles, name):
+		found.add(v1alpha1.ReasonNotAllowed, "profile %s is not allowed: --allowed-profiles of the operator has %s", name, strings.Join(policy.Profiles, ", "))
+	}
 }
 
 func first(list []string) string {
@@ -290,7 +299,7 @@ func exposure(found *problems, given *v1alpha1.Exposure, addresses []string, pol
 		found.add(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type, strings.Join(policy.Exposures, ", "))
 	}
 	checkPorts(found, &e, policy)
-	checkClass(found, &e)
+	checkClass(found, &e, policy)
 	checkAddresses(found, &e, addresses, policy)
 	return e
 }
@@ -321,28 +330,33 @@ func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
 	}
 }
 
-// checkClass checks the class of the load balancer.
-func checkClass(found *problems, e *v1alpha1.Exposure) {
-	if e.LoadBalancerClass == "" {
-		return
-	}
-	if e.Type != v1alpha1.ExposureLoadBalancer {
+// checkClass checks the class of the load balancer. Classes differ in who reaches the address, and in what it costs.
+func checkClass(found *problems, e *v1alpha1.Exposure, policy *Policy) {
+	switch {
+	case e.LoadBalancerClass == "":
+	case e.Type != v1alpha1.ExposureLoadBalancer:
 		found.add(v1alpha1.ReasonInvalid, "exposure %s has no loadBalancerClass", e.Type)
-	}
-	if len(e.LoadBalancerClass) > maxClassName || len(validation.IsQualifiedName(e.LoadBalancerClass)) > 0 {
-		found.add(v1alpha1.ReasonInvalid, "exposure.loadBalancerClass %s is not a qualified name", quote(e.LoadBalancerClass))
+	case !slices.Contains(policy.BalancerClasses, e.LoadBalancerClass):
+		found.add(v1alpha1.ReasonNotAllowed, "exposure.loadBalancerClass %s is not allowed: add it to --allowed-load-balancer-classes of the operator, or remove it",
+			quote(e.LoadBalancerClass))
 	}
 }
 
 func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, policy *Policy) {
 	switch e.Type {
 	case v1alpha1.ExposureLoadBalancer:
+		// Load balancers of bare metal announce each address that they are asked for, also that of a router or of another host.
+		for _, text := range addresses {
+			if !within(policy.BalancerIPRanges, text) {
+				found.add(v1alpha1.ReasonNotAllowed, "address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove ingress_ips", text)
+			}
+		}
 	case v1alpha1.ExposureExternalIPs:
 		if len(addresses) == 0 {
 			found.add(v1alpha1.ReasonInvalid, "exposure ExternalIPs needs ingress_ips")
 		}
 		for _, text := range addresses {
-			if !policy.external(text) {
+			if !within(policy.ExternalIPRanges, text) {
 				found.add(v1alpha1.ReasonNotAllowed, "external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as LoadBalancer", text)
 			}
 		}
@@ -359,9 +373,9 @@ func (p *Policy) hostPort(port int32) bool {
 	return slices.ContainsFunc(p.HostPorts, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
-// external reports whether the policy allows an external IP. A Service with an external IP receives the traffic of all nodes to that address,
-// that of other tenants and to other hosts too.
-func (p *Policy) external(text string) bool {
+// within reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that address,
+// that of other tenants and to other hosts too; a load balancer takes it from the network.
+func within(ranges []netip.Prefix, text string) bool {
 	address, err := netip.ParseAddr(text)
-	return err == nil && slices.ContainsFunc(p.ExternalIPRanges, func(r netip.Prefix) bool { return r.Contains(address.Unmap()) })
+	return err == nil && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address.Unmap()) })
 }

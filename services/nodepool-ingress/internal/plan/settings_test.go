@@ -77,6 +77,7 @@ func TestResolve(t *testing.T) {
 		}},
 		{name: "an image of another profile", spec: spec{Image: "docker.io/haproxytech/kubernetes-ingress:3"}, reason: v1alpha1.ReasonInvalid},
 		{name: "an unknown profile", spec: spec{Profile: "x"}, reason: v1alpha1.ReasonInvalid},
+		{name: "a profile that is not allowed", spec: spec{Profile: v1alpha1.ProfileIngressNGINX}, reason: v1alpha1.ReasonNotAllowed},
 		{name: "a key that is not allowed", spec: spec{PoolLabelKey: "kubernetes.io/hostname"}, reason: v1alpha1.ReasonNotAllowed},
 		{name: "a manifest without its profile", spec: spec{CustomManifest: &v1alpha1.CustomManifest{ConfigMap: "m"}}, reason: v1alpha1.ReasonInvalid},
 		{name: "a profile without its manifest", spec: spec{Profile: v1alpha1.ProfileCustom}, reason: v1alpha1.ReasonInvalidManifest},
@@ -110,6 +111,9 @@ func TestPoolSettings(t *testing.T) {
 		}
 		return x
 	}
+	balancer := func(class string) *v1alpha1.Exposure {
+		return &v1alpha1.Exposure{Type: "LoadBalancer", LoadBalancerClass: class}
+	}
 	tests := []struct {
 		name   string
 		pool   v1alpha1.IngressPool
@@ -131,7 +135,12 @@ func TestPoolSettings(t *testing.T) {
 		{name: "an address in another form", pool: v1alpha1.IngressPool{IngressIPs: []string{"::ffff:8.8.8.8"}}, reason: v1alpha1.ReasonNotAllowed},
 		{name: "no address", pool: v1alpha1.IngressPool{IngressIPs: []string{"x"}}, reason: v1alpha1.ReasonInvalid},
 		{name: "addresses without use", pool: v1alpha1.IngressPool{IngressIPs: []string{"192.0.2.1"}, Exposure: e("NodePort")}, reason: v1alpha1.ReasonInvalid},
-		{name: "addresses of a load balancer", pool: v1alpha1.IngressPool{IngressIPs: []string{"10.0.0.1"}, Exposure: e("LoadBalancer")}, want: *e("LoadBalancer")},
+		{name: "addresses of a load balancer", pool: v1alpha1.IngressPool{IngressIPs: []string{"198.51.100.1"}, Exposure: e("LoadBalancer")}, want: *e("LoadBalancer")},
+		{name: "an address of others from a load balancer", pool: v1alpha1.IngressPool{IngressIPs: []string{"198.51.100.1", "10.0.0.1"}, Exposure: e("LoadBalancer")}, reason: v1alpha1.ReasonNotAllowed},
+		{name: "the ranges of external IPs are not those of load balancers", pool: v1alpha1.IngressPool{IngressIPs: []string{"192.0.2.1"}, Exposure: e("LoadBalancer")}, reason: v1alpha1.ReasonNotAllowed},
+		{name: "the ranges of load balancers are not those of external IPs", pool: v1alpha1.IngressPool{IngressIPs: []string{"198.51.100.1"}}, reason: v1alpha1.ReasonNotAllowed},
+		{name: "a class of load balancers", pool: v1alpha1.IngressPool{Exposure: balancer("example.com/internal")}, want: *balancer("example.com/internal")},
+		{name: "a class of load balancers that is not allowed", pool: v1alpha1.IngressPool{Exposure: balancer("example.com/public")}, reason: v1alpha1.ReasonNotAllowed},
 		{name: "a class without use", pool: v1alpha1.IngressPool{Exposure: &v1alpha1.Exposure{Type: "NodePort", LoadBalancerClass: "a/b"}}, reason: v1alpha1.ReasonInvalid},
 		{name: "negative replicas", pool: v1alpha1.IngressPool{Replicas: ptr.To[int32](-1)}, reason: v1alpha1.ReasonInvalid},
 		{name: "an image", pool: v1alpha1.IngressPool{Image: "evil.example/x"}, reason: v1alpha1.ReasonNotAllowed},

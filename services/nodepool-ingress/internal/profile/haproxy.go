@@ -43,7 +43,7 @@ func (b *builder) haproxyIngress() controller {
 			"--ingress-class=" + b.pool.Class, // of the deprecated annotation
 			"--watch-ingress-without-class=false",
 			"--watch-gateway=false",
-			"--election-id=" + b.name,
+			"--election-id=" + b.name + ".%s", // the program puts the class there, or at the end after a dash
 			"--publish-service=" + b.self(),
 		},
 		Ports:           b.ports(podHTTP, podHTTPS),

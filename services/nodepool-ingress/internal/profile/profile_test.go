@@ -113,19 +113,51 @@ func find[T Object](t *testing.T, built Built) T {
 	return found[0]
 }
 
-// TestClassesOfProfiles compares the argument that selects a class with the IngressClass. Profiles whose controller string is the same in
-// all pools select by the name of the class; all others select by a controller string that no other pool has.
+// TestClassesOfProfiles compares the arguments that select a class, name the lock, the ConfigMap and the Service with the objects of the pool.
+// Profiles whose controller string is the same in all pools select by the name of the class; all others select by a controller string that no
+// other pool has.
 func TestClassesOfProfiles(t *testing.T) {
 	t.Parallel()
+	const own = "fairlead/ingress-hangzhou"
 	tests := []struct {
 		profile, controller string
 		args                []string
+		never               []string // prefixes of arguments
+		cached              []string // further arguments with a cache
 	}{
-		{profile: v1alpha1.ProfileTraefik, controller: "traefik.io/ingress-controller", args: []string{"--providers.kubernetesIngress.ingressClass=eu.pool"}},
-		{profile: v1alpha1.ProfileHAProxyTech, controller: "haproxy.org/ingress-controller/eu.pool", args: []string{"--ingress.class=eu.pool"}},
-		{profile: v1alpha1.ProfileHAProxyIngress, controller: "haproxy-ingress.github.io/controller/eu.pool", args: []string{"--controller-class=eu.pool", "--watch-ingress-without-class=false"}},
-		{profile: v1alpha1.ProfileF5NGINX, controller: "nginx.org/ingress-controller", args: []string{"-ingress-class=eu.pool", "-leader-election-lock-name=ingress-hangzhou"}},
-		{profile: v1alpha1.ProfileIngressNGINX, controller: "k8s.io/ingress-nginx-eu.pool", args: []string{"--controller-class=k8s.io/ingress-nginx-eu.pool", "--ingress-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou"}},
+		{
+			profile: v1alpha1.ProfileTraefik, controller: "traefik.io/ingress-controller",
+			args:   []string{"--providers.kubernetesIngress.ingressClass=eu.pool", "--providers.kubernetesIngress.ingressEndpoint.publishedService=" + own},
+			never:  []string{"--providers.kubernetesIngress.disableIngressClassLookup", "--providers.kubernetesIngress.token", "--providers.kubernetesIngress.certAuthFilePath"},
+			cached: []string{"--providers.kubernetesIngress.endpoint=https://127.0.0.1:16443"},
+		},
+		{
+			profile: v1alpha1.ProfileHAProxyTech, controller: "haproxy.org/ingress-controller/eu.pool",
+			args:  []string{"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own},
+			never: []string{"--empty-ingress-class"},
+		},
+		{
+			profile: v1alpha1.ProfileHAProxyIngress, controller: "haproxy-ingress.github.io/controller/eu.pool",
+			args: []string{
+				"--controller-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou.%s", "--configmap=" + own, "--publish-service=" + own,
+			},
+		},
+		{
+			profile: v1alpha1.ProfileF5NGINX, controller: "nginx.org/ingress-controller",
+			args: []string{
+				"-ingress-class=eu.pool", "-leader-election-lock-name=ingress-hangzhou", "-nginx-configmaps=" + own, "-external-service=ingress-hangzhou", "-enable-custom-resources=false",
+			},
+			never: []string{"-proxy", "--"},
+		},
+		{
+			profile: v1alpha1.ProfileIngressNGINX, controller: "k8s.io/ingress-nginx-eu.pool",
+			args: []string{
+				"--controller-class=k8s.io/ingress-nginx-eu.pool", "--ingress-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou",
+				"--publish-service=" + own, "--configmap=" + own,
+			},
+			never:  []string{"--ingress-class-by-name", "--validating-webhook"},
+			cached: []string{"--apiserver-host=https://127.0.0.1:16443", "--certificate-authority=" + accountFolder + "/ca.crt"},
+		},
 		{profile: v1alpha1.ProfileCustom, controller: "example.com/ingress/eu.pool", args: []string{"--class=eu.pool", "--name=$(POD_NAME)"}},
 	}
 	for _, tt := range tests {
@@ -140,7 +172,17 @@ func TestClassesOfProfiles(t *testing.T) {
 			assert.Equal(t, tt.controller, class.Spec.Controller)
 			assert.Empty(t, validation.IsDomainPrefixedPath(nil, class.Spec.Controller))
 			assert.Empty(t, class.Annotations, "it is never the default class")
-			assert.Subset(t, find[*appsv1.Deployment](t, built).Spec.Template.Spec.Containers[0].Args, tt.args)
+			args := find[*appsv1.Deployment](t, built).Spec.Template.Spec.Containers[0].Args
+			assert.Subset(t, args, tt.args)
+			assert.Equal(t, built.Service, find[*corev1.Service](t, built).Name, "the Service in the arguments")
+			for _, arg := range args {
+				for _, prefix := range tt.never {
+					assert.False(t, strings.HasPrefix(arg, prefix), arg)
+				}
+				assert.NotContains(t, tt.cached, arg, "without a cache")
+			}
+			p.Cache = &Cache{}
+			assert.Subset(t, find[*appsv1.Deployment](t, build(t, p)).Spec.Template.Spec.Containers[0].Args, tt.cached)
 		})
 	}
 	assert.Len(t, tests, len(v1alpha1.Profiles()))
@@ -292,6 +334,27 @@ func TestProblems(t *testing.T) {
 	_, problems = Build(without, cached)
 	require.Len(t, problems, 1)
 	assert.Contains(t, problems[0].Message, "set --cache-image of the operator")
+
+	for _, tt := range []struct {
+		http, https int32
+		cache       *Cache
+		want        string // empty: no problem
+	}{
+		{http: 80, https: 443}, {http: 80, https: 443, cache: &Cache{}},
+		{http: 8080, https: 443, want: "port 8080"}, {http: 80, https: 8080, want: "port 8080"},
+		{http: 80, https: 16444, cache: &Cache{}, want: "port 16444"}, {http: 80, https: 16444},
+	} {
+		taken := pool(v1alpha1.ProfileTraefik)
+		taken.Cache, taken.Exposure = tt.cache, v1alpha1.Exposure{Type: v1alpha1.ExposureHostNetwork, HTTPPort: tt.http, HTTPSPort: tt.https}
+		_, problems = Build(install(), taken)
+		assert.Equal(t, tt.want != "", len(problems) == 1, "%d and %d", tt.http, tt.https)
+		for _, p := range problems {
+			assert.Contains(t, p.Message, tt.want)
+		}
+		taken.Exposure.Type = v1alpha1.ExposureHostPort
+		_, problems = Build(install(), taken)
+		assert.Empty(t, problems, "the pod has a network of its own")
+	}
 
 	noManifest := pool(v1alpha1.ProfileCustom)
 	noManifest.Manifest = nil

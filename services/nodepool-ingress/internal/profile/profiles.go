@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -55,10 +56,28 @@ func (b *builder) check() []Problem {
 		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: "exposure HostNetwork: profile " + b.pool.Profile +
 			" would take further ports of the nodes; use the exposure HostPort, or the profile traefik or custom"})
 	}
+	for _, port := range b.internalPorts() {
+		if onNetwork && (b.pool.Exposure.HTTPPort == port || b.pool.Exposure.HTTPSPort == port) {
+			problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(
+				"exposure HostNetwork: the pod itself needs port %d of the nodes; use another one", port)})
+		}
+	}
 	if b.pool.Cache != nil && b.cacheImage() == "" {
 		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: "cacheSidecar: no image; set --cache-image of the operator, or cacheSidecar.image"})
 	}
 	return problems
+}
+
+// internalPorts returns the ports on which the pods listen besides those for clients.
+func (b *builder) internalPorts() []int32 {
+	var ports []int32
+	if b.pool.Profile == v1alpha1.ProfileTraefik {
+		ports = append(ports, traefikInternal)
+	}
+	if b.pool.Cache != nil {
+		ports = append(ports, cachePort, cacheHealth, cacheMetrics)
+	}
+	return ports
 }
 
 // controller returns what the profile decides.

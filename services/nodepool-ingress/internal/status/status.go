@@ -161,17 +161,22 @@ func (in *Input) removing(p *Pool) v1alpha1.PoolStatus {
 const maxMessage = 512
 
 func deny(reason, message string, all ...*metav1.Condition) {
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage-len("...")], "") + "..."
-	}
 	for _, c := range all {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
 	}
 }
 
+func truncate(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-len("...")], "") + "..."
+}
+
 // set completes conditions of this generation.
 func (in *Input) set(before []metav1.Condition, next ...metav1.Condition) []metav1.Condition {
 	for i := range next {
+		next[i].Message = truncate(next[i].Message)
 		next[i].ObservedGeneration = in.Object.Generation
 		next[i] = conditions.Set(find(before, next[i].Type), next[i], in.Now)
 	}
@@ -228,7 +233,7 @@ func count(n int) int32 {
 
 // Replace replaces a condition in a list.
 func Replace(all []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
-	deny(next.Reason, next.Message, &next)
+	next.Message = truncate(next.Message)
 	next = conditions.Set(find(all, next.Type), next, now)
 	if old := find(all, next.Type); old != nil {
 		*old = next

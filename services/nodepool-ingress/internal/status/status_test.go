@@ -31,6 +31,7 @@ func TestBuild(t *testing.T) {
 	t.Parallel()
 	object := &v1alpha1.YurtIngress{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
 	starting := plan.Readiness{Exists: true, Reason: v1alpha1.ReasonProgressing, Message: "0 of 1"}
+	quota := plan.Readiness{Exists: true, Reason: v1alpha1.ReasonReplicaFailure, Message: strings.Repeat("pods are forbidden, says a long webhook; ", 2000)}
 	in := &Input{Object: object, Now: at, Settings: plan.Settings{Replicas: 2, Profile: "traefik"}, Image: "i", Pools: []Pool{
 		pool("ready", nil),
 		pool("starting", func(p *Pool) { p.Readiness = starting }),
@@ -43,24 +44,27 @@ func TestBuild(t *testing.T) {
 		}),
 		pool("waiting", func(p *Pool) { p.Plan.Hold.Reason = v1alpha1.ReasonWaiting }),
 		pool("offline", func(p *Pool) { p.Readiness = starting; p.Plan.Observed.ReadyNodes = 0 }),
+		pool("quota", func(p *Pool) { p.Readiness = quota }),
+		pool("offline with a quota", func(p *Pool) { p.Readiness = quota; p.Plan.Observed.ReadyNodes = 0 }),
 		{Removing: "removed"},
+		{Removing: "remains", Failure: &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: quota.Message}},
 	}}
 	s := Build(in)
 	assert.Equal(t, int64(4), s.ObservedGeneration)
 	assert.Equal(t, int32(2), s.Replicas)
 	assert.Equal(t, []string{"ready"}, s.Conditions.ReadyPools)
 	assert.Equal(t, int32(1), s.ReadyNum)
-	assert.Equal(t, int32(5), s.UnreadyNum, "pools of the specification")
+	assert.Equal(t, int32(7), s.UnreadyNum, "pools of the specification")
 	types, reasons := map[string]string{}, map[string]string{}
 	for _, p := range s.Conditions.UnreadyPools {
 		types[p.Pool.Name], reasons[p.Pool.Name] = p.Info.Type, p.Info.Reason
 		assert.Equal(t, []string{"192.0.2.1"}, p.Pool.IngressIPs)
 	}
-	assert.Equal(t, map[string]string{"starting": "Pending", "refused": "Failure", "unwritten": "Failure", "waiting": "Pending", "offline": "Pending"}, types)
+	assert.Equal(t, map[string]string{"starting": "Pending", "refused": "Failure", "unwritten": "Failure", "waiting": "Pending", "offline": "Pending", "quota": "Failure", "offline with a quota": "Pending"}, types)
 	assert.Equal(t, map[string]string{
-		"starting": "Progressing", "refused": "PoolConflict", "unwritten": "NotWritten", "waiting": "Waiting", "offline": "NoReadyNodes",
+		"starting": "Progressing", "refused": "PoolConflict", "unwritten": "NotWritten", "waiting": "Waiting", "offline": "NoReadyNodes", "quota": "ReplicaFailure", "offline with a quota": "NoReadyNodes",
 	}, reasons)
-	require.Len(t, s.Pools, 7)
+	require.Len(t, s.Pools, 10)
 	for _, p := range s.Pools {
 		for _, c := range p.Conditions {
 			assert.LessOrEqual(t, len(c.Message), maxMessage)
@@ -69,8 +73,8 @@ func TestBuild(t *testing.T) {
 	}
 	assert.Empty(t, s.Pools[2].IngressClassName, "the class is another one's")
 	whole := find(s.ObjectConditions, v1alpha1.ConditionReady)
-	assert.Equal(t, "failed: refused, unwritten; pending: starting, waiting, offline", whole.Message)
-	assert.Len(t, Changes(&v1alpha1.YurtIngressStatus{}, &s), 4)
+	assert.Equal(t, "failed: refused, unwritten, quota; pending: starting, waiting, offline, offline with a quota", whole.Message)
+	assert.Len(t, Changes(&v1alpha1.YurtIngressStatus{}, &s), 6)
 	assert.Empty(t, Changes(&s, &s))
 
 	object.Status = s

@@ -1,0 +1,96 @@
+package flow
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// lateWatches passes everything on. While it is locked, events of watches wait.
+type lateWatches struct {
+	sync.RWMutex
+}
+
+func (l *lateWatches) serve(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			w = &lateWriter{ResponseWriter: w, gate: l}
+		}
+		next.ServeHTTP(w, r)
+	}
+}
+
+type lateWriter struct {
+	http.ResponseWriter
+
+	gate *lateWatches
+}
+
+func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+func (l *lateWriter) Write(p []byte) (int, error) {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	return l.ResponseWriter.Write(p)
+}
+
+func names(a answer) []string {
+	out := []string{}
+	for _, item := range a.Items {
+		out = append(out, item.Metadata.Name)
+	}
+	return out
+}
+
+// TestListOfTheNewestState asks for the newest state while the watch of the cache is late. The list waits for it, as long as the API server would, and not longer.
+func TestListOfTheNewestState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	w.createSlice(slice("default", "a", "gone", "in-1"))
+	w.createSlice(slice("default", "a", "kept", "in-1"))
+	l, late := w.liar(), &lateWatches{}
+	l.tell(late.serve(l.proxy))
+	e := w.edge("edge", l.configure).ready()
+	const unconfirmed = "fairlead_edgecache_unconfirmed_reads_total"
+	list := func() []string { return names(ask(t, e.rest(), slicesPath, values(), "")) }
+	all := []string{"gone", "kept", "kubernetes"}
+	assert.ElementsMatch(t, all, list())
+
+	// A change of another kind: nothing is late, and nothing waits.
+	_, err := w.direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	late.Lock()
+	assert.ElementsMatch(t, all, list())
+	assert.Equal(t, -1.0, e.metric(unconfirmed), "a list was not confirmed")
+
+	slices := w.direct.DiscoveryV1().EndpointSlices("default")
+	changes := []func() error{
+		func() error { w.createSlice(slice("default", "a", "new", "in-1")); return nil },
+		func() error { return slices.Delete(t.Context(), "gone", metav1.DeleteOptions{}) },
+	}
+	wants := [][]string{{"gone", "kept", "kubernetes", "new"}, {"kept", "kubernetes", "new"}}
+	for i, change := range changes {
+		require.NoError(t, change())
+		release := time.AfterFunc(time.Second, late.Unlock)
+		begin := time.Now()
+		assert.ElementsMatch(t, wants[i], list())
+		assert.Greater(t, time.Since(begin), 900*time.Millisecond)
+		require.False(t, release.Stop())
+		late.Lock()
+	}
+	assert.Equal(t, -1.0, e.metric(unconfirmed), "a list was not confirmed")
+
+	w.createSlice(slice("default", "a", "late", "in-1"))
+	begin := time.Now()
+	assert.ElementsMatch(t, wants[1], list(), "the watch sends nothing: what is stored")
+	assert.Less(t, time.Since(begin), 5*time.Second)
+	assert.Equal(t, 1.0, e.metric(unconfirmed))
+	late.Unlock()
+}

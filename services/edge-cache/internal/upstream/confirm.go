@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+const (
+	// currentWait is the longest wait for the version of the API server before a list. An API server on a dead connection must not make a list slow.
+	currentWait = 700 * time.Millisecond
+	// confirmPoll is the time between looks at a store that waits for events. Half of it costs a comparison of all versions more often: 1 ms with 10 000 objects.
+	confirmPoll = 20 * time.Millisecond
+
+	metadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+)
+
+// Confirm returns nil when the store has all changes that the API server had made before the call. A list of the newest state needs that.
+//
+// The watch has no mark for "nothing happened up to this version", and versions count the changes of all resources. So, unless the store has reached the version of
+// the API server, Confirm lists the metadata of the resource, and waits until the store has each object of it, at that version or later, and no object that is gone.
+// Calls at the same time share one confirmation that began after all of them.
+func (r *Reflector) Confirm(ctx context.Context) error {
+	arrived := time.Now()
+	select {
+	case r.confirming <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-r.confirming }()
+	if r.confirmed.After(arrived) {
+		return nil
+	}
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, currentWait)
+	defer cancel()
+	current, err := r.current(limited)
+	if err == nil && r.params.Store.Position() < current {
+		err = r.confirm(ctx)
+	}
+	if err == nil {
+		r.confirmed = began
+	}
+	return err
+}
+
+func (r *Reflector) confirm(ctx context.Context) error {
+	listed, err := r.versions(ctx)
+	if err != nil {
+		return err
+	}
+	for r.params.Store.Behind(listed) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for events of the API server: %w", ctx.Err())
+		case <-time.After(confirmPoll):
+		}
+	}
+	return nil
+}
+
+// versions returns the versions of all objects at the API server now.
+func (r *Reflector) versions(ctx context.Context) (store.Versions, error) {
+	response, err := r.get(ctx, r.query(), metadataList)
+	if err != nil {
+		return store.Versions{}, err
+	}
+	defer response.Body.Close()
+	all := store.Versions{Objects: map[string]uint64{}}
+	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
+		if len(all.Objects) >= maxObjects {
+			return fmt.Errorf("the API server has more than %d objects", maxObjects)
+		}
+		m, err := wire.ParseMeta(r.params.Store.Format(), item)
+		if err != nil {
+			return err
+		}
+		all.Objects[m.Key()], err = wire.ParseRV(m.ResourceVersion)
+		return err
+	}})
+	if err != nil {
+		return store.Versions{}, err
+	}
+	if !strings.HasSuffix(meta.Kind, "List") || meta.Continue != "" {
+		return store.Versions{}, fmt.Errorf("list of metadata: the answer is a %q with continue %q", meta.Kind, meta.Continue)
+	}
+	all.RV, err = wire.ParseRV(meta.ResourceVersion)
+	return all, err
+}
