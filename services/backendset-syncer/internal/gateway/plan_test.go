@@ -193,12 +193,15 @@ func TestManyBadRoutes(t *testing.T) {
 		}
 		planner := r.planner()
 		resolution := planner.Resolve()
-		began := time.Now()
-		p := planner.Plan(resolution, &Input{LoadBalancer: balancerID, Live: r.live, Now: r.now})
-		assert.Len(t, p.Routes, n)
-		return time.Since(began)
+		least := time.Hour
+		for range 3 { // other tests take time, too
+			began := time.Now()
+			p := planner.Plan(resolution, &Input{LoadBalancer: balancerID, Live: r.live, Now: r.now})
+			least = min(least, time.Since(began))
+			assert.Len(t, p.Routes, n)
+		}
+		return least
 	}
-	took(100)
-	small, large := took(200), took(1600)
-	assert.Less(t, large, 24*small, "8 times the routes take 8 times as long, not 64 times: %s and %s", small, large)
+	small, large := took(100), took(1600)
+	assert.Less(t, large, 80*small, "16 times the routes take 16 times as long, not 256 times: %s and %s", small, large)
 }

@@ -222,12 +222,14 @@ func TestNext(t *testing.T) {
 			b.Listeners["https"] = s
 			return w
 		}, nil},
-		{"a port that begins to use TLS is empty first", func(*balancer) *Wanted {
+		{"a port that begins to use TLS loses its other listeners first", func(b *balancer) *Wanted {
+			b.Listeners["more"] = Listener{Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, IdleTimeout: DefaultIdleTimeout}
 			w := site()
-			w.Listeners[1] = Listener{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, TLS: &TLS{Certificate: "one"}}
-			w.Listeners = append(w.Listeners, Listener{Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, TLS: &TLS{Certificate: "one"}})
+			w.RuleSets = nil
+			w.Listeners[1] = Listener{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, TLS: &TLS{Certificate: "one"}}
+			w.Listeners = append(w.Listeners, Listener{Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, TLS: &TLS{Certificate: "one"}})
 			return remove(w, Ref{record.RuleSet, "redirect"})
-		}, []string{"Update listeners http", "Create listeners more", "Delete ruleSets redirect"}},
+		}, []string{"Delete listeners more", "Update listeners http", "Create listeners more", "Delete ruleSets redirect"}},
 		{"a listener that is not wanted leaves the port to another one", func(*balancer) *Wanted {
 			w := site()
 			w.Listeners[1].Name = "other"
@@ -235,7 +237,7 @@ func TestNext(t *testing.T) {
 		}, []string{"Delete listeners http", "Create listeners other"}},
 		{"a full load balancer deletes a listener first", func(*balancer) *Wanted {
 			w := site()
-			w.MaxListeners, w.Listeners[1] = 2, Listener{Name: "new", DefaultSet: "empty", Port: 81, Protocol: ProtocolHTTP}
+			w.RuleSets, w.MaxListeners, w.Listeners[1] = nil, 2, Listener{Name: "new", DefaultSet: "empty", Port: 81, Protocol: ProtocolHTTP}
 			return remove(w, Ref{record.Listener, "http"}, Ref{record.RuleSet, "redirect"})
 		}, []string{"Delete listeners http", "Create listeners new", "Delete ruleSets redirect"}},
 		{"a full load balancer deletes the retired set that is free", func(b *balancer) *Wanted {
