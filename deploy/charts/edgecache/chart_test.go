@@ -168,6 +168,59 @@ func TestRoles(t *testing.T) {
 	assert.Empty(t, objects.All[rbacv1.ClusterRole](t, objects.Render(t, chartPath(), values(helm.Values{"rbac": helm.Values{"create": false}}))))
 }
 
+// resourcesOf returns what rules cover.
+func resourcesOf(rules []rbacv1.PolicyRule) []string {
+	var found []string
+	for _, r := range rules {
+		found = append(found, r.Resources...)
+	}
+	return found
+}
+
+// TestNamespacesLimitTheRoles checks that a cache for some namespaces can read no Secret of another one.
+func TestNamespacesLimitTheRoles(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []string{"traefik", "haproxytech", "haproxy-ingress", "nginx-f5", "ingress-nginx"} {
+		set := objects.Render(t, chartPath(), values(helm.Values{"profile": profile, "membership": "nodepool", "namespaces": []any{"a", "b"}}))
+		cluster := resourcesOf(objects.The[rbacv1.ClusterRole](t, set).Rules)
+		assert.Subset(t, []string{"namespaces", "nodes", "ingressclasses", "nodepools"}, cluster, profile)
+		found := map[string]*rbacv1.Role{}
+		for _, r := range objects.All[rbacv1.Role](t, set) {
+			found[r.Namespace+"/"+r.Name] = r
+		}
+		bound := map[string]bool{}
+		for _, b := range objects.All[rbacv1.RoleBinding](t, set) {
+			require.Contains(t, found, b.Namespace+"/"+b.RoleRef.Name)
+			require.Equal(t, objects.The[corev1.ServiceAccount](t, set).Name, b.Subjects[0].Name)
+			bound[b.Namespace+"/"+b.RoleRef.Name] = true
+		}
+		assert.Len(t, bound, len(found))
+		in := map[string]int{}
+		for _, r := range found {
+			in[r.Namespace]++
+			if r.Namespace == "a" || r.Namespace == "b" {
+				assert.Subset(t, resourcesOf(r.Rules), []string{"services", "secrets", "endpointslices", "ingresses", "ingresses/status"}, profile)
+			} else {
+				assert.NotContains(t, resourcesOf(r.Rules), "secrets", profile)
+			}
+		}
+		assert.Equal(t, 1, in["a"])
+		assert.Equal(t, 1, in["b"])
+	}
+}
+
+// TestOwnObjectsAreInARole checks that ConfigMaps and pods of the controller's own namespace need no ClusterRole.
+func TestOwnObjectsAreInARole(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []string{"haproxytech", "haproxy-ingress", "ingress-nginx"} {
+		set := objects.Render(t, chartPath(), values(helm.Values{"profile": profile}))
+		cluster := resourcesOf(objects.The[rbacv1.ClusterRole](t, set).Rules)
+		assert.NotContains(t, cluster, "configmaps", profile)
+		assert.NotContains(t, cluster, "pods", profile)
+		assert.Subset(t, resourcesOf(objects.The[rbacv1.Role](t, set).Rules), []string{"configmaps", "pods"}, profile)
+	}
+}
+
 func TestEnvironmentIsAConfigMap(t *testing.T) {
 	t.Parallel()
 	v := values(helm.Values{"controller": helm.Values{"environment": true}, "listenAddress": "127.0.0.1:7000"})
@@ -179,6 +232,29 @@ func TestEnvironmentIsAConfigMap(t *testing.T) {
 	}
 }
 
+// TestSocketOfTheRuntime gives the cache, and not the controller, the folder of the socket and its group.
+func TestSocketOfTheRuntime(t *testing.T) {
+	t.Parallel()
+	for _, d := range objects.All[appsv1.Deployment](t, objects.Render(t, chartPath(), values(helm.Values{"criSocket": "/run/containerd/containerd.sock"}))) {
+		pod := d.Spec.Template.Spec
+		cache, controller := pod.InitContainers[0], pod.Containers[0]
+		assert.Contains(t, cache.Args, "--cri-socket=/run/containerd/containerd.sock")
+		assert.Contains(t, cache.Args, "--node-name=$(NODE_NAME)")
+		assert.Equal(t, "spec.nodeName", cache.Env[0].ValueFrom.FieldRef.FieldPath)
+		assert.Equal(t, "/run/containerd", mountsOf(cache)["container-runtime"])
+		assert.Zero(t, *cache.SecurityContext.RunAsGroup)
+		assert.NotContains(t, mountsOf(controller), "container-runtime")
+		assert.Nil(t, controller.SecurityContext.RunAsGroup)
+		assert.Equal(t, "/run/containerd", volume(t, pod, "container-runtime").HostPath.Path)
+	}
+	for _, d := range objects.All[appsv1.Deployment](t, objects.Render(t, chartPath(), values(nil))) {
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			assert.Nil(t, v.HostPath, "nothing of the node by default")
+		}
+		assert.Nil(t, d.Spec.Template.Spec.InitContainers[0].SecurityContext.RunAsGroup)
+	}
+}
+
 func TestSchemaRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]helm.Values{
@@ -186,6 +262,7 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		"no API server":       {"pools": []any{helm.Values{"name": "a"}}},
 		"Yurthub":             values(helm.Values{"upstreamServer": "http://127.0.0.1:10261"}),
 		"routable address":    values(helm.Values{"listenAddress": "0.0.0.0:16443"}),
+		"relative socket":     values(helm.Values{"criSocket": "containerd.sock"}),
 		"unknown profile":     values(helm.Values{"profile": "nginx"}),
 		"malformed pool name": values(helm.Values{"pools": []any{helm.Values{"name": "a b"}}}),
 	} {

@@ -120,6 +120,7 @@ func newObject(kind string) any {
 		"monitoring.coreos.com/v1/PrometheusRule":                      &monitoringv1.PrometheusRule{},
 		"rbac.authorization.k8s.io/v1/ClusterRole":                     &rbacv1.ClusterRole{},
 		"rbac.authorization.k8s.io/v1/Role":                            &rbacv1.Role{},
+		"rbac.authorization.k8s.io/v1/RoleBinding":                     &rbacv1.RoleBinding{},
 		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": &admissionregistrationv1.MutatingWebhookConfiguration{},
 	}[kind]
 }

@@ -50,6 +50,9 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) er
 		return unavailable("edge-cache: the API server did not answer, so it may have written or not: %v", err)
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusUnauthorized { // to the controller it would say that its own token is wrong
+		return unavailable("edge-cache: nothing was written, because the API server does not accept the token of the cache: %v", upstream.ReadStatus(response))
+	}
 	s.count(req, "upstream")
 	relay(w, response)
 	return nil
@@ -113,7 +116,7 @@ func (s *Server) readOne(w http.ResponseWriter, r *http.Request, req request) er
 	return s.keep(w, r, req)
 }
 
-// keep passes on a read and keeps the answer for the time when the API server does not answer. Answers 401, 403 and 404 are answers; all other
+// keep passes on a read and keeps the answer for the time when the API server does not answer. Answers 403 and 404 are answers; all other
 // errors are not.
 func (s *Server) keep(w http.ResponseWriter, r *http.Request, req request) error {
 	key := r.URL.Path + "?" + documentQuery(r) + "|" + strings.Join(r.Header.Values("Accept"), ",")
@@ -126,7 +129,7 @@ func (s *Server) keep(w http.ResponseWriter, r *http.Request, req request) error
 	}
 	d, found := s.params.Documents.Load(key)
 	if !found {
-		return unavailable("edge-cache: the API server does not answer, and %s was not read before", r.URL.Path)
+		return unavailable("edge-cache: the API server gives no answer to GET %s, and there is none from before", r.URL.Path)
 	}
 	s.count(req, "kept")
 	w.Header().Set("Content-Type", d.ContentType)
@@ -158,7 +161,7 @@ func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string)
 		s.params.Documents.Delete(key)
 		relay(w, response)
 		return true, nil
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusForbidden:
 		relay(w, response)
 		return true, nil
 	}

@@ -103,7 +103,8 @@ func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error 
 	return err
 }
 
-// refresh makes a store as new as the API server, while that answers. Its answers 401 and 403 are those of the cache.
+// refresh makes a store as new as the API server, while that answers. Its answer 403 is that of the cache. A 401 is about the token of the cache: the reflector decides
+// how long it may be an old one.
 func (s *Server) refresh(ctx context.Context, served Served) error {
 	if served.Confirm == nil {
 		return nil
@@ -118,7 +119,7 @@ func (s *Server) refresh(ctx context.Context, served Served) error {
 		return nil
 	}
 	var status *upstream.StatusError
-	if errors.As(err, &status) && (status.Status.Code == http.StatusForbidden || status.Status.Code == http.StatusUnauthorized) {
+	if errors.As(err, &status) && status.Status.Code == http.StatusForbidden {
 		return status
 	}
 	if ctx.Err() != nil {
@@ -214,8 +215,28 @@ func (p *pages) find(id string, o listOptions) (store.Snapshot, int, error) {
 // deadlineWriter gives each write its own time limit.
 type deadlineWriter struct {
 	w     http.ResponseWriter
-	c     *http.ResponseController
+	c     controller
 	limit time.Duration
+}
+
+// controller is part of an http.ResponseController.
+type controller interface {
+	SetWriteDeadline(deadline time.Time) error
+	Flush() error
+}
+
+// idleController ends the time limit of writes when they are sent: HTTP/2 resets a stream that is idle when a deadline passes.
+type idleController struct{ *http.ResponseController }
+
+// Flush sends what was written.
+func (c idleController) Flush() error {
+	if err := c.ResponseController.Flush(); err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 func (d *deadlineWriter) Write(p []byte) (int, error) {

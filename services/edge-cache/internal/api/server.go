@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ type Served struct {
 	Store     *store.Store
 	// Confirm returns nil when the store is as new as the API server, for lists of the newest state.
 	Confirm func(ctx context.Context) error
+	// Problem returns why the store has no objects yet, nil if nothing is known.
+	Problem func() error
 }
 
 // backend is the API server.
@@ -137,6 +140,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// explain says why a store has no objects.
+func (served Served) explain(err error) error {
+	if !errors.Is(err, store.ErrNotSynced) {
+		return err
+	}
+	if served.Problem != nil {
+		if problem := served.Problem(); problem != nil {
+			return unavailable("edge-cache: %s were not listed yet, and none are on disk; the last attempt: %v", served.Resource.Name, problem)
+		}
+	}
+	return unavailable("edge-cache: %s were not listed yet, and none are on disk", served.Resource.Name)
+}
+
 // authenticated compares hashes, so that the time says nothing about the token.
 func (s *Server) authenticated(r *http.Request) bool {
 	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -179,6 +195,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, req request) error
 	if err != nil {
 		return err
 	}
+	return served.explain(s.readFrom(w, r, req, served))
+}
+
+func (s *Server) readFrom(w http.ResponseWriter, r *http.Request, req request, served Served) error {
 	if served.Resource.Filter != allow.None && s.params.Ready != nil {
 		if err := s.params.Ready(); err != nil {
 			return unavailable("edge-cache: %v", err)

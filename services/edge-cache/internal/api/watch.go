@@ -53,7 +53,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, p watchParams) er
 	}
 	stream := &stream{
 		params: p, encoder: enc, cursor: cursor, interval: s.params.Limits.BookmarkInterval, end: time.Now().Add(timeout),
-		w: &deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout},
+		w: &deadlineWriter{w: w, c: idleController{http.NewResponseController(w)}, limit: s.params.Limits.WriteTimeout},
 	}
 	reason := stream.run(ctx, initial)
 	if s.params.Observer != nil {
@@ -109,24 +109,26 @@ const (
 func (s *stream) run(ctx context.Context, initial *store.Snapshot) string {
 	err := s.writeInitial(initial)
 	if err == nil {
-		err = s.w.c.Flush()
+		err = s.flush()
 	}
 	next := s.nextBookmark(time.Now())
 	for err == nil {
 		err = s.step(ctx, &next)
 	}
 	switch {
+	case errors.Is(err, errSlow): // the server cancels ctx with the connection
+		return reasonSlow
 	case ctx.Err() != nil:
 		if time.Now().Before(s.end) {
 			return reasonClient
 		}
 		return reasonTimeout
 	case errors.Is(err, errWrite):
-		return reasonSlow
+		return reasonClient
 	}
 	s.w.limit = time.Second
 	_ = s.write(s.encoder.failure(err)) // the connection ends either way
-	_ = s.w.c.Flush()
+	_ = s.flush()
 	switch {
 	case errors.Is(err, store.ErrExpired):
 		return reasonExpired
@@ -136,14 +138,28 @@ func (s *stream) run(ctx context.Context, initial *store.Snapshot) string {
 	return reasonError
 }
 
-// errWrite is an error of the connection to the client.
-var errWrite = errors.New("client does not read")
+// Errors of the connection to the client.
+var (
+	errWrite = errors.New("connection to the client ended")
+	errSlow  = errors.New("client does not read")
+)
 
 func (s *stream) write(frame []byte) error {
-	if _, err := s.w.Write(frame); err != nil {
-		return errWrite
+	return s.sent(func() error { _, err := s.w.Write(frame); return err })
+}
+
+func (s *stream) flush() error { return s.sent(s.w.c.Flush) }
+
+// sent returns the reason for a failure of send. Which error a late write gives depends on the version of HTTP.
+func (s *stream) sent(send func() error) error {
+	begin := time.Now()
+	if send() == nil {
+		return nil
 	}
-	return nil
+	if time.Since(begin) >= s.w.limit*9/10 {
+		return errSlow
+	}
+	return errWrite
 }
 
 // writeInitial writes the objects of now, and the bookmark after them.
@@ -194,7 +210,7 @@ func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
 			return nil
 		}
 		err = s.write(s.encoder.bookmark(rv, nil))
-		return cmpErr(err, s.w.c.Flush)
+		return cmpErr(err, s.flush)
 	}
 	if err != nil {
 		return err
@@ -204,7 +220,7 @@ func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
 			return err
 		}
 	}
-	return s.w.c.Flush()
+	return s.flush()
 }
 
 func cmpErr(err error, then func() error) error {

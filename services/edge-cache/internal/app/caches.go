@@ -43,8 +43,8 @@ type caches struct {
 	nodes      *nodeChanges
 	connection *upstream.Connection
 	log        *zap.Logger
-	fetches    chan string     // Secrets that are now wanted
-	absent     map[string]bool // Secrets that did not exist when they were wanted; their creation is an event
+	fetches    chan wanted     // objects that are to be shown now
+	absent     map[wanted]bool // objects that did not exist when they were wanted; their creation is an event
 }
 
 // cacheParts are the dependencies of newCaches.
@@ -66,7 +66,7 @@ type cacheParts struct {
 func newCaches(p cacheParts) *caches {
 	c := &caches{
 		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
-		fetches: make(chan string, 1024), absent: map[string]bool{},
+		fetches: make(chan wanted, 1024), absent: map[wanted]bool{},
 	}
 	for _, r := range p.Allow.Resources {
 		for _, ns := range namespacesOf(r, p) {
@@ -214,7 +214,7 @@ func (c *caches) served() []api.Served {
 	var out []api.Served
 	for _, o := range c.all {
 		if !o.hidden {
-			out = append(out, api.Served{Resource: o.resource, Namespace: o.namespace, Store: o.store, Confirm: o.reflector.Confirm})
+			out = append(out, api.Served{Resource: o.resource, Namespace: o.namespace, Store: o.store, Confirm: o.reflector.Confirm, Problem: o.reflector.Problem})
 		}
 	}
 	return out
@@ -279,7 +279,7 @@ func (c *caches) ingressesChanged(changed map[string][]byte) {
 			}
 		})
 		if c.references.Wanted(key) {
-			c.enqueueFetch(key)
+			c.enqueueFetch(wanted{allow.Secrets, key})
 		}
 	}
 }
@@ -314,6 +314,11 @@ func (c *caches) refilter(nodes []string) {
 		}
 		if _, err := s.RefilterKeys(nodes...); err != nil {
 			c.log.Error("Could not filter nodes again", zap.Error(err))
+		}
+		for _, node := range nodes { // the store has forgotten those that were not in the pool
+			if _, member := c.pool.Members()[node]; member {
+				c.enqueueFetch(wanted{allow.Nodes, node})
+			}
 		}
 	})
 }

@@ -14,7 +14,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestRandomOperationsEqualTheOracle compares the cache with direct lists after random changes of slices and of the pool, with resets of the link
@@ -32,8 +34,9 @@ func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	}
 	e := w.edge("edge").ready()
 	kinds := clientKinds()
-	full := e.informer(kinds[0], kinds[0].make(t, e.rest()))
-	plain := e.informer(kinds[2], plainList{kinds[2].make(t, e.rest())})
+	informer := e.informer(kinds[0], kinds[0].make(t, e.rest()))
+	full := e.reflector(kinds[0], kinds[0].make(t, e.rest()))
+	plain := e.reflector(kinds[2], plainList{kinds[2].make(t, e.rest())})
 	tail := e.follow(t)
 
 	seed := uint64(time.Now().UnixNano())
@@ -51,14 +54,27 @@ func TestRandomOperationsEqualTheOracle(t *testing.T) {
 			e.ready()
 		}
 		if i%200 == 199 {
-			e.converges(full)
-			e.converges(plain)
+			e.convergesTo(full.List)
+			e.convergesTo(plain.List)
 		}
 	}
-	e.converges(full)
-	e.converges(plain)
+	e.convergesTo(full.List)
+	e.convergesTo(plain.List)
+	// After so many restarts, an informer waits up to a minute before it connects again.
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), addresses(c, informer.GetStore().List())) }, 90*time.Second, 100*time.Millisecond)
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), tail.state()) }, patient, 50*time.Millisecond)
 	assert.Empty(t, tail.problems())
+}
+
+// reflector is an informer without its pauses, which get as long as a minute when the cache often restarts.
+func (e *edge) reflector(k clientKind, lw cache.ListerWatcher) cache.Store {
+	e.t.Helper()
+	s := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
+	r := cache.NewReflectorWithOptions(lw, k.kind, s, cache.ReflectorOptions{
+		Backoff: &wait.Backoff{Duration: 50 * time.Millisecond, Cap: 500 * time.Millisecond, Steps: 10, Factor: 2, Jitter: 1},
+	})
+	go r.RunWithContext(e.t.Context())
+	return s
 }
 
 // randomOperation changes a slice or the pool of a node.

@@ -36,6 +36,7 @@ type liar struct {
 	proxy  http.Handler // the truth
 	token  string       // a file; the API server gets a client certificate instead
 	lie    atomic.Pointer[http.HandlerFunc]
+	all    atomic.Bool // lie about everything, not only slices
 	lies   atomic.Int32
 }
 
@@ -49,7 +50,7 @@ func (w *world) liar() *liar {
 	l := &liar{proxy: proxy, token: filepath.Join(w.t.TempDir(), "token")}
 	require.NoError(w.t, os.WriteFile(l.token, []byte("t"), 0o600))
 	l.server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		if lie := l.lie.Load(); lie != nil && strings.HasSuffix(r.URL.Path, "/endpointslices") {
+		if lie := l.lie.Load(); lie != nil && (l.all.Load() || strings.HasSuffix(r.URL.Path, "/endpointslices")) {
 			l.lies.Add(1)
 			(*lie)(out, r)
 			return
@@ -76,11 +77,27 @@ func (l *liar) configure(cfg *config.Config) {
 }
 
 // protobuf encodes an object as an API server does.
-func protobuf(t *testing.T, kind string, object interface{ Marshal() ([]byte, error) }) []byte {
+func protobuf(t *testing.T, kind string, object message) []byte {
+	t.Helper()
+	return seal(t, "discovery.k8s.io/v1", kind, object)
+}
+
+type message interface{ Marshal() ([]byte, error) }
+
+// watchEvent encodes an event with its length, as in a watch.
+func watchEvent(t *testing.T, typ, apiVersion, kind string, object message) []byte {
+	t.Helper()
+	e := metav1.WatchEvent{Type: typ, Object: k8sruntime.RawExtension{Raw: seal(t, apiVersion, kind, object)}}
+	body, err := e.Marshal()
+	require.NoError(t, err)
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+func seal(t *testing.T, apiVersion, kind string, object message) []byte {
 	t.Helper()
 	raw, err := object.Marshal()
 	require.NoError(t, err)
-	unknown := k8sruntime.Unknown{TypeMeta: k8sruntime.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: kind}, Raw: raw}
+	unknown := k8sruntime.Unknown{TypeMeta: k8sruntime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: raw}
 	body, err := unknown.Marshal()
 	require.NoError(t, err)
 	return append([]byte("k8s\x00"), body...)
@@ -224,11 +241,7 @@ func TestWatchThatLies(t *testing.T) {
 	event := func(kind, rv string) []byte {
 		s := *slice("default", "a", "a-1")
 		s.UID, s.ResourceVersion = made.UID, rv
-		raw := protobuf(t, "EndpointSlice", &s)
-		e := metav1.WatchEvent{Type: kind, Object: k8sruntime.RawExtension{Raw: raw}}
-		body, err := e.Marshal()
-		require.NoError(t, err)
-		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+		return watchEvent(t, kind, "discovery.k8s.io/v1", "EndpointSlice", &s)
 	}
 	lies := map[string]http.HandlerFunc{}
 	for kind, versions := range map[string][]string{

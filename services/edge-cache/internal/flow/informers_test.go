@@ -159,8 +159,14 @@ func (w *world) oracle(pool string) map[string]string {
 // converges waits until an informer has what the pool must see.
 func (e *edge) converges(i cache.SharedIndexInformer) {
 	e.t.Helper()
+	e.convergesTo(i.GetStore().List)
+}
+
+// convergesTo is converges for any list of objects.
+func (e *edge) convergesTo(list func() []any) {
+	e.t.Helper()
 	require.EventuallyWithT(e.t, func(c *assert.CollectT) {
-		got, want := addresses(c, i.GetStore().List()), e.oracle(e.cfg.Pool.Name)
+		got, want := addresses(c, list()), e.oracle(e.cfg.Pool.Name)
 		if slices.Contains(slices.Collect(maps.Values(got)), "metadata") {
 			assert.ElementsMatch(c, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))
 			return

@@ -21,6 +21,7 @@ type network struct {
 	bytes     int64
 	accepted  int
 	throttled time.Duration
+	budget    int64 // bytes from the API server until the link is cut; 0 is no limit
 }
 
 const (
@@ -40,6 +41,29 @@ func newNetwork(t *testing.T, target string) *network {
 }
 
 func (n *network) address() string { return n.listener.Addr().String() }
+
+// cutAfter brings the link up, and cuts it in the middle of whatever is sent after some bytes.
+func (n *network) cutAfter(bytes int64) {
+	n.set(linkUp)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.budget = bytes
+}
+
+// spend returns how many of the next bytes from the API server pass, and whether the link is cut after them.
+func (n *network) spend(bytes int) (pass int, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.budget == 0 {
+		return bytes, false
+	}
+	if int64(bytes) < n.budget {
+		n.budget -= int64(bytes)
+		return bytes, false
+	}
+	pass, n.budget = int(n.budget), 0
+	return pass, true
+}
 
 // set changes the state of the link. A cut ends all connections.
 func (n *network) set(state string) {
@@ -90,13 +114,13 @@ func (n *network) serve(c net.Conn) {
 	n.conns[up] = struct{}{}
 	n.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { n.pipe(up, c) })
-	both.Go(func() { n.pipe(c, up) })
+	both.Go(func() { n.pipe(up, c, func(bytes int) (int, bool) { return bytes, false }) })
+	both.Go(func() { n.pipe(c, up, n.spend) })
 	both.Wait()
 }
 
 // pipe copies until an end closes. While the link swallows, what was sent is lost, and the connection can only be closed.
-func (n *network) pipe(to, from net.Conn) {
+func (n *network) pipe(to, from net.Conn, spend func(bytes int) (int, bool)) {
 	defer to.Close()
 	defer from.Close()
 	buffer := make([]byte, 32<<10)
@@ -113,10 +137,15 @@ func (n *network) pipe(to, from net.Conn) {
 		if wait > 0 {
 			time.Sleep(wait)
 		}
-		if got > 0 {
-			if _, err := to.Write(buffer[:got]); err != nil {
+		pass, cut := spend(got)
+		if pass > 0 {
+			if _, err := to.Write(buffer[:pass]); err != nil {
 				return
 			}
+		}
+		if cut {
+			n.set(linkCut)
+			return
 		}
 		if err != nil {
 			return

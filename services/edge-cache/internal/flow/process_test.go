@@ -33,6 +33,8 @@ const (
 	processConfig = "EDGE_CACHE_PROCESS_CONFIG"
 	// processDisk is the size of a file system of its own for the data directory, for tests that fill it.
 	processDisk = "EDGE_CACHE_PROCESS_DISK"
+	// processHosts is a file that the process has as /etc/hosts.
+	processHosts = "EDGE_CACHE_PROCESS_HOSTS"
 )
 
 // runProcess runs the cache until a signal.
@@ -44,6 +46,9 @@ func runProcess(file string) int {
 	}
 	if size := os.Getenv(processDisk); err == nil && size != "" {
 		err = syscall.Mount("tmpfs", cfg.Data.Dir, "tmpfs", 0, "mode=0700,size="+size)
+	}
+	if hosts := os.Getenv(processHosts); err == nil && hosts != "" {
+		err = syscall.Mount(hosts, "/etc/hosts", "", syscall.MS_BIND, "")
 	}
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -65,8 +70,9 @@ func runProcess(file string) int {
 type process struct {
 	*edge
 
-	disk string // see processDisk
-	cmd  *exec.Cmd
+	disk  string // see processDisk
+	hosts string // see processHosts
+	cmd   *exec.Cmd
 }
 
 // process prepares a cache. Each one has its own network.
@@ -88,9 +94,9 @@ func (p *process) start() {
 	require.NoError(p.t, os.WriteFile(file, raw, 0o600))
 	require.NoError(p.t, os.MkdirAll(p.cfg.Data.Dir, 0o700))
 	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), processConfig+"="+file, processDisk+"="+p.disk)
+	p.cmd.Env = append(os.Environ(), processConfig+"="+file, processDisk+"="+p.disk, processHosts+"="+p.hosts)
 	p.cmd.Stderr = os.Stderr
-	if p.disk != "" {
+	if p.disk != "" || p.hosts != "" {
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},

@@ -1,33 +1,21 @@
 package flow
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
-
-// size is the size of a cluster.
-type size struct{ slices, endpoints, nodes, pool int }
 
 // TestScale measures a cache of a large cluster, in a process of its own, beside the API server. With FAIRLEAD_BENCH=1 the cluster has
 // 10 000 slices of 100 endpoints, and the goals are checked.
@@ -35,7 +23,7 @@ func TestScale(t *testing.T) {
 	n := size{slices: 300, endpoints: 100, nodes: 500, pool: 50}
 	full := os.Getenv("FAIRLEAD_BENCH") != ""
 	if full {
-		n = size{slices: 10_000, endpoints: 100, nodes: 5000, pool: 50}
+		n = size{slices: 10_000, endpoints: 100, nodes: 5000, pool: 50, slow: 5}
 		if text := os.Getenv("FAIRLEAD_BENCH_SLICES"); text != "" {
 			n.slices, _ = strconv.Atoi(text)
 		}
@@ -54,161 +42,8 @@ func TestScale(t *testing.T) {
 	assert.Less(t, report.peak, 300.0, "MB in sync and relist")
 	assert.Less(t, report.move, 50*time.Millisecond, "move of one node, without the wait for more changes")
 	assert.Less(t, report.offlineStart, 2*time.Second, "cold offline start to the first list")
-}
-
-// fill creates nodes and slices.
-func (w *world) fill(n size) {
-	w.t.Helper()
-	w.parallel(n.nodes, func(ctx context.Context, i int) error {
-		pool := "cloud"
-		if i < n.pool {
-			pool = "edge"
-		}
-		_, err := w.direct.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{poolKey: pool}}}, metav1.CreateOptions{})
-		return err
-	})
-	w.parallel(n.slices, func(ctx context.Context, i int) error {
-		_, err := w.direct.DiscoveryV1().EndpointSlices("default").Create(ctx, n.slice(i, 0), metav1.CreateOptions{})
-		return err
-	})
-}
-
-// rollOut replaces every pod of every slice.
-func (w *world) rollOut(n size) {
-	w.t.Helper()
-	w.parallel(n.slices, func(ctx context.Context, i int) error {
-		_, err := w.direct.DiscoveryV1().EndpointSlices("default").Update(ctx, n.slice(i, 1), metav1.UpdateOptions{})
-		return err
-	})
-}
-
-func nodeName(i int) string { return fmt.Sprintf("node-%05d.example.internal", i) }
-
-// slice returns a slice whose endpoints look like those of real pods: spread over all nodes, with addresses of their nodes, random names and random UIDs.
-func (n size) slice(i int, generation uint64) *discoveryv1.EndpointSlice {
-	r := rand.New(rand.NewPCG(uint64(i), generation))
-	s := slice("default", fmt.Sprintf("service-%d", i), fmt.Sprintf("service-%d-abcde", i))
-	for range n.endpoints {
-		node := r.IntN(n.nodes)
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{fmt.Sprintf("10.%d.%d.%d", node>>8, node&255, 2+r.IntN(250))},
-			Conditions: discoveryv1.EndpointConditions{Ready: pointer(true), Serving: pointer(true), Terminating: pointer(false)},
-			NodeName:   pointer(nodeName(node)), Zone: pointer("zone-a"),
-			TargetRef: &corev1.ObjectReference{
-				Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("service-%d-7c9d8f6b5%d-%s", i, i%10, randomName(r)),
-				UID: types.UID(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", r.Uint32(), r.IntN(1<<16), r.IntN(1<<12), 0x8000|r.IntN(1<<14), r.Uint64N(1<<48))),
-			},
-		})
-	}
-	return s
-}
-
-// randomName returns the random part of the name of a pod.
-func randomName(r *rand.Rand) string {
-	const letters = "bcdfghjklmnpqrstvwxz2456789"
-	name := make([]byte, 5)
-	for i := range name {
-		name[i] = letters[r.IntN(len(letters))]
-	}
-	return string(name)
-}
-
-func (w *world) parallel(n int, do func(ctx context.Context, i int) error) {
-	w.t.Helper()
-	var all sync.WaitGroup
-	next, failed := make(chan int), make(chan error, n)
-	for range 16 {
-		all.Go(func() {
-			for i := range next {
-				if err := do(w.t.Context(), i); err != nil {
-					failed <- err
-				}
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	close(failed)
-	require.NoError(w.t, <-failed)
-}
-
-func buildCache(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "edge-cache")
-	out, err := exec.Command("go", "build", "-o", binary, "../..").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return binary
-}
-
-// measured is a cache in a process of its own.
-type measured struct {
-	*edge
-
-	binary string
-	cmd    *exec.Cmd
-}
-
-func (e *edge) measured(binary string) *measured {
-	p := &measured{edge: e, binary: binary}
-	p.launch()
-	e.t.Cleanup(p.kill)
-	return p
-}
-
-func (p *measured) launch() {
-	p.t.Helper()
-	c := p.cfg
-	p.cmd = exec.Command(p.binary, "--pool="+c.Pool.Name, "--kubeconfig="+c.Upstream.Kubeconfig, "--listen-address="+c.Client.Address,
-		"--credentials-dir="+c.Client.CredentialsDir, "--namespace-file="+c.Client.NamespaceFile, "--data-dir="+c.Data.Dir,
-		"--health-probe-bind-address="+c.HTTP.HealthAddress, "--metrics-bind-address="+c.HTTP.MetricsAddress)
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(p.t, p.cmd.Start())
-}
-
-func (p *measured) kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-}
-
-// memory returns a line of /proc/<pid>/status in MB.
-func (p *measured) memory(name string) float64 {
-	p.t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	require.NoError(p.t, err)
-	for line := range strings.Lines(string(raw)) {
-		if rest, found := strings.CutPrefix(line, name+":"); found {
-			kb, err := strconv.Atoi(strings.Fields(rest)[0])
-			require.NoError(p.t, err)
-			return float64(kb) / 1000
-		}
-	}
-	return 0
-}
-
-// sum returns the sum of a metric, over the series whose labels contain a text.
-func (p *measured) sum(name, labels string) float64 {
-	p.t.Helper()
-	response, err := http.Get("http://" + p.cfg.HTTP.MetricsAddress + "/metrics")
-	require.NoError(p.t, err)
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	require.NoError(p.t, err)
-	sum := 0.0
-	for line := range strings.Lines(string(raw)) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if found, rest, _ := strings.Cut(series, "{"); found == name && strings.Contains(rest, labels) {
-			v, err := strconv.ParseFloat(value, 64)
-			require.NoError(p.t, err)
-			sum += v
-		}
-	}
-	return sum
+	assert.Equal(t, n.slow, report.slowEnded, "watches that read a byte per second are cut off")
+	assert.Less(t, report.behind, 10*time.Second, "another watch")
 }
 
 // scaleReport is what TestScale measures. Memory is in MB.
@@ -222,8 +57,12 @@ type scaleReport struct {
 	wire, decoded                                    float64
 	moveSeen                                         time.Duration
 	moved                                            int
+	behind                                           time.Duration
+	slowEnded                                        int
 	cacheList, serverList                            time.Duration
 	cacheBytes, serverBytes                          int
+	newest                                           time.Duration
+	newestBytes                                      float64
 }
 
 // steady returns the largest memory that the cache had when it had nothing to do.
@@ -242,12 +81,15 @@ RSS peak in sync / with a roll-out and a relist in which every slice differs
 one node joins: projection / until the client sees %6s / %s (%d slices)
 list of slices, protobuf                          %12s  %8s
 size of that list                                 %9.1f MB  %7.1f MB
-cold offline start to first list                  %12s`,
+the same of the newest state, and what it costs   %12s  %7.2f MB from the API server
+cold offline start to first list                  %12s
+roll-out of all pods beside %d slow watches        %d of them cut off, another client up to date %s after the last change`,
 		r.size.slices, r.size.endpoints, r.size.pool, r.size.nodes, r.sync.Round(time.Millisecond), r.wire/1e6, r.decoded/1e6,
 		r.afterSync, r.afterMoves, r.afterRollOut, r.afterRelist, r.afterStart, r.files, r.syncPeak, r.peak,
 		r.move.Round(10*time.Microsecond), r.moveSeen.Round(time.Millisecond), r.moved,
 		r.cacheList.Round(time.Millisecond), r.serverList.Round(time.Millisecond), float64(r.cacheBytes)/1e6, float64(r.serverBytes)/1e6,
-		r.offlineStart.Round(time.Millisecond))
+		r.newest.Round(time.Millisecond), r.newestBytes/1e6,
+		r.offlineStart.Round(time.Millisecond), r.size.slow, r.slowEnded, r.behind.Round(time.Millisecond))
 }
 
 // settle is the time after which memory counts as steady.
@@ -267,10 +109,11 @@ func (p *measured) measure(n size, backup string) scaleReport {
 
 	r.cacheList, r.cacheBytes = fetchList(p.t, p.rest())
 	r.serverList, r.serverBytes = fetchList(p.t, p.cluster.RESTConfig())
-	p.measureMove(n, &r)
+	p.measureNewest(n, &r)
+	client := p.measureMoves(n, &r)
 	r.afterMoves = p.memory("VmRSS")
 
-	p.rollOut(n)
+	p.measureRollOut(n, client, &r)
 	time.Sleep(settle)
 	r.afterRollOut = p.memory("VmRSS")
 	p.relist(backup)
@@ -309,33 +152,88 @@ func (p *measured) logMemory(after string) {
 		mb("go_memstats_heap_released_bytes"))
 }
 
-// measureMove moves a node into the pool and waits until an informer has seen each of its slices.
-func (p *measured) measureMove(n size, r *scaleReport) {
+// measureNewest lists the newest state after a change of another kind: the versions of the API server are ahead, and the slices are the same.
+func (p *measured) measureNewest(n size, r *scaleReport) {
+	p.t.Helper()
+	received := func() float64 {
+		return p.sum("fairlead_edgecache_upstream_received_bytes_total", `kind="wire",source="discovery.k8s.io/v1/endpointslices"`)
+	}
+	var times []time.Duration
+	before := received()
+	for i := range runs {
+		p.label(nodeName(n.nodes-1), fmt.Sprint("cloud-", i))
+		begin := time.Now()
+		ask(p.t, p.rest(), slicesPath, values(), "application/vnd.kubernetes.protobuf")
+		times = append(times, time.Since(begin))
+	}
+	r.newest, r.newestBytes = median(times), (received()-before)/runs
+	require.Equal(p.t, -1.0, p.metric("fairlead_edgecache_unconfirmed_reads_total"))
+}
+
+// runs is the number of measurements of a time, of which the median counts.
+const runs = 5
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+// measureMoves moves a node into the pool and out again, and waits until an informer has seen each of its slices. It returns the informer.
+func (p *measured) measureMoves(n size, r *scaleReport) cache.SharedIndexInformer {
 	p.t.Helper()
 	mover := nodeName(n.pool + 1)
 	updates := make(chan struct{}, 100_000)
 	i := p.informer(clientKinds()[0], clientKinds()[0].make(p.t, p.rest()))
-	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { updates <- struct{}{} }})
+	handler, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { updates <- struct{}{} }})
 	require.NoError(p.t, err)
 	require.Eventually(p.t, i.HasSynced, time.Minute, tick)
-	for range 3 { // the first run decompresses with cold caches
-		before := p.sum("fairlead_edgecache_refilter_duration_seconds_sum", "")
-		affected := p.sum("fairlead_edgecache_refiltered_objects_total", "")
-		begin := time.Now()
-		p.label(mover, "edge")
-		<-updates
-		for quiet := false; !quiet; {
-			select {
-			case <-updates:
-				r.moveSeen = time.Since(begin)
-			case <-time.After(300 * time.Millisecond):
-				quiet = true
+	var moves, seen []time.Duration
+	for range runs {
+		for _, pool := range []string{"edge", "cloud"} {
+			took := p.sum("fairlead_edgecache_refilter_duration_seconds_sum", "")
+			affected := p.sum("fairlead_edgecache_refiltered_objects_total", "")
+			begin, last := time.Now(), time.Duration(0)
+			p.label(mover, pool)
+			<-updates
+			for quiet := false; !quiet; {
+				last = time.Since(begin)
+				select {
+				case <-updates:
+				case <-time.After(500 * time.Millisecond):
+					quiet = true
+				}
 			}
+			moves = append(moves, time.Duration((p.sum("fairlead_edgecache_refilter_duration_seconds_sum", "")-took)*float64(time.Second)))
+			seen = append(seen, last)
+			r.moved = int(p.sum("fairlead_edgecache_refiltered_objects_total", "") - affected)
 		}
-		r.move = time.Duration((p.sum("fairlead_edgecache_refilter_duration_seconds_sum", "") - before) * float64(time.Second))
-		r.moved = int(p.sum("fairlead_edgecache_refiltered_objects_total", "") - affected)
-		p.label(mover, "cloud")
-		time.Sleep(500 * time.Millisecond)
+	}
+	r.move, r.moveSeen = median(moves), median(seen)
+	require.NoError(p.t, i.RemoveEventHandler(handler))
+	return i
+}
+
+// measureRollOut replaces all pods while some clients read a byte per second, and waits until those are cut off.
+func (p *measured) measureRollOut(n size, client cache.SharedIndexInformer, r *scaleReport) {
+	p.t.Helper()
+	for range n.slow {
+		defer p.readSlowly(p.t)()
+	}
+	p.rollOut(n)
+	begin := time.Now()
+	newest := uint64(0)
+	for _, item := range ask(p.t, p.rest(), slicesPath, values(), "").Items {
+		newest = max(newest, version(p.t, item.Metadata.ResourceVersion))
+	}
+	require.Eventually(p.t, func() bool { return version(p.t, client.LastSyncResourceVersion()) >= newest }, time.Minute, tick,
+		"a client that reads its watch stays behind")
+	r.behind = time.Since(begin)
+	for range 90 {
+		r.slowEnded = int(p.metric(`fairlead_edgecache_watches_ended_total{reason="slow"}`))
+		if r.slowEnded >= n.slow {
+			return
+		}
+		time.Sleep(time.Second)
 	}
 }
 
@@ -361,14 +259,15 @@ func (p *measured) listed(limit time.Duration) {
 	}, limit, tick)
 }
 
-// fetchList returns the shortest of three times of a list, and its size.
+// fetchList returns the time of a list, and its size.
 func fetchList(t *testing.T, c *rest.Config) (time.Duration, int) {
 	t.Helper()
 	c.DisableCompression = true
 	client, err := rest.HTTPClientFor(c)
 	require.NoError(t, err)
-	best, size := time.Hour, 0
-	for range 3 {
+	var times []time.Duration
+	size := 0
+	for range runs {
 		begin := time.Now()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+slicesPath+"?resourceVersion=0", nil)
 		require.NoError(t, err)
@@ -378,9 +277,9 @@ func fetchList(t *testing.T, c *rest.Config) (time.Duration, int) {
 		n, err := io.Copy(io.Discard, response.Body)
 		response.Body.Close()
 		require.NoError(t, err)
-		best, size = min(best, time.Since(begin)), int(n)
+		times, size = append(times, time.Since(begin)), int(n)
 	}
-	return best, size
+	return median(times), size
 }
 
 // TestLatencyOnEqualContent compares lists of a pool that has every node: the cache then serves what the API server serves.

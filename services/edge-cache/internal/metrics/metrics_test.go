@@ -36,6 +36,7 @@ func TestREADMEHasAllMetrics(t *testing.T) {
 	m.Gone("v1/services")
 	m.Filtered(1, 99)
 	m.Served("list", "services", "store")
+	m.Unconfirmed("v1/services")
 	m.Watching(1)
 	m.WatchEnded("timeout")
 	golden.Metrics(t, "../../README.md", r, func(string) string { return "" })

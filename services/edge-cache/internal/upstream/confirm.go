@@ -38,7 +38,7 @@ func (r *Reflector) Confirm(ctx context.Context) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, currentWait)
 	defer cancel()
-	current, err := r.Current(limited)
+	current, err := r.current(limited)
 	if err == nil && r.params.Store.Position() < current {
 		err = r.confirm(ctx)
 	}

@@ -61,7 +61,7 @@ func (c *Connection) verify(ctx context.Context) error {
 		return fmt.Errorf("read the identity of the cluster: %w", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
+	if response.StatusCode == http.StatusForbidden {
 		if !i.warned {
 			i.warned = true
 			c.params.Log.Warn("May not read the namespace kube-system, so another cluster at the same address is not noticed: grant get")
@@ -70,7 +70,7 @@ func (c *Connection) verify(ctx context.Context) error {
 		return nil
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("read the identity of the cluster: %s", response.Status)
+		return fmt.Errorf("read the identity of the cluster: %w", ReadStatus(response))
 	}
 	var namespace metav1.PartialObjectMetadata
 	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&namespace); err != nil || namespace.UID == "" {

@@ -2,10 +2,8 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/wire"
@@ -35,16 +32,16 @@ const (
 	// firstRetry and lastRetry are delays between attempts. At half of firstRetry, an API server that restarts sees twice as many requests.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// deniedAfter is the number of answers 401 or 403 in a row after which the store is denied: one can be due to a token that was replaced.
+	// tokenRetry is the longest delay after a 401: the next token can be there at any time.
+	tokenRetry = 5 * time.Second
+	// deniedAfter is the number of answers 403 in a row after which the store is denied: one can be from an API server that does not know a new role yet.
 	deniedAfter = 2
+	// unknownAfter is the time of answers 401 after which the store is denied. A token that ran out during an outage is no revoked right: the kubelet replaces
+	// it within one or two minutes after it reaches the API server again. At half, a slow kubelet would turn the end of an outage into another one.
+	unknownAfter = 5 * time.Minute
+	// maxRetryAfter limits the pause that an API server can ask for.
+	maxRetryAfter = time.Minute
 )
-
-// StatusError is an answer of the API server that is not a success.
-type StatusError struct{ Status metav1.Status }
-
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("API server: %d %s: %s", e.Status.Code, e.Status.Reason, e.Status.Message)
-}
 
 var (
 	errNoWatchList = errors.New("the API server does not stream lists")
@@ -72,9 +69,12 @@ type Reflector struct {
 	params      ReflectorParams
 	noWatchList bool
 	relist      bool
-	denials     atomic.Int32 // answers 401 and 403 in a row
+	rights      rights
+	following   time.Time // when the watch of this attempt was accepted
+	listed      bool      // in this attempt
 	wake        chan struct{}
 	upToDate    atomic.Bool
+	problem     atomic.Pointer[error]
 	confirming  chan struct{} // a lock
 	confirmed   time.Time     // begin of the last successful confirmation; guarded by confirming
 }
@@ -96,17 +96,25 @@ func (r *Reflector) Wake() {
 // UpToDate reports whether the store has been listed since the last interruption.
 func (r *Reflector) UpToDate() bool { return r.upToDate.Load() }
 
+// Problem returns the error of the last attempt, nil if there was none.
+func (r *Reflector) Problem() error {
+	if err := r.problem.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Run keeps the store equal to the resource until ctx ends.
 func (r *Reflector) Run(ctx context.Context) {
 	if r.params.After != nil && r.params.After(ctx) != nil {
 		return
 	}
-	delay := firstRetry
+	var delay time.Duration
 	for ctx.Err() == nil {
-		attempt, online := r.params.Connection.state()
+		connected, online := r.params.Connection.state()
 		working, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(attempt, cancel)
-		begin := time.Now()
+		stop := context.AfterFunc(connected, cancel)
+		r.following, r.listed = time.Time{}, false
 		err := r.reflect(working)
 		stop()
 		cancel()
@@ -114,19 +122,61 @@ func (r *Reflector) Run(ctx context.Context) {
 			return
 		}
 		r.judge(err)
-		if err == nil || time.Since(begin) > lastRetry {
-			delay = firstRetry
-		}
+		r.problem.Store(&err)
+		delay = nextDelay(delay, attempt{followed: r.followed(), listed: r.listed, err: err})
 		if err != nil {
 			r.params.Log.Debug("Watch ended", zap.Error(err), zap.Duration("retryAfter", delay))
 		}
-		r.pause(ctx, delay, online)
-		delay = min(2*delay, lastRetry)
+		if r.pause(ctx, max(delay/2+rand.N(delay), retryAfter(err)), online) {
+			delay = 0
+		}
 	}
 }
 
-// pause waits for a time with jitter, or until the API server comes back.
-func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-chan struct{}) {
+// followed returns how long the last watch was open.
+func (r *Reflector) followed() time.Duration {
+	if r.following.IsZero() {
+		return 0
+	}
+	return time.Since(r.following)
+}
+
+// attempt is what became of an attempt.
+type attempt struct {
+	followed time.Duration // how long its watch was open
+	listed   bool
+	err      error
+}
+
+// nextDelay returns the delay after an attempt. A watch that was open for longer than the last delay was a success, so on a flapping link the pauses are not longer
+// than the times between interruptions. History that is gone after a long outage is no reason to wait with the list. An API server that lists and then refuses to
+// watch gets longer and longer pauses.
+func nextDelay(last time.Duration, a attempt) time.Duration {
+	var status *StatusError
+	code := int32(0)
+	if errors.As(a.err, &status) {
+		code = status.Status.Code
+	}
+	switch {
+	case last == 0, a.followed > last, code == http.StatusGone && !a.listed:
+		return firstRetry
+	case code == http.StatusUnauthorized:
+		return min(2*last, tokenRetry)
+	}
+	return min(2*last, lastRetry)
+}
+
+// retryAfter returns the pause that the API server asks for.
+func retryAfter(err error) time.Duration {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.RetryAfter
+}
+
+// pause waits for a time, or until the API server comes back. It reports whether it did.
+func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-chan struct{}) (back bool) {
 	if r.params.Connection.Online() {
 		online = nil
 	}
@@ -134,8 +184,10 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-cha
 	case <-ctx.Done():
 	case <-r.wake:
 	case <-online:
-	case <-time.After(delay/2 + rand.N(delay)):
+		return true
+	case <-time.After(delay):
 	}
+	return false
 }
 
 // judge draws the conclusions from an error.
@@ -149,19 +201,17 @@ func (r *Reflector) judge(err error) {
 		r.relist = r.relist || errors.Is(err, errRelist) || errors.Is(err, store.ErrWentBack)
 		return
 	}
-	switch status.Status.Code {
-	case http.StatusGone:
+	if status.Status.Code == http.StatusGone {
 		r.relist = true
-	case http.StatusUnauthorized, http.StatusForbidden:
-		if r.denials.Add(1) >= deniedAfter {
-			r.params.Store.Deny(status)
-		}
+	}
+	if r.rights.refused(status.Status.Code, time.Now()) {
+		r.params.Store.Deny(status)
 	}
 }
 
 // accepted resets what depends on errors in a row.
 func (r *Reflector) accepted() {
-	r.denials.Store(0)
+	r.rights = rights{}
 	r.params.Store.Deny(nil)
 }
 
@@ -175,10 +225,11 @@ func (r *Reflector) reflect(ctx context.Context) error {
 	}
 	position := r.params.Store.Position()
 	if position != 0 && !r.relist && !r.params.Store.Replaced() {
-		current, err := r.Current(ctx)
+		current, err := r.current(ctx)
 		if err != nil {
 			return err
 		}
+		r.accepted()
 		if current >= position {
 			return r.watch(ctx, position)
 		}
@@ -240,30 +291,8 @@ func (r *Reflector) get(ctx context.Context, q url.Values, suffix string) (*http
 	return nil, ReadStatus(response)
 }
 
-// ReadStatus returns the error in an answer.
-func ReadStatus(response *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16))
-	status, err := decodeStatus(raw)
-	if err != nil || status.Code == 0 {
-		status = metav1.Status{Message: strings.ToValidUTF8(string(raw[:min(len(raw), 200)]), "?")}
-	}
-	status.Code = int32(response.StatusCode)
-	return &StatusError{Status: status}
-}
-
-func decodeStatus(raw []byte) (metav1.Status, error) {
-	var status metav1.Status
-	if _, kind, content, err := wire.Open(raw); err == nil {
-		if kind != "Status" {
-			return status, errors.New("not a Status")
-		}
-		return status, status.Unmarshal(content)
-	}
-	return status, json.Unmarshal(raw, &status)
-}
-
-// Current returns the version of the resource now, by a consistent read of one object.
-func (r *Reflector) Current(ctx context.Context) (uint64, error) {
+// current returns the version of the resource now, by a consistent read of one object.
+func (r *Reflector) current(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	q := r.query()
@@ -277,7 +306,6 @@ func (r *Reflector) Current(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.accepted()
 	return wire.ParseRV(meta.ResourceVersion)
 }
 
@@ -328,7 +356,7 @@ func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]str
 	if err := replacement.Commit(rv); err != nil {
 		return err
 	}
-	r.relist = false
+	r.relist, r.listed = false, true
 	r.upToDate.Store(true)
 	r.accepted()
 	count := replacement.Len() // the last use of replacement: it is garbage below

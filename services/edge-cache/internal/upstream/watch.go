@@ -122,11 +122,11 @@ func (r *Reflector) watch(ctx context.Context, rv uint64) error {
 
 // follow applies events until the stream ends. An API server ends it without an error after the requested time.
 func (r *Reflector) follow(events *wire.EventReader) error {
-	begin, count := time.Now(), 0
-	for ; ; count++ {
+	r.following = time.Now()
+	for count := 0; ; count++ {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			if count == 0 && time.Since(begin) < time.Second {
+			if count == 0 && r.followed() < time.Second {
 				return errors.New("the watch ended at once")
 			}
 			return nil
