@@ -104,7 +104,15 @@ func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, 
 		return live, Unchanged, failed("migrate managed fields of", next, err)
 	}
 	next.SetUID(live.GetUID()) // fails with a conflict if the object was recreated in the meantime
-	stored, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
+	options := metav1.ApplyOptions{FieldManager: a.manager, Force: true}
+	stored, err := client.Apply(ctx, next.GetName(), next, options)
+	if apierrors.IsInvalid(err) {
+		// Elements of other clients in lists can contradict the wanted ones, such as another port with the same name. An apply after their
+		// removal owns all fields.
+		if _, _, replaceErr := a.replaceLists(ctx, client, next, live); replaceErr == nil {
+			stored, err = client.Apply(ctx, next.GetName(), next, options)
+		}
+	}
 	if err != nil {
 		return live, Unchanged, failed("apply", next, err)
 	}
@@ -205,7 +213,18 @@ func Differs(wanted, live *unstructured.Unstructured) bool {
 	}
 	rest := wanted.DeepCopy()
 	rest.SetOwnerReferences(nil)
-	return !covers(live.Object, rest.Object)
+	return !covers(live.Object, rest.Object) || selectsMore(live, wanted)
+}
+
+// selectsMore reports whether the selector of a Service has labels that are not wanted. Unlike a label that others add to an object, it takes pods
+// away, and a Service has no generation that would show the change. An apply replaces the selector.
+func selectsMore(live, wanted *unstructured.Unstructured) bool {
+	if wanted.GetKind() != "Service" {
+		return false
+	}
+	want, found, _ := unstructured.NestedStringMap(wanted.Object, "spec", "selector")
+	have, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector")
+	return found && len(have) > len(want)
 }
 
 // hasOwners reports whether the live object has the wanted owners.

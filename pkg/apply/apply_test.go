@@ -67,6 +67,7 @@ func TestDiffers(t *testing.T) {
 		{name: "a port has another number", live: with([]any{map[string]any{"name": "http", "port": int64(81)}}, "spec", "ports"), want: true},
 		{name: "additional port", live: with([]any{map[string]any{"name": "http", "port": int64(80)}, map[string]any{"name": "more", "port": int64(81)}}, "spec", "ports"), want: true},
 		{name: "no ports", live: without("spec", "ports"), want: true},
+		{name: "additional label in the selector of a Service", live: with("x", "spec", "selector", "other"), want: true},
 		{name: "string instead of a map", live: with("app", "spec", "selector"), want: true},
 		{name: "no owner", live: without("metadata", "ownerReferences"), want: true},
 		{name: "another generation", live: func(u *unstructured.Unstructured) { u.SetGeneration(4) }, want: true},
@@ -226,4 +227,33 @@ func TestApplyRevertsChangesInsideLists(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Updated, result)
 	assert.False(t, Differs(wanted("b"), second), "a new specification needs only one apply")
+}
+
+// TestApplyRemovesContradictions: another client has changed a Service so that the wanted one cannot be merged into it.
+func TestApplyRemovesContradictions(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.ControlPlaneOnly)
+	client := dynamic.NewForConfigOrDie(c.RESTConfig())
+	objects, a := client.Resource(services).Namespace("default"), New(client, "test")
+	_, _, err := a.Apply(t.Context(), services, service("uid"), nil)
+	require.NoError(t, err)
+	for _, patch := range []string{
+		`{"spec": {"ports": [{"name": "http", "port": 81}]}}`, // an apply keeps it, and two ports cannot have one name
+		`{"spec": {"selector": {"app": "chat", "track": "theirs"}}}`,
+	} {
+		_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"})
+		require.NoError(t, err)
+		live, err := objects.Get(t.Context(), "chat", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.True(t, Differs(service("uid"), live), patch)
+		stored, _, err := a.Apply(t.Context(), services, service("uid"), live)
+		require.NoError(t, err, patch)
+		spec := stored.Object["spec"].(map[string]any)
+		assert.Equal(t, map[string]any{"app": "chat"}, spec["selector"])
+		require.Len(t, spec["ports"], 1)
+		assert.Equal(t, int64(80), spec["ports"].([]any)[0].(map[string]any)["port"])
+		assert.False(t, Differs(service("uid"), stored), patch)
+	}
+	_, _, err = a.Apply(t.Context(), services, service("uid", with([]any{map[string]any{"name": "http", "port": int64(-1)}}, "spec", "ports")), nil)
+	require.ErrorContains(t, err, "Invalid value: -1", "the answer to the apply, not to the replacement of lists")
 }

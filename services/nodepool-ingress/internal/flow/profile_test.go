@@ -73,7 +73,7 @@ func TestProfiles(t *testing.T) {
 		for key, u := range owned {
 			if ref, found := u.Object["roleRef"].(map[string]any); found {
 				_, err := r.kube.RbacV1().ClusterRoles().Get(t.Context(), ref["name"].(string), metav1.GetOptions{})
-				assert.NoError(t, err, key)
+				require.NoError(t, err, key)
 			}
 		}
 		var out, log bytes.Buffer

@@ -1,11 +1,13 @@
 package flow
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -42,8 +44,10 @@ func (r *rig) shell(line string) string {
 	root, err := cluster.Repository()
 	require.NoError(r.t, err)
 	home := r.t.TempDir()
-	cmd := exec.CommandContext(r.t.Context(), "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\nhelm() { "+binary+" helm \"$@\"; }\n"+line)
-	cmd.Dir = root
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\nhelm() { "+binary+" helm \"$@\"; }\n"+line)
+	cmd.Dir, cmd.WaitDelay = root, time.Second
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.cluster.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.CombinedOutput()
 	require.NoError(r.t, err, "%s\n%s", line, out)
@@ -63,7 +67,7 @@ func TestReadme(t *testing.T) {
 	}
 	r.deploy()
 	t.Cleanup(func() {
-		r.shell("helm uninstall nodepool-ingress -n fairlead; kubectl delete -f deploy/examples/nodepool-ingress/hello.yaml -f deploy/examples/nodepool-ingress/cache.yaml --ignore-not-found")
+		r.shell("helm uninstall nodepool-ingress -n fairlead; kubectl delete -f deploy/examples/nodepool-ingress/hello.yaml -f deploy/examples/nodepool-ingress/cache.yaml --ignore-not-found --wait=false")
 	})
 	ran := map[string]int{}
 	variables := regexp.MustCompile(`^([A-Z]+)=`)

@@ -72,8 +72,8 @@ func TestHoldsNameThePool(t *testing.T) {
 	t.Parallel()
 	starting, old := stage{Exists: true, Current: true}, stage{Exists: true, Ready: true}
 	named := func(s stage, name string) stage { s.Name = name; return s }
-	message := func(max int32, pools ...stage) string {
-		holds := rollOut(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max})
+	message := func(limit int32, pools ...stage) string {
+		holds := rollOut(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: limit})
 		return holds[len(holds)-1].Message
 	}
 	assert.Equal(t, "the roll-out waits until pool a is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above 1", message(1, named(starting, "a"), named(old, "z")))
