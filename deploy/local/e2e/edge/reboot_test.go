@@ -159,7 +159,7 @@ func (s *system) writeStaticPods(node clusterapi.Node) {
 		filepath.Join(upstream, "token"): token.Status.Token, filepath.Join(upstream, "ca.crt"): authority.Data["ca.crt"],
 		filepath.Join(upstream, "namespace"): metav1.NamespaceDefault,
 	} {
-		require.NoError(s.t, os.WriteFile(file, []byte(content), 0o644)) //nolint:gosec // a pod with another user reads it
+		require.NoError(s.t, os.WriteFile(file, []byte(content), 0o644)) // a pod with another user reads it
 	}
 	for _, name := range []string{"static-hello.yaml", "static-ingress.yaml"} {
 		text := strings.ReplaceAll(s.manifest(name, pool), "UPSTREAM", upstream)
