@@ -29,9 +29,10 @@ BIN  := $(CURDIR)/bin
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
 	services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
-STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts services/variant-autoscaler/test/promql
-# They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance gateway-conformance) deploy/local/oldest
+STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
+# They hold no code, only the versions of third-party programs: of images, of the oldest API server that is supported, and of older clients.
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance gateway-conformance yurthub) deploy/local/oldest \
+	services/edge-cache/test/clients/v0.32 services/edge-cache/test/clients/v0.35
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -164,8 +165,17 @@ build-standalone: doctor-go ## Compile each module, tests too, by its own go.mod
 
 ##@ Test
 
+# Informers of older versions of client-go, for the tests of the edge-cache.
+EDGE_CLIENTS := $(addprefix services/edge-cache/test/clients,/ /v0.32 /v0.35)
+.PHONY: edge-clients
+edge-clients: doctor-go
+	@for module in $(EDGE_CLIENTS); do \
+		version=$$(sed -n 's|^\tk8s.io/client-go \(v[^ ]*\).*|\1|p' $$module/go.mod); \
+		(cd $$module && GOWORK=off $(BUILD) -ldflags "-s -w" -o $(BIN)/cache/edge-clients-$$version fairlead.dev/services/edge-cache/test/clients); \
+	done
+
 .PHONY: test
-test: doctor-go doctor-cc local ## Run the tests of every module, with the race detector
+test: doctor-go doctor-cc local edge-clients ## Run the tests of every module, with the race detector
 	@$(EACH) test "$(WORKSPACE_MODULES) deploy/images" $(TEST) -shuffle=on -timeout 20m ./...
 	@$(EACH) test "$(filter services/%,$(STANDALONE_MODULES))" $(TEST) -shuffle=on -timeout 20m ./...
 	@$(EACH) test deploy/local $(TEST) -shuffle=on -timeout 20m ./internal/...
@@ -180,7 +190,7 @@ test-oldest: doctor-go doctor-cc local $(OLDEST_APISERVER) ## Run the tests that
 		$(EACH) test-oldest services/ingress-reconciler $(TEST) -count=1 -run '$(OLDEST_FLOWS)' ./internal/flow
 
 .PHONY: cover
-cover: doctor-go local ## Run the tests with coverage: profiles in bin/cover/, totals here
+cover: doctor-go local edge-clients ## Run the tests with coverage: profiles in bin/cover/, totals here
 	@mkdir -p $(BIN)/cover
 	@$(EACH) cover "$(WORKSPACE_MODULES)" bash -euo pipefail -c 'profile=$(BIN)/cover/$${PWD##*/}.out; \
 		$(GO) test -p $(JOBS) -coverprofile=$$profile ./...; $(GO) tool cover -func=$$profile | tail -n 1'

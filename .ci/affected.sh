@@ -47,6 +47,7 @@ for file in "${files[@]}"; do
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
+	services/edge-cache/test/clients/*) affect services/edge-cache/test/clients services/edge-cache ;;
 	services/edge-cache/*) affect services/edge-cache chart e2e/edge e2e/nodepool ;;
 	services/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;;
 	services/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;;

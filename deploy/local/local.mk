@@ -39,6 +39,7 @@ required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/loca
 ENVOY_GATEWAY  := $(call required,envoy-gateway,github.com/envoyproxy/gateway)
 AI_GATEWAY     := $(call required,ai-gateway,github.com/envoyproxy/ai-gateway)
 TRAEFIK        := $(call required,traefik,github.com/traefik/traefik/v3)
+YURTHUB        := $(call required,yurthub,github.com/openyurtio/openyurt)
 REGISTRY_IMAGE := $(call required,registry,github.com/distribution/distribution/v3)
 # Module v0.315.0 is release v3.15.0.
 PROMETHEUS     := $(shell echo $(call required,prometheus,github.com/prometheus/prometheus) | sed 's|^v0\.\([0-9]*\)\([0-9][0-9]\)\.|v\1.\2.|')
@@ -80,7 +81,7 @@ e2e_images_picker     := gateways
 e2e_images_syncer     := $(CRDS)/gateway-api.yaml
 e2e_images_autoscaler := image-prometheus image-prometheus-adapter
 e2e_images_nodepool   := traefik
-e2e_images_edge       := traefik
+e2e_images_edge       := traefik yurthub
 e2e_images_ingress    := gateways traefik image-previous
 
 .PHONY: images-race
@@ -138,6 +139,14 @@ traefik: $(HUB)/library/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml
 $(HUB)/library/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
 	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik "" \
 		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
+
+# OpenYurt's proxy of the API server on a node: a program, as localkube runs it as a process of the node.
+.PHONY: yurthub
+yurthub: $(BIN)/yurthub ## Make Yurthub, with which a node starts its pods without the API server (4 minutes from nothing)
+
+$(BIN)/yurthub: deploy/local/images/yurthub/go.mod | doctor-go
+	@echo "yurthub: building OpenYurt $(YURTHUB) (minutes from nothing)" >&2
+	@cd deploy/local/images/yurthub && GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false' $(CURDIR)/.ci/go.sh build -ldflags "-s -w" -o $@ $$(sed -n 's/^tool //p' go.mod)
 
 .PHONY: image-registry
 image-registry: $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%) ## Make the image of a registry, for tests
@@ -204,8 +213,8 @@ demo-kubernetes: doctor-port local-images ## The demo in a cluster: a Gateway, a
 	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
 
 .PHONY: demo-edge
-demo-edge: local traefik image-race-edge-cache image-race-echo ## Two node pools lose the cloud, and one its containers: requests and failures per second, as a table
-	@cd deploy/local/e2e && GOWORK=off $(GO) test -count=1 -run '^TestOutage$$' -v ./edge
+demo-edge: local traefik yurthub image-race-edge-cache image-race-echo ## Two node pools lose the cloud, then their containers or whole nodes restart: requests and failures per second, as tables
+	@cd deploy/local/e2e && GOWORK=off $(GO) test -count=1 -parallel 1 -run '^(TestOutage|TestReboot)$$' -v ./edge
 
 .PHONY: bench-local
 bench-local: local ## Time and memory that a cluster takes, with bounds that an idle machine must keep

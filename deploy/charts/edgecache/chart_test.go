@@ -232,6 +232,29 @@ func TestEnvironmentIsAConfigMap(t *testing.T) {
 	}
 }
 
+// TestSocketOfTheRuntime gives the cache, and not the controller, the folder of the socket and its group.
+func TestSocketOfTheRuntime(t *testing.T) {
+	t.Parallel()
+	for _, d := range objects.All[appsv1.Deployment](t, objects.Render(t, chartPath(), values(helm.Values{"criSocket": "/run/containerd/containerd.sock"}))) {
+		pod := d.Spec.Template.Spec
+		cache, controller := pod.InitContainers[0], pod.Containers[0]
+		assert.Contains(t, cache.Args, "--cri-socket=/run/containerd/containerd.sock")
+		assert.Contains(t, cache.Args, "--node-name=$(NODE_NAME)")
+		assert.Equal(t, "spec.nodeName", cache.Env[0].ValueFrom.FieldRef.FieldPath)
+		assert.Equal(t, "/run/containerd", mountsOf(cache)["container-runtime"])
+		assert.Zero(t, *cache.SecurityContext.RunAsGroup)
+		assert.NotContains(t, mountsOf(controller), "container-runtime")
+		assert.Nil(t, controller.SecurityContext.RunAsGroup)
+		assert.Equal(t, "/run/containerd", volume(t, pod, "container-runtime").HostPath.Path)
+	}
+	for _, d := range objects.All[appsv1.Deployment](t, objects.Render(t, chartPath(), values(nil))) {
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			assert.Nil(t, v.HostPath, "nothing of the node by default")
+		}
+		assert.Nil(t, d.Spec.Template.Spec.InitContainers[0].SecurityContext.RunAsGroup)
+	}
+}
+
 func TestSchemaRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]helm.Values{
@@ -239,6 +262,7 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		"no API server":       {"pools": []any{helm.Values{"name": "a"}}},
 		"Yurthub":             values(helm.Values{"upstreamServer": "http://127.0.0.1:10261"}),
 		"routable address":    values(helm.Values{"listenAddress": "0.0.0.0:16443"}),
+		"relative socket":     values(helm.Values{"criSocket": "containerd.sock"}),
 		"unknown profile":     values(helm.Values{"profile": "nginx"}),
 		"malformed pool name": values(helm.Values{"pools": []any{helm.Values{"name": "a b"}}}),
 	} {

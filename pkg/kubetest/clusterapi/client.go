@@ -36,7 +36,7 @@ const (
 	ActionStop = "stop"
 	// ActionStart starts a stopped component.
 	ActionStart = "start"
-	// ActionRestart stops and starts a component. For a node, it is a reboot: all its processes are lost.
+	// ActionRestart stops and starts a component. For a node, it is a reboot: all its processes are lost. A cut stays.
 	ActionRestart = "restart"
 	// ActionPause suspends all processes of a component or node.
 	ActionPause = "pause"

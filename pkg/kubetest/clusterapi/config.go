@@ -29,6 +29,9 @@ const (
 	KubeProxy         = "kube-proxy" // one per node; valid only in Config.Args
 )
 
+// PoolLabel is OpenYurt's node label with the name of the node's pool.
+const PoolLabel = "apps.openyurt.io/nodepool"
+
 // Implementations of Services on nodes.
 const (
 	// ProxyKube is kube-proxy in nftables mode. It needs the program nft.
@@ -94,6 +97,9 @@ type Node struct {
 	Pods      int `json:"pods,omitempty"`
 	// Extended resources, for example nvidia.com/gpu: "8".
 	Extended map[string]string `json:"extended,omitempty"`
+	// Yurthub is the path of OpenYurt's Yurthub. The kubelet then reaches the API server through it. The label apps.openyurt.io/nodepool
+	// is required.
+	Yurthub string `json:"yurthub,omitempty"`
 }
 
 // Timings configures detection of outages and changes. The defaults are those of Kubernetes, except for SyncFrequency.
@@ -212,6 +218,9 @@ func (c *Config) validateNodes() error {
 		if n.Pods < 1 || n.Pods > maxPods {
 			errs = append(errs, fmt.Errorf("nodes: %s: pods is %d, must be 1 to %d", n.Name, n.Pods, maxPods))
 		}
+		if n.Yurthub != "" && n.Labels[PoolLabel] == "" {
+			errs = append(errs, fmt.Errorf("nodes: %s: yurthub needs the label %s with the name of the node pool", n.Name, PoolLabel))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -266,6 +275,9 @@ type Ready struct {
 
 // KubeconfigFile returns the path of the administrator's kubeconfig in a cluster directory.
 func KubeconfigFile(dir string) string { return filepath.Join(dir, "pki", "admin.kubeconfig") }
+
+// StaticPodsDir returns the directory of the manifests of a node's static pods, which its kubelet reads.
+func StaticPodsDir(dir, node string) string { return filepath.Join(dir, "nodes", node, "manifests") }
 
 // LogDir returns the directory of the component and node logs.
 func LogDir(dir string) string { return filepath.Join(dir, "log") }

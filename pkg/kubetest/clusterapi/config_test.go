@@ -40,6 +40,7 @@ func TestConfig_ValidateNamesWhatIsWrong(t *testing.T) {
 		{name: "invalid API address", give: `{dir: /d, images: /i, apiAddress: "8080"}`, want: `apiAddress: "8080" is not host:port`},
 		{name: "invalid publish target", give: `{dir: /d, images: /i, publish: [{host: "127.0.0.1:0", target: web}]}`, want: `publish: "web" is not host:port`},
 		{name: "unknown component", give: `{dir: /d, images: /i, args: {kube-dns: [--x]}}`, want: `args: unknown component "kube-dns"`},
+		{name: "Yurthub without a pool", give: `{dir: /d, images: /i, nodes: [{yurthub: /y}]}`, want: "node-1: yurthub needs the label apps.openyurt.io/nodepool"},
 		{name: "unknown service proxy", give: `{dir: /d, images: /i, serviceProxy: iptables}`, want: `serviceProxy: unknown proxy "iptables": use kube-proxy or userspace`},
 	}
 	for _, tt := range tests {

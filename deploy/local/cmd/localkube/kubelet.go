@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	kubeletapp "k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
@@ -76,6 +76,10 @@ func kubeletServer(m *nodeagent.Machine) (*options.KubeletServer, error) {
 	if m.Config.Timings.CrashBackOffMax.Duration > 0 {
 		gates["KubeletCrashLoopBackOffMax"] = true
 	}
+	if m.Node.Yurthub != "" {
+		// Yurthub 1.7 accepts a watch with initial events while the API server is away, and sends none, so the kubelet would never know its pods.
+		gates[string(clientfeatures.WatchListClient)] = false
+	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 		return nil, fmt.Errorf("set feature gates: %w", err)
 	}
@@ -89,7 +93,7 @@ func kubeletServer(m *nodeagent.Machine) (*options.KubeletServer, error) {
 	if err := configureKubelet(m, &s.KubeletConfiguration); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{s.RootDirectory, s.CertDirectory, s.PodLogsDir, s.VolumePluginDir} {
+	for _, dir := range []string{s.RootDirectory, s.CertDirectory, s.PodLogsDir, s.VolumePluginDir, s.StaticPodPath} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
@@ -108,6 +112,7 @@ func nodeLabels(m *nodeagent.Machine) map[string]string {
 func configureKubelet(m *nodeagent.Machine, c *kubeletconfig.KubeletConfiguration) error {
 	pki := func(name string) string { return filepath.Join(components.PKIDir(m.Config.Dir), name) }
 	c.PodLogsDir, c.VolumePluginDir = filepath.Join(m.Dir(), "logs"), filepath.Join(m.Dir(), "volume-plugins")
+	c.StaticPodPath = clusterapi.StaticPodsDir(m.Config.Dir, m.Node.Name)
 	c.Address, c.Port, c.ReadOnlyPort, c.HealthzPort = m.IP(), 10250, 0, 0
 	c.EnableServer, c.RegisterNode = true, true
 	c.TLSCertFile, c.TLSPrivateKeyFile = pki("kubelet-"+m.Node.Name+".crt"), pki("kubelet-"+m.Node.Name+".key")
@@ -156,6 +161,9 @@ func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.K
 	if err != nil {
 		return nil, fmt.Errorf("make container runtime: %w", err)
 	}
+	if err := runtime.Serve(ctx, nodeagent.RuntimeSocket); err != nil {
+		return nil, err
+	}
 	d.RemoteRuntimeService, d.RemoteImageService = runtime, runtime
 	d.CAdvisorInterface = &machineInfo{name: m.Node.Name, cores: m.Node.CPUs, memory: uint64(m.Node.MemoryGiB) << 30, dir: m.Dir(), boot: time.Now()}
 	extended := corev1.ResourceList{}
@@ -178,12 +186,13 @@ func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.K
 
 // connectKubelet gives the kubelet its clients of the API server and its own authentication.
 func connectKubelet(ctx context.Context, m *nodeagent.Machine, s *options.KubeletServer, d *kubelet.Dependencies) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", components.Kubeconfig(m.Config.Dir, m.Node.Name))
+	cfg, err := m.Client()
 	if err != nil {
 		return err
 	}
 	cfg.QPS, cfg.Burst = 100, 200
-	rest.AddUserAgent(cfg, "kubelet")
+	_, agent, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	cfg.UserAgent = clusterapi.Kubelet + "/" + agent // a kubelet's own, which Yurthub looks at
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err

@@ -24,9 +24,11 @@ import (
 
 // entrance is the Traefik of a pool, as clients in its pod reach it: no packet leaves the node.
 type entrance struct {
-	pool    string
+	pool   string
+	client *http.Client
+
+	mu      sync.Mutex
 	network *os.File // the network namespace of the pod, which outlives its containers
-	client  *http.Client
 }
 
 // answer is what a client got.
@@ -38,34 +40,56 @@ type answer struct {
 func (s *system) entrance(pool string) *entrance {
 	s.t.Helper()
 	e := &entrance{pool: pool}
-	path := fmt.Sprintf("/proc/%d/ns/net", e.processes(s.t, 2)[0])
-	network, err := os.Open(path)
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { network.Close() })
-	e.network = network
-	e.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: e.dial}}
+	e.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx, "127.0.0.1:8000") }}}
+	e.enter(s.t)
+	s.t.Cleanup(func() { e.network.Close() })
 	return e
 }
 
-// dial connects from the network namespace of the pod. A socket stays in the namespace in which it was made, so only this thread enters it; it
-// ends with the goroutine.
-func (e *entrance) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	type result struct {
-		conn net.Conn
-		err  error
+// enter makes the pod that runs now the entrance.
+func (e *entrance) enter(t *testing.T) {
+	t.Helper()
+	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.processes(t, 2)[0]))
+	require.NoError(t, err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.network != nil {
+		e.network.Close()
 	}
-	done := make(chan result, 1)
+	e.network = network
+}
+
+// dial connects from the network namespace of the pod.
+func (e *entrance) dial(ctx context.Context, address string) (conn net.Conn, err error) {
+	e.mu.Lock()
+	network, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", e.network.Fd()))
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	defer network.Close()
+	inside(network, func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		return err
+	}, &err)
+	return conn, err
+}
+
+// inside runs f on a thread in a network namespace. A socket stays in the namespace in which it was made, so only this thread enters it; it ends with
+// the goroutine.
+func inside(network *os.File, f func() error, err *error) {
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread()
-		if err := unix.Setns(int(e.network.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- result{err: fmt.Errorf("enter the network of the pod: %w", err)}
+		if *err = unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); *err != nil {
+			*err = fmt.Errorf("enter the network of the pod: %w", *err)
 			return
 		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:8000")
-		done <- result{conn: conn, err: err}
+		*err = f()
 	}()
-	r := <-done
-	return r.conn, r.err
+	<-done
 }
 
 // ask sends a request for a host.
@@ -86,7 +110,13 @@ func (e *entrance) ask(ctx context.Context, host string) (answer, error) {
 // processes returns the ids of the cache and of Traefik.
 func (e *entrance) processes(t *testing.T, want int) []int {
 	t.Helper()
-	arguments := [][]byte{[]byte("--pool=" + e.pool), []byte("--providers.kubernetesingress.ingressclass=" + e.pool)}
+	ids := append(find(t, "--pool="+e.pool), find(t, "--providers.kubernetesingress.ingressclass="+e.pool)...)
+	require.Len(t, ids, want, "the cache and Traefik of %s", e.pool)
+	return ids
+}
+
+// find returns the ids of the processes with an argument.
+func find(t require.TestingT, argument string) []int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	var ids []int
@@ -95,16 +125,12 @@ func (e *entrance) processes(t *testing.T, want int) []int {
 		if err != nil || bytes.HasPrefix(line, []byte("/proc/self/exe")) {
 			continue // it has ended, or starts a container
 		}
-		fields := bytes.Split(line, []byte{0})
-		if slices.ContainsFunc(arguments, func(a []byte) bool {
-			return slices.ContainsFunc(fields, func(f []byte) bool { return bytes.Equal(a, f) })
-		}) {
+		if slices.ContainsFunc(bytes.Split(line, []byte{0}), func(f []byte) bool { return string(f) == argument }) {
 			id, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			require.NoError(t, err)
 			ids = append(ids, id)
 		}
 	}
-	require.Len(t, ids, want, "the cache and Traefik of %s", e.pool)
 	return ids
 }
 

@@ -48,31 +48,39 @@ type system struct {
 	t *testing.T
 }
 
-func newSystem(t *testing.T) *system {
+// newSystem starts a cluster with these nodes, and one in the cloud, and installs the roles of the edge-cache and a backend for each node.
+func newSystem(t *testing.T, nodes ...clusterapi.Node) *system {
 	t.Helper()
 	c := cluster.Start(t, cluster.FastTimings, func(c *clusterapi.Config) {
-		c.Nodes = []clusterapi.Node{{Name: "cloud"}}
-		for _, pool := range pools {
-			c.Nodes = append(c.Nodes, clusterapi.Node{Name: nodeOf(pool), Labels: map[string]string{poolLabel: pool}})
-		}
+		c.Nodes = append([]clusterapi.Node{{Name: "cloud"}}, nodes...)
 	})
 	s := &system{Cluster: c, t: t}
-	root, err := cluster.Repository()
-	require.NoError(t, err)
-	roles, err := os.ReadFile(filepath.Join(root, "deploy/examples/edge-cache/rbac.yaml"))
+	roles, err := os.ReadFile(filepath.Join(s.repository(), "deploy/examples/edge-cache/rbac.yaml"))
 	require.NoError(t, err)
 	_, err = c.Kubectl(t.Context(), "create", "namespace", "ingress")
 	require.NoError(t, err)
 	s.apply(string(roles))
 	s.apply(s.manifest("hello.yaml", ""))
-	for _, pool := range pools {
-		s.apply(s.manifest("pool.yaml", pool))
-	}
-	for _, pool := range pools {
-		_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/"+pool, "--timeout=2m")
-		require.NoError(t, err)
-	}
 	return s
+}
+
+// poolNode returns the node of a pool.
+func poolNode(pool string) clusterapi.Node {
+	return clusterapi.Node{Name: nodeOf(pool), Labels: map[string]string{poolLabel: pool}}
+}
+
+func (s *system) repository() string {
+	s.t.Helper()
+	root, err := cluster.Repository()
+	require.NoError(s.t, err)
+	return root
+}
+
+// rolledOut waits for a Deployment.
+func (s *system) rolledOut(name string) {
+	s.t.Helper()
+	_, err := s.Kubectl(s.t.Context(), "rollout", "status", "deployment/"+name, "--timeout=2m")
+	require.NoError(s.t, err)
 }
 
 // manifest returns a file with the images of the tests.
@@ -81,15 +89,13 @@ func (s *system) manifest(name, pool string) string {
 	raw, err := testdata.ReadFile("testdata/" + name)
 	require.NoError(s.t, err)
 	return strings.NewReplacer("POOL", pool, "EDGE_CACHE", stack.Registry()+"/edge-cache:"+tag, "ECHO", stack.Registry()+"/echo:"+tag,
-		"TRAEFIK", s.traefikImage()).Replace(string(raw))
+		"TRAEFIK", s.traefikImage(), "REGISTRY", stack.Registry(), "TAG", tag).Replace(string(raw))
 }
 
 // traefikImage returns the image that `make traefik` makes.
 func (s *system) traefikImage() string {
 	s.t.Helper()
-	root, err := cluster.Repository()
-	require.NoError(s.t, err)
-	raw, err := os.ReadFile(filepath.Join(root, "deploy/local/images/traefik/go.mod"))
+	raw, err := os.ReadFile(filepath.Join(s.repository(), "deploy/local/images/traefik/go.mod"))
 	require.NoError(s.t, err)
 	version := regexp.MustCompile(`(?m)^require github.com/traefik/traefik/v3 (v\S+)`).FindSubmatch(raw)
 	require.NotNil(s.t, version)
@@ -110,9 +116,14 @@ func (s *system) apply(text string) {
 //	healed     both pools answer; what was created meanwhile is served
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newSystem(t, poolNode(pools[0]), poolNode(pools[1]))
+	for _, pool := range pools {
+		s.apply(s.manifest("pool.yaml", pool))
+		s.apply(s.manifest("deployment.yaml", pool))
+	}
 	entrances := map[string]*entrance{}
 	for _, pool := range pools {
+		s.rolledOut(pool)
 		entrances[pool] = s.entrance(pool)
 		s.awaitAnswer(entrances[pool], host)
 	}

@@ -61,6 +61,9 @@ func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
 		name := "system:node:" + n.Name // required by the Node authorizer
 		leaves = append(leaves, pki.Leaf{Name: "kubelet-" + n.Name, CommonName: name, Groups: []string{"system:nodes"}, Hosts: []string{network.NodeIP(i + 1), n.Name}})
 		users = append(users, pki.User{Leaf: pki.Leaf{Name: n.Name, CommonName: name, Groups: []string{"system:nodes"}}, Server: InnerAPI})
+		if n.Yurthub != "" {
+			leaves = append(leaves, yurthubLeaf(n.Name, i+1))
+		}
 	}
 	for _, l := range leaves {
 		if err := ca.Issue(l); err != nil {
@@ -73,4 +76,19 @@ func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
 		}
 	}
 	return nil
+}
+
+// YurthubLeaf is the prefix of the name of the certificate of a node's Yurthub.
+const YurthubLeaf = "yurthub-"
+
+// yurthubLeaf is the certificate of the Yurthub of a node, as client and as server. Without one that has all these names, Yurthub would ask for
+// another one by a CertificateSigningRequest, which OpenYurt's manager approves.
+func yurthubLeaf(node string, index int) pki.Leaf {
+	return pki.Leaf{
+		Name: YurthubLeaf + node, CommonName: "system:node:" + node, Groups: []string{"openyurt:yurthub", "system:nodes"},
+		Hosts: []string{
+			"127.0.0.1", network.NodeIP(index), network.APIService, "169.254.2.1", // the last one is the address for pods
+			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		},
+	}
 }

@@ -208,6 +208,9 @@ func (c *cluster) startAPI(ctx context.Context) error {
 		return err
 	}
 	c.say("%s answers", clusterapi.APIServer)
+	if err := c.applyYurthub(ctx); err != nil {
+		return err
+	}
 	if c.UserRange {
 		return nil
 	}

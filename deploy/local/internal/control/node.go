@@ -100,11 +100,14 @@ func (n *node) launch() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.spec.Name, err)
 	}
-	n.cmd, n.exited, n.wanted, n.paused, n.cut = cmd, make(chan struct{}), true, false, clusterapi.CutNone
+	n.cmd, n.exited, n.wanted, n.paused = cmd, make(chan struct{}), true, false
 	n.boots++
 	go n.watch(cmd, n.exited)
 	if n.link, err = network.Connect(n.index, cmd.Process.Pid); err != nil {
 		return fmt.Errorf("connect %s: %w", n.spec.Name, err)
+	}
+	if err := n.link.Cut(lost[n.cut]); err != nil { // the cable is still out after a reboot
+		return fmt.Errorf("cut %s off again: %w", n.spec.Name, err)
 	}
 	_, err = plug.Write([]byte{1})
 	return err
@@ -201,11 +204,14 @@ func (n *node) down() bool {
 	}
 }
 
-// setCut drops the packets in one direction, in both, or in none.
+// lost contains the packets that a cut drops.
+var lost = map[clusterapi.Direction]network.Direction{
+	clusterapi.CutBoth: {In: true, Out: true}, clusterapi.CutInbound: {In: true}, clusterapi.CutOutbound: {Out: true}, clusterapi.CutNone: {},
+}
+
+// setCut drops the packets in one direction, in both, or in none. It lasts over reboots.
 func (n *node) setCut(d clusterapi.Direction) error {
-	lost, ok := map[clusterapi.Direction]network.Direction{
-		clusterapi.CutBoth: {In: true, Out: true}, clusterapi.CutInbound: {In: true}, clusterapi.CutOutbound: {Out: true}, clusterapi.CutNone: {},
-	}[d]
+	dropped, ok := lost[d]
 	if !ok {
 		return fmt.Errorf("unknown direction %q: give both, inbound or outbound", d)
 	}
@@ -214,7 +220,7 @@ func (n *node) setCut(d clusterapi.Direction) error {
 	if n.down() {
 		return errDead
 	}
-	if err := n.link.Cut(lost); err != nil {
+	if err := n.link.Cut(dropped); err != nil {
 		return err
 	}
 	n.cut = d

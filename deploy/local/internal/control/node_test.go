@@ -76,7 +76,7 @@ func TestNode_BootsAgainWhenItDiesByItself(t *testing.T) {
 		require.ErrorIs(t, n.setCut(clusterapi.CutBoth), errDead)
 		awaitLog(t, n.logFile(), "up\n", 2)
 		assert.Equal(t, clusterapi.NodeStatus{Name: "node-1", Address: "10.200.0.11", PodCIDR: "10.244.1.0/24", State: clusterapi.StateRunning,
-			Cut: clusterapi.CutNone, Boots: 2}, n.status())
+			Cut: clusterapi.CutInbound, Boots: 2}, n.status())
 		assert.Contains(t, told.text(), "node-1 ended unexpectedly and boots again: signal: killed")
 		assert.Empty(t, n.failed)
 	})
@@ -117,7 +117,8 @@ func TestNode_StaysDeadUntilItIsRestarted(t *testing.T) {
 		awaitLog(t, n.logFile(), "up\n", 3)
 		s := n.status()
 		assert.Equal(t, clusterapi.StateRunning, s.State)
-		assert.Equal(t, clusterapi.CutNone, s.Cut)
+		assert.Equal(t, clusterapi.CutBoth, s.Cut, "only heal ends a cut")
+		require.NoError(t, n.setCut(clusterapi.CutNone))
 		assert.Equal(t, 3, s.Boots)
 		assert.Empty(t, told.text(), "all of it was meant")
 	})

@@ -10,19 +10,22 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/deploy/local/internal/yurthub"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -136,6 +139,25 @@ func isReady(n *corev1.Node) bool {
 var rootlessPolicy string
 
 func (c *cluster) applyRootlessPolicy(ctx context.Context) error {
+	if err := c.create(ctx, rootlessPolicy); err != nil {
+		return fmt.Errorf("apply rootless policy: %w", err)
+	}
+	return nil
+}
+
+// applyYurthub creates what the Yurthubs of nodes read, if there is one.
+func (c *cluster) applyYurthub(ctx context.Context) error {
+	if !slices.ContainsFunc(c.Config.Nodes, func(n clusterapi.Node) bool { return n.Yurthub != "" }) {
+		return nil
+	}
+	if err := c.create(ctx, yurthub.Objects); err != nil {
+		return fmt.Errorf("create the objects of Yurthub: %w", err)
+	}
+	return nil
+}
+
+// create creates the objects of a YAML text.
+func (c *cluster) create(ctx context.Context, text string) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", components.Kubeconfig(c.Config.Dir, components.UserControl))
 	if err != nil {
 		return err
@@ -144,20 +166,25 @@ func (c *cluster) applyRootlessPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dec := yaml.NewYAMLOrJSONDecoder(strings.NewReader(rootlessPolicy), 4096)
+	dec := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		var o unstructured.Unstructured
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("read rootless policy: %w", err)
+			return fmt.Errorf("read objects: %w", err)
 		}
-		gvr := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"}
-		if o.GetKind() == "MutatingAdmissionPolicyBinding" {
-			gvr.Resource = "mutatingadmissionpolicybindings"
+		gvr, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+		_, err := client.Resource(gvr).Namespace(o.GetNamespace()).Create(ctx, &o, metav1.CreateOptions{})
+		// The API server makes its own namespaces some time after it is ready.
+		for ; apierrors.IsNotFound(err) && o.GetNamespace() != "" && ctx.Err() == nil; time.Sleep(createInterval) {
+			_, err = client.Resource(gvr).Namespace(o.GetNamespace()).Create(ctx, &o, metav1.CreateOptions{})
 		}
-		if _, err := client.Resource(gvr).Create(ctx, &o, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("apply rootless policy: %w", err)
+		if err != nil {
+			return err
 		}
 	}
 }
+
+// createInterval is the interval of attempts to create an object in a namespace that does not exist yet.
+const createInterval = 50 * time.Millisecond

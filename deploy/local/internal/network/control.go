@@ -36,8 +36,8 @@ type Link struct {
 // Direction is a direction of packets on a Link, from the perspective of the node.
 type Direction struct{ In, Out bool }
 
-// Connect connects the node whose first process is pid to the control plane. The node then calls SetupNode. The link ends
-// with the node's namespace.
+// Connect connects the node whose first process is pid to the control plane. The node then calls SetupNode; a Cut before that
+// lasts. The link ends with the node's namespace.
 func Connect(index, pid int) (*Link, error) {
 	l, err := here()
 	if err != nil {
@@ -71,7 +71,7 @@ func Connect(index, pid int) (*Link, error) {
 
 func (k *Link) name() string { return fmt.Sprintf("node-%d", k.index) }
 
-// raise sets both ends up, first the control plane's.
+// raise sets both ends up, first the control plane's, and makes the control plane known to the node.
 func (k *Link) raise(control links) error {
 	if err := control.up(k.name()); err != nil {
 		return err
@@ -82,6 +82,9 @@ func (k *Link) raise(control links) error {
 	}
 	defer node.h.Close()
 	if err := node.up("eth0"); err != nil {
+		return err
+	}
+	if err := node.setNeighbour("eth0", net.ParseIP(ControlIP), controlMAC(k.index)); err != nil {
 		return err
 	}
 	return control.awaitUp(k.name())
@@ -141,9 +144,6 @@ func SetupNode(index int, services string) error {
 		return err
 	}
 	control := net.ParseIP(ControlIP)
-	if err := l.setNeighbour("eth0", control, controlMAC(index)); err != nil {
-		return err
-	}
 	if err := l.addRoute("eth0", route{dst: hostNet(control)}); err != nil {
 		return err
 	}

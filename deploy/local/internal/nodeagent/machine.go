@@ -63,6 +63,9 @@ func Boot() (*Machine, error) {
 		return nil, fmt.Errorf("wait for network link: %w", err)
 	}
 	plugged.Close()
+	if err := os.MkdirAll(m.Dir(), 0o755); err != nil {
+		return nil, err
+	}
 	if err := m.mount(); err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ func Boot() (*Machine, error) {
 	if err := network.SetupNode(m.Index, m.localServices()); err != nil {
 		return nil, fmt.Errorf("set up network: %w", err)
 	}
-	return &m, os.MkdirAll(m.Dir(), 0o755)
+	return &m, nil
 }
 
 // localServices returns the service addresses at which this process listens: with kube-proxy, the kernel serves all except
@@ -84,7 +87,7 @@ func (m *Machine) localServices() string {
 	return network.ServiceCIDR
 }
 
-// mount mounts a private /proc and a writable /var/log: the kubelet requires /var/log/containers.
+// mount mounts a private /proc, a writable /var/log and /run: the kubelet requires /var/log/containers.
 func (m *Machine) mount() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -94,6 +97,9 @@ func (m *Machine) mount() error {
 	}
 	if err := unix.Mount("tmpfs", "/var/log", "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount /var/log: %w", err)
+	}
+	if err := m.mountRun(); err != nil {
+		return fmt.Errorf("mount /run: %w", err)
 	}
 	return nil
 }
@@ -116,6 +122,11 @@ func (m *Machine) ServeServices(ctx context.Context) error {
 	directory.Start(ctx)
 	if m.Proxy == clusterapi.ProxyKube {
 		if err := m.startKubeProxy(ctx); err != nil {
+			return err
+		}
+	}
+	if m.Node.Yurthub != "" {
+		if err := m.startYurthub(); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,8 @@
 //
 // An address is replaced only if all of this holds:
 //
-//   - the endpoint names a pod (targetRef) of the slice's namespace that has a ready sandbox on this node
+//   - the endpoint names a pod (targetRef) of the slice's namespace that has a ready sandbox on this node: by its UID, or a static pod by its name, because
+//     the UID in the API server is that of its mirror
 //   - none of the pod's addresses in the slice's family is the endpoint's address
 //   - the runtime said so after the slice came: what was asked earlier may be older than the slice
 //
@@ -24,6 +25,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/services/edge-cache/internal/cri"
 	"fairlead.dev/services/edge-cache/internal/hold"
@@ -70,15 +72,16 @@ type Adjuster struct {
 
 	mu       sync.Mutex
 	pods     map[string]cri.Pod
-	wrong    map[stale]map[string]struct{} // addresses to confirm or to replace, and the slices that have them
-	replaced map[stale]netip.Addr          // confirmed
-	bySlice  map[string]map[stale]struct{} // reverse of wrong
-	failed   bool                          // the last poll
+	static   map[types.NamespacedName]string // UIDs of static pods
+	wrong    map[stale]map[string]struct{}   // addresses to confirm or to replace, and the slices that have them
+	replaced map[stale]netip.Addr            // confirmed
+	bySlice  map[string]map[stale]struct{}   // reverse of wrong
+	failed   bool                            // the last poll
 }
 
 // stale is an address that a pod does not have.
 type stale struct {
-	uid     string
+	uid     string // of the runtime
 	address string
 }
 
@@ -185,13 +188,25 @@ func (a *Adjuster) staleAddress(namespace string, e *discoveryv1.Endpoint) (stal
 	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.UID == "" || len(e.Addresses) == 0 {
 		return stale{}, false
 	}
-	id := stale{uid: string(e.TargetRef.UID), address: e.Addresses[0]}
-	pod, ok := a.pods[id.uid]
+	uid, pod, ok := a.podOf(namespace, e)
 	if !ok || pod.Namespace != namespace {
 		return stale{}, false
 	}
-	_, wrong := liveAddress(id.address, pod.Addresses)
-	return id, wrong
+	_, wrong := liveAddress(e.Addresses[0], pod.Addresses)
+	return stale{uid: uid, address: e.Addresses[0]}, wrong
+}
+
+// podOf returns the pod of this node that an endpoint names.
+func (a *Adjuster) podOf(namespace string, e *discoveryv1.Endpoint) (string, cri.Pod, bool) {
+	uid := string(e.TargetRef.UID)
+	if pod, ok := a.pods[uid]; ok {
+		return uid, pod, true
+	}
+	if e.NodeName == nil || *e.NodeName != a.node {
+		return "", cri.Pod{}, false
+	}
+	uid, ok := a.static[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}]
+	return uid, a.pods[uid], ok
 }
 
 // liveAddress returns the address of a pod in the family of another address, unless that other address is the pod's own.
@@ -360,7 +375,12 @@ func (a *Adjuster) setPods(pods map[string]cri.Pod) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.pods
-	a.pods = pods
+	a.pods, a.static = pods, map[types.NamespacedName]string{}
+	for uid, pod := range pods {
+		if pod.Static {
+			a.static[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = uid
+		}
+	}
 	for uid, pod := range pods {
 		if !slices.Equal(before[uid].Addresses, pod.Addresses) {
 			return true

@@ -194,6 +194,55 @@ func TestAddressesAfterAReboot(t *testing.T) {
 	})
 }
 
+// TestStaticPods are in the API server as mirrors: the same name, another UID.
+func TestStaticPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.run("of-the-manifest", "10.0.0.7")
+		w.run("of-the-api", "10.0.0.8")
+		w.mu.Lock()
+		for uid, static := range map[string]bool{"of-the-manifest": true, "of-the-api": false} {
+			pod := w.pods[uid]
+			pod.Name, pod.Static = "pod-"+uid, static
+			w.pods[uid] = pod
+		}
+		w.mu.Unlock()
+		name := func(name string) func(s *discoveryv1.EndpointSlice) {
+			return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef.Name = name }
+		}
+		for _, key := range []string{"mirror", "elsewhere", "tenant", "not-static"} {
+			w.set(key, [2]string{"of-the-mirror", "10.0.0.1"})
+			w.change(key, name("pod-of-the-manifest"))
+		}
+		w.change("elsewhere", func(s *discoveryv1.EndpointSlice) {
+			other := "edge-2"
+			s.Endpoints[0].NodeName = &other
+		})
+		w.change("tenant", func(s *discoveryv1.EndpointSlice) { s.Namespace = "tenant" })
+		w.change("not-static", name("pod-of-the-api"))
+		w.set("both", [2]string{"of-the-api", "10.0.0.1"}) // the UID counts more than the name
+		w.change("both", name("pod-of-the-manifest"))
+		w.start()
+		settle()
+		w.requireShown("mirror", "10.0.0.7")
+		w.requireShown("elsewhere", "10.0.0.1")
+		w.requireShown("tenant", "10.0.0.1")
+		w.requireShown("not-static", "10.0.0.1")
+		w.requireShown("both", "10.0.0.8")
+		require.Equal(t, 2, w.adjuster.Replaced())
+		changes := w.changed()
+
+		w.mu.Lock() // the manifest is gone
+		delete(w.pods, "of-the-manifest")
+		w.mu.Unlock()
+		settle()
+		w.requireShown("mirror", "10.0.0.1")
+		w.requireShown("both", "10.0.0.8")
+		require.Equal(t, changes+1, w.changed())
+	})
+}
+
 // TestStartAfterAReboot starts with slices from the journal, and pods that start meanwhile.
 func TestStartAfterAReboot(t *testing.T) {
 	t.Parallel()

@@ -215,8 +215,28 @@ func (p *pages) find(id string, o listOptions) (store.Snapshot, int, error) {
 // deadlineWriter gives each write its own time limit.
 type deadlineWriter struct {
 	w     http.ResponseWriter
-	c     *http.ResponseController
+	c     controller
 	limit time.Duration
+}
+
+// controller is part of an http.ResponseController.
+type controller interface {
+	SetWriteDeadline(deadline time.Time) error
+	Flush() error
+}
+
+// idleController ends the time limit of writes when they are sent: HTTP/2 resets a stream that is idle when a deadline passes.
+type idleController struct{ *http.ResponseController }
+
+// Flush sends what was written.
+func (c idleController) Flush() error {
+	if err := c.ResponseController.Flush(); err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 func (d *deadlineWriter) Write(p []byte) (int, error) {

@@ -53,7 +53,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, p watchParams) er
 	}
 	stream := &stream{
 		params: p, encoder: enc, cursor: cursor, interval: s.params.Limits.BookmarkInterval, end: time.Now().Add(timeout),
-		w: &deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout},
+		w: &deadlineWriter{w: w, c: idleController{http.NewResponseController(w)}, limit: s.params.Limits.WriteTimeout},
 	}
 	reason := stream.run(ctx, initial)
 	if s.params.Observer != nil {

@@ -54,7 +54,9 @@ func New(socket string) *Client {
 
 // Pod is a pod with a ready sandbox.
 type Pod struct {
-	Namespace string
+	Namespace, Name string
+	// Static means that the kubelet has the pod from a file or an URL. The API server knows such a pod by a mirror with the same name and another UID.
+	Static    bool
 	Addresses []netip.Addr // the main one first
 }
 
@@ -78,7 +80,7 @@ func (c *Client) Pods(ctx context.Context) (map[string]Pod, error) {
 			continue
 		}
 		if len(addresses) > 0 {
-			result[s.uid] = Pod{Namespace: s.namespace, Addresses: addresses}
+			result[s.uid] = Pod{Namespace: s.namespace, Name: s.name, Static: s.static, Addresses: addresses}
 		}
 	}
 	if len(errs) > 0 && len(errs) == len(ready) {

@@ -121,7 +121,7 @@ func TestPods(t *testing.T) {
 	c := startRuntime(t, r)
 	got, err := c.Pods(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Addresses: addresses("10.0.0.1", "fd00::1")}}, got)
+	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.1", "fd00::1")}}, got)
 
 	// The addresses of a sandbox do not change; only those without any are asked again.
 	before := r.statuses.Load()
@@ -135,8 +135,36 @@ func TestPods(t *testing.T) {
 	list = join(item("a", "uid-a", 1), item("b", "uid-a", 0))
 	got, err = c.Pods(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Addresses: addresses("10.0.0.7")}}, got)
+	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.7")}}, got)
 	require.Len(t, c.known, 1)
+}
+
+// TestStaticPods are told apart by what the kubelet notes, and not by another annotation with that value.
+func TestStaticPods(t *testing.T) {
+	t.Parallel()
+	note := func(key, value string) []byte {
+		return message(sandboxNotes, text(noteKey, key), text(noteValue, value))
+	}
+	sandbox := func(uid string, notes ...[]byte) []byte {
+		fields := [][]byte{text(sandboxID, "box-"+uid), message(sandboxMetadata, text(metadataName, "web"), text(metadataUID, uid), text(metadataSpace, "ns"))}
+		return message(listItems, append(fields, notes...)...)
+	}
+	list := join(
+		sandbox("file", note("kubernetes.io/config.hash", "1"), note(sourceAnnotation, "file")), sandbox("http", note(sourceAnnotation, "http")),
+		sandbox("api", note(sourceAnnotation, "api"), note("source", "file")), sandbox("none"),
+	)
+	c := startRuntime(t, &runtime{answers: map[string]func([]byte) ([]byte, string){
+		"ListPodSandbox":   func([]byte) ([]byte, string) { return list, "0" },
+		"PodSandboxStatus": func([]byte) ([]byte, string) { return status(0, "10.0.0.1"), "0" },
+	}})
+	got, err := c.Pods(t.Context())
+	require.NoError(t, err)
+	static := map[string]bool{}
+	for uid, pod := range got {
+		static[uid] = pod.Static
+		assert.Equal(t, "web", pod.Name)
+	}
+	require.Equal(t, map[string]bool{"file": true, "http": true, "api": false, "none": false}, static)
 }
 
 func TestBadRuntimes(t *testing.T) {
@@ -150,6 +178,9 @@ func TestBadRuntimes(t *testing.T) {
 	}{
 		{name: "error", giveList: func([]byte) ([]byte, string) { return nil, "12" }, wantErr: `gRPC status "12": the reason`},
 		{name: "malformed list", giveList: func([]byte) ([]byte, string) { return []byte{0xff, 0xff}, "0" }, wantErr: "malformed"},
+		{name: "malformed annotation", giveList: func([]byte) ([]byte, string) {
+			return message(listItems, text(sandboxID, "a"), message(sandboxNotes, []byte{0xff})), "0"
+		}, wantErr: "malformed"},
 		{name: "too long", giveList: func([]byte) ([]byte, string) { return make([]byte, maxAnswer), "0" }, wantErr: "exceeds"},
 		{name: "too many", giveList: func([]byte) ([]byte, string) {
 			var all []byte

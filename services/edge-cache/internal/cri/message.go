@@ -17,6 +17,10 @@ const (
 	sandboxID       = 1 // PodSandbox.id
 	sandboxMetadata = 2 // PodSandbox.metadata
 	sandboxState    = 3 // PodSandbox.state
+	sandboxNotes    = 6 // PodSandbox.annotations
+	noteKey         = 1
+	noteValue       = 2
+	metadataName    = 1 // PodSandboxMetadata.name
 	metadataUID     = 2 // PodSandboxMetadata.uid
 	metadataSpace   = 3 // PodSandboxMetadata.namespace
 	statusStatus    = 1 // PodSandboxStatusResponse.status
@@ -29,8 +33,18 @@ const (
 
 var errMalformed = errors.New("message is malformed")
 
+// The kubelet writes into this annotation where it has a pod from, whatever the pod says; api means the API server.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	sourceFile       = "file"
+	sourceHTTP       = "http"
+)
+
 // sandbox is a ready sandbox.
-type sandbox struct{ id, uid, namespace string }
+type sandbox struct {
+	id, uid, namespace, name string
+	static                   bool
+}
 
 // listRequest asks for ready sandboxes.
 func listRequest() []byte {
@@ -70,19 +84,42 @@ func parseSandbox(message []byte) (s sandbox, ready bool, err error) {
 		case sandboxState:
 			ready = scalar == 0
 		case sandboxMetadata:
-			return fields(value, func(number protowire.Number, value []byte, _ uint64) error {
-				switch number {
-				case metadataUID:
-					s.uid = string(value)
-				case metadataSpace:
-					s.namespace = string(value)
-				}
-				return nil
-			})
+			return parseMetadata(value, &s)
+		case sandboxNotes:
+			key, source, err := parseNote(value)
+			s.static = s.static || key == sourceAnnotation && (source == sourceFile || source == sourceHTTP)
+			return err
 		}
 		return nil
 	})
 	return s, ready, err
+}
+
+func parseMetadata(message []byte, s *sandbox) error {
+	return fields(message, func(number protowire.Number, value []byte, _ uint64) error {
+		switch number {
+		case metadataName:
+			s.name = string(value)
+		case metadataUID:
+			s.uid = string(value)
+		case metadataSpace:
+			s.namespace = string(value)
+		}
+		return nil
+	})
+}
+
+func parseNote(message []byte) (key, value string, err error) {
+	err = fields(message, func(number protowire.Number, text []byte, _ uint64) error {
+		switch number {
+		case noteKey:
+			key = string(text)
+		case noteValue:
+			value = string(text)
+		}
+		return nil
+	})
+	return key, value, err
 }
 
 // parseStatus reads the addresses of a sandbox, the main one first.
