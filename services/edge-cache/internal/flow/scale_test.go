@@ -216,9 +216,15 @@ func (p *measured) measureMoves(n size, r *scaleReport) cache.SharedIndexInforme
 // measureRollOut replaces all pods while some clients read a byte per second, and waits until those are cut off.
 func (p *measured) measureRollOut(n size, client cache.SharedIndexInformer, r *scaleReport) {
 	p.t.Helper()
-	for range n.slow {
-		defer p.readSlowly(p.t)()
+	stops := make([]func(), n.slow)
+	for i := range stops {
+		stops[i] = p.readSlowly(p.t)
 	}
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
 	p.rollOut(n)
 	begin := time.Now()
 	newest := uint64(0)
