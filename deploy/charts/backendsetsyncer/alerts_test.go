@@ -127,6 +127,41 @@ var cases = []alerts.Case{
 		Series: []string{`fairlead_backendset_bindings{job="s", reason="CapacityExceeded"} 1x7 0x10`},
 	},
 	{
+		Alert: "BackendSetGatewayNotProgrammed", Name: "a lost record", At: 20 * time.Minute,
+		Series: []string{
+			`fairlead_backendset_gateways{job="s", pod="a", load_balancer="l", reason="RecordLost"} 1x30`, `fairlead_backendset_gateways{job="s", pod="a", load_balancer="l", reason="Programmed"} 4x30`,
+			`fairlead_backendset_gateways{job="s", pod="b", load_balancer="l", reason="RecordLost"} 0x30`,
+		},
+		Want: []string{`{job="s", load_balancer="l", reason="RecordLost"}`},
+	},
+	{
+		Alert: "BackendSetGatewayNotProgrammed", Name: "a new Gateway", At: 20 * time.Minute,
+		Series: []string{`fairlead_backendset_gateways{job="s", load_balancer="l", reason="Pending"} 1x5 0x30`, `fairlead_backendset_gateways{job="s", load_balancer="l", reason="Programmed"} 0x5 1x30`},
+	},
+	{
+		Alert: "BackendSetRouteFailing", Name: "work requests fail", At: 20 * time.Minute,
+		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="WorkRequestFailed"} 3x30`},
+		Want:   []string{`{job="s", load_balancer="l", reason="WorkRequestFailed"}`},
+	},
+	{
+		Alert: "BackendSetRouteFailing", Name: "mistakes of tenants", At: 20 * time.Minute,
+		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="UnsupportedValue"} 3x30`, `fairlead_backendset_routes{job="s", load_balancer="l", reason="HostConflict"} 3x30`},
+	},
+	{
+		Alert: "BackendSetGatewayCapacityExceeded", Name: "routes without a set", At: 10 * time.Minute,
+		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="CapacityExceeded"} 2x20`, `fairlead_backendset_listeners{job="s", load_balancer="l", reason="CapacityExceeded"} 0x20`},
+		Want:   []string{`{job="s", load_balancer="l"}`},
+	},
+	{
+		Alert: "BackendSetGatewayCapacityExceeded", Name: "too many listeners", At: 10 * time.Minute,
+		Series: []string{`fairlead_backendset_listeners{job="s", load_balancer="l", reason="CapacityExceeded"} 1x20`},
+		Want:   []string{`{job="s", load_balancer="l"}`},
+	},
+	{
+		Alert: "BackendSetGatewayCapacityExceeded", Name: "for a moment", At: 10 * time.Minute,
+		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="CapacityExceeded"} 2x7 0x20`},
+	},
+	{
 		Alert: "BackendSetThrottled", Name: "the limit stays low", At: 2 * time.Hour,
 		Series: []string{
 			`fairlead_leader{job="s", instance="1"} 1x130`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="1"} 10x60 2.5x70`,

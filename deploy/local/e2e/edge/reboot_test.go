@@ -32,6 +32,8 @@ const (
 	promise = 10 * time.Second
 	// staticLabel keeps the DaemonSet away from a node whose kubelet has no cache of its pods.
 	staticLabel = "example.com/static-pods"
+	// yurthubPort is that of Yurthub's proxy with TLS, to which it sends pods.
+	yurthubPort = "10268"
 	// tokenSeconds outlives the test.
 	tokenSeconds = int64(24 * 60 * 60)
 )
@@ -58,6 +60,7 @@ func TestReboot(t *testing.T) {
 		require.Equal(t, s.live(t, pool), before[pool].address)
 	}
 	require.NotEmpty(t, find(t, "--name=managed"))
+	s.requireEnvironment()
 	timeline.start(t.Context(), "online")
 	time.Sleep(3 * time.Second)
 
@@ -111,9 +114,11 @@ func newRebootSystem(t *testing.T) (*system, map[string]*entrance) {
 	s.install(hub.Labels[poolLabel])
 	s.apply(s.manifest("pool.yaml", plain.Labels[poolLabel]))
 	s.apply(s.manifest("apps.yaml", plain.Labels[poolLabel]))
+	s.apply(s.manifest("environment.yaml", hub.Labels[poolLabel]))
 	s.writeStaticPods(plain)
 	s.rolledOut("edge-" + hub.Labels[poolLabel])
 	s.rolledOut("managed")
+	s.rolledOut("environment")
 	entrances := map[string]*entrance{}
 	for _, pool := range pools {
 		s.awaitProcesses(pool)
@@ -159,6 +164,18 @@ func (s *system) writeStaticPods(node clusterapi.Node) {
 	for _, name := range []string{"static-hello.yaml", "static-ingress.yaml"} {
 		text := strings.ReplaceAll(s.manifest(name, pool), "UPSTREAM", upstream)
 		require.NoError(s.t, os.WriteFile(filepath.Join(clusterapi.StaticPodsDir(s.Dir, node.Name), name), []byte(text), 0o600))
+	}
+}
+
+// requireEnvironment checks what Yurthub makes of the variables with the address of the cache: it rewrites those in env, and none in envFrom.
+func (s *system) requireEnvironment() {
+	s.t.Helper()
+	for argument, port := range map[string]string{"--name=with-variables": yurthubPort, "--name=with-configmap": "16443"} {
+		ids := find(s.t, argument)
+		require.Len(s.t, ids, 1, argument)
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", ids[0]))
+		require.NoError(s.t, err)
+		require.Contains(s.t, strings.Split(string(raw), "\x00"), "KUBERNETES_SERVICE_PORT="+port, argument)
 	}
 }
 

@@ -97,6 +97,9 @@ func processes(t *testing.T, argument string) []int {
 	return ids
 }
 
+// unwritten is the permission of Traefik that this test does not use.
+var unwritten = map[string]string{"update networking.k8s.io/ingresses/status": "a Service of the type NodePort has no address that Traefik could write"}
+
 // testCachePrivilege compares the permissions of the cache and of Traefik, which have one ServiceAccount, with their requests.
 func (s *system) testCachePrivilege() {
 	audit.AssertLeastPrivilege(s.t, s.Cluster, audit.LeastPrivilege{

@@ -47,6 +47,8 @@ type report struct {
 	Processes []int
 	Addresses []string
 	Log       string // how writing to /var/log went
+	Run       string // how making the folder of the runtime's socket went
+	HostRun   []string
 	Answer    string // of the control plane
 }
 
@@ -78,6 +80,11 @@ func (r *report) look() {
 	var fs unix.Statfs_t
 	if r.Log = "it is somebody else's"; unix.Statfs("/var/log", &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
 		r.Log = fmt.Sprint(os.MkdirAll("/var/log/containers/of-a-machine", 0o755))
+	}
+	r.Run = fmt.Sprint(os.Mkdir(filepath.Dir(RuntimeSocket), 0o711))
+	run, _ := os.ReadDir("/run")
+	for _, e := range run {
+		r.HostRun = append(r.HostRun, e.Name())
 	}
 	conn, err := net.DialTimeout("tcp4", net.JoinHostPort(network.ControlIP, "7"), patience)
 	if err != nil {
@@ -168,11 +175,31 @@ func TestBoot_MakesAMachineOfFreshNamespaces(t *testing.T) {
 		assert.Equal(t, "hello 10.200.0.12", r.Answer)
 		assert.Equal(t, "<nil>", r.Log)
 		assert.NoDirExists(t, "/var/log/containers/of-a-machine", "it is the machine's alone")
-		assert.DirExists(t, filepath.Join(give.Config.Dir, "nodes", "gpu"))
-		host, err := os.Hostname()
+		assert.Equal(t, "<nil>", r.Run, "the host's runtime is out of sight")
+		host := []string{"containerd"}
+		run, err := os.ReadDir("/run")
 		require.NoError(t, err)
-		assert.NotEqual(t, "gpu", host)
+		for _, e := range run {
+			host = append(host, e.Name())
+		}
+		assert.Subset(t, host, r.HostRun)
+		assert.GreaterOrEqual(t, len(r.HostRun), len(host)-1, "the rest of /run stays")
+		assert.DirExists(t, filepath.Join(give.Config.Dir, "nodes", "gpu"))
+		name, err := os.Hostname()
+		require.NoError(t, err)
+		assert.NotEqual(t, "gpu", name)
 	})
+}
+
+func TestClient_OfAKubeletWithYurthub(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	_, err := m.Client()
+	require.ErrorContains(t, err, "gpu.kubeconfig", "its own, which does not exist here")
+	m.Node.Yurthub = "/bin/yurthub"
+	cfg, err := m.Client()
+	require.NoError(t, err)
+	assert.Equal(t, "http://127.0.0.1:10261", cfg.Host)
 }
 
 func TestBoot_KeepsItsDisk(t *testing.T) {
@@ -202,7 +229,7 @@ func TestBoot_SaysWhatItLacks(t *testing.T) {
 	}{
 		{name: "no machine", give: "", byte: true, want: "read machine: "},
 		{name: "no network: the control process gave up", give: `{"Index": 1}`, want: "wait for network link: EOF"},
-		{name: "no link, though it was told of one", give: `{"Index": 1}`, byte: true, want: "set up network: "},
+		{name: "no link, though it was told of one", give: fmt.Sprintf(`{"Index": 1, "Config": {"dir": %q}}`, t.TempDir()), byte: true, want: "set up network: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

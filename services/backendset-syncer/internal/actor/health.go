@@ -78,6 +78,13 @@ func (h *health) follow(s *set, now time.Time) {
 	}
 }
 
+// reached begins anew if requests could not reach the set when its health was read: backends without a known health counted as healthy.
+func (h *health) reached(now time.Time) {
+	if h.status != nil && !h.used {
+		h.status, h.failed, h.next = nil, "", now.Add(healthInterval/2) //nolint:mnd // the first check takes a second
+	}
+}
+
 // healthAt returns when the health of a set is read next.
 func (a *actor) healthAt() time.Time {
 	var at time.Time

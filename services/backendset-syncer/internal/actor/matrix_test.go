@@ -570,6 +570,25 @@ func TestUnreachableBackends(t *testing.T) {
 	})
 }
 
+// TestASetThatBecomesUsed has a backend that nobody checks, because nothing uses the set. When a listener does, the backend is not healthy.
+func TestASetThatBecomesUsed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(r *rig) {
+		r.want("chat", "1")
+		report := r.report("chat", patience, func(report *Report) bool { return len(report.Serving) == 1 })
+		assert.False(t, report.Used)
+		require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+			lb.BackendSets["chat"].HealthChecker.ReturnCode = http.StatusOK
+			return listen(lb)
+		}))
+		report = r.report("chat", 10*time.Minute, func(report *Report) bool { return report.Used })
+		assert.Empty(t, report.Serving, "at no time")
+		r.reason("chat", "BackendsUnreachable", patience)
+		r.network.Serve(r.t, at(1).String(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+		r.report("chat", patience, func(report *Report) bool { return report.Serving[at(1)] })
+	})
+}
+
 // TestANewLeaderWaitsForNewBackends changes the leader after a new backend is in the set, and before it is healthy.
 func TestANewLeaderWaitsForNewBackends(t *testing.T) {
 	t.Parallel()

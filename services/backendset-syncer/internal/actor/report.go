@@ -58,6 +58,8 @@ type Report struct {
 	// Serving has the backends that the load balancer reports as healthy, or whose health is not known because no listener uses the
 	// set.
 	Serving map[netip.AddrPort]bool
+	// Used means that requests can reach the set.
+	Used bool
 
 	number int // of the wish
 }
@@ -91,7 +93,7 @@ func (a *actor) report(s *set) *Report {
 		r.Known, r.Foreign = true, len(s.foreign)
 	}
 	if s.live != nil && s.target != nil {
-		r.Known, r.Serving = true, s.health.serving()
+		r.Known, r.Serving, r.Used = true, s.health.serving(), a.current.Used(s.name)
 		r.Active = len(s.health.active)
 		r.Draining = len(s.live.Backends) - r.Active
 		r.Excess = len(s.target.Excess)

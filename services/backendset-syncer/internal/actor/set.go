@@ -212,6 +212,9 @@ func (a *actor) plan(now time.Time) time.Time {
 		next = earliest(next, s.target.Next)
 		s.wanted = s.target.Backends(s.live.Backends, s.wish.weightOf)
 		s.compare(now)
+		if a.current.Used(s.name) {
+			s.health.reached(now)
+		}
 	}
 	return next
 }

@@ -257,16 +257,32 @@ type gatewayParts struct {
 
 func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
 	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
+	var wake func(cache.ObjectName)
+	if p.Config.Gates.Enabled {
+		wake = p.Queues.Pods.Enqueue
+	}
 	return gatewaycontroller.New(gatewaycontroller.Params{
 		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
 		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
 		Recorder: p.Events, Meter: p.Metrics,
-		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, Namespace: namespace, OKE: p.Config.Gateways.OKE,
+		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, WakePod: wake, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
 }
 
-func newGates(cfg *config.Config, o *observe.Observer, a *actor.Actors, c kube.Clientset, now clock.RealClock) *gate.Reconciler {
-	return gate.New(gate.Params{Observer: o, Actors: a, Pods: c.CoreV1(), Timeout: cfg.Gates.Timeout, Clock: now})
+// gateParts are the dependencies of newGates.
+type gateParts struct {
+	dig.In
+
+	Config   *config.Config
+	Observer *observe.Observer
+	Gateways *gatewaycontroller.Reconciler
+	Actors   *actor.Actors
+	Client   kube.Clientset
+	Clock    clock.RealClock
+}
+
+func newGates(p gateParts) *gate.Reconciler {
+	return gate.New(gate.Params{Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout, Clock: p.Clock})
 }
 
 func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prometheus.Registry) *gate.Webhook {

@@ -316,42 +316,14 @@ func TestReadinessGate(t *testing.T) {
 	id := r.balancer("gates", "chat")
 	r.configure("loadBalancers: [{id: " + id + "}]")
 	r.start(func(c *config.Config) { c.Gates.Enabled = true })
-	pod := func(name string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "models"}, Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "c", Image: "none"}}, ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}},
-		}}
-		p, err := r.kube.CoreV1().Pods("models").Create(t.Context(), p, metav1.CreateOptions{})
-		require.NoError(t, err)
-		p.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: "ReadinessGatesNotReady"},
-		}
-		p, err = r.kube.CoreV1().Pods("models").UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
-		require.NoError(t, err)
-		return p
-	}
-	gate := func(name string) string {
-		p, err := r.kube.CoreV1().Pods("models").Get(t.Context(), name, metav1.GetOptions{})
-		require.NoError(t, err)
-		for _, c := range p.Status.Conditions {
-			if c.Type == v1alpha1.ReadinessGate {
-				return string(c.Status) + " " + c.Reason
-			}
-		}
-		return ""
-	}
-	await := func(name, want string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return gate(name) == want }, patience, tick, "%s", lazy(func() string { return gate(name) + "\n" + r.logs.String() }))
-	}
-	bound := pod("chat-1")
+	bound := r.gatedPod("chat-1")
 	r.service("models", "chat", "")
 	r.emulator.SetFaults(ocilb.Fault{Operations: []string{"CreateBackend", "UpdateBackendSet"}, Kind: ocilb.FaultStatus, Status: 409, Code: "IncorrectState", Count: 2})
 	r.bind("models", "chat", id, "chat")
-	r.apply(strings.Replace(slice("models", "chat", "1:notready"), "name: chat-1}", "name: chat-1, uid: "+string(bound.UID)+"}", 1))
-	await("chat-1", "False WaitingForLoadBalancer")
+	r.apply(sliceOf(bound, "chat", "1:notready"))
+	r.gate("chat-1", "False WaitingForLoadBalancer")
 	r.backends(id, "chat", "1")
-	await("chat-1", "True InService")
+	r.gate("chat-1", "True InService")
 	time.Sleep(time.Second)
 	assert.Equal(t, "1", r.has(id, "chat"), "the kubelet and the EndpointSlice controller are late")
 	lost := []byte(`{"status": {"conditions": [{"type": "Ready", "status": "False", "reason": ""}]}}`)
@@ -359,6 +331,6 @@ func TestReadinessGate(t *testing.T) {
 	require.NoError(t, err)
 	r.backends(id, "chat", "1:drain") // the node controller does so with the pods of a dead node
 
-	pod("alone")
-	await("alone", "True NoBinding")
+	r.gatedPod("alone")
+	r.gate("alone", "True NoBinding")
 }

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
@@ -29,7 +30,7 @@ func TestGateways(t *testing.T) {
 		run  func(g *gatewayRig, id string, port int)
 	}{
 		{"routes", testRoutes}, {"certificates", testCertificates}, {"ownership", testOwnership}, {"foreign", testForeignObjects}, {"lostrecord", testLostRecord},
-		{"pools", testPools}, {"refusals", testGatewayRefusals},
+		{"pools", testPools}, {"refusals", testGatewayRefusals}, {"gates", testRouteGates},
 	}
 	var document strings.Builder
 	document.WriteString("podRanges: [10.0.0.0/24]\nloadBalancers:\n")
@@ -39,7 +40,7 @@ func TestGateways(t *testing.T) {
 		fmt.Fprintf(&document, "- {id: %s, gateways: {namespaces: [infra]}}\n", balancers[tt.name])
 	}
 	g.configure(document.String())
-	g.run()
+	g.run(func(c *config.Config) { c.Gates.Enabled = true })
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			own, inner := *g, *g.rig
@@ -277,6 +278,31 @@ func testPools(g *gatewayRig, id string, port int) {
 	}
 	g.noFailure(stop)
 	g.noFailure(slow)
+}
+
+// testRouteGates has a pod with the readiness gate behind a route only: the gate opens when the load balancer sends requests to the pod.
+func testRouteGates(g *gatewayRig, id string, port int) {
+	g.gateway("infra", "gates", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
+	g.gatewayCondition("infra", "gates", "Programmed", "Programmed")
+	g.route("models", "gated", "parentRefs: [{name: gates, namespace: infra}], rules: [{backendRefs: [{name: gated, port: 80}]}]")
+	pod := g.gatedPod("gated-61")
+	g.serve("10.0.0.61:8000", "gated")
+	g.service("models", "gated", "")
+	release := g.holdBackends()
+	g.apply(sliceOf(pod, "gated", "61:notready"))
+	g.gate("gated-61", "False WaitingForLoadBalancer")
+	time.Sleep(11 * time.Second)
+	g.gate("gated-61", "False WaitingForLoadBalancer")
+	release()
+	g.gate("gated-61", "True InService")
+	assert.Equal(g.t, "200 gated", get(g.client(port, nil), "http://any.example.com/"))
+}
+
+// holdBackends makes writes of backends fail until release is called.
+func (g *gatewayRig) holdBackends() (release func()) {
+	g.t.Helper()
+	g.emulator.SetFaults(ocilb.Fault{Operations: []string{"CreateBackend", "UpdateBackend", "CreateBackendSet", "UpdateBackendSet"}, Kind: ocilb.FaultStatus, Status: 409, Code: "IncorrectState", Count: 1 << 20})
+	return func() { g.emulator.SetFaults() }
 }
 
 // testGatewayRefusals has Gateways that may not be programmed.

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -210,6 +211,46 @@ func slice(ns, service, pods string) string {
 		text += fmt.Sprintf("- {addresses: [10.0.0.%s], conditions: {%s}, targetRef: {kind: Pod, namespace: %s, name: %s-%s}}\n", n, conditions, ns, service, n)
 	}
 	return text
+}
+
+// gatedPod creates a pod of namespace models with the readiness gate, whose containers are ready.
+func (r *rig) gatedPod(name string) *corev1.Pod {
+	r.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "models"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Image: "none"}}, ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}},
+	}}
+	p, err := r.kube.CoreV1().Pods("models").Create(r.t.Context(), p, metav1.CreateOptions{})
+	require.NoError(r.t, err)
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: "ReadinessGatesNotReady"},
+	}
+	p, err = r.kube.CoreV1().Pods("models").UpdateStatus(r.t.Context(), p, metav1.UpdateOptions{})
+	require.NoError(r.t, err)
+	return p
+}
+
+// sliceOf is the EndpointSlice of a Service with one pod, such as "1:notready".
+func sliceOf(pod *corev1.Pod, service, endpoint string) string {
+	n, _, _ := strings.Cut(endpoint, ":")
+	text := slice(pod.Namespace, service, endpoint)
+	return strings.Replace(text, fmt.Sprintf("name: %s-%s}}", service, n), fmt.Sprintf("name: %s, uid: %s}}", pod.Name, pod.UID), 1)
+}
+
+// gate waits until the readiness gate of a pod has a status and reason.
+func (r *rig) gate(pod, want string) {
+	r.t.Helper()
+	now := func() string {
+		p, err := r.kube.CoreV1().Pods("models").Get(r.t.Context(), pod, metav1.GetOptions{})
+		require.NoError(r.t, err)
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1alpha1.ReadinessGate {
+				return string(c.Status) + " " + c.Reason
+			}
+		}
+		return ""
+	}
+	require.Eventually(r.t, func() bool { return now() == want }, patience, tick, "%s", lazy(func() string { return now() + "\n" + r.logs.String() }))
 }
 
 // bind creates a binding of port http of a Service of the same name.

@@ -54,16 +54,47 @@ func use(set, reason string, addresses ...netip.AddrPort) observe.Use {
 	return observe.Use{Binding: b, Addresses: addresses}
 }
 
+// routed are the backend sets of routes.
+type routed struct {
+	sets    []observe.Registration
+	unknown bool
+}
+
+func (r routed) SetsOf(*corev1.Pod) ([]observe.Registration, bool) { return r.sets, !r.unknown }
+
+// inSets returns sets of routes of load balancer lb that have the pod.
+func inSets(names ...string) routed {
+	var r routed
+	for _, n := range names {
+		r.sets = append(r.sets, observe.Registration{LoadBalancer: "lb", Set: n, Addresses: []netip.AddrPort{address}, Routed: true})
+	}
+	return r
+}
+
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	serving := map[string]*actor.Report{"chat": {Serving: map[netip.AddrPort]bool{address: true}}, "embed": {}}
+	serving := map[string]*actor.Report{"chat": {Serving: map[netip.AddrPort]bool{address: true}, Used: true}, "embed": {Used: true}, "unused": {Serving: map[netip.AddrPort]bool{address: true}}}
 	tests := []struct {
-		name string
-		pod  *corev1.Pod
-		uses []observe.Use
-		want string // status and reason, empty if nothing is written
-		wait time.Duration
+		name   string
+		pod    *corev1.Pod
+		uses   []observe.Use
+		routes routed
+		want   string // status and reason, empty if nothing is written
+		wait   time.Duration
 	}{
+		{name: "a set of a route, in service", pod: podOf(time.Second), routes: inSets("chat"), want: "True InService"},
+		{name: "a set of a route, not in service yet", pod: podOf(time.Minute), routes: inSets("embed"), want: "False WaitingForLoadBalancer", wait: timeout - time.Minute},
+		{name: "a set that no rule uses yet", pod: podOf(time.Second), routes: inSets("unused"), want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "a binding of a set that no listener uses", pod: podOf(time.Second), uses: []observe.Use{use("unused", "Synced", address)}, want: "True InService"},
+		{name: "a set of a route, too late", pod: podOf(timeout), routes: inSets("embed"), want: "True Timeout"},
+		{name: "of two sets of routes, one is not in service", pod: podOf(time.Second), routes: inSets("chat", "embed"), want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "a binding in service and a route that is not", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced", address)}, routes: inSets("embed"),
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "a binding without hope and a route in service", pod: podOf(time.Second), uses: []observe.Use{use("embed", "Conflict", address)}, routes: inSets("chat"), want: "True InService"},
+		{name: "routes that are not known yet", pod: podOf(time.Minute), routes: routed{unknown: true}, want: "False WaitingForLoadBalancer", wait: time.Second},
+		{name: "a binding in service, and routes that are not known yet", pod: podOf(time.Minute), uses: []observe.Use{use("chat", "Synced", address)}, routes: routed{unknown: true},
+			want: "False WaitingForLoadBalancer", wait: time.Second},
+		{name: "routes that are not known for too long", pod: podOf(timeout), routes: routed{unknown: true}, want: "True Timeout"},
 		{name: "no pod"},
 		{name: "containers that are not ready", pod: podOf(0, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
 		{name: "a pod that is being deleted", pod: podOf(time.Hour, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })},
@@ -93,14 +124,14 @@ func TestReconcile(t *testing.T) {
 			observer, actors := newMockObserver(t), newMockReporter(t)
 			observer.EXPECT().Pod(name).Return(tt.pod)
 			observer.EXPECT().Uses(tt.pod).Return(tt.uses).Maybe()
-			for _, set := range []string{"chat", "embed", "other"} {
+			for _, set := range []string{"chat", "embed", "other", "unused"} {
 				actors.EXPECT().Report(actor.Key{LoadBalancer: "lb", Set: set}).Return(serving[set]).Maybe()
 			}
 			client := fake.NewClientset()
 			if tt.pod != nil {
 				client = fake.NewClientset(tt.pod)
 			}
-			r := New(Params{Observer: observer, Actors: actors, Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)})
+			r := New(Params{Observer: observer, Routes: tt.routes, Actors: actors, Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)})
 			err := r.Reconcile(t.Context(), name)
 			if tt.wait > 0 {
 				require.ErrorContains(t, err, tt.wait.String())
@@ -143,7 +174,7 @@ func TestWritesOfPodsThatAreGone(t *testing.T) {
 		observer.EXPECT().Uses(pod).Return(nil)
 		client := fake.NewClientset(pod)
 		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
-		err := New(Params{Observer: observer, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)}).Reconcile(t.Context(), name)
+		err := New(Params{Observer: observer, Routes: routed{}, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)}).Reconcile(t.Context(), name)
 		if strings.HasPrefix(want, "write") {
 			require.ErrorContains(t, err, want)
 			continue

@@ -1,11 +1,13 @@
 // Package gate opens the readiness gate fairlead.dev/oci-lb-ready of pods: a pod with the gate becomes ready once the load balancers
-// of its Services send it requests. So a roll-out waits for load balancers before it ends old pods.
+// send it requests. So a roll-out waits for load balancers before it ends old pods. The backend sets of a pod are those of bindings of its
+// Services, and those that routes of Gateways use.
 //
 // The gate fails open, and never closes again: a pod whose load balancers fail later stays ready, as other clients may reach it.
 //
 //	the containers are not ready                   closed
-//	no binding has the pod as an endpoint          open, 10 s after its containers became ready
-//	a binding cannot write its backend set         open, as far as that binding is concerned
+//	no backend set has the pod as an endpoint      open, 10 s after its containers became ready
+//	a backend set cannot be written                open, as far as that set is concerned
+//	the sets of routes are not known yet           closed, until --readiness-gate-timeout has passed
 //	a load balancer does not send requests yet     closed, until --readiness-gate-timeout has passed
 //	all load balancers send requests               open
 package gate
@@ -37,9 +39,13 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 )
 
-// unboundDelay is the time for a binding, or for the EndpointSlice of a new pod, to appear. Informers take less than a second; with
+// unboundDelay is the time for a binding or a route, or for the EndpointSlice of a new pod, to appear. Informers take less than a second; with
 // half of it, a busy API server can open gates early, with double it, pods without bindings start later.
 const unboundDelay = 10 * time.Second
+
+// unknownDelay is the time between two looks at the sets of routes while they are not known, at the beginning of a term. With half of it,
+// a thousand pods ask two thousand times per second, with double a pod becomes ready that much later.
+const unknownDelay = time.Second
 
 // Reasons of the condition.
 const (
@@ -59,6 +65,11 @@ type observer interface {
 	Uses(pod *corev1.Pod) []observe.Use
 }
 
+// routes has the backend sets that routes of Gateways give to pods. known is false until all load balancers of Gateways were planned.
+type routes interface {
+	SetsOf(pod *corev1.Pod) (sets []observe.Registration, known bool)
+}
+
 // reporter has the state of backend sets.
 type reporter interface {
 	Report(key actor.Key) *actor.Report
@@ -67,6 +78,7 @@ type reporter interface {
 // Params holds the arguments of New.
 type Params struct {
 	Observer observer
+	Routes   routes
 	Actors   reporter
 	Pods     typedcorev1.PodsGetter
 	Timeout  time.Duration
@@ -109,33 +121,48 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 // decide returns the condition of a pod whose containers have been ready for a time, and when time alone changes it.
 func (r *Reconciler) decide(pod *corev1.Pod, since time.Duration) (next corev1.PodCondition, wait time.Duration) {
 	next = corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, Reason: reasonInService, Message: "all load balancers send requests to the pod"}
-	uses := slices.DeleteFunc(r.p.Observer.Uses(pod), func(u observe.Use) bool {
-		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
-		return u.Binding.DeletionTimestamp != nil || c != nil && slices.Contains(hopeless, c.Reason)
-	})
-	if len(uses) == 0 {
-		next.Reason, next.Message = reasonUnbound, "no BackendSetBinding writes the pod to a backend set"
+	sets, known := r.sets(pod)
+	i := slices.IndexFunc(sets, func(s observe.Registration) bool { return !r.inService(&s) })
+	what := "the load balancers of Gateways have not all been planned"
+	if i >= 0 {
+		what = fmt.Sprintf("backend set %s does not send requests to the pod", sets[i].Set)
+	}
+	switch {
+	case len(sets) == 0 && known:
+		next.Reason, next.Message = reasonUnbound, "no BackendSetBinding and no route of a Gateway writes the pod to a backend set"
 		if since < unboundDelay {
 			next.Status, wait = corev1.ConditionFalse, unboundDelay-since
 		}
 		return next, wait
-	}
-	i := slices.IndexFunc(uses, func(u observe.Use) bool { return !r.inService(u) })
-	switch {
-	case i < 0:
+	case i < 0 && known:
 		return next, 0
 	case since >= r.p.Timeout:
-		next.Reason, next.Message = reasonTimeout, fmt.Sprintf("backend set %s did not send requests to the pod in time", uses[i].Binding.Spec.BackendSetName)
+		next.Reason, next.Message = reasonTimeout, what+", and the time is over"
 		return next, 0
 	}
-	next.Status, next.Reason, next.Message = corev1.ConditionFalse, reasonWaiting, fmt.Sprintf("backend set %s does not send requests to the pod yet", uses[i].Binding.Spec.BackendSetName)
-	return next, r.p.Timeout - since
+	next.Status, next.Reason, next.Message = corev1.ConditionFalse, reasonWaiting, what+" yet"
+	if wait = r.p.Timeout - since; !known {
+		wait = min(wait, unknownDelay)
+	}
+	return next, wait
 }
 
-// inService reports whether the load balancer of a binding sends requests to all addresses of a pod.
-func (r *Reconciler) inService(u observe.Use) bool {
-	report := r.p.Actors.Report(actor.Key{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName})
-	return report != nil && len(u.Addresses) > 0 && !slices.ContainsFunc(u.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
+// sets returns the backend sets that a pod waits for: those of bindings and of routes. known is false if there may be others.
+func (r *Reconciler) sets(pod *corev1.Pod) (all []observe.Registration, known bool) {
+	for _, u := range r.p.Observer.Uses(pod) {
+		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
+		if u.Binding.DeletionTimestamp == nil && (c == nil || !slices.Contains(hopeless, c.Reason)) {
+			all = append(all, observe.Registration{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses})
+		}
+	}
+	routed, known := r.p.Routes.SetsOf(pod)
+	return append(all, routed...), known
+}
+
+// inService reports whether the load balancer of a backend set sends requests to all addresses of a pod.
+func (r *Reconciler) inService(s *observe.Registration) bool {
+	report := r.p.Actors.Report(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
+	return report != nil && (report.Used || !s.Routed) && len(s.Addresses) > 0 && !slices.ContainsFunc(s.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
 }
 
 // write writes the condition, if it differs.
@@ -198,7 +225,7 @@ func Handle(i *informers.Informers, enqueue func(cache.ObjectName)) {
 	}))
 	i.EndpointSlices.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
 		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return podsIn(i, s)
+			return informers.ClosedGatesIn(i.Pods, s)
 		}
 		return nil
 	}))
@@ -217,25 +244,5 @@ func OnReport(i *informers.Informers, enqueue func(cache.ObjectName)) func(actor
 
 // podsOf returns the pods of the Service of a binding whose gate is closed.
 func podsOf(i *informers.Informers, b *v1alpha1.BackendSetBinding) []cache.ObjectName {
-	var all []cache.ObjectName
-	for _, s := range informers.SlicesOfService(i.EndpointSlices, cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}) {
-		all = append(all, podsIn(i, s)...)
-	}
-	return all
-}
-
-// podsIn returns the pods of a slice whose gate is closed.
-func podsIn(i *informers.Informers, s *discoveryv1.EndpointSlice) []cache.ObjectName {
-	var all []cache.ObjectName
-	for n := range s.Endpoints {
-		r := s.Endpoints[n].TargetRef
-		if r == nil {
-			continue
-		}
-		name := cache.ObjectName{Namespace: s.Namespace, Name: r.Name}
-		if p := informers.Get[corev1.Pod](i.Pods, name); p != nil && informers.HasGate(p) && !isTrue(p, v1alpha1.ReadinessGate) {
-			all = append(all, name)
-		}
-	}
-	return all
+	return informers.ClosedGates(i.EndpointSlices, i.Pods, cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name})
 }

@@ -128,29 +128,59 @@ func (b *build) proxies(pool *informers.Pool) (observe.Endpoints, string) {
 
 // podEndpoints returns the pods of a pool as endpoints.
 func (b *build) podEndpoints(pool *informers.Pool) []plan.Endpoint {
-	match := pool.Spec.Selector.MatchLabels
-	if len(match) == 0 {
-		return nil
-	}
-	selector := labels.SelectorFromSet(match)
 	var all []plan.Endpoint
-	for _, p := range informers.PodsOfNamespace(b.planner.caches.Pods, pool.Namespace) {
-		address, err := netip.ParseAddr(p.Status.PodIP)
-		if err != nil || !selector.Matches(labels.Set(p.Labels)) || !address.Is4() || observe.IsSpecial(address) || !b.isPod(address) {
-			continue
-		}
-		for _, port := range pool.Spec.TargetPorts {
-			if port.Number > 0 && port.Number <= maxPort {
-				all = append(all, plan.Endpoint{Address: netip.AddrPortFrom(address, uint16(port.Number)), State: podState(p)})
+	for _, p := range b.planner.PodsOf(pool) {
+		for _, a := range addressesIn(pool, p) {
+			if a.Addr().Is4() && !observe.IsSpecial(a.Addr()) && b.isPod(a.Addr()) {
+				all = append(all, plan.Endpoint{Address: a, State: podState(p)})
 			}
 		}
 	}
 	return merge(all, nil)
 }
 
+// Selects reports whether an InferencePool has a pod.
+func Selects(pool *informers.Pool, p *corev1.Pod) bool {
+	match := pool.Spec.Selector.MatchLabels
+	return pool.Namespace == p.Namespace && len(match) > 0 && labels.SelectorFromSet(match).Matches(labels.Set(p.Labels))
+}
+
+// PodsOf returns the pods of an InferencePool.
+func (p *Planner) PodsOf(pool *informers.Pool) []*corev1.Pod {
+	return slices.DeleteFunc(informers.PodsOfNamespace(p.caches.Pods, pool.Namespace), func(x *corev1.Pod) bool { return !Selects(pool, x) })
+}
+
+// addressesIn returns the addresses of a pod of an InferencePool.
+func addressesIn(pool *informers.Pool, p *corev1.Pod) []netip.AddrPort {
+	address, err := netip.ParseAddr(p.Status.PodIP)
+	if err != nil {
+		return nil
+	}
+	var all []netip.AddrPort
+	for _, port := range pool.Spec.TargetPorts {
+		if port.Number > 0 && port.Number <= maxPort {
+			all = append(all, netip.AddrPortFrom(address, uint16(port.Number)))
+		}
+	}
+	return all
+}
+
+// AddressesOf returns the addresses that a pod can have as a backend: those in EndpointSlices, and those in pools that fail open.
+func (p *Planner) AddressesOf(pod *corev1.Pod) map[netip.AddrPort]bool {
+	all := p.observer.Addresses(pod)
+	for _, pool := range informers.All[informers.Pool](p.caches.Pools) {
+		if pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && Selects(pool, pod) {
+			for _, a := range addressesIn(pool, pod) {
+				all[a] = true
+			}
+		}
+	}
+	return all
+}
+
 // podState returns the state of a pod as an EndpointSlice would have it.
 func podState(p *corev1.Pod) plan.State {
-	switch ready := informers.IsReady(p); {
+	switch ready := informers.IsReady(p) || observe.WaitsForGate(p); {
 	case p.DeletionTimestamp != nil && ready:
 		return plan.Finishing
 	case p.DeletionTimestamp != nil:

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -14,6 +13,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gateway"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
@@ -104,10 +104,7 @@ func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
 	return r.matching(func(b *balancer) bool {
 		for name := range b.pools {
 			pool := informers.Get[informers.Pool](r.p.Caches.Pools, name)
-			if pool == nil || name.Namespace != p.Namespace || pool.Spec.EndpointPickerRef.FailureMode != informers.FailOpen {
-				continue
-			}
-			if labels.SelectorFromSet(pool.Spec.Selector.MatchLabels).Matches(labels.Set(p.Labels)) {
+			if pool != nil && pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && gateway.Selects(pool, p) {
 				return true
 			}
 		}

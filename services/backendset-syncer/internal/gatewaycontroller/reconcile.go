@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +78,9 @@ type Params struct {
 	Meter    meter
 	Enqueue  func(cache.ObjectName)
 	Clock    clock.PassiveClock
+	// WakePod is called for pods that wait for the readiness gate when the state of a backend set of theirs may have changed. Nil: there are no
+	// gates.
+	WakePod func(cache.ObjectName)
 	// Namespace is that of the records.
 	Namespace string
 	// OKE removes the finalizer of oke-gateway-api from routes.
@@ -89,6 +93,9 @@ type Reconciler struct {
 
 	mu    sync.Mutex
 	known map[string]*balancer // by OCID
+	// swept means that the load balancers of all Gateways are known, unplanned are those that were not planned yet.
+	swept     bool
+	unplanned map[string]bool
 }
 
 // balancer is what is remembered of a load balancer.
@@ -96,11 +103,14 @@ type balancer struct {
 	services, pools map[cache.ObjectName]bool // that its routes refer to
 	sets            map[string]bool           // that its actor writes
 	weights         map[string]weights.Memory
-	since           time.Time // of the first event about endpoints that was not reconciled
+	endpoints       map[netip.AddrPort][]string // backend sets by endpoint, for readiness gates
+	since           time.Time                   // of the first event about endpoints that was not reconciled
 }
 
 // New returns a Reconciler.
-func New(p Params) *Reconciler { return &Reconciler{p: p, known: map[string]*balancer{}} }
+func New(p Params) *Reconciler {
+	return &Reconciler{p: p, known: map[string]*balancer{}, unplanned: map[string]bool{}}
+}
 
 // Clear forgets the state of a term.
 func (r *Reconciler) Clear() {
@@ -109,6 +119,8 @@ func (r *Reconciler) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.known)
+	clear(r.unplanned)
+	r.swept = false
 }
 
 // ReconcileAll enqueues all load balancers.
@@ -159,6 +171,7 @@ func (r *Reconciler) balancer(ctx context.Context, resolution *gateway.Resolutio
 	}
 	report, current := r.p.Actors.Layout(id)
 	plan := r.plan(resolution, id, rec, gone(report, current))
+	defer r.wakePods(plan)
 	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
 		r.drop(id, nil)
 		r.p.Actors.WantLayout(id, &actor.WantedLayout{})
@@ -201,7 +214,8 @@ func (r *Reconciler) plan(resolution *gateway.Resolution, id string, rec *record
 	plan := r.p.Planner.Plan(resolution, in)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b.services, b.pools, b.weights = plan.Services, plan.Pools, map[string]weights.Memory{}
+	b.services, b.pools, b.weights, b.endpoints = plan.Services, plan.Pools, map[string]weights.Memory{}, r.endpointsOf(plan)
+	delete(r.unplanned, id)
 	for _, s := range plan.Sets {
 		b.weights[s.Key] = s.Memory
 	}
@@ -274,6 +288,7 @@ func (r *Reconciler) forget(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, id)
+	delete(r.unplanned, id)
 }
 
 // report writes the statuses of the Gateways and routes of a load balancer.
@@ -314,6 +329,7 @@ func (r *Reconciler) writeGateway(ctx context.Context, g *gatewayv1.Gateway, nex
 // sweep reconciles what belongs to no load balancer, and enqueues all load balancers.
 func (r *Reconciler) sweep(ctx context.Context, resolution *gateway.Resolution) error {
 	now := r.p.Clock.Now()
+	r.expect(resolution)
 	for id := range resolution.Balancers {
 		r.p.Enqueue(cache.ObjectName{Name: id})
 	}

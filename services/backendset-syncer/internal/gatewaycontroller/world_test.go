@@ -56,6 +56,7 @@ type world struct {
 	reconciler *Reconciler
 	kube       *fake.Clientset
 	document   *policy.Document
+	options    gateway.Options
 	served     map[string]bool
 	notes      notes
 
@@ -71,10 +72,11 @@ type world struct {
 	queue   chan string
 	waiting sync.Map
 	errs    []error
+	woken   map[string]bool // pods whose readiness gate is looked at again
 	stop    func()
 }
 
-var options = informers.Options{Gateways: true}
+var options = informers.Options{Gateways: true, Gates: true}
 
 // reader reads the current snapshot of a kind.
 type reader struct {
@@ -301,7 +303,10 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 		if modes != nil {
 			o.Modes = *modes
 		}
-		w := &world{t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096), served: map[string]bool{}, kube: fake.NewClientset(), notes: notes{counts: map[string]map[string]int{}}}
+		w := &world{
+			t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
+			served: map[string]bool{}, woken: map[string]bool{}, kube: fake.NewClientset(), notes: notes{counts: map[string]map[string]int{}},
+		}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
 		w.Service = ocilbtest.Start(t, o)
 		w.Create(balancerID, ocilbtest.Compartment, "models")
@@ -353,8 +358,8 @@ func (w *world) start() {
 		w.caches.Store(&empty)
 	}
 	w.reconciler = New(Params{
-		Planner: gateway.NewPlanner(caches, configured{w}, gateway.Options{}), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
-		Clock: clock.RealClock{}, Namespace: "fairlead",
+		Planner: gateway.NewPlanner(caches, configured{w}, w.options), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
+		Clock: clock.RealClock{}, Namespace: "fairlead", WakePod: w.wakePod,
 	})
 	wait := actors.Start(ctx, ctx)
 	var all sync.WaitGroup
@@ -382,6 +387,12 @@ func (w *world) start() {
 		}
 	})
 	w.t.Cleanup(w.stop)
+}
+
+func (w *world) wakePod(name cache.ObjectName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.woken[name.Name] = true
 }
 
 func (w *world) httpClient() *http.Client {
@@ -467,10 +478,22 @@ func (w *world) client(port int, trust *ocilbtest.Authority) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
 }
 
+// responder is the Service of the responder.
+var responder = cache.ObjectName{Namespace: "fairlead", Name: "responder"}
+
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 func get(client *http.Client, url string) string {
-	response, err := client.Get(url)
+	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err.Error()
+	}
+	return do(client, request)
+}
+
+// do sends a request and returns its status and body, or location.
+func do(client *http.Client, request *http.Request) string {
+	response, err := client.Do(request)
 	if err != nil {
 		return err.Error()
 	}

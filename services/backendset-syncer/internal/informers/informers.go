@@ -193,6 +193,38 @@ func HasGate(p *corev1.Pod) bool {
 	return false
 }
 
+// GateIsClosed reports whether a pod has the readiness gate, and waits for it.
+func GateIsClosed(p *corev1.Pod) bool {
+	return HasGate(p) && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == v1alpha1.ReadinessGate && c.Status == corev1.ConditionTrue
+	})
+}
+
+// ClosedGates returns the pods of a Service whose gate is closed.
+func ClosedGates(slices, pods kit.Reader, service cache.ObjectName) []cache.ObjectName {
+	var all []cache.ObjectName
+	for _, s := range SlicesOfService(slices, service) {
+		all = append(all, ClosedGatesIn(pods, s)...)
+	}
+	return all
+}
+
+// ClosedGatesIn returns the pods of an EndpointSlice whose gate is closed.
+func ClosedGatesIn(pods kit.Reader, s *discoveryv1.EndpointSlice) []cache.ObjectName {
+	var all []cache.ObjectName
+	for i := range s.Endpoints {
+		r := s.Endpoints[i].TargetRef
+		if r == nil {
+			continue
+		}
+		name := cache.ObjectName{Namespace: s.Namespace, Name: r.Name}
+		if p := Get[corev1.Pod](pods, name); p != nil && GateIsClosed(p) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 func indexBindingByService(obj any) ([]string, error) {
 	b, ok := obj.(*v1alpha1.BackendSetBinding)
 	if !ok {

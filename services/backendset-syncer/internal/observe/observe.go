@@ -4,6 +4,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -205,14 +206,19 @@ func (c *collector) stateOf(e *discoveryv1.Endpoint) plan.State {
 const gatesNotReady = "ReadinessGatesNotReady"
 
 // waitsForGate reports whether only the readiness gate keeps an endpoint from being ready: the gate is closed, or it has opened, and the
-// kubelet or the EndpointSlice is late. A pod that is not ready for another reason, such as a dead node, does not wait.
+// kubelet or the EndpointSlice is late. An endpoint whose pod is not ready for another reason, such as a dead node, does not wait.
 func (c *collector) waitsForGate(e *discoveryv1.Endpoint) bool {
 	if e.TargetRef == nil {
 		return false
 	}
 	pod := informers.Get[corev1.Pod](c.observer.caches.Pods, cache.ObjectName{Namespace: c.namespace, Name: e.TargetRef.Name})
+	return pod != nil && pod.UID == e.TargetRef.UID && WaitsForGate(pod)
+}
+
+// WaitsForGate reports whether only the readiness gate keeps a pod from being ready.
+func WaitsForGate(pod *corev1.Pod) bool {
 	switch {
-	case pod == nil || pod.UID != e.TargetRef.UID || pod.DeletionTimestamp != nil || !informers.HasGate(pod):
+	case pod.DeletionTimestamp != nil || !informers.HasGate(pod):
 		return false
 	case len(pod.Spec.ReadinessGates) > 1 || !isTrue(pod, corev1.ContainersReady): // the cache keeps other gates only if they are closed
 		return false
@@ -271,6 +277,37 @@ func (o *Observer) Pod(name cache.ObjectName) *corev1.Pod {
 // Pods returns all pods with the readiness gate.
 func (o *Observer) Pods() []*corev1.Pod {
 	return slices.DeleteFunc(informers.All[corev1.Pod](o.caches.Pods), func(p *corev1.Pod) bool { return !informers.HasGate(p) })
+}
+
+// Registration is a backend set that has, or is about to have, backends of a pod.
+type Registration struct {
+	LoadBalancer, Set string
+	Addresses         []netip.AddrPort // of the pod
+	// Routed means that the set counts only when requests can reach it.
+	Routed bool
+}
+
+// Addresses returns the addresses that a pod has in EndpointSlices.
+func (o *Observer) Addresses(pod *corev1.Pod) map[netip.AddrPort]bool {
+	all := map[netip.AddrPort]bool{}
+	for _, s := range informers.SlicesOfPod(o.caches.EndpointSlices, cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}) {
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if e.TargetRef == nil || e.TargetRef.UID != pod.UID || len(e.Addresses) == 0 {
+				continue
+			}
+			address, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil {
+				continue
+			}
+			for _, p := range s.Ports {
+				if n := value(p.Port); n > 0 && n <= math.MaxUint16 {
+					all[netip.AddrPortFrom(address, uint16(n))] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Use is a binding that a pod is an endpoint of.

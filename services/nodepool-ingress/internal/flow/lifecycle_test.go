@@ -10,7 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/dryrun"
@@ -92,41 +95,82 @@ func TestTwoPools(t *testing.T) {
 	assert.Empty(t, r.owned(y.UID, ""), "nothing is left behind")
 }
 
-// TestDrift changes and deletes objects of each kind. The program repairs all of them.
+// drift changes the content of an object of each kind, as an administrator or another tenant would.
+var drift = map[string]string{
+	"IngressClass":        `{"metadata": {"annotations": {"fairlead.dev/applied": null}}}`, // its controller cannot change
+	"ServiceAccount":      `{"automountServiceAccountToken": true}`,
+	"ConfigMap":           `{"data": {"allow-snippet-annotations": "true", "KUBERNETES_SERVICE_HOST": "192.0.2.1", "own": "x"}}`,
+	"ClusterRoleBinding":  `{"subjects": [{"kind": "ServiceAccount", "name": "other", "namespace": "default"}]}`,
+	"RoleBinding":         `{"subjects": []}`,
+	"Service":             `{"spec": {"selector": {"app": "own"}, "externalTrafficPolicy": "Cluster", "ports": [{"name": "http", "port": 81}]}}`,
+	"PodDisruptionBudget": `{"spec": {"maxUnavailable": 0}}`,
+	"Deployment":          `{"spec": {"replicas": 5, "template": {"spec": {"containers": [{"name": "own", "image": "evil"}], "nodeSelector": {"apps.openyurt.io/nodepool": "beijing"}}}}}`,
+}
+
+// content returns what an object says, without what the API server adds at each write. Entries of maps that others add stay, so only what was there
+// before counts.
+func content(u *unstructured.Unstructured) map[string]any {
+	c := u.DeepCopy().Object
+	delete(c, "metadata")
+	delete(c, "status")
+	if spec, found := c["spec"].(map[string]any); found {
+		delete(spec, "healthCheckNodePort")
+		ports, _ := spec["ports"].([]any)
+		for i := range ports {
+			delete(ports[i].(map[string]any), "nodePort")
+		}
+	}
+	return c
+}
+
+// TestDrift changes the labels and the content of the objects of all kinds, and deletes them. The program repairs all of them.
 func TestDrift(t *testing.T) {
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()
-	r.start()
-	y := r.create("edge", `{pools: [{name: hangzhou}]}`)
+	r.start(func(c *config.Config) { c.Policy.CacheImage = "registry.example/edge-cache:v1" })
+	y := r.create("edge", `{profile: haproxy-ingress, cacheSidecar: {enabled: true}, pools: [{name: hangzhou}]}`) // a profile with objects of all kinds
 	r.await("edge", "hangzhou", conditionR, ready)
 	r.settled("edge")
 	objects := r.owned(y.UID, "")
 	for _, k := range plan.Kinds() {
+		found := false
 		for key, u := range objects {
 			if u.GetKind() != k.Kind {
 				continue
 			}
+			found = true
 			r.patchObject(k.Resource, u.GetNamespace(), u.GetName(), `{"metadata": {"labels": {"`+v1alpha1.LabelPool+`": "other", "app.kubernetes.io/name": null, "`+v1alpha1.LabelManagedBy+`": null}}}`)
 			r.eventually(func() (string, bool) {
 				got := r.owned(y.UID, "hangzhou")[key]
 				return key, got != nil && assert.ObjectsAreEqual(u.GetLabels(), got.GetLabels())
 			}, "labels of %s", key)
+			r.patchObject(k.Resource, u.GetNamespace(), u.GetName(), drift[k.Kind])
+			r.eventually(func() (string, bool) {
+				got := r.owned(y.UID, "hangzhou")[key]
+				return fmt.Sprint(got), got != nil && covered(content(got), content(u))
+			}, "content of %s", key)
 			r.delete(k.Resource, u.GetNamespace(), u.GetName())
 			r.eventually(func() (string, bool) {
 				got := r.owned(y.UID, "hangzhou")[key]
 				return key, got != nil && got.GetUID() != u.GetUID()
 			}, "%s is created again", key)
 		}
+		assert.True(t, found, "an object of kind %s", k.Kind)
 	}
 	assert.Len(t, r.owned(y.UID, ""), len(objects))
 
-	d := r.deployment("hangzhou")
-	r.patchObject(plan.Deployments, namespace, d.Name, `{"spec": {"replicas": 5, "template": {"spec": {"containers": [{"name": "own", "image": "evil"}], "nodeSelector": {"`+v1alpha1.LabelNodePool+`": "beijing"}}}}}`)
-	r.eventually(func() (string, bool) {
-		got := r.deployment("hangzhou")
-		return fmt.Sprint(got.Spec), *got.Spec.Replicas == 1 && image(got) == image(d) && reflect.DeepEqual(got.Spec.Template.Spec.NodeSelector, d.Spec.Template.Spec.NodeSelector)
-	}, "the Deployment is as it was")
+	// Objects that say that they are of the YurtIngress, of a pool that it does not list, or of none.
+	for _, pool := range []string{`"fairlead.dev/pool": "ghost", `, ""} {
+		r.apply(`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "stray", "namespace": "fairlead", "labels": {` + pool + `"fairlead.dev/managed-by": "nodepool-ingress"},
+			"ownerReferences": [{"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "YurtIngress", "name": "edge", "uid": "` + string(y.UID) + `", "controller": true}]},
+			"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}`)
+		r.eventually(func() (string, bool) {
+			_, err := r.kube.AppsV1().Deployments(namespace).Get(t.Context(), "stray", metav1.GetOptions{})
+			return fmt.Sprint(err), apierrors.IsNotFound(err)
+		}, "the stray Deployment is deleted: %s", pool)
+		r.await("edge", "hangzhou", conditionR, ready)
+	}
 	r.patch("edge", `{"status": null}`) // has no effect: the status is a subresource
 	_, err := r.client.Resource(informers.YurtIngresses).Patch(t.Context(), "edge", "application/merge-patch+json", []byte(`{"status": {"readyNum": 7, "pools": null}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
@@ -135,6 +179,21 @@ func TestDrift(t *testing.T) {
 		return fmt.Sprint(s.ReadyNum), s.ReadyNum == 1 && len(s.Pools) == 1
 	}, "the status is as it was")
 	r.settled("edge")
+}
+
+// covered reports whether a value has all that another one has. Lists must be equal.
+func covered(live, wanted any) bool {
+	a, isMap := wanted.(map[string]any)
+	b, both := live.(map[string]any)
+	if !isMap || !both {
+		return reflect.DeepEqual(live, wanted)
+	}
+	for key := range a {
+		if !covered(b[key], a[key]) {
+			return false
+		}
+	}
+	return true
 }
 
 // TestForeignObjects has objects of others under the names that pools need, and a user's own ingress-nginx. The program changes none of them.
@@ -173,9 +232,6 @@ func TestForeignObjects(t *testing.T) {
 	require.Len(t, status.Conditions.UnreadyPools, 1)
 	assert.Equal(t, v1alpha1.NotReadyFailure, status.Conditions.UnreadyPools[0].Info.Type)
 
-	// An object of another kind with a name that a pool needs, in the way of a pool that exists.
-	service := r.pool("edge", "beijing")
-	require.NotNil(t, service)
 	r.await("edge", "beijing", conditionR, ready)
 	r.delete(informers.YurtIngresses, "", "edge")
 	r.eventually(func() (string, bool) { return "", r.get("edge") == nil }, "the object is gone")
@@ -185,6 +241,93 @@ func TestForeignObjects(t *testing.T) {
 	y = r.create("edge", `{pools: [{name: nginx}]}`)
 	r.await("edge", "nginx", conditionR, ready)
 	assert.NotEmpty(t, r.owned(y.UID, "nginx"), "the class is free")
+}
+
+// TestForeignNames has an object of another owner under each name that a pool needs. The program tells which, neither changes nor deletes it, and
+// goes on when it is gone.
+func TestForeignNames(t *testing.T) {
+	r := newRig(t)
+	r.pools("hangzhou", "beijing")
+	r.deploy()
+	r.start()
+	y := r.create("edge", `{profile: ingress-nginx, pools: [{name: hangzhou}, {name: beijing}]}`)
+	r.await("edge", "hangzhou", conditionR, ready)
+	objects := r.owned(y.UID, "hangzhou")
+	for _, k := range plan.Kinds() {
+		if k.Resource == plan.IngressClasses {
+			continue // TestForeignObjects
+		}
+		for key, u := range objects {
+			if u.GetKind() != k.Kind {
+				continue
+			}
+			foreign := u.DeepCopy()
+			foreign.SetOwnerReferences(nil)
+			for _, field := range []string{"uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"} {
+				unstructured.RemoveNestedField(foreign.Object, "metadata", field)
+			}
+			delete(foreign.Object, "status")
+			foreign.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.Manager, v1alpha1.LabelPool: "hangzhou", v1alpha1.LabelOwner: string(y.UID)}) // labels prove nothing
+			r.replaceByForeign(k.Resource, u, foreign)
+			r.await("edge", "hangzhou", v1alpha1.ConditionProgrammed, "False NameConflict")
+			before, err := r.client.Resource(k.Resource).Namespace(u.GetNamespace()).Get(t.Context(), u.GetName(), metav1.GetOptions{})
+			require.NoError(t, err)
+			for _, c := range r.pool("edge", "hangzhou").Conditions {
+				if c.Type == v1alpha1.ConditionProgrammed {
+					assert.Contains(t, c.Message, k.Kind+" "+u.GetName())
+				}
+			}
+			r.patch("edge", `{"spec": {"pools": [{"name": "beijing"}]}}`) // the pool goes, and the object stays
+			r.eventually(func() (string, bool) { left := r.owned(y.UID, "hangzhou"); return fmt.Sprint(left), len(left) == 0 }, "the pool is removed")
+			after, err := r.client.Resource(k.Resource).Namespace(u.GetNamespace()).Get(t.Context(), u.GetName(), metav1.GetOptions{})
+			require.NoError(t, err, key)
+			assert.Equal(t, before.GetUID(), after.GetUID(), key)
+			assert.Equal(t, content(before), content(after), key)
+			r.delete(k.Resource, u.GetNamespace(), u.GetName())
+			r.patch("edge", `{"spec": {"pools": [{"name": "hangzhou"}, {"name": "beijing"}]}}`)
+			r.await("edge", "hangzhou", conditionR, ready)
+		}
+	}
+}
+
+// replaceByForeign deletes an object, and creates that of another owner before the program notices: it does so again until it has won.
+func (r *rig) replaceByForeign(resource schema.GroupVersionResource, u, foreign *unstructured.Unstructured) {
+	r.t.Helper()
+	client := r.client.Resource(resource).Namespace(u.GetNamespace())
+	r.eventually(func() (string, bool) {
+		if err := client.Delete(r.t.Context(), u.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err.Error(), false
+		}
+		_, err := client.Create(r.t.Context(), foreign, metav1.CreateOptions{})
+		return fmt.Sprint(err), err == nil
+	}, "%s of another owner", u.GetName())
+}
+
+// TestDeletedTogether deletes two objects at the same time, and while a third one has the same profile. Neither thinks that it is the last one: they
+// have nothing in common.
+func TestDeletedTogether(t *testing.T) {
+	r := newRig(t)
+	r.pools("a", "b", "c")
+	r.deploy()
+	r.start()
+	for _, name := range []string{"a", "b", "c"} {
+		r.create(name, "{pools: [{name: "+name+"}]}")
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		r.await(name, name, conditionR, ready)
+	}
+	r.settled("c")
+	before := r.versions("c")
+	each(t, 2, func(i int) error {
+		return r.client.Resource(informers.YurtIngresses).Delete(t.Context(), []string{"a", "b"}[i], metav1.DeleteOptions{})
+	})
+	r.eventually(func() (string, bool) { return "", r.get("a") == nil && r.get("b") == nil }, "both are gone")
+	for _, k := range plan.Kinds() {
+		for _, name := range r.managed(k.Resource) {
+			assert.True(t, strings.HasSuffix(name, "c"), "%s %s is left", k.Kind, name)
+		}
+	}
+	assert.Equal(t, before, r.versions("c"), "the third one is not written")
 }
 
 // plan runs the subcommand plan.
