@@ -325,7 +325,7 @@ func TestNameThatCannotBeResolved(t *testing.T) {
 	})
 }
 
-// TestCompactedHistory compacts etcd while the cache is cut off, so that the API server no longer knows the changes in between.
+// TestCompactedHistory compacts etcd while the cache is cut off, so that the API server no longer knows the changes in between. It says so by an event in the watch.
 func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *clusterapi.Config) {
@@ -391,20 +391,6 @@ func (w *world) awaitCompaction(rv string) {
 func tryGet(c *rest.Config, path string) (int, error) {
 	got, err := tryAsk(c, path)
 	return got.code, err
-}
-
-// TestHistoryThatEndsWithinAWatch sends the event 410 in an open watch.
-func TestHistoryThatEndsWithinAWatch(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.node("in-1", "edge")
-	d := w.deceived(t)
-	gone := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"}
-	d.tell(watchOnly(watchEvent(t, "ERROR", "v1", "Status", &gone)))
-	require.Eventually(t, func() bool { return d.lies.Load() >= 3 }, patient, tick)
-	w.createSlice(slice("default", "a", "a-1", "in-1"))
-	d.tell(nil)
-	d.converges(d.informer)
 }
 
 // TestSlowWatch reads a watch at one byte per second. It is ended, others do not notice, and the memory of the cache is bounded.

@@ -23,7 +23,7 @@ import (
 // and restarts of the cache between them. FAIRLEAD_LONG=1 runs 10 000 operations.
 func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	t.Parallel()
-	operations := 600
+	operations := 1000
 	if os.Getenv("FAIRLEAD_LONG") != "" {
 		operations = 10_000
 	}

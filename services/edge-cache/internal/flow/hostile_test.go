@@ -21,6 +21,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
@@ -105,8 +107,12 @@ func seal(t *testing.T, apiVersion, kind string, object message) []byte {
 
 func answerProtobuf(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("watch") != "" {
-			http.Error(w, "no watch", http.StatusUnprocessableEntity)
+		switch q := r.URL.Query(); {
+		case q.Get("sendInitialEvents") != "":
+			http.Error(w, "no watch-list", http.StatusUnprocessableEntity)
+			return
+		case q.Get("watch") != "": // so that the cache lists
+			http.Error(w, "history is gone", http.StatusGone)
 			return
 		}
 		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
@@ -174,12 +180,32 @@ func TestHostileAPIServer(t *testing.T) {
 		},
 	}
 	before := heap()
-	w.deceive(t, lies)
+	w.deceive(t, lies, messagesOfLies())
 	assert.Less(t, heap(), before+256<<20, "memory of all caches of this test")
 }
 
+// messagesOfLies are parts of the warnings that an administrator gets.
+func messagesOfLies() map[string]string {
+	return map[string]string{
+		"no prefix":                    "it is not Kubernetes protobuf",
+		"truncated list":               "unexpected EOF",
+		"empty list without a version": `resourceVersion "" is not a positive decimal number`,
+		"version that is no number":    `object default/a-1: resourceVersion "many" is not a positive decimal number`,
+		"version out of range":         "resourceVersion 18446744073709551615 is too large",
+		"object without a name":        "object has no metadata.name",
+		"another kind":                 "the answer has objects of kind Pod of discovery.k8s.io/v1, not EndpointSlice of discovery.k8s.io/v1",
+		"HTML":                         `the answer is "text/html", not application/vnd.kubernetes.protobuf`,
+		"not found":                    "API server: 404 NotFound: 404 page not found",
+		"bad request":                  "API server: 400 BadRequest: bad",
+		"internal error":               "API server: 500 InternalServerError: bad",
+		"redirect":                     "API server: 302 Found",
+		"frame of 2 GiB":               "it is not Kubernetes protobuf",
+		"gzip that is no gzip":         "gzip: invalid header",
+	}
+}
+
 // deceive runs a cache for each lie, all at the same time: the cache repeats a request after growing pauses.
-func (w *world) deceive(t *testing.T, lies map[string]http.HandlerFunc) {
+func (w *world) deceive(t *testing.T, lies map[string]http.HandlerFunc, messages map[string]string) {
 	t.Helper()
 	want := w.oracle("edge")
 	all := map[string]*deceived{}
@@ -193,6 +219,9 @@ func (w *world) deceive(t *testing.T, lies map[string]http.HandlerFunc) {
 		require.Eventually(t, func() bool { return d.lies.Load() >= 2 }, patient, tick, "%s: the cache did not ask", name)
 	}
 	time.Sleep(50 * time.Millisecond)
+	for name, message := range messages {
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, all[name].warnings(), message) }, patient, tick, name)
+	}
 	for name, d := range all {
 		assert.Equal(t, want, addresses(t, d.informer.GetStore().List()), name)
 		list, err := d.client().DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
@@ -212,16 +241,33 @@ type deceived struct {
 	*edge
 
 	informer cache.SharedIndexInformer
+	logged   *observer.ObservedLogs
+}
+
+// warnings returns the errors of all warnings about slices.
+func (d *deceived) warnings() string {
+	var text []string
+	for _, entry := range d.logged.All() {
+		if fields := entry.ContextMap(); entry.Level == zap.WarnLevel && fields["store"] == "discovery.k8s.io/v1/endpointslices" {
+			text = append(text, fmt.Sprint(fields["error"]))
+		}
+	}
+	return strings.Join(text, "\n")
 }
 
 func (w *world) deceived(t *testing.T) *deceived {
 	t.Helper()
 	l := w.liar()
-	e := w.edge("edge", l.configure).ready()
+	e := w.prepare("edge", l.configure)
+	core, logged := observer.New(zap.WarnLevel)
+	e.log = zap.New(core)
+	t.Cleanup(e.stop)
+	e.start()
+	e.ready()
 	informer := e.informer(clientKinds()[0], clientKinds()[0].make(t, e.rest()))
 	synced(t, informer)
 	e.converges(informer)
-	return &deceived{liar: l, edge: e, informer: informer}
+	return &deceived{liar: l, edge: e, informer: informer, logged: logged}
 }
 
 func heap() uint64 {
@@ -251,7 +297,7 @@ func TestWatchThatLies(t *testing.T) {
 			lies[fmt.Sprintf("%s at %q", kind, rv)] = watchOnly(event(kind, rv))
 		}
 	}
-	w.deceive(t, lies)
+	w.deceive(t, lies, nil)
 }
 
 // watchOnly answers watches, and nothing else.

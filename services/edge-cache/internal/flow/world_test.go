@@ -62,6 +62,10 @@ func newWorld(t *testing.T, configure ...func(*clusterapi.Config)) *world {
 	t.Helper()
 	c := cluster.Start(t, append([]func(*clusterapi.Config){cluster.ControlPlaneOnly}, configure...)...)
 	w := &world{t: t, cluster: c, direct: c.Clientset()}
+	require.Eventually(t, func() bool { // the API server makes this slice itself, some time after its start
+		_, err := w.direct.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err == nil
+	}, patient, tick)
 	w.network = newNetwork(t, strings.TrimPrefix(c.RESTConfig().Host, "https://"))
 	return w
 }
@@ -122,6 +126,7 @@ type edge struct {
 
 	dir     string
 	cfg     *config.Config
+	log     *zap.Logger // nil: none, unless FAIRLEAD_TEST_LOG is set
 	cancel  context.CancelFunc
 	stopped chan error
 }
@@ -176,6 +181,9 @@ func (e *edge) start() {
 	log := zaptest.NewLogger(e.t, zaptest.Level(zap.DebugLevel), zaptest.WrapOptions(zap.AddCaller()))
 	if os.Getenv("FAIRLEAD_TEST_LOG") == "" {
 		log = zap.NewNop()
+		if e.log != nil {
+			log = e.log
+		}
 	}
 	go func() { e.stopped <- app.Run(ctx, e.cfg, log) }()
 }

@@ -39,6 +39,9 @@ const (
 	// unknownAfter is the time of answers 401 after which the store is denied. A token that ran out during an outage is no revoked right: the kubelet replaces
 	// it within one or two minutes after it reaches the API server again. At half, a slow kubelet would turn the end of an outage into another one.
 	unknownAfter = 5 * time.Minute
+	// warnAfter is the number of failures in a row that are logged as a warning, and again after each warnEvery more. One or two are a restart of the API server.
+	warnAfter = 3
+	warnEvery = 20
 	// maxRetryAfter limits the pause that an API server can ask for.
 	maxRetryAfter = time.Minute
 )
@@ -72,6 +75,7 @@ type Reflector struct {
 	rights      rights
 	following   time.Time // when the watch of this attempt was accepted
 	listed      bool      // in this attempt
+	failures    int       // attempts in a row
 	wake        chan struct{}
 	upToDate    atomic.Bool
 	problem     atomic.Pointer[error]
@@ -124,13 +128,28 @@ func (r *Reflector) Run(ctx context.Context) {
 		r.judge(err)
 		r.problem.Store(&err)
 		delay = nextDelay(delay, attempt{followed: r.followed(), listed: r.listed, err: err})
-		if err != nil {
-			r.params.Log.Debug("Watch ended", zap.Error(err), zap.Duration("retryAfter", delay))
-		}
+		r.report(err, delay)
 		if r.pause(ctx, max(delay/2+rand.N(delay), retryAfter(err)), online) {
 			delay = 0
 		}
 	}
+}
+
+// report logs the end of an attempt. An API server that answers, but not as one, is worth a warning: nothing else says that the store gets old. It is repeated from
+// time to time, as the pauses are long by then.
+func (r *Reflector) report(err error, delay time.Duration) {
+	if err == nil || r.followed() > firstRetry {
+		r.failures = 0
+	}
+	if err == nil {
+		return
+	}
+	fields := []zap.Field{zap.Error(err), zap.Duration("retryAfter", delay)}
+	if r.failures++; r.failures%warnEvery == warnAfter && r.params.Connection.Online() {
+		r.params.Log.Warn("API server answers, but this kind cannot be read: serving what is stored", append(fields, zap.Int("attempts", r.failures))...)
+		return
+	}
+	r.params.Log.Debug("Watch ended", fields...)
 }
 
 // followed returns how long the last watch was open.
@@ -350,6 +369,10 @@ func (r *Reflector) add(replacement *store.Replacement, object []byte) error {
 }
 
 func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]string) error {
+	apiVersion, kind := r.params.Store.Type()
+	if kind != "" && typ[1] != "" && (typ[0] != apiVersion || typ[1] != kind) {
+		return fmt.Errorf("list: the answer has objects of kind %s of %s, not %s of %s", typ[1], typ[0], kind, apiVersion)
+	}
 	if typ[1] != "" {
 		r.params.Store.SetType(typ[0], typ[1])
 	}
