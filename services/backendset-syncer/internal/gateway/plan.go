@@ -160,18 +160,7 @@ func (b *build) route() {
 			b.input.Limits.Namespaces[r.Namespace] = routing.NamespaceLimits{Sets: own.BackendSets, Conditions: own.Conditions}
 		}
 	}
-	for name := range b.live.Sets {
-		if !b.before.Has(record.BackendSet, name) {
-			b.input.Foreign = append(b.input.Foreign, name)
-		}
-	}
-	for _, binding := range b.planner.observer.Bindings() {
-		// A binding without a set cannot keep a name, which is not secret, from a route.
-		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(b.input.Foreign, name) && !b.before.Has(record.BackendSet, name) {
-			b.input.Foreign = append(b.input.Foreign, name)
-		}
-	}
-	slices.Sort(b.input.Foreign)
+	b.input.Foreign = b.foreignSets()
 	for _, l := range b.listeners {
 		if !l.valid() {
 			continue
@@ -211,8 +200,8 @@ func (b *build) usedByFrozen(kind record.Kind, name string) bool {
 }
 
 // put wants an object, and records it.
-func (b *build) put(kind record.Kind, key, name, owner string) layout.Ref {
-	b.after.Put(record.Object{Kind: kind, Key: key, Name: name, Owner: owner})
+func (b *build) put(kind record.Kind, key, name string) layout.Ref {
+	b.after.Put(record.Object{Kind: kind, Key: key, Name: name})
 	return layout.Ref{Kind: kind, Name: name}
 }
 
@@ -222,7 +211,7 @@ func (b *build) lay() {
 	w.MaxSets, w.MaxListeners = b.limits.BackendSets, b.limits.Listeners
 	for i := range b.desired.Sets {
 		s := &b.desired.Sets[i]
-		b.put(record.BackendSet, s.Key, s.Name, "")
+		b.put(record.BackendSet, s.Key, s.Name)
 		w.Sets = append(w.Sets, layout.Set{Name: s.Name, Health: b.parametersOf(s).health()})
 	}
 	for _, o := range b.before.Objects {
@@ -254,7 +243,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	if h := l.hostname(); h != "" {
 		key := record.HostnameKey(h)
 		name := b.nameOf(record.Hostname, key, h)
-		l.needs = append(l.needs, b.put(record.Hostname, key, name, ""))
+		l.needs = append(l.needs, b.put(record.Hostname, key, name))
 		made.Hostnames = []string{name}
 		if !slices.ContainsFunc(w.Hostnames, func(x layout.Hostname) bool { return x.Name == name }) {
 			w.Hostnames = append(w.Hostnames, layout.Hostname{Name: name, Hostname: h})
@@ -262,7 +251,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	}
 	if l.cert != nil {
 		ref := layout.Ref{Kind: record.Certificate, Name: l.cert.Name}
-		l.needs = append(l.needs, b.put(record.Certificate, b.keys[ref], l.cert.Name, ""))
+		l.needs = append(l.needs, b.put(record.Certificate, b.keys[ref], l.cert.Name))
 		if !slices.ContainsFunc(w.Certificates, func(x layout.Certificate) bool { return x.Name == l.cert.Name }) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
@@ -272,7 +261,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 		key := record.RuleSetKey(owner, string(l.Name))
 		name := b.nameOf(record.RuleSet, key, l.gateway.Name+"-"+string(l.Name))
 		w.RuleSetNames[name] = true
-		l.needs = append(l.needs, b.put(record.RuleSet, key, name, ""))
+		l.needs = append(l.needs, b.put(record.RuleSet, key, name))
 		made.RuleSets = []string{name}
 		w.RuleSets = append(w.RuleSets, layout.RuleSet{Name: name, Redirect: &layout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
 	}
