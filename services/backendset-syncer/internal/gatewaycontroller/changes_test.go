@@ -110,7 +110,7 @@ func TestEveryChange(t *testing.T) {
 	}
 }
 
-func testEveryChange(w *world, hurry bool) { //nolint:revive // the flag is the test
+func testEveryChange(w *world, hurry bool) {
 	w.service("models", "chat", "1 2")
 	w.service("models", "embed", "3")
 	w.apply("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: models}\n" +

@@ -172,7 +172,8 @@ func OwnRule(name string) bool { return ownRule.MatchString(name) }
 func Next(live *Live, wanted *Wanted) []Step {
 	d := &differ{live: live, wanted: wanted}
 	d.independent()
-	d.rules()
+	d.ruleSets()
+	d.policies()
 	d.listeners()
 	d.removals()
 	return d.steps
@@ -229,8 +230,8 @@ func (d *differ) makeRoom() {
 	}
 }
 
-// rules creates and changes rule sets and routing policies.
-func (d *differ) rules() {
+// ruleSets creates and changes rule sets.
+func (d *differ) ruleSets() {
 	for i := range d.wanted.RuleSets {
 		r := &d.wanted.RuleSets[i]
 		switch have, found := d.live.RuleSets[r.Name]; {
@@ -240,6 +241,10 @@ func (d *differ) rules() {
 			d.add(record.RuleSet, r.Name, Update).RuleSet = r
 		}
 	}
+}
+
+// policies creates and changes routing policies.
+func (d *differ) policies() {
 	for i := range d.wanted.Policies {
 		p := &d.wanted.Policies[i]
 		have, found := d.live.Policies[p.Name]
