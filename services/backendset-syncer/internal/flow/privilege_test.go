@@ -61,10 +61,10 @@ func TestLeastPrivilege(t *testing.T) {
 
 	require.NoError(t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(t.Context(), "gated", metav1.DeleteOptions{}))
 	require.NoError(t, g.dynamic.Resource(informers.Gateways).Namespace("infra").Delete(t.Context(), "web", metav1.DeleteOptions{}))
-	require.NoError(t, g.client.FairleadV1alpha1().BackendSetBindings("models").Delete(t.Context(), "bound", metav1.DeleteOptions{}))
+	require.NoError(t, g.rig.client.FairleadV1alpha1().BackendSetBindings("models").Delete(t.Context(), "bound", metav1.DeleteOptions{}))
 	require.Eventually(t, func() bool {
 		_, route := g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Get(t.Context(), "gated", metav1.GetOptions{})
-		_, binding := g.client.FairleadV1alpha1().BackendSetBindings("models").Get(t.Context(), "bound", metav1.GetOptions{})
+		_, binding := g.rig.client.FairleadV1alpha1().BackendSetBindings("models").Get(t.Context(), "bound", metav1.GetOptions{})
 		_, kept := g.kube.CoreV1().ConfigMaps("fairlead").Get(t.Context(), record.ConfigMapName(id), metav1.GetOptions{})
 		return apierrors.IsNotFound(route) && apierrors.IsNotFound(binding) && apierrors.IsNotFound(kept)
 	}, patience, tick, "%s", lazy(g.logs.String))
