@@ -23,6 +23,9 @@ import (
 // container but the cache has a token of the API server, although the chart turns automountServiceAccountToken on.
 func TestTraefikChart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long form: TestOutage runs a Traefik in the short one")
+	}
 	const pool = "chart"
 	s := newSystem(t, poolNode(pool))
 	s.apply(s.rendered(pool))
