@@ -52,21 +52,3 @@ func (b *build) conditionsOfOthers(policy string) int {
 func countConditions(condition string) int {
 	return 1 + strings.Count(condition, ",") + max(strings.Count(condition, "any(")+strings.Count(condition, "all(")-1, 0)
 }
-
-// foreignSets returns the names of the backend sets of others, sorted.
-func (b *build) foreignSets() []string {
-	var all []string
-	for name := range b.live.Sets {
-		if !b.before.Has(record.BackendSet, name) {
-			all = append(all, name)
-		}
-	}
-	for _, binding := range b.planner.observer.Bindings() {
-		// A binding without a set cannot keep a name, which is not secret, from a route.
-		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(all, name) && !b.before.Has(record.BackendSet, name) {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
