@@ -255,6 +255,22 @@ func TestSocketOfTheRuntime(t *testing.T) {
 	}
 }
 
+// TestProbing needs the name of the node and nothing else of it, and excludes the socket.
+func TestProbing(t *testing.T) {
+	t.Parallel()
+	for _, d := range objects.All[appsv1.Deployment](t, objects.Render(t, chartPath(), values(helm.Values{"probeAddresses": true}))) {
+		cache := d.Spec.Template.Spec.InitContainers[0]
+		assert.Contains(t, cache.Args, "--probe-addresses")
+		assert.Contains(t, cache.Args, "--node-name=$(NODE_NAME)")
+		assert.Equal(t, "spec.nodeName", cache.Env[0].ValueFrom.FieldRef.FieldPath)
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			assert.Nil(t, v.HostPath)
+		}
+	}
+	_, err := helm.Template(chartPath(), values(helm.Values{"probeAddresses": true, "criSocket": "/run/containerd/containerd.sock"}))
+	assert.ErrorContains(t, err, "probeAddresses has no effect with criSocket")
+}
+
 func TestSchemaRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]helm.Values{

@@ -1,7 +1,7 @@
 // Package adjust changes EndpointSlices between the API server and the clients of the cache: it holds endpoints of silent nodes in service (package hold), and replaces
 // addresses that died in a reboot of the node while the cloud was away (openyurt#2810).
 //
-// Input: slices with the endpoints of the pool, Nodes, and the addresses that the node's container runtime reports. Output: changed slices, and requests to show slices
+// Input: slices with the endpoints of the pool, Nodes, and the addresses that the node's container runtime reports, or that package probe guesses. Output: changed slices, and requests to show slices
 // again.
 //
 // An address is replaced only if all of this holds:
@@ -29,6 +29,7 @@ import (
 
 	"fairlead.dev/services/edge-cache/internal/cri"
 	"fairlead.dev/services/edge-cache/internal/hold"
+	"fairlead.dev/services/edge-cache/internal/probe"
 )
 
 // Readjuster shows slices again, by a call of Adjust and a new resourceVersion if they look different. Adjust must not call it.
@@ -51,8 +52,9 @@ const maxMismatches = 10_000
 
 // Params are the parts of an Adjuster.
 type Params struct {
-	// Runtime is nil if there is no container runtime to ask.
+	// Runtime is nil if there is no container runtime to ask, and Prober if nothing is to be guessed instead.
 	Runtime *cri.Client
+	Prober  *probe.Prober
 	// NodeName is the node of this process.
 	NodeName string
 	Log      *zap.Logger
@@ -64,6 +66,7 @@ type Params struct {
 type Adjuster struct {
 	keeper *hold.Keeper
 	source source
+	prober *probe.Prober
 	node   string
 	log    *zap.Logger
 	clock  func() time.Time
@@ -91,8 +94,11 @@ func New(p Params) *Adjuster {
 		keeper: hold.New(), node: p.NodeName, log: p.Log, clock: p.Clock, wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 		wrong: map[stale]map[string]struct{}{}, replaced: map[stale]netip.Addr{}, bySlice: map[string]map[stale]struct{}{},
 	}
-	if p.Runtime != nil {
+	switch {
+	case p.Runtime != nil:
 		a.source = p.Runtime
+	case p.Prober != nil:
+		a.source, a.prober = p.Prober, p.Prober
 	}
 	if a.clock == nil {
 		a.clock = time.Now
@@ -113,6 +119,9 @@ func (a *Adjuster) Adjust(key string, s *discoveryv1.EndpointSlice) bool {
 // Delete forgets a slice.
 func (a *Adjuster) Delete(key string) {
 	a.keeper.Delete(key)
+	if a.prober != nil {
+		a.prober.Forget(key)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forgetSlice(key, nil)
@@ -126,6 +135,9 @@ func (a *Adjuster) Restore(key string, state []byte) error { return a.keeper.Res
 
 // NodeChanged takes a Node of the pool. It returns whether slices with endpoints on it must be shown again.
 func (a *Adjuster) NodeChanged(n *corev1.Node) bool {
+	if a.prober != nil {
+		a.prober.SetNode(n)
+	}
 	changed := a.keeper.SetNode(n, a.clock())
 	if changed {
 		signal(a.wake)
@@ -157,6 +169,9 @@ func signal(c chan struct{}) {
 func (a *Adjuster) replaceAddresses(key string, s *discoveryv1.EndpointSlice) bool {
 	if a.source == nil || s.AddressType == discoveryv1.AddressTypeFQDN {
 		return false
+	}
+	if a.prober != nil {
+		a.prober.Seen(key, s)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/edge-cache/internal/documents"
 	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/pool"
+	"fairlead.dev/services/edge-cache/internal/probe"
 	"fairlead.dev/services/edge-cache/internal/upstream"
 	"fairlead.dev/services/edge-cache/internal/view"
 )
@@ -123,10 +124,13 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-func newAdjuster(cfg *config.Config, log *zap.Logger) *adjust.Adjuster {
+func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *adjust.Adjuster {
 	p := adjust.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
-	if cfg.Node.CRISocket != "" {
+	switch {
+	case cfg.Node.CRISocket != "":
 		p.Runtime = cri.New(cfg.Node.CRISocket)
+	case cfg.Node.Probe:
+		p.Prober = probe.New(probe.Params{Node: cfg.Node.Name, Online: c.Online})
 	}
 	return adjust.New(p)
 }

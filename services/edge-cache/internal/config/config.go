@@ -76,6 +76,7 @@ type Data struct {
 type Node struct {
 	Name      string
 	CRISocket string
+	Probe     bool
 }
 
 const upstreamDir = "/var/run/secrets/fairlead.dev/upstream/"
@@ -110,7 +111,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"File with keys for the durable state: one per line, 32 bytes in base64. The first encrypts, all decrypt. Empty: no encryption.")
 	fs.StringVar(&c.Node.CRISocket, "cri-socket", c.Node.CRISocket,
 		"Unix socket of the node's container runtime. With it, addresses that pods lost in a reboot are replaced while the API server is away. Empty: addresses stay.")
-	fs.StringVar(&c.Node.Name, "node-name", c.Node.Name, "Name of the node of this pod. Required with --cri-socket.")
+	fs.BoolVar(&c.Node.Probe, "probe-addresses", c.Node.Probe,
+		"Without --cri-socket, look for pods that lost their addresses at the addresses that the node gives to pods, by their ports. A pod can imitate another one: only for nodes whose pods all trust each other.")
+	fs.StringVar(&c.Node.Name, "node-name", c.Node.Name, "Name of the node of this pod. Required with --cri-socket and --probe-addresses.")
 }
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
@@ -166,10 +169,17 @@ func (c *Config) Validate() error {
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("--data-dir is empty"))
 	}
-	if c.Node.CRISocket != "" && c.Node.Name == "" {
-		errs = append(errs, errors.New("--cri-socket needs --node-name"))
+	return errors.Join(append(errs, c.Node.validate()...)...)
+}
+
+func (n *Node) validate() (errs []error) {
+	if (n.CRISocket != "" || n.Probe) && n.Name == "" {
+		errs = append(errs, errors.New("--cri-socket and --probe-addresses need --node-name"))
 	}
-	return errors.Join(errs...)
+	if n.CRISocket != "" && n.Probe {
+		errs = append(errs, errors.New("--probe-addresses has no effect with --cri-socket: the container runtime knows the addresses"))
+	}
+	return errs
 }
 
 func (p *Pool) validate() error {

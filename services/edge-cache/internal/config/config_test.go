@@ -41,7 +41,8 @@ func TestValidate(t *testing.T) {
 		{"upstream-server", "http://127.0.0.1:80@api.example", "does not begin with https"},
 		{"upstream-server", "https://", "does not begin with https"},
 		{"data-dir", "", "--data-dir is empty"},
-		{"cri-socket", "/run/cri.sock", "--cri-socket needs --node-name"},
+		{"cri-socket", "/run/cri.sock", "--cri-socket and --probe-addresses need --node-name"},
+		{"probe-addresses", "true", "--cri-socket and --probe-addresses need --node-name"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.flag+"="+tt.value, func(t *testing.T) {

@@ -1,0 +1,393 @@
+// Package probe guesses the addresses that the pods of a node got in a reboot without the cloud, where the container runtime cannot be asked.
+//
+// Input: EndpointSlices with the endpoints of the pool, the addresses that the node gives to pods, and whether the API server answers. Output: pods whose
+// address is dead, with the address at which something else listens on all their ports.
+//
+// A port does not identify a pod, so the guess is narrow. An address counts for a pod only if
+//
+//   - the API server does not answer, the pod's own address does not either, and it did not at the last round
+//   - the address belongs to the node, answers on all TCP ports of the pod, and no other endpoint has it
+//   - all dead pods whose ports answer there belong to the same Services: a port that two Services use decides nothing
+//   - no more addresses answer than pods of these Services are dead: one more means that something else listens there
+//
+// What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust each other.
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"fairlead.dev/services/edge-cache/internal/cri"
+)
+
+const (
+	// dialTimeout is the time for a connection to a pod of the same node, which takes microseconds. At half, a node that is busy after its boot answers too late.
+	dialTimeout = 250 * time.Millisecond
+	// parallel is the number of connections at a time. A range of 256 addresses without answers takes 256/64 × dialTimeout = 1 s for each port.
+	parallel = 64
+	// maxAddresses bounds the range: a node has 256 addresses for pods by default, and 1024 with the largest documented setups.
+	maxAddresses = 1024
+	// maxPorts bounds the ports of all dead pods together, and maxPods the pods that are known. Others write slices.
+	maxPorts = 16
+	maxPods  = 1024
+	// confirmations is the number of rounds in a row in which an address is dead before another one is looked for.
+	confirmations = 2
+)
+
+// Params are the parts of a Prober.
+type Params struct {
+	// Node is the node of this process.
+	Node string
+	// Online reports whether the API server answers: then slices are right, or will be soon.
+	Online func() bool
+	// Dial is that of a net.Dialer if it is nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Prober looks for pods. Its methods are safe for concurrent use.
+type Prober struct {
+	params Params
+
+	mu     sync.Mutex
+	ranges []netip.Prefix
+	slices map[string][]endpoint // endpoints of the node by slice
+	dead   map[string]int        // rounds in a row in which a pod's address was dead, by UID
+	found  map[string]netip.Addr // by UID
+}
+
+// endpoint is an endpoint of the node that names a pod.
+type endpoint struct {
+	uid, namespace, service string
+	address                 netip.Addr
+	ports                   []int
+}
+
+// New returns a Prober that knows no slices.
+func New(p Params) *Prober {
+	if p.Dial == nil {
+		p.Dial = (&net.Dialer{}).DialContext
+	}
+	return &Prober{params: p, slices: map[string][]endpoint{}, dead: map[string]int{}, found: map[string]netip.Addr{}}
+}
+
+// SetNode takes the Node of this process, which has the ranges of its pods.
+func (p *Prober) SetNode(n *corev1.Node) {
+	if n.Name != p.params.Node {
+		return
+	}
+	var ranges []netip.Prefix
+	for _, text := range n.Spec.PodCIDRs {
+		if r, err := netip.ParsePrefix(text); err == nil && r.Addr().Is4() { // nobody can look through a range of IPv6
+			ranges = append(ranges, r.Masked())
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ranges = ranges
+}
+
+// Seen takes a slice as the API server has it.
+func (p *Prober) Seen(key string, s *discoveryv1.EndpointSlice) {
+	ports, usable := portsOf(s)
+	var all []endpoint
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if !usable || s.AddressType != discoveryv1.AddressTypeIPv4 || e.NodeName == nil || *e.NodeName != p.params.Node || len(e.Addresses) == 0 {
+			continue
+		}
+		if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.UID == "" {
+			continue
+		}
+		if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
+			all = append(all, endpoint{uid: string(e.TargetRef.UID), namespace: s.Namespace, service: s.Labels[discoveryv1.LabelServiceName], address: address, ports: ports})
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(all) == 0 {
+		delete(p.slices, key)
+		return
+	}
+	p.slices[key] = all
+}
+
+// Forget forgets a slice.
+func (p *Prober) Forget(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.slices, key)
+}
+
+// portsOf returns the TCP ports of a slice. A slice with a port that cannot be probed is not usable: the others would say less about the pod.
+func portsOf(s *discoveryv1.EndpointSlice) (ports []int, usable bool) {
+	for _, port := range s.Ports {
+		if port.Port == nil || port.Protocol != nil && *port.Protocol != corev1.ProtocolTCP {
+			return nil, false
+		}
+		ports = append(ports, int(*port.Port))
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports), len(ports) > 0
+}
+
+// Pods returns the dead pods for which there is an address, by UID. It forgets none while the API server answers, until a slice has another address.
+func (p *Prober) Pods(ctx context.Context) (map[string]cri.Pod, error) {
+	online := p.params.Online()
+	pods, ranges := p.known()
+	if online && !p.guessed() {
+		return nil, nil
+	}
+	dead, taken := p.judge(pods, p.alive(ctx, pods))
+	if len(dead) > 0 && !online {
+		p.assign(dead, p.candidates(ctx, dead, ranges, taken))
+	}
+	return p.result(pods), ctx.Err()
+}
+
+// guessed reports whether a pod has an address that was looked for. Otherwise the search begins anew.
+func (p *Prober) guessed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.found) > 0 {
+		return true
+	}
+	clear(p.dead)
+	return false
+}
+
+// pod is what all slices say about a pod.
+type pod struct {
+	uid, namespace string
+	address        netip.Addr
+	ports          []int
+	services       []string
+}
+
+// identity is the same for pods whose requests may be exchanged.
+func (p *pod) identity() string {
+	return p.namespace + "/" + strings.Join(p.services, ",") + ":" + portsText(p.ports)
+}
+
+func portsText(ports []int) string {
+	var all []string
+	for _, port := range ports {
+		all = append(all, strconv.Itoa(port))
+	}
+	return strings.Join(all, ",")
+}
+
+// known returns the pods of the ranges, sorted. A pod with two addresses in two slices is in a change, and left out.
+func (p *Prober) known() ([]*pod, []netip.Prefix) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	byUID, changing := map[string]*pod{}, map[string]bool{}
+	for _, endpoints := range p.slices {
+		for i := range endpoints {
+			e := &endpoints[i]
+			known := byUID[e.uid]
+			if known == nil {
+				known = &pod{uid: e.uid, namespace: e.namespace, address: e.address}
+				byUID[e.uid] = known
+			}
+			if known.namespace != e.namespace || known.address != e.address {
+				changing[e.uid] = true
+			}
+			known.ports = append(known.ports, e.ports...)
+			known.services = append(known.services, e.service)
+		}
+	}
+	var all []*pod
+	for uid, known := range byUID {
+		if changing[uid] || !within(p.ranges, known.address) { // the network of the node has other addresses
+			continue
+		}
+		slices.Sort(known.ports)
+		slices.Sort(known.services)
+		known.ports, known.services = slices.Compact(known.ports), slices.Compact(known.services)
+		all = append(all, known)
+	}
+	slices.SortFunc(all, func(a, b *pod) int { return strings.Compare(a.uid, b.uid) })
+	return all[:min(len(all), maxPods)], p.ranges
+}
+
+func within(ranges []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address) })
+}
+
+// alive returns which pods answer at their own addresses.
+func (p *Prober) alive(ctx context.Context, pods []*pod) []bool {
+	alive := make([]bool, len(pods))
+	each(len(pods), func(i int) { alive[i] = len(p.open(ctx, pods[i].address, pods[i].ports)) == len(pods[i].ports) })
+	return alive
+}
+
+// open returns the ports on which an address accepts connections. An address that neither accepts nor refuses one is not in use.
+func (p *Prober) open(ctx context.Context, address netip.Addr, ports []int) []int {
+	var open []int
+	for _, port := range ports {
+		limited, cancel := context.WithTimeout(ctx, dialTimeout)
+		conn, err := p.params.Dial(limited, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
+		cancel()
+		switch {
+		case err == nil:
+			_ = conn.Close()
+			open = append(open, port)
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			return open
+		}
+	}
+	return open
+}
+
+// each calls f for all numbers below n, some at a time.
+func each(n int, f func(i int)) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	all.Wait()
+}
+
+// judge returns the pods that are dead for long enough, and the addresses that endpoints have.
+func (p *Prober) judge(pods []*pod, alive []bool) (dead []*pod, taken map[netip.Addr]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken = map[netip.Addr]bool{}
+	rounds := map[string]int{}
+	for i, known := range pods {
+		taken[known.address] = true
+		if alive[i] {
+			delete(p.found, known.uid)
+			continue
+		}
+		if rounds[known.uid] = p.dead[known.uid] + 1; rounds[known.uid] >= confirmations {
+			dead = append(dead, known)
+		}
+	}
+	p.dead = rounds
+	return dead, taken
+}
+
+// candidate is an address with the ports on which it answers.
+type candidate struct {
+	address netip.Addr
+	open    []int
+}
+
+// candidates returns the free addresses of the ranges that answer on a port of a dead pod. The first address of a range is the node's own.
+func (p *Prober) candidates(ctx context.Context, dead []*pod, ranges []netip.Prefix, taken map[netip.Addr]bool) []candidate {
+	var ports []int
+	for _, d := range dead {
+		ports = append(ports, d.ports...)
+	}
+	slices.Sort(ports)
+	if ports = slices.Compact(ports); len(ports) > maxPorts {
+		return nil
+	}
+	own := ownAddresses()
+	var all []candidate
+	for _, r := range ranges {
+		address := r.Addr().Next().Next()
+		for ; r.Contains(address) && r.Contains(address.Next()) && len(all) < maxAddresses; address = address.Next() {
+			if !taken[address] && !own[address] {
+				all = append(all, candidate{address: address})
+			}
+		}
+	}
+	each(len(all), func(i int) { all[i].open = p.open(ctx, all[i].address, ports) })
+	return slices.DeleteFunc(all, func(c candidate) bool { return len(c.open) == 0 })
+}
+
+// ownAddresses returns the addresses of the pod of this process.
+func ownAddresses() map[netip.Addr]bool {
+	own := map[netip.Addr]bool{}
+	all, _ := net.InterfaceAddrs()
+	for _, a := range all {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			own[prefix.Addr().Unmap()] = true
+		}
+	}
+	return own
+}
+
+// assign gives each dead pod an address if there is no doubt. A pod keeps an address that still counts for it.
+func (p *Prober) assign(dead []*pod, candidates []candidate) {
+	missing := map[string][]*pod{}
+	for _, d := range dead {
+		missing[d.identity()] = append(missing[d.identity()], d)
+	}
+	fitting := map[string][]netip.Addr{}
+	for _, c := range candidates {
+		if identity, ok := onlyIdentity(dead, c); ok {
+			fitting[identity] = append(fitting[identity], c.address)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for identity, pods := range missing {
+		free := fitting[identity]
+		if len(free) > len(pods) {
+			free = nil
+		}
+		for _, d := range pods {
+			if i := slices.Index(free, p.found[d.uid]); i >= 0 {
+				free = slices.Delete(free, i, i+1)
+			} else {
+				delete(p.found, d.uid)
+			}
+		}
+		for _, d := range pods {
+			if _, has := p.found[d.uid]; !has && len(free) > 0 {
+				p.found[d.uid], free = free[0], free[1:]
+			}
+		}
+	}
+}
+
+// onlyIdentity returns the identity of all dead pods that could have an address.
+func onlyIdentity(dead []*pod, c candidate) (identity string, ok bool) {
+	for _, d := range dead {
+		if slices.ContainsFunc(d.ports, func(port int) bool { return !slices.Contains(c.open, port) }) {
+			continue
+		}
+		if ok && identity != d.identity() {
+			return "", false
+		}
+		identity, ok = d.identity(), true
+	}
+	return identity, ok
+}
+
+// result returns the pods with an address, and forgets those that no slice has any longer.
+func (p *Prober) result(pods []*pod) map[string]cri.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[string]cri.Pod{}
+	for _, known := range pods {
+		if address, ok := p.found[known.uid]; ok {
+			all[known.uid] = cri.Pod{Namespace: known.namespace, Addresses: []netip.Addr{address}}
+		}
+	}
+	for uid := range p.found {
+		if _, still := all[uid]; !still {
+			delete(p.found, uid)
+		}
+	}
+	return all
+}
