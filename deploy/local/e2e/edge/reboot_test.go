@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
 	"fairlead.dev/pkg/kubetest/clusterapi"
@@ -40,8 +41,9 @@ const (
 
 // TestReboot cuts the nodes of both pools off, and reboots them: their pods get other addresses, and no API server says which.
 //
-//	edge-a  the kubelet works with Yurthub, which keeps its pods. Traefik and the cache come from the chart
-//	edge-b  the kubelet works without. Only static pods start before the API server answers: Traefik with the cache, and the backend, are such pods
+//	edge-a  the kubelet works with Yurthub, which keeps its pods. Traefik and the cache come from the chart, and the container runtime knows the addresses
+//	edge-b  the kubelet works without. Only static pods start before the API server answers: Traefik with the cache, and the backend, are such pods. The cache
+//	        probes for the addresses
 //
 //	online   both pools answer
 //	cut      both pools answer, from their own pods
@@ -115,6 +117,7 @@ func newRebootSystem(t *testing.T) (*system, map[string]*entrance) {
 	s.apply(s.manifest("pool.yaml", plain.Labels[poolLabel]))
 	s.apply(s.manifest("apps.yaml", plain.Labels[poolLabel]))
 	s.apply(s.manifest("environment.yaml", hub.Labels[poolLabel]))
+	s.writePodRange(plain.Name)
 	s.writeStaticPods(plain)
 	s.rolledOut("edge-" + hub.Labels[poolLabel])
 	s.rolledOut("managed")
@@ -143,6 +146,20 @@ func (s *system) install(pool string) {
 	require.NoError(s.t, os.WriteFile(values, []byte(s.manifest("values.yaml", pool)), 0o600))
 	_, err := s.Helm(s.t.Context(), "install", "edge", filepath.Join(s.repository(), "charts/edge-cache"), "--values", values)
 	require.NoError(s.t, err)
+}
+
+// writePodRange gives a Node the range of its pods, as the controller manager does in clusters whose network plugin asks for it.
+func (s *system) writePodRange(name string) {
+	s.t.Helper()
+	status, err := s.Status(s.t.Context())
+	require.NoError(s.t, err)
+	for _, n := range status.Nodes {
+		if n.Name == name {
+			patch := fmt.Sprintf(`{"spec":{"podCIDR":%q,"podCIDRs":[%q]}}`, n.PodCIDR, n.PodCIDR)
+			_, err = s.Clientset().CoreV1().Nodes().Patch(s.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+			require.NoError(s.t, err)
+		}
+	}
 }
 
 // writeStaticPods writes the manifests of a node, and what the cache needs of the API server.

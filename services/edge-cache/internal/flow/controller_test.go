@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,23 +175,30 @@ func TestSecretsOfTheClass(t *testing.T) {
 // continue from.
 func TestIdleBookmarks(t *testing.T) {
 	t.Parallel()
-	_, e := protocolWorld(t)
-	for _, state := range []string{linkUp, linkCut} {
-		e.network.set(state)
+	w, offline := protocolWorld(t)
+	other := *w
+	other.network = newNetwork(t, strings.TrimPrefix(w.cluster.RESTConfig().Host, "https://"))
+	online := other.edge("edge").ready()
+	w.network.set(linkCut)
+	var both sync.WaitGroup
+	for name, e := range map[string]*edge{"online": online, "offline": offline} {
 		events := stream(t, e.rest(), slicesPath, values(watchListQuery...))
 		var rv uint64
 		for initial := true; initial; {
 			got := next(t, events)
 			initial, rv = got.Type != "BOOKMARK", got.rv(t)
 		}
-		select {
-		case got := <-events:
-			require.Equal(t, "BOOKMARK", got.Type)
-			assert.GreaterOrEqual(t, got.rv(t), rv)
-			q := values("watch", "true", "resourceVersion", got.Object.Metadata.ResourceVersion, "timeoutSeconds", "1")
-			assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, q, "").code)
-		case <-time.After(time.Minute):
-			require.Fail(t, "no bookmark within a minute", state)
-		}
+		both.Go(func() {
+			select {
+			case got := <-events:
+				assert.Equal(t, "BOOKMARK", got.Type, name)
+				assert.GreaterOrEqual(t, got.rv(t), rv, name)
+				q := values("watch", "true", "resourceVersion", got.Object.Metadata.ResourceVersion, "timeoutSeconds", "1")
+				assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, q, "").code, name)
+			case <-time.After(time.Minute):
+				assert.Fail(t, "no bookmark within a minute", name)
+			}
+		})
 	}
+	both.Wait()
 }
