@@ -191,7 +191,7 @@ func messagesOfLies() map[string]string {
 		"truncated list":               "unexpected EOF",
 		"empty list without a version": `resourceVersion "" is not a positive decimal number`,
 		"version that is no number":    `object default/a-1: resourceVersion "many" is not a positive decimal number`,
-		"version out of range":         "resourceVersion 18446744073709551615 is too large",
+		"version out of range":         `resourceVersion "18446744073709551615" is too large`,
 		"object without a name":        "object has no metadata.name",
 		"another kind":                 "the answer has objects of kind Pod of discovery.k8s.io/v1, not EndpointSlice of discovery.k8s.io/v1",
 		"HTML":                         `the answer is "text/html", not application/vnd.kubernetes.protobuf`,

@@ -80,8 +80,11 @@ func (m Meta) Key() string {
 // zero, not decimal.
 func ParseRV(s string) (uint64, error) {
 	rv, err := strconv.ParseUint(s, 10, 63)
-	if err != nil || rv == 0 || s[0] == '0' {
-		return 0, fmt.Errorf("resourceVersion %q is not a positive decimal number", s)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("resourceVersion %.40q is too large", s)
+	case err != nil || rv == 0 || s[0] == '0':
+		return 0, fmt.Errorf("resourceVersion %.40q is not a positive decimal number", s)
 	}
 	return rv, nil
 }
