@@ -115,7 +115,7 @@ func (e *entrance) processes(t *testing.T, want int) []int {
 	return ids
 }
 
-// find returns the ids of the processes with an argument.
+// find returns the ids of the processes with an argument. It finds those of all clusters, so the tests of this package are not parallel.
 func find(t require.TestingT, argument string) []int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)

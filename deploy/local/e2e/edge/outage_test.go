@@ -115,7 +115,6 @@ func (s *system) apply(text string) {
 //	brown-out  the control plane has marked all pods of both pools unready
 //	healed     both pools answer; what was created meanwhile is served
 func TestOutage(t *testing.T) {
-	t.Parallel()
 	s := newSystem(t, poolNode(pools[0]), poolNode(pools[1]))
 	for _, pool := range pools {
 		s.apply(s.manifest("pool.yaml", pool))

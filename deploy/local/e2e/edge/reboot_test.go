@@ -51,7 +51,6 @@ const (
 //	offline  both pools answer from the same pods, at their new addresses
 //	healed   the API server learns the addresses; no request fails, and the caches show what it says
 func TestReboot(t *testing.T) {
-	t.Parallel()
 	s, entrances := newRebootSystem(t)
 	timeline := newTimeline(entrances)
 	t.Cleanup(func() { t.Log("\n" + timeline.String()) })

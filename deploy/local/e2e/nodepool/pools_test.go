@@ -198,25 +198,28 @@ func (s *system) testExposures() {
 			require.Equal(c, answer{status: http.StatusOK, from: shanghai}, got)
 		}, settle, tick, "%s", address)
 	}
-	pods := func(field string) string {
+	pods := func(field, want string) { // once the pods of the way in before are gone
 		s.t.Helper()
-		return s.kubectl("--namespace", namespace, "get", "pods", "-l", "app.kubernetes.io/instance=ingress-"+shanghai, "--field-selector=status.phase=Running", "-o", "jsonpath="+field)
+		require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+			got := s.kubectl("--namespace", namespace, "get", "pods", "-l", "app.kubernetes.io/instance=ingress-"+shanghai, "--field-selector=status.phase=Running", "-o", "jsonpath="+field)
+			require.Equal(c, want, got)
+		}, settle, tick, field)
 	}
 	node := s.address(nodeOf(shanghai))
 
 	expose("{name: " + shanghai + ", exposure: {type: HostNetwork}}")
 	answers(node + ":80")
-	assert.Equal(s.t, "true", pods("{.items[*].spec.hostNetwork}"))
+	pods("{.items[*].spec.hostNetwork}", "true")
 
 	expose("{name: " + shanghai + ", exposure: {type: HostPort, httpPort: 8080, httpsPort: 8443}}")
-	assert.Equal(s.t, "8080 8443", pods("{.items[*].spec.containers[0].ports[*].hostPort}"), "the embedded container runtime does not map them")
-	assert.Empty(s.t, pods("{.items[*].spec.hostNetwork}"))
+	pods("{.items[*].spec.containers[0].ports[*].hostPort}", "8080 8443") // the embedded container runtime does not map them
+	pods("{.items[*].spec.hostNetwork}", "")
 	answers("ingress-" + shanghai + "." + namespace + ":http")
 	_, err := ask(s.t.Context(), s.client(node+":80", 2*time.Second), host)
 	require.Error(s.t, err, "the port in the network of the node")
 
 	expose("{name: " + shanghai + ", ingress_ips: [" + balancer + "], exposure: {type: LoadBalancer, loadBalancerClass: example.com/edge}}")
-	assert.Empty(s.t, pods("{.items[*].spec.containers[0].ports[*].hostPort}"))
+	pods("{.items[*].spec.containers[0].ports[*].hostPort}", "")
 	s.kubectl("--namespace", namespace, "patch", "service", "ingress-"+shanghai, "--subresource=status", "--type=merge", "-p",
 		`{"status": {"loadBalancer": {"ingress": [{"ip": "`+balancer+`"}]}}}`)
 	s.kubectl("wait", "yurtingress/ways", "--for=jsonpath={.status.pools[0].addresses[0]}="+balancer, "--timeout=1m")

@@ -10,6 +10,8 @@
 //   - all dead pods whose ports answer there belong to the same Services: a port that two Services use decides nothing
 //   - no more addresses answer than pods of these Services are dead: one more means that something else listens there
 //
+// An address that had no doubt for some rounds stays for as long as it answers.
+//
 // What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust each other.
 package probe
 
@@ -43,6 +45,9 @@ const (
 	maxPods  = 1024
 	// confirmations is the number of rounds in a row in which an address is dead before another one is looked for.
 	confirmations = 2
+	// settled is the number of rounds after which a guess stays for as long as its address answers. The pods of a node start within seconds of each other, so
+	// doubts come early; a pod that starts later must not end a Service. At half, a pod that starts slowly comes too late to raise a doubt.
+	settled = 5
 )
 
 // Params are the parts of a Prober.
@@ -63,7 +68,13 @@ type Prober struct {
 	ranges []netip.Prefix
 	slices map[string][]endpoint // endpoints of the node by slice
 	dead   map[string]int        // rounds in a row in which a pod's address was dead, by UID
-	found  map[string]netip.Addr // by UID
+	found  map[string]guess      // by UID
+}
+
+// guess is the address at which a pod is looked for now, and for how many rounds it has been.
+type guess struct {
+	address netip.Addr
+	rounds  int
 }
 
 // endpoint is an endpoint of the node that names a pod.
@@ -78,7 +89,7 @@ func New(p Params) *Prober {
 	if p.Dial == nil {
 		p.Dial = (&net.Dialer{}).DialContext
 	}
-	return &Prober{params: p, slices: map[string][]endpoint{}, dead: map[string]int{}, found: map[string]netip.Addr{}}
+	return &Prober{params: p, slices: map[string][]endpoint{}, dead: map[string]int{}, found: map[string]guess{}}
 }
 
 // SetNode takes the Node of this process, which has the ranges of its pods.
@@ -328,25 +339,23 @@ func ownAddresses() map[netip.Addr]bool {
 
 // assign gives each dead pod an address if there is no doubt. A pod keeps an address that still counts for it.
 func (p *Prober) assign(dead []*pod, candidates []candidate) {
-	missing := map[string][]*pod{}
-	for _, d := range dead {
-		missing[d.identity()] = append(missing[d.identity()], d)
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	missing, candidates := p.keep(dead, candidates)
 	fitting := map[string][]netip.Addr{}
 	for _, c := range candidates {
 		if identity, ok := onlyIdentity(dead, c); ok {
 			fitting[identity] = append(fitting[identity], c.address)
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for identity, pods := range missing {
 		free := fitting[identity]
 		if len(free) > len(pods) {
 			free = nil
 		}
 		for _, d := range pods {
-			if i := slices.Index(free, p.found[d.uid]); i >= 0 {
+			if i := slices.Index(free, p.found[d.uid].address); i >= 0 {
+				p.found[d.uid] = guess{free[i], p.found[d.uid].rounds + 1}
 				free = slices.Delete(free, i, i+1)
 			} else {
 				delete(p.found, d.uid)
@@ -354,16 +363,36 @@ func (p *Prober) assign(dead []*pod, candidates []candidate) {
 		}
 		for _, d := range pods {
 			if _, has := p.found[d.uid]; !has && len(free) > 0 {
-				p.found[d.uid], free = free[0], free[1:]
+				p.found[d.uid], free = guess{address: free[0]}, free[1:]
 			}
 		}
 	}
 }
 
+// keep returns the pods without a settled guess, by identity, and the addresses that no such guess has.
+func (p *Prober) keep(dead []*pod, candidates []candidate) (missing map[string][]*pod, free []candidate) {
+	missing, free = map[string][]*pod{}, slices.Clone(candidates)
+	for _, d := range dead {
+		g := p.found[d.uid]
+		i := slices.IndexFunc(free, func(c candidate) bool { return c.address == g.address && c.fits(d) })
+		if g.rounds >= settled && i >= 0 {
+			free = slices.Delete(free, i, i+1)
+			continue
+		}
+		missing[d.identity()] = append(missing[d.identity()], d)
+	}
+	return missing, free
+}
+
+// fits reports whether all ports of a pod answer.
+func (c *candidate) fits(d *pod) bool {
+	return !slices.ContainsFunc(d.ports, func(port int) bool { return !slices.Contains(c.open, port) })
+}
+
 // onlyIdentity returns the identity of all dead pods that could have an address.
 func onlyIdentity(dead []*pod, c candidate) (identity string, ok bool) {
 	for _, d := range dead {
-		if slices.ContainsFunc(d.ports, func(port int) bool { return !slices.Contains(c.open, port) }) {
+		if !c.fits(d) {
 			continue
 		}
 		if ok && identity != d.identity() {
@@ -380,8 +409,8 @@ func (p *Prober) result(pods []*pod) map[string]cri.Pod {
 	defer p.mu.Unlock()
 	all := map[string]cri.Pod{}
 	for _, known := range pods {
-		if address, ok := p.found[known.uid]; ok {
-			all[known.uid] = cri.Pod{Namespace: known.namespace, Addresses: []netip.Addr{address}}
+		if g, ok := p.found[known.uid]; ok {
+			all[known.uid] = cri.Pod{Namespace: known.namespace, Addresses: []netip.Addr{g.address}}
 		}
 	}
 	for uid := range p.found {

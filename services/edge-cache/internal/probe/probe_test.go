@@ -217,6 +217,24 @@ func TestPodsOverTime(t *testing.T) {
 	assert.Equal(t, before, n.dials, "nothing is left to look for")
 }
 
+// TestSettledGuess has a pod that starts later, and listens on the port of a Service.
+func TestSettledGuess(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.Seen("ns/a", slice("a", "8080", "a1=10.1.0.5", "a2=10.1.0.6"))
+	n.open["10.1.0.9"] = "8080"
+	for range settled {
+		assert.Equal(t, "a1:10.1.0.9", n.rounds())
+	}
+	n.open["10.1.0.8"] = "8080"
+	assert.Equal(t, "a1:10.1.0.9 a2:10.1.0.8", n.rounds(), "the other pod of the Service")
+	n.open["10.1.0.7"] = "8080"
+	assert.Equal(t, "a1:10.1.0.9", n.rounds(), "one of two")
+	delete(n.open, "10.1.0.9")
+	delete(n.open, "10.1.0.8")
+	assert.Equal(t, "a1:10.1.0.7", n.rounds())
+}
+
 // TestSeenIsBounded has more pods than the Prober looks at.
 func TestSeenIsBounded(t *testing.T) {
 	t.Parallel()
