@@ -31,7 +31,7 @@ func TestInstall_WritesWhatANodeThatJoinedHas(t *testing.T) {
 		assert.Equal(t, "system:node:edge", leaf.Subject.CommonName)
 		assert.ElementsMatch(t, []string{"openyurt:yurthub", "system:nodes"}, leaf.Subject.Organization)
 		for _, host := range []string{"127.0.0.1", "10.200.0.12", "10.96.0.1", "kubernetes.default.svc"} {
-			assert.NoError(t, leaf.VerifyHostname(host), "without it, Yurthub asks for another certificate")
+			require.NoError(t, leaf.VerifyHostname(host), "without it, Yurthub asks for another certificate")
 		}
 		require.NoError(t, os.WriteFile(path, []byte("rotated"), 0o600))
 	}
