@@ -11,7 +11,7 @@ import (
 )
 
 // A summary is the condition that says most about an object: the first one that is not as it should be, and otherwise the last one. Metrics
-// count objects by the reasons of their summaries, and Events tell of their changes.
+// count objects by the reasons of their summaries, and Events report their changes.
 
 // Good reports whether a reason is that of an object without a problem.
 func Good(reason string) bool {

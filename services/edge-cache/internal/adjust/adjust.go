@@ -52,7 +52,7 @@ const maxMismatches = 10_000
 
 // Params are the parts of an Adjuster.
 type Params struct {
-	// Runtime is nil if there is no container runtime to ask, and Prober if nothing is to be guessed instead.
+	// Runtime is nil without --cri-socket, and Prober without --probe-addresses.
 	Runtime *cri.Client
 	Prober  *probe.Prober
 	// NodeName is the node of this process.

@@ -43,7 +43,7 @@ type caches struct {
 	nodes      *nodeChanges
 	connection *upstream.Connection
 	log        *zap.Logger
-	fetches    chan wanted     // objects that are to be shown now
+	fetches    chan wanted     // objects that a projection wants now
 	absent     map[wanted]bool // objects that did not exist when they were wanted; their creation is an event
 }
 

@@ -71,7 +71,7 @@ func (c *caches) missing() []wanted {
 	return missing
 }
 
-// wanted returns what is to be shown of kinds whose stores forget what is not.
+// wanted returns the objects that projections want, of kinds whose stores forget all others.
 func (c *caches) wanted() []wanted {
 	var all []wanted
 	for _, key := range c.references.All() {
@@ -114,7 +114,7 @@ func (c *caches) fetch(ctx context.Context, w wanted) {
 	delete(c.absent, w) // it may exist by now; a failure must not hide it for ever
 	err := o.store.Fetched(w.key, func() ([]byte, error) { return c.readOne(ctx, w) })
 	if err != nil {
-		c.log.Debug("Could not read an object that is to be shown", zap.String("kind", string(w.filter)), zap.String("key", w.key), zap.Error(err))
+		c.log.Debug("Could not read an object that the controller should see", zap.String("kind", string(w.filter)), zap.String("key", w.key), zap.Error(err))
 	}
 }
 
