@@ -85,10 +85,10 @@ func start(config *rest.Config) (informers, error) {
 	}
 	all["dynamic"] = cache.NewSharedInformer(&cache.ListWatch{
 		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
-			return d.Resource(resource).List(context.TODO(), o)
+			return d.Resource(resource).List(context.Background(), o)
 		},
 		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
-			return d.Resource(resource).Watch(context.TODO(), o)
+			return d.Resource(resource).Watch(context.Background(), o)
 		},
 	}, &unstructured.Unstructured{}, 0)
 	m, err := metadata.NewForConfig(config)
@@ -97,10 +97,10 @@ func start(config *rest.Config) (informers, error) {
 	}
 	all["metadata"] = cache.NewSharedInformer(&cache.ListWatch{
 		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
-			return m.Resource(resource).List(context.TODO(), o)
+			return m.Resource(resource).List(context.Background(), o)
 		},
 		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
-			return m.Resource(resource).Watch(context.TODO(), o)
+			return m.Resource(resource).Watch(context.Background(), o)
 		},
 	}, &metav1.PartialObjectMetadata{}, 0)
 	for _, i := range all {
