@@ -149,6 +149,9 @@ func (c *Client) send(ctx context.Context, expr, token string) ([]Series, error)
 		return nil, refusal(response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, c.config.MaxBytes+1))
+	if err == nil {
+		err = ctx.Err() // a server that sees the client leave can end its answer early, and the client can read that end before its own
+	}
 	if err != nil {
 		return nil, c.explain(ctx, err)
 	}
