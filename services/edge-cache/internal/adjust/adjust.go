@@ -116,6 +116,11 @@ func (a *Adjuster) Adjust(key string, s *discoveryv1.EndpointSlice) bool {
 	return rewritten || held
 }
 
+// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready.
+func (a *Adjuster) TurnsUnready(key string, s *discoveryv1.EndpointSlice) bool {
+	return a.keeper.TurnsUnready(key, s, a.clock())
+}
+
 // Delete forgets a slice.
 func (a *Adjuster) Delete(key string) {
 	a.keeper.Delete(key)

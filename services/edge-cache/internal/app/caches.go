@@ -40,7 +40,9 @@ type caches struct {
 	pool       *pool.Pool
 	references *view.References
 	adjuster   *adjust.Adjuster
+	endpoints  view.Endpoints
 	nodes      *nodeChanges
+	newest     *newestNodes
 	connection *upstream.Connection
 	log        *zap.Logger
 	fetches    chan wanted     // objects that a projection wants now
@@ -67,7 +69,9 @@ func newCaches(p cacheParts) *caches {
 	c := &caches{
 		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
 		fetches: make(chan wanted, 1024), absent: map[wanted]bool{},
+		endpoints: view.Endpoints{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
 	}
+	c.newest = &newestNodes{turnsUnready: c.endpoints.TurnsUnready, log: c.log}
 	for _, r := range p.Allow.Resources {
 		for _, ns := range namespacesOf(r, p) {
 			c.add(p, r, ns)
@@ -109,8 +113,11 @@ func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
 	made := &cached{resource: r, namespace: ns, store: s}
 	made.reflector = upstream.NewReflector(upstream.ReflectorParams{
 		Connection: p.Connection, Store: s, Path: collection(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
-		After: c.after(r), Before: c.before(r), Relist: r.Filter == allow.Nodes,
+		After: c.after(r), Before: c.before(r),
 	})
+	if r.Filter == allow.Nodes {
+		c.newest.nodes = made.reflector
+	}
 	c.all = append(c.all, made)
 	c.byID[s.ID()] = s
 	return made
@@ -118,12 +125,11 @@ func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
 
 // project sets what readers see of a resource, and what follows from its changes.
 func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
-	endpoints := view.Endpoints{Members: c.pool, Adjuster: c.adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics}
 	switch {
 	case r.Filter == allow.EndpointSlices:
-		params.Virtual, params.Projection, params.Companion = true, endpoints.Slices, c.adjuster
+		params.Virtual, params.Projection, params.Companion = true, c.endpoints.Slices, c.adjuster
 	case r.Filter == allow.Endpoints:
-		params.Virtual, params.Projection = true, endpoints.Legacy
+		params.Virtual, params.Projection = true, c.endpoints.Legacy
 	case r.Filter == allow.Secrets:
 		params.Virtual, params.Discard, params.Projection = true, true, view.Secrets(c.references)
 	case r.Filter == allow.Nodes && p.Config.Pool.Membership == config.NodePool:
@@ -182,28 +188,6 @@ func (c *caches) after(r allow.Resource) func(context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}
-}
-
-// nodesWait is how long slices wait for Nodes after an outage. Without Nodes, all endpoints of a node that was silent would look unready for a moment. Nodes of a
-// pool are listed within a second; the wait ends if they cannot be.
-const nodesWait = 10 * time.Second
-
-// before returns the function that waits for Nodes after an outage.
-func (c *caches) before(r allow.Resource) func(context.Context) {
-	if r.Filter != allow.EndpointSlices {
-		return nil
-	}
-	return func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, nodesWait)
-		defer cancel()
-		for slices.ContainsFunc(c.all, func(o *cached) bool { return o.resource.Filter == allow.Nodes && !o.reflector.UpToDate() }) {
-			select {
-			case <-ctx.Done():
-				return
 			case <-time.After(20 * time.Millisecond):
 			}
 		}

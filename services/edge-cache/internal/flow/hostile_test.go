@@ -35,8 +35,8 @@ import (
 // liar is an API server that answers requests for slices as a test wants, and passes everything else on.
 type liar struct {
 	server *httptest.Server
-	proxy  http.Handler // the truth
-	token  string       // a file; the API server gets a client certificate instead
+	proxy  *httputil.ReverseProxy // the truth
+	token  string                 // a file; the API server gets a client certificate instead
 	lie    atomic.Pointer[http.HandlerFunc]
 	all    atomic.Bool // lie about everything, not only slices
 	lies   atomic.Int32

@@ -9,7 +9,8 @@
 //	unready, was shown ready        silent (Ready is Unknown)                       ready: held
 //	unready, was shown ready        turned Ready less than 60 s ago                 ready: held
 //	unready, was shown ready        turned NotReady from silent, less than 5 min    ready: held
-//	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s
+//	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s. Callers
+//	                                                                                that see TurnsUnready get the newest Node first, so that this is rare
 //	unready, was not shown ready    any                                             unready
 //
 // A hold does not end when the Node turns Ready: the kubelet repairs the readiness of its pods on its next sync, which is up to 10 s later, and the EndpointSlice
@@ -38,8 +39,8 @@ const (
 	AfterReady = time.Minute
 	// AfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node after 300 s by default.
 	AfterNotReady = 5 * time.Minute
-	// Reorder is how much later than a slice its Node may arrive: they come by different watches. A node turns silent after 40 s without a word, so an endpoint that
-	// turned unready within 10 s before was not reported by its kubelet.
+	// Reorder is how much later than a slice its Node may arrive if nobody could wait for it: they come by different watches. A node turns silent after 40 s without a
+	// word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
 	Reorder = 10 * time.Second
 )
 
@@ -152,10 +153,31 @@ func (k *Keeper) Adjust(key string, s *discoveryv1.EndpointSlice, now time.Time)
 	return len(after.held) > 0
 }
 
+// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready. A Node that turned silent before is no longer too late then.
+func (k *Keeper) TurnsUnready(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before, service := k.slices[key], serviceOf(s)
+	if before == nil {
+		before = &slice{}
+	}
+	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+		if ready, _ := conditions(&e); ready || terminating(&e) || e.NodeName == nil || k.holding(*e.NodeName, now) {
+			return false
+		}
+		id := identity(&e)
+		if _, held := find(before.held, id); held && before.restore {
+			return false
+		}
+		_, shown := k.shownReady(id, before, service)
+		return shown
+	})
+}
+
 func (k *Keeper) adjustEndpoint(e *discoveryv1.Endpoint, before, after *slice, now time.Time) {
 	id := identity(e)
 	ready, serving := conditions(e)
-	if terminating := e.Conditions.Terminating; terminating != nil && *terminating {
+	if terminating(e) {
 		return
 	}
 	if ready {
@@ -373,6 +395,10 @@ func conditions(e *discoveryv1.Endpoint) (ready, serving bool) {
 		serving = *e.Conditions.Serving
 	}
 	return ready, serving
+}
+
+func terminating(e *discoveryv1.Endpoint) bool {
+	return e.Conditions.Terminating != nil && *e.Conditions.Terminating
 }
 
 func find(sorted []uint64, id uint64) (uint64, bool) {

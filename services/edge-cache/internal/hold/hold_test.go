@@ -395,3 +395,47 @@ func TestLargeService(t *testing.T) {
 	w.keeper.Adjust("default/0", sliceOf("0", endpoints), w.now)
 	require.Less(t, time.Since(began), 50*time.Millisecond)
 }
+
+// TestTurnsUnreadyForetellsAdjust compares the forecast with what clients see next, over random states of endpoints, slices and the node.
+func TestTurnsUnreadyForetellsAdjust(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	foretold, states := 0, []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
+	for range 300 {
+		w := newWorld("a", "b")
+		for range 40 {
+			switch r.IntN(4) {
+			case 0:
+				w.node(states[r.IntN(len(states))])
+			case 1:
+				w.now = w.now.Add(time.Duration(r.IntN(90)) * time.Second)
+			default:
+				change(w, r)
+			}
+			before, next := w.shown, sliceOf("web-1", w.endpoints)
+			want := w.keeper.TurnsUnready(key, next, w.now)
+			w.adjust()
+			got := false
+			for i, e := range w.shown {
+				terminating := *e.Conditions.Terminating
+				got = got || *before[i].Conditions.Ready && !*before[i].Conditions.Terminating && !*e.Conditions.Ready && !terminating
+			}
+			require.Equal(t, got, want, "%v", w.shown)
+			if got {
+				foretold++
+			}
+		}
+	}
+	require.Greater(t, foretold, 500)
+}
+
+// change makes one endpoint ready, unready or terminating.
+func change(w *world, r *rand.Rand) {
+	i := r.IntN(len(w.endpoints))
+	terminating := r.IntN(10) == 0
+	w.endpoints[i].Conditions.Terminating = &terminating
+	if r.IntN(2) == 0 {
+		w.ready(i)
+	} else {
+		w.unready(i)
+	}
+}

@@ -15,6 +15,8 @@ const (
 	currentWait = 700 * time.Millisecond
 	// confirmPoll is the time between looks at a store that waits for events. Half of it costs a comparison of all versions more often: 1 ms with 10 000 objects.
 	confirmPoll = 20 * time.Millisecond
+	// confirmPause is the shortest time between two confirmations of a version. Whoever writes objects again and again must not make each of them cost a list.
+	confirmPause = 200 * time.Millisecond
 
 	metadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
@@ -26,12 +28,10 @@ const (
 // Calls at the same time share one confirmation that began after all of them.
 func (r *Reflector) Confirm(ctx context.Context) error {
 	arrived := time.Now()
-	select {
-	case r.confirming <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := r.beginConfirmation(ctx); err != nil {
+		return err
 	}
-	defer func() { <-r.confirming }()
+	defer r.endConfirmation()
 	if r.confirmed.After(arrived) {
 		return nil
 	}
@@ -48,6 +48,40 @@ func (r *Reflector) Confirm(ctx context.Context) error {
 	return err
 }
 
+// ConfirmAt returns nil when the store has all changes that were made before a version, which may be of an object of another resource: both must be in the same etcd.
+// It ends with ctx only.
+func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
+	if err := r.beginConfirmation(ctx); err != nil {
+		return err
+	}
+	defer r.endConfirmation()
+	if r.params.Store.Position() >= rv || r.confirmedRV.Load() >= rv {
+		return nil
+	}
+	select {
+	case <-time.After(time.Until(r.confirmed.Add(confirmPause))):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	began := time.Now()
+	err := r.confirm(ctx)
+	if err == nil {
+		r.confirmed = began
+	}
+	return err
+}
+
+func (r *Reflector) beginConfirmation(ctx context.Context) error {
+	select {
+	case r.confirming <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Reflector) endConfirmation() { <-r.confirming }
+
 func (r *Reflector) confirm(ctx context.Context) error {
 	listed, err := r.versions(ctx)
 	if err != nil {
@@ -60,6 +94,7 @@ func (r *Reflector) confirm(ctx context.Context) error {
 		case <-time.After(confirmPoll):
 		}
 	}
+	r.confirmedRV.Store(listed.RV)
 	return nil
 }
 

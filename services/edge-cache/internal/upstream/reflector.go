@@ -61,10 +61,9 @@ type ReflectorParams struct {
 	Log        *zap.Logger
 	// After blocks the first list until other stores have synced, if it is set.
 	After func(ctx context.Context) error
-	// Before blocks after each interruption until other stores are up to date, if it is set. It gives up by itself.
-	Before func(ctx context.Context)
-	// Relist lists after each interruption instead of resuming the watch: only a list says that the store is up to date.
-	Relist bool
+	// Before blocks the storing of an object of a watch, and of a list (nil), until what its projection depends on is as new, if it is set. It gives up by itself. An
+	// error means that ctx has ended: nothing is stored.
+	Before func(ctx context.Context, object []byte, rv uint64) error
 }
 
 // Reflector keeps a store equal to a resource of the API server.
@@ -77,10 +76,10 @@ type Reflector struct {
 	listed      bool      // in this attempt
 	failures    int       // attempts in a row
 	wake        chan struct{}
-	upToDate    atomic.Bool
 	problem     atomic.Pointer[error]
 	confirming  chan struct{} // a lock
 	confirmed   time.Time     // begin of the last successful confirmation; guarded by confirming
+	confirmedRV atomic.Uint64 // the store has all changes up to this version; 0 after a list
 }
 
 // NewReflector returns a reflector that does nothing until Run.
@@ -96,9 +95,6 @@ func (r *Reflector) Wake() {
 	default:
 	}
 }
-
-// UpToDate reports whether the store has been listed since the last interruption.
-func (r *Reflector) UpToDate() bool { return r.upToDate.Load() }
 
 // Problem returns the error of the last attempt, nil if there was none.
 func (r *Reflector) Problem() error {
@@ -211,10 +207,6 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-cha
 
 // judge draws the conclusions from an error.
 func (r *Reflector) judge(err error) {
-	if err != nil {
-		r.upToDate.Store(false)
-		r.relist = r.relist || r.params.Relist
-	}
 	var status *StatusError
 	if !errors.As(err, &status) {
 		r.relist = r.relist || errors.Is(err, errRelist) || errors.Is(err, store.ErrWentBack)
@@ -238,9 +230,6 @@ func (r *Reflector) accepted() {
 func (r *Reflector) reflect(ctx context.Context) error {
 	if err := r.params.Connection.verify(ctx); err != nil {
 		return err
-	}
-	if r.params.Before != nil {
-		r.params.Before(ctx)
 	}
 	position := r.params.Store.Position()
 	if position != 0 && !r.relist && !r.params.Store.Replaced() {
@@ -355,10 +344,8 @@ func (r *Reflector) list(ctx context.Context) (uint64, error) {
 	if !isList || meta.Continue != "" {
 		return 0, fmt.Errorf("list: the answer is a %q with continue %q", meta.Kind, meta.Continue)
 	}
-	if err := r.commit(replacement, rv, [2]string{meta.APIVersion, kind}); err != nil {
-		return 0, err
-	}
-	return rv, nil
+	idle.Stop()
+	return rv, r.commit(ctx, replacement, rv, [2]string{meta.APIVersion, kind})
 }
 
 func (r *Reflector) add(replacement *store.Replacement, object []byte) error {
@@ -368,7 +355,7 @@ func (r *Reflector) add(replacement *store.Replacement, object []byte) error {
 	return replacement.Add(object)
 }
 
-func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]string) error {
+func (r *Reflector) commit(ctx context.Context, replacement *store.Replacement, rv uint64, typ [2]string) error {
 	apiVersion, kind := r.params.Store.Type()
 	if kind != "" && typ[1] != "" && (typ[0] != apiVersion || typ[1] != kind) {
 		return fmt.Errorf("list: the answer has objects of kind %s of %s, not %s of %s", typ[1], typ[0], kind, apiVersion)
@@ -376,11 +363,16 @@ func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]str
 	if typ[1] != "" {
 		r.params.Store.SetType(typ[0], typ[1])
 	}
+	if r.params.Before != nil && r.params.Store.Synced() {
+		if err := r.params.Before(ctx, nil, rv); err != nil {
+			return err
+		}
+	}
 	if err := replacement.Commit(rv); err != nil {
 		return err
 	}
 	r.relist, r.listed = false, true
-	r.upToDate.Store(true)
+	r.confirmedRV.Store(0)
 	r.accepted()
 	count := replacement.Len() // the last use of replacement: it is garbage below
 	if count >= manyObjects {

@@ -46,10 +46,10 @@ func (r *Reflector) watchList(ctx context.Context) error {
 		}
 	}
 	idle.Stop()
-	if err := r.commit(initial.replacement, initial.rv, initial.typ); err != nil {
+	if err := r.commit(ctx, initial.replacement, initial.rv, initial.typ); err != nil {
 		return err
 	}
-	return r.follow(events)
+	return r.follow(ctx, events)
 }
 
 // initialEvents collects the events before the bookmark that ends them.
@@ -117,11 +117,11 @@ func (r *Reflector) watch(ctx context.Context, rv uint64) error {
 	}
 	defer response.Body.Close()
 	r.accepted()
-	return r.follow(wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject))
+	return r.follow(ctx, wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject))
 }
 
 // follow applies events until the stream ends. An API server ends it without an error after the requested time.
-func (r *Reflector) follow(events *wire.EventReader) error {
+func (r *Reflector) follow(ctx context.Context, events *wire.EventReader) error {
 	r.following = time.Now()
 	for count := 0; ; count++ {
 		e, err := events.Next()
@@ -134,9 +134,9 @@ func (r *Reflector) follow(events *wire.EventReader) error {
 		if err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
-		if err := r.apply(e); err != nil {
+		if err := r.apply(ctx, e); err != nil {
 			var status *StatusError
-			if errors.As(err, &status) {
+			if errors.As(err, &status) || ctx.Err() != nil {
 				return err
 			}
 			return fmt.Errorf("watch: %w: %w", errRelist, err)
@@ -145,9 +145,12 @@ func (r *Reflector) follow(events *wire.EventReader) error {
 }
 
 // apply applies one event to the store.
-func (r *Reflector) apply(e wire.Event) error {
+func (r *Reflector) apply(ctx context.Context, e wire.Event) error {
 	switch e.Type {
 	case string(store.Added), string(store.Modified):
+		if err := r.before(ctx, e.Object); err != nil {
+			return err
+		}
 		return r.params.Store.Put(e.Object)
 	case string(store.Deleted):
 		return r.params.Store.Remove(e.Object)
@@ -161,6 +164,22 @@ func (r *Reflector) apply(e wire.Event) error {
 		return parseErrorEvent(r.params.Store.Format(), e.Object)
 	}
 	return fmt.Errorf("unknown event type %q", e.Type)
+}
+
+// before waits until an object may be stored.
+func (r *Reflector) before(ctx context.Context, object []byte) error {
+	if r.params.Before == nil {
+		return nil
+	}
+	meta, err := wire.ParseMeta(r.params.Store.Format(), object)
+	if err != nil {
+		return err
+	}
+	rv, err := wire.ParseRV(meta.ResourceVersion)
+	if err != nil {
+		return fmt.Errorf("object %s: %w", meta.Key(), err)
+	}
+	return r.params.Before(ctx, object, rv)
 }
 
 func parseErrorEvent(format wire.Format, object []byte) error {

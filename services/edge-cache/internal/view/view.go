@@ -19,6 +19,8 @@ type members interface{ Members() map[string]struct{} }
 // neither block nor do I/O.
 type Adjuster interface {
 	Adjust(key string, slice *discoveryv1.EndpointSlice) (changed bool)
+	// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready.
+	TurnsUnready(key string, slice *discoveryv1.EndpointSlice) bool
 	// Delete forgets a slice without endpoints of the pool.
 	Delete(key string)
 }
@@ -52,6 +54,22 @@ func (e Endpoints) Slices(key string, object []byte) ([]byte, []uint32, bool, er
 		}
 	}
 	return shown, result.Nodes, true, nil
+}
+
+// TurnsUnready reports whether Slices would show an endpoint unready that clients see ready. A malformed slice shows nothing.
+func (e Endpoints) TurnsUnready(object []byte) bool {
+	if e.Adjuster == nil {
+		return false
+	}
+	result, err := endpointfilter.Slice(object, endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated})
+	if err != nil || result.Kept == 0 {
+		return false
+	}
+	var slice discoveryv1.EndpointSlice
+	if slice.Unmarshal(result.Object) != nil {
+		return false
+	}
+	return e.Adjuster.TurnsUnready(slice.Namespace+"/"+slice.Name, &slice)
 }
 
 func (e Endpoints) count(r endpointfilter.Result) {

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/edge-cache/internal/allow"
+)
+
+const (
+	// nodesWait is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed after 10 s.
+	nodesWait = 10 * time.Second
+	// nodesRetry is the pause between attempts.
+	nodesRetry = 500 * time.Millisecond
+	// nodesLost is the time without waits after one that was in vain: slices must not stand still because Nodes cannot be read.
+	nodesLost = time.Minute
+)
+
+// nodesReflector reads Nodes.
+type nodesReflector interface {
+	ConfirmAt(ctx context.Context, rv uint64) error
+	Wake()
+}
+
+// newestNodes makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the Node first, and
+// slices some milliseconds later. After an outage all of it arrives at once, in any order. An endpoint that is shown unready for a millisecond can be without requests
+// for seconds: Traefik applies one change, and the next one 2 s later.
+type newestNodes struct {
+	nodes nodesReflector
+	// turnsUnready reports whether an endpoint in a slice would be shown unready, as far as Nodes are known.
+	turnsUnready func(slice []byte) bool
+	lost         atomic.Pointer[time.Time]
+	log          *zap.Logger
+}
+
+// before returns what blocks a reflector until other stores are as new as what it is about to store.
+func (c *caches) before(r allow.Resource) func(ctx context.Context, object []byte, rv uint64) error {
+	if r.Filter != allow.EndpointSlices {
+		return nil
+	}
+	return c.newest.wait
+}
+
+// wait returns when Nodes are as new as a slice of this version, or as a list of slices (nil).
+func (n *newestNodes) wait(ctx context.Context, slice []byte, rv uint64) error {
+	if since := n.lost.Load(); since != nil && time.Since(*since) < nodesLost {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, nodesWait)
+	defer cancel()
+	for slice == nil || n.turnsUnready(slice) {
+		err := n.nodes.ConfirmAt(limited, rv)
+		if err == nil {
+			return nil
+		}
+		n.nodes.Wake()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limited.Done():
+			n.giveUp(err)
+			return nil
+		case <-time.After(nodesRetry):
+		}
+	}
+	return nil
+}
+
+func (n *newestNodes) giveUp(cause error) {
+	now := time.Now()
+	n.lost.Store(&now)
+	n.log.Warn("Endpoints may be shown unready although only their nodes are silent: Nodes could not be read, which the API server must allow and answer",
+		zap.Duration("waited", nodesWait), zap.Duration("retryAfter", nodesLost), zap.Error(cause))
+}
