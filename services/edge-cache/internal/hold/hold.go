@@ -9,8 +9,7 @@
 //	unready, was shown ready        silent (Ready is Unknown)                       ready: held
 //	unready, was shown ready        turned Ready less than 60 s ago                 ready: held
 //	unready, was shown ready        turned NotReady from silent, less than 5 min    ready: held
-//	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s. Callers
-//	                                                                                that see TurnsUnready get the newest Node first, so that this is rare
+//	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s
 //	unready, was not shown ready    any                                             unready
 //
 // A hold does not end when the Node turns Ready: the kubelet repairs the readiness of its pods on its next sync, which is up to 10 s later, and the EndpointSlice
@@ -22,8 +21,6 @@ package hold
 
 import (
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"hash/fnv"
 	"slices"
 	"sync"
@@ -320,44 +317,6 @@ func (k *Keeper) Held() int {
 		n += len(s.held)
 	}
 	return n
-}
-
-// State encodes the held endpoints of a slice, for the journal. It is empty if there are none.
-func (k *Keeper) State(key string) []byte {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := k.slices[key]
-	if s == nil || len(s.held) == 0 {
-		return nil
-	}
-	b := make([]byte, 0, 8*len(s.held))
-	for _, endpoint := range s.held {
-		b = binary.LittleEndian.AppendUint64(b, endpoint)
-	}
-	return b
-}
-
-// maxRestored is the largest number of endpoints of a slice that the API server accepts.
-const maxRestored = 1000
-
-// Restore takes what State returned in an earlier process. It comes before the first Adjust of the slice.
-func (k *Keeper) Restore(key string, state []byte) error {
-	if len(state)%8 != 0 || len(state) > 8*maxRestored {
-		return errors.New("restore held endpoints: the record is malformed")
-	}
-	s := &slice{restore: true}
-	for len(state) > 0 {
-		s.held = append(s.held, binary.LittleEndian.Uint64(state))
-		state = state[8:]
-	}
-	slices.Sort(s.held)
-	s.good = slices.Clone(s.held)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(s.held) > 0 {
-		k.slices[key] = s
-	}
-	return nil
 }
 
 func serviceOf(s *discoveryv1.EndpointSlice) string {

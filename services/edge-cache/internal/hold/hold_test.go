@@ -412,15 +412,15 @@ func TestTurnsUnreadyForetellsAdjust(t *testing.T) {
 				change(w, r)
 			}
 			before, next := w.shown, sliceOf("web-1", w.endpoints)
-			want := w.keeper.TurnsUnready(key, next, w.now)
+			got := w.keeper.TurnsUnready(key, next, w.now)
 			w.adjust()
-			got := false
+			want := false
 			for i, e := range w.shown {
 				terminating := *e.Conditions.Terminating
-				got = got || *before[i].Conditions.Ready && !*before[i].Conditions.Terminating && !*e.Conditions.Ready && !terminating
+				want = want || *before[i].Conditions.Ready && !*before[i].Conditions.Terminating && !*e.Conditions.Ready && !terminating
 			}
-			require.Equal(t, got, want, "%v", w.shown)
-			if got {
+			require.Equal(t, want, got, "%v", w.shown)
+			if want {
 				foretold++
 			}
 		}

@@ -1,0 +1,45 @@
+package hold
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+)
+
+// State encodes the held endpoints of a slice, for the journal. It is empty if there are none.
+func (k *Keeper) State(key string) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.slices[key]
+	if s == nil || len(s.held) == 0 {
+		return nil
+	}
+	b := make([]byte, 0, 8*len(s.held))
+	for _, endpoint := range s.held {
+		b = binary.LittleEndian.AppendUint64(b, endpoint)
+	}
+	return b
+}
+
+// maxRestored is the largest number of endpoints of a slice that the API server accepts.
+const maxRestored = 1000
+
+// Restore takes what State returned in an earlier process. It comes before the first Adjust of the slice.
+func (k *Keeper) Restore(key string, state []byte) error {
+	if len(state)%8 != 0 || len(state) > 8*maxRestored {
+		return errors.New("restore held endpoints: the record is malformed")
+	}
+	s := &slice{restore: true}
+	for len(state) > 0 {
+		s.held = append(s.held, binary.LittleEndian.Uint64(state))
+		state = state[8:]
+	}
+	slices.Sort(s.held)
+	s.good = slices.Clone(s.held)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(s.held) > 0 {
+		k.slices[key] = s
+	}
+	return nil
+}
