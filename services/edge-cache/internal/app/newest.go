@@ -8,12 +8,13 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/upstream"
 )
 
 const (
 	// nodesWait is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed after 10 s.
 	nodesWait = 10 * time.Second
-	// nodesRetry is the pause between attempts.
+	// nodesRetry is the shortest pause between attempts.
 	nodesRetry = 500 * time.Millisecond
 	// nodesLost is the time without waits after one that was in vain: slices must not stand still because Nodes cannot be read.
 	nodesLost = time.Minute
@@ -22,7 +23,6 @@ const (
 // nodesReflector reads Nodes.
 type nodesReflector interface {
 	ConfirmAt(ctx context.Context, rv uint64) error
-	Wake()
 }
 
 // newestNodes makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the Node first, and
@@ -56,14 +56,13 @@ func (n *newestNodes) wait(ctx context.Context, slice []byte, rv uint64) error {
 		if err == nil {
 			return nil
 		}
-		n.nodes.Wake()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limited.Done():
 			n.giveUp(err)
 			return nil
-		case <-time.After(nodesRetry):
+		case <-time.After(max(nodesRetry, upstream.RetryAfter(err))):
 		}
 	}
 	return nil

@@ -48,8 +48,8 @@ func (r *Reflector) Confirm(ctx context.Context) error {
 	return err
 }
 
-// ConfirmAt returns nil when the store has all changes that were made before a version, which may be of an object of another resource: both must be in the same etcd.
-// It ends with ctx only.
+// ConfirmAt returns nil when the store has all changes that were made before a version, which may be that of an object of another resource in the same etcd. Many
+// calls share a confirmation: it counts for each version up to that of the API server.
 func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
 	if err := r.beginConfirmation(ctx); err != nil {
 		return err
@@ -86,6 +86,9 @@ func (r *Reflector) confirm(ctx context.Context) error {
 	listed, err := r.versions(ctx)
 	if err != nil {
 		return err
+	}
+	if r.params.Store.Behind(listed) && RetryAfter(r.Problem()) == 0 {
+		r.endPause() // the API server answers
 	}
 	for r.params.Store.Behind(listed) {
 		select {

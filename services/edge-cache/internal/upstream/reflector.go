@@ -88,8 +88,8 @@ func NewReflector(p ReflectorParams) *Reflector {
 	return &Reflector{params: p, wake: make(chan struct{}, 1), confirming: make(chan struct{}, 1)}
 }
 
-// Wake ends a pause between attempts.
-func (r *Reflector) Wake() {
+// endPause ends a pause between attempts.
+func (r *Reflector) endPause() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -125,7 +125,7 @@ func (r *Reflector) Run(ctx context.Context) {
 		r.problem.Store(&err)
 		delay = nextDelay(delay, attempt{followed: r.followed(), listed: r.listed, err: err})
 		r.report(err, delay)
-		if r.pause(ctx, max(delay/2+rand.N(delay), retryAfter(err)), online) {
+		if r.pause(ctx, max(delay/2+rand.N(delay), RetryAfter(err)), online) {
 			delay = 0
 		}
 	}
@@ -181,8 +181,8 @@ func nextDelay(last time.Duration, a attempt) time.Duration {
 	return min(2*last, lastRetry)
 }
 
-// retryAfter returns the pause that the API server asks for.
-func retryAfter(err error) time.Duration {
+// RetryAfter returns the pause that the API server asks for.
+func RetryAfter(err error) time.Duration {
 	var status *StatusError
 	if !errors.As(err, &status) {
 		return 0

@@ -83,7 +83,7 @@ func TestRetryAfter(t *testing.T) {
 		response := recorder.Result()
 		err := ReadStatus(response)
 		require.NoError(t, response.Body.Close())
-		assert.Equal(t, want, retryAfter(err), text)
+		assert.Equal(t, want, RetryAfter(err), text)
 		assert.EqualError(t, err, "API server: 429 TooManyRequests: ")
 	}
 }
