@@ -22,9 +22,6 @@ import (
 // TestTraefikChart runs what Traefik's own chart renders with the documented values: it answers, also when both containers restart without the cloud, and no
 // container but the cache has a token of the API server, although the chart turns automountServiceAccountToken on.
 func TestTraefikChart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long form: TestOutage runs a Traefik in the short one")
-	}
 	const pool = "chart"
 	s := newSystem(t, poolNode(pool))
 	s.apply(s.rendered(pool))
