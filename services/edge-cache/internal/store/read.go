@@ -184,6 +184,12 @@ func (s *Store) Behind(v Versions) bool {
 	return false
 }
 
+// Settle returns when OnChange has returned for all changes that readers can see.
+func (s *Store) Settle() {
+	s.apply.Lock()
+	defer s.apply.Unlock()
+}
+
 // keeps reports whether the store would keep an object with a key. The caller has the lock.
 func (s *Store) keeps(key string) bool {
 	if !s.params.Discard {

@@ -48,27 +48,27 @@ func (r *Reflector) Confirm(ctx context.Context) error {
 	return err
 }
 
-// ConfirmAt returns nil when the store has all changes that were made before a version, which may be that of an object of another resource in the same etcd. Many
-// calls share a confirmation: it counts for each version up to that of the API server.
+// ConfirmAt returns nil when the store has, and has reported, all changes that were made before a version, which may be that of an object of another resource in the
+// same etcd. Many calls share a confirmation: it counts for each version up to that of the API server.
 func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
 	if err := r.beginConfirmation(ctx); err != nil {
 		return err
 	}
 	defer r.endConfirmation()
-	if r.params.Store.Position() >= rv || r.confirmedRV.Load() >= rv {
-		return nil
-	}
-	select {
-	case <-time.After(time.Until(r.confirmed.Add(confirmPause))):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	began := time.Now()
-	err := r.confirm(ctx)
-	if err == nil {
+	if r.params.Store.Position() < rv && r.confirmedRV.Load() < rv {
+		select {
+		case <-time.After(time.Until(r.confirmed.Add(confirmPause))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		began := time.Now()
+		if err := r.confirm(ctx); err != nil {
+			return err
+		}
 		r.confirmed = began
 	}
-	return err
+	r.params.Store.Settle()
+	return nil
 }
 
 func (r *Reflector) beginConfirmation(ctx context.Context) error {
