@@ -104,7 +104,7 @@ var profiles = map[string]List{
 // Profiles returns the names of all profiles.
 func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 
-// Profile returns an allow-list with additional resources, in the form [group/]version/resource[@own].
+// Profile returns an allow-list with additional resources in the form of Parse.
 func Profile(name string, additional []string) (List, error) {
 	found, ok := profiles[name]
 	if !ok {
@@ -137,12 +137,12 @@ func (l *List) add(r Resource) {
 // builtin are the kinds whose encoding and scope the program knows.
 var builtin = []Resource{services, endpoints, endpointSlices, nodes, namespaces, ingresses, ingressClasses, secrets, configMaps, pods}
 
-// Parse returns the resource of a text in the form [group/]version/resource[@own].
+// Parse returns the resource of a text in the form [group/]version/resource[@own|@cluster]. Only custom resources can be @cluster: the scope of all others is known.
 func Parse(text string) (Resource, error) {
 	path, suffix, hasSuffix := strings.Cut(text, "@")
 	parts := strings.Split(path, "/")
-	if hasSuffix && suffix != "own" || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
-		return Resource{}, fmt.Errorf("resource %q is not [group/]version/resource[@own]", text)
+	if hasSuffix && suffix != "own" && suffix != "cluster" || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return Resource{}, fmt.Errorf("resource %q is not [group/]version/resource[@own|@cluster]", text)
 	}
 	r := Resource{Version: parts[len(parts)-2], Name: parts[len(parts)-1], Custom: true}
 	if len(parts) == 3 {
@@ -153,7 +153,16 @@ func Parse(text string) (Resource, error) {
 	} else if !strings.Contains(r.Group, ".") || isCore(r.Group) {
 		return Resource{}, fmt.Errorf("resource %q is built in, and not one of those that an ingress controller reads", text)
 	}
-	r.Own = hasSuffix
+	r.Own = suffix == "own"
+	if suffix == "cluster" {
+		if !r.Custom {
+			return Resource{}, fmt.Errorf("resource %q is built in: @cluster is for custom resources", text)
+		}
+		r.ClusterScoped = true
+	}
+	if r.Own && r.ClusterScoped {
+		return Resource{}, fmt.Errorf("resource %q has no namespace: remove @own", text)
+	}
 	return r, nil
 }
 

@@ -129,7 +129,8 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 func (c *Client) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Profile, "profile", c.Profile, "Ingress controller, which determines what it may read and write: "+strings.Join(allow.Profiles(), ", ")+".")
 	fs.StringSliceVar(&c.Resources, "resources", c.Resources,
-		"Resources that the controller may read in addition to the profile, as [group/]version/resource[@own]. @own: only in its own namespace.")
+		"Resources that the controller may read in addition to the profile, as [group/]version/resource[@own|@cluster]. @own: only in its own namespace. "+
+			"@cluster: a custom resource without a namespace; needed with --namespaces only.")
 	fs.StringSliceVar(&c.Namespaces, "namespaces", c.Namespaces, "Namespaces that the controller may read. Empty: all namespaces.")
 	fs.StringVar(&c.IngressClass, "ingress-class", c.IngressClass, "IngressClass whose Ingresses name the Secrets that the controller may read. Empty: the name of the pool.")
 	fs.StringSliceVar(&c.Secrets, "secrets", c.Secrets, "Secrets that the controller may read although no Ingress names them, as namespace/name.")

@@ -162,7 +162,14 @@ func TestNamespacesOfTheController(t *testing.T) {
 		w.namespace(ns)
 		w.createSlice(slice(ns, "s", "s-1", "in-1"))
 	}
-	e := w.edge("edge", func(c *config.Config) { c.Client.Namespaces = []string{"team-a", "team-b"} })
+	tenants := w.define("example.com", "v1", "tenants", "tenant", "Tenant", "Cluster")
+	_, err := tenants.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": map[string]any{"name": "t-1"},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	e := w.edge("edge", func(c *config.Config) {
+		c.Client.Namespaces, c.Client.Resources = []string{"team-a", "team-b"}, []string{"example.com/v1/tenants@cluster"}
+	})
 	path := func(ns string) string { return "/apis/discovery.k8s.io/v1/namespaces/" + ns + "/endpointslices" }
 	require.Eventually(t, func() bool {
 		got, err := tryAsk(e.rest(), path("team-b"))
@@ -180,6 +187,7 @@ func TestNamespacesOfTheController(t *testing.T) {
 		}
 		nodes := ask(t, e.rest(), "/api/v1/nodes", values(), "")
 		assert.Len(t, nodes.Items, 1, "nodes have no namespace")
+		assert.Len(t, ask(t, e.rest(), "/apis/example.com/v1/tenants", values(), "").Items, 1)
 	}
 	check(t)
 	for _, ns := range []string{"team-a", "team-b"} {
