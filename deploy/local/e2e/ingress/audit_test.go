@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/deploy/local/e2e/audit"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/audit"
 )
 
 // reconciler is the ingress-reconciler in the audit log and among the roles.

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/deploy/local/e2e/audit"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/audit"
 )
 
 // seldom are permissions that tests may not use, and why the chart grants them.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/deploy/local/e2e/audit"
+	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 

@@ -1,26 +1,20 @@
 package flow
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -28,9 +22,7 @@ import (
 )
 
 // seldom are permissions that the test may not use, and why the chart grants them.
-var seldom = []string{
-	"patch /events", // an Event that repeats within minutes raises the count of the one that exists
-}
+var seldom = map[string]string{"patch /events": "an Event that repeats within minutes raises the count of the one that exists"}
 
 // TestLeastPrivilege runs the program as the ServiceAccount of its chart, with everything that needs a permission. The audit log of the API
 // server has no other requests than those that the roles permit, and the roles permit nothing else.
@@ -69,17 +61,10 @@ func TestLeastPrivilege(t *testing.T) {
 		return apierrors.IsNotFound(route) && apierrors.IsNotFound(binding) && apierrors.IsNotFound(kept)
 	}, patience, tick, "%s", lazy(g.logs.String))
 
-	used, granted := g.requests("system:serviceaccount:fairlead:backendset-syncer"), g.granted()
-	for permission := range granted { // a watch begins with a list unless the API server streams it
-		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
-			used[permission] = true
-		}
-	}
-	without := func(from, in map[string]bool) []string {
-		return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
-	}
-	assert.Empty(t, without(used, granted), "used, but not granted by the chart")
-	assert.Subset(t, seldom, without(granted, used), "granted, but not used")
+	audit.AssertLeastPrivilege(t, g.cluster, audit.LeastPrivilege{
+		Program: audit.Program{Account: types.NamespacedName{Namespace: "fairlead", Name: "backendset-syncer"}, Selector: "app.kubernetes.io/instance=backendset-syncer"},
+		Seldom:  seldom,
+	})
 }
 
 // installRoles applies the ServiceAccount and the roles of the chart with everything that adds permissions of the program.
@@ -105,63 +90,4 @@ func (g *gatewayRig) kubeconfigOf(account string) string {
 	file := filepath.Join(g.t.TempDir(), "kubeconfig")
 	require.NoError(g.t, clientcmd.WriteToFile(*c, file))
 	return file
-}
-
-// requests returns the permissions that the requests of a user in the audit log need. None of them was refused.
-func (g *gatewayRig) requests(user string) map[string]bool {
-	g.t.Helper()
-	f, err := os.Open(clusterapi.AuditFile(g.cluster.Dir))
-	require.NoError(g.t, err)
-	defer f.Close()
-	used := map[string]bool{}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var call struct {
-			Verb     string
-			User     struct{ Username string }
-			Object   struct{ APIGroup, Resource, Subresource, Namespace, Name string } `json:"objectRef"`
-			Response struct{ Code int }                                                `json:"responseStatus"`
-		}
-		if json.Unmarshal(lines.Bytes(), &call) != nil || call.User.Username != user || call.Object.Resource == "" {
-			continue // the last line may be incomplete
-		}
-		assert.NotEqual(g.t, 403, call.Response.Code, "%s %+v", call.Verb, call.Object)
-		used[permission(call.Verb, call.Object.APIGroup, strings.TrimSuffix(call.Object.Resource+"/"+call.Object.Subresource, "/"))] = true
-	}
-	require.NoError(g.t, lines.Err())
-	require.NotEmpty(g.t, used)
-	return used
-}
-
-// granted returns the permissions of the roles of the chart.
-func (g *gatewayRig) granted() map[string]bool {
-	g.t.Helper()
-	mine := metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=backendset-syncer"}
-	var rules []rbacv1.PolicyRule
-	clusterRoles, err := g.kube.RbacV1().ClusterRoles().List(g.t.Context(), mine)
-	require.NoError(g.t, err)
-	for _, r := range clusterRoles.Items {
-		rules = append(rules, r.Rules...)
-	}
-	roles, err := g.kube.RbacV1().Roles(metav1.NamespaceAll).List(g.t.Context(), mine)
-	require.NoError(g.t, err)
-	for _, r := range roles.Items {
-		rules = append(rules, r.Rules...)
-	}
-	granted := map[string]bool{}
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					granted[permission(verb, group, resource)] = true
-				}
-			}
-		}
-	}
-	return granted
-}
-
-func permission(verb, group, resource string) string {
-	return fmt.Sprintf("%s %s/%s", verb, group, resource)
 }
