@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,14 +38,6 @@ func (m *meter) count(status int) int {
 	return m.answered[status]
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // start runs a Responder. stop ends it.
 func start(t *testing.T, o Options) (m *meter, stop func()) {
 	t.Helper()
@@ -64,7 +58,7 @@ func start(t *testing.T, o Options) (m *meter, stop func()) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	o := Options{NotFound: freeAddress(t), NoBackends: freeAddress(t)}
+	o := Options{NotFound: kubetest.FreeAddress(t), NoBackends: kubetest.FreeAddress(t)}
 	m, stop := start(t, o)
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 	ask := func(method, url string) (*http.Response, string, error) {

@@ -4,7 +4,6 @@ package flow
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/edge-cache/internal/app"
@@ -146,7 +146,7 @@ func (w *world) prepare(pool string, configure ...func(*config.Config)) *edge {
 	e := &edge{world: w, dir: w.t.TempDir()}
 	cfg := config.Default()
 	cfg.Pool.Name = pool
-	cfg.Client.Address, cfg.HTTP.HealthAddress, cfg.HTTP.MetricsAddress = freeAddress(w.t), freeAddress(w.t), freeAddress(w.t)
+	cfg.Client.Address, cfg.HTTP.HealthAddress, cfg.HTTP.MetricsAddress = kubetest.FreeAddress(w.t), kubetest.FreeAddress(w.t), kubetest.FreeAddress(w.t)
 	cfg.Client.CredentialsDir = filepath.Join(e.dir, "credentials")
 	cfg.Client.NamespaceFile = filepath.Join(e.dir, "namespace")
 	cfg.Upstream.Kubeconfig = filepath.Join(e.dir, "kubeconfig")
@@ -233,12 +233,4 @@ func (e *edge) client() kubernetes.Interface {
 	c, err := kubernetes.NewForConfig(e.rest())
 	require.NoError(e.t, err)
 	return c
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // examples is the folder of the example configurations.
@@ -72,7 +74,7 @@ func eachBalancer(t *testing.T, test func(t *testing.T, b *running)) {
 			w := world{pages: []string{page, page, page}, flags: withDecisions(), config: byPrefix}
 			b := &running{rig: start(t, w), served: map[string]string{}}
 			b.folder = t.TempDir()
-			b.url = "http://127.0.0.1:" + freePort(t)
+			b.url = "http://" + kubetest.FreeAddress(t)
 			b.port = b.url[len("http://127.0.0.1:"):]
 			for _, s := range b.servers {
 				b.answers(s)
@@ -82,17 +84,6 @@ func eachBalancer(t *testing.T, test func(t *testing.T, b *running)) {
 			test(t, b)
 		})
 	}
-}
-
-// freePort returns a port that nobody listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return port
 }
 
 // answers makes a server answer requests in two pieces. A prompt with "slow" gets one, and then nothing until its client has gone.

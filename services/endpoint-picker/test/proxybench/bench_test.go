@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
@@ -266,7 +268,7 @@ func answer(c net.Conn) {
 // startNginx starts nginx with keep-alive and without buffers for responses, as a proxy of streams needs it.
 func startNginx(b *testing.B, program string, addresses []string) *target {
 	b.Helper()
-	dir, address := b.TempDir(), freeAddress(b)
+	dir, address := b.TempDir(), kubetest.FreeAddress(b)
 	var upstream strings.Builder
 	for _, a := range addresses {
 		fmt.Fprintf(&upstream, "server %s; ", a)
@@ -289,7 +291,7 @@ http {
 
 func startPicker(b *testing.B, addresses []string) *target {
 	b.Helper()
-	dir, address := b.TempDir(), freeAddress(b)
+	dir, address := b.TempDir(), kubetest.FreeAddress(b)
 	var endpoints strings.Builder
 	endpoints.WriteString("endpoints:\n")
 	for i, a := range addresses {
@@ -327,12 +329,4 @@ func run(b *testing.B, address, program string, args ...string) (pid int) {
 		}
 		require.True(b, time.Now().Before(deadline), "%s does not listen: %v", program, err)
 	}
-}
-
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
