@@ -141,7 +141,7 @@ var builtin = []Resource{services, endpoints, endpointSlices, nodes, namespaces,
 func Parse(text string) (Resource, error) {
 	path, suffix, hasSuffix := strings.Cut(text, "@")
 	parts := strings.Split(path, "/")
-	if hasSuffix && suffix != "own" && suffix != "cluster" || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+	if hasSuffix && !slices.Contains([]string{"own", "cluster"}, suffix) || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
 		return Resource{}, fmt.Errorf("resource %q is not [group/]version/resource[@own|@cluster]", text)
 	}
 	r := Resource{Version: parts[len(parts)-2], Name: parts[len(parts)-1], Custom: true}
@@ -153,16 +153,18 @@ func Parse(text string) (Resource, error) {
 	} else if !strings.Contains(r.Group, ".") || isCore(r.Group) {
 		return Resource{}, fmt.Errorf("resource %q is built in, and not one of those that an ingress controller reads", text)
 	}
-	r.Own = suffix == "own"
-	if suffix == "cluster" {
-		if !r.Custom {
-			return Resource{}, fmt.Errorf("resource %q is built in: @cluster is for custom resources", text)
-		}
-		r.ClusterScoped = true
+	return r.within(suffix)
+}
+
+// within returns the resource with the suffix of its text.
+func (r Resource) within(suffix string) (Resource, error) {
+	switch {
+	case suffix == "cluster" && !r.Custom:
+		return Resource{}, fmt.Errorf("resource %q is built in: @cluster is for custom resources", r.Path())
+	case suffix == "own" && r.ClusterScoped:
+		return Resource{}, fmt.Errorf("resource %q has no namespace: remove @own", r.Path())
 	}
-	if r.Own && r.ClusterScoped {
-		return Resource{}, fmt.Errorf("resource %q has no namespace: remove @own", text)
-	}
+	r.Own, r.ClusterScoped = suffix == "own", r.ClusterScoped || suffix == "cluster"
 	return r, nil
 }
 
