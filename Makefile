@@ -273,7 +273,7 @@ tidy-images: doctor-go ## Tidy the go.mod of every image, after a new version
 	@$(EACH) tidy "$(IMAGE_MODULES)" $(GO) mod tidy
 
 .PHONY: download
-download: doctor-go ## Download the Go modules of everything that is built here
+download: doctor-go $(ENVOY) ## Download the Go modules of everything that is built here, and Envoy
 	@$(EACH) download "$(MODULES) $(IMAGE_MODULES)" $(GO) mod download
 
 # In workspace mode: mockery reads the packages of several modules.

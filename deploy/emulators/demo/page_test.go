@@ -48,7 +48,7 @@ func TestStatusPage(t *testing.T) {
 	assert.Equal(t, []string{"3 / 3 endpoints in use", "60 picks"}, keep(page.texts("tile"), "endpoints in use", " picks"))
 	assertEndpoints(t, page.rows("endpoints"), report)
 	assertPicks(t, page.rows("picks"))
-	assert.Len(t, page.rows("speed"), 4)
+	assert.Len(t, page.rows("speed"), 5)
 	if *screenshot != "" {
 		writeScreenshot(t, b, s, o)
 	}
@@ -59,13 +59,14 @@ func assertEndpoints(t *testing.T, rows [][]string, report *chatload.Report) {
 	t.Helper()
 	require.Len(t, rows, 3)
 	for i, row := range rows {
-		require.Len(t, row, 14)
+		require.Len(t, row, 15)
 		assert.Equal(t, "default/"+serverName(i), row[0])
 		assert.Contains(t, row[1], localhost+":")
 		assert.Equal(t, "ready", row[2])
 		assert.Regexp(t, `^\d+\.\d %$`, row[6], "KV cache")
-		assert.Equal(t, strconv.Itoa(report.Server(serverName(i)).Requests), row[10], "picks of %s", row[0])
-		assert.Equal(t, "0", row[12], "failed scrapes")
+		assert.Regexp(t, `^[\d.]+ % / [\d.]+ %$`, row[10], "cached tokens")
+		assert.Equal(t, strconv.Itoa(report.Server(serverName(i)).Requests), row[11], "picks of %s", row[0])
+		assert.Equal(t, "0", row[13], "failed scrapes")
 	}
 }
 
