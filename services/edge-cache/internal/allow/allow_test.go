@@ -22,8 +22,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "pods", "/pods", "v1/", "a/b/c/d", "v1/pods@", "v1/pods@other", "v1/pods@own@own", "v1/pods@cluster", "v1/nodes@own", "a.example/v1/bars@own@cluster",
-		"v1/persistentvolumes", "apps/v1/deployments",
-		"rbac.authorization.k8s.io/v1/clusterroles", "@own",
+		"v1/persistentvolumes", "apps/v1/deployments", "rbac.authorization.k8s.io/v1/clusterroles", "@own",
 	} {
 		_, err := Parse(text)
 		require.Error(t, err, text)

@@ -20,16 +20,11 @@ const (
 	nodesLost = time.Minute
 )
 
-// nodesReflector reads Nodes.
-type nodesReflector interface {
-	ConfirmAt(ctx context.Context, rv uint64) error
-}
-
 // newestNodes makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the Node first, and
 // slices some milliseconds later. After an outage all of it arrives at once, in any order. An endpoint that is shown unready for a millisecond can be without requests
 // for seconds: Traefik applies one change, and the next one 2 s later.
 type newestNodes struct {
-	nodes nodesReflector
+	nodes *upstream.Reflector
 	// turnsUnready reports whether an endpoint in a slice would be shown unready, as far as Nodes are known.
 	turnsUnready func(slice []byte) bool
 	lost         atomic.Pointer[time.Time]

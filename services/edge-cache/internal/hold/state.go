@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// State encodes the held endpoints of a slice, for the journal. It is empty if there are none.
+// State returns the record of a slice for the journal: its held endpoints. A slice without held endpoints has no record.
 func (k *Keeper) State(key string) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()

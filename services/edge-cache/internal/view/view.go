@@ -38,7 +38,7 @@ type Endpoints struct {
 
 // Slices returns the projection of EndpointSlices.
 func (e Endpoints) Slices(key string, object []byte) ([]byte, []uint32, bool, error) {
-	result, err := endpointfilter.Slice(object, endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated})
+	result, err := endpointfilter.Slice(object, e.pool())
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -61,7 +61,7 @@ func (e Endpoints) TurnsUnready(object []byte) bool {
 	if e.Adjuster == nil {
 		return false
 	}
-	result, err := endpointfilter.Slice(object, endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated})
+	result, err := endpointfilter.Slice(object, e.pool())
 	if err != nil || result.Kept == 0 {
 		return false
 	}
@@ -70,6 +70,11 @@ func (e Endpoints) TurnsUnready(object []byte) bool {
 		return false
 	}
 	return e.Adjuster.TurnsUnready(slice.Namespace+"/"+slice.Name, &slice)
+}
+
+// pool returns the pool as it is now.
+func (e Endpoints) pool() endpointfilter.Params {
+	return endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated}
 }
 
 func (e Endpoints) count(r endpointfilter.Result) {
@@ -96,7 +101,7 @@ func (e Endpoints) adjust(key string, object []byte) ([]byte, error) {
 
 // Legacy returns the projection of Endpoints.
 func (e Endpoints) Legacy(_ string, object []byte) ([]byte, []uint32, bool, error) {
-	result, err := endpointfilter.Endpoints(object, endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated})
+	result, err := endpointfilter.Endpoints(object, e.pool())
 	if err != nil {
 		return nil, nil, false, err
 	}
