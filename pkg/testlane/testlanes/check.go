@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// Names that a lane forbids, as package.Name, and what to do instead.
+var (
+	// Sockets and processes belong to the system lane, and need no bubble to be wrong in the first one.
+	sockets = map[string]string{
+		"net.Listen": useMemory, "net.ListenPacket": useMemory, "net.ListenTCP": useMemory, "net.ListenUDP": useMemory, "net.ListenUnix": useMemory,
+		"net.ListenConfig": useMemory, "net.Dial": useMemory, "net.DialTimeout": useMemory, "net.Dialer": useMemory,
+		"tls.Listen": useMemory, "tls.Dial": useMemory, "tls.Dialer": useMemory, "http.ListenAndServe": useMemory,
+		"httptest.NewServer": useMemory, "httptest.NewTLSServer": useMemory, "httptest.NewUnstartedServer": useMemory,
+	}
+	processes = map[string]string{
+		"exec.Command": useTag, "exec.CommandContext": useTag, "os.StartProcess": useTag, "syscall.Exec": useTag, "syscall.ForkExec": useTag,
+	}
+	// packages whose use means a process or an API server, by the last part of their path.
+	systemPackages = map[string]string{
+		"fairlead.dev/pkg/kubetest/cluster": useTag, "fairlead.dev/pkg/depcheck": useTag, "os/exec": useTag,
+	}
+	// Waiting by the clock of the machine.
+	sleeps = map[string]string{
+		"time.Sleep": useBubble, "time.Tick": useBubble, "time.NewTimer": useBubble, "time.NewTicker": useBubble, "time.After": useBubble,
+		"time.AfterFunc": useBubble, "assert.Never": useBubble, "require.Never": useBubble, "context.WithTimeout": usePatience,
+	}
+	// Measuring by the clock of the machine.
+	elapsed = map[string]string{"time.Since": useCount, "time.Until": useCount}
+	// Polling. The third argument is the time limit.
+	polls = map[string]string{
+		"assert.Eventually": usePatience, "require.Eventually": usePatience, "assert.EventuallyWithT": usePatience, "require.EventuallyWithT": usePatience,
+		"assert.Eventuallyf": usePatience, "require.Eventuallyf": usePatience,
+	}
+)
+
+// Remedies.
+const (
+	useMemory   = "use memnet or bufconn, or move the test to a file with //go:build system"
+	useTag      = "move the test to a file with //go:build system"
+	useBubble   = "run the test in a synctest bubble, or wait for the event"
+	usePatience = "bound the wait by kubetest.Patience, or run the test in a synctest bubble"
+	useCount    = "count events, compare with a baseline of the same run, or run the test in a synctest bubble"
+)
+
+// checkFolders reports what the lanes of the test files in folders forbid.
+func checkFolders(folders []string) ([]string, error) {
+	var problems []string
+	for _, folder := range folders {
+		fset, packages, err := load(folder)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range packages {
+			problems = append(problems, checkPackage(fset, p)...)
+		}
+	}
+	return problems, nil
+}
+
+func checkPackage(fset *token.FileSet, p *testPackage) []string {
+	bubbles := findBubbles(p)
+	var problems []string
+	for _, file := range p.files {
+		c := checker{fset: fset, file: file, bubbles: bubbles}
+		c.check()
+		problems = append(problems, c.problems...)
+	}
+	return problems
+}
+
+// checker checks one file.
+type checker struct {
+	fset     *token.FileSet
+	file     *testFile
+	bubbles  *bubbles
+	problems []string
+}
+
+func (c *checker) check() {
+	lane := c.file.lanes[0]
+	if lane == longLane {
+		return
+	}
+	if lane == firstLane {
+		for _, spec := range c.file.syntax.Imports {
+			c.forbid(spec, strings.Trim(spec.Path.Value, `"`), systemPackages)
+		}
+	}
+	for _, declaration := range c.file.syntax.Decls {
+		if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Benchmark") {
+			continue // what it measures is time
+		}
+		ast.Inspect(declaration, func(n ast.Node) bool {
+			c.inspect(lane, n)
+			return true
+		})
+	}
+}
+
+func (c *checker) inspect(lane string, n ast.Node) {
+	name := ""
+	switch n := n.(type) {
+	case *ast.SelectorExpr:
+		name = selector(n)
+	case *ast.CallExpr:
+		if isElapsed(n) && !c.bubbles.contain(n.Pos()) {
+			c.report(n, "time.Now().Sub", useCount)
+		}
+		if c.patient(n) {
+			return
+		}
+		if s, ok := n.Fun.(*ast.SelectorExpr); ok && polls[selector(s)] != "" && !c.bubbles.contain(n.Pos()) {
+			c.report(n, selector(s), usePatience)
+		}
+		return
+	}
+	if name == "" {
+		return
+	}
+	if lane == firstLane {
+		c.forbid(n, name, sockets)
+		c.forbid(n, name, processes)
+	}
+	if c.bubbles.contain(n.Pos()) {
+		return
+	}
+	c.forbid(n, name, elapsed)
+	if lane == firstLane && !c.bubbles.bounded[n.Pos()] {
+		c.forbid(n, name, sleeps)
+	}
+}
+
+// patient reports whether a call is a wait that Patience bounds, and remembers it.
+func (c *checker) patient(call *ast.CallExpr) bool {
+	for _, argument := range call.Args {
+		found := false
+		ast.Inspect(argument, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Patience" {
+				found = true
+			}
+			_, literal := n.(*ast.FuncLit)
+			return !literal
+		})
+		if found {
+			c.bubbles.bounded[call.Fun.Pos()] = true
+			return true
+		}
+	}
+	return false
+}
+
+// isElapsed reports whether a call is time.Now().Sub(…).
+func isElapsed(call *ast.CallExpr) bool {
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != "Sub" {
+		return false
+	}
+	now, ok := s.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	f, ok := now.Fun.(*ast.SelectorExpr)
+	return ok && selector(f) == "time.Now"
+}
+
+func (c *checker) forbid(n ast.Node, name string, names map[string]string) {
+	if remedy := names[name]; remedy != "" {
+		c.report(n, name, remedy)
+	}
+}
+
+func (c *checker) report(n ast.Node, name, remedy string) {
+	problem := fmt.Sprintf("%s: %s in the %s lane: %s", c.fset.Position(n.Pos()), name, c.file.lanes[0], remedy)
+	if !slices.Contains(c.problems, problem) {
+		c.problems = append(c.problems, problem)
+	}
+}
+
+// selector returns package.Name of a selector, or x.Name of a field or method.
+func selector(s *ast.SelectorExpr) string {
+	if x, ok := s.X.(*ast.Ident); ok {
+		return x.Name + "." + s.Sel.Name
+	}
+	return ""
+}
