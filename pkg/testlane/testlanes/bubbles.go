@@ -3,21 +3,19 @@ package main
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 )
 
 // bubbles knows which code of a package runs in synctest bubbles: function literals passed to synctest.Test, other literals of such a test that
 // do not run as subtests, and helpers that are used only from bubbles. Without types it goes by names, so that one use of a method's name outside
 // of a bubble counts for all methods of that name.
-type bubbles struct {
-	ranges  []span
-	bounded map[token.Pos]bool // calls with a time limit of Patience
-}
+type bubbles []span
 
 type span struct{ from, to token.Pos }
 
-func (b *bubbles) contain(at token.Pos) bool {
-	for _, s := range b.ranges {
+func (b bubbles) contain(at token.Pos) bool {
+	for _, s := range b {
 		if s.from <= at && at < s.to {
 			return true
 		}
@@ -32,14 +30,14 @@ type helper struct {
 	bubbled     bool
 }
 
-func findBubbles(p *testPackage) *bubbles {
-	b := &bubbles{bounded: map[token.Pos]bool{}}
+func findBubbles(p *testPackage) bubbles {
+	var b bubbles
 	var helpers []*helper
 	uses := map[string][]token.Pos{} // of identifiers, other than their declarations
 	for _, file := range p.files {
 		for _, declaration := range file.syntax.Decls {
 			if f, ok := declaration.(*ast.FuncDecl); ok {
-				b.literals(f)
+				b = append(b, literals(f)...)
 				if !isTest(f.Name.Name) && !strings.HasPrefix(f.Name.Name, "Benchmark") {
 					helpers = append(helpers, &helper{declaration: f, receiver: receiverType(f), bubbled: true})
 				}
@@ -47,16 +45,15 @@ func findBubbles(p *testPackage) *bubbles {
 		}
 		collectUses(file.syntax, uses)
 	}
-	b.addHelpers(helpers, uses)
-	return b
+	return b.withHelpers(helpers, uses)
 }
 
-// literals adds the function literals of a function that calls synctest.Test. A literal that is passed to t.Run is a bubble only where it calls
-// synctest.Test itself.
-func (b *bubbles) literals(f *ast.FuncDecl) {
+// literals returns the function literals of a function that calls synctest.Test, without those that are passed to t.Run.
+func literals(f *ast.FuncDecl) bubbles {
 	if f.Body == nil || !callsSynctest(f.Body) {
-		return
+		return nil
 	}
+	var b bubbles
 	var visit func(n ast.Node) bool
 	visit = func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -69,12 +66,13 @@ func (b *bubbles) literals(f *ast.FuncDecl) {
 				}
 			}
 		case *ast.FuncLit:
-			b.ranges = append(b.ranges, span{n.Pos(), n.End()})
+			b = append(b, span{n.Pos(), n.End()})
 			return false
 		}
 		return true
 	}
 	ast.Inspect(f.Body, visit)
+	return b
 }
 
 func callsSynctest(n ast.Node) bool {
@@ -88,26 +86,29 @@ func callsSynctest(n ast.Node) bool {
 	return found
 }
 
-// addHelpers adds helpers whose uses are all in bubbles. It begins with the assumption that all are, so that helpers may use each other.
-func (b *bubbles) addHelpers(helpers []*helper, uses map[string][]token.Pos) {
-	base := len(b.ranges)
-	for changed := true; changed; {
-		changed = false
-		b.ranges = b.ranges[:base]
+// withHelpers adds helpers whose uses are all in bubbles. It begins with the assumption that all are, so that helpers may use each other.
+func (b bubbles) withHelpers(helpers []*helper, uses map[string][]token.Pos) bubbles {
+	for {
+		all := slices.Clone(b)
 		for _, h := range helpers {
 			if h.bubbled {
-				b.ranges = append(b.ranges, span{h.declaration.Pos(), h.declaration.End()})
+				all = append(all, span{h.declaration.Pos(), h.declaration.End()})
 			}
 		}
+		changed := false
 		for _, h := range helpers {
-			if h.bubbled && !b.containAll(h, uses) {
+			if h.bubbled && !all.containUses(h, uses) {
 				h.bubbled, changed = false, true
 			}
+		}
+		if !changed {
+			return all
 		}
 	}
 }
 
-func (b *bubbles) containAll(h *helper, uses map[string][]token.Pos) bool {
+// containUses reports whether a helper has uses, and all of them are in bubbles.
+func (b bubbles) containUses(h *helper, uses map[string][]token.Pos) bool {
 	at := uses[h.declaration.Name.Name]
 	if len(at) == 0 && h.receiver != "" { // a method that the code under test calls
 		at = uses[h.receiver]
@@ -125,8 +126,7 @@ func (b *bubbles) containAll(h *helper, uses map[string][]token.Pos) bool {
 	return outside > 0
 }
 
-// collectUses collects the identifiers of a file other than the names of declared functions, and the types of receivers, parameters and other
-// declarations.
+// collectUses collects the identifiers in the bodies of a file's functions.
 func collectUses(file *ast.File, uses map[string][]token.Pos) {
 	for _, declaration := range file.Decls {
 		f, ok := declaration.(*ast.FuncDecl)

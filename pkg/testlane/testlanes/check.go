@@ -20,7 +20,7 @@ var (
 	processes = map[string]string{
 		"exec.Command": useTag, "exec.CommandContext": useTag, "os.StartProcess": useTag, "syscall.Exec": useTag, "syscall.ForkExec": useTag,
 	}
-	// packages whose use means a process or an API server, by the last part of their path.
+	// Packages that start processes or API servers.
 	systemPackages = map[string]string{
 		"fairlead.dev/pkg/kubetest/cluster": useTag, "fairlead.dev/pkg/depcheck": useTag, "os/exec": useTag,
 	}
@@ -66,7 +66,7 @@ func checkPackage(fset *token.FileSet, p *testPackage) []string {
 	bubbles := findBubbles(p)
 	var problems []string
 	for _, file := range p.files {
-		c := checker{fset: fset, file: file, bubbles: bubbles}
+		c := checker{fset: fset, file: file, bubbles: bubbles, bounded: map[token.Pos]bool{}}
 		c.check()
 		problems = append(problems, c.problems...)
 	}
@@ -77,7 +77,8 @@ func checkPackage(fset *token.FileSet, p *testPackage) []string {
 type checker struct {
 	fset     *token.FileSet
 	file     *testFile
-	bubbles  *bubbles
+	bubbles  bubbles
+	bounded  map[token.Pos]bool // names of called functions whose time limit is Patience
 	problems []string
 }
 
@@ -111,7 +112,8 @@ func (c *checker) inspect(lane string, n ast.Node) {
 		if isElapsed(n) && !c.bubbles.contain(n.Pos()) {
 			c.report(n, "time.Now().Sub", useCount)
 		}
-		if c.patient(n) {
+		if hasPatience(n) {
+			c.bounded[n.Fun.Pos()] = true
 			return
 		}
 		if s, ok := n.Fun.(*ast.SelectorExpr); ok && polls[selector(s)] != "" && !c.bubbles.contain(n.Pos()) {
@@ -130,28 +132,24 @@ func (c *checker) inspect(lane string, n ast.Node) {
 		return
 	}
 	c.forbid(n, name, elapsed)
-	if lane == firstLane && !c.bubbles.bounded[n.Pos()] {
+	if lane == firstLane && !c.bounded[n.Pos()] {
 		c.forbid(n, name, sleeps)
 	}
 }
 
-// patient reports whether a call is a wait that Patience bounds, and remembers it.
-func (c *checker) patient(call *ast.CallExpr) bool {
+// hasPatience reports whether an argument of a call is kubetest.Patience, or a multiple of it.
+func hasPatience(call *ast.CallExpr) bool {
+	found := false
 	for _, argument := range call.Args {
-		found := false
 		ast.Inspect(argument, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Patience" {
+			if s, ok := n.(*ast.SelectorExpr); ok && selector(s) == "kubetest.Patience" {
 				found = true
 			}
 			_, literal := n.(*ast.FuncLit)
 			return !literal
 		})
-		if found {
-			c.bubbles.bounded[call.Fun.Pos()] = true
-			return true
-		}
 	}
-	return false
+	return found
 }
 
 // isElapsed reports whether a call is time.Now().Sub(…).
