@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -577,11 +576,6 @@ func TestLeaseOfAStream(t *testing.T) {
 			assert.Equal(t, tt.abandoned, picker.inFlight())
 		})
 	}
-}
-
-func TestCoreIsWithoutIO(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "k8s.io/api/...", "go.uber.org/dig/...", "github.com/prometheus/...")
 }
 
 // play steps a machine through messages and returns what it replied, and the machine.

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
@@ -24,12 +23,6 @@ import (
 const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 var options = Options{StaleAfter: 2 * time.Second}
-
-func TestPurity(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".",
-		"k8s.io/client-go/...", "go.uber.org/dig/...", "google.golang.org/grpc/...", "github.com/prometheus/client_golang/...")
-}
 
 // given is the input of a golden test.
 type given struct {

@@ -10,19 +10,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
 
 const mooncake = `{"timestamp": 27482, "input_length": 1300, "output_length": 52, "hash_ids": [46, 47, 48]}
 {"timestamp": 27482.5, "input_length": 512, "output_length": 1, "hash_ids": [46]}
 `
-
-// The format is shared by the service and the simulation, so it knows neither.
-func TestDependencies(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/...", "go.uber.org/...", "github.com/prometheus/...", "fairlead.dev/pkg/...", "fairlead.dev/services/...")
-}
 
 func TestReadMooncake(t *testing.T) {
 	t.Parallel()

@@ -12,15 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
-
-// The service must not carry the simulation in its hot path.
-func TestServiceDoesNotDependOnTheSimulation(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, "../app", "fairlead.dev/services/endpoint-picker/internal/simulation/...", "fairlead.dev/services/endpoint-picker/internal/replay")
-}
 
 // requestLine is a request for one of sixty prompts, with more fields.
 func requestLine(i int, more string) string {

@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -35,13 +33,6 @@ func indexes(candidates []Candidate) []int {
 		list = append(list, c.Index)
 	}
 	return list
-}
-
-func TestPurity(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".",
-		"k8s.io/client-go/...", "k8s.io/api/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "google.golang.org/grpc/...",
-		"github.com/prometheus/client_golang/...", "github.com/envoyproxy/go-control-plane/...", "fairlead.dev/pkg/...")
 }
 
 // loadScorer rates an endpoint by its load. A request in the queue counts twice, and KV cache usage decides between equal

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -145,11 +144,6 @@ func TestBuild(t *testing.T) {
 			assert.Equal(t, tt.want, got, "whatever the order of pods")
 		})
 	}
-}
-
-func TestPurity(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "fairlead.dev/pkg/...")
 }
 
 func TestActivePorts(t *testing.T) {

@@ -10,16 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func TestPurity(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/...", "go.uber.org/...", "math/rand/...", "fairlead.dev/...")
-}
 
 // to is a rule for these models, for all if there are none, with one target.
 func to(target string, models ...string) Rule {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
@@ -25,13 +24,6 @@ type (
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func TestPurity(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".",
-		"k8s.io/client-go/...", "go.uber.org/dig/...", "google.golang.org/grpc/...", "github.com/prometheus/client_golang/...",
-		"github.com/envoyproxy/go-control-plane/...")
-}
 
 // noPlugins declares nothing.
 type noPlugins struct{}

@@ -1,0 +1,45 @@
+//go:build system
+
+package main
+
+import (
+	"testing"
+
+	"fairlead.dev/pkg/depcheck"
+)
+
+const internal = "fairlead.dev/services/endpoint-picker/internal/"
+
+// TestDependencies checks what packages do not import, directly or indirectly: pure packages know no client, container or metrics.
+func TestDependencies(t *testing.T) {
+	t.Parallel()
+	const (
+		clients    = "k8s.io/client-go/..."
+		container  = "go.uber.org/dig/..."
+		logger     = "go.uber.org/zap/..."
+		metrics    = "github.com/prometheus/client_golang/..."
+		gRPC       = "google.golang.org/grpc/..."
+		envoy      = "github.com/envoyproxy/go-control-plane/..."
+		sharedCode = "fairlead.dev/pkg/..."
+	)
+	tests := []struct {
+		pattern string
+		want    []string // not to be imported
+	}{
+		{pattern: "./internal/app", want: []string{internal + "simulation/...", internal + "replay"}}, // no simulation in the hot path
+		{pattern: "./internal/discovery/podset", want: []string{clients, logger, container, sharedCode}},
+		{pattern: "./internal/endpoint", want: []string{internal + "estimate", internal + "scheduling", internal + "prefixindex"}}, // algorithms know endpoints
+		{pattern: "./internal/extproc", want: []string{clients, "k8s.io/api/...", container, "github.com/prometheus/..."}},
+		{pattern: "./internal/pluginconfig", want: []string{clients, container, gRPC, metrics}},
+		{pattern: "./internal/pool/rules", want: []string{"k8s.io/...", "go.uber.org/...", "math/rand/...", "fairlead.dev/..."}},
+		{pattern: "./internal/recording", want: []string{"k8s.io/...", "go.uber.org/...", "github.com/prometheus/...", sharedCode, "fairlead.dev/services/..."}}, // shared by service and simulation
+		{pattern: "./internal/scheduling", want: []string{clients, "k8s.io/api/...", logger, container, gRPC, metrics, envoy, sharedCode}},
+		{pattern: "./internal/scheduling/plugins", want: []string{clients, container, gRPC, metrics, envoy}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.pattern, func(t *testing.T) {
+			t.Parallel()
+			depcheck.AssertNoDependency(t, tt.pattern, tt.want...)
+		})
+	}
+}
