@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
-	"fairlead.dev/pkg/depcheck"
 )
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -74,11 +72,6 @@ func ago(d time.Duration, change ...func(m *Mark)) Mark {
 func terminating(m *Mark) { m.Terminating = true }
 func gone(d time.Duration) func(m *Mark) {
 	return func(m *Mark) { m.Gone = now.Add(-d) }
-}
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "k8s.io/api/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/oracle/...", "github.com/prometheus/...", "fairlead.dev/pkg/...")
 }
 
 func TestBuild(t *testing.T) {

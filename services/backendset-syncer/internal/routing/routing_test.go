@@ -15,14 +15,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/golden"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/oracle/...", "github.com/prometheus/...")
-}
 
 // world is the input of a golden test.
 type world struct {

@@ -9,14 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/oracle/...", "github.com/prometheus/...", "fairlead.dev/pkg/...")
-}
 
 // addresses returns n addresses; from is the number of the first.
 func addresses(from, n int) []netip.AddrPort {

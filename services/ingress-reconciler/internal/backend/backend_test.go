@@ -14,14 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 var chat = &isvc.Service{Namespace: "models", Name: "chat", UID: "chat-uid"}
 

@@ -6,14 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 var values = Values{
 	Name: "chat", Namespace: "models", IngressDomain: "example.com",

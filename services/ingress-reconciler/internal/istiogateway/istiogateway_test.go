@@ -8,14 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/gatewayapi"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 func read(t testing.TB, servers string) *Gateway {
 	t.Helper()

@@ -9,14 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"fairlead.dev/pkg/depcheck"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 // parse returns an object from YAML.
 func parse(tb testing.TB, text string) *unstructured.Unstructured {

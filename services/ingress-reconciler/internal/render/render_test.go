@@ -22,7 +22,6 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
@@ -31,11 +30,6 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 // given is the input of a golden test: a service whose components are ready and have Services, and other objects.
 type given struct {

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
-
-	"fairlead.dev/pkg/depcheck"
 )
 
 // parse reads YAML documents.
@@ -108,12 +106,6 @@ func mixed[T any](random *rand.Rand, all []T) []T {
 func get(e Entrance, url string) Request {
 	host, path, _ := strings.Cut(url, "/")
 	return Request{Entrance: e, Host: host, Path: "/" + path}
-}
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...",
-		"github.com/prometheus/...", "google.golang.org/grpc/...")
 }
 
 func TestRequest(t *testing.T) {

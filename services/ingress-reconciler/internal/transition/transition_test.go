@@ -6,15 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 const (
 	engine  = plan.Slot("engine")

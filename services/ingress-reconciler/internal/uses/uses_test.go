@@ -6,14 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"k8s.io/client-go/tools/cache"
-
-	"fairlead.dev/pkg/depcheck"
 )
-
-func TestItHasNoClients(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/kubernetes/...", "k8s.io/client-go/dynamic/...", "go.uber.org/zap/...", "go.uber.org/dig/...")
-}
 
 func name(n string) cache.ObjectName { return cache.ObjectName{Namespace: "models", Name: n} }
 
