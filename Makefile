@@ -34,6 +34,8 @@ STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts 
 IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance gateway-conformance yurthub) deploy/local/oldest \
 	services/edge-cache/test/clients/v0.32 services/edge-cache/test/clients/v0.35
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
+# Modules of the product. The others are what its tests run in.
+TESTED_MODULES     := $(filter-out deploy/emulators,$(WORKSPACE_MODULES)) $(filter deploy/images,$(STANDALONE_MODULES))
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
 # Linked into every binary. Without tags the version is a commit.
@@ -109,6 +111,7 @@ DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.
 EACH := ./.ci/each.sh
 BUILD := $(CURDIR)/.ci/go.sh build
 TEST  := $(CURDIR)/.ci/test.sh
+export PACKAGES RUN RACE
 # What the linter remembers names files by their whole path: each checkout has a memory of its own, beside Go's.
 LINT  = GOLANGCI_LINT_CACHE=$(dir $(shell $(GO) env GOCACHE))golangci-lint$(subst /,-,$(CURDIR)) GOGC=200 $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
 
@@ -174,26 +177,51 @@ edge-clients: doctor-go
 		(cd $$module && GOWORK=off $(BUILD) -ldflags "-s -w" -o $(BIN)/cache/edge-clients-$$version fairlead.dev/services/edge-cache/test/clients); \
 	done
 
+# Lanes of tests: docs/testing.md.
+TESTLANES := $(BIN)/testlanes
+.PHONY: testlanes
+testlanes: doctor-go
+	@cd pkg && GOWORK=off CGO_ENABLED=0 $(BUILD) -o $(TESTLANES) ./testlane/testlanes
+
 .PHONY: test
-test: doctor-go doctor-cc local edge-clients ## Run the tests of every module, with the race detector
-	@$(EACH) test "$(WORKSPACE_MODULES) deploy/images" $(TEST) -shuffle=on -timeout 20m ./...
-	@$(EACH) test "$(filter services/%,$(STANDALONE_MODULES))" $(TEST) -shuffle=on -timeout 20m ./...
-	@$(EACH) test deploy/local $(TEST) -shuffle=on -timeout 20m ./internal/...
-	@$(EACH) test deploy/local/e2e $(TEST) -shuffle=on -timeout 20m ./conformance
+test: doctor-go doctor-cc testlanes ## Run the tests that need no socket, process or API server, with the race detector (PACKAGES=./internal/x RUN=regexp)
+	@$(EACH) test "$(TESTED_MODULES)" $(TEST) first -timeout 10m
+
+.PHONY: test-system
+test-system: doctor-go local edge-clients testlanes $(ENVOY) ## Run the tests that need an API server, sockets or processes (RACE=1: with the race detector)
+	@$(EACH) test-system "$(TESTED_MODULES) $(filter services/%,$(STANDALONE_MODULES))" $(TEST) system -timeout 30m
+
+.PHONY: test-world
+test-world: doctor-go doctor-cc local testlanes ## Run the tests of what tests run in: emulators and the embedded Kubernetes
+	@$(EACH) test-world deploy/emulators $(TEST) first -timeout 10m
+	@$(EACH) test-world deploy/emulators $(TEST) system -timeout 30m
+	@PACKAGES=./internal/... $(EACH) test-world deploy/local $(TEST) whole -timeout 30m
+	@PACKAGES=./conformance $(EACH) test-world deploy/local/e2e $(TEST) whole -timeout 30m
+	@$(MAKE) --no-print-directory e2e E2E_PACKAGES=./cluster/...
+
+.PHONY: test-long
+test-long: test-world test-oldest ## Run what takes hours: long calculations, kill loops, fuzzing, the system lane with the race detector, the test world
+	@$(EACH) test-long "$(TESTED_MODULES)" $(TEST) long -timeout 120m
+	@$(MAKE) --no-print-directory test-system RACE=1
+	@$(MAKE) --no-print-directory fuzz
+
+.PHONY: test-loaded
+test-loaded: doctor-go doctor-cc local edge-clients testlanes $(ENVOY) ## Run the first two lanes many times, on an idle machine and beside busy loops (hours; LANES="first system")
+	@./.ci/repeat.sh $(or $(LANES),first system) -- "$(TESTED_MODULES)"
 
 # What talks to an API server, with the oldest one that is supported: server-side apply, reviews of tokens, and the routes.
 .PHONY: test-oldest
-test-oldest: doctor-go doctor-cc local $(OLDEST_APISERVER) ## Run the tests that need an API server with the oldest one that is supported
+test-oldest: doctor-go local testlanes $(OLDEST_APISERVER) ## Run the tests that need an API server with the oldest one that is supported
 	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER); \
-		$(EACH) test-oldest pkg $(TEST) -count=1 -run "AnotherVersion|Appl" ./apply ./kubetest/cluster; \
-		$(EACH) test-oldest services/endpoint-picker $(TEST) -count=1 ./internal/serving/metricsauth; \
-		$(EACH) test-oldest services/ingress-reconciler $(TEST) -count=1 -run '$(OLDEST_FLOWS)' ./internal/flow
+		RUN='AnotherVersion|Appl' PACKAGES="./apply ./kubetest/cluster" $(EACH) test-oldest pkg $(TEST) system; \
+		PACKAGES=./internal/serving/metricsauth $(EACH) test-oldest services/endpoint-picker $(TEST) system; \
+		RUN='$(OLDEST_FLOWS)' PACKAGES=./internal/flow $(EACH) test-oldest services/ingress-reconciler $(TEST) system
 
 .PHONY: cover
-cover: doctor-go local edge-clients ## Run the tests with coverage: profiles in bin/cover/, totals here
+cover: doctor-go local edge-clients $(ENVOY) ## Run the tests of the first two lanes with coverage: profiles in bin/cover/, totals here
 	@mkdir -p $(BIN)/cover
 	@$(EACH) cover "$(WORKSPACE_MODULES)" bash -euo pipefail -c 'profile=$(BIN)/cover/$${PWD##*/}.out; \
-		$(GO) test -p $(JOBS) -coverprofile=$$profile ./...; $(GO) tool cover -func=$$profile | tail -n 1'
+		$(GO) test -p $(JOBS) -tags=system -coverprofile=$$profile ./...; $(GO) tool cover -func=$$profile | tail -n 1'
 
 .PHONY: golden
 golden: doctor-go ## Write the golden files anew; read the diff before you commit it
@@ -249,7 +277,8 @@ release: images $(HELM) ## Build a release into bin/release/VERSION, and publish
 ##@ Check and generate
 
 .PHONY: lint
-lint: doctor-go doctor-pip $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK) ## Lint every module, script and workflow
+lint: doctor-go doctor-pip testlanes $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK) ## Lint every module, script and workflow
+	@$(TESTLANES) check $(WORKSPACE_MODULES) deploy/images
 	@$(EACH) lint "$(filter-out deploy/local,$(MODULES))" env $(LINT) ./...
 	@$(EACH) lint "$(filter deploy/local,$(MODULES))" env $(LINT) ./internal/...
 	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
@@ -292,9 +321,11 @@ docs: doctor-go doctor-pip ## Build the documentation site into bin/docs; a dead
 	@./.ci/docs.sh $(MKDOCS_ENVIRONMENT) $(BIN)/docs
 
 .PHONY: verify
-verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
+verify: doctor-go doctor-git testlanes ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
 	@./.ci/modules.sh $(MODULES) $(IMAGE_MODULES)
 	@./.ci/affected_test.sh
+	@./.ci/test_test.sh
+	@$(TESTLANES) quarantine .ci/quarantine.txt
 	@./.ci/verify.sh $(MAKE) --no-print-directory generate tidy fmt
 
 # It asks vuln.go.dev, so it is no part of ci.

@@ -117,9 +117,9 @@ done
 steps=(doctor verify lint)
 [ -z "${parts[docs]:-}" ] || steps+=(docs)
 [ ${#modules[@]} = 0 ] || steps+=(test)
-[ -z "$(only "${workspace[@]}")" ] || steps+=(test-oldest)
 [ -z "${parts[chart]:-}" ] || steps+=(chart)
 [ -z "${parts[demo]:-}" ] || steps+=(demo)
+[ ${#modules[@]} = 0 ] || steps+=(test-system)
 [ ${#packages[@]} = 0 ] || steps+=(e2e)
 echo "${steps[*]}"
 echo "WORKSPACE_MODULES=$(only "${workspace[@]}")"

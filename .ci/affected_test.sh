@@ -19,23 +19,23 @@ expect() { # wanted steps, wanted modules, wanted whole-system tests, files
 expect "doctor verify lint" "" "" .github/dependabot.yml LICENSE
 expect "doctor verify lint docs" "" "" docs/adr/0001-client-go-without-controller-runtime.md CONTRIBUTING.md mkdocs.yml
 expect "doctor verify lint docs chart e2e" "" ./ingress/... charts/ingress-reconciler/README.md
-expect "doctor verify lint docs test test-oldest chart e2e" services/ingress-reconciler ./ingress/... services/ingress-reconciler/main.go
-expect "doctor verify lint docs test test-oldest chart demo e2e" services/endpoint-picker "./picker/... ./ingress/... ./syncer/... ./autoscaler/..." services/endpoint-picker/main.go
+expect "doctor verify lint docs test chart test-system e2e" services/ingress-reconciler ./ingress/... services/ingress-reconciler/main.go
+expect "doctor verify lint docs test chart demo test-system e2e" services/endpoint-picker "./picker/... ./ingress/... ./syncer/... ./autoscaler/..." services/endpoint-picker/main.go
 expect "doctor verify lint docs chart e2e" "" ./autoscaler/... deploy/examples/variant-autoscaler/keda-external.yaml deploy/examples/README.md
 # What requires the changed module is affected too, over several steps.
-expect "doctor verify lint test test-oldest demo e2e" "services/ingress-reconciler services/backendset-syncer deploy/emulators deploy/local/e2e" \
+expect "doctor verify lint test demo test-system e2e" "services/ingress-reconciler services/backendset-syncer deploy/emulators deploy/local/e2e" \
 	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./nodepool/... ./edge/..." deploy/emulators/echo/echo.go
-expect "doctor verify lint docs test test-oldest chart e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
-expect "doctor verify lint docs test test-oldest chart e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... services/variant-autoscaler/main.go
-expect "doctor verify lint docs test test-oldest chart e2e" services/edge-cache "./nodepool/... ./edge/..." services/edge-cache/main.go
-expect "doctor verify lint test e2e" deploy/local/e2e ./cluster/... deploy/local/e2e/cluster/node_test.go
+expect "doctor verify lint docs test chart test-system e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
+expect "doctor verify lint docs test chart test-system e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... services/variant-autoscaler/main.go
+expect "doctor verify lint docs test chart test-system e2e" services/edge-cache "./nodepool/... ./edge/..." services/edge-cache/main.go
+expect "doctor verify lint test test-system e2e" deploy/local/e2e ./cluster/... deploy/local/e2e/cluster/node_test.go
 # The conformance suite runs every night.
-expect "doctor verify lint test" deploy/local/e2e "" deploy/local/e2e/conformance/expected.yaml deploy/local/e2e/cmd/conformance/main.go
-expect "doctor verify lint test" deploy/local/e2e "" deploy/local/e2e/cmd/gateway-conformance/main.go
+expect "doctor verify lint test test-system" deploy/local/e2e "" deploy/local/e2e/conformance/expected.yaml deploy/local/e2e/cmd/conformance/main.go
+expect "doctor verify lint test test-system" deploy/local/e2e "" deploy/local/e2e/cmd/gateway-conformance/main.go
 expect "doctor verify lint" "" "" deploy/local/images/conformance/go.mod deploy/local/images/gateway-conformance/go.mod
 expect "doctor verify lint chart e2e" "" ./ingress/... charts/ingress-reconciler/values.yaml
-expect "doctor verify lint test test-oldest chart e2e" services/backendset-syncer ./syncer/... charts/backendset-syncer/crds/fairlead.dev_backendsetbindings.yaml
-expect "doctor verify lint test test-oldest chart e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... charts/variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml
+expect "doctor verify lint test chart test-system e2e" services/backendset-syncer ./syncer/... charts/backendset-syncer/crds/fairlead.dev_backendsetbindings.yaml
+expect "doctor verify lint test chart test-system e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... charts/variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml
 # One unknown file is enough for everything.
 expect everything "" "" docs/style.md Makefile
 [ $failed = 0 ] || exit 1

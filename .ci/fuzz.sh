@@ -8,5 +8,5 @@ set -euo pipefail
 time=$1
 mapfile -t tests < <(grep -rE --include='*_test.go' --only-matching '^func Fuzz\w+' . | sort)
 for test in "${tests[@]}"; do
-	go test -run '^$' -fuzz "^${test##*func }\$" -fuzztime "$time" "$(dirname "${test%%:*}")"
+	go test -tags=system,long -run '^$' -fuzz "^${test##*func }\$" -fuzztime "$time" "$(dirname "${test%%:*}")"
 done

@@ -19,8 +19,6 @@ IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
 IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
 IMAGE_SOURCE_ocilb              := deploy/emulators ./ocilb/cmd/ocilb
 IMAGE_SOURCE_probe              := deploy/local ./internal/nstest/probe
-# What tests roll from one version to the next.
-NEXT_BINARIES  := endpoint-picker ingress-reconciler modelserver
 # A second set of tags, of binaries with the race detector, for the whole-system tests.
 IMAGE_TAG  ?= dev
 RACE_TAG   := race
@@ -74,19 +72,34 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=0 $(BUILD) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/$* $(lastword $(IMAGE_SOURCE_$*))
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
-# Folders of whole-system tests, and the images of each that no other one needs.
-E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler edge nodepool ingress)
-e2e_images_cluster    := image-registry images-e2e
-e2e_images_picker     := gateways
-e2e_images_syncer     := $(CRDS)/gateway-api.yaml
-e2e_images_autoscaler := image-prometheus image-prometheus-adapter
-e2e_images_nodepool   := traefik
-e2e_images_edge       := traefik yurthub
-e2e_images_ingress    := gateways traefik image-previous
+# Folders of whole-system tests: what the tests of each run, and the third-party images that they need. The short form runs what CI runs.
+E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),$(if $(SHORT),,cluster) picker syncer autoscaler edge nodepool ingress)
+e2e_binaries_cluster    := modelserver webhook endpoint-picker probe
+e2e_binaries_picker     := endpoint-picker modelserver
+e2e_binaries_syncer     := backendset-syncer endpoint-picker modelserver ocilb echo
+e2e_binaries_autoscaler := variant-autoscaler endpoint-picker modelserver
+e2e_binaries_edge       := edge-cache echo
+e2e_binaries_nodepool   := nodepool-ingress edge-cache echo
+e2e_binaries_ingress    := ingress-reconciler endpoint-picker modelserver ome echo webhook
+e2e_third_party_cluster    := image-registry
+e2e_third_party_picker     := gateways
+e2e_third_party_syncer     := $(CRDS)/gateway-api.yaml
+e2e_third_party_autoscaler := image-prometheus image-prometheus-adapter
+e2e_third_party_edge       := traefik yurthub
+e2e_third_party_nodepool   := traefik
+e2e_third_party_ingress    := gateways traefik $(if $(SHORT),,image-previous)
+# Programs of which tests roll from one version to the next.
+NEXT_BINARIES := endpoint-picker ingress-reconciler modelserver
+
+of_folders = $(sort $(foreach folder,$(E2E_FOLDERS),$($(1)_$(folder))))
+
+.PHONY: third-party
+third-party: local edge-clients image-tool image-envoy $(CRDS)/inferencepools.yaml $(call of_folders,e2e_third_party) ## Make the programs of others that the tests need: Kubernetes, gateways, Prometheus (40 CPU-minutes from nothing)
 
 .PHONY: images-race
-images-race: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy $(CRDS)/inferencepools.yaml $(foreach folder,$(E2E_FOLDERS),$(e2e_images_$(folder))) \
-	doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e image-endpoint-picker image-modelserver) \
+	$(addprefix image-race-,$(call of_folders,e2e_binaries)) \
+	$(if $(SHORT),,$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries)))) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
@@ -233,10 +246,10 @@ E2E_PARALLEL ?= $(shell echo $$(( $(JOBS) * 3 / 2 )))
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes, or that of FAIRLEAD_KUBECONFIG (SHORT=1: their short form; RUN=regexp)
-	@cd deploy/local/e2e && GOWORK=off $(TEST) -p 1 -parallel $(E2E_PARALLEL) -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)
+	@cd deploy/local/e2e && GOWORK=off PACKAGES="$(E2E_FOLDERS:%=./%/...)" $(TEST) whole -parallel $(E2E_PARALLEL) -timeout 30m $(if $(SHORT),-short)
 
 .PHONY: e2e-push
-e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)
+e2e-push: images-race $(addprefix image-race-,$(IMAGE_BINARIES)) ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)
 	@INSECURE=$(INSECURE) ./deploy/local/images/push.sh $(BIN) "$(REGISTRY)" $(IMAGE_BINARIES) -- $(NEXT_BINARIES)
 
 .PHONY: conformance
