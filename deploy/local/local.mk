@@ -91,15 +91,18 @@ e2e_third_party_ingress    := gateways traefik $(if $(SHORT),,image-previous)
 # Programs of which tests roll from one version to the next.
 NEXT_BINARIES := endpoint-picker ingress-reconciler modelserver
 
+# Without the race detector, which needs too much memory for a test of limits.
+MEASURED_IMAGES := image-endpoint-picker image-modelserver
+
 of_folders = $(sort $(foreach folder,$(E2E_FOLDERS),$($(1)_$(folder))))
 
 .PHONY: third-party
 third-party: local edge-clients image-tool image-envoy $(CRDS)/inferencepools.yaml $(call of_folders,e2e_third_party) ## Make the programs of others that the tests need: Kubernetes, gateways, Prometheus (40 CPU-minutes from nothing)
 
 .PHONY: images-race
-images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e image-endpoint-picker image-modelserver) \
+images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e) \
 	$(addprefix image-race-,$(call of_folders,e2e_binaries)) \
-	$(if $(SHORT),,$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries)))) ## Make the images of the whole-system tests, with the race detector
+	$(if $(SHORT),,$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries))) $(if $(filter picker,$(E2E_FOLDERS)),$(MEASURED_IMAGES))) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
