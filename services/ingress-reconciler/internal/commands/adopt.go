@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -18,7 +19,6 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/dryrun"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -28,14 +28,14 @@ import (
 type adoptOptions struct {
 	selection
 
-	kube      kube.Options
+	kube      connection
 	sources   sources
 	dryRun    bool
 	unexposed bool
 }
 
-func newAdopt(out, log io.Writer) *cobra.Command {
-	o := &adoptOptions{kube: kube.DefaultOptions(), sources: newSources(), dryRun: true}
+func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
+	o := &adoptOptions{kube: newConnection(transport), sources: newSources(), dryRun: true}
 	cmd := &cobra.Command{
 		Use:   "adopt [NAME...]",
 		Short: "Delete routes that OME left behind",
@@ -70,7 +70,7 @@ func newAdopt(out, log io.Writer) *cobra.Command {
 }
 
 func (o *adoptOptions) run(ctx context.Context, out, log io.Writer) error {
-	client, err := connect(&o.kube, "adopt")
+	client, err := o.kube.client("adopt")
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,9 +34,29 @@ func startAPIServer(t *testing.T, forbidden []string, manifests ...string) (*api
 	w, err := readFiles([]string{"-"}, strings.NewReader(strings.Join(manifests, "\n---\n")), nil)
 	require.NoError(t, err)
 	a := &apiServer{t: t, objects: w.Objects, forbidden: forbidden}
-	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
-	return a, "--kubeconfig=" + file(t, fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", server.URL))
+	host := fmt.Sprintf("cluster%d.test", started.Add(1))
+	servers.Store(host, a)
+	t.Cleanup(func() { servers.Delete(host) })
+	return a, "--kubeconfig=" + file(t, fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", "http://"+host))
+}
+
+// servers are the API servers that run, by their hosts.
+var (
+	servers sync.Map
+	started atomic.Int32
+)
+
+// apiServers sends requests to servers, in memory.
+type apiServers struct{}
+
+func (apiServers) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, ok := servers.Load(r.URL.Host)
+	if !ok {
+		return nil, fmt.Errorf("no API server at %s", r.URL.Host)
+	}
+	w := httptest.NewRecorder()
+	a.(*apiServer).ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

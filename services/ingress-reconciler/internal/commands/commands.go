@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,10 @@ import (
 var ErrNoRoute = errors.New("no route matches the request")
 
 // New returns the command line. It writes results to out, and explanations to log.
-func New(out, log io.Writer) *cobra.Command {
+func New(out, log io.Writer) *cobra.Command { return newRoot(out, log, nil) }
+
+// newRoot returns the command line. Subcommands send requests to the cluster by the transport, nil for that of the kubeconfig.
+func newRoot(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	cfg := config.Default()
 	root := &cobra.Command{
 		Use:           "ingress-reconciler",
@@ -39,7 +43,7 @@ func New(out, log io.Writer) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	cfg.AddFlags(root.Flags())
-	root.AddCommand(newPlan(out, log), newStatus(out, log), newAdopt(out, log), &cobra.Command{
+	root.AddCommand(newPlan(out, log, transport), newStatus(out, log, transport), newAdopt(out, log, transport), &cobra.Command{
 		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print the dependencies between components, for Graphviz",
 		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) },
 	})

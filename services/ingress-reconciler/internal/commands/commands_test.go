@@ -17,7 +17,7 @@ import (
 func run(t *testing.T, stdin string, args ...string) (out, log string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	root := New(&stdout, &stderr)
+	root := newRoot(&stdout, &stderr, apiServers{})
 	root.SetIn(strings.NewReader(stdin))
 	root.SetArgs(args)
 	err = root.ExecuteContext(t.Context())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/dryrun"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -27,7 +27,7 @@ import (
 type planOptions struct {
 	selection
 
-	kube    kube.Options
+	kube    connection
 	sources sources
 	files   []string // instead of a cluster
 	assume  assumptions
@@ -35,8 +35,8 @@ type planOptions struct {
 	output  string
 }
 
-func newPlan(out, log io.Writer) *cobra.Command {
-	o := &planOptions{kube: kube.DefaultOptions(), sources: newSources(), assume: assumptions{services: true, port: 8080}}
+func newPlan(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
+	o := &planOptions{kube: newConnection(transport), sources: newSources(), assume: assumptions{services: true, port: 8080}}
 	cmd := &cobra.Command{
 		Use:   "plan [NAME...] | plan --request METHOD URL",
 		Short: "Print the objects that would be written, or explain which backend answers a request",
@@ -144,11 +144,11 @@ func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*w
 }
 
 // readWorld reads the files, or the cluster if there are no files.
-func readWorld(ctx context.Context, files []string, in io.Reader, options *kube.Options, s *sources) (*world, error) {
+func readWorld(ctx context.Context, files []string, in io.Reader, cluster *connection, s *sources) (*world, error) {
 	if len(files) > 0 {
 		return readFiles(files, in, s.Kinds)
 	}
-	client, err := connect(options, "plan")
+	client, err := cluster.client("plan")
 	if err != nil {
 		return nil, err
 	}

@@ -215,7 +215,7 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 		}
 		return o.plannedObjects(w, w.Objects, log)
 	}
-	client, err := connect(&o.kube, "plan")
+	client, err := o.kube.client("plan")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/dryrun"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -25,13 +25,13 @@ import (
 type statusOptions struct {
 	selection
 
-	kube   kube.Options
+	kube   connection
 	files  []string
 	output string
 }
 
-func newStatus(out, log io.Writer) *cobra.Command {
-	o := &statusOptions{kube: kube.DefaultOptions()}
+func newStatus(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
+	o := &statusOptions{kube: newConnection(transport)}
 	cmd := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Print where services are exposed, as a table",
@@ -75,7 +75,7 @@ func (o *statusOptions) read(ctx context.Context, in io.Reader, log io.Writer) (
 		}
 		return w, err
 	}
-	client, err := connect(&o.kube, "status")
+	client, err := o.kube.client("status")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -35,12 +36,24 @@ func readCluster(ctx context.Context, client dynamic.Interface, kinds []string, 
 	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // the error names the kind
 }
 
-// connect returns a client for a sub-command.
-func connect(options *kube.Options, command string) (dynamic.Interface, error) {
-	cfg, err := options.RESTConfig("fairlead-ingress-reconciler-" + command)
+// connection holds the flags that select a cluster.
+type connection struct {
+	kube.Options
+
+	transport http.RoundTripper // nil: that of the kubeconfig
+}
+
+func newConnection(transport http.RoundTripper) connection {
+	return connection{Options: kube.DefaultOptions(), transport: transport}
+}
+
+// client returns a client for a sub-command.
+func (c *connection) client(command string) (dynamic.Interface, error) {
+	cfg, err := c.RESTConfig("fairlead-ingress-reconciler-" + command)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the problem
 	}
+	cfg.Transport = c.transport
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
