@@ -1,3 +1,5 @@
+//go:build system
+
 // Package promql tests the collector's queries with Prometheus' own storage and engine, on pages of model servers and pickers. It is a
 // module of its own, so that the service does not depend on Prometheus.
 package promql
