@@ -3,10 +3,10 @@ package informers
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -34,12 +35,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
-const (
-	patience = 20 * time.Second
-	tick     = 2 * time.Millisecond
-)
+// moment is enough for a change to reach everyone, on the clock of a bubble: longer than every interval and back-off of the code under test.
+const moment = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // the second sleeps until a time that it shares with the clocks of other bubbles
+	goleak.VerifyTestMain(m)
+}
 
 // world is a cluster with a store that follows it.
 type world struct {
@@ -79,7 +81,7 @@ func (w *world) namespace(t *testing.T, p NamespaceParams) *Namespace {
 	t.Helper()
 	core, logs := zaptest.New(zap.WarnLevel)
 	w.logs = logs
-	p.Log, p.Core, p.Namespace, p.PollInterval = zap.New(core), w.core, "ns", 10*time.Millisecond
+	p.Log, p.Core, p.Namespace, p.PollInterval = zap.New(core), w.core, "ns", time.Second
 	n, err := NewNamespace(p)
 	require.NoError(t, err)
 	return n
@@ -116,15 +118,16 @@ func (*world) start(t *testing.T, functions ...func(context.Context)) {
 	})
 }
 
-func (w *world) eventually(t *testing.T, why string, want ...string) {
+// serves waits a moment and compares the endpoints of the store.
+func (w *world) serves(t *testing.T, why string, want ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		got := []string{}
-		for _, e := range w.store.Snapshot().Endpoints {
-			got = append(got, e.Address())
-		}
-		return w.store.Ready() == nil && slices.Equal(got, want)
-	}, patience, tick, why)
+	time.Sleep(moment)
+	require.NoError(t, w.store.Ready(), why)
+	var got []string
+	for _, e := range w.store.Snapshot().Endpoints {
+		got = append(got, e.Address())
+	}
+	require.Equal(t, want, got, why)
 }
 
 func pool(match map[string]string, ports ...int32) *inferencev1.InferencePool {
@@ -159,174 +162,190 @@ var (
 
 func TestStoreFollowsTheCluster(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	w := newWorld(t)
-	w.serveKind()
-	for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("elsewhere", "c", "10.0.0.3", model)} {
-		require.NoError(t, w.core.Tracker().Add(p))
-	}
-	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
-	w.run(t)
-	w.eventually(t, "start", "10.0.0.1:8000")
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		w := newWorld(t)
+		w.serveKind()
+		for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("elsewhere", "c", "10.0.0.3", model)} {
+			require.NoError(t, w.core.Tracker().Add(p))
+		}
+		require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+		w.run(t)
+		w.serves(t, "start", "10.0.0.1:8000")
 
-	pods := w.core.CoreV1().Pods("ns")
-	_, err := pods.Create(ctx, pod("ns", "d", "10.0.0.4", model), metav1.CreateOptions{})
-	require.NoError(t, err)
-	w.eventually(t, "a pod came", "10.0.0.1:8000", "10.0.0.4:8000")
+		pods := w.core.CoreV1().Pods("ns")
+		_, err := pods.Create(ctx, pod("ns", "d", "10.0.0.4", model), metav1.CreateOptions{})
+		require.NoError(t, err)
+		w.serves(t, "a pod came", "10.0.0.1:8000", "10.0.0.4:8000")
 
-	unready := pod("ns", "a", "10.0.0.1", model)
-	unready.Status.Conditions[1].Status = corev1.ConditionFalse
-	_, err = pods.UpdateStatus(ctx, unready, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	w.eventually(t, "a pod became unready", "10.0.0.4:8000")
+		unready := pod("ns", "a", "10.0.0.1", model)
+		unready.Status.Conditions[1].Status = corev1.ConditionFalse
+		_, err = pods.UpdateStatus(ctx, unready, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		w.serves(t, "a pod became unready", "10.0.0.4:8000")
 
-	_, err = pods.Update(ctx, pod("ns", "b", "10.0.0.2", model), metav1.UpdateOptions{})
-	require.NoError(t, err)
-	w.eventually(t, "a pod was relabelled", "10.0.0.2:8000", "10.0.0.4:8000")
+		_, err = pods.Update(ctx, pod("ns", "b", "10.0.0.2", model), metav1.UpdateOptions{})
+		require.NoError(t, err)
+		w.serves(t, "a pod was relabelled", "10.0.0.2:8000", "10.0.0.4:8000")
 
-	require.NoError(t, pods.Delete(ctx, "d", metav1.DeleteOptions{}))
-	w.eventually(t, "a pod went", "10.0.0.2:8000")
+		require.NoError(t, pods.Delete(ctx, "d", metav1.DeleteOptions{}))
+		w.serves(t, "a pod went", "10.0.0.2:8000")
 
-	pools := w.inference.InferenceV1().InferencePools("ns")
-	changed := pool(other, 8001, 8002)
-	changed.Generation = 2
-	_, err = pods.Create(ctx, pod("ns", "e", "10.0.0.5", other), metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = pools.Update(ctx, changed, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	w.eventually(t, "selector and ports changed", "10.0.0.5:8001", "10.0.0.5:8002")
+		pools := w.inference.InferenceV1().InferencePools("ns")
+		changed := pool(other, 8001, 8002)
+		changed.Generation = 2
+		_, err = pods.Create(ctx, pod("ns", "e", "10.0.0.5", other), metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, err = pools.Update(ctx, changed, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		w.serves(t, "selector and ports changed", "10.0.0.5:8001", "10.0.0.5:8002")
 
-	require.NoError(t, pools.Delete(ctx, "pool", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return w.store.Ready() != nil }, patience, tick, "the pool was deleted")
-	assert.Empty(t, w.store.Snapshot().Endpoints)
+		require.NoError(t, pools.Delete(ctx, "pool", metav1.DeleteOptions{}))
+		time.Sleep(moment)
+		require.Error(t, w.store.Ready(), "the pool was deleted")
+		assert.Empty(t, w.store.Snapshot().Endpoints)
+	})
 }
 
 func TestActivePortsComeAndGo(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	w := newWorld(t)
-	w.serveKind()
-	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
-	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000, 8001)))
-	w.run(t)
-	w.eventually(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
-	second := w.store.Snapshot().Endpoints[1]
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		w := newWorld(t)
+		w.serveKind()
+		require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+		require.NoError(t, w.inference.Tracker().Add(pool(model, 8000, 8001)))
+		w.run(t)
+		w.serves(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
+		second := w.store.Snapshot().Endpoints[1]
 
-	annotate := func(value string) {
-		changed := pod("ns", "a", "10.0.0.1", model)
-		changed.Annotations[podset.ActivePorts] = value
-		_, err := w.core.CoreV1().Pods("ns").Update(ctx, changed, metav1.UpdateOptions{})
+		annotate := func(value string) {
+			changed := pod("ns", "a", "10.0.0.1", model)
+			changed.Annotations[podset.ActivePorts] = value
+			_, err := w.core.CoreV1().Pods("ns").Update(ctx, changed, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		}
+		annotate("8001")
+		w.serves(t, "one port is active", "10.0.0.1:8001")
+		assert.Same(t, second, w.store.Snapshot().Endpoints[0], "and is the endpoint that it was")
+		annotate("9000")
+		w.serves(t, "none is")
+		annotate("")
+		w.serves(t, "an empty list is taken for all", "10.0.0.1:8000", "10.0.0.1:8001")
+
+		_, err := w.core.CoreV1().Pods("ns").Create(ctx, pod("ns", "b", "10.0.0.2", model), metav1.CreateOptions{})
 		require.NoError(t, err)
-	}
-	annotate("8001")
-	w.eventually(t, "one port is active", "10.0.0.1:8001")
-	assert.Same(t, second, w.store.Snapshot().Endpoints[0], "and is the endpoint that it was")
-	annotate("9000")
-	w.eventually(t, "none is")
-	annotate("")
-	w.eventually(t, "an empty list is taken for all", "10.0.0.1:8000", "10.0.0.1:8001")
-
-	_, err := w.core.CoreV1().Pods("ns").Create(ctx, pod("ns", "b", "10.0.0.2", model), metav1.CreateOptions{})
-	require.NoError(t, err)
-	w.eventually(t, "another pod", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
-	complaints := w.logs.FilterMessage("Could not apply active ports of pod").All()
-	require.Len(t, complaints, 2, "each value is complained of once, however often it is read")
-	assert.Equal(t, map[string]any{"pod": "ns/a", "value": "", "reason": "names no port, taken for all ports of the pool"}, complaints[1].ContextMap())
+		w.serves(t, "another pod", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
+		complaints := w.logs.FilterMessage("Could not apply active ports of pod").All()
+		require.Len(t, complaints, 2, "each value is complained of once, however often it is read")
+		assert.Equal(t, map[string]any{"pod": "ns/a", "value": "", "reason": "names no port, taken for all ports of the pool"}, complaints[1].ContextMap())
+	})
 }
 
 func TestFixedSelectionNeedsNoPool(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("ns", "c", "10.0.0.3", nil)} {
-		require.NoError(t, w.core.Tracker().Add(p))
-	}
-	selector, err := labels.Parse("app in (model, spare)")
-	require.NoError(t, err)
-	n := w.namespace(t, NamespaceParams{})
-	w.follow(t, n, n.Fixed(podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
-	w.eventually(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("ns", "c", "10.0.0.3", nil)} {
+			require.NoError(t, w.core.Tracker().Add(p))
+		}
+		selector, err := labels.Parse("app in (model, spare)")
+		require.NoError(t, err)
+		n := w.namespace(t, NamespaceParams{})
+		w.follow(t, n, n.Fixed(podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
+		w.serves(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
 
-	_, err = w.core.CoreV1().Pods("ns").Update(t.Context(), pod("ns", "b", "10.0.0.2", map[string]string{"app": "spare"}), metav1.UpdateOptions{})
-	require.NoError(t, err)
-	w.eventually(t, "a pod was relabelled", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
-	assert.Empty(t, w.inference.Actions())
-	for _, action := range w.core.Actions() {
-		assert.Equal(t, "pods", action.GetResource().Resource, "nothing but pods is asked for, not even whether a kind is served")
-	}
+		_, err = w.core.CoreV1().Pods("ns").Update(t.Context(), pod("ns", "b", "10.0.0.2", map[string]string{"app": "spare"}), metav1.UpdateOptions{})
+		require.NoError(t, err)
+		w.serves(t, "a pod was relabelled", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
+		assert.Empty(t, w.inference.Actions())
+		for _, action := range w.core.Actions() {
+			assert.Equal(t, "pods", action.GetResource().Resource, "nothing but pods is asked for, not even whether a kind is served")
+		}
+	})
 }
 
 func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
-	require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
-	n := w.namespace(t, NamespaceParams{})
-	one := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
-	two := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
-	w.follow(t, n, one)
-	w.eventually(t, "start", "10.0.0.1:8000")
-	require.True(t, two.WaitForSync(t.Context()))
-	second, err := two.Pool()
-	require.NoError(t, err)
-	require.Len(t, second.Endpoints, 1)
-	assert.Equal(t, "10.0.0.2:9000", second.Endpoints[0].Address.String())
-	lists := 0
-	for _, action := range w.core.Actions() {
-		if action.GetVerb() == "list" {
-			lists++
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+		require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
+		n := w.namespace(t, NamespaceParams{})
+		one := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
+		two := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
+		w.follow(t, n, one)
+		w.serves(t, "start", "10.0.0.1:8000")
+		require.True(t, two.WaitForSync(t.Context()))
+		second, err := two.Pool()
+		require.NoError(t, err)
+		require.Len(t, second.Endpoints, 1)
+		assert.Equal(t, "10.0.0.2:9000", second.Endpoints[0].Address.String())
+		lists := 0
+		for _, action := range w.core.Actions() {
+			if action.GetVerb() == "list" {
+				lists++
+			}
 		}
-	}
-	assert.Equal(t, 1, lists)
+		assert.Equal(t, 1, lists)
+	})
 }
 
 // TestNamespace_EventsReachThePoolsThatTheyConcern counts the events of two pools.
 func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	w := newWorld(t)
-	w.serveKind()
-	second := pool(other, 9000)
-	second.Name, second.UID = "second", "second"
-	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
-	require.NoError(t, w.inference.Tracker().Add(second))
-	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
-	require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
-	var pools, first, others atomic.Int64
-	n := w.namespace(t, NamespaceParams{Inference: w.inference, Changed: func() { pools.Add(1) }})
-	one, two := n.Pool("pool"), n.Pool("second")
-	one.OnChange(func() { first.Add(1) })
-	two.OnChange(func() { others.Add(1) })
-	w.start(t, n.Run)
-	require.True(t, one.WaitForSync(ctx))
-	assert.Len(t, n.Pools(), 2)
-	for _, s := range []*Source{one, two} {
-		p, err := s.Pool()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		w := newWorld(t)
+		w.serveKind()
+		second := pool(other, 9000)
+		second.Name, second.UID = "second", "second"
+		require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+		require.NoError(t, w.inference.Tracker().Add(second))
+		require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+		require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
+		var pools, first, others atomic.Int64
+		n := w.namespace(t, NamespaceParams{Inference: w.inference, Changed: func() { pools.Add(1) }})
+		one, two := n.Pool("pool"), n.Pool("second")
+		one.OnChange(func() { first.Add(1) })
+		two.OnChange(func() { others.Add(1) })
+		w.start(t, n.Run)
+		require.True(t, one.WaitForSync(ctx))
+		assert.Len(t, n.Pools(), 2)
+		for _, s := range []*Source{one, two} {
+			p, err := s.Pool()
+			require.NoError(t, err)
+			require.Len(t, p.Endpoints, 1)
+		}
+		time.Sleep(moment)
+		require.EqualValues(t, 2, pools.Load())
+		first.Store(0)
+		others.Store(0)
+
+		pods := w.core.CoreV1().Pods("ns")
+		require.NoError(t, pods.Delete(ctx, "a", metav1.DeleteOptions{}))
+		time.Sleep(moment)
+		require.EqualValues(t, 1, first.Load(), "a pod of the first pool went")
+		moved := pod("ns", "b", "10.0.0.2", model)
+		_, err := pods.Update(ctx, moved, metav1.UpdateOptions{})
 		require.NoError(t, err)
-		require.Len(t, p.Endpoints, 1)
-	}
-	require.Eventually(t, func() bool { return pools.Load() == 2 }, patience, tick)
-	first.Store(0)
-	others.Store(0)
+		time.Sleep(moment)
+		require.Equal(t, []int64{2, 1}, []int64{first.Load(), others.Load()}, "a pod changed its pool")
+		require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "second", metav1.DeleteOptions{}))
+		time.Sleep(moment)
+		require.Equal(t, []int64{2, 3}, []int64{others.Load(), pools.Load()}, "the second pool was deleted")
+		p, err := two.Pool()
+		require.NoError(t, err)
+		assert.Nil(t, p)
+		assert.EqualValues(t, 2, first.Load())
 
-	pods := w.core.CoreV1().Pods("ns")
-	require.NoError(t, pods.Delete(ctx, "a", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return first.Load() == 1 }, patience, tick, "a pod of the first pool went")
-	moved := pod("ns", "b", "10.0.0.2", model)
-	_, err := pods.Update(ctx, moved, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return first.Load() == 2 && others.Load() == 1 }, patience, tick, "a pod changed its pool")
-	require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "second", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return others.Load() == 2 && pools.Load() == 3 }, patience, tick, "the second pool was deleted")
-	p, err := two.Pool()
-	require.NoError(t, err)
-	assert.Nil(t, p)
-	assert.EqualValues(t, 2, first.Load())
-
-	one.Close()
-	require.NoError(t, pods.Delete(ctx, "b", metav1.DeleteOptions{}))
-	require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "pool", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return pools.Load() == 4 }, patience, tick)
-	assert.EqualValues(t, 2, first.Load(), "a closed source is not notified")
+		one.Close()
+		require.NoError(t, pods.Delete(ctx, "b", metav1.DeleteOptions{}))
+		require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "pool", metav1.DeleteOptions{}))
+		time.Sleep(moment)
+		require.EqualValues(t, 4, pools.Load())
+		assert.EqualValues(t, 2, first.Load(), "a closed source is not notified")
+	})
 }
 
 func TestNamespace_UnknownEventsReachAllPools(t *testing.T) {
@@ -342,40 +361,45 @@ func TestNamespace_UnknownEventsReachAllPools(t *testing.T) {
 
 func TestPoolKindThatComesLater(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
-	w.run(t)
-	require.Eventually(t, func() bool { return w.store.Ready().Error() == "inference pool ns/pool: "+datastore.ErrNoPool.Error() }, patience, tick)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+		w.run(t)
+		time.Sleep(moment)
+		require.EqualError(t, w.store.Ready(), "inference pool ns/pool: "+datastore.ErrNoPool.Error())
 
-	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
-	w.serveKind()
-	w.eventually(t, "the kind came", "10.0.0.1:8000")
+		require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+		w.serveKind()
+		w.serves(t, "the kind came", "10.0.0.1:8000")
+	})
 }
 
 func TestOnlyThePoolItselfIsAskedFor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.serveKind()
-	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
-	w.run(t)
-	w.eventually(t, "start")
-	for _, action := range w.inference.Actions() {
-		assert.Equal(t, "ns", action.GetNamespace())
-		assert.Contains(t, []string{"list", "watch"}, action.GetVerb())
-		restrictions := fields.Everything()
-		switch a := action.(type) {
-		case clienttesting.ListAction:
-			restrictions = a.GetListRestrictions().Fields
-		case clienttesting.WatchAction:
-			restrictions = a.GetWatchRestrictions().Fields
-		}
-		assert.Equal(t, "metadata.name=pool", restrictions.String())
-	}
-	for _, action := range w.core.Actions() {
-		if action.GetResource().Resource == "pods" {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.serveKind()
+		require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+		w.run(t)
+		w.serves(t, "start")
+		for _, action := range w.inference.Actions() {
 			assert.Equal(t, "ns", action.GetNamespace())
+			assert.Contains(t, []string{"list", "watch"}, action.GetVerb())
+			restrictions := fields.Everything()
+			switch a := action.(type) {
+			case clienttesting.ListAction:
+				restrictions = a.GetListRestrictions().Fields
+			case clienttesting.WatchAction:
+				restrictions = a.GetWatchRestrictions().Fields
+			}
+			assert.Equal(t, "metadata.name=pool", restrictions.String())
 		}
-	}
+		for _, action := range w.core.Actions() {
+			if action.GetResource().Resource == "pods" {
+				assert.Equal(t, "ns", action.GetNamespace())
+			}
+		}
+	})
 }
 
 func TestReadPool(t *testing.T) {

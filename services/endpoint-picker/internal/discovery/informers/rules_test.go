@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -25,8 +26,6 @@ import (
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 )
-
-const soon = 10 * time.Millisecond
 
 // served is a discovery that says which groups have the kinds of rules.
 type served struct {
@@ -98,7 +97,7 @@ func newRulesWorld(t *testing.T, groups ...string) *rulesWorld {
 	}
 	w.watcher = NewRules(RulesParams{
 		Log: zap.New(core), Discovery: w.served, Dynamic: w.client, Namespace: "ns",
-		Observer: &w.counted, Patience: patience, PollInterval: soon,
+		Observer: &w.counted, Patience: time.Hour, PollInterval: time.Second,
 	})
 	w.watcher.Add("pool", w.rules, func(...string) {})
 	return w
@@ -134,29 +133,27 @@ func (w *rulesWorld) delete(t *testing.T, object *unstructured.Unstructured) {
 	require.NoError(t, w.client.Resource(gvr).Namespace(object.GetNamespace()).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
 }
 
-// priority waits until the objective has this priority.
-func (w *rulesWorld) priority(t *testing.T, name string, want int) {
+// hasPriority waits a moment and compares the priority of an objective.
+func (w *rulesWorld) hasPriority(t *testing.T, name string, want int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		got, found := w.rules.Priority(name)
-		return found && got == want
-	}, patience, tick, "%s is %d", name, want)
+	time.Sleep(moment)
+	got, found := w.rules.Priority(name)
+	require.True(t, found, name)
+	require.Equal(t, want, got, name)
 }
 
 func (w *rulesWorld) gone(t *testing.T, name string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		_, found := w.rules.Priority(name)
-		return !found
-	}, patience, tick, "%s is gone", name)
+	time.Sleep(moment)
+	_, found := w.rules.Priority(name)
+	require.False(t, found, name)
 }
 
 func (w *rulesWorld) target(t *testing.T, model string, want rules.Rewrite) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		got, _ := w.rules.Rewrite(model, 0)
-		return got == want
-	}, patience, tick, "%s is %v", model, want)
+	time.Sleep(moment)
+	got, _ := w.rules.Rewrite(model, 0)
+	require.Equal(t, want, got, model)
 }
 
 // ruleObject is an object with this spec, of a new version.
@@ -189,35 +186,37 @@ func TestRulesFollowTheCluster(t *testing.T) {
 	for _, group := range []string{rulesGroup, legacyRulesGroup} {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			w := newRulesWorld(t, group)
-			w.apply(t, objective(group, "gold", int64(10)))
-			others := objective(group, "others", int64(3))
-			others.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
-			w.apply(t, others)
-			elsewhere := objective(group, "elsewhere", int64(4))
-			elsewhere.SetNamespace("elsewhere")
-			w.apply(t, elsewhere)
-			w.apply(t, rewrite(group, "r", "food-review", map[string]any{"modelRewrite": "food-review-v2", "weight": int64(1)}))
-			require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
-			w.run(t)
+			synctest.Test(t, func(t *testing.T) {
+				w := newRulesWorld(t, group)
+				w.apply(t, objective(group, "gold", int64(10)))
+				others := objective(group, "others", int64(3))
+				others.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
+				w.apply(t, others)
+				elsewhere := objective(group, "elsewhere", int64(4))
+				elsewhere.SetNamespace("elsewhere")
+				w.apply(t, elsewhere)
+				w.apply(t, rewrite(group, "r", "food-review", map[string]any{"modelRewrite": "food-review-v2", "weight": int64(1)}))
+				require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
+				w.run(t)
 
-			w.priority(t, "gold", 10)
-			require.NoError(t, w.watcher.Ready())
-			w.target(t, "food-review", rules.Rewrite{Object: "r", Target: "food-review-v2"})
-			for _, name := range []string{"others", "elsewhere"} {
-				_, found := w.rules.Priority(name)
-				assert.False(t, found, name)
-			}
+				w.hasPriority(t, "gold", 10)
+				require.NoError(t, w.watcher.Ready())
+				w.target(t, "food-review", rules.Rewrite{Object: "r", Target: "food-review-v2"})
+				for _, name := range []string{"others", "elsewhere"} {
+					_, found := w.rules.Priority(name)
+					assert.False(t, found, name)
+				}
 
-			w.apply(t, objective(group, "batch", int64(-1)))
-			w.priority(t, "batch", -1)
-			w.apply(t, at(2, objective(group, "gold", int64(20))))
-			w.priority(t, "gold", 20)
-			w.delete(t, objective(group, "gold", nil))
-			w.gone(t, "gold")
-			assert.Equal(t, [2]int{1, 0}, w.counted.of(objectivesResource))
-			assert.Equal(t, [2]int{1, 0}, w.counted.of(rewritesResource))
-			kubetest.AssertWrites(t, fakeReads{w.client})
+				w.apply(t, objective(group, "batch", int64(-1)))
+				w.hasPriority(t, "batch", -1)
+				w.apply(t, at(2, objective(group, "gold", int64(20))))
+				w.hasPriority(t, "gold", 20)
+				w.delete(t, objective(group, "gold", nil))
+				w.gone(t, "gold")
+				assert.Equal(t, [2]int{1, 0}, w.counted.of(objectivesResource))
+				assert.Equal(t, [2]int{1, 0}, w.counted.of(rewritesResource))
+				kubetest.AssertWrites(t, fakeReads{w.client})
+			})
 		})
 	}
 }
@@ -237,168 +236,191 @@ func (f fakeReads) Actions() []clienttesting.Action {
 
 func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, rulesGroup)
-	w.apply(t, objective(rulesGroup, "gold", int64(10)))
-	others := objective(rulesGroup, "silver", int64(3))
-	others.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
-	w.apply(t, others)
-	renamed := rewrite(rulesGroup, "r", "m", map[string]any{"modelRewrite": "m-v2"})
-	renamed.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
-	w.apply(t, renamed)
-	w.run(t)
-	w.priority(t, "gold", 10)
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, rulesGroup)
+		w.apply(t, objective(rulesGroup, "gold", int64(10)))
+		others := objective(rulesGroup, "silver", int64(3))
+		others.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
+		w.apply(t, others)
+		renamed := rewrite(rulesGroup, "r", "m", map[string]any{"modelRewrite": "m-v2"})
+		renamed.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
+		w.apply(t, renamed)
+		w.run(t)
+		w.hasPriority(t, "gold", 10)
 
-	other, models := rules.New(), []string{}
-	w.watcher.Add("other", other, func(names ...string) { models = names })
-	w.watcher.Refresh()
-	priority, _ := other.Priority("silver")
-	assert.Equal(t, 3, priority)
-	_, found := other.Priority("gold")
-	assert.False(t, found, "belongs to the first pool")
-	assert.Equal(t, []string{"m", "m-v2"}, models)
+		other, models := rules.New(), []string{}
+		w.watcher.Add("other", other, func(names ...string) { models = names })
+		w.watcher.Refresh()
+		priority, _ := other.Priority("silver")
+		assert.Equal(t, 3, priority)
+		_, found := other.Priority("gold")
+		assert.False(t, found, "belongs to the first pool")
+		assert.Equal(t, []string{"m", "m-v2"}, models)
 
-	w.watcher.Remove("other")
-	w.apply(t, at(2, objective(rulesGroup, "gold", int64(20))))
-	w.priority(t, "gold", 20)
-	assert.Equal(t, [2]int{1, 0}, w.counted.of(objectivesResource))
+		w.watcher.Remove("other")
+		w.apply(t, at(2, objective(rulesGroup, "gold", int64(20))))
+		w.hasPriority(t, "gold", 20)
+		assert.Equal(t, [2]int{1, 0}, w.counted.of(objectivesResource))
+	})
 }
 
 func TestRulesOfKindsThatComeLater(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t)
-	w.apply(t, objective(legacyRulesGroup, "gold", int64(1)))
-	w.run(t)
-	require.Eventually(t, func() bool { return w.watcher.Ready() == nil }, patience, tick, "no kinds, no rules, no wait")
-	_, found := w.rules.Priority("gold")
-	assert.False(t, found)
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t)
+		w.apply(t, objective(legacyRulesGroup, "gold", int64(1)))
+		w.run(t)
+		time.Sleep(moment)
+		require.NoError(t, w.watcher.Ready(), "no kinds, no rules, no wait")
+		_, found := w.rules.Priority("gold")
+		assert.False(t, found)
 
-	w.set(legacyRulesGroup, true)
-	w.priority(t, "gold", 1)
+		w.set(legacyRulesGroup, true)
+		w.hasPriority(t, "gold", 1)
+	})
 }
 
 func TestOfTwoGroupsTheOldOneIsIgnored(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, rulesGroup, legacyRulesGroup)
-	w.apply(t, objective(rulesGroup, "gold", int64(10)))
-	w.apply(t, objective(legacyRulesGroup, "gold", int64(1)))
-	w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
-	w.run(t)
-	w.priority(t, "gold", 10)
-	_, found := w.rules.Priority("old")
-	assert.False(t, found)
-	warnings := func() int {
-		return w.logs.FilterMessage("Ignored objects of the old group, because the new group serves the kind").Len()
-	}
-	require.Eventually(t, func() bool { return warnings() == 1 }, patience, tick)
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, rulesGroup, legacyRulesGroup)
+		w.apply(t, objective(rulesGroup, "gold", int64(10)))
+		w.apply(t, objective(legacyRulesGroup, "gold", int64(1)))
+		w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
+		w.run(t)
+		w.hasPriority(t, "gold", 10)
+		_, found := w.rules.Priority("old")
+		assert.False(t, found)
+		warnings := func() int {
+			return w.logs.FilterMessage("Ignored objects of the old group, because the new group serves the kind").Len()
+		}
+		time.Sleep(moment)
+		require.Equal(t, 1, warnings())
 
-	w.set(rulesGroup, false)
-	w.priority(t, "gold", 1)
-	w.priority(t, "old", 1)
+		w.set(rulesGroup, false)
+		w.hasPriority(t, "gold", 1)
+		w.hasPriority(t, "old", 1)
 
-	w.set(rulesGroup, true)
-	w.priority(t, "gold", 10)
-	w.gone(t, "old")
-	assert.Equal(t, 2, warnings(), "once each time")
+		w.set(rulesGroup, true)
+		w.hasPriority(t, "gold", 10)
+		w.gone(t, "old")
+		assert.Equal(t, 2, warnings(), "once each time")
+	})
 }
 
 func TestOldGroupIsIgnoredForANewOneWithoutObjects(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, legacyRulesGroup)
-	w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
-	w.run(t)
-	w.priority(t, "old", 1)
-	w.set(rulesGroup, true)
-	w.gone(t, "old")
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, legacyRulesGroup)
+		w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
+		w.run(t)
+		w.hasPriority(t, "old", 1)
+		w.set(rulesGroup, true)
+		w.gone(t, "old")
+	})
 }
 
 func TestMalformedObjectTakesNothingFromOthers(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, rulesGroup)
-	w.apply(t, objective(rulesGroup, "gold", int64(10)))
-	w.apply(t, at(1, objective(rulesGroup, "bad", "high")))
-	w.apply(t, at(1, rewrite(rulesGroup, "worse", "m")))
-	w.apply(t, at(1, rewrite(rulesGroup, "good", "m", map[string]any{"modelRewrite": "x", "weight": int64(1)}, map[string]any{"modelRewrite": "y"})))
-	w.run(t)
-	w.priority(t, "gold", 10)
-	w.target(t, "m", rules.Rewrite{Object: "good", Target: "x"})
-	assert.Equal(t, [2]int{1, 1}, w.counted.of(objectivesResource))
-	assert.Equal(t, [2]int{1, 1}, w.counted.of(rewritesResource))
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, rulesGroup)
+		w.apply(t, objective(rulesGroup, "gold", int64(10)))
+		w.apply(t, at(1, objective(rulesGroup, "bad", "high")))
+		w.apply(t, at(1, rewrite(rulesGroup, "worse", "m")))
+		w.apply(t, at(1, rewrite(rulesGroup, "good", "m", map[string]any{"modelRewrite": "x", "weight": int64(1)}, map[string]any{"modelRewrite": "y"})))
+		w.run(t)
+		w.hasPriority(t, "gold", 10)
+		w.target(t, "m", rules.Rewrite{Object: "good", Target: "x"})
+		assert.Equal(t, [2]int{1, 1}, w.counted.of(objectivesResource))
+		assert.Equal(t, [2]int{1, 1}, w.counted.of(rewritesResource))
 
-	w.apply(t, objective(rulesGroup, "another", int64(1)))
-	w.priority(t, "another", 1)
-	complaints := func(name string) []string {
-		var list []string
-		for _, entry := range w.logs.FilterMessage("Could not read object, ignored it").FilterField(zap.String("name", name)).All() {
-			list = append(list, fmt.Sprint(entry.ContextMap()["error"]))
+		w.apply(t, objective(rulesGroup, "another", int64(1)))
+		w.hasPriority(t, "another", 1)
+		complaints := func(name string) []string {
+			var list []string
+			for _, entry := range w.logs.FilterMessage("Could not read object, ignored it").FilterField(zap.String("name", name)).All() {
+				list = append(list, fmt.Sprint(entry.ContextMap()["error"]))
+			}
+			return list
 		}
-		return list
-	}
-	const wrong = "spec.priority is wrong (string): give a whole number from -2147483648 to 2147483647"
-	assert.Equal(t, []string{wrong}, complaints("bad"), "once, however often it is read")
-	assert.Equal(t, []string{"spec.rules[0].targets is empty"}, complaints("worse"))
-	reservations := w.logs.FilterMessage("Read object with a warning").All()
-	require.Len(t, reservations, 1)
-	assert.Equal(t, "spec.rules[0].targets: some have no weight, they count as 1", reservations[0].ContextMap()["warning"])
+		const wrong = "spec.priority is wrong (string): give a whole number from -2147483648 to 2147483647"
+		assert.Equal(t, []string{wrong}, complaints("bad"), "once, however often it is read")
+		assert.Equal(t, []string{"spec.rules[0].targets is empty"}, complaints("worse"))
+		reservations := w.logs.FilterMessage("Read object with a warning").All()
+		require.Len(t, reservations, 1)
+		assert.Equal(t, "spec.rules[0].targets: some have no weight, they count as 1", reservations[0].ContextMap()["warning"])
 
-	w.apply(t, at(2, objective(rulesGroup, "bad", "higher")))
-	require.Eventually(t, func() bool { return len(complaints("bad")) == 2 }, patience, tick, "again for another version")
-	w.apply(t, at(3, objective(rulesGroup, "bad", int64(5))))
-	w.priority(t, "bad", 5)
-	require.Eventually(t, func() bool { return w.counted.of(objectivesResource) == [2]int{3, 0} }, patience, tick)
+		w.apply(t, at(2, objective(rulesGroup, "bad", "higher")))
+		time.Sleep(moment)
+		require.Len(t, complaints("bad"), 2, "again for another version")
+		w.apply(t, at(3, objective(rulesGroup, "bad", int64(5))))
+		w.hasPriority(t, "bad", 5)
+		time.Sleep(moment)
+		require.Equal(t, [2]int{3, 0}, w.counted.of(objectivesResource))
+	})
 }
 
 func TestObjectThatIsBeingDeletedHasNoEffect(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, rulesGroup)
-	going := objective(rulesGroup, "going", int64(1))
-	going.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
-	w.apply(t, going)
-	w.apply(t, objective(rulesGroup, "gold", int64(10)))
-	w.run(t)
-	w.priority(t, "gold", 10)
-	_, found := w.rules.Priority("going")
-	assert.False(t, found)
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, rulesGroup)
+		going := objective(rulesGroup, "going", int64(1))
+		going.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+		w.apply(t, going)
+		w.apply(t, objective(rulesGroup, "gold", int64(10)))
+		w.run(t)
+		w.hasPriority(t, "gold", 10)
+		_, found := w.rules.Priority("going")
+		assert.False(t, found)
+	})
 }
 
 func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, rulesGroup)
-	w.watcher.patience = 50 * time.Millisecond
-	kubetest.FailAlways(w.client, "list", objectivesResource, apierrors.NewForbidden(schema.GroupResource{}, "", nil))
-	w.run(t)
-	require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
-	require.Eventually(t, func() bool { return w.watcher.Ready() == nil }, patience, tick)
-	assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, rulesGroup)
+		w.watcher.patience = 5 * time.Second
+		kubetest.FailAlways(w.client, "list", objectivesResource, apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+		w.run(t)
+		time.Sleep(w.watcher.patience - 1)
+		require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
+		time.Sleep(2)
+		require.NoError(t, w.watcher.Ready())
+		assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
+	})
 }
 
 func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {
 	t.Parallel()
-	w := newRulesWorld(t, legacyRulesGroup)
-	w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
-	w.run(t)
-	w.priority(t, "old", 1)
-	release := make(chan struct{})
-	var failed atomic.Int64
-	w.client.Lock()
-	w.client.PrependReactor("list", objectivesResource, func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetResource().Group == rulesGroup {
-			select {
-			case <-release:
-			default:
-				failed.Add(1)
-				return true, nil, apierrors.NewTimeoutError("later", 0)
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, legacyRulesGroup)
+		w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
+		w.run(t)
+		w.hasPriority(t, "old", 1)
+		release := make(chan struct{})
+		var failed atomic.Int64
+		w.client.Lock()
+		w.client.PrependReactor("list", objectivesResource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.GetResource().Group == rulesGroup {
+				select {
+				case <-release:
+				default:
+					failed.Add(1)
+					return true, nil, apierrors.NewTimeoutError("later", 0)
+				}
 			}
-		}
-		return false, nil, nil
+			return false, nil, nil
+		})
+		w.client.Unlock()
+		w.set(rulesGroup, true)
+		time.Sleep(moment)
+		require.True(t, w.watcher.objectives.current.Present())
+		require.Greater(t, failed.Load(), int64(1))
+		_, found := w.rules.Priority("old")
+		assert.True(t, found, "the new group may have it too, nobody knows yet")
+		close(release)
+		w.gone(t, "old")
 	})
-	w.client.Unlock()
-	w.set(rulesGroup, true)
-	require.Eventually(t, func() bool { return w.watcher.objectives.current.Present() }, patience, tick)
-	require.Eventually(t, func() bool { return failed.Load() > 1 }, patience, tick)
-	_, found := w.rules.Priority("old")
-	assert.True(t, found, "the new group may have it too, nobody knows yet")
-	close(release)
-	w.gone(t, "old")
 }
 
 func TestStripRuleKeepsSpecAndIdentity(t *testing.T) {
