@@ -24,11 +24,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
-const (
-	patience = 20 * time.Second
-	tick     = 2 * time.Millisecond
-)
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // outcomes is what an observer was told, in turn.
@@ -252,81 +247,85 @@ type nobody struct{}
 
 func (nobody) SetEndpoints([]*endpoint.Endpoint) {}
 
-// roles waits for the endpoints and returns them by their names.
+// roles waits for some readings of the file, compares the endpoints, and returns them by their names.
 func roles(t *testing.T, s *datastore.Store, want map[string]string) map[string]*endpoint.Endpoint {
 	t.Helper()
-	var found map[string]*endpoint.Endpoint
-	require.Eventually(t, func() bool {
-		found = map[string]*endpoint.Endpoint{}
-		got := map[string]string{}
-		for _, e := range s.Snapshot().Endpoints {
-			found[e.Identity().Pod] = e
-			got[e.Identity().Pod] = e.Description().Labels["role"]
-		}
-		return s.Ready() == nil && assert.ObjectsAreEqual(want, got)
-	}, patience, tick, "%v", want)
+	time.Sleep(100 * time.Millisecond)
+	require.NoError(t, s.Ready())
+	found, got := map[string]*endpoint.Endpoint{}, map[string]string{}
+	for _, e := range s.Snapshot().Endpoints {
+		found[e.Identity().Pod] = e
+		got[e.Identity().Pod] = e.Description().Labels["role"]
+	}
+	require.Equal(t, want, got)
 	return found
 }
 
 func TestEndpointsKeepTheirIdentityOverEdits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, file("a 10.0.0.1 decode", "b 10.0.0.2 decode", "c 10.0.0.3 decode"))
-	store := b.run(t)
-	before := roles(t, store, map[string]string{"a": "decode", "b": "decode", "c": "decode"})
-	before["a"].Acquire()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, file("a 10.0.0.1 decode", "b 10.0.0.2 decode", "c 10.0.0.3 decode"))
+		store := b.run(t)
+		before := roles(t, store, map[string]string{"a": "decode", "b": "decode", "c": "decode"})
+		before["a"].Acquire()
 
-	write(t, b.path, file("d 10.0.0.4 new", "b 10.0.0.22 decode", "a 10.0.0.1 prefill"))
-	after := roles(t, store, map[string]string{"a": "prefill", "b": "decode", "d": "new"})
-	assert.Same(t, before["a"], after["a"], "same name, same address: the same endpoint with other labels")
-	assert.InDelta(t, 1, after["a"].Load().Requests, 0, "and its load")
-	assert.NotSame(t, before["b"], after["b"], "another address is another endpoint")
+		write(t, b.path, file("d 10.0.0.4 new", "b 10.0.0.22 decode", "a 10.0.0.1 prefill"))
+		after := roles(t, store, map[string]string{"a": "prefill", "b": "decode", "d": "new"})
+		assert.Same(t, before["a"], after["a"], "same name, same address: the same endpoint with other labels")
+		assert.InDelta(t, 1, after["a"].Load().Requests, 0, "and its load")
+		assert.NotSame(t, before["b"], after["b"], "another address is another endpoint")
 
-	write(t, b.path, "endpoints: []")
-	roles(t, store, map[string]string{})
+		write(t, b.path, "endpoints: []")
+		roles(t, store, map[string]string{})
+	})
 }
 
 func TestSymbolicLinkThatIsTurned(t *testing.T) {
 	t.Parallel()
-	// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is itself a link.
-	folder := t.TempDir()
-	mount := func(version, content string) {
-		require.NoError(t, os.Mkdir(filepath.Join(folder, version), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(folder, version, "endpoints.yaml"), []byte(content), 0o600))
-		require.NoError(t, os.Symlink(version, filepath.Join(folder, "..tmp")))
-		require.NoError(t, os.Rename(filepath.Join(folder, "..tmp"), filepath.Join(folder, "..data")))
-	}
-	mount("..1", file("a 10.0.0.1 one"))
-	path := filepath.Join(folder, "endpoints.yaml")
-	require.NoError(t, os.Symlink(filepath.Join("..data", "endpoints.yaml"), path))
-	b := &bench{path: path}
-	var err error
-	b.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &b.outcomes})
-	require.NoError(t, err)
-	store := b.run(t)
-	roles(t, store, map[string]string{"a": "one"})
-	mount("..2", file("a 10.0.0.1 two"))
-	roles(t, store, map[string]string{"a": "two"})
-	require.NoError(t, os.RemoveAll(filepath.Join(folder, "..1")))
-	mount("..3", file("b 10.0.0.2 three"))
-	roles(t, store, map[string]string{"b": "three"})
+	synctest.Test(t, func(t *testing.T) {
+		// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is itself a link.
+		folder := t.TempDir()
+		mount := func(version, content string) {
+			require.NoError(t, os.Mkdir(filepath.Join(folder, version), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, version, "endpoints.yaml"), []byte(content), 0o600))
+			require.NoError(t, os.Symlink(version, filepath.Join(folder, "..tmp")))
+			require.NoError(t, os.Rename(filepath.Join(folder, "..tmp"), filepath.Join(folder, "..data")))
+		}
+		mount("..1", file("a 10.0.0.1 one"))
+		path := filepath.Join(folder, "endpoints.yaml")
+		require.NoError(t, os.Symlink(filepath.Join("..data", "endpoints.yaml"), path))
+		b := &bench{path: path}
+		var err error
+		b.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &b.outcomes})
+		require.NoError(t, err)
+		store := b.run(t)
+		roles(t, store, map[string]string{"a": "one"})
+		mount("..2", file("a 10.0.0.1 two"))
+		roles(t, store, map[string]string{"a": "two"})
+		require.NoError(t, os.RemoveAll(filepath.Join(folder, "..1")))
+		mount("..3", file("b 10.0.0.2 three"))
+		roles(t, store, map[string]string{"b": "three"})
+	})
 }
 
 func TestFileThatIsReadOnce(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "endpoints.yaml")
-	write(t, path, file("a 10.0.0.1"))
-	b := &bench{path: path}
-	var err error
-	b.source, err = New(Params{Log: zap.NewNop(), Path: path, Once: true, Interval: time.Millisecond, Observer: &b.outcomes})
-	require.NoError(t, err)
-	store := b.run(t)
-	roles(t, store, map[string]string{"a": ""})
-	other := &bench{path: path}
-	other.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &other.outcomes})
-	require.NoError(t, err)
-	follower := other.run(t)
-	roles(t, follower, map[string]string{"a": ""})
-	write(t, path, file("b 10.0.0.2"))
-	roles(t, follower, map[string]string{"b": ""}) // it has seen the change
-	roles(t, store, map[string]string{"a": ""})
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "endpoints.yaml")
+		write(t, path, file("a 10.0.0.1"))
+		b := &bench{path: path}
+		var err error
+		b.source, err = New(Params{Log: zap.NewNop(), Path: path, Once: true, Interval: time.Millisecond, Observer: &b.outcomes})
+		require.NoError(t, err)
+		store := b.run(t)
+		roles(t, store, map[string]string{"a": ""})
+		other := &bench{path: path}
+		other.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &other.outcomes})
+		require.NoError(t, err)
+		follower := other.run(t)
+		roles(t, follower, map[string]string{"a": ""})
+		write(t, path, file("b 10.0.0.2"))
+		roles(t, follower, map[string]string{"b": ""}) // it has seen the change
+		roles(t, store, map[string]string{"a": ""})
+	})
 }

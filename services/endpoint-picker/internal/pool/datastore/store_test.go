@@ -27,11 +27,6 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-const (
-	patience = 10 * time.Second
-	tick     = time.Millisecond
-)
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // harness is a store whose world is set call by call.
@@ -176,30 +171,34 @@ func TestSourceThatCannotTellChangesNothing(t *testing.T) {
 
 func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, zap.InfoLevel)
-	synced := make(chan struct{})
-	h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
-	pools := make(chan *Pool, 1)
-	h.source.EXPECT().Pool().RunAndReturn(func() (*Pool, error) { return <-pools, nil })
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		h.Run(ctx)
-	}()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, zap.InfoLevel)
+		synced := make(chan struct{})
+		h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
+		pools := make(chan *Pool, 1)
+		h.source.EXPECT().Pool().RunAndReturn(func() (*Pool, error) { return <-pools, nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.Run(ctx)
+		}()
 
-	h.Changed()
-	require.ErrorIs(t, h.Ready(), ErrNotSynced, "a change is no sync")
-	pools <- somePool(server("a", "10.0.0.1"))
-	close(synced)
-	require.Eventually(t, func() bool { return len(h.Snapshot().Endpoints) == 1 }, patience, tick)
+		h.Changed()
+		require.ErrorIs(t, h.Ready(), ErrNotSynced, "a change is no sync")
+		pools <- somePool(server("a", "10.0.0.1"))
+		close(synced)
+		synctest.Wait()
+		require.Len(t, h.Snapshot().Endpoints, 1)
 
-	h.Changed()
-	pools <- somePool()
-	require.Eventually(t, func() bool { return len(h.Snapshot().Endpoints) == 0 }, patience, tick)
-	cancel()
-	close(pools)
-	<-done
+		h.Changed()
+		pools <- somePool()
+		time.Sleep(time.Second) // more than the time between two readings
+		require.Empty(t, h.Snapshot().Endpoints)
+		cancel()
+		close(pools)
+		<-done
+	})
 }
 
 func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
