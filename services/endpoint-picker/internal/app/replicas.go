@@ -41,6 +41,14 @@ func (n replicaNode) listen() error {
 	return nil
 }
 
+// address returns the address of the listener, empty if there is none.
+func (n replicaNode) address() string {
+	if n.Node == nil {
+		return ""
+	}
+	return n.Address()
+}
+
 func (n replicaNode) run(ctx context.Context) error {
 	if n.Node == nil {
 		return nil

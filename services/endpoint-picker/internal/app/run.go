@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"fairlead.dev/pkg/addressfile"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
@@ -61,7 +62,26 @@ func (p *parts) listen() error {
 	if err := p.Proxy.Listen(); err != nil {
 		return fmt.Errorf("start proxy: %w", err)
 	}
-	return p.Replicas.listen()
+	if err := p.Replicas.listen(); err != nil {
+		return err
+	}
+	return p.writeAddresses()
+}
+
+// writeAddresses writes where the picker listens to --address-file, by the names of the listeners.
+func (p *parts) writeAddresses() error {
+	if p.Config.AddressFile == "" {
+		return nil
+	}
+	return addressfile.Write(p.Config.AddressFile, map[string]string{ //nolint:wrapcheck // it says all
+		"grpc":        p.ExtProcListener.Address(),
+		"grpc-health": p.HealthListener.Address(),
+		"decision":    p.Decision.Address(),
+		"proxy":       p.Proxy.Address(),
+		"replica":     p.Replicas.address(),
+		"metrics":     p.HTTP.MetricsAddress(),
+		"health":      p.HTTP.HealthAddress(),
+	})
 }
 
 // run starts every part, waits for ctx, drains, and stops the other parts. The parts run in a separate context, because open

@@ -46,6 +46,7 @@ const (
 	flagNoSubsetFilter  = "disable-endpoint-subset-filter"
 	flagDrainDelay      = "drain-delay"
 	flagDrainTimeout    = "drain-timeout"
+	flagAddressFile     = "address-file"
 )
 
 const (
@@ -78,6 +79,8 @@ type Config struct {
 	Messages  Messages
 	Telemetry Telemetry
 	Recording Recording
+
+	AddressFile string // to write the addresses of the listeners to; empty: none
 
 	Unused []UnusedFlag // flags that have no effect
 }
@@ -181,8 +184,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 	c.Pool.addFlags(fs)
 
-	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port of the ext_proc server, for gateways.")
-	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of the gRPC health server.")
+	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port of the ext_proc server, for gateways. 0: any free port.")
+	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of the gRPC health server. 0: any free port.")
 	fs.BoolVar(&c.GRPC.Secure, flagSecureServing, c.GRPC.Secure, "Serve ext_proc over TLS.")
 	fs.StringVar(&c.GRPC.CertPath, flagCertPath, c.GRPC.CertPath, "Folder with tls.crt and tls.key. Empty: generate a self-signed certificate.")
 	fs.StringVar(&c.GRPC.ClientCAFile, flagClientCA, c.GRPC.ClientCAFile,
@@ -220,6 +223,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Messages.addFlags(fs)
 	c.Telemetry.addFlags(fs)
 	c.Recording.addFlags(fs)
+	fs.StringVar(&c.AddressFile, flagAddressFile, c.AddressFile,
+		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: none.")
 	addUpstreamFlags(fs)
 }
 

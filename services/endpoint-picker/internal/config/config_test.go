@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k", "--prefix-index-max-bytes=100Mi",
 		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",
-		"--record-max-bytes=8Mi",
+		"--record-max-bytes=8Mi", "--address-file=/a",
 	}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
@@ -59,6 +59,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, "debug", c.Logging.Level)
 	assert.Equal(t, ":1234", c.HTTP.MetricsAddress)
 	assert.Equal(t, "/k", c.Kube.Kubeconfig)
+	assert.Equal(t, "/a", c.AddressFile)
 
 	c, err = Parse([]string{"--pool-name=pool", "--pool-namespace=other"}, io.Discard)
 	require.NoError(t, err)

@@ -138,12 +138,20 @@ func (s *Server) Listen() error {
 	return nil
 }
 
+// Address returns the address of the listener, empty if it is off.
+func (s *Server) Address() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
 // Run serves until Drain or Close, which may be called first.
 func (s *Server) Run() error {
 	if s.listener == nil {
 		return nil
 	}
-	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.listener.Addr().String()), zap.String("flag", flag))
+	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.Address()), zap.String("flag", flag))
 	err := s.serve()
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve --%s %s: %w", flag, s.options.Address, err)

@@ -134,9 +134,12 @@ func (n *Node) Listen() error {
 		return fmt.Errorf("listen for other replicas: %w", err)
 	}
 	n.listener = l
-	n.log.Info("Started listening", zap.String(logging.KeyAddress, l.Addr().String()), zap.String("flag", n.flag))
+	n.log.Info("Started listening", zap.String(logging.KeyAddress, n.Address()), zap.String("flag", n.flag))
 	return nil
 }
+
+// Address returns the address of the port after Listen.
+func (n *Node) Address() string { return n.listener.Addr().String() }
 
 // Close closes the port of a Node that does not run.
 func (n *Node) Close() {
