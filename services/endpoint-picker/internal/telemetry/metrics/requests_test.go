@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
@@ -390,16 +391,16 @@ func TestNothingOfARecordIsKept(t *testing.T) {
 		record.Target, record.Fairness, record.Rewrite = record.Model, record.Model, record.Model
 		m.ObserveExchange(record)
 	}()
-	for range 10 {
+	require.Eventually(t, func() bool {
 		runtime.GC()
 		select {
 		case <-freed:
-			runtime.KeepAlive(m)
-			return
-		case <-time.After(10 * time.Millisecond):
+			return true
+		default:
+			return false
 		}
-	}
-	t.Error("the body is still in use")
+	}, kubetest.Patience, time.Millisecond, "the body is still in use")
+	runtime.KeepAlive(m)
 }
 
 func TestObservingAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates

@@ -40,7 +40,6 @@ type Tracer struct {
 	sampler     sampler
 	newExporter func(ctx context.Context) (sdktrace.SpanExporter, error)
 
-	flush  time.Duration
 	tracer atomic.Pointer[trace.Tracer] // nil while it does not run
 }
 
@@ -55,7 +54,7 @@ type Params struct {
 func New(p Params) *Tracer {
 	return &Tracer{
 		log: p.Log, options: p.Options, version: p.Version,
-		sampler: p.Options.sampler(), newExporter: p.Options.newExporter, flush: flushTimeout,
+		sampler: p.Options.sampler(), newExporter: p.Options.newExporter,
 	}
 }
 
@@ -91,7 +90,7 @@ func (t *Tracer) Run(ctx context.Context) {
 	t.log.Info("Started tracing", zap.String("exporter", t.options.Exporter))
 	<-ctx.Done()
 	t.tracer.Store(nil)
-	bounded, cancel := context.WithTimeout(lasting, t.flush)
+	bounded, cancel := context.WithTimeout(lasting, flushTimeout)
 	defer cancel()
 	if err := provider.Shutdown(bounded); err != nil {
 		t.log.Warn("Could not export the last spans", zap.Error(err))

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,12 +19,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/grpc"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
@@ -85,7 +84,7 @@ func start(t *testing.T, tr *Tracer) func() {
 	group.Go(func() { tr.Run(ctx) })
 	stop := func() { cancel(); group.Wait() }
 	t.Cleanup(stop)
-	require.Eventually(t, func() bool { return tr.tracer.Load() != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return tr.tracer.Load() != nil }, kubetest.Patience, time.Millisecond)
 	return stop
 }
 
@@ -376,70 +375,20 @@ func TestFailingExportIsSaidOnce(t *testing.T) {
 	assert.Equal(t, []string{"warn Could not export spans, dropping them until an export succeeds", "info Exported spans again"}, said)
 }
 
-// sink is a collector that keeps the names of spans.
-type sink struct {
-	collector.UnimplementedTraceServiceServer
-
-	mu    sync.Mutex
-	names []string
-}
-
-func (s *sink) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, resource := range r.GetResourceSpans() {
-		for _, a := range resource.GetResource().GetAttributes() {
-			if a.GetKey() == keyServiceName {
-				s.names = append(s.names, a.GetValue().GetStringValue())
-			}
-		}
-		for _, scoped := range resource.GetScopeSpans() {
-			for _, span := range scoped.GetSpans() {
-				s.names = append(s.names, span.GetName())
-			}
-		}
-	}
-	return &collector.ExportTraceServiceResponse{}, nil
-}
-
-// Over the real exporter, as the environment says.
-func TestSpansReachACollector(t *testing.T) { //nolint:paralleltest // it sets the environment
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server, received := grpc.NewServer(), &sink{}
-	collector.RegisterTraceServiceServer(server, received)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	environment := map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + listener.Addr().String(), "OTEL_SERVICE_NAME": "epp", "OTEL_TRACES_SAMPLER": "always_on",
-	}
-	for name, value := range environment {
-		t.Setenv(name, value)
-	}
-	options, err := FromEnvironment(func(name string) string { return environment[name] })
-	require.NoError(t, err)
-	tr := New(Params{Options: options, Log: zap.NewNop()})
-	stop := start(t, tr)
-	tr.ObserveExchange(streamed())
-	stop()
-	received.mu.Lock()
-	defer received.mu.Unlock()
-	assert.ElementsMatch(t, []string{"epp", spanRequest, spanOrchestration, spanScoring}, received.names)
-}
-
 // A collector that hangs does not hold up the end of the picker.
 func TestFlushIsBounded(t *testing.T) {
 	t.Parallel()
-	end := make(chan struct{})
-	t.Cleanup(func() { close(end) })
-	tr := New(Params{Options: always(), Log: zap.NewNop()})
-	tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return hanging{end}, nil }
-	tr.flush = 50 * time.Millisecond
-	stop := start(t, tr)
-	tr.ObserveExchange(streamed())
-	began := time.Now()
-	stop()
-	assert.Less(t, time.Since(began), flushTimeout)
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		defer close(end)
+		tr := New(Params{Options: always(), Log: zap.NewNop()})
+		tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return hanging{end}, nil }
+		stop := start(t, tr)
+		tr.ObserveExchange(streamed())
+		began := time.Now()
+		stop()
+		assert.Equal(t, flushTimeout, time.Since(began))
+	})
 }
 
 // hanging is an exporter that waits.
