@@ -11,10 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// soon is what the kernel may take.
-const soon = 10 * time.Second
+	"fairlead.dev/pkg/kubetest"
+)
 
 // newTree makes cgroups of the machine, and removes them with the test.
 func newTree(t *testing.T) *Tree {
@@ -23,7 +22,7 @@ func newTree(t *testing.T) *Tree {
 	if err != nil {
 		t.Skipf("no cgroups can be made here: %v", err)
 	}
-	t.Cleanup(func() { assert.NoError(t, tree.Remove(soon)) })
+	t.Cleanup(func() { assert.NoError(t, tree.Remove(kubetest.Patience)) })
 	return tree
 }
 
@@ -45,7 +44,7 @@ func in(t *testing.T, tree *Tree, program string, args ...string) *exec.Cmd {
 func TestTree_OfTheMachine(t *testing.T) {
 	t.Parallel()
 	cluster := newTree(t)
-	node, err := cluster.Node("node-1", soon)
+	node, err := cluster.Node("node-1", kubetest.Patience)
 	require.NoError(t, err)
 	c, err := node.Container("one", Limits{MemoryBytes: 32 << 20, CPUQuota: 50_000, CPUPeriod: 100_000})
 	require.NoError(t, err)
@@ -55,14 +54,14 @@ func TestTree_OfTheMachine(t *testing.T) {
 	require.ErrorContains(t, c.Remove(0), "device or resource busy")
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
-	require.NoError(t, c.Remove(soon))
+	require.NoError(t, c.Remove(kubetest.Patience))
 	for _, dir := range c.Roots() {
 		assert.NoDirExists(t, dir)
 	}
 
 	_, err = node.Container("left", Limits{})
 	require.NoError(t, err)
-	again, err := cluster.Node("node-1", soon)
+	again, err := cluster.Node("node-1", kubetest.Patience)
 	require.NoError(t, err)
 	assert.Equal(t, node, again)
 	for _, dir := range again.Roots() {

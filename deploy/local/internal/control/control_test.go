@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fairlead.dev/deploy/local/internal/supervise"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 const (
-	patience = 20 * time.Second
-	tick     = 5 * time.Millisecond
+	tick = 5 * time.Millisecond
 )
 
 func TestMain(m *testing.M) {
@@ -86,7 +86,7 @@ func (c *cluster) log(name string) string {
 // awaitLog waits until a log has a line so many times.
 func awaitLog(t *testing.T, file, line string, times int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Count(read(file), line) >= times }, patience, tick, "%s in %s", line, file)
+	require.Eventually(t, func() bool { return strings.Count(read(file), line) >= times }, kubetest.Patience, tick, "%s in %s", line, file)
 }
 
 func read(file string) string {
@@ -129,7 +129,7 @@ func TestWhileNothingFails_ANodesDeathCounts(t *testing.T) {
 	c, _ := newCluster(t, []clusterapi.Node{{Name: "node-1"}, {Name: "node-2"}})
 	died := errors.New("node-2 died")
 	c.nodes[1].failed <- died
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	defer cancel()
 	err := c.whileNothingFails(ctx, func(ctx context.Context) error {
 		<-ctx.Done()

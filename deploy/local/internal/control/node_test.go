@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nstest"
 	"fairlead.dev/deploy/local/internal/proc"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -39,7 +40,7 @@ func bootNode(t *testing.T) (*node, *story) {
 
 func awaitState(t *testing.T, n *node, want string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return n.status().State == want }, patience, tick, want)
+	require.Eventually(t, func() bool { return n.status().State == want }, kubetest.Patience, tick, want)
 }
 
 func (n *node) pid() int {
@@ -89,7 +90,7 @@ func TestNode_TriesOnWhenItDoesNotBootAgain(t *testing.T) {
 		logs := clusterapi.LogDir(n.cluster.Config.Dir)
 		require.NoError(t, os.Rename(logs, logs+".away"))
 		require.NoError(t, syscall.Kill(n.pid(), syscall.SIGKILL))
-		require.Eventually(t, func() bool { return strings.Contains(told.text(), "node-1 does not boot: open log of node-1: ") }, patience, tick)
+		require.Eventually(t, func() bool { return strings.Contains(told.text(), "node-1 does not boot: open log of node-1: ") }, kubetest.Patience, tick)
 		require.NoError(t, os.Rename(logs+".away", logs))
 		awaitLog(t, n.logFile(), "up\n", 2)
 		assert.Equal(t, clusterapi.StateRunning, n.status().State)
@@ -128,13 +129,13 @@ func TestNode_IsPausedWithAllItsProcesses(t *testing.T) {
 	t.Parallel()
 	nstest.Inside(t, func(t *testing.T) {
 		n, _ := bootNode(t)
-		require.Eventually(t, func() bool { return len(kernelStates(t, n.pid())) == 2 }, patience, tick, "the agent and its child")
+		require.Eventually(t, func() bool { return len(kernelStates(t, n.pid())) == 2 }, kubetest.Patience, tick, "the agent and its child")
 		require.NoError(t, n.pause())
 		assert.Equal(t, clusterapi.StatePaused, n.status().State)
-		require.Eventually(t, func() bool { return strings.Join(kernelStates(t, n.pid()), "") == "TT" }, patience, tick)
+		require.Eventually(t, func() bool { return strings.Join(kernelStates(t, n.pid()), "") == "TT" }, kubetest.Patience, tick)
 		require.NoError(t, n.resume())
 		assert.Equal(t, clusterapi.StateRunning, n.status().State)
-		require.Eventually(t, func() bool { return !strings.Contains(strings.Join(kernelStates(t, n.pid()), ""), "T") }, patience, tick)
+		require.Eventually(t, func() bool { return !strings.Contains(strings.Join(kernelStates(t, n.pid()), ""), "T") }, kubetest.Patience, tick)
 
 		require.NoError(t, n.pause())
 		require.NoError(t, n.restart())

@@ -16,6 +16,7 @@ import (
 
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/supervise"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -146,10 +147,10 @@ func TestSteering_ComponentsDoAsTheyAreTold(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []clusterapi.ComponentStatus{{Name: clusterapi.Etcd, State: clusterapi.StateRunning},
 			{Name: clusterapi.APIServer, State: tt.want}}, s.Components, tt.action)
-		require.Eventually(t, func() bool { return starts() == tt.wantStarts }, patience, tick, tt.action)
+		require.Eventually(t, func() bool { return starts() == tt.wantStarts }, kubetest.Patience, tick, tt.action)
 	}
 	require.NoError(t, client.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionKill))
-	require.Eventually(t, func() bool { return starts() == 4 }, patience, tick, "it comes back by itself")
+	require.Eventually(t, func() bool { return starts() == 4 }, kubetest.Patience, tick, "it comes back by itself")
 	assert.Equal(t, 1, c.process(clusterapi.APIServer).Status().Restarts)
 }
 

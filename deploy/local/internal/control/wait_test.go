@@ -25,6 +25,7 @@ import (
 
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/pki"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -181,7 +182,7 @@ func TestWaitAPI_AsksUntilItIsReady(t *testing.T) {
 		}
 	})
 	c := &cluster{client: clientOf(t, server)}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	defer cancel()
 	require.NoError(t, c.waitAPI(ctx))
 	assert.EqualValues(t, 3, asked.Load())

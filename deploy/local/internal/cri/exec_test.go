@@ -17,13 +17,14 @@ import (
 	utilexec "k8s.io/utils/exec"
 
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestExecSync_OutputsAndExitCode(t *testing.T) {
 	t.Parallel()
 	onNode(t, func(t *testing.T, n *node) {
 		id := n.startWaiting(t, n.runPod(t, "web"), "app")
-		out, complaints, err := n.ExecSync(t.Context(), id, []string{"/probe", "print", "out", "complain", "err", "hostname", "", "env", "IMAGE"}, soon)
+		out, complaints, err := n.ExecSync(t.Context(), id, []string{"/probe", "print", "out", "complain", "err", "hostname", "", "env", "IMAGE"}, kubetest.Patience)
 		require.NoError(t, err)
 		assert.Equal(t, "out\nweb\nyes\n", string(out))
 		assert.Equal(t, "err\n", string(complaints))
@@ -35,7 +36,7 @@ func TestExecSync_OutputsAndExitCode(t *testing.T) {
 		assert.Equal(t, 3, exit.ExitStatus())
 		assert.Equal(t, "out\n", string(out))
 
-		_, complaints, err = n.ExecSync(t.Context(), id, []string{"nothing"}, soon)
+		_, complaints, err = n.ExecSync(t.Context(), id, []string{"nothing"}, kubetest.Patience)
 		require.ErrorAs(t, err, &exit)
 		assert.Equal(t, 126, exit.ExitStatus())
 		assert.Contains(t, string(complaints), `"nothing": executable file not found in $PATH`)
@@ -55,7 +56,7 @@ func TestExecSync_TimeoutKillsTheProgramAndTheContainerCanStillEnd(t *testing.T)
 		assert.Equal(t, "staying\n", string(out))
 		assert.Empty(t, nstest.Processes(t, "marked"))
 
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 		defer cancel()
 		require.NoError(t, n.StopContainer(ctx, id, 5))
 		assert.Equal(t, int32(0), n.status(t, id).ExitCode, "its program heard the signal")
@@ -69,7 +70,7 @@ func TestExecSync_RightAfterTheStartIsInTheContainer(t *testing.T) {
 		p := n.runPod(t, "web")
 		for i := range 10 {
 			id := n.start(t, p, containerConfig(fmt.Sprintf("app-%d", i), "wait"))
-			out, complaints, err := n.ExecSync(t.Context(), id, []string{"/probe", "hostname", "", "list", "/"}, soon)
+			out, complaints, err := n.ExecSync(t.Context(), id, []string{"/probe", "hostname", "", "list", "/"}, kubetest.Patience)
 			require.NoError(t, err, "%s", complaints)
 			require.Equal(t, "web\ndev etc probe proc tmp\n", string(out))
 		}
@@ -86,10 +87,10 @@ func TestExecSync_EndsWithTheContainer(t *testing.T) {
 			done <- err
 		}()
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			_, _, err := n.ExecSync(t.Context(), id, []string{"/probe", "cat", "/tmp/joined"}, soon)
+			_, _, err := n.ExecSync(t.Context(), id, []string{"/probe", "cat", "/tmp/joined"}, kubetest.Patience)
 			require.NoError(collect, err)
 			assert.Len(collect, nstest.Processes(t, "/tmp/joined:x"), 1)
-		}, soon, tick)
+		}, kubetest.Patience, tick)
 		require.NoError(t, n.StopContainer(t.Context(), id, 0))
 		var exit utilexec.ExitError
 		require.ErrorAs(t, <-done, &exit)
@@ -104,7 +105,7 @@ func TestExecSync_WhereNothingRuns(t *testing.T) {
 		created, ended := n.create(t, p, containerConfig("new")), n.startWaiting(t, p, "app")
 		require.NoError(t, n.StopContainer(t.Context(), ended, 0))
 		for name, id := range map[string]string{"not started": created, "ended": ended} {
-			_, _, err := n.ExecSync(t.Context(), id, []string{"/probe"}, soon)
+			_, _, err := n.ExecSync(t.Context(), id, []string{"/probe"}, kubetest.Patience)
 			assert.Equal(t, codes.FailedPrecondition, status.Code(err), name)
 		}
 	})
@@ -151,7 +152,7 @@ func TestExec_ClientThatGoesTakesTheProgramWithIt(t *testing.T) {
 		go func() {
 			done <- streamer{n.Runtime}.Exec(ctx, id, []string{"/probe", "stay", "", "marked"}, nil, &out, &out, false, nil)
 		}()
-		require.Eventually(t, func() bool { return len(nstest.Processes(t, "probe\x00stay\x00\x00marked")) == 1 }, soon, tick)
+		require.Eventually(t, func() bool { return len(nstest.Processes(t, "probe\x00stay\x00\x00marked")) == 1 }, kubetest.Patience, tick)
 		leave()
 		require.Error(t, <-done)
 		assert.Empty(t, nstest.Processes(t, "marked"))

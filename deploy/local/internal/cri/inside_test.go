@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // What a container's program finds.
@@ -138,7 +139,7 @@ func TestContainer_UserWhereOneIDIsMapped(t *testing.T) {
 	onNodeWithOneID(t, func(t *testing.T, n *node) {
 		checkUsers(t, n)
 		id := n.startWaiting(t, n.runPod(t, "exec"), "app")
-		out, complaints, err := n.ExecSync(t.Context(), id, []string{"/probe", "hostname", "", "status", "CapEff"}, soon)
+		out, complaints, err := n.ExecSync(t.Context(), id, []string{"/probe", "hostname", "", "status", "CapEff"}, kubetest.Patience)
 		require.NoError(t, err, "%s", complaints)
 		assert.Equal(t, "exec\nCapEff 0000000000000000\n", string(out))
 	})

@@ -21,13 +21,12 @@ import (
 	"fairlead.dev/deploy/local/internal/imagestore/imagetest"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(nstest.Exit)) }
 
 const (
-	// soon bounds every wait of these tests.
-	soon = 10 * time.Second
 	tick = 5 * time.Millisecond
 	// probeImage runs the probe.
 	probeImage = "local/probe:v1"
@@ -177,7 +176,7 @@ func (n *node) awaitEnd(t *testing.T, id string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		assert.Equal(collect, runtimeapi.ContainerState_CONTAINER_EXITED, n.status(collect, id).State)
-	}, soon, tick)
+	}, kubetest.Patience, tick)
 }
 
 func (n *node) awaitLog(t *testing.T, id, line string) {
@@ -187,7 +186,7 @@ func (n *node) awaitLog(t *testing.T, id, line string) {
 		raw, err := os.ReadFile(file)
 		require.NoError(collect, err)
 		assert.Contains(collect, string(raw), line)
-	}, soon, tick)
+	}, kubetest.Patience, tick)
 }
 
 // address is a pod's.

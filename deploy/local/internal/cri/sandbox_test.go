@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // links lists the node's links to pods.
@@ -207,7 +208,7 @@ func TestPortForward_ReachesThePodsLoopback(t *testing.T) {
 		near, far := net.Pipe()
 		done := make(chan error, 1)
 		go func() { done <- streamer{n.Runtime}.PortForward(t.Context(), p.id, 8080, far) }()
-		require.NoError(t, near.SetDeadline(time.Now().Add(soon)))
+		require.NoError(t, near.SetDeadline(time.Now().Add(kubetest.Patience)))
 		_, err := io.WriteString(near, "ping")
 		require.NoError(t, err)
 		answer := make([]byte, len("you: ping"))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // claimed claims a folder until the test ends. One that was given up is held a moment longer by a process that another
@@ -19,7 +21,7 @@ func claimed(t *testing.T, dir string) {
 		unlock, err := claim(dir)
 		require.NoError(collect, err)
 		t.Cleanup(unlock)
-	}, soon, tick)
+	}, kubetest.Patience, tick)
 }
 
 // write makes a file and the folders above it.

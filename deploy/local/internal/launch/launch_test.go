@@ -25,6 +25,7 @@ import (
 
 	"fairlead.dev/deploy/local/internal/control"
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -41,10 +42,7 @@ const (
 	exits1 = "exit with 1"
 )
 
-const (
-	soon = 10 * time.Second // bounds every wait of these tests
-	tick = 5 * time.Millisecond
-)
+const tick = 5 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
@@ -142,10 +140,10 @@ func config(t *testing.T, what string) clusterapi.Config {
 // call connects to a listener of the host and reads its greeting.
 func call(t *testing.T, address string) (net.Conn, string) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, soon)
+	conn, err := net.DialTimeout("tcp", address, kubetest.Patience)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(soon)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(kubetest.Patience)))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	require.NoError(t, err)
 	return conn, strings.TrimSpace(line)
@@ -159,7 +157,7 @@ func TestRun_HandsOverAndLeavesNothingWhenItsContextEnds(t *testing.T) {
 	out, outEnd, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
-	require.NoError(t, out.SetReadDeadline(time.Now().Add(soon)))
+	require.NoError(t, out.SetReadDeadline(time.Now().Add(kubetest.Patience)))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	before := time.Now()
@@ -199,9 +197,9 @@ func TestRun_HandsOverAndLeavesNothingWhenItsContextEnds(t *testing.T) {
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
 	require.EventuallyWithT(t, func(collect *assert.CollectT) { // as with claimed
-		_, err := net.DialTimeout("tcp", r.Handover.APIAddress, soon)
+		_, err := net.DialTimeout("tcp", r.Handover.APIAddress, kubetest.Patience)
 		require.ErrorIs(collect, err, unix.ECONNREFUSED)
-	}, soon, tick)
+	}, kubetest.Patience, tick)
 	claimed(t, cfg.Dir)
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // machineEnv makes the test binary a process that does nothing until its input ends: the first of a node.
@@ -31,9 +32,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(nstest.Exit))
 }
-
-// soon bounds every wait of these tests.
-const soon = 5 * time.Second
 
 // machine is a node: a process in a network namespace of its own.
 type machine struct {
@@ -171,11 +169,11 @@ func ask(t *testing.T, at place, addr string) string {
 	t.Helper()
 	var c net.Conn
 	require.NoError(t, at(func() (err error) {
-		c, err = net.DialTimeout("tcp4", addr, soon)
+		c, err = net.DialTimeout("tcp4", addr, kubetest.Patience)
 		return err
 	}), addr)
 	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(soon)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(kubetest.Patience)))
 	raw, err := io.ReadAll(c)
 	require.NoError(t, err)
 	return string(raw)
@@ -270,7 +268,7 @@ func listenUDP(t *testing.T, at place, ip string) *net.UDPConn {
 		return err
 	}))
 	t.Cleanup(func() { c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(soon)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(kubetest.Patience)))
 	return c
 }
 
@@ -508,7 +506,7 @@ func TestConnect_LinkGoesWithItsNode(t *testing.T) {
 			names, err := linkNames(l.h)
 			require.NoError(collect, err)
 			assert.NotContains(collect, names, "node-1")
-		}, soon, 10*time.Millisecond)
+		}, kubetest.Patience, 10*time.Millisecond)
 	})
 }
 

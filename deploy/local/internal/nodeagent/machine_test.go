@@ -20,16 +20,14 @@ import (
 
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 // childEnv makes the test binary boot as a machine.
 const childEnv = "NODEAGENT_TEST_CHILD"
 
-const (
-	patience = 20 * time.Second
-	tick     = 20 * time.Millisecond
-)
+const tick = 20 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
@@ -86,7 +84,7 @@ func (r *report) look() {
 	for _, e := range run {
 		r.HostRun = append(r.HostRun, e.Name())
 	}
-	conn, err := net.DialTimeout("tcp4", net.JoinHostPort(network.ControlIP, "7"), patience)
+	conn, err := net.DialTimeout("tcp4", net.JoinHostPort(network.ControlIP, "7"), kubetest.Patience)
 	if err != nil {
 		r.Answer = err.Error()
 		return

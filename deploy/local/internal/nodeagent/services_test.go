@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -108,7 +109,7 @@ func TestServeServices_AppearWhenTheAPIServerAnswers(t *testing.T) {
 			require.NoError(collect, err)
 			require.Len(collect, answer.Answer, 1)
 			require.Equal(collect, serviceIP, answer.Answer[0].(*dns.A).A.String())
-		}, patience, tick)
+		}, kubetest.Patience, tick)
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
 			conn, err := net.Dial("tcp4", serviceIP+":80")
 			require.NoError(collect, err)
@@ -116,7 +117,7 @@ func TestServeServices_AppearWhenTheAPIServerAnswers(t *testing.T) {
 			answer, err := io.ReadAll(conn)
 			require.NoError(collect, err)
 			require.Equal(collect, "welcome", string(answer))
-		}, patience, tick)
+		}, kubetest.Patience, tick)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // childEnv makes the test binary a process whose threads are all busy.
@@ -95,7 +97,7 @@ func TestStopTree_ReturnsWhenEveryThreadStandsStill(t *testing.T) {
 		require.Eventually(t, func() bool {
 			busy, err := busyThread(pid)
 			return err == nil && busy != ""
-		}, stillTimeout, time.Millisecond)
+		}, kubetest.Patience, time.Millisecond)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestRun_EnvironmentIsTheSpecsAlone(t *testing.T) {
@@ -186,7 +187,7 @@ func TestRun_TellsWhenTheProgramRuns(t *testing.T) {
 			cmd.ExtraFiles = []*os.File{end}
 			require.NoError(t, cmd.Start())
 			require.NoError(t, end.Close())
-			require.NoError(t, started.SetReadDeadline(time.Now().Add(soon)))
+			require.NoError(t, started.SetReadDeadline(time.Now().Add(kubetest.Patience)))
 			_, err = started.Read(make([]byte, 1))
 			require.ErrorIs(t, err, io.EOF)
 			_ = cmd.Process.Kill() // it may have ended

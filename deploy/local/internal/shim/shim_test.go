@@ -18,15 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fairlead.dev/deploy/local/internal/nstest"
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(nstest.Exit)) }
 
-const (
-	// soon bounds every wait of these tests.
-	soon = 10 * time.Second
-	tick = 5 * time.Millisecond
-)
+const tick = 5 * time.Millisecond
 
 // node is a machine that has the shim and an image: the probe as /app/probe, two files and /tmp.
 type node struct{ shim, image string }
@@ -140,7 +137,7 @@ func awaitOutput(t *testing.T, cmd *exec.Cmd, line string) {
 		raw, err := os.ReadFile(file)
 		require.NoError(collect, err)
 		assert.Contains(collect, string(raw), line+"\n")
-	}, soon, tick)
+	}, kubetest.Patience, tick)
 }
 
 // kill ends the container's first process, as the runtime does.

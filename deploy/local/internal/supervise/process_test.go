@@ -17,20 +17,23 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
+
+// noEnd is a back-off that does not end during a test.
+const noEnd = time.Hour
 
 // childEnv says what the test binary does as a child.
 const childEnv = "SUPERVISE_TEST_CHILD"
 
 // What a child may do once it has said that it is up.
 const (
-	waits    = "wait for SIGTERM"
-	resists  = "heed no SIGTERM"
-	exits0   = "exit with 0"
-	exits3   = "exit with 3"
-	patience = 20 * time.Second
-	tick     = 5 * time.Millisecond
+	waits   = "wait for SIGTERM"
+	resists = "heed no SIGTERM"
+	exits0  = "exit with 0"
+	exits3  = "exit with 3"
+	tick    = 5 * time.Millisecond
 )
 
 func TestMain(m *testing.M) {
@@ -113,13 +116,13 @@ func awaitStarts(t *testing.T, p *Process, n int) []start {
 			starts = append(starts, start{pid: pid, at: time.UnixMilli(millis)})
 		}
 		return len(starts) >= n
-	}, patience, tick)
+	}, kubetest.Patience, tick)
 	return starts
 }
 
 func awaitState(t *testing.T, p *Process, want string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return p.Status().State == want }, patience, tick, want)
+	require.Eventually(t, func() bool { return p.Status().State == want }, kubetest.Patience, tick, want)
 }
 
 // kernelState is the letter that /proc has for a process, or "" when there is none.
@@ -186,7 +189,7 @@ func TestStop_KillsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.Stop(ctx) }()
-	require.Eventually(t, func() bool { return strings.Contains(logged(p), "not now") }, patience, tick)
+	require.Eventually(t, func() bool { return strings.Contains(logged(p), "not now") }, kubetest.Patience, tick)
 	cancel()
 	require.NoError(t, <-done)
 	assert.Equal(t, clusterapi.StateStopped, p.Status().State)
@@ -219,7 +222,7 @@ func TestStop_DuringBackoffEndsIt(t *testing.T) {
 func TestStart_DuringBackoffDoesNotWaitForIt(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, waits)
-	p.backoff.next = maxBackoff
+	p.backoff.next = noEnd
 	old := p.cmd
 	require.NoError(t, p.Kill())
 	awaitState(t, p, clusterapi.StateStarting)
@@ -239,7 +242,7 @@ func TestStart_WaitsForAStopThatIsUnderWay(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, p.Stop(ctx)) })
-	require.Eventually(t, func() bool { return strings.Contains(logged(p), "not now") }, patience, tick)
+	require.Eventually(t, func() bool { return strings.Contains(logged(p), "not now") }, kubetest.Patience, tick)
 	time.AfterFunc(100*time.Millisecond, cancel) // an early Start does not get to see it
 	require.NoError(t, p.Start())
 	assert.Empty(t, kernelState(first.Process.Pid), "the first one is gone")
@@ -264,18 +267,18 @@ func TestPauseAndResume(t *testing.T) {
 	pid := p.cmd.Process.Pid
 	require.NoError(t, p.Pause())
 	assert.Equal(t, status(clusterapi.StatePaused, 0), p.Status())
-	require.Eventually(t, func() bool { return kernelState(pid) == "T" }, patience, tick)
+	require.Eventually(t, func() bool { return kernelState(pid) == "T" }, kubetest.Patience, tick)
 
 	require.NoError(t, p.Resume())
 	assert.Equal(t, status(clusterapi.StateRunning, 0), p.Status())
-	require.Eventually(t, func() bool { return kernelState(pid) == "S" }, patience, tick)
+	require.Eventually(t, func() bool { return kernelState(pid) == "S" }, kubetest.Patience, tick)
 	assert.Len(t, awaitStarts(t, p, 1), 1, "it went on")
 }
 
 func TestKill_OfAPausedOneBringsItBackRunning(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, waits)
-	p.backoff.next = maxBackoff
+	p.backoff.next = noEnd
 	require.NoError(t, p.Pause())
 	require.NoError(t, p.Kill())
 	awaitState(t, p, clusterapi.StateStarting)
@@ -298,7 +301,7 @@ func TestOutages_OfAStoppedOneAreRefused(t *testing.T) {
 func TestOutages_OfADeadOneAreRefused(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, waits)
-	p.backoff.next = maxBackoff
+	p.backoff.next = noEnd
 	require.NoError(t, p.Kill())
 	awaitState(t, p, clusterapi.StateStarting)
 	require.ErrorIs(t, p.Kill(), os.ErrProcessDone)

@@ -163,7 +163,7 @@ func TestDirectory_FollowsChanges(t *testing.T) {
 			got, err := NewProxy(d, false).Lookup("default", "web", port)
 			require.NoError(collect, err)
 			assert.Equal(collect, want, got)
-		}, patience, tick)
+		}, kubetest.Patience, tick)
 	}
 	ctx := t.Context()
 	_, err := client.DiscoveryV1().EndpointSlices("default").Update(ctx, slice("web", 1, endpointPort("http", 8080), readyAt("10.244.1.3")), metav1.UpdateOptions{})
@@ -193,7 +193,7 @@ func TestStart_FillsTheDirectory(t *testing.T) {
 	t.Parallel()
 	d, err := NewDirectory(fake.NewClientset(service("web", "10.96.0.20", tcp("http", 80))))
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	t.Cleanup(func() {
 		cancel()
 		d.factory.Shutdown()
@@ -204,8 +204,5 @@ func TestStart_FillsTheDirectory(t *testing.T) {
 	require.ErrorContains(t, err, "no ready endpoint")
 }
 
-// How long these tests wait at most, and how often they look.
-const (
-	patience = 20 * time.Second
-	tick     = 5 * time.Millisecond
-)
+// tick is how often these tests look.
+const tick = 5 * time.Millisecond

@@ -41,6 +41,11 @@ func (d *DNS) Run(ctx context.Context, addr string) error {
 		pc.Close()
 		return fmt.Errorf("listen for DNS: %w", err)
 	}
+	return d.serve(ctx, pc, ln)
+}
+
+// serve answers queries until ctx ends, and closes both.
+func (d *DNS) serve(ctx context.Context, pc net.PacketConn, ln net.Listener) (err error) {
 	udp, tcp := &dns.Server{PacketConn: pc, Handler: d}, &dns.Server{Listener: ln, Handler: d}
 	ended := make(chan error, 2)
 	go func() { ended <- udp.ActivateAndServe() }()

@@ -16,6 +16,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // world is what the name server knows in these tests.
@@ -210,18 +212,18 @@ func loopback() string {
 func startDNS(t *testing.T, objects ...runtime.Object) string {
 	t.Helper()
 	d, _ := newDirectory(t, objects...)
-	addr := net.JoinHostPort(loopback(), "5353")
+	pc, err := net.ListenPacket("udp4", net.JoinHostPort(loopback(), "0"))
+	require.NoError(t, err)
+	addr := pc.LocalAddr().String()
+	ln, err := net.Listen("tcp4", addr)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- NewDNS(d).Run(ctx, addr) }()
+	go func() { ended <- NewDNS(d).serve(ctx, pc, ln) }()
 	t.Cleanup(func() {
 		cancel()
 		assert.NoError(t, <-ended)
 	})
-	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		_, err := dns.Exchange(new(dns.Msg).SetQuestion("cluster.local.", dns.TypeA), addr)
-		require.NoError(collect, err)
-	}, patience, tick)
 	return addr
 }
 
@@ -250,7 +252,7 @@ func TestDNS_AnswersFitTheirTransport(t *testing.T) {
 			if tt.edns != 0 {
 				q.SetEdns0(tt.edns, false)
 			}
-			m, _, err := (&dns.Client{Net: tt.network, UDPSize: dns.MaxMsgSize, Timeout: patience}).ExchangeContext(t.Context(), q, addr)
+			m, _, err := (&dns.Client{Net: tt.network, UDPSize: dns.MaxMsgSize, Timeout: kubetest.Patience}).ExchangeContext(t.Context(), q, addr)
 			require.NoError(t, err)
 			assert.Equal(t, tt.truncated, m.Truncated)
 			assert.Equal(t, tt.edns != 0, m.IsEdns0() != nil, "EDNS is answered with EDNS")
@@ -269,7 +271,7 @@ func TestDNS_AddressInUse(t *testing.T) {
 	require.ErrorContains(t, NewDNS(d).Run(t.Context(), addr), "listen for DNS: ")
 
 	// Only TCP is taken: UDP is given back.
-	ln, err := net.Listen("tcp4", net.JoinHostPort(loopback(), "5353"))
+	ln, err := net.Listen("tcp4", net.JoinHostPort(loopback(), "0"))
 	require.NoError(t, err)
 	defer ln.Close()
 	require.ErrorContains(t, NewDNS(d).Run(t.Context(), ln.Addr().String()), "listen for DNS: ")

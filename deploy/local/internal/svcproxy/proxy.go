@@ -26,6 +26,7 @@ const minSyncPeriod = time.Second
 type Proxy struct {
 	directory *Directory
 	nodePorts bool
+	listen    func(addr string) (net.Listener, error)
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by address; only Run changes it
@@ -33,7 +34,7 @@ type Proxy struct {
 
 // NewProxy returns a proxy for the directory's services; on nodes it serves node ports too.
 func NewProxy(d *Directory, onNode bool) *Proxy {
-	return &Proxy{directory: d, nodePorts: onNode, listeners: map[string]*listener{}}
+	return &Proxy{directory: d, nodePorts: onNode, listen: listen, listeners: map[string]*listener{}}
 }
 
 // Run follows the directory until ctx ends.
@@ -133,7 +134,7 @@ func (p *Proxy) apply(want map[string][]string) {
 	for addr, backends := range want {
 		l := p.listeners[addr]
 		if l == nil {
-			ln, err := listen(addr)
+			ln, err := p.listen(addr)
 			if err != nil {
 				klog.ErrorS(err, "Service address is not served", "address", addr)
 				continue

@@ -171,19 +171,20 @@ func allocate(arg string) string {
 	return "allocated"
 }
 
-// burn uses the CPU for a time and prints the CPU time that it got.
+// burn uses the CPU for a time and prints the CPU time that it got, and the time that passed.
 func burn(arg string) string {
 	limit, err := time.ParseDuration(arg)
 	if err != nil {
 		return err.Error()
 	}
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	begun := time.Now()
+	for time.Since(begun) < limit {
 	}
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		return err.Error()
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).String()
+	return fmt.Sprint(time.Duration(used.Utime.Nano()+used.Stime.Nano()), " of ", time.Since(begun))
 }
 
 // memory is the memory of allocate.
