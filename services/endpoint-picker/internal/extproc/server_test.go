@@ -27,16 +27,14 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
-const (
-	patience    = 10 * time.Second
-	maxBodyHere = 4 << 20
-)
+const maxBodyHere = 4 << 20
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -62,7 +60,7 @@ func (o *one) ended(t *testing.T, n int) []result {
 			results = append(results, resultOf(r))
 		}
 		return o.began == n && len(results) == n
-	}, patience, time.Millisecond)
+	}, kubetest.Patience, time.Millisecond)
 	return results
 }
 
@@ -114,7 +112,7 @@ type gateway struct {
 
 func (r *rig) open(t *testing.T) *gateway {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
 	t.Cleanup(cancel)
 	stream, err := r.client.Process(ctx)
 	require.NoError(t, err)
@@ -530,5 +528,5 @@ func TestConnectionThatBreaks(t *testing.T) {
 	assert.NotEqual(t, exchange.Completed, r.picker.ended(t, 1)[0].Outcome)
 	assert.Zero(t, r.picker.placed, "the gateway does not have the pick")
 	assert.Zero(t, r.picker.inFlight())
-	require.Eventually(t, func() bool { s := r.peers.Stats(); return s.Bytes == 0 && s.Streams == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { s := r.peers.Stats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience, time.Millisecond)
 }

@@ -1,0 +1,39 @@
+//go:build system
+
+package grpcserver
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func TestPort(t *testing.T) {
+	t.Parallel()
+	s := New(Params{Log: zap.NewNop(), Options: Options{}.ServerOptions(), Service: watchable{health.NewServer()}})
+	require.NoError(t, s.Listen())
+	run(t, s)
+	_, port, err := net.SplitHostPort(s.Address())
+	require.NoError(t, err)
+	conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, cancel := watch(t, healthv1.NewHealthClient(conn))
+	defer cancel()
+	assert.Equal(t, 1, s.Stats().Streams)
+
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	second := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Port: n, Service: watchable{health.NewServer()}})
+	require.ErrorContains(t, second.Listen(), fmt.Sprintf("listen on --grpc-port %d:", n), "the port is in use")
+	second.Close()
+}
