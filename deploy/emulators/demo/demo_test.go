@@ -1,10 +1,6 @@
 package main
 
 import (
-	"context"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -19,15 +15,15 @@ func TestLocalBootstrap(t *testing.T) {
 	t.Parallel()
 	manifest, err := os.ReadFile("../../examples/inference/envoy.yaml")
 	require.NoError(t, err)
-	bootstrap, err := localBootstrap(manifest, 8080, ports{picker: 9002, admin: 19000, ready: 19001, servers: []int{8001, 8002}})
+	bootstrap, err := localBootstrap(manifest, ports{gateway: 8080, picker: 9002, servers: []int{8001, 8002}})
 	require.NoError(t, err)
 	text, err := yaml.Marshal(bootstrap)
 	require.NoError(t, err)
 	for _, gone := range []string{"0.0.0.0", "dns", "STRICT_DNS", "address: picker", "address: models"} {
 		assert.NotContains(t, string(text), gone)
 	}
-	for _, port := range []string{"8080", "9002", "19000", "19001", "8001", "8002"} {
-		assert.Equal(t, 1, strings.Count(string(text), "port_value: "+port+"\n"), port)
+	for port, want := range map[string]int{"8080": 1, "9002": 1, "8001": 1, "8002": 1, "0": 2} { // any port for admin and ready
+		assert.Equal(t, want, strings.Count(string(text), "port_value: "+port+"\n"), port)
 	}
 	assert.Equal(t, 6, strings.Count(string(text), "address: 127.0.0.1\n"))
 	assert.Equal(t, 2, strings.Count(string(text), "type: STATIC\n"))
@@ -42,48 +38,24 @@ func TestLocalBootstrapFails(t *testing.T) {
 		"{data: {envoy.yaml: '{static_resources: {listeners: [{name: http}, {name: ready}], clusters: [{name: picker}, {name: other}]}}'}}": "unknown cluster other",
 		"{data: {envoy.yaml: '{static_resources: {listeners: [{name: http}, {name: other}], clusters: [{}, {}]}}'}}":                        "unknown listener other",
 	} {
-		_, err := localBootstrap([]byte(text), 1, ports{})
+		_, err := localBootstrap([]byte(text), ports{})
 		assert.ErrorContains(t, err, want, text)
 	}
 }
 
-func TestPortInUse(t *testing.T) {
+func TestListenerPorts(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	const ready = `{"name": "ready", "local_address": {"socket_address": {"address": "127.0.0.1", "port_value": 40001}}}`
+	found, err := listenerPorts([]byte(`{"listener_statuses": [{"name": "http", "local_address": {"socket_address": {"address": "127.0.0.1", "port_value": 40000}}}, ` + ready + `]}`))
 	require.NoError(t, err)
-	defer l.Close()
-	require.ErrorContains(t, portFree(l.Addr().(*net.TCPAddr).Port), "cannot be used, choose another with --port or make demo PORT=")
-	require.NoError(t, portFree(0), "the system chooses a port that nothing uses")
-}
-
-func TestProcessThatEnds(t *testing.T) {
-	t.Parallel()
-	ended := make(chan *process, 1)
-	p, err := startProcess(t.TempDir(), "server", ended, "/bin/sh", "-c", "echo bad flag; exit 3")
-	require.NoError(t, err)
-	require.EqualError(t, p.awaitReady(t.Context(), "http://127.0.0.1:1/"), "server ended: exit status 3\nbad flag")
-	assert.Same(t, p, <-ended)
-	p.stop()
-	_, err = startProcess(t.TempDir(), "server", ended, "/does/not/exist")
-	require.ErrorContains(t, err, "start server: ")
-}
-
-func TestProcessThatGetsReady(t *testing.T) {
-	t.Parallel()
-	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked < 3 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	t.Cleanup(server.Close)
-	p, err := startProcess(t.TempDir(), "server", make(chan *process, 1), "/bin/sleep", "60")
-	require.NoError(t, err)
-	require.NoError(t, p.awaitReady(t.Context(), server.URL))
-	assert.Equal(t, 3, asked)
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, p.awaitReady(canceled, server.URL), context.Canceled)
-	p.stop()
-	assert.Equal(t, "signal: terminated", p.cmd.ProcessState.String())
+	assert.Equal(t, map[string]int{"http": 40000, "ready": 40001}, found)
+	for text, want := range map[string]string{
+		"no JSON":                                "decode listeners: ",
+		"{}":                                     "listener http has no port yet",
+		`{"listener_statuses": [` + ready + `]}`: "listener http has no port yet",
+		`{"listener_statuses": [{"name": "http"}, ` + ready + `]}`: "listener http has no port yet",
+	} {
+		_, err := listenerPorts([]byte(text))
+		assert.ErrorContains(t, err, want, text)
+	}
 }

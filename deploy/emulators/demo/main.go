@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -50,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&o.bin, "bin", "bin", "Folder with the programs endpoint-picker and modelserver.")
 	fs.StringVar(&o.envoy, "envoy", "envoy", "Envoy program.")
 	fs.StringVar(&o.bootstrap, "bootstrap", "deploy/examples/inference/envoy.yaml", "Manifest with the ConfigMap of Envoy's bootstrap.")
-	fs.IntVar(&o.port, "port", 8080, "Port of the gateway on "+localhost+".")
+	fs.IntVar(&o.port, "port", 8080, "Port of the gateway on "+localhost+". 0: any free port.")
 	fs.IntVar(&o.servers, "servers", 3, "Number of model servers.")
 	fs.IntVar(&o.requests, "requests", 200, "Number of chat completions.")
 	fs.IntVar(&o.concurrency, "concurrency", 24, "Number of concurrent chat completions.")
@@ -83,7 +82,7 @@ func (o *options) load(gateway string) chatload.Options {
 
 // portFree returns an error if a port is in use.
 func portFree(port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(localhost, strconv.Itoa(port)))
+	l, err := net.Listen("tcp", address(port))
 	if err != nil {
 		return fmt.Errorf("port %d cannot be used, choose another with --port or make demo PORT=: %w", port, err)
 	}
@@ -102,7 +101,7 @@ func show(ctx context.Context, o options, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	gateway := "http://" + net.JoinHostPort(localhost, strconv.Itoa(o.port))
+	gateway := "http://" + s.gateway
 	say("ready; sending %d chat completions of %d tokens, %d at a time, to %s", o.requests, o.tokens, o.concurrency, gateway)
 	report, err := chatload.Run(ctx, o.load(gateway))
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build system
+
 package main
 
 import (
@@ -5,8 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/pkg/kubetest"
 )
 
 var screenshot = flag.String("screenshot", "", "PNG file of the status page to write")
@@ -33,12 +34,12 @@ func TestStatusPage(t *testing.T) {
 	b, envoy := findBrowser(t), findEnvoy(t)
 	o := options{
 		bin: buildPrograms(t), envoy: envoy, bootstrap: filepath.Join(repository, "deploy", "examples", "inference", "envoy.yaml"),
-		port: freePort(t), servers: 3, requests: 60, concurrency: 12, tokens: 16,
+		servers: 3, requests: 60, concurrency: 12, tokens: 16,
 	}
 	s, err := startStack(t.Context(), o, t.TempDir())
 	t.Cleanup(s.stop)
 	require.NoError(t, err)
-	report, err := chatload.Run(t.Context(), o.load("http://"+address(o.port)))
+	report, err := chatload.Run(t.Context(), o.load("http://"+s.gateway))
 	require.NoError(t, err)
 	require.Zero(t, report.Failed(), s.logs())
 	awaitPicks(t, s, o.requests)
@@ -85,7 +86,7 @@ func assertPicks(t *testing.T, rows [][]string) {
 // writeScreenshot takes a picture of the page while requests run.
 func writeScreenshot(t *testing.T, b browser, s *stack, o options) {
 	t.Helper()
-	load := o.load("http://" + address(o.port))
+	load := o.load("http://" + s.gateway)
 	load.Requests, load.Concurrency, load.MaxTokens = 0, 48, 160
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -250,23 +251,11 @@ func buildPrograms(t *testing.T) string {
 	return bin
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	free, err := freePorts(1)
-	require.NoError(t, err)
-	return free[0]
-}
-
 // awaitPicks waits until the picker has made a number of picks.
 func awaitPicks(t *testing.T, s *stack, want int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.metrics+"/debug/pools.json", http.NoBody)
-		require.NoError(c, err)
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(c, err)
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
+		text, err := get(t.Context(), "http://"+s.metrics+"/debug/pools.json")
 		require.NoError(c, err)
 		var state struct {
 			Pools []struct {
@@ -280,5 +269,5 @@ func awaitPicks(t *testing.T, s *stack, want int) {
 			picks += e.Picks
 		}
 		assert.GreaterOrEqual(c, picks, want)
-	}, startTimeout, pollInterval)
+	}, kubetest.Patience, pollInterval)
 }

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"fairlead.dev/pkg/addressfile"
 )
 
 // Times of processes.
@@ -64,32 +68,86 @@ func (p *process) tail() []byte {
 
 // awaitReady waits until a URL answers 200.
 func (p *process) awaitReady(ctx context.Context, url string) error {
+	return p.await(ctx, func() error {
+		_, err := get(ctx, url)
+		return err
+	})
+}
+
+// awaitPorts waits until the process has written its addresses to a file, and returns their ports by the names of the listeners.
+func (p *process) awaitPorts(ctx context.Context, file string) (map[string]int, error) {
+	var bound map[string]string
+	if err := p.await(ctx, func() (err error) {
+		bound, err = addressfile.Read(file)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	found := make(map[string]int, len(bound))
+	for name, text := range bound {
+		parsed, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return nil, fmt.Errorf("address %s of %s: %w", name, p.name, err)
+		}
+		found[name] = int(parsed.Port())
+	}
+	return found, nil
+}
+
+// awaitListeners waits until Envoy has written the address of its admin server to a file and opened its listeners, and returns their ports.
+func (p *process) awaitListeners(ctx context.Context, file string) (found map[string]int, err error) {
+	err = p.await(ctx, func() error {
+		admin, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, err := netip.ParseAddrPort(string(admin)); err != nil {
+			return err // not written yet
+		}
+		answer, err := get(ctx, "http://"+string(admin)+"/listeners?format=json")
+		if err != nil {
+			return err
+		}
+		found, err = listenerPorts(answer)
+		return err
+	})
+	return found, err
+}
+
+// await calls try again and again until it succeeds.
+func (p *process) await(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	for !answers(ctx, url) {
+	for {
+		last := try()
+		if last == nil {
+			return nil
+		}
 		select {
 		case <-p.done:
 			return p.failure()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w\n%s", p.name, ctx.Err(), p.tail())
+			return fmt.Errorf("%s is not ready: %w (%w)\n%s", p.name, ctx.Err(), last, p.tail())
 		case <-ticker.C:
 		}
 	}
-	return nil
 }
 
-// answers reports whether a URL answers 200.
-func answers(ctx context.Context, url string) bool {
+// get returns the body of a URL that answers 200.
+func get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s", url, response.Status)
+	}
+	return io.ReadAll(response.Body)
 }
 
 // stop terminates the process, and kills it after stopTimeout.

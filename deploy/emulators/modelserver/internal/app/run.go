@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
+	"fairlead.dev/pkg/addressfile"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 )
@@ -36,6 +37,11 @@ func Run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 	l, err := lc.Listen(ctx, "tcp", fmt.Sprintf(":%d", cfg.Port))
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	if cfg.AddressFile != "" {
+		if err := addressfile.Write(cfg.AddressFile, map[string]string{"http": l.Addr().String()}); err != nil {
+			return errors.Join(err, l.Close())
+		}
 	}
 	return Serve(ctx, cfg, l, log)
 }

@@ -22,6 +22,7 @@ import (
 // Config is the configuration of a model server.
 type Config struct {
 	Port        int
+	AddressFile string // empty: none
 	PodName     string
 	PodIP       string // empty: the address of each connection
 	Models      []string
@@ -70,7 +71,8 @@ func Default() Config {
 
 // AddFlags binds the configuration to flags. The defaults of the flags are the current values.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&c.Port, "port", c.Port, "Port for HTTP without TLS.")
+	fs.IntVar(&c.Port, "port", c.Port, "Port for HTTP without TLS. 0: any free port.")
+	fs.StringVar(&c.AddressFile, "address-file", c.AddressFile, `File to write the address of the server to, as JSON with the name "http". Empty: none.`)
 	fs.StringVar(&c.PodName, "pod-name", c.PodName, "Name in x-served-by and system_fingerprint; default $POD_NAME, else the host name.")
 	fs.StringVar(&c.PodIP, "pod-ip", c.PodIP, "Address in x-served-endpoint; default $POD_IP, else the address of each connection.")
 	fs.StringSliceVar(&c.Models, "model", c.Models, "Served names of the model, comma-separated. Metrics use the first name.")

@@ -46,7 +46,7 @@ func TestPodGivesItsName(t *testing.T) {
 }
 
 func TestEveryFlagReachesItsField(t *testing.T) {
-	cfg, err := parse(t, "--port=1", "--pod-name=p", "--pod-ip=::1", "--model=a,b", "--lora-modules=x=/path,y", "--seed=7", "--output-tokens=5-9",
+	cfg, err := parse(t, "--port=1", "--address-file=/a", "--pod-name=p", "--pod-ip=::1", "--model=a,b", "--lora-modules=x=/path,y", "--seed=7", "--output-tokens=5-9",
 		"--startup-delay=1s", "--drain-delay=2s", "--shutdown-timeout=3", "--allow-fault-header", "--max-model-len=64", "--max-num-seqs=2",
 		"--max-num-batched-tokens=32", "--num-gpu-blocks=10", "--block-size=8", "--max-loras=3", "--step-base=4ms", "--step-per-seq=5us",
 		"--prefill-per-token=6us", "--speed=0.25", "--log-level=debug", "--log-format=console", "--step-per-context-token=7ns",
@@ -56,6 +56,7 @@ func TestEveryFlagReachesItsField(t *testing.T) {
 	require.NoError(t, err)
 	want := Default()
 	want.Port, want.PodName, want.PodIP, want.Models, want.LoRAModules, want.Seed = 1, "p", "::1", []string{"a", "b"}, []string{"x=/path", "y"}, 7
+	want.AddressFile = "/a"
 	want.Output = OutputLengths{tokens.Lengths{Min: 5, Max: 9}}
 	want.StartupDelay, want.DrainDelay, want.ShutdownTimeout, want.AllowFaultHeader = time.Second, 2*time.Second, 3*time.Second, true
 	e := &want.Engine
