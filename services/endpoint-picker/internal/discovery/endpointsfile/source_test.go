@@ -98,46 +98,46 @@ func (b *bench) names(t *testing.T) []string {
 	return names
 }
 
-// follow runs the source while the steps change its file. Each step lets it read twice.
+// follow runs the source, in a bubble, while the steps change its file. Each step lets it read twice.
 func (b *bench) follow(t *testing.T, steps ...func()) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		go b.source.Run(ctx)
-		time.Sleep(time.Millisecond / 2) // between two readings
-		for _, step := range steps {
-			step()
-			time.Sleep(2 * time.Millisecond)
-		}
-		cancel()
-		synctest.Wait()
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go b.source.Run(ctx)
+	time.Sleep(time.Millisecond / 2) // between two readings
+	for _, step := range steps {
+		step()
+		time.Sleep(2 * time.Millisecond)
+	}
+	cancel()
+	synctest.Wait()
 }
 
 func TestChangesTakeEffectWhenTheyWereReadTwice(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, file("a 10.0.0.1"))
-	changes := 0
-	b.source.OnChange(func() { changes++ })
-	require.True(t, b.source.WaitForSync(t.Context()))
-	assert.Equal(t, []string{"a"}, b.names(t))
-	whole := file("a 10.0.0.1", "b 10.0.0.2", "c 10.0.0.3")
-	b.follow(t,
-		func() {}, // nothing new
-		func() {
-			for i := len(file("a 10.0.0.1")); i < len(whole); i += 20 { // written slowly; some of these are valid files
-				write(t, b.path, whole[:i])
-				time.Sleep(time.Millisecond)
-			}
-			assert.Equal(t, []string{"a"}, b.names(t))
-			assert.Zero(t, changes)
-			write(t, b.path, whole)
-		},
-		func() { assert.Equal(t, []string{"a", "b", "c"}, b.names(t)) },
-	)
-	assert.Equal(t, 1, changes)
-	assert.Equal(t, []string{"ok", "ok"}, b.outcomes.all())
-	assert.Equal(t, 1, b.logs.FilterMessage("Reloaded endpoints file").Len())
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, file("a 10.0.0.1"))
+		changes := 0
+		b.source.OnChange(func() { changes++ })
+		require.True(t, b.source.WaitForSync(t.Context()))
+		assert.Equal(t, []string{"a"}, b.names(t))
+		whole := file("a 10.0.0.1", "b 10.0.0.2", "c 10.0.0.3")
+		b.follow(t,
+			func() {}, // nothing new
+			func() {
+				for i := len(file("a 10.0.0.1")); i < len(whole); i += 20 { // written slowly; some of these are valid files
+					write(t, b.path, whole[:i])
+					time.Sleep(time.Millisecond)
+				}
+				assert.Equal(t, []string{"a"}, b.names(t))
+				assert.Zero(t, changes)
+				write(t, b.path, whole)
+			},
+			func() { assert.Equal(t, []string{"a", "b", "c"}, b.names(t)) },
+		)
+		assert.Equal(t, 1, changes)
+		assert.Equal(t, []string{"ok", "ok"}, b.outcomes.all())
+		assert.Equal(t, 1, b.logs.FilterMessage("Reloaded endpoints file").Len())
+	})
 }
 
 func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
@@ -190,23 +190,25 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, good)
-			b.follow(t,
-				func() { tt.do(t, b.path) },
-				func() {}, // nothing new
-				func() {
-					assert.Equal(t, []string{"a", "b"}, b.names(t))
-					outcomes := b.outcomes.all()
-					require.Len(t, outcomes, 2, "reported once")
-					assert.Contains(t, outcomes[1], tt.want)
-					warnings := b.logs.FilterMessage("Could not reload endpoints file, kept the last endpoints").All()
-					require.Len(t, warnings, 1, "logged once")
-					assert.Equal(t, b.path, warnings[0].ContextMap()["path"])
-					require.NoError(t, os.RemoveAll(b.path))
-					write(t, b.path, good)
-				},
-				func() { assert.Equal(t, "ok", b.outcomes.all()[2], "valid again") },
-			)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, good)
+				b.follow(t,
+					func() { tt.do(t, b.path) },
+					func() {}, // nothing new
+					func() {
+						assert.Equal(t, []string{"a", "b"}, b.names(t))
+						outcomes := b.outcomes.all()
+						require.Len(t, outcomes, 2, "reported once")
+						assert.Contains(t, outcomes[1], tt.want)
+						warnings := b.logs.FilterMessage("Could not reload endpoints file, kept the last endpoints").All()
+						require.Len(t, warnings, 1, "logged once")
+						assert.Equal(t, b.path, warnings[0].ContextMap()["path"])
+						require.NoError(t, os.RemoveAll(b.path))
+						write(t, b.path, good)
+					},
+					func() { assert.Equal(t, "ok", b.outcomes.all()[2], "valid again") },
+				)
+			})
 		})
 	}
 }

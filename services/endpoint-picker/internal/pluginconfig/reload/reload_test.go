@@ -62,23 +62,23 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// play runs the steps while the Reloader runs, from the first text on.
-func play(t *testing.T, first string, steps func(t *testing.T, r *rig)) {
+// play runs a Reloader with a first text until the bubble of the test ends.
+func play(t *testing.T, first string) *rig {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.text = first
-		r.expectLoaded()
-		require.NoError(t, r.Load(t.Context(), nil))
-		ctx, cancel := context.WithCancel(t.Context())
-		r.turn.Lock()
-		defer r.turn.Unlock()
-		go r.Run(ctx)
-		time.Sleep(time.Millisecond) // after each read
-		steps(t, r)
+	r := newRig(t)
+	r.text = first
+	r.expectLoaded()
+	require.NoError(t, r.Load(t.Context(), nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	r.turn.Lock()
+	go r.Run(ctx)
+	t.Cleanup(func() {
 		cancel()
 		synctest.Wait()
+		r.turn.Unlock()
 	})
+	time.Sleep(time.Millisecond) // after each read
+	return r
 }
 
 func (r *rig) expectLoaded() { r.observer.EXPECT().ConfigLoaded(mock.Anything).Once() }
@@ -108,7 +108,8 @@ func (r *rig) scorer() string { return r.Current().Profile.Scorers[0].Name }
 
 func TestNewTextTakesEffectWhenItHasSettled(t *testing.T) {
 	t.Parallel()
-	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, config("queue-scorer"))
 		assert.Equal(t, "queue-scorer", r.scorer())
 		r.wait(3)
 		r.text = config("load-aware-scorer")
@@ -126,7 +127,8 @@ func TestNewTextTakesEffectWhenItHasSettled(t *testing.T) {
 
 func TestInvalidTextKeepsTheLastGoodOne(t *testing.T) {
 	t.Parallel()
-	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, config("queue-scorer"))
 		good := r.Current()
 		message := r.expectRejected()
 		r.text = config("queu-scorer")
@@ -153,7 +155,8 @@ func TestInvalidTextKeepsTheLastGoodOne(t *testing.T) {
 // TestPartThatCannotUseATextKeepsAllAsItWas checks that a text takes effect everywhere or nowhere.
 func TestPartThatCannotUseATextKeepsAllAsItWas(t *testing.T) {
 	t.Parallel()
-	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, config("queue-scorer"))
 		good := r.Current()
 		r.unprepared = errors.New("read caCertPath: no such file")
 		message := r.expectRejected()
@@ -175,7 +178,8 @@ func TestPartThatCannotUseATextKeepsAllAsItWas(t *testing.T) {
 func TestReloadKeepsSessionsAndDiscovery(t *testing.T) {
 	t.Parallel()
 	const sessions = "session-affinity-scorer, parameters: {strategy: session_id}"
-	play(t, config(sessions), func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, config(sessions))
 		before := r.Current()
 		r.expectReloaded()
 		r.text = config(sessions) + "# a comment\n"
@@ -192,7 +196,8 @@ func TestReloadKeepsSessionsAndDiscovery(t *testing.T) {
 
 func TestOutageOfTheSourceChangesNothing(t *testing.T) {
 	t.Parallel()
-	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, config("queue-scorer"))
 		r.text, r.readError = "", context.DeadlineExceeded
 		r.wait(5)
 		r.text, r.readError = config("queue-scorer"), nil
