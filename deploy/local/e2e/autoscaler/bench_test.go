@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // The published episode of llm-d: its rates, objectives and bounds, as in services/variant-autoscaler/test/episode.
@@ -59,7 +60,7 @@ func BenchmarkEpisode(b *testing.B) {
 		text, err := s.Kubectl(b.Context(), "get", "hpa", fast, "-o", `jsonpath={.status.conditions[?(@.type=="ScalingActive")].reason}`)
 		require.NoError(collect, err)
 		require.Equal(collect, "ValidMetricFound", text)
-	}, 2*settle, tick)
+	}, 2*kubetest.Patience, tick)
 	for b.Loop() {
 		e := s.play(published())
 		within, replicas := e.within()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -60,15 +61,15 @@ func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) 
 	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionResume))
 	_, err := c.Kubectl(t.Context(), "scale", "deployment/web", "--replicas=3")
 	require.NoError(t, err)
-	waitReady(t, c, settle, 3, anyNode)
+	waitReady(t, c, kubetest.Patience, 3, anyNode)
 
 	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionKill))
 	require.NoError(t, c.Component(t.Context(), clusterapi.ControllerManager, clusterapi.ActionKill))
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		_, err := c.Kubectl(t.Context(), "scale", "deployment/web", "--replicas=2")
 		require.NoError(collect, err)
-	}, settle, tick)
-	waitReady(t, c, settle, 2, anyNode)
+	}, kubetest.Patience, tick)
+	waitReady(t, c, kubetest.Patience, 2, anyNode)
 
 	asked, failed := stop()
 	assert.Empty(t, failed)
@@ -95,7 +96,7 @@ func TestControlPlane_RestoreBringsBackWhatWasThere(t *testing.T) {
 		list, err := pods(t.Context(), c.Clientset())
 		require.NoError(collect, err)
 		require.Empty(collect, list)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	require.NoError(t, c.Restore(t.Context(), file))
-	waitReady(t, c, settle, 1, anyNode)
+	waitReady(t, c, kubetest.Patience, 1, anyNode)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -41,7 +42,7 @@ spec:
   selector: {app: other}
   ports: [{name: http, port: 80, targetPort: http}]
 `))
-		_, err := f.Kubectl(t.Context(), "wait", "--namespace=things", "--for=condition=Ready", "--timeout=1m", "pod/other")
+		_, err := f.Kubectl(t.Context(), "wait", "--namespace=things", "--for=condition=Ready", "--timeout="+kubetest.Patience.String(), "pod/other")
 		require.NoError(t, err)
 		ip, err := f.Kubectl(t.Context(), "get", "--namespace=things", "pod/other", "--output=jsonpath={.status.podIP}")
 		require.NoError(t, err)

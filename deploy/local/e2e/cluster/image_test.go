@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -46,7 +47,7 @@ func TestImages_TheDefaultRegistryNeedNotBeNamedAndADigestDecides(t *testing.T) 
 
 	// The same program under another reference is another image to Kubernetes: a roll.
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(workload, 1, "fairlead/modelserver:no-such-tag"+imageID[strings.Index(imageID, "@"):])))
-	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout=2m")
+	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
 	asked, failed := stop()
 	assert.Empty(t, failed, "of %d", asked)
@@ -77,7 +78,7 @@ func failedPull(t *testing.T, c *cluster.Cluster, pod string) string {
 		require.NoError(collect, err)
 		require.NotEmpty(collect, list.Items)
 		message = list.Items[0].Message
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	return message
 }
 
@@ -98,7 +99,7 @@ func TestImages_UserIsTheImagesOwn(t *testing.T) {
 				state, err := mainState(t.Context(), c, tt.name)
 				require.NoError(collect, err)
 				assert.True(collect, strings.HasPrefix(describeState(state), tt.want), describeState(state))
-			}, settle, tick)
+			}, kubetest.Patience, tick)
 		})
 	}
 }

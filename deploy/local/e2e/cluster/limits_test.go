@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -33,7 +34,7 @@ func TestLimits_MemoryIsEnforcedAndNothingIsLeft(t *testing.T) {
 		require.NoError(collect, err)
 		require.Len(collect, large.Status.ContainerStatuses, 1)
 		require.Greater(collect, large.Status.ContainerStatuses[0].RestartCount, int32(1), "it is started again")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	ended := large.Status.ContainerStatuses[0].LastTerminationState.Terminated
 	require.NotNil(t, ended)
 	assert.Equal(t, "OOMKilled", ended.Reason)

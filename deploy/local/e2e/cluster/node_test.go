@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -29,7 +30,7 @@ func TestNode_KilledOnesPodsAreReplacedElsewhere(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, clusterapi.StateStopped, s.Nodes[0].State)
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionRestart))
-	waitNode(t, c, "node-1", corev1.ConditionTrue, settle)
+	waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
 	waitGone(t, c)
 }
 
@@ -43,7 +44,7 @@ func waitGone(t *testing.T, c *cluster.Cluster) {
 		for _, p := range list.Items {
 			require.Nil(collect, p.DeletionTimestamp, p.Name)
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 func TestNode_CutOffOnesPodsAreReplacedAndEndWhenItIsBack(t *testing.T) {
@@ -64,7 +65,7 @@ func TestNode_CutOffOnesPodsAreReplacedAndEndWhenItIsBack(t *testing.T) {
 	waitReady(t, c, rescheduled, 2, not("node-1"))
 
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionHeal))
-	waitNode(t, c, "node-1", corev1.ConditionTrue, settle)
+	waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
 	waitGone(t, c)
 }
 
@@ -92,7 +93,7 @@ func TestNode_OneWayCuts(t *testing.T) {
 			require.NoError(t, c.Cut(t.Context(), "node-1", tt.give))
 			waitNode(t, c, "node-1", corev1.ConditionUnknown, rescheduled)
 			require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionHeal))
-			waitNode(t, c, "node-1", corev1.ConditionTrue, settle)
+			waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
 		})
 	}
 }
@@ -108,7 +109,7 @@ func TestNode_RebootLeavesNoOrphansAndGivesNoAddressTwice(t *testing.T) {
 		seen[p.Status.PodIP] = p.Name
 	}
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionRestart))
-	waitNode(t, c, "node-1", corev1.ConditionTrue, settle)
+	waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
 
 	var after []corev1.Pod
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -118,7 +119,7 @@ func TestNode_RebootLeavesNoOrphansAndGivesNoAddressTwice(t *testing.T) {
 				require.NotContains(collect, seen, p.Status.PodIP, "%s has an address of before the reboot", p.Name)
 			}
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	for _, p := range after {
 		_, err := dialPod(t, c, &p)
 		require.NoError(t, err, p.Name)
@@ -200,5 +201,5 @@ func TestNode_LabelsZonesAndPretendedGPUs(t *testing.T) {
 		require.NoError(collect, err)
 		require.Equal(collect, corev1.PodRunning, p.Status.Phase)
 		require.Equal(collect, "node-1", p.Spec.NodeName)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -53,7 +54,7 @@ func runProbe(t *testing.T, c *cluster.Cluster, p probeParams) *corev1.Pod {
 		pod, err = c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.name, metav1.GetOptions{})
 		require.NoError(collect, err)
 		require.True(collect, isReady(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, "%s", pod.Status)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	return pod
 }
 

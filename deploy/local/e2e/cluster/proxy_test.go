@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -110,7 +111,7 @@ func checkServices(t *testing.T, c *cluster.Cluster, w serviceWorld) {
 	t.Run("a pod reaches endpoints of its node and of others", func(t *testing.T) {
 		require.EventuallyWithT(t, func(collect *assert.CollectT) { // the proxy takes a moment to see the Service
 			require.Equal(collect, "hello "+from, inPod(t, c, "client", "fetch", "http://both/"))
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 		for range 10 {
 			assert.Equal(t, "hello "+from, inPod(t, c, "client", "fetch", "http://both/"))
 		}

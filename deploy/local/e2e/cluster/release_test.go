@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ome"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -76,7 +77,7 @@ func TestRelease_IsInstalledFromARegistry(t *testing.T) {
 		cfg.Publish = []clusterapi.Publish{{Host: "127.0.0.1:0", Target: "registry.default:5000"}}
 	})
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(registryManifest, registryImage, registryPort)))
-	_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/registry", "--timeout=2m")
+	_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/registry", "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
 	pushed := push(t, c.Published[0]+"/fairlead")
 
@@ -98,7 +99,7 @@ func TestRelease_IsInstalledFromARegistry(t *testing.T) {
 	install("endpoint-picker", "--set", "endpoints.selector=app=vllm")
 	install("ingress-reconciler", "--values", filepath.Join(root, stack.IngressExamples, "values.yaml"))
 	for _, name := range []string{"endpoint-picker", "ingress-reconciler"} {
-		_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/"+name, "--timeout=2m")
+		_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/"+name, "--timeout="+kubetest.Patience.String())
 		require.NoError(t, err)
 		assert.Equal(t, []string{registry + "/" + name + "@" + pushed[name]}, imageIDs(t, c, name))
 	}

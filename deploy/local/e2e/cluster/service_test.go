@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -47,7 +48,7 @@ func checkNames(t *testing.T, proxy string) {
 				got = append(got, rr.(*dns.A).A.String())
 			}
 			require.ElementsMatch(collect, ips, got)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 	})
 	t.Run("its SRV records lead to port and address of each", func(t *testing.T) {
 		m := resolve(t, c, "_http._tcp.web-headless.default.svc.cluster.local.", dns.TypeSRV)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -69,7 +70,7 @@ func TestWebhook_ServedByAPodRefuses(t *testing.T) {
 	require.NoError(t, err)
 	crt := base64.StdEncoding.EncodeToString(certificate)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(webhookServer, crt, base64.StdEncoding.EncodeToString(key))))
-	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/webhook", "--timeout=2m")
+	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/webhook", "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(webhookConfiguration, crt)))
 
@@ -81,6 +82,6 @@ func TestWebhook_ServedByAPodRefuses(t *testing.T) {
 	require.EventuallyWithT(t, func(collect *assert.CollectT) { // the API server takes a moment to see the registration
 		err := create("refused", map[string]string{"fairlead.dev/refuse": "not-today"})
 		require.ErrorContains(collect, err, `admission webhook "refuse.fairlead.dev" denied the request: not-today`)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	assert.NoError(t, create("admitted", nil))
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -25,7 +26,6 @@ const (
 	// rescheduled is what a dead node's pods may take to be replaced, with fast timings.
 	rescheduled = 20 * time.Second
 	// settle is what ordinary things may take on a busy machine.
-	settle = 60 * time.Second
 
 	workloadImage = "fairlead/modelserver:race"
 )
@@ -74,7 +74,7 @@ spec:
 func deploy(t *testing.T, c *cluster.Cluster, replicas int, image string) {
 	t.Helper()
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(workload, replicas, image)))
-	_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout=2m")
+	_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
 }
 

@@ -1,15 +1,10 @@
 package edge_test
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,15 +17,17 @@ import (
 // TestTraefikChart runs what Traefik's own chart renders with the documented values: it answers, also when both containers restart without the cloud, and no
 // container but the cache has a token of the API server, although the chart turns automountServiceAccountToken on.
 func TestTraefikChart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: TestOutage has other manifests of the same containers, and deploy/charts/edgecache renders Traefik's chart")
+	}
 	const pool = "chart"
 	s := newSystem(t, poolNode(pool))
 	s.apply(s.rendered(pool))
 	s.apply(strings.ReplaceAll(lateIngress, "POOL", pool))
-	_, err := s.Kubectl(t.Context(), "--namespace=ingress", "rollout", "status", "deployment/"+pool+"-traefik", "--timeout=2m")
+	_, err := s.Kubectl(t.Context(), "--namespace=ingress", "rollout", "status", "deployment/"+pool+"-traefik", stack.WaitTimeout)
 	require.NoError(t, err)
 	e := &entrance{pool: pool}
-	e.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx, "127.0.0.1:8000") }}}
+	e.client = e.newClient()
 	cache, traefik := "--pool="+pool, "--providers.kubernetesingress.ingressClass="+pool
 	caches := find(t, cache)
 	require.Len(t, caches, 1)
@@ -52,10 +49,7 @@ func TestTraefikChart(t *testing.T) {
 	assert.NotContains(t, string(given), ".", "a token of the API server has three parts")
 
 	require.NoError(t, s.Cut(t.Context(), nodeOf(pool), clusterapi.CutBoth))
-	for _, argument := range []string{cache, traefik} {
-		require.NoError(t, syscall.Kill(find(t, argument)[0], syscall.SIGKILL))
-	}
-	time.Sleep(time.Second)
+	kill(t, cache, traefik)
 	s.awaitAnswer(e, host)
 }
 

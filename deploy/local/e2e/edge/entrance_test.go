@@ -15,11 +15,15 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // entrance is the Traefik of a pool, as clients in its pod reach it: no packet leaves the node.
@@ -40,11 +44,16 @@ type answer struct {
 func (s *system) entrance(pool string) *entrance {
 	s.t.Helper()
 	e := &entrance{pool: pool}
-	e.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx, "127.0.0.1:8000") }}}
+	e.client = e.newClient()
 	e.enter(s.t)
 	s.t.Cleanup(func() { e.network.Close() })
 	return e
+}
+
+// newClient returns a client of Traefik's port.
+func (e *entrance) newClient() *http.Client {
+	return &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx, "127.0.0.1:8000") }}}
 }
 
 // enter makes the pod that runs now the entrance.
@@ -107,12 +116,53 @@ func (e *entrance) ask(ctx context.Context, host string) (answer, error) {
 	return answer{status: response.StatusCode, from: response.Header.Get("X-Served-By")}, err
 }
 
+// attempt limits a request that is repeated until it is answered.
+const attempt = 5 * time.Second
+
+// answers returns an error unless the pool answers from its own pod now.
+func (e *entrance) answers(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	got, err := e.ask(ctx, host)
+	if want := (answer{status: http.StatusOK, from: nodeOf(e.pool)}); err == nil && got != want {
+		err = fmt.Errorf("the answer is %v, want %v", got, want)
+	}
+	return err
+}
+
+// arguments tell the processes of the cache and of Traefik from others.
+func (e *entrance) arguments() []string {
+	return []string{"--pool=" + e.pool, "--providers.kubernetesingress.ingressclass=" + e.pool}
+}
+
 // processes returns the ids of the cache and of Traefik.
 func (e *entrance) processes(t *testing.T, want int) []int {
 	t.Helper()
-	ids := append(find(t, "--pool="+e.pool), find(t, "--providers.kubernetesingress.ingressclass="+e.pool)...)
+	var ids []int
+	for _, argument := range e.arguments() {
+		ids = append(ids, find(t, argument)...)
+	}
 	require.Len(t, ids, want, "the cache and Traefik of %s", e.pool)
 	return ids
+}
+
+// kill kills processes, which have these arguments, and waits until the kubelet has started others in their place.
+func kill(t *testing.T, arguments ...string) {
+	t.Helper()
+	var before []int
+	for _, argument := range arguments {
+		ids := find(t, argument)
+		require.Len(t, ids, 1, argument)
+		require.NoError(t, syscall.Kill(ids[0], syscall.SIGKILL))
+		before = append(before, ids...)
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		for _, argument := range arguments {
+			ids := find(c, argument)
+			require.Len(c, ids, 1, argument)
+			require.NotContains(c, before, ids[0], argument)
+		}
+	}, kubetest.Patience, tick)
 }
 
 // find returns the ids of the processes with an argument. It finds those of all clusters, so the tests of this package are not parallel.

@@ -4,12 +4,10 @@ package edge_test
 import (
 	"embed"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -32,8 +32,8 @@ const (
 	poolLabel = "apps.openyurt.io/nodepool"
 	host      = "hello.example.com"
 	lateHost  = "late.example.com"
-	settle    = 2 * time.Minute
 	tick      = 250 * time.Millisecond
+	window    = 3 * time.Second // of load, in which no request may fail
 )
 
 var pools = []string{"edge-a", "edge-b"}
@@ -79,7 +79,7 @@ func (s *system) repository() string {
 // rolledOut waits for a Deployment.
 func (s *system) rolledOut(name string) {
 	s.t.Helper()
-	_, err := s.Kubectl(s.t.Context(), "rollout", "status", "deployment/"+name, "--timeout=2m")
+	_, err := s.Kubectl(s.t.Context(), "rollout", "status", "deployment/"+name, stack.WaitTimeout)
 	require.NoError(s.t, err)
 }
 
@@ -129,7 +129,7 @@ func TestOutage(t *testing.T) {
 	timeline := newTimeline(entrances)
 	t.Cleanup(func() { t.Log("\n" + timeline.String()) })
 	timeline.start(t.Context(), "online")
-	time.Sleep(3 * time.Second)
+	time.Sleep(window)
 
 	for _, pool := range pools {
 		require.NoError(t, s.Cut(t.Context(), nodeOf(pool), clusterapi.CutBoth))
@@ -140,23 +140,25 @@ func TestOutage(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	restarted, steady := entrances[pools[0]], entrances[pools[1]]
 	timeline.phase("restart")
-	for _, id := range restarted.processes(t, 2) {
-		require.NoError(t, syscall.Kill(id, syscall.SIGKILL))
-	}
-	time.Sleep(time.Second)
+	kill(t, restarted.arguments()...)
 	s.awaitAnswer(restarted, host)
 	timeline.phase("offline")
 
-	s.apply(strings.NewReplacer("metadata: {name: POOL}", "metadata: {name: late}", "hello.example.com", lateHost, "POOL", restarted.pool).Replace(lateIngress))
+	for _, pool := range pools {
+		s.apply(strings.NewReplacer("metadata: {name: POOL}", "metadata: {name: late-"+pool+"}", "hello.example.com", lateHost, "POOL", pool).Replace(lateIngress))
+	}
 	s.awaitUnready()
 	timeline.phase("brown-out")
-	time.Sleep(2 * time.Second)
+	time.Sleep(window)
 	for _, pool := range pools {
 		require.NoError(t, s.Node(t.Context(), nodeOf(pool), clusterapi.ActionHeal))
 	}
 	timeline.phase("healed")
-	s.awaitAnswer(restarted, lateHost)
-	time.Sleep(20 * time.Second) // the kubelet repairs the readiness of its pods
+	for _, pool := range pools {
+		s.awaitAnswer(entrances[pool], lateHost) // its cache is connected again
+	}
+	s.awaitReady()
+	time.Sleep(window)
 	timeline.stop()
 
 	for phase, counts := range timeline.counts(steady.pool) {
@@ -186,10 +188,26 @@ spec:
 func (s *system) awaitAnswer(e *entrance, host string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
-		got, err := e.ask(s.t.Context(), host)
+		require.NoError(c, e.answers(s.t.Context(), host))
+	}, kubetest.Patience, tick, e.pool)
+}
+
+// awaitReady waits until the control plane shows every endpoint of the Service as ready: the kubelets repair the readiness of their pods.
+func (s *system) awaitReady() {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		list, err := s.Clientset().DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(s.t.Context(),
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=hello"})
 		require.NoError(c, err)
-		require.Equal(c, answer{status: http.StatusOK, from: nodeOf(e.pool)}, got)
-	}, settle, tick, e.pool)
+		ready := 0
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				require.True(c, ptr.Deref(e.Conditions.Ready, false), "%v", e.Addresses)
+				ready++
+			}
+		}
+		require.Equal(c, len(pools), ready)
+	}, kubetest.Patience, tick)
 }
 
 // awaitUnready waits until the control plane shows no ready endpoint of the Service.
@@ -206,7 +224,7 @@ func (s *system) awaitUnready() {
 				require.False(c, *e.Conditions.Ready, "%v", e.Addresses)
 			}
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	for _, pool := range pools {
 		node, err := s.Clientset().CoreV1().Nodes().Get(s.t.Context(), nodeOf(pool), metav1.GetOptions{})
 		require.NoError(s.t, err)

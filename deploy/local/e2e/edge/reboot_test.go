@@ -25,12 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 const (
-	// promise is how soon requests are answered after the pods of a node run again.
-	promise = 10 * time.Second
 	// staticLabel keeps the DaemonSet away from a node whose kubelet has no cache of its pods.
 	staticLabel = "example.com/static-pods"
 	// yurthubPort is that of Yurthub's proxy with TLS, to which it sends pods.
@@ -47,10 +46,13 @@ const (
 //
 //	online   both pools answer
 //	cut      both pools answer, from their own pods
-//	reboot   until the pods run, and at most 10 s longer
+//	reboot   until the pods run and requests are answered: the log says how long after each other
 //	offline  both pools answer from the same pods, at their new addresses
 //	healed   the API server learns the addresses; no request fails, and the caches show what it says
 func TestReboot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: it needs OpenYurt's Yurthub; TestOutage restarts the containers of a node that is cut off")
+	}
 	s, entrances := newRebootSystem(t)
 	timeline := newTimeline(entrances)
 	t.Cleanup(func() { t.Log("\n" + timeline.String()) })
@@ -63,20 +65,20 @@ func TestReboot(t *testing.T) {
 	require.NotEmpty(t, find(t, "--name=managed"))
 	s.requireEnvironment()
 	timeline.start(t.Context(), "online")
-	time.Sleep(3 * time.Second)
+	time.Sleep(window)
 
 	for _, pool := range pools {
 		require.NoError(t, s.Cut(t.Context(), nodeOf(pool), clusterapi.CutBoth))
 	}
 	timeline.phase("cut")
-	time.Sleep(5 * time.Second)
+	time.Sleep(window)
 	timeline.phase("reboot")
 	for _, pool := range pools {
 		require.NoError(t, s.Node(t.Context(), nodeOf(pool), clusterapi.ActionRestart))
 	}
 	s.awaitRecovery(entrances)
 	timeline.phase("offline")
-	time.Sleep(10 * time.Second)
+	time.Sleep(2 * window)
 
 	for pool, e := range entrances {
 		now := s.view(t, e)
@@ -92,7 +94,7 @@ func TestReboot(t *testing.T) {
 	}
 	timeline.phase("healed")
 	s.awaitHealed(entrances)
-	time.Sleep(5 * time.Second)
+	time.Sleep(window)
 	timeline.stop()
 	for pool := range entrances {
 		for phase, counts := range timeline.counts(pool) {
@@ -207,7 +209,7 @@ func (s *system) running(pool string) bool {
 
 func (s *system) awaitProcesses(pool string) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.running(pool) }, settle, tick, pool)
+	require.Eventually(s.t, func() bool { return s.running(pool) }, kubetest.Patience, tick, pool)
 }
 
 // recovery is when the pods of a pool ran again, and when they answered.
@@ -220,15 +222,17 @@ func (s *system) awaitRecovery(entrances map[string]*entrance) {
 	for pool := range entrances {
 		recovered[pool] = &recovery{}
 	}
-	for begin, left := time.Now(), len(entrances); left > 0; time.Sleep(tick) {
-		require.Less(s.t, time.Since(begin), settle, "all pools answer after the reboot")
+	bounded, cancel := context.WithTimeout(s.t.Context(), kubetest.Patience)
+	defer cancel()
+	for left := len(entrances); left > 0; time.Sleep(tick) {
+		require.NoError(s.t, bounded.Err(), "all pools answer after the reboot")
 		for pool, e := range entrances {
 			r := recovered[pool]
 			switch {
 			case r.ran.IsZero() && s.running(pool):
 				r.ran = time.Now()
 				e.enter(s.t)
-			case !r.ran.IsZero() && r.answered.IsZero() && s.answers(e):
+			case !r.ran.IsZero() && r.answered.IsZero() && e.answers(bounded, host) == nil:
 				r.answered = time.Now()
 				left--
 			}
@@ -236,16 +240,7 @@ func (s *system) awaitRecovery(entrances map[string]*entrance) {
 	}
 	for pool, r := range recovered {
 		s.t.Logf("%s answered %s after its pods ran", pool, r.answered.Sub(r.ran).Round(time.Millisecond))
-		assert.Less(s.t, r.answered.Sub(r.ran), promise, pool)
 	}
-}
-
-// answers reports whether a pool answers from its own pod now.
-func (s *system) answers(e *entrance) bool {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
-	defer cancel()
-	got, err := e.ask(ctx, host)
-	return err == nil && got == answer{status: http.StatusOK, from: nodeOf(e.pool)}
 }
 
 // requireCut checks that the control plane still hears of none of the nodes.
@@ -282,7 +277,7 @@ func (s *system) awaitHealed(entrances map[string]*entrance) {
 			require.Equal(c, s.live(c, pool), s.view(c, e).address, pool)
 			require.Zero(c, s.replaced(c, e), pool)
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // live returns the address of the backend of a pool, from inside its pod.
@@ -328,7 +323,7 @@ func (s *system) view(t require.TestingT, e *entrance) view {
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(authority))
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots},
+	client := &http.Client{Timeout: attempt, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots},
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return e.dial(ctx, address) }}}
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet,
 		"https://127.0.0.1:16443/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dhello", nil)
@@ -348,7 +343,7 @@ func (s *system) view(t require.TestingT, e *entrance) view {
 
 // replaced returns the number of addresses that the cache of a pool replaces now.
 func (s *system) replaced(t require.TestingT, e *entrance) float64 {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+	client := &http.Client{Timeout: attempt, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return e.dial(ctx, address) }}}
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://127.0.0.1:9090/metrics", nil)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -64,5 +65,5 @@ func (w *world) assertConforms(t *testing.T, requests []conformanceCase) {
 			require.NoError(collect, err)
 			assert.Equal(collect, r.Want, got.withServer(), "%s %s%s %v", r.Method, r.Host, r.Path, r.Header)
 		}
-	}, settle, 10*tick)
+	}, kubetest.Patience, 10*tick)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // combinations are the components of services, the entry first. OME requires an engine in each.
@@ -154,5 +156,5 @@ func (e *exposure) await(t *testing.T, s *system, role string) {
 		got, err := e.answer(t.Context(), s, role)
 		require.NoError(collect, err)
 		require.Equal(collect, e.wanted(role), got, "%s %v %s", e.name, e.roles, role)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

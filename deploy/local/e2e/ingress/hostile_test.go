@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // attack is a service of a hostile tenant. It is older than the services that it attacks.
@@ -102,7 +103,7 @@ func (s *system) awaitRefused(t *testing.T) {
 			require.NoError(collect, err)
 			require.Equal(collect, metav1.ConditionFalse, c.Status, "%s: %s", a.name, c.Message)
 			require.Contains(collect, a.wantReasons, c.Reason, "%s: %s", a.name, c.Message)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 		objects, err := s.objects(t.Context(), name)
 		require.NoError(t, err)
 		for i := range objects {
@@ -125,5 +126,5 @@ func (s *system) deleteLeader(t *testing.T) {
 		_, now, err := s.leader(t.Context())
 		require.NoError(collect, err)
 		require.NotContains(collect, []string{"", old}, now)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

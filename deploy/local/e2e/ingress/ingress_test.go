@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // middlewares names Middlewares of the default namespace.
@@ -36,7 +37,7 @@ func assertMissingMiddleware(t *testing.T, w *world) {
 		addresses, err := w.loadBalancer(t.Context(), "incomplete")
 		require.NoError(collect, err)
 		require.Equal(collect, []string{address}, addresses)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 
 	require.NoError(t, w.cluster.Apply(t.Context(), `
 apiVersion: traefik.io/v1alpha1
@@ -96,7 +97,7 @@ spec:
 			got, err := w.try(t.Context(), question{host: host, target: path})
 			require.NoError(collect, err)
 			require.Equal(collect, want, got.echo.Name, "%s%s", host, path)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 	}
 	for _, class := range []string{traefikClass, nginxClass} {
 		host := "shared-" + class + ".test"
@@ -125,7 +126,7 @@ func assertDefaults(t *testing.T, w *world) {
 	require.Len(t, container.Args, before-len(flags))
 	_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	_, err = w.cluster.Kubectl(t.Context(), "-n", stack.TraefikNamespace, "rollout", "status", "deployment/"+stack.Traefik, "--timeout=1m")
+	_, err = w.cluster.Kubectl(t.Context(), "-n", stack.TraefikNamespace, "rollout", "status", "deployment/"+stack.Traefik, stack.WaitTimeout)
 	require.NoError(t, err)
 	w.client.CloseIdleConnections()
 

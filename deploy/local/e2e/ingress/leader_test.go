@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
@@ -101,7 +102,7 @@ func (l *led) kill(t *testing.T) {
 		now, err := l.objects(t.Context(), changed)
 		require.NoError(collect, err)
 		require.Len(collect, now, len(before)+1)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	took := time.Since(killed)
 	assert.Less(t, took, takeover, "until another process wrote the change")
 	t.Logf("another process wrote %s after the kill", took.Round(time.Millisecond))
@@ -170,7 +171,7 @@ func (l *led) label(t *testing.T, team string) (names []string) {
 			for i := range all {
 				require.Equal(collect, team, all[i].GetLabels()["example.com/team"], "%s", all[i].GetName())
 			}
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 		for i := range all {
 			names = append(names, all[i].GetKind()+" "+all[i].GetName())
 		}

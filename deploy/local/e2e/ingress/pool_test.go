@@ -20,6 +20,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -115,7 +116,7 @@ func (s *system) awaitCompletion(t *testing.T, o chatload.Options) {
 		report, err := chatload.Run(t.Context(), o)
 		require.NoError(collect, err)
 		require.Zero(collect, report.Failed(), "%v", report.Examples)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // awaitPicked waits until a service is exposed by its pool and a picker chooses the pods.
@@ -179,7 +180,7 @@ func (s *system) awaitEngine(t *testing.T, service types.NamespacedName, want in
 			names[p.Name] = true
 		}
 		require.Len(collect, names, want)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	return names
 }
 

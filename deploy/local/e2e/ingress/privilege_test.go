@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
 )
 
@@ -77,7 +78,7 @@ func (s *system) awaitObjects(t *testing.T, name types.NamespacedName, want int)
 		found, err = s.objects(t.Context(), name)
 		require.NoError(collect, err)
 		require.Len(collect, found, want, "%s", name)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	return found
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // TestReconciler runs the ingress-reconciler like its users do, beside OME's emulator and in front of real data planes. It
@@ -65,5 +66,5 @@ func assertStockOME(t *testing.T, s *system) {
 		require.NoError(collect, err)
 		require.Equal(collect, completions, got.String())
 		require.Regexp(collect, "^chat-engine-", got.echo.Name)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

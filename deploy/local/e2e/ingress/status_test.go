@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // address is one of those for documentation.
@@ -81,13 +82,13 @@ func assertAddresses(t *testing.T, w *world) {
 			got, err := w.loadBalancer(t.Context(), name)
 			require.NoError(collect, err)
 			require.Equal(collect, []string{address}, got, name)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 	}
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		gateway, err := w.read(t.Context(), "gateways", types.NamespacedName{Namespace: stack.TraefikNamespace, Name: stack.Traefik})
 		require.NoError(collect, err)
 		require.Equal(collect, []struct{ Value string }{{Value: address}}, gateway.Status.Addresses)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // assertFeatures is what Traefik says of itself. HTTPRouteRequestTimeout and HTTPRouteBackendTimeout are not among it.
@@ -135,7 +136,7 @@ func assertRoutes(t *testing.T, w *world) {
 			answer, err := w.try(t.Context(), question{host: tt.name + ".test", target: "/?delay=1500ms"})
 			require.NoError(collect, err)
 			require.Equal(collect, tt.want, answer.status, tt.name)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 	}
 }
 
@@ -163,7 +164,7 @@ spec:
 			got, err := w.route(t.Context(), name)
 			require.NoError(collect, err)
 			require.Equal(collect, []string{want}, got.parents())
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 	}
 	awaitParents("traefik: Accepted=True/Accepted@1 ResolvedRefs=True/ResolvedRefs@1")
 	patch(`{"hostnames":["moved.test"]}`)
@@ -188,7 +189,7 @@ func assertChangingClass(t *testing.T, w *world) {
 			got, err := w.loadBalancer(t.Context(), name)
 			require.NoError(collect, err)
 			require.Equal(collect, []string{address}, got)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 		_, err := w.cluster.Kubectl(t.Context(), "patch", "ingress", name, "--type=merge", "--patch", `{"spec":{"ingressClassName":"nobody"}}`)
 		require.NoError(t, err)
 		w.await(t, name+".test", "/", "404")

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -110,7 +111,7 @@ func applyGateway(ctx context.Context, c *cluster.Cluster) error {
 	if err := stack.ApplyExample(ctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
 		return err
 	}
-	_, err := c.Kubectl(ctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", "--timeout=2m")
+	_, err := c.Kubectl(ctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", stack.WaitTimeout)
 	return err
 }
 
@@ -296,7 +297,7 @@ func (s *system) awaitExposed(t *testing.T, name types.NamespacedName, at string
 		require.Equal(collect, metav1.ConditionTrue, c.Status, "%s: %s: %s", name, c.Reason, c.Message)
 		require.Contains(collect, c.Message, at+": accepted", "%s", name)
 		url, _, _ = strings.Cut(c.Message, ";")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	return url
 }
 
@@ -308,7 +309,7 @@ func (s *system) awaitReason(t *testing.T, name types.NamespacedName, want strin
 		require.NoError(collect, err)
 		require.Equal(collect, metav1.ConditionFalse, c.Status, "%s", name)
 		require.Equal(collect, want, c.Reason, "%s", name)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // made is an object that the ingress-reconciler created.

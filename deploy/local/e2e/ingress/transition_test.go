@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
@@ -137,7 +138,7 @@ func (m *moved) awaitAnswer(t *testing.T, host, role string) {
 		}
 		require.Equal(collect, completions, got.String())
 		require.True(collect, strings.HasPrefix(got.echo.Name, m.name.Name+"-"+role+"-"), "%s is answered by %s", host, got.echo.Name)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // move changes the entrance of the service. Clients use the old entrance until the hold ends, and the new one as soon as the
@@ -187,7 +188,7 @@ func (m *moved) deletion(t *testing.T, old []made) (first time.Time) {
 			}
 		}
 		require.NotZero(collect, first, "the old objects are gone before the hold began")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	return first
 }
 
@@ -201,7 +202,7 @@ func (m *moved) awaitGone(t *testing.T, old []made) {
 		for _, o := range old {
 			require.NotContains(collect, uids(now), o.GetUID(), "%s %s", o.GetKind(), o.GetName())
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // changeComponents adds components to the service and removes them. The object that exposes the entry stays the same.
@@ -270,7 +271,7 @@ func (m *moved) awaitNoService(t *testing.T, name string) {
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		_, err := m.Clientset().CoreV1().Services(m.name.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		require.True(collect, apierrors.IsNotFound(err), "%v", err)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // disable turns the service off and on again. No request reaches it meanwhile.
@@ -287,5 +288,5 @@ func (m *moved) disable(t *testing.T) {
 	m.awaitAnswer(t, m.host(), "engine")
 	m.load.switchTo(m.at.plane(m.system))
 	more := m.load.answers(m.at.plane(m.system)) + streamEvery
-	require.Eventually(t, func() bool { return m.load.answers(m.at.plane(m.system)) >= more }, settle, tick)
+	require.Eventually(t, func() bool { return m.load.answers(m.at.plane(m.system)) >= more }, kubetest.Patience, tick)
 }

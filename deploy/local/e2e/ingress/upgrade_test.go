@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 const upgradeHold = 4 * time.Second
@@ -124,7 +125,7 @@ func (s *system) awaitReplaced(t *testing.T, old []corev1.Pod) {
 		for i := range list.Items {
 			require.NotContains(collect, names, list.Items[i].Name)
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // settle waits until the ingress-reconciler has written nothing for two seconds.
@@ -132,5 +133,5 @@ func (s *system) settle(t *testing.T) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		require.Empty(collect, objectWrites(s.calls(t, time.Now().Add(-2*time.Second))))
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

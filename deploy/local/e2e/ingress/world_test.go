@@ -21,6 +21,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/echo"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -30,8 +31,7 @@ const (
 	other  = "b" // another
 
 	// The longest time until a change is in effect. Traefik takes two seconds; dozens of pods that start at a time take most of it.
-	settle = 2 * time.Minute
-	tick   = 100 * time.Millisecond
+	tick = 100 * time.Millisecond
 
 	traefikClass = stack.Traefik
 	nginxClass   = stack.TraefikNginxClass
@@ -171,7 +171,7 @@ func (w *world) await(t *testing.T, host, target, want string) {
 		r, err := w.try(t.Context(), question{host: host, target: target})
 		require.NoError(collect, err)
 		require.Equal(collect, want, r.String(), "%s%s", host, target)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // apply applies a file of testdata.

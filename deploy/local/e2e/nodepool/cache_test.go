@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -25,6 +26,9 @@ const classPrefix = "cached-"
 
 // TestCache runs pools with the edge-cache. One Service has a pod in each pool.
 func TestCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: TestOutage of package edge has pools with the cache that are cut off")
+	}
 	t.Parallel()
 	s := newSystem(t)
 	s.install("ingressClassPrefix=" + classPrefix)
@@ -34,16 +38,16 @@ func TestCache(t *testing.T) {
 		s.assertServes(pool, host, nodeOf(pool))
 	}
 	stops := []func(){s.startLoad(hangzhou, host, nodeOf(hangzhou)), s.startLoad(shanghai, host, nodeOf(shanghai))}
-	time.Sleep(3 * time.Second)
+	time.Sleep(3 * time.Second) // of load, in which no request may fail
 	require.NoError(t, s.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionStop))
-	time.Sleep(8 * time.Second)
+	time.Sleep(8 * time.Second) // likewise
 	assert.False(t, s.isUp(), "the API server")
 	for _, stop := range stops {
 		stop() // no request failed, and no pool used the pod of the other one
 	}
 	t.Run("Restart", func(t *testing.T) { s.in(t).testRestartOffline() })
 	require.NoError(t, s.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionStart))
-	require.Eventually(t, func() bool { return s.isUp() }, settle, tick)
+	require.Eventually(t, func() bool { return s.isUp() }, kubetest.Patience, tick)
 	s.awaitReady("edge")
 	s.assertServes(hangzhou, host, nodeOf(hangzhou))
 	t.Run("LeastPrivilege", func(t *testing.T) { s.in(t).testCachePrivilege() })
@@ -64,7 +68,7 @@ func (s *system) testRestartOffline() {
 	for _, pid := range before {
 		require.NoError(s.t, syscall.Kill(pid, syscall.SIGKILL))
 	}
-	client := s.client(s.known[hangzhou], 5*time.Second)
+	client := s.client(s.known[hangzhou], attempt)
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		now := processes(s.t, "--providers.kubernetesIngress.ingressClass="+classPrefix+hangzhou)
 		require.Len(c, now, 1)
@@ -72,7 +76,7 @@ func (s *system) testRestartOffline() {
 		got, err := ask(s.t.Context(), client, host)
 		require.NoError(c, err)
 		require.Equal(c, answer{status: http.StatusOK, from: nodeOf(hangzhou)}, got)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // processes returns the ids of the processes with an argument.

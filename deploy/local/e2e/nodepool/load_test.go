@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // loadInterval gives 20 requests a second. With half of them, a gap of the length of a restart may fall between two requests.
@@ -24,7 +26,7 @@ type load struct {
 // the pool answered all of them.
 func (s *system) startLoad(pool, host, server string) (stop func()) {
 	s.t.Helper()
-	client := s.client(s.entrance(pool, nodeOf(pool)), 10*time.Second)
+	client := s.client(s.entrance(pool, nodeOf(pool)), kubetest.Patience)
 	ctx, cancel := context.WithCancel(s.t.Context())
 	l := &load{}
 	var running sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -34,12 +35,15 @@ spec:
 // TestMigration runs the commands of the guide in a cluster with what OpenYurt's operator leaves behind. The YurtIngress keeps its pools, and
 // its Ingresses are served; then it can be deleted.
 func TestMigration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: the commands of a guide")
+	}
 	t.Parallel()
 	s := newSystem(t)
 	s.apply(hello(s.example("hello.yaml")))
 	s.apply(legacyIngress)
 	s.apply(strings.ReplaceAll(s.file("openyurt.yaml"), "IMAGE", stack.Registry()+"/echo:"+tag))
-	s.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/yurtingresses.apps.openyurt.io")
+	s.kubectl("wait", "--for=condition=Established", stack.WaitTimeout, "crd/yurtingresses.apps.openyurt.io")
 	s.apply(s.file("openyurt-objects.yaml"))
 	_, err := s.Kubectl(t.Context(), "annotate", "yurtingress", "yurtingress-hangzhou", "a=b")
 	require.ErrorContains(t, err, "failed calling webhook", "the webhooks stop every write")
@@ -49,16 +53,16 @@ func TestMigration(t *testing.T) {
 		s.run(block)
 	}
 
-	client := s.client("ingress-hangzhou."+namespace+":http", settle)
+	client := s.client("ingress-hangzhou."+namespace+":http", attempt)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		got, err := ask(t.Context(), client, "legacy.example.com")
 		require.NoError(c, err)
 		require.Equal(c, answer{status: 200, from: hangzhou}, got)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	assert.Equal(t, "1", s.kubectl("get", "yurtingress", "yurtingress-hangzhou", "-o", "jsonpath={.status.readyNum}"))
 	assert.Empty(t, s.kubectl("get", "namespace", "ingress-nginx", "--ignore-not-found", "-o", "name"))
 	s.apply(strings.ReplaceAll(legacyIngress, "name: legacy", "name: later")) // no webhook of a pool is left
-	s.kubectl("delete", "yurtingress", "yurtingress-hangzhou", "--timeout=1m")
+	s.kubectl("delete", "yurtingress", "yurtingress-hangzhou", stack.WaitTimeout)
 	s.awaitObjects(hangzhou, 0)
 }
 

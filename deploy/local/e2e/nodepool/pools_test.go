@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -65,7 +67,7 @@ func TestPools(t *testing.T) {
 	s := newSystem(t)
 	s.apply(foreign)
 	s.apply(s.file("nodepools.yaml"))
-	s.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/nodepools.apps.openyurt.io")
+	s.kubectl("wait", "--for=condition=Established", stack.WaitTimeout, "crd/nodepools.apps.openyurt.io")
 	s.apply(nodePool)
 	before := s.foreignObjects()
 	s.install("profiles.enabled={traefik,custom}", "profiles.customClusterRoles={"+traefikRole+"}",
@@ -77,12 +79,20 @@ func TestPools(t *testing.T) {
 	s.awaitReady("edge")
 	t.Run("Isolation", func(t *testing.T) { s.in(t).testIsolation() })
 	t.Run("Settled", func(t *testing.T) { s.in(t).testSettled() })
-	t.Run("OtherPools", func(t *testing.T) { s.in(t).testOtherPools() })
-	t.Run("Exposures", func(t *testing.T) { s.in(t).testExposures() })
-	t.Run("Custom", func(t *testing.T) { s.in(t).testCustom() })
+	long := func(name string, test func(*system)) {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("long form")
+			}
+			test(s.in(t))
+		})
+	}
+	long("OtherPools", (*system).testOtherPools)
+	long("Exposures", (*system).testExposures)
+	long("Custom", (*system).testCustom)
 	t.Run("Removal", func(t *testing.T) { s.in(t).testRemoval() })
 	assert.Equal(t, before, s.foreignObjects(), "the objects of another ingress controller")
-	t.Run("LeastPrivilege", func(t *testing.T) { s.in(t).testLeastPrivilege() })
+	long("LeastPrivilege", (*system).testLeastPrivilege) // of all that the others do
 }
 
 // foreignObjects returns the versions of the objects of the user's ingress-nginx.
@@ -100,12 +110,12 @@ func (s *system) testIsolation() {
 		s.assertServes(pool, host, pool)
 	}
 	s.assertServes(hangzhou, "only.hangzhou.example.com", hangzhou)
-	got, err := ask(s.t.Context(), s.client(s.entrance(shanghai, nodeOf(shanghai)), 5*time.Second), "only.hangzhou.example.com")
+	got, err := ask(s.t.Context(), s.client(s.entrance(shanghai, nodeOf(shanghai)), kubetest.Patience), "only.hangzhou.example.com")
 	require.NoError(s.t, err)
 	assert.Equal(s.t, answer{status: http.StatusNotFound}, got, "the class of another pool")
 	if s.obeysTrafficPolicies() {
 		for _, node := range []string{nodeOf(shanghai), "cloud"} {
-			_, err := ask(s.t.Context(), s.client(s.entrance(hangzhou, node), 2*time.Second), host)
+			_, err := ask(s.t.Context(), s.client(s.entrance(hangzhou, node), attempt), host)
 			assert.Error(s.t, err, "the port of a pool at node %s, which is not of the pool", node)
 		}
 	}
@@ -146,7 +156,7 @@ const idle = 5 * time.Second
 func (s *system) testSettled() {
 	s.awaitReady("edge")
 	since := time.Now()
-	time.Sleep(idle)
+	time.Sleep(idle) // no event marks that nothing happens
 	for _, call := range audit.Calls(s.t, s.Cluster, audit.Program{Account: types.NamespacedName{Namespace: namespace, Name: operator}}, since) {
 		assert.False(s.t, call.Writes() && call.Object.Resource != "leases", "%s %s", call.Permission(), call.Object.Name)
 	}
@@ -170,7 +180,7 @@ func (s *system) testOtherPools() {
 	s.awaitPods(shanghai, 0)
 
 	s.kubectl("label", "node", nodeOf(beijing), poolLabel+"-")
-	s.kubectl("wait", "yurtingress/edge", `--for=jsonpath={.status.pools[?(@.name=="beijing")].nodes}=0`, "--timeout=2m")
+	s.kubectl("wait", "yurtingress/edge", `--for=jsonpath={.status.pools[?(@.name=="beijing")].nodes}=0`, stack.WaitTimeout)
 	s.awaitCondition("edge", beijing, "Accepted", "True")
 	s.kubectl("delete", "nodepool", beijing)
 	s.awaitCondition("edge", beijing, "Accepted", "False")
@@ -193,17 +203,17 @@ func (s *system) testExposures() {
 	answers := func(address string) {
 		s.t.Helper()
 		require.EventuallyWithT(s.t, func(c *assert.CollectT) {
-			got, err := ask(s.t.Context(), s.client(address, 5*time.Second), host)
+			got, err := ask(s.t.Context(), s.client(address, attempt), host)
 			require.NoError(c, err)
 			require.Equal(c, answer{status: http.StatusOK, from: shanghai}, got)
-		}, settle, tick, "%s", address)
+		}, kubetest.Patience, tick, "%s", address)
 	}
 	pods := func(field, want string) { // once the pods of the way in before are gone
 		s.t.Helper()
 		require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 			got := s.kubectl("--namespace", namespace, "get", "pods", "-l", "app.kubernetes.io/instance=ingress-"+shanghai, "--field-selector=status.phase=Running", "-o", "jsonpath="+field)
 			require.Equal(c, want, got)
-		}, settle, tick, field)
+		}, kubetest.Patience, tick, field)
 	}
 	node := s.address(nodeOf(shanghai))
 
@@ -215,17 +225,17 @@ func (s *system) testExposures() {
 	pods("{.items[*].spec.containers[0].ports[*].hostPort}", "8080 8443") // the embedded container runtime does not map them
 	pods("{.items[*].spec.hostNetwork}", "")
 	answers("ingress-" + shanghai + "." + namespace + ":http")
-	_, err := ask(s.t.Context(), s.client(node+":80", 2*time.Second), host)
+	_, err := ask(s.t.Context(), s.client(node+":80", attempt), host)
 	require.Error(s.t, err, "the port in the network of the node")
 
 	expose("{name: " + shanghai + ", ingress_ips: [" + balancer + "], exposure: {type: LoadBalancer, loadBalancerClass: example.com/edge}}")
 	pods("{.items[*].spec.containers[0].ports[*].hostPort}", "")
 	s.kubectl("--namespace", namespace, "patch", "service", "ingress-"+shanghai, "--subresource=status", "--type=merge", "-p",
 		`{"status": {"loadBalancer": {"ingress": [{"ip": "`+balancer+`"}]}}}`)
-	s.kubectl("wait", "yurtingress/ways", "--for=jsonpath={.status.pools[0].addresses[0]}="+balancer, "--timeout=1m")
-	s.kubectl("wait", "ingress/hello-"+shanghai, "--for=jsonpath={.status.loadBalancer.ingress[0].ip}="+balancer, "--timeout=1m")
+	s.kubectl("wait", "yurtingress/ways", "--for=jsonpath={.status.pools[0].addresses[0]}="+balancer, stack.WaitTimeout)
+	s.kubectl("wait", "ingress/hello-"+shanghai, "--for=jsonpath={.status.loadBalancer.ingress[0].ip}="+balancer, stack.WaitTimeout)
 	answers("ingress-" + shanghai + "." + namespace + ":http")
-	s.kubectl("delete", "yurtingress", "ways", "--timeout=2m")
+	s.kubectl("delete", "yurtingress", "ways", stack.WaitTimeout)
 }
 
 // hello returns the documents of the example that belong to hangzhou.
@@ -246,13 +256,13 @@ func (s *system) awaitPods(pool string, want int) {
 		out, err := s.Kubectl(s.t.Context(), "--namespace", namespace, "get", "pods", "-l", "app.kubernetes.io/instance=ingress-"+pool, "-o", "name")
 		require.NoError(c, err)
 		require.Len(c, strings.Fields(out), want)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // awaitCondition waits for the status of a condition of a pool.
 func (s *system) awaitCondition(name, pool, kind, status string) {
 	s.t.Helper()
-	s.kubectl("wait", "yurtingress/"+name, "--timeout=2m",
+	s.kubectl("wait", "yurtingress/"+name, stack.WaitTimeout,
 		fmt.Sprintf(`--for=jsonpath={.status.pools[?(@.name=="%s")].conditions[?(@.type=="%s")].status}=%s`, pool, kind, status))
 }
 
@@ -266,7 +276,7 @@ func (s *system) awaitObjects(pool string, want int) {
 		out, err := s.Kubectl(s.t.Context(), "--namespace", namespace, "get", poolKinds, "-l", "app.kubernetes.io/instance=ingress-"+pool, "-o", "name")
 		require.NoError(c, err)
 		require.Len(c, strings.Fields(out), want, "%s", out)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 const (
@@ -305,12 +315,12 @@ func (s *system) testCustom() {
 	s.apply(customPool)
 	s.awaitReady("own")
 	s.apply(strings.NewReplacer("CLASS", cloud, "HOST", "cloud.example.com", "only-hangzhou", "only-cloud").Replace(onlyHangzhou))
-	client := s.client("ingress-"+cloud+"."+namespace+":http", 5*time.Second)
+	client := s.client("ingress-"+cloud+"."+namespace+":http", attempt)
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		got, err := ask(s.t.Context(), client, "cloud.example.com")
 		require.NoError(c, err)
 		require.Equal(c, answer{status: http.StatusOK, from: hangzhou}, got)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 
 	for _, kind := range strings.Split(poolKinds, ",") {
 		if kind != "pods" {
@@ -318,7 +328,7 @@ func (s *system) testCustom() {
 		}
 	}
 	s.awaitReady("own")
-	s.kubectl("delete", "yurtingress", "own", "--timeout=2m")
+	s.kubectl("delete", "yurtingress", "own", stack.WaitTimeout)
 }
 
 // assertRepaired takes the label of the operator from an object of the custom pool, and waits for it; then it deletes the object, and waits
@@ -334,7 +344,7 @@ func (s *system) assertRepaired(kind string) {
 			now, err := s.Kubectl(s.t.Context(), append([]string{"get", kind}, of...)...)
 			require.NoError(c, err)
 			require.True(c, restored(now), "%s: %s", kind, now)
-		}, settle, tick, why)
+		}, kubetest.Patience, tick, why)
 	}
 	s.kubectl("label", kind, "--namespace", namespace, "-l", "app.kubernetes.io/instance=ingress-"+cloud, "fairlead.dev/managed-by-")
 	restored("without its label", func(now string) bool { return now == before })
@@ -344,7 +354,7 @@ func (s *system) assertRepaired(kind string) {
 
 // testRemoval deletes the YurtIngress: it is gone when nothing is left of its pools.
 func (s *system) testRemoval() {
-	s.kubectl("delete", "yurtingress", "edge", "--timeout=2m")
+	s.kubectl("delete", "yurtingress", "edge", stack.WaitTimeout)
 	out := s.kubectl("--namespace", namespace, "get", poolKinds, "-l", "app.kubernetes.io/name=nodepool-ingress-controller", "-o", "name")
 	for _, left := range strings.Fields(out) {
 		assert.True(s.t, strings.HasPrefix(left, "pod/"), "%s is left", left) // a pod ends after its Deployment

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -39,8 +40,7 @@ const (
 	// host is that of the Ingresses of the examples. Each pool has an Ingress for it.
 	host = "hello.example.com"
 
-	settle = 2 * time.Minute
-	tick   = 250 * time.Millisecond
+	tick = 250 * time.Millisecond
 )
 
 // ports are the node ports of pools, in the examples and here.
@@ -98,7 +98,7 @@ func (s *system) install(values ...string) {
 
 func (s *system) rolledOut(namespace, deployment string) {
 	s.t.Helper()
-	s.kubectl("--namespace", namespace, "rollout", "status", "deployment/"+deployment, "--timeout=2m")
+	s.kubectl("--namespace", namespace, "rollout", "status", "deployment/"+deployment, stack.WaitTimeout)
 }
 
 func (s *system) kubectl(args ...string) string {
@@ -125,8 +125,8 @@ func (s *system) apply(text string) {
 func (s *system) awaitReady(name string) {
 	s.t.Helper()
 	generation := s.kubectl("get", "yurtingress", name, "-o", "jsonpath={.metadata.generation}")
-	s.kubectl("wait", "yurtingress/"+name, "--for=jsonpath={.status.observedGeneration}="+generation, "--timeout=2m")
-	s.kubectl("wait", "yurtingress/"+name, `--for=jsonpath={.status.objectConditions[?(@.type=="Ready")].status}=True`, "--timeout=2m")
+	s.kubectl("wait", "yurtingress/"+name, "--for=jsonpath={.status.observedGeneration}="+generation, stack.WaitTimeout)
+	s.kubectl("wait", "yurtingress/"+name, `--for=jsonpath={.status.objectConditions[?(@.type=="Ready")].status}=True`, stack.WaitTimeout)
 }
 
 // address returns the address of a node.
@@ -142,6 +142,9 @@ func (s *system) address(node string) string {
 	require.Fail(s.t, "no address", node)
 	return ""
 }
+
+// attempt limits a request that is repeated until it is answered, or that must not be answered.
+const attempt = 5 * time.Second
 
 // client requests pages of one address in the cluster, whatever the URL says.
 func (s *system) client(address string, timeout time.Duration) *http.Client {
@@ -180,12 +183,12 @@ func (s *system) entrance(pool, node string) string {
 // assertServes waits until a pool answers requests for a host from a server.
 func (s *system) assertServes(pool, host, server string) {
 	s.t.Helper()
-	client := s.client(s.entrance(pool, nodeOf(pool)), 5*time.Second)
+	client := s.client(s.entrance(pool, nodeOf(pool)), attempt)
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		got, err := ask(s.t.Context(), client, host)
 		require.NoError(c, err)
 		require.Equal(c, answer{status: http.StatusOK, from: server}, got)
-	}, settle, tick, "%s", pool)
+	}, kubetest.Patience, tick, "%s", pool)
 }
 
 // parallel runs functions at the same time.

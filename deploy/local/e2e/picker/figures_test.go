@@ -20,6 +20,9 @@ import (
 // pickerPods selects the picker's pods.
 const pickerPods = "app.kubernetes.io/name=endpoint-picker"
 
+// attempt limits one look at pods, one of which may be gone.
+const attempt = 10 * time.Second
+
 // watchPicks follows the pickers' pick counters, those of pods that go away too, until the returned function is called,
 // which gives the sum of what came since.
 func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
@@ -27,6 +30,8 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 	ctx, cancel := context.WithCancel(t.Context())
 	client, latest := c.Clientset(), map[string]float64{}
 	look := func() {
+		ctx, cancel := context.WithTimeout(ctx, attempt)
+		defer cancel()
 		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: pickerPods})
 		if err != nil {
 			return // the last look tells

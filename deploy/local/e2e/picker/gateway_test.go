@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,15 +13,16 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
-
-// noticed is how long after its death a model server may still be picked.
-const noticed = 3 * time.Second
 
 // TestEnvoyGateway is the picker as the backend of a plain HTTPRoute, behind Envoy Gateway and Envoy AI Gateway. The Envoy that
 // they program goes to the one address that the picker names: there is no subset, no fallback and no retry.
 func TestEnvoyGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: TestEnvoy sends the same requests through an Envoy with a bootstrap of its own")
+	}
 	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(2), stack.PublishGateway("127.0.0.1:0"))
 	s, err := stack.InstallGateway(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens})
@@ -33,10 +33,8 @@ func TestEnvoyGateway(t *testing.T) {
 	all := slices.Concat(exchanges(), exchangesWithTrailers())
 	t.Run("requests of every size and kind", func(t *testing.T) { assertExchanges(t, c, s.Gateway(), all) })
 	t.Run("completions", func(t *testing.T) { assertCompletions(t, s.Gateway()) })
-	if !testing.Short() {
-		t.Run("everything is replaced", func(t *testing.T) { assertNothingIsLost(t, c, s) })
-		t.Run("a server that dies", func(t *testing.T) { assertLittleIsLost(t, c, s.Gateway()) })
-	}
+	t.Run("everything is replaced", func(t *testing.T) { assertNothingIsLost(t, c, s) })
+	t.Run("a server that dies", func(t *testing.T) { assertLittleIsLost(t, c, s.Gateway()) })
 	assertUnderstood(t, before, gatewayCounters(t, c), len(all)+100)
 }
 
@@ -57,7 +55,7 @@ func assertAccepted(t *testing.T, c *cluster.Cluster) {
 			object, err := resource.Get(t.Context(), tt.name, metav1.GetOptions{})
 			require.NoError(collect, err)
 			require.Subset(collect, trueConditions(object.Object), []string{"Accepted", "ResolvedRefs"}, tt.kind)
-		}, settle, tick)
+		}, kubetest.Patience, tick)
 	}
 }
 
@@ -98,12 +96,13 @@ func assertNothingIsLost(t *testing.T, c *cluster.Cluster, s *stack.Stack) {
 }
 
 // assertLittleIsLost kills a model server under load. Lost are the answers that it had begun and, as this Envoy does not try
-// again, the requests that were sent to it before the picker heard of its end. They fail at once and with a status.
+// again, the requests that were sent to it before the picker heard of its end, which fail with a status. None
+// fails once the server is back. That the picker picks no pod that is not ready is shown by its own tests.
 func assertLittleIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 	finish := startLoad(t, shortStreams(gateway))
 	require.NoError(t, stack.WaitRunning(t.Context(), c, 8))
 	v := killServer(t, c)
-	waitRestarted(t, c, v)
+	back := waitRestarted(t, c, v)
 	_, results := finish()
 
 	begun, refused := 0, 0
@@ -119,8 +118,7 @@ func assertLittleIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 		}
 		refused++
 		assert.Equal(t, http.StatusServiceUnavailable, r.Status, "%v", r.Err)
-		assert.Less(t, r.Start.Sub(v.killed), noticed, "request %d", r.Index)
-		assert.Less(t, r.Duration, time.Second, "request %d", r.Index)
+		assert.True(t, r.Start.Before(back), "request %d began %s after the victim was ready again", r.Index, r.Start.Sub(back))
 	}
 	assert.Positive(t, begun+refused, "no request met the death: the test shows nothing")
 	t.Logf("of %d requests, %d lost their answer and %d were refused", len(results), begun, refused)

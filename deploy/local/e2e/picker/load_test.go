@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -34,7 +35,7 @@ func startLoad(t *testing.T, o chatload.Options) func() (*chatload.Report, []cha
 func shortStreams(gateway string) chatload.Options {
 	return chatload.Options{
 		BaseURL: gateway, Model: stack.Model, Concurrency: 16, MaxTokens: 16, IgnoreEOS: true, KeepAlive: true,
-		RequirePicked: true, Timeout: time.Minute, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 4},
+		RequirePicked: true, Timeout: kubetest.Patience, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 4},
 	}
 }
 
@@ -107,8 +108,8 @@ func restarts(t *testing.T, p *corev1.Pod) int32 {
 	return p.Status.ContainerStatuses[0].RestartCount
 }
 
-// waitRestarted waits until a victim has been started again and is ready.
-func waitRestarted(t *testing.T, c *cluster.Cluster, v victim) {
+// waitRestarted waits until a victim has been started again and is ready, and returns when it knew that.
+func waitRestarted(t *testing.T, c *cluster.Cluster, v victim) (ready time.Time) {
 	t.Helper()
 	client := c.Clientset()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -118,5 +119,6 @@ func waitRestarted(t *testing.T, c *cluster.Cluster, v victim) {
 		require.Len(collect, p.Status.ContainerStatuses, 1)
 		require.Greater(collect, p.Status.ContainerStatuses[0].RestartCount, v.restarts)
 		require.True(collect, p.Status.ContainerStatuses[0].Ready)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
+	return time.Now()
 }

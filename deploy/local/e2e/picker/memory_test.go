@@ -25,6 +25,9 @@ const (
 
 // It does not run beside other tests: bodies in flight take memory and processors from them.
 func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:paralleltest // see above
+	if testing.Short() {
+		t.Skip("long form: bodies of 4 MB, and a cluster alone on the machine")
+	}
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	stack.NeedLimits(t, c)
 	s, err := stack.Install(t.Context(), c, stack.Options{Tag: releaseTag, Servers: 3, Model: plainTokens, Picker: []string{
@@ -39,10 +42,7 @@ func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:parallelt
 	assert.Contains(t, out, strconv.Itoa(pickerMemory*9/10), "90 % of the container's")
 	assert.Contains(t, out, "The memory limit is small")
 
-	senders := 40
-	if testing.Short() {
-		senders = 20 // still more than the picker holds: 14
-	}
+	const senders = 40 // more than the picker holds: 14
 	statuses := sendBodies(t, s.Gateway(), senders)
 	assert.Positive(t, statuses[http.StatusOK], "%v", statuses)
 	page, err := stack.Fetch(t.Context(), c, stack.PickerMetrics, "/metrics")

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -70,6 +71,9 @@ type manyPools struct {
 // The configuration of its Envoy does not change: Envoy AI Gateway 1.0 adds a filter for each pool to all routes, and disables it
 // for the routes of others a moment later, so a pool that appears there fails requests of others.
 func TestManyPools(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: fifty pools")
+	}
 	t.Parallel()
 	p := startManyPools(t)
 	for i := range fifty {
@@ -114,7 +118,7 @@ func startManyPools(t *testing.T) *manyPools {
 		"pool.name=", "pool.all=true", "inferencePool.create=false", "service.poolPorts={" + strings.Join(ports, ",") + "}",
 	}})
 	require.NoError(t, err)
-	p := &manyPools{c: c, gateway: s.Gateway(), client: &http.Client{Timeout: time.Minute}}
+	p := &manyPools{c: c, gateway: s.Gateway(), client: &http.Client{Timeout: kubetest.Patience}}
 	t.Cleanup(p.client.CloseIdleConnections)
 	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
 	require.NoError(t, err)
@@ -167,7 +171,7 @@ func (p *manyPools) awaitMetric(t *testing.T, line string) {
 		page, err := stack.Fetch(t.Context(), p.c, stack.PickerMetrics, "/metrics")
 		require.NoError(collect, err)
 		require.Contains(collect, strings.Split(page, "\n"), line)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // outcome is the answer to a request: the status and, if it is not 200, the text; the endpoint that the picker reports.
@@ -210,7 +214,7 @@ func (p *manyPools) awaitServed(t *testing.T, i int) {
 		got, err := p.ask(t.Context(), i)
 		require.NoError(collect, err)
 		require.Equal(collect, p.served(i), got, "pool %d", i)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // awaitRefused waits until the picker refuses the requests of a pool.
@@ -221,7 +225,7 @@ func (p *manyPools) awaitRefused(t *testing.T, i int) {
 		require.NoError(collect, err)
 		require.Equal(collect, http.StatusServiceUnavailable, got.status, "pool %d: %s", i, got.text)
 		require.Contains(collect, got.text, "inference error: ServiceUnavailable", "pool %d", i)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // load sends requests to the pools from one number to another until the returned function is called, which returns their

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
@@ -41,14 +42,14 @@ func TestLeastPrivilege(t *testing.T) {
 	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
 		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))
 	}
-	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=30s", "--all", "customresourcedefinitions")
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", stack.WaitTimeout, "--all", "customresourcedefinitions")
 	require.NoError(t, err)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(plugins, "consistent-hash-scorer")))
 	name := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: stack.Picker}
 	require.NoError(t, stack.InstallPoolPicker(t.Context(), c, tag, name, "--set", "fullnameOverride="+stack.Picker,
 		"--set", "pool.name="+stack.Pool, "--set", "inferencePool.create=true", "--set", "inferencePool.selector.app="+stack.Pool,
 		"--set", "configMap.name=plugins", "--set", "metrics.auth=true"))
-	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/"+stack.Picker, "--timeout=2m")
+	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/"+stack.Picker, stack.WaitTimeout)
 	require.NoError(t, err)
 
 	assertMetricsNeedPermission(t, c)
@@ -81,12 +82,15 @@ var sources = []source{
 // TestLeastPrivilegeOfSources is the same for several pools by name, for all pools of a namespace, and for pods without a pool, each in
 // a namespace of its own, without metrics for clients with a token.
 func TestLeastPrivilegeOfSources(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: TestLeastPrivilege has the source of the examples")
+	}
 	t.Parallel()
 	c := cluster.Start(t, func(cfg *clusterapi.Config) { cfg.Audit = true })
 	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
 		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))
 	}
-	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=30s", "--all", "customresourcedefinitions")
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", stack.WaitTimeout, "--all", "customresourcedefinitions")
 	require.NoError(t, err)
 	for _, s := range sources {
 		t.Run(s.name, func(t *testing.T) {
@@ -114,7 +118,7 @@ func (s *source) assertLeastPrivilege(t *testing.T, c *cluster.Cluster) {
 		args = append(args, "--set", value)
 	}
 	require.NoError(t, stack.InstallPoolPicker(t.Context(), c, tag, name, args...))
-	_, err = c.Kubectl(t.Context(), "--namespace", release, "rollout", "status", "deployment/"+release, "--timeout=2m")
+	_, err = c.Kubectl(t.Context(), "--namespace", release, "rollout", "status", "deployment/"+release, stack.WaitTimeout)
 	require.NoError(t, err)
 	of := audit.Program{Account: name, Selector: "app.kubernetes.io/instance=" + release}
 	seldom := map[string]string{}
@@ -129,7 +133,7 @@ func (s *source) assertLeastPrivilege(t *testing.T, c *cluster.Cluster) {
 			calls[call.Permission()] = true
 		}
 		require.True(collect, calls["watch /pods"], "the first watch begins after the first list")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	audit.AssertLeastPrivilege(t, c, audit.LeastPrivilege{Program: of, Seldom: seldom})
 	for _, call := range audit.Calls(t, c, of, time.Time{}) {
 		assert.Equal(t, release, call.Object.Namespace, "%s outside of the namespace of the pool", call.Permission())
@@ -160,7 +164,7 @@ func awaitEvents(t *testing.T, c *cluster.Cluster, namespace, reason string, poo
 		for _, pool := range pools {
 			require.True(collect, about[pool], pool)
 		}
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // assertMetricsNeedPermission fetches the metrics without a token, with the token of a user who may not see them, and with the role
@@ -188,7 +192,7 @@ func token(t *testing.T, c *cluster.Cluster, account string) string {
 // metricsStatus returns the status of a request for the picker's metrics, with a token if it is not empty.
 func metricsStatus(t *testing.T, c *cluster.Cluster, token string) int {
 	t.Helper()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+	client := &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, stack.PickerMetrics) }}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cluster/metrics", nil)
 	require.NoError(t, err)
@@ -209,5 +213,5 @@ func awaitEvent(t *testing.T, c *cluster.Cluster, reason string) {
 		require.NoError(collect, err)
 		require.NotEmpty(collect, events.Items)
 		require.Equal(collect, stack.Pool, events.Items[0].InvolvedObject.Name)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

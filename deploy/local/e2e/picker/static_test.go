@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -59,6 +60,9 @@ func TestEnvoy(t *testing.T) {
 
 // TestEnvoyWithRetries is the same Envoy with the retry policy of the example: it follows the picker's list.
 func TestEnvoyWithRetries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: what Envoy makes of the list of endpoints that the picker names")
+	}
 	t.Parallel()
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens, Retries: true, Filters: subsetFilter})
@@ -95,7 +99,7 @@ func waitOnePicker(t *testing.T, c *cluster.Cluster) {
 		pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + stack.Picker})
 		require.NoError(collect, err)
 		require.Len(collect, pods.Items, 1)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // assertForced names the endpoint in the header of conformance tests, and is told that it served.
@@ -153,7 +157,7 @@ func assertListIsFollowed(t *testing.T, c *cluster.Cluster, gateway string) {
 			total += ofEndpoint(t.Context(), collect, c, inFlight, address)
 		}
 		require.InDelta(collect, requests, total, 0, "all are picked")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	sent := ofEndpoint(t.Context(), t, c, picks, v.address) - before
 	require.Positive(t, sent, "the victim has its share")
 	v.kill(t)
@@ -241,7 +245,7 @@ func assertNothingNewIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 	}()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		require.Greater(collect, ofEndpoint(t.Context(), collect, c, picks, v.address), picked)
-	}, settle, tick, "a request is sent to the suspended server")
+	}, kubetest.Patience, tick, "a request is sent to the suspended server")
 	v.kill(t)
 	waitRestarted(t, c, v)
 	got := <-pinned

@@ -47,7 +47,7 @@ func InstallIngressNginxAdmission(ctx context.Context, c *cluster.Cluster, tag s
 	if err := c.Apply(ctx, fill.Replace(admissionManifest)); err != nil {
 		return err
 	}
-	if _, err := c.Kubectl(ctx, "-n", nginxNamespace, "rollout", "status", "deployment/"+admission, "--timeout="+rollTimeout); err != nil {
+	if _, err := c.Kubectl(ctx, "-n", nginxNamespace, "rollout", "status", "deployment/"+admission, WaitTimeout); err != nil {
 		return err
 	}
 	return c.Apply(ctx, fill.Replace(admissionRegistration))

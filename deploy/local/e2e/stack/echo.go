@@ -22,7 +22,7 @@ func InstallEcho(ctx context.Context, c *cluster.Cluster, tag string, names ...s
 		return err
 	}
 	for _, name := range names {
-		if _, err := c.Kubectl(ctx, "rollout", "status", "deployment/"+name, "--timeout="+rollTimeout); err != nil {
+		if _, err := c.Kubectl(ctx, "rollout", "status", "deployment/"+name, WaitTimeout); err != nil {
 			return err
 		}
 	}

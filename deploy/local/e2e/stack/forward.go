@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -52,6 +53,6 @@ func fetchForwarded(ctx context.Context, forwarder *portforward.PortForwarder, p
 	if err != nil {
 		return "", err
 	}
-	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	return get(ctx, client, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, path))
 }

@@ -94,7 +94,7 @@ func (s *Stack) applyClass(ctx context.Context) error {
 }
 
 func (s *Stack) wait(ctx context.Context, condition, object string) error {
-	_, err := s.cluster.Kubectl(ctx, "wait", "--for=condition="+condition, object, "--timeout="+rollTimeout)
+	_, err := s.cluster.Kubectl(ctx, "wait", "--for=condition="+condition, object, WaitTimeout)
 	return err
 }
 
@@ -124,7 +124,7 @@ func (s *Stack) installControllers(ctx context.Context) error {
 		return err
 	}
 	for deployment, namespace := range map[string]string{"envoy-gateway": gatewaySystem, aiController: aiSystem} {
-		if _, err := s.cluster.Kubectl(ctx, "-n", namespace, "rollout", "status", "deployment/"+deployment, "--timeout="+rollTimeout); err != nil {
+		if _, err := s.cluster.Kubectl(ctx, "-n", namespace, "rollout", "status", "deployment/"+deployment, WaitTimeout); err != nil {
 			return err
 		}
 	}

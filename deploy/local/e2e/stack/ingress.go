@@ -72,7 +72,7 @@ func UpgradeReconciler(ctx context.Context, c *cluster.Cluster, r Release, args 
 	if _, err := c.Helm(ctx, all...); err != nil {
 		return err
 	}
-	_, err = c.Kubectl(ctx, "-n", ReconcilerNamespace, "rollout", "status", "deployment/"+Reconciler, "--timeout="+rollTimeout)
+	_, err = c.Kubectl(ctx, "-n", ReconcilerNamespace, "rollout", "status", "deployment/"+Reconciler, WaitTimeout)
 	return err
 }
 

@@ -22,6 +22,6 @@ func applyKinds(ctx context.Context, c *cluster.Cluster, name string) error {
 	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(root, "bin", "crds", name)); err != nil {
 		return fmt.Errorf("apply CRDs of %s (make images-race fetches them): %w", name, err)
 	}
-	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", WaitTimeout, "crd", "--all")
 	return err
 }

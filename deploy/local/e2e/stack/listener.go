@@ -40,7 +40,7 @@ func InstallListener(ctx context.Context, c *cluster.Cluster, o Options) (*Stack
 	if err != nil {
 		return nil, nil, err
 	}
-	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}}
 	return s, l, waitAnswer(ctx, client, l.BaseURL())
 }
 

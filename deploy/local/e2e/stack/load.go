@@ -10,13 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-const (
-	rollSettle = 3 * time.Minute // of a roll, until the old pods have gone
-	rollTick   = 250 * time.Millisecond
-)
+const rollTick = 250 * time.Millisecond
 
 // Load is a load of completions in progress.
 type Load struct {
@@ -47,7 +45,7 @@ func (l *Load) Finish() (*chatload.Report, []chatload.Result, error) {
 
 // WaitRunning waits until the model servers have n requests in progress.
 func WaitRunning(ctx context.Context, c *cluster.Cluster, n int) error {
-	return poll(ctx, rollSettle, rollTick, func() error {
+	return poll(ctx, kubetest.Patience, rollTick, func(ctx context.Context) error {
 		pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=" + Pool})
 		if err != nil {
 			return err
@@ -67,9 +65,10 @@ func WaitRunning(ctx context.Context, c *cluster.Cluster, n int) error {
 	})
 }
 
-// WaitOnly waits until all pods with these images have one tag: the old pods have finished their requests.
+// WaitOnly waits until all pods with these images have one tag: the old pods have finished their requests, which takes the time of their drain
+// beside that of the roll.
 func WaitOnly(ctx context.Context, c *cluster.Cluster, tag string, images ...string) error {
-	return poll(ctx, rollSettle, rollTick, func() error {
+	return poll(ctx, 2*kubetest.Patience, rollTick, func(ctx context.Context) error {
 		pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -86,12 +85,14 @@ func WaitOnly(ctx context.Context, c *cluster.Cluster, tag string, images ...str
 	})
 }
 
-// poll returns when check succeeds. After the timeout it returns the last error of check.
-func poll(ctx context.Context, timeout, interval time.Duration, check func() error) error {
+// poll returns when check succeeds. After the timeout it returns the last error of check, which gets a limited time for each attempt.
+func poll(ctx context.Context, timeout, interval time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		err := check()
+		attempt, end := context.WithTimeout(ctx, attemptTimeout)
+		err := check(attempt)
+		end()
 		if err == nil {
 			return nil
 		}

@@ -45,6 +45,6 @@ func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
 			return err
 		}
 	}
-	_, err := c.Kubectl(ctx, "-n", OMENamespace, "rollout", "status", "deployment/ome", "--timeout="+rollTimeout)
+	_, err := c.Kubectl(ctx, "-n", OMENamespace, "rollout", "status", "deployment/ome", WaitTimeout)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -35,12 +36,14 @@ const (
 	// PickerMetrics is an address for Cluster.Dial.
 	PickerMetrics = "picker.default:metrics"
 
-	onePicker   = "replicas=1" // tests count the picks of one picker
-	rollTimeout = "2m"
+	onePicker = "replicas=1" // tests count the picks of one picker
 
-	gatewayTimeout = 30 * time.Second
-	fetchTimeout   = 5 * time.Second
+	// attemptTimeout is the time after which a request that is repeated anyway gives up: the address of a pod that is gone answers nothing.
+	attemptTimeout = 10 * time.Second
 )
+
+// WaitTimeout is the option that limits what kubectl waits for.
+var WaitTimeout = "--timeout=" + kubetest.Patience.String()
 
 // Targets that a cluster publishes so that Gateway works.
 const (
@@ -111,7 +114,7 @@ func newStack(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error
 	if err := c.Apply(ctx, string(crd)); err != nil {
 		return nil, err
 	}
-	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd/inferencepools.inference.networking.k8s.io"); err != nil {
+	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", WaitTimeout, "crd/inferencepools.inference.networking.k8s.io"); err != nil {
 		return nil, err
 	}
 	return &Stack{cluster: c, root: root, options: o}, nil
@@ -201,7 +204,7 @@ func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string)
 
 func (s *Stack) rolledOut(ctx context.Context, deployments ...string) error {
 	for _, d := range deployments {
-		if _, err := s.cluster.Kubectl(ctx, "rollout", "status", "deployment/"+d, "--timeout="+rollTimeout); err != nil {
+		if _, err := s.cluster.Kubectl(ctx, "rollout", "status", "deployment/"+d, WaitTimeout); err != nil {
 			return err
 		}
 	}
@@ -223,12 +226,12 @@ func (s *Stack) Gateway() string { return "http://" + s.cluster.Published[0] }
 // WaitGateway returns when a request succeeds. Envoy, picker and model servers are ready before the call, but other parts do
 // not know it yet: Envoy resolves names periodically, and a node's service proxy learns endpoints a moment later.
 func (s *Stack) WaitGateway(ctx context.Context) error {
-	return waitAnswer(ctx, &http.Client{Timeout: fetchTimeout}, s.Gateway())
+	return waitAnswer(ctx, http.DefaultClient, s.Gateway())
 }
 
 // waitAnswer returns when a request to a base URL succeeds.
 func waitAnswer(ctx context.Context, client *http.Client, base string) error {
-	err := poll(ctx, gatewayTimeout, 100*time.Millisecond, func() error {
+	err := poll(ctx, kubetest.Patience, 100*time.Millisecond, func(ctx context.Context) error {
 		_, err := get(ctx, client, base+"/v1/models")
 		return err
 	})
@@ -238,9 +241,10 @@ func waitAnswer(ctx context.Context, client *http.Client, base string) error {
 	return nil
 }
 
-// Fetch reads a page from an address inside the cluster, in the format of Cluster.Dial.
+// Fetch reads a page from an address inside the cluster, in the format of Cluster.Dial. It waits for the answer with patience: a caller that asks
+// a pod that may be gone limits ctx.
 func Fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
-	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true,
+	client := &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}
 	return get(ctx, client, "http://cluster"+path)
 }

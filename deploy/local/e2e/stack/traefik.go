@@ -45,10 +45,10 @@ func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 	}
-	if _, err := c.Kubectl(ctx, "-n", TraefikNamespace, "rollout", "status", "deployment/"+Traefik, "--timeout="+rollTimeout); err != nil {
+	if _, err := c.Kubectl(ctx, "-n", TraefikNamespace, "rollout", "status", "deployment/"+Traefik, WaitTimeout); err != nil {
 		return err
 	}
-	_, err := c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateway/"+Traefik, "--timeout="+rollTimeout)
+	_, err := c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateway/"+Traefik, WaitTimeout)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package syncer_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"fairlead.dev/deploy/local/e2e/stack"
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
@@ -68,7 +70,7 @@ func (s *system) stopSyncer() {
 		pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + syncer})
 		require.NoError(c, err)
 		require.Empty(c, pods.Items)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // assertInjection waits until the webhook works, and checks for which pods it does.
@@ -82,7 +84,7 @@ func (s *system) assertInjection() {
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		require.True(c, injected(c, gated, false), "the namespace has the label")
 		require.True(c, injected(c, apart, true), "the pod has the label")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	assert.True(s.t, injected(s.t, gated, true))
 	assert.False(s.t, injected(s.t, apart, false))
 	assert.False(s.t, injected(s.t, metav1.NamespaceDefault, true), "the namespace of the release")
@@ -115,7 +117,7 @@ func (s *system) awaitReady(p *corev1.Pod) {
 		require.NoError(c, err)
 		require.Equal(c, corev1.ConditionTrue, conditionOf(got, corev1.PodReady).Status)
 		*p = *got
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 func hasGate(p *corev1.Pod) bool {
@@ -145,8 +147,10 @@ func transition(p *corev1.Pod, kind corev1.PodConditionType) time.Time {
 func (s *system) followRollOut() {
 	s.t.Helper()
 	sawWaiting := false
-	for begun := time.Now(); ; time.Sleep(tick) {
-		require.Less(s.t, time.Since(begun), settle, "the old server is not gone")
+	bounded, cancel := context.WithTimeout(s.t.Context(), kubetest.Patience)
+	defer cancel()
+	for ; ; time.Sleep(tick) {
+		require.NoError(s.t, bounded.Err(), "the old server is not gone")
 		old, current := s.gatedServer(tag), s.gatedServer(nextTag)
 		active, _ := s.backends(gated)
 		if current == nil {

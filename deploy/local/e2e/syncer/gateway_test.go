@@ -11,6 +11,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
@@ -20,7 +21,6 @@ const (
 
 	streams      = 16
 	streamTokens = 60 // of each answer; at 100 ms a token that is 6 s
-	minStream    = 5 * time.Second
 )
 
 // While the objects are created, work requests are quick.
@@ -39,42 +39,42 @@ type pickerRoll struct {
 }
 
 // TestGateway_NoStreamIsLostWhilePickersAreReplaced sends streams through a load balancer that the syncer has programmed from a Gateway and an
-// HTTPRoute to an InferencePool. The backends are the proxy listeners of its picker. The long form replaces the model servers first.
+// HTTPRoute to an InferencePool. The backends are the proxy listeners of its picker. The model servers are replaced first.
 func TestGateway_NoStreamIsLostWhilePickersAreReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: rolls take a minute")
+	}
 	t.Parallel()
 	got := rollPickers(t, pickerDrain...)
 	assert.Zero(t, got.report.Failed(), "%v %v", got.report.Failures, got.report.Examples)
 	assert.GreaterOrEqual(t, got.report.Total.Requests, 2*streams, "the load did not span the roll")
 	for _, r := range got.results {
 		assert.Equal(t, streamTokens, r.Tokens)
-		assert.GreaterOrEqual(t, r.Duration, minStream, "stream %d was short", r.Index)
 		assert.Equal(t, r.PickedEndpoint, r.ServedEndpoint)
 	}
 }
 
 func TestGateway_WithoutDrainStreamsAreLost(t *testing.T) {
 	if testing.Short() {
-		t.Skip("TestRoll_WithoutDrainStreamsAreLost shows it in the short form, behind Envoy")
+		t.Skip("long form: rolls take a minute")
 	}
 	t.Parallel()
 	got := rollPickers(t, pickerNoDrain...)
 	assert.Positive(t, got.report.Failed(), "nothing was lost: the drain makes no difference")
 }
 
-// rollPickers replaces the pickers under load, in the long form after the model servers.
+// rollPickers replaces the pickers under load, after the model servers.
 func rollPickers(t *testing.T, values ...string) pickerRoll {
 	t.Helper()
 	s := startSystem(t)
 	models := s.serveGateway(values)
 	load := stack.StartLoad(t.Context(), chatload.Options{
 		BaseURL: models.Gateway(), Model: stack.Model, Concurrency: streams, MaxTokens: streamTokens, IgnoreEOS: true, KeepAlive: true,
-		RequirePicked: true, Timeout: time.Minute, Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, Seed: 1},
+		RequirePicked: true, Timeout: kubetest.Patience, Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, Seed: 1},
 	})
 	require.NoError(t, stack.WaitRunning(t.Context(), s.Cluster, streams))
-	if !testing.Short() {
-		require.NoError(t, models.UpgradeServers(t.Context(), nextTag))
-		require.NoError(t, stack.WaitOnly(t.Context(), s.Cluster, nextTag, stack.ServerImage))
-	}
+	require.NoError(t, models.UpgradeServers(t.Context(), nextTag))
+	require.NoError(t, stack.WaitOnly(t.Context(), s.Cluster, nextTag, stack.ServerImage))
 	require.NoError(t, models.UpgradePicker(t.Context(), nextTag))
 	require.NoError(t, stack.WaitOnly(t.Context(), s.Cluster, nextTag, stack.PickerImage))
 	s.routedTo(nextTag)
@@ -108,7 +108,7 @@ func (s *system) serveGateway(values []string) *stack.Stack {
 	s.install("gateways.enabled=true", "config.loadBalancers[0].gateways.namespaces={default}", "discoveryInterval=1s") // InferencePools come later
 	require.NoError(s.t, g.Wait())
 	require.NoError(s.t, s.Apply(s.t.Context(), file(s.t, "gateway.yaml")))
-	_, err := s.Kubectl(s.t.Context(), "wait", "--for=condition=Programmed", "gateway/inference", "--timeout=1m")
+	_, err := s.Kubectl(s.t.Context(), "wait", "--for=condition=Programmed", "gateway/inference", stack.WaitTimeout)
 	require.NoError(s.t, err)
 	require.NoError(s.t, models.WaitGateway(s.t.Context()))
 	s.routedTo(tag)
@@ -130,5 +130,5 @@ func (s *system) routedTo(tag string) {
 			slices.Sort(b.active)
 			return slices.Equal(b.active, slices.Sorted(slices.Values(want))) && len(b.draining) == 0
 		}), "want %v, the sets are %v", want, found)
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }

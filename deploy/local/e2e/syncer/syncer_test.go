@@ -28,6 +28,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -45,8 +46,7 @@ const (
 
 	usualWork = `{"latency": "1s", "latencyTail": "3s"}` // of work requests
 
-	settle = 2 * time.Minute
-	tick   = 250 * time.Millisecond
+	tick = 250 * time.Millisecond
 	// outage is how long the API server is paused.
 	outage = 10 * time.Second
 )
@@ -151,7 +151,7 @@ func (s *system) install(values ...string) {
 
 func (s *system) rolledOut(namespace, deployment string) {
 	s.t.Helper()
-	_, err := s.Kubectl(s.t.Context(), "--namespace", namespace, "rollout", "status", "deployment/"+deployment, "--timeout=2m")
+	_, err := s.Kubectl(s.t.Context(), "--namespace", namespace, "rollout", "status", "deployment/"+deployment, stack.WaitTimeout)
 	require.NoError(s.t, err)
 }
 
@@ -165,7 +165,7 @@ func (s *system) change(path, body string) {
 // askEmulator sends a request to the emulator that is not one of OCI's API.
 func (s *system) askEmulator(method, path, body string) (status int, text string) {
 	s.t.Helper()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return s.Dial(ctx, "ocilb.default:api")
 	}}}
 	request, err := http.NewRequestWithContext(s.t.Context(), method, "http://ocilb/_emu/"+path, strings.NewReader(body))
@@ -244,14 +244,14 @@ func (s *system) synced(tag string) {
 		out, err := s.Kubectl(s.t.Context(), "get", "bsb", "models", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].status} {.status.backends.active}`)
 		require.NoError(c, err)
 		require.Equal(c, fmt.Sprintf("True %d", servers), strings.TrimSpace(out))
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 }
 
 // load sends streams of a number of tokens to a listener without a pause, until stop is called.
 func (s *system) load(listener, tokens int) (stop func() (failed []chatload.Result, requests int)) {
 	s.t.Helper()
 	load := stack.StartLoad(s.t.Context(), chatload.Options{
-		BaseURL: "http://" + s.Published[listener], Model: stack.Model, Concurrency: 8, MaxTokens: tokens, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
+		BaseURL: "http://" + s.Published[listener], Model: stack.Model, Concurrency: 8, MaxTokens: tokens, IgnoreEOS: true, KeepAlive: true, Timeout: kubetest.Patience,
 		Prompts: chatload.Prompts{Groups: 2, SharedTokens: 32, Seed: 1},
 	})
 	return func() ([]chatload.Result, int) {
@@ -267,7 +267,12 @@ func TestSyncer(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	t.Run("BackendSets", func(t *testing.T) { s.in(t).testBackendSets() })
-	t.Run("ReadinessGate", func(t *testing.T) { s.in(t).testReadinessGate() })
+	t.Run("ReadinessGate", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("long form: a roll-out at the pace of work requests")
+		}
+		s.in(t).testReadinessGate()
+	})
 }
 
 // in returns the system for a subtest.
@@ -278,7 +283,7 @@ func (s *system) in(t *testing.T) *system {
 }
 
 // testBackendSets sends streams through the load balancer without a pause, while the model servers are replaced, the syncer is
-// restarted, and the API server does not answer. No request fails.
+// restarted, and, in the long form, the API server does not answer. No request fails.
 func (s *system) testBackendSets() {
 	s.synced(tag)
 	stop := s.load(traffic, 40)
@@ -287,9 +292,11 @@ func (s *system) testBackendSets() {
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		_, draining := s.backends("models")
 		require.NotEmpty(c, draining, "the old servers finish their streams")
-	}, settle, tick)
+	}, kubetest.Patience, tick)
 	s.restart()
-	s.pauseAPIServer()
+	if !testing.Short() {
+		s.pauseAPIServer()
+	}
 	s.synced(nextTag)
 
 	failed, requests := stop()
@@ -311,7 +318,7 @@ func (s *system) pauseAPIServer() {
 	s.t.Helper()
 	before, _ := s.backends("models")
 	require.NoError(s.t, s.Component(s.t.Context(), clusterapi.APIServer, clusterapi.ActionPause))
-	time.Sleep(outage)
+	time.Sleep(outage) // of load, in which no request may fail
 	require.NoError(s.t, s.Component(s.t.Context(), clusterapi.APIServer, clusterapi.ActionResume))
 	after, _ := s.backends("models")
 	assert.GreaterOrEqual(s.t, len(after), len(before))
