@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -125,7 +127,7 @@ func (r *rig) edit(t *testing.T, data map[string]string) {
 
 func (r *rig) eventually(t *testing.T, happens func() bool) {
 	t.Helper()
-	require.Eventually(t, happens, 10*time.Second, time.Millisecond)
+	require.Eventually(t, happens, kubetest.Patience, time.Millisecond)
 }
 
 func TestStoreReportsEachTextOnce(t *testing.T) {

@@ -158,44 +158,48 @@ func TestWhatBecomesOfAName(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f, calls := returnErrors(tt.give...)
-			r := start(t, f)
-			r.Enqueue(a)
-			require.Eventually(t, func() bool { return len(calls()) >= tt.calls }, 5*time.Second, time.Millisecond)
-			r.EnqueueAfter(b, 20*time.Millisecond) // any requeue of a runs before
-			require.Eventually(t, func() bool { return slices.Contains(calls(), b) }, 5*time.Second, time.Millisecond)
-			r.stop()
-			assert.Equal(t, append(slices.Repeat([]cache.ObjectName{a}, tt.calls), b), calls())
-			var messages []string
-			for _, entry := range r.logs.FilterLevelExact(zapcore.ErrorLevel).All() {
-				messages = append(messages, entry.Message)
-				assert.Equal(t, "test", entry.ContextMap()[logging.KeyController])
-				assert.Equal(t, "a", entry.ContextMap()[logging.KeyName])
-			}
-			assert.Equal(t, tt.errors, messages)
-			assert.Zero(t, r.queue.NumRequeues(a), "the backoff is reset")
-			count, err := testutil.GatherAndCount(r.registry, "fairlead_controller_reconcile_duration_seconds", "workqueue_depth", "workqueue_adds_total")
-			require.NoError(t, err)
-			assert.GreaterOrEqual(t, count, 3)
+			synctest.Test(t, func(t *testing.T) {
+				f, calls := returnErrors(tt.give...)
+				r := start(t, f)
+				r.Enqueue(a)
+				r.EnqueueAfter(b, 20*time.Millisecond) // any requeue of a runs before
+				time.Sleep(30 * time.Millisecond)
+				r.stop()
+				assert.Equal(t, append(slices.Repeat([]cache.ObjectName{a}, tt.calls), b), calls())
+				var messages []string
+				for _, entry := range r.logs.FilterLevelExact(zapcore.ErrorLevel).All() {
+					messages = append(messages, entry.Message)
+					assert.Equal(t, "test", entry.ContextMap()[logging.KeyController])
+					assert.Equal(t, "a", entry.ContextMap()[logging.KeyName])
+				}
+				assert.Equal(t, tt.errors, messages)
+				assert.Zero(t, r.queue.NumRequeues(a), "the backoff is reset")
+				count, err := testutil.GatherAndCount(r.registry, "fairlead_controller_reconcile_duration_seconds", "workqueue_depth", "workqueue_adds_total")
+				require.NoError(t, err)
+				assert.GreaterOrEqual(t, count, 3)
+			})
 		})
 	}
 }
 
 func TestEveryRetryIsCounted(t *testing.T) {
 	t.Parallel()
-	f, calls := returnErrors(errRefused, errConflict)
-	r := start(t, f)
-	r.Enqueue(a)
-	require.Eventually(t, func() bool { return len(calls()) == 3 }, 5*time.Second, time.Millisecond)
-	r.stop()
-	var attempts []any
-	for _, entry := range r.logs.All() {
-		attempts = append(attempts, entry.ContextMap()[logging.KeyAttempt])
-	}
-	assert.Equal(t, []any{int64(1), int64(2), int64(3)}, attempts)
-	retries, err := testutil.GatherAndCount(r.registry, "workqueue_retries_total")
-	require.NoError(t, err)
-	assert.Equal(t, 1, retries)
+	synctest.Test(t, func(t *testing.T) {
+		f, calls := returnErrors(errRefused, errConflict)
+		r := start(t, f)
+		r.Enqueue(a)
+		time.Sleep(20 * time.Millisecond) // longer than both retries
+		r.stop()
+		assert.Len(t, calls(), 3)
+		var attempts []any
+		for _, entry := range r.logs.All() {
+			attempts = append(attempts, entry.ContextMap()[logging.KeyAttempt])
+		}
+		assert.Equal(t, []any{int64(1), int64(2), int64(3)}, attempts)
+		retries, err := testutil.GatherAndCount(r.registry, "workqueue_retries_total")
+		require.NoError(t, err)
+		assert.Equal(t, 1, retries)
+	})
 }
 
 func TestOneNameIsInOneHand(t *testing.T) {

@@ -1,7 +1,6 @@
 package depcheck
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,50 +33,3 @@ func TestFindChains(t *testing.T) {
 		})
 	}
 }
-
-func TestAssertNoDependency(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name      string
-		pattern   string
-		forbidden string
-		want      []string
-	}{
-		{name: "no dependency", pattern: ".", forbidden: "k8s.io/..."},
-		{
-			name: "dependency", pattern: ".", forbidden: "encoding/json",
-			want: []string{"forbidden dependency: fairlead.dev/pkg/depcheck imports encoding/json"},
-		},
-		{name: "no such package", pattern: "./nowhere", want: []string{"list dependencies of ./nowhere: exit status 1: "}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			recorded := &recordedTB{TB: t}
-			AssertNoDependency(recorded, tt.pattern, tt.forbidden)
-			assert.Len(t, recorded.lines, len(tt.want))
-			for i := range tt.want {
-				assert.Contains(t, recorded.lines[i], tt.want[i])
-			}
-		})
-	}
-}
-
-func TestPkgKnowsNoServiceAndNoHeavySDK(t *testing.T) {
-	t.Parallel()
-	AssertNoDependency(t, "fairlead.dev/pkg/...",
-		"fairlead.dev/services/...", "fairlead.dev/deploy/...", "k8s.io/kubernetes/...", "sigs.k8s.io/controller-runtime/...")
-}
-
-// recordedTB records error messages.
-type recordedTB struct {
-	testing.TB
-	lines []string
-}
-
-func (r *recordedTB) Errorf(format string, args ...any) {
-	r.lines = append(r.lines, fmt.Sprintf(format, args...))
-}
-
-// Fatalf does not end the goroutine, so the caller continues with nil packages.
-func (r *recordedTB) Fatalf(format string, args ...any) { r.Errorf(format, args...) }

@@ -26,8 +26,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 10 * time.Second
-
 // chat is an object that Events are about.
 var chat = corev1.ObjectReference{APIVersion: "ome.io/v1beta1", Kind: "InferenceService", Namespace: "models", Name: "chat", UID: "uid"}
 
@@ -87,7 +85,7 @@ func TestEventIsWritten(t *testing.T) {
 	r := newRig(t)
 	r.Event(&chat, corev1.EventTypeWarning, "NoDomain", "100% of it is missing") // waits for Run
 	r.start()
-	require.Eventually(t, func() bool { return len(r.list(t, "models")) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.list(t, "models")) == 1 }, kubetest.Patience, time.Millisecond)
 	e := r.list(t, "models")[0]
 	assert.Equal(t, chat, e.InvolvedObject)
 	assert.Equal(t, []string{"Warning", "NoDomain", "100% of it is missing"}, []string{e.Type, e.Reason, e.Message})
@@ -103,7 +101,7 @@ func TestEventAboutClusterScopedObject(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	r.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "a"}, corev1.EventTypeNormal, "Ready", "")
-	require.Eventually(t, func() bool { return len(r.list(t, metav1.NamespaceDefault)) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.list(t, metav1.NamespaceDefault)) == 1 }, kubetest.Patience, time.Millisecond)
 }
 
 // TestMessagesOfOneReason is why tools/events is not used: it would count the second message in the Event of the first.
@@ -116,7 +114,7 @@ func TestMessagesOfOneReason(t *testing.T) {
 	r.warn("Invalid", "line 4")
 	require.Eventually(t, func() bool {
 		return assert.ObjectsAreEqual([]string{"line 3 x1", "line 4 x2"}, r.notes(t))
-	}, patience, time.Millisecond)
+	}, kubetest.Patience, time.Millisecond)
 }
 
 func TestRepeatedEventThatExpired(t *testing.T) {
@@ -124,10 +122,10 @@ func TestRepeatedEventThatExpired(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	r.warn("Invalid", "line 3")
-	require.Eventually(t, func() bool { return len(r.list(t, "models")) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.list(t, "models")) == 1 }, kubetest.Patience, time.Millisecond)
 	require.NoError(t, r.client.CoreV1().Events("models").Delete(t.Context(), r.list(t, "models")[0].Name, metav1.DeleteOptions{}))
 	r.warn("Invalid", "line 3")
-	require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"line 3 x2"}, r.notes(t)) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"line 3 x2"}, r.notes(t)) }, kubetest.Patience, time.Millisecond)
 }
 
 func TestEventsAboutOneObjectAreLimited(t *testing.T) {
@@ -137,7 +135,7 @@ func TestEventsAboutOneObjectAreLimited(t *testing.T) {
 	for i := range 100 {
 		r.warn(fmt.Sprintf("Reason%d", i), "")
 	}
-	require.Eventually(t, func() bool { return r.logs.FilterMessage("Dropped Event").Len() == 75 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return r.logs.FilterMessage("Dropped Event").Len() == 75 }, kubetest.Patience, time.Millisecond)
 	assert.Len(t, r.list(t, "models"), 25)
 }
 
@@ -176,7 +174,7 @@ func TestWriteThatFails(t *testing.T) {
 			r.start()
 			r.warn("Reason", "first")
 			r.Event(&corev1.ObjectReference{Namespace: "other", Name: "next"}, corev1.EventTypeNormal, "Reason", "")
-			require.Eventually(t, func() bool { return len(r.list(t, "other")) == 1 }, patience, time.Millisecond, "the next Event is written")
+			require.Eventually(t, func() bool { return len(r.list(t, "other")) == 1 }, kubetest.Patience, time.Millisecond, "the next Event is written")
 			assert.Equal(t, tt.wrote, len(r.list(t, "models")) == 1)
 			assert.Equal(t, tt.warned, r.logs.FilterLevelExact(zap.WarnLevel).Len() == 1)
 		})
@@ -195,7 +193,7 @@ func TestRunEndsWhileItRetries(t *testing.T) {
 		r.Run(ctx)
 	}()
 	r.warn("Reason", "")
-	require.Eventually(t, func() bool { return len(kubetest.Writes(r.client)) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(kubetest.Writes(r.client)) == 1 }, kubetest.Patience, time.Millisecond)
 	cancel()
 	<-done
 	assert.Zero(t, r.logs.Len())

@@ -60,27 +60,21 @@ func (s *text) pause(d time.Duration) {
 	s.turn.Lock()
 }
 
-// run follows a source while the steps change it.
-func run(t *testing.T, interval time.Duration, steps func(s *text)) *text {
+// follow returns a source that is followed until the test ends. The Follower reads it just before the steps of the test.
+func follow(t *testing.T, interval time.Duration) *text {
 	t.Helper()
-	s := &text{now: "one"}
-	synctest.Test(t, func(t *testing.T) {
-		s.start = time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		s.turn.Lock()
-		defer s.turn.Unlock()
-		go New(s, interval, "one").Run(ctx)
-		s.pause(time.Millisecond) // after each poll
-		steps(s)
-		cancel()
-		synctest.Wait()
-	})
+	s := &text{now: "one", start: time.Now()}
+	s.turn.Lock()
+	go New(s, interval, "one").Run(t.Context())
+	t.Cleanup(s.turn.Unlock) // after t.Context has ended: the Follower may wait for its turn
+	s.pause(time.Millisecond)
 	return s
 }
 
 func TestStatesAreAppliedWhenTwoReadingsAgree(t *testing.T) {
 	t.Parallel()
-	s := run(t, 10*time.Second, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, 10*time.Second)
 		s.pause(30 * time.Second) // nothing new
 		assert.Equal(t, 3, s.reads)
 		s.now = "two"
@@ -93,48 +87,52 @@ func TestStatesAreAppliedWhenTwoReadingsAgree(t *testing.T) {
 		s.pause(100 * time.Second)
 		s.now, s.err = "three", nil
 		s.pause(20 * time.Second)
+		assert.Equal(t, []string{"applied two at 41", "rejected bad at 62", "applied two at 163", "rejected no file at 184", "applied three at 285"}, s.events)
 	})
-	assert.Equal(t, []string{"applied two at 41", "rejected bad at 62", "applied two at 163", "rejected no file at 184", "applied three at 285"}, s.events)
 }
 
 func TestHalfWrittenStatesAreNotUsed(t *testing.T) {
 	t.Parallel()
-	s := run(t, time.Second, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, time.Second)
 		for i := range 20 { // a slow writer
 			s.now = fmt.Sprint("bad ", i)
 			s.pause(time.Second)
 		}
 		s.now = "whole"
 		s.pause(3 * time.Second)
+		assert.Equal(t, []string{"applied whole at 22"}, s.events)
 	})
-	assert.Equal(t, []string{"applied whole at 22"}, s.events)
 }
 
 func TestChangesThatAreUndoneHaveNoEffect(t *testing.T) {
 	t.Parallel()
-	s := run(t, time.Second, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, time.Second)
 		for range 10 {
 			s.now = "two"
 			s.pause(time.Second)
 			s.now = "one"
 			s.pause(time.Second)
 		}
+		assert.Empty(t, s.events)
 	})
-	assert.Empty(t, s.events)
 }
 
 func TestShortIntervalsConfirmAtTheNextReading(t *testing.T) {
 	t.Parallel()
-	s := run(t, 500*time.Millisecond, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, 500*time.Millisecond)
 		s.now = "two"
 		s.pause(2 * time.Second)
+		assert.Equal(t, []string{"applied two at 1"}, s.events)
 	})
-	assert.Equal(t, []string{"applied two at 1"}, s.events)
 }
 
 func TestOutagesChangeNothing(t *testing.T) {
 	t.Parallel()
-	s := run(t, time.Second, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, time.Second)
 		s.now, s.err = "", fmt.Errorf("get ConfigMap: %w", Unavailable(errors.New("timeout")))
 		s.pause(time.Minute)
 		s.now, s.err = "two", nil
@@ -143,13 +141,14 @@ func TestOutagesChangeNothing(t *testing.T) {
 		s.pause(time.Second)
 		s.err = nil
 		s.pause(time.Second)
+		assert.Equal(t, []string{"applied two at 63"}, s.events, "an outage between the two readings does not matter")
 	})
-	assert.Equal(t, []string{"applied two at 63"}, s.events, "an outage between the two readings does not matter")
 }
 
 func TestStatesThatMaySucceedLaterAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	s := run(t, time.Second, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, time.Second)
 		s.now, s.later = "later", fmt.Errorf("prepare: %w", Retry(errors.New("no certificate")))
 		s.pause(10 * time.Second)
 		s.later = nil
@@ -158,19 +157,20 @@ func TestStatesThatMaySucceedLaterAreTriedAgain(t *testing.T) {
 		s.pause(10 * time.Second)
 		s.now = "two"
 		s.pause(3 * time.Second)
+		assert.Equal(t, []string{
+			"rejected prepare: no certificate at 2", "applied later at 11",
+			"rejected no key at 22", "applied two at 32",
+		}, s.events, "reported once")
 	})
-	assert.Equal(t, []string{
-		"rejected prepare: no certificate at 2", "applied later at 11",
-		"rejected no key at 22", "applied two at 32",
-	}, s.events, "reported once")
 }
 
 func TestWithoutAnIntervalNothingIsRead(t *testing.T) {
 	t.Parallel()
-	s := run(t, 0, func(s *text) {
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, 0)
 		s.now = "two"
 		s.pause(time.Hour)
+		assert.Empty(t, s.events)
+		assert.Zero(t, s.reads)
 	})
-	assert.Empty(t, s.events)
-	assert.Zero(t, s.reads)
 }

@@ -9,14 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/golden"
 )
-
-func TestPackageIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
-}
 
 // public returns Gateway gateways/public with these listeners, given as YAML.
 func public(t *testing.T, listeners string) Gateway {

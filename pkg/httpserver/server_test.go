@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"fairlead.dev/pkg/memnet"
+	"fairlead.dev/pkg/servingcert"
 )
 
 func TestMain(m *testing.M) {
@@ -89,7 +89,7 @@ func TestHealth(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			status, body := get(t, s.HealthAddress(), tt.path)
+			status, body := get(t, s.health, tt.path)
 			assert.Equal(t, tt.wantStatus, status)
 			assert.Equal(t, tt.wantBody, body)
 		})
@@ -98,17 +98,18 @@ func TestHealth(t *testing.T) {
 
 func TestProbeTimeIsBounded(t *testing.T) {
 	t.Parallel()
-	s := start(t, Params{Ready: []Check{{Name: "bounded", Probe: func(ctx context.Context) error {
-		deadline, ok := ctx.Deadline()
-		if !ok || time.Until(deadline) > probeTimeout {
-			return errors.New("unbounded")
-		}
-		return nil
-	}}}})
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Params{Ready: []Check{{Name: "bounded", Probe: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}}})
+		began := time.Now()
 
-	status, body := get(t, s.HealthAddress(), "/readyz")
+		status, body := get(t, s.health, "/readyz")
 
-	assert.Equal(t, 200, status, body)
+		assert.Equal(t, 503, status, body)
+		assert.Equal(t, probeTimeout, time.Since(began))
+	})
 }
 
 func TestMetricsPort(t *testing.T) {
@@ -136,7 +137,7 @@ func TestMetricsPort(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, tt.give)
-			status, body := get(t, s.MetricsAddress(), tt.path)
+			status, body := get(t, s.metrics, tt.path)
 			assert.Equal(t, tt.wantStatus, status)
 			assert.Contains(t, body, tt.want)
 		})
@@ -161,33 +162,33 @@ func TestProtectStandsBeforeAllButHealth(t *testing.T) {
 		},
 	})
 	for n, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pool", "/other"} {
-		status, _ := get(t, s.MetricsAddress(), path)
+		status, _ := get(t, s.metrics, path)
 		assert.Equal(t, 403, status, path)
 		assert.EqualValues(t, n+1, seen.Load())
 	}
-	status, body := get(t, s.MetricsAddress(), "/debug/pool?let-me-in")
+	status, body := get(t, s.metrics, "/debug/pool?let-me-in")
 	assert.Equal(t, 200, status)
 	assert.Equal(t, "page", body)
-	status, _ = get(t, s.HealthAddress(), "/healthz")
+	status, _ = get(t, s.health, "/healthz")
 	assert.Equal(t, 200, status)
 }
 
 func TestMetricsOverTLS(t *testing.T) {
 	t.Parallel()
-	certificateSource := httptest.NewUnstartedServer(nil) // provides a certificate and a client that trusts it
-	certificateSource.StartTLS()
-	defer certificateSource.Close()
-	s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: &tls.Config{Certificates: certificateSource.TLS.Certificates}})
+	certificate, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "test", servingcert.Options{}, time.Now())
+	require.NoError(t, err)
+	s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: certificate.TLS(servingcert.Options{})})
 
-	client := certificateSource.Client()
-	defer client.CloseIdleConnections()
-	response, err := client.Get("https://" + s.MetricsAddress() + "/metrics")
+	client := http.Client{Transport: &http.Transport{
+		DialContext: dial(s.metrics), DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	response, err := client.Get("https://memory/metrics")
 	require.NoError(t, err)
 	defer response.Body.Close()
 	assert.Equal(t, 200, response.StatusCode)
-	status, _ := get(t, s.MetricsAddress(), "/metrics")
+	status, _ := get(t, s.metrics, "/metrics")
 	assert.Equal(t, 400, status, "plaintext")
-	status, _ = get(t, s.HealthAddress(), "/healthz")
+	status, _ = get(t, s.health, "/healthz")
 	assert.Equal(t, 200, status, "health is always plaintext")
 }
 
@@ -201,26 +202,10 @@ func TestOneFailingCollectorDoesNotHideTheOthers(t *testing.T) {
 	)
 	s := start(t, Params{Gatherer: registry})
 
-	status, body := get(t, s.MetricsAddress(), "/metrics")
+	status, body := get(t, s.metrics, "/metrics")
 
 	assert.Equal(t, 200, status)
 	assert.Contains(t, body, "answer 42")
-}
-
-func TestListenNamesTheFlagOfAnAddressInUse(t *testing.T) {
-	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer taken.Close()
-	s := New(Params{Options: Options{MetricsAddress: "127.0.0.1:0", HealthAddress: taken.Addr().String()}, Log: zap.NewNop()})
-
-	err = s.Listen()
-
-	require.ErrorContains(t, err, "listen on --health-probe-bind-address "+taken.Addr().String())
-	require.ErrorContains(t, err, "address already in use")
-	assert.NotContains(t, err.Error(), "\n")
-	_, err = net.DialTimeout("tcp", s.MetricsAddress(), time.Second)
-	require.Error(t, err, "Listen closes the other address")
 }
 
 func TestServersSwitchedOff(t *testing.T) {
@@ -293,8 +278,8 @@ func ask(memory *memnet.Listener, path string) error {
 
 func TestRunEndsWhenOneServerFails(t *testing.T) {
 	t.Parallel()
-	s := New(Params{Options: anyPort(), Log: zap.NewNop()})
-	require.NoError(t, s.Listen())
+	s := New(Params{Log: zap.NewNop()})
+	s.metrics.listener, s.health.listener = memnet.Listen(), memnet.Listen()
 	require.NoError(t, s.health.listener.Close())
 
 	err := s.Run(t.Context())
@@ -302,13 +287,12 @@ func TestRunEndsWhenOneServerFails(t *testing.T) {
 	require.ErrorContains(t, err, "serve --health-probe-bind-address")
 }
 
-// start serves p on free ports until the test ends.
+// start serves p in memory until the test ends.
 func start(t *testing.T, p Params) *Server {
 	t.Helper()
-	p.MetricsAddress, p.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
 	p.Log = zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	s := New(p)
-	require.NoError(t, s.Listen())
+	s.metrics.listener, s.health.listener = memnet.Listen(), memnet.Listen()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -319,14 +303,15 @@ func start(t *testing.T, p Params) *Server {
 	return s
 }
 
-func anyPort() Options {
-	return Options{MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0"}
+// dial returns the dial function of clients of an endpoint in memory.
+func dial(e *endpoint) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return e.listener.(*memnet.Listener).Dial
 }
 
-func get(t *testing.T, address, path string) (status int, body string) {
+func get(t *testing.T, e *endpoint, path string) (status int, body string) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + address + path)
+	client := http.Client{Transport: &http.Transport{DialContext: dial(e), DisableKeepAlives: true}}
+	response, err := client.Get("http://memory" + path)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)

@@ -17,17 +17,22 @@ import (
 
 var _ Clientset = (*fake.Clientset)(nil)
 
+// roundTripper answers requests.
+type roundTripper func(r *http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestClientset(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := roundTripper(func(r *http.Request) (*http.Response, error) {
 		asked = append(asked, r.Method+" "+r.URL.Path)
-		w.Header().Set("Content-Type", "application/json")
-		_, err := w.Write([]byte(`{}`))
-		assert.NoError(t, err)
-	}))
-	defer server.Close()
-	client, err := NewClientset(&rest.Config{Host: server.URL, QPS: 1000, Burst: 1000, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+		answer := httptest.NewRecorder()
+		answer.Header().Set("Content-Type", "application/json")
+		_, err := answer.WriteString(`{}`)
+		return answer.Result(), err
+	})
+	client, err := NewClientset(&rest.Config{Transport: server, QPS: 1000, Burst: 1000, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	require.NoError(t, err)
 
 	_, err = client.CoreV1().ConfigMaps("ns").Get(t.Context(), "a", metav1.GetOptions{})
@@ -52,9 +57,7 @@ func TestClientset(t *testing.T) {
 // One limit holds for the requests of all groups together.
 func TestClientsetSharesItsLimit(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	client, err := NewClientset(&rest.Config{Host: server.URL, QPS: 0.001, Burst: 1})
+	client, err := NewClientset(&rest.Config{Host: "https://localhost", QPS: 0.001, Burst: 1})
 	require.NoError(t, err)
 	assert.True(t, client.CoreV1().RESTClient().GetRateLimiter().TryAccept())
 	assert.False(t, client.CoordinationV1().RESTClient().GetRateLimiter().TryAccept())

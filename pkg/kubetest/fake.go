@@ -20,10 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-const (
-	writesTimeout  = 10 * time.Second
-	writesInterval = 10 * time.Millisecond
-)
+const writesInterval = 10 * time.Millisecond
 
 var readVerbs = []string{"get", "list", "watch"}
 
@@ -68,11 +65,11 @@ func AssertWrites(tb testing.TB, f Fake, want ...Action) {
 	}
 }
 
-// WaitForWrites waits until the writes equal want, in any order. After a timeout, it fails the test with the difference. It
+// WaitForWrites waits until the writes equal want, in any order. After Patience, it fails the test with the difference. It
 // does not detect later writes: call AssertWrites after the code under test has ended.
 func WaitForWrites(tb testing.TB, f Fake, want ...Action) {
 	tb.Helper()
-	for deadline := time.Now().Add(writesTimeout); time.Now().Before(deadline); time.Sleep(writesInterval) {
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(writesInterval) {
 		if diffWrites(want, Writes(f)) == "" {
 			return
 		}

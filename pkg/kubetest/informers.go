@@ -3,10 +3,7 @@ package kubetest
 import (
 	"context"
 	"testing"
-	"time"
 )
-
-const syncTimeout = 30 * time.Second
 
 // InformerFactory is implemented by the informer factories of client-go, generated clients and the dynamic client. K is the type
 // that identifies an informer.
@@ -28,11 +25,11 @@ func StartInformers[K comparable](tb testing.TB, factory InformerFactory[K]) {
 	})
 	factory.Start(ctx.Done())
 
-	bounded, stop := context.WithTimeout(ctx, syncTimeout)
+	bounded, stop := context.WithTimeout(ctx, Patience)
 	defer stop()
 	for informer, synced := range factory.WaitForCacheSync(bounded.Done()) {
 		if !synced {
-			tb.Fatalf("informer for %v did not sync within %s", informer, syncTimeout)
+			tb.Fatalf("informer for %v did not sync within %s", informer, Patience)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func TestWaitForWritesWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		go func() {
-			time.Sleep(writesTimeout / 2)
+			time.Sleep(Patience / 2)
 			_, err := client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{})
 			assert.NoError(t, err)
 		}()
@@ -139,19 +139,21 @@ func TestFailAlwaysFailsThatVerbOnly(t *testing.T) {
 
 func TestStartInformers(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(pod("a"))
-	factory := informers.NewSharedInformerFactory(client, 0)
-	lister := factory.Core().V1().Pods().Lister()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(pod("a"))
+		factory := informers.NewSharedInformerFactory(client, 0)
+		lister := factory.Core().V1().Pods().Lister()
 
-	StartInformers(t, factory)
+		StartInformers(t, factory)
 
-	_, err := lister.Pods("ns").Get("a")
-	require.NoError(t, err)
-	create(t, client, "b")
-	assert.Eventually(t, func() bool {
-		_, err := lister.Pods("ns").Get("b")
-		return err == nil
-	}, 10*time.Second, 10*time.Millisecond, "changes reach the lister")
+		_, err := lister.Pods("ns").Get("a")
+		require.NoError(t, err)
+		synctest.Wait() // the fake drops what happens before the watch
+		create(t, client, "b")
+		synctest.Wait()
+		_, err = lister.Pods("ns").Get("b")
+		assert.NoError(t, err, "changes reach the lister")
+	})
 }
 
 func TestStartInformersOfDynamicClient(t *testing.T) {

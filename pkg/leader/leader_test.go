@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -144,34 +145,37 @@ func (r *replica) set(leads bool) {
 	r.world.count(1)
 }
 
+// eventually waits in the time of the bubble.
 func eventually(t *testing.T, condition func() bool, message string) {
 	t.Helper()
-	require.Eventually(t, condition, 5*time.Second, time.Millisecond, message)
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, message)
 }
 
 func TestOneLeadsAndAnotherFollows(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	drained := make(chan struct{})
-	a := run(t, "a", quick(), w, drained)
-	eventually(t, a.isLeading, "a leads")
-	b := run(t, "b", quick(), w, atOnce)
-	w.waitRenewed(t, 2*quick().LeaseDuration)
-	assert.True(t, a.isLeading(), "a renews its Lease")
-	assert.False(t, b.isLeading())
-	assert.InDelta(t, 1, testutil.ToFloat64(a.leading), 0)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		drained := make(chan struct{})
+		a := run(t, "a", quick(), w, drained)
+		eventually(t, a.isLeading, "a leads")
+		b := run(t, "b", quick(), w, atOnce)
+		w.waitRenewed(t, 2*quick().LeaseDuration)
+		assert.True(t, a.isLeading(), "a renews its Lease")
+		assert.False(t, b.isLeading())
+		assert.InDelta(t, 1, testutil.ToFloat64(a.leading), 0)
 
-	a.stop()
-	w.waitRenewed(t, quick().RenewDeadline)
-	assert.True(t, a.isLeading(), "a still drains and holds the Lease")
-	close(drained)
-	eventually(t, func() bool { return !a.isLeading() }, "a has drained")
-	released := time.Now()
-	eventually(t, b.isLeading, "b leads")
-	assert.Less(t, time.Since(released), quick().LeaseDuration, "a released the Lease")
-	assert.Zero(t, w.overlaps)
-	<-a.ended
-	assert.Zero(t, testutil.ToFloat64(a.leading))
+		a.stop()
+		w.waitRenewed(t, quick().RenewDeadline)
+		assert.True(t, a.isLeading(), "a still drains and holds the Lease")
+		close(drained)
+		eventually(t, func() bool { return !a.isLeading() }, "a has drained")
+		released := time.Now()
+		eventually(t, b.isLeading, "b leads")
+		assert.Less(t, time.Since(released), 3*quick().RetryPeriod, "a released the Lease, and b asks every RetryPeriod, with jitter at most every 2.2 of them")
+		assert.Zero(t, w.overlaps)
+		<-a.ended
+		assert.Zero(t, testutil.ToFloat64(a.leading))
+	})
 }
 
 // refuse makes Lease updates fail until the returned function is called.
@@ -194,44 +198,52 @@ func refuse(client *fake.Clientset) (allow func()) {
 
 func TestWhoCannotRenewStopsAndStandsAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	a := run(t, "a", quick(), w, atOnce)
-	eventually(t, a.isLeading, "a leads")
-	allow := refuse(w.Clientset)
-	eventually(t, func() bool { return !a.isLeading() }, "a stops")
-	allow()
-	eventually(t, a.isLeading, "a leads again")
-	assert.Equal(t, 2, a.termCount())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := run(t, "a", quick(), w, atOnce)
+		eventually(t, a.isLeading, "a leads")
+		allow := refuse(w.Clientset)
+		eventually(t, func() bool { return !a.isLeading() }, "a stops")
+		allow()
+		eventually(t, a.isLeading, "a leads again")
+		assert.Equal(t, 2, a.termCount())
+	})
 }
 
 func TestWhoWaitsEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	a := run(t, "a", quick(), w, atOnce)
-	eventually(t, a.isLeading, "a leads")
-	b := run(t, "b", quick(), w, atOnce)
-	gets := w.leaseGets()
-	eventually(t, func() bool { return w.leaseGets() > gets+1 }, "b waits")
-	b.stop()
-	<-b.ended
-	assert.Zero(t, b.termCount())
-	assert.True(t, a.isLeading())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := run(t, "a", quick(), w, atOnce)
+		eventually(t, a.isLeading, "a leads")
+		b := run(t, "b", quick(), w, atOnce)
+		gets := w.leaseGets()
+		eventually(t, func() bool { return w.leaseGets() > gets+1 }, "b waits")
+		b.stop()
+		<-b.ended
+		assert.Zero(t, b.termCount())
+		assert.True(t, a.isLeading())
+	})
 }
 
 func TestALeadThatEndsByItselfEndsAll(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	elector, err := New(Params{Options: quick(), Name: "test", Leases: w.CoordinationV1(), Log: zap.NewNop(), Metrics: prometheus.NewRegistry()})
-	require.NoError(t, err)
-	require.NoError(t, elector.Run(t.Context(), func(context.Context) {}))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		elector, err := New(Params{Options: quick(), Name: "test", Leases: w.CoordinationV1(), Log: zap.NewNop(), Metrics: prometheus.NewRegistry()})
+		require.NoError(t, err)
+		require.NoError(t, elector.Run(t.Context(), func(context.Context) {}))
+	})
 }
 
 func TestNobodyIsElected(t *testing.T) {
 	t.Parallel()
-	a := run(t, "a", Options{}, newWorld(), atOnce)
-	b := run(t, "b", Options{}, newWorld(), atOnce)
-	eventually(t, a.isLeading, "a leads")
-	eventually(t, b.isLeading, "b leads")
+	synctest.Test(t, func(t *testing.T) {
+		a := run(t, "a", Options{}, newWorld(), atOnce)
+		b := run(t, "b", Options{}, newWorld(), atOnce)
+		eventually(t, a.isLeading, "a leads")
+		eventually(t, b.isLeading, "b leads")
+	})
 }
 
 func TestNamespaceOfTheLease(t *testing.T) {
@@ -289,18 +301,20 @@ func TestOptions(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	first := run(t, "first", quick(), w, atOnce)
-	eventually(t, first.isLeading, "it leads")
-	require.NoError(t, first.Check())
-	second := run(t, "second", quick(), w, atOnce)
-	require.EqualError(t, second.Check(), "this replica does not hold the Lease")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		first := run(t, "first", quick(), w, atOnce)
+		eventually(t, first.isLeading, "it leads")
+		require.NoError(t, first.Check())
+		second := run(t, "second", quick(), w, atOnce)
+		require.EqualError(t, second.Check(), "this replica does not hold the Lease")
 
-	// The process was stopped for longer than another replica waits: no timer has run since.
-	past := time.Now().Add(-time.Minute)
-	first.lock.last.Store(&past)
-	require.ErrorContains(t, first.Check(), "the Lease was renewed 1m0s ago, which is longer than --leader-election-renew-deadline 300ms")
-	eventually(t, func() bool { return first.Check() == nil }, "the next renewal")
+		// The process was stopped for longer than another replica waits: no timer has run since.
+		past := time.Now().Add(-time.Minute)
+		first.lock.last.Store(&past)
+		require.ErrorContains(t, first.Check(), "the Lease was renewed 1m0s ago, which is longer than --leader-election-renew-deadline 300ms")
+		eventually(t, func() bool { return first.Check() == nil }, "the next renewal")
+	})
 }
 
 func TestCheckWithoutAnElection(t *testing.T) {
@@ -312,9 +326,11 @@ func TestCheckWithoutAnElection(t *testing.T) {
 
 func TestAReleasedLeaseIsNotHeld(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	r := run(t, "first", quick(), w, atOnce)
-	eventually(t, r.isLeading, "it leads")
-	r.stop()
-	eventually(t, func() bool { return r.Check() != nil }, "it was released")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := run(t, "first", quick(), w, atOnce)
+		eventually(t, r.isLeading, "it leads")
+		r.stop()
+		eventually(t, func() bool { return r.Check() != nil }, "it was released")
+	})
 }

@@ -17,11 +17,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const patience = 10 * time.Second
 
 // diary records what happens, in order.
 type diary struct {
@@ -43,7 +42,7 @@ func (d *diary) all() []string {
 
 func (d *diary) await(t *testing.T, entry string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return slices.Contains(d.all(), entry) }, patience, time.Millisecond, entry)
+	require.Eventually(t, func() bool { return slices.Contains(d.all(), entry) }, kubetest.Patience, time.Millisecond, entry)
 }
 
 // part is a part, or a server, that notes when it begins and ends.
@@ -97,7 +96,7 @@ func (c *caches) awaitAsked(t *testing.T) {
 		return c.asked
 	}
 	before := count()
-	require.Eventually(t, func() bool { return count() > before+3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return count() > before+3 }, kubetest.Patience, time.Millisecond)
 }
 
 func (c *caches) set(names ...string) {
@@ -161,7 +160,7 @@ func (r *rig) wait(t *testing.T) error {
 	select {
 	case err := <-r.ended:
 		return err
-	case <-time.After(patience):
+	case <-time.After(kubetest.Patience):
 		t.Fatal("Run has not returned")
 		return nil
 	}

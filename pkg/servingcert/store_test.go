@@ -1,6 +1,7 @@
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -23,12 +25,11 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
-const (
-	patience = 10 * time.Second
-	interval = 10 * time.Second // in fake time
-)
+const interval = 10 * time.Second // in fake time
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -110,6 +111,23 @@ func (m *mount) issue(t *testing.T, a *authority, name string) {
 	m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key})
 }
 
+// sender is a connection whose writes do not wait for the reader: an alert of the client would wait for a server that still writes.
+type sender struct {
+	net.Conn
+	queue chan []byte
+}
+
+func (s sender) Write(b []byte) (int, error) {
+	s.queue <- bytes.Clone(b)
+	return len(b), nil
+}
+
+func (s sender) send() {
+	for b := range s.queue {
+		_, _ = s.Conn.Write(b) // the server has ended the handshake
+	}
+}
+
 // shake connects to s as client and returns what the client learns, or why it was turned away.
 func shake(t *testing.T, config, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
@@ -120,12 +138,16 @@ func shake(t *testing.T, config, client *tls.Config) (tls.ConnectionState, error
 		served <- server.Handshake()
 		_ = server.Close()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	defer cancel()
 	client.InsecureSkipVerify = client.RootCAs == nil
-	conn := tls.Client(here, client)
+	queued := sender{Conn: here, queue: make(chan []byte, 16)}
+	go queued.send()
+	conn := tls.Client(queued, client)
 	err := conn.HandshakeContext(ctx)
-	_ = here.Close() // the server need not wait for a client that is content
+	_, _ = io.Copy(io.Discard, here) // until the server has ended the handshake
+	close(queued.queue)
+	_ = here.Close()
 	if serverErr := <-served; serverErr != nil {
 		return tls.ConnectionState{}, serverErr
 	}

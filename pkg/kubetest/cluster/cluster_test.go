@@ -1,3 +1,5 @@
+//go:build system
+
 package cluster_test
 
 import (
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -30,9 +33,17 @@ func TestStart_ControlPlanesSideBySideKnowNothingOfEachOther(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "got %v", err)
 }
 
-func TestStart_ControlPlaneHasNoNodesButTakesPods(t *testing.T) {
+func TestStart_ControlPlane(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.ControlPlaneOnly)
+	t.Run("has no nodes but takes pods", func(t *testing.T) { testControlPlaneTakesPods(t, c) })
+	t.Run("Save keeps objects and logs but no secrets", func(t *testing.T) { testSave(t, c) })
+	t.Run("restart", func(t *testing.T) { testRestart(t, c) })
+	t.Run("pause", func(t *testing.T) { testPause(t, c) })
+}
+
+func testControlPlaneTakesPods(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
 	s, err := c.Status(t.Context())
 	require.NoError(t, err)
 	assert.True(t, s.Ready)
@@ -55,9 +66,8 @@ func TestLaunch_WrongFlagIsOneLineThatNamesTheComponentAndItsLog(t *testing.T) {
 	assert.Contains(t, err.Error(), "kube-apiserver.log")
 }
 
-func TestSave_KeepsObjectsAndLogsButNoSecrets(t *testing.T) {
-	t.Parallel()
-	c := cluster.Start(t, cluster.ControlPlaneOnly)
+func testSave(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": "verysecret"}}
 	_, err := c.Clientset().CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), secret, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -69,9 +79,8 @@ func TestSave_KeepsObjectsAndLogsButNoSecrets(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(dir, "objects", "secrets.json"))
 }
 
-func TestComponent_APIServerComesBackOnItsData(t *testing.T) {
-	t.Parallel()
-	c := cluster.Start(t, cluster.ControlPlaneOnly)
+func testRestart(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
 	_, err := c.Clientset().CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), cm, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -81,7 +90,7 @@ func TestComponent_APIServerComesBackOnItsData(t *testing.T) {
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		_, err := c.Clientset().CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "kept", metav1.GetOptions{})
 		assert.NoError(collect, err)
-	}, time.Minute, 100*time.Millisecond)
+	}, kubetest.Patience, 100*time.Millisecond)
 	s, err := c.Status(t.Context())
 	require.NoError(t, err)
 	for _, p := range s.Components {
@@ -89,9 +98,8 @@ func TestComponent_APIServerComesBackOnItsData(t *testing.T) {
 	}
 }
 
-func TestComponent_PausedAPIServerHangsAndThenGoesOn(t *testing.T) {
-	t.Parallel()
-	c := cluster.Start(t, cluster.ControlPlaneOnly)
+func testPause(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
 	client := c.Clientset()
 	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionPause))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
