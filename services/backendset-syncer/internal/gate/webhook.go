@@ -46,7 +46,7 @@ const (
 type Webhook struct {
 	address, certificates string
 	log                   *zap.Logger
-	retry                 time.Duration
+	listen                func(ctx context.Context, network, address string) (net.Listener, error)
 	meter                 meter
 	budget                *semaphore.Weighted // bytes of requests in progress
 	certificate           atomic.Pointer[servingcert.Store]
@@ -64,7 +64,7 @@ const (
 
 // NewWebhook returns a Webhook. Without an address, it does nothing.
 func NewWebhook(address, certificates string, m meter, log *zap.Logger) *Webhook {
-	return &Webhook{address: address, certificates: certificates, meter: m, log: log.Named("webhook"), retry: retryInterval, budget: semaphore.NewWeighted(reviewBudget)}
+	return &Webhook{address: address, certificates: certificates, meter: m, log: log.Named("webhook"), listen: new(net.ListenConfig).Listen, budget: semaphore.NewWeighted(reviewBudget)}
 }
 
 // Expiry returns when the certificate in use expires, zero if none is in use.
@@ -89,7 +89,7 @@ func (w *Webhook) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(w.retry):
+		case <-time.After(retryInterval):
 		}
 	}
 }
@@ -99,8 +99,7 @@ func (w *Webhook) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load certificate: %w", err)
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", w.address)
+	listener, err := w.listen(ctx, "tcp", w.address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

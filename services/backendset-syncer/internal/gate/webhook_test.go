@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +29,8 @@ import (
 	"go.uber.org/zap"
 	zapobserver "go.uber.org/zap/zaptest/observer"
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"fairlead.dev/pkg/memnet"
 )
 
 func TestWebhook(t *testing.T) {
@@ -121,31 +123,39 @@ func newWebhook(t *testing.T, certificates string) *Webhook {
 // TestWebhookServes starts without a certificate, and serves once there is one.
 func TestWebhookServes(t *testing.T) {
 	t.Parallel()
-	core, logs := zapobserver.New(zap.InfoLevel)
-	w := newWebhook(t, t.TempDir())
-	w.log, w.retry = zap.New(core), 10*time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.Run(ctx)
-	}()
-	require.Eventually(t, func() bool { return logs.FilterMessageSnippet("Webhook does not work").Len() > 0 }, 10*time.Second, 5*time.Millisecond)
-	assert.Zero(t, w.Expiry())
-	pool := writeCertificate(t, w.certificates)
-	require.Eventually(t, func() bool { return logs.FilterMessage("Serving webhook").Len() > 0 }, 20*time.Second, 5*time.Millisecond)
-	assert.NotZero(t, w.Expiry())
-	address := logs.FilterMessage("Serving webhook").All()[0].ContextMap()["address"]
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
-	defer client.CloseIdleConnections()
-	response, err := client.Post(fmt.Sprintf("https://%s%s", address, webhookPath), "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
-	require.NoError(t, err)
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	assert.Contains(t, string(body), `"allowed":true`)
-	cancel()
-	<-ended
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := zapobserver.New(zap.InfoLevel)
+		listener := memnet.Listen()
+		w := newWebhook(t, dir)
+		w.log = zap.New(core)
+		w.listen = func(context.Context, string, string) (net.Listener, error) { return listener, nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.Run(ctx)
+		}()
+		time.Sleep(10*retryInterval + time.Second)
+		assert.Equal(t, 11, logs.FilterMessageSnippet("Webhook does not work").Len(), "it tries again at each interval")
+		assert.Zero(t, w.Expiry())
+		pool := writeCertificate(t, dir)
+		time.Sleep(retryInterval)
+		assert.Equal(t, 1, logs.FilterMessage("Serving webhook").Len())
+		assert.NotZero(t, w.Expiry())
+		client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+		defer client.CloseIdleConnections()
+		response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Contains(t, string(body), `"allowed":true`)
+		cancel()
+		<-ended
+		_, err = listener.Dial(t.Context(), "", "")
+		require.Error(t, err, "the port is closed")
+	})
 }
 
 // writeCertificate writes a certificate for 127.0.0.1, and returns its authority.

@@ -56,15 +56,15 @@ type Meter interface {
 
 // Responder serves the answers.
 type Responder struct {
-	o     Options
-	meter Meter
-	log   *zap.Logger
-	retry time.Duration
+	o      Options
+	meter  Meter
+	log    *zap.Logger
+	listen func(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // New returns a Responder. Run starts it.
 func New(o Options, meter Meter, log *zap.Logger) *Responder {
-	return &Responder{o: o, meter: meter, log: log.Named("responder"), retry: retryInterval}
+	return &Responder{o: o, meter: meter, log: log.Named("responder"), listen: new(net.ListenConfig).Listen}
 }
 
 // answer is what a server answers.
@@ -94,7 +94,7 @@ func (r *Responder) keepServing(ctx context.Context, a *answer) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(r.retry):
+		case <-time.After(retryInterval):
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (r *Responder) handler(a *answer) http.Handler {
 
 // serve serves until ctx ends. Running requests can end then.
 func (r *Responder) serve(ctx context.Context, a *answer) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", a.address)
+	l, err := r.listen(ctx, "tcp", a.address)
 	if err != nil {
 		return fmt.Errorf("listen for answers with status %d: %w", a.status, err)
 	}

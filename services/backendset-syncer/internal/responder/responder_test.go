@@ -7,15 +7,18 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	zapobserver "go.uber.org/zap/zaptest/observer"
 
-	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,19 +41,51 @@ func (m *meter) count(status int) int {
 	return m.answered[status]
 }
 
+// network is where servers listen, in memory.
+type network struct {
+	refuse    int // so many attempts to listen fail
+	listeners map[string]*memnet.Listener
+}
+
+func (n *network) listen(_ context.Context, _, address string) (net.Listener, error) {
+	if n.refuse > 0 {
+		n.refuse--
+		return nil, syscall.EADDRINUSE
+	}
+	return n.listeners[address], nil
+}
+
+func newNetwork(addresses ...string) *network {
+	n := &network{listeners: map[string]*memnet.Listener{}}
+	for _, a := range addresses {
+		n.listeners[a] = memnet.Listen()
+	}
+	return n
+}
+
+func (n *network) client(t *testing.T) *http.Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return n.listeners[address].Dial(ctx, network, address)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
 // start runs a Responder. stop ends it.
-func start(t *testing.T, o Options) (m *meter, stop func()) {
+func start(t *testing.T, o Options, n *network) (m *meter, logs *zapobserver.ObservedLogs, stop func()) {
 	t.Helper()
 	m = &meter{answered: map[int]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
-	r := New(o, m, zap.NewNop())
-	r.retry = 10 * time.Millisecond
+	core, logs := zapobserver.New(zap.WarnLevel)
+	r := New(o, m, zap.New(core))
+	r.listen = n.listen
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		r.Run(ctx)
 	}()
-	return m, func() {
+	return m, logs, func() {
 		cancel()
 		<-ended
 	}
@@ -58,58 +93,50 @@ func start(t *testing.T, o Options) (m *meter, stop func()) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	o := Options{NotFound: kubetest.FreeAddress(t), NoBackends: kubetest.FreeAddress(t)}
-	m, stop := start(t, o)
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
-	ask := func(method, url string) (*http.Response, string, error) {
-		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("body"))
-		require.NoError(t, err)
-		response, err := client.Do(request)
-		if err != nil {
-			return nil, "", err
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{NotFound: "responder.test:1404", NoBackends: "responder.test:1500"}
+		n := newNetwork(o.NotFound, o.NoBackends)
+		m, _, stop := start(t, o, n)
+		client := n.client(t)
+		for address, status := range map[string]int{o.NotFound: http.StatusNotFound, o.NoBackends: http.StatusInternalServerError} {
+			response, err := client.Post("http://"+address+"/any/path?query", "text/plain", strings.NewReader("body"))
+			require.NoError(t, err)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			assert.Equal(t, status, response.StatusCode)
+			assert.Contains(t, string(text), "route")
+			assert.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
+			assert.Equal(t, 1, m.count(status))
 		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		return response, string(text), err
-	}
-	for address, status := range map[string]int{o.NotFound: http.StatusNotFound, o.NoBackends: http.StatusInternalServerError} {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			response, text, err := ask(http.MethodPost, "http://"+address+"/any/path?query")
-			require.NoError(c, err)
-			assert.Equal(c, status, response.StatusCode)
-			assert.Contains(c, text, "route")
-			assert.Equal(c, "nosniff", response.Header.Get("X-Content-Type-Options"))
-		}, 10*time.Second, 10*time.Millisecond)
-		assert.Positive(t, m.count(status))
-	}
-	client.CloseIdleConnections()
-	stop()
-	_, _, err := ask(http.MethodGet, "http://"+o.NotFound)
-	require.Error(t, err, "the ports are closed")
+		stop()
+		_, err := client.Get("http://" + o.NotFound)
+		require.ErrorContains(t, err, "connection refused", "the ports are closed")
+	})
 }
 
 func TestNoServerWithoutAddress(t *testing.T) {
 	t.Parallel()
-	_, stop := start(t, Options{})
-	stop()
+	synctest.Test(t, func(t *testing.T) {
+		_, _, stop := start(t, Options{}, newNetwork())
+		stop()
+	})
 }
 
 // A port that another program still has is tried again.
 func TestAnAddressInUse(t *testing.T) {
 	t.Parallel()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	_, stop := start(t, Options{NotFound: address})
-	defer stop()
-	require.NoError(t, l.Close())
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, http.NoBody)
-		require.NoError(c, err)
-		response, err := client.Do(request)
-		require.NoError(c, err)
-		defer response.Body.Close()
-		assert.Equal(c, http.StatusNotFound, response.StatusCode)
-	}, 10*time.Second, 10*time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		const address = "responder.test:1404"
+		n := newNetwork(address)
+		n.refuse = 3
+		_, logs, stop := start(t, Options{NotFound: address}, n)
+		defer stop()
+		time.Sleep(3*retryInterval + time.Second)
+		assert.Equal(t, 3, logs.FilterMessageSnippet("Responder does not work").Len(), "once for each attempt")
+		response, err := n.client(t).Get("http://" + address)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, http.StatusNotFound, response.StatusCode)
+	})
 }
