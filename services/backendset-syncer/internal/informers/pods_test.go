@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/controller"
 	"fairlead.dev/services/backendset-syncer/internal/gate"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -99,7 +100,7 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { i.Run(ctx) })
-	require.Eventually(tb, func() bool { return len(i.Unsynced()) == 0 }, 5*time.Minute, 10*time.Millisecond)
+	require.Eventually(tb, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, 10*time.Millisecond)
 	return i, func() {
 		cancel()
 		running.Wait()

@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/events"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 )
@@ -44,7 +45,7 @@ func startConfigMaps(t *testing.T, sources config.Sources, client *fake.Clientse
 		c.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	require.Eventually(t, func() bool { return len(c.Unsynced()) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.Unsynced()) == 0 }, kubetest.Patience, time.Millisecond)
 	return c, changes
 }
 
