@@ -32,7 +32,7 @@ type conformanceCase struct {
 	Want   string            `json:"want"`
 }
 
-// assertConformance sends Envoy Gateway and Traefik the requests that the tests of the evaluator pass to the evaluator.
+// assertConformance sends the data planes of the system the requests that the tests of the evaluator pass to the evaluator.
 func assertConformance(t *testing.T, s *system) {
 	planes := map[string]*world{"envoy": s.envoy, "traefik-gateway": s.traefik, "traefik-class": s.traefik, "nginx-class": s.traefik}
 	root, err := cluster.Repository()
@@ -48,6 +48,9 @@ func assertConformance(t *testing.T, s *system) {
 		require.NoError(t, s.Apply(t.Context(), cases.Objects))
 		for _, name := range cases.Entrances {
 			require.Contains(t, planes, name)
+			if planes[name] == nil { // the system has no Envoy Gateway
+				continue
+			}
 			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
 				t.Parallel()
 				planes[name].assertConforms(t, cases.Requests)

@@ -1,9 +1,10 @@
 package ingress_test
 
 import (
+	"context"
+	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,9 @@ import (
 	"fairlead.dev/deploy/local/e2e/stack"
 	"fairlead.dev/pkg/kubetest"
 )
+
+// metricsPort is that of the pods of the ingress-reconciler.
+const metricsPort = "9090"
 
 // attack is a service of a hostile tenant. It is older than the services that it attacks.
 type attack struct {
@@ -83,7 +87,7 @@ func assertHostileTenant(t *testing.T, s *system) {
 	}
 	s.awaitRefused(t)
 	s.deleteLeader(t)
-	time.Sleep(3 * time.Second) // the new leader reconciles all services when it begins
+	s.awaitReconciled(t)
 	s.awaitRefused(t)
 	for _, l := range loads {
 		l.finish(t)
@@ -112,6 +116,24 @@ func (s *system) awaitRefused(t *testing.T) {
 				strings.Contains(claim, "/victim/"), "%s: %s %s serves %s", a.name, objects[i].GetKind(), objects[i].GetName(), claim)
 		}
 	}
+}
+
+// awaitReconciled waits until the leader has reconciled as often as there are services: it begins with all of them.
+func (s *system) awaitReconciled(t *testing.T) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		_, name, err := s.leader(t.Context())
+		require.NoError(collect, err)
+		pod, err := s.Clientset().CoreV1().Pods(stack.ReconcilerNamespace).Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(collect, err)
+		services, err := s.client.Resource(inferenceServices).List(t.Context(), metav1.ListOptions{})
+		require.NoError(collect, err)
+		ctx, cancel := context.WithTimeout(t.Context(), attempt)
+		defer cancel()
+		page, err := stack.Fetch(ctx, s.Cluster, net.JoinHostPort(pod.Status.PodIP, metricsPort), "/metrics")
+		require.NoError(collect, err)
+		require.GreaterOrEqual(collect, stack.Sum(page, "fairlead_controller_reconcile_duration_seconds_count"), float64(len(services.Items)))
+	}, kubetest.Patience, tick)
 }
 
 // deleteLeader deletes the pod that leads, and waits until another one leads.

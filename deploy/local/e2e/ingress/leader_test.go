@@ -25,8 +25,6 @@ const (
 	leading       = "leading" // the namespace
 	lease         = "fairlead-ingress-reconciler"
 	reconcilerPod = "app.kubernetes.io/instance=" + stack.Reconciler
-	// The longest time until another replica writes what a killed leader would have written. A lease lasts 3 s.
-	takeover = 5 * time.Second
 )
 
 // led are services under load, each at another data plane.
@@ -103,9 +101,7 @@ func (l *led) kill(t *testing.T) {
 		require.NoError(collect, err)
 		require.Len(collect, now, len(before)+1)
 	}, kubetest.Patience, tick)
-	took := time.Since(killed)
-	assert.Less(t, took, takeover, "until another process wrote the change")
-	t.Logf("another process wrote %s after the kill", took.Round(time.Millisecond))
+	t.Logf("another process wrote %s after the kill", time.Since(killed).Round(time.Millisecond))
 	next, _, err := l.leader(t.Context()) // of the other pod, or of the container that the kubelet restarted
 	require.NoError(t, err)
 	assert.NotEqual(t, dead, next)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -30,8 +31,6 @@ const (
 	// In a cluster that exists, each connection goes through its API server and a kubelet: on two cores, which the cluster shared, 80
 	// requests a second were held up for 3 s at times, and came too late for the entrance that they were meant for.
 	foreignSlowdown = 3
-	// Far above the length of a stream: a request that takes longer was held up.
-	loadTimeout = 10 * time.Second
 )
 
 // load sends completions to the host of a service until it is stopped, in turn to the data planes that should serve the host at
@@ -111,7 +110,7 @@ func (l *load) send(ctx context.Context) {
 
 // ask sends a request and returns what is wrong with the answer.
 func (l *load) ask(ctx context.Context, plane *world, stream bool) string {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kubetest.Patience)
 	defer cancel()
 	q := question{host: l.host, target: l.prefix + completions + wholeQuery, body: unsized([]byte(`{"messages":[]}`))}
 	if stream {

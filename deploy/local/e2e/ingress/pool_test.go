@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,9 @@ const (
 // ingress-reconciler creates, Envoy Gateway with Envoy AI Gateway, our endpoint picker, and model servers as the pods that OME
 // runs. It installs the files of the example.
 func TestInferencePool(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: it needs Envoy Gateway and Envoy AI Gateway")
+	}
 	takeTurn(t)
 	s := newPoolSystem(t)
 	chat := types.NamespacedName{Namespace: "models", Name: "chat"}
@@ -100,7 +104,7 @@ func (s *system) completions(service types.NamespacedName) chatload.Options {
 
 func (s *system) completionsAt(host string) chatload.Options {
 	return chatload.Options{
-		BaseURL: "http://" + host, Model: stack.Model, Concurrency: 1, MaxTokens: 20, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
+		BaseURL: "http://" + host, Model: stack.Model, Concurrency: 1, MaxTokens: 20, IgnoreEOS: true, KeepAlive: true, Timeout: kubetest.Patience,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, s.Published[0])
 		},
@@ -111,7 +115,7 @@ func (s *system) completionsAt(host string) chatload.Options {
 // awaitCompletion waits until a completion succeeds.
 func (s *system) awaitCompletion(t *testing.T, o chatload.Options) {
 	t.Helper()
-	o.Requests, o.MaxTokens = 1, 1
+	o.Requests, o.MaxTokens, o.Timeout = 1, 1, attempt
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		report, err := chatload.Run(t.Context(), o)
 		require.NoError(collect, err)
@@ -128,17 +132,17 @@ func (s *system) awaitPicked(t *testing.T, service types.NamespacedName) {
 	s.awaitCompletion(t, o)
 }
 
-// assertTokensAreStreamed checks that the first token comes when the model server sends it, and not with the last.
+// assertTokensAreStreamed checks that the first token comes when the model server sends it, and not with the last, which it sends two seconds
+// later. A slow machine may delay the first token of one answer, not of all.
 func (s *system) assertTokensAreStreamed(t *testing.T, service types.NamespacedName) {
 	o := s.completions(service)
-	o.RequirePicked, o.Requests, o.MaxTokens = true, 3, 40
-	o.OnResult = func(r chatload.Result) {
-		assert.Greater(t, r.Duration, 2*time.Second, "40 tokens, each a twentieth of a second")
-		assert.Less(t, r.TTFT, time.Second)
-	}
+	o.RequirePicked, o.Requests, o.MaxTokens = true, 5, 40
+	var longest time.Duration // from the first token of an answer to its last
+	o.OnResult = func(r chatload.Result) { longest = max(longest, r.Duration-r.TTFT) }
 	report, err := chatload.Run(t.Context(), o)
 	require.NoError(t, err)
 	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
+	assert.Greater(t, longest, time.Second, "40 tokens, each a twentieth of a second")
 }
 
 // assertRollLosesNothing replaces all pods of an engine under load.
@@ -149,15 +153,22 @@ func (s *system) assertRollLosesNothing(t *testing.T, service types.NamespacedNa
 	o := s.completions(service)
 	o.RequirePicked, o.Concurrency, o.Stop = true, 12, stop
 	var report *chatload.Report
+	var answered atomic.Int64
+	o.OnResult = func(chatload.Result) { answered.Add(1) }
+	awaitMore := func() { // until more are answered than there are at a time
+		t.Helper()
+		want := answered.Load() + 2*int64(o.Concurrency)
+		require.Eventually(t, func() bool { return answered.Load() >= want }, kubetest.Patience, tick)
+	}
 	go func() {
 		var err error
 		report, err = chatload.Run(t.Context(), o)
 		ended <- err
 	}()
-	time.Sleep(time.Second) // some requests are under way
+	awaitMore()
 	s.patch(t, inferenceServices, service, fields{"spec": fields{"engine": fields{"labels": fields{"example.com/rolled": "once"}}}})
 	s.awaitEngine(t, service, 2, old)
-	time.Sleep(time.Second) // and some reach the new pods only
+	awaitMore() // some reach the new pods only
 	close(stop)
 	require.NoError(t, <-ended)
 	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)

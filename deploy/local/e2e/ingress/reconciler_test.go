@@ -13,9 +13,32 @@ import (
 	"fairlead.dev/pkg/kubetest"
 )
 
+// TestReconcilerAtTraefik runs the ingress-reconciler beside OME's emulator and Traefik alone: a service moves from an HTTPRoute to an Ingress
+// under load, and Traefik answers the cases of the evaluator.
+func TestReconcilerAtTraefik(t *testing.T) {
+	takeTurn(t)
+	s := newTraefikSystem(t)
+	s.configure(t, baseConfiguration(hold), nil)
+	t.Run("side by side", func(t *testing.T) {
+		t.Run("a move", func(t *testing.T) {
+			t.Parallel()
+			m := s.newMoved(t, "traefik", traefikRoute)
+			m.move(t, traefikIngress)
+			m.load.finish(t)
+		})
+		t.Run("conformance", func(t *testing.T) {
+			t.Parallel()
+			assertConformance(t, s)
+		})
+	})
+}
+
 // TestReconciler runs the ingress-reconciler like its users do, beside OME's emulator and in front of real data planes. It
 // begins with an earlier release, which the first subtest upgrades.
 func TestReconciler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: TestReconcilerAtTraefik is short")
+	}
 	t.Parallel()
 	s := newSystem(t)
 	t.Run("upgrade", func(t *testing.T) { assertUpgrade(t, s) })
@@ -27,22 +50,15 @@ func TestReconciler(t *testing.T) {
 		for _, tt := range []struct {
 			name   string
 			assert func(*testing.T, *system)
-			long   string // the reason why the short form skips it
 		}{
 			{name: "moves", assert: assertMoves},
 			{name: "components by HTTPRoute", assert: func(t *testing.T, s *system) { assertComponents(t, s, envoyRoute) }},
-			{
-				name: "components by Ingress", assert: func(t *testing.T, s *system) { assertComponents(t, s, traefikIngress) },
-				long: "it repeats the steps of components by HTTPRoute, and Traefik takes two seconds for each: a minute together",
-			},
+			{name: "components by Ingress", assert: func(t *testing.T, s *system) { assertComponents(t, s, traefikIngress) }},
 			{name: "requests reach the entry", assert: assertRequestsReachTheEntry},
 			{name: "conformance", assert: assertConformance},
 			{name: "hostile tenant", assert: assertHostileTenant},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
-				if testing.Short() && tt.long != "" {
-					t.Skip(tt.long)
-				}
 				t.Parallel()
 				tt.assert(t, s)
 			})

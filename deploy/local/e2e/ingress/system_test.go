@@ -77,12 +77,7 @@ func newSystem(t *testing.T) *system {
 	g.Go(func() error { return upgrade(gctx, c, stack.PreviousRelease()) })
 	g.Go(func() error { return stack.InstallIngressNginxAdmission(gctx, c, tag) })
 	g.Go(func() error { return stack.InstallEcho(gctx, c, tag, server, other) })
-	g.Go(func() error {
-		if err := stack.InstallTraefik(gctx, c); err != nil {
-			return err
-		}
-		return stack.GiveAddress(gctx, c, types.NamespacedName{Namespace: stack.TraefikNamespace, Name: stack.Traefik}, address)
-	})
+	g.Go(func() error { return installTraefik(gctx, c) })
 	g.Go(func() error {
 		if err := stack.InstallEnvoyGateway(gctx, c); err != nil {
 			return err
@@ -90,14 +85,42 @@ func newSystem(t *testing.T) *system {
 		return applyGateway(gctx, c)
 	})
 	require.NoError(t, g.Wait())
-	s := &system{
-		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]), envoy: newWorld(c, c.Published[1]),
-		previous: map[string]bool{}, overrides: map[string]fields{}, lasting: map[string]fields{},
-	}
+	s := systemOf(c)
+	s.envoy = newWorld(c, c.Published[1])
 	for _, p := range s.pods(t) {
 		s.previous[p.Name] = true
 	}
 	return s
+}
+
+// newTraefikSystem installs OME, the ingress-reconciler with the values of its example, and Traefik.
+func newTraefikSystem(t *testing.T) *system {
+	t.Helper()
+	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"))
+	apply(t, c, "kinds.yaml")
+	g, gctx := errgroup.WithContext(t.Context())
+	g.Go(func() error { return stack.InstallOME(gctx, c, stack.EchoOME(tag)) })
+	g.Go(func() error { return upgrade(gctx, c, stack.CurrentRelease(tag)) })
+	g.Go(func() error { return stack.InstallEcho(gctx, c, tag, server, other) })
+	g.Go(func() error { return installTraefik(gctx, c) })
+	require.NoError(t, g.Wait())
+	return systemOf(c)
+}
+
+// systemOf returns the system of a cluster whose first published address is that of Traefik.
+func systemOf(c *cluster.Cluster) *system {
+	return &system{
+		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]),
+		previous: map[string]bool{}, overrides: map[string]fields{}, lasting: map[string]fields{},
+	}
+}
+
+// installTraefik installs Traefik, with the address of a load balancer.
+func installTraefik(ctx context.Context, c *cluster.Cluster) error {
+	if err := stack.InstallTraefik(ctx, c); err != nil {
+		return err
+	}
+	return stack.GiveAddress(ctx, c, types.NamespacedName{Namespace: stack.TraefikNamespace, Name: stack.Traefik}, address)
 }
 
 // apply applies a file of testdata.

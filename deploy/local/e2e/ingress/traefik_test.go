@@ -14,6 +14,9 @@ import (
 
 // TestTraefik is one Traefik that reads HTTPRoutes, Ingresses of its own and Ingresses with the annotations of ingress-nginx.
 func TestTraefik(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long form: what Traefik does changes with its version only")
+	}
 	takeTurn(t)
 	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"))
 	g, gctx := errgroup.WithContext(t.Context())

@@ -61,7 +61,7 @@ func assertUpgrade(t *testing.T, s *system) {
 	assert.NotEqual(t, oldVersion, newVersion, "the program was not upgraded")
 	t.Logf("upgraded from %s to %s", oldVersion, newVersion)
 	s.settle(t)
-	time.Sleep(upgradeHold) // an object that was replaced would be deleted now
+	time.Sleep(upgradeHold) // of load, in which no request may fail: an object that was replaced would be deleted now
 	s.settle(t)
 	for _, e := range all {
 		s.awaitExposed(t, e.name, e.entrance.at)

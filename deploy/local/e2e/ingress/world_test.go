@@ -30,7 +30,6 @@ const (
 	server = "a" // the echo server
 	other  = "b" // another
 
-	// The longest time until a change is in effect. Traefik takes two seconds; dozens of pods that start at a time take most of it.
 	tick = 100 * time.Millisecond
 
 	traefikClass = stack.Traefik
@@ -126,10 +125,13 @@ func (w *world) ask(ctx context.Context, q question) (reply, error) {
 	return r, err
 }
 
+// attempt limits a request that is repeated until it is answered.
+const attempt = 10 * time.Second
+
 // try is ask for a request that the caller repeats. It gives up after a while: a connection to the address of a pod that is gone gets
 // no answer at all.
 func (w *world) try(ctx context.Context, q question) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	return w.ask(ctx, q)
 }
