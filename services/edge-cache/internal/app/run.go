@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 
+	"fairlead.dev/pkg/addressfile"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/edge-cache/internal/allow"
@@ -115,6 +116,9 @@ func (p *parts) serve(ctx context.Context) error {
 	if err := p.Credentials.Write(p.Config.Client.CredentialsDir, string(ns)); err != nil {
 		return err
 	}
+	if err := p.writeAddresses(listener); err != nil {
+		return err
+	}
 	p.Log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.Stringer("address", listener.Addr()))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,6 +139,16 @@ func (p *parts) serve(ctx context.Context) error {
 	}
 	p.Log.Info("Stopped")
 	return nil
+}
+
+// writeAddresses writes where the cache listens to --address-file, by the names of the listeners.
+func (p *parts) writeAddresses(client net.Listener) error {
+	if p.Config.AddressFile == "" {
+		return nil
+	}
+	return addressfile.Write(p.Config.AddressFile, map[string]string{ //nolint:wrapcheck // it says all
+		"client": client.Addr().String(), "health": p.HTTP.HealthAddress(), "metrics": p.HTTP.MetricsAddress(),
+	})
 }
 
 // serveAPI serves the controller until ctx ends.

@@ -26,6 +26,8 @@ type Config struct {
 	Upstream Upstream
 	Data     Data
 	Node     Node
+
+	AddressFile string // to write the addresses of the listeners to; empty: none
 }
 
 // Membership is where the members of the pool come from.
@@ -113,6 +115,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Unix socket of the node's container runtime. With it, addresses that pods lost in a reboot are replaced while the API server is away. Empty: addresses stay.")
 	fs.BoolVar(&c.Node.Probe, "probe-addresses", c.Node.Probe,
 		"Without --cri-socket, look for pods that lost their addresses at the addresses that the node gives to pods, by their ports. A pod can imitate another one: only for nodes whose pods all trust each other.")
+	fs.StringVar(&c.AddressFile, "address-file", c.AddressFile,
+		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: none.")
 	fs.StringVar(&c.Node.Name, "node-name", c.Node.Name, "Name of the node of this pod. Required with --cri-socket and --probe-addresses.")
 }
 

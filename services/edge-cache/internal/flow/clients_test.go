@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -19,6 +21,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -57,7 +60,7 @@ type older struct {
 // older starts a program as the controller of a cache.
 func (e *edge) older(t *testing.T, program string, environment ...string) *older {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, "--server=https://"+e.cfg.Client.Address,
+	cmd := exec.CommandContext(t.Context(), program, "--server=https://"+e.address("client"),
 		"--token="+filepath.Join(e.cfg.Client.CredentialsDir, "token"), "--ca="+filepath.Join(e.cfg.Client.CredentialsDir, "ca.crt"))
 	cmd.Env = append(os.Environ(), environment...)
 	stdin, err := cmd.StdinPipe()
@@ -83,7 +86,7 @@ func (o *older) state() map[string]olderState {
 }
 
 // requireState waits until all informers have these slices, and the nodes of their endpoints.
-func (o *older) requireState(want map[string][]string, limit time.Duration) {
+func (o *older) requireState(want map[string][]string) {
 	o.t.Helper()
 	var state map[string]olderState
 	reached := func() bool {
@@ -99,7 +102,7 @@ func (o *older) requireState(want map[string][]string, limit time.Duration) {
 		}
 		return len(state) == 4
 	}
-	for deadline := time.Now().Add(limit); !reached(); time.Sleep(tick) {
+	for deadline := time.Now().Add(kubetest.Patience); !reached(); time.Sleep(tick) {
 		require.True(o.t, time.Now().Before(deadline), "want %v, got %+v", want, state)
 	}
 }
@@ -161,20 +164,20 @@ func TestOlderClients(t *testing.T) {
 			}
 		}
 	}
-	requireAll := func(limit time.Duration) {
+	requireAll := func() {
 		t.Helper()
 		want := w.nodesOf("edge")
 		for _, o := range all {
-			o.requireState(want, limit)
+			o.requireState(want)
 		}
 	}
 	start()
-	requireAll(5 * time.Second)
+	requireAll()
 	w.createSlice(slice("default", "c", "c-1", "in-2", "out-1"))
 	w.label("out-1", "edge")
 	w.label("in-2", "")
 	require.NoError(t, w.direct.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "a-1", metav1.DeleteOptions{}))
-	requireAll(patient)
+	requireAll()
 
 	for _, o := range all {
 		o.end()
@@ -184,10 +187,10 @@ func TestOlderClients(t *testing.T) {
 	e.restart()
 	e.ready()
 	start()
-	requireAll(5 * time.Second)
+	requireAll()
 	w.createSlice(slice("default", "d", "d-1", "in-1"))
 	w.label("in-2", "edge")
 	require.NoError(t, w.direct.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "b-1", metav1.DeleteOptions{}))
 	w.network.set(linkUp)
-	requireAll(2 * patient)
+	requireAll()
 }

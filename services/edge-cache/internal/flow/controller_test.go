@@ -1,13 +1,12 @@
+//go:build system
+
 package flow
 
 import (
 	"bytes"
 	"context"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
@@ -60,7 +60,7 @@ func TestWritesOfAController(t *testing.T) {
 	w.ingress("site", "edge", "")
 	e := w.edge("edge", func(c *config.Config) { c.Client.Profile = "ingress-nginx" }).ready()
 	leading := e.leads("one")
-	require.Eventually(t, leading.Load, patient, tick)
+	require.Eventually(t, leading.Load, kubetest.Patience, tick)
 	lease := func() string {
 		l, err := w.direct.CoordinationV1().Leases("ingress").Get(t.Context(), "controller", metav1.GetOptions{})
 		require.NoError(t, err)
@@ -83,16 +83,16 @@ func TestWritesOfAController(t *testing.T) {
 	assert.Equal(t, "192.0.2.1", stored())
 
 	w.network.set(linkCut)
-	require.Eventually(t, func() bool { return !leading.Load() }, patient, tick, "it leads although no Lease was renewed")
+	require.Eventually(t, func() bool { return !leading.Load() }, kubetest.Patience, tick, "it leads although no Lease was renewed")
 	before := lease()
-	require.Eventually(t, func() bool { return apierrors.IsServiceUnavailable(status("192.0.2.2")) }, patient, tick)
+	require.Eventually(t, func() bool { return apierrors.IsServiceUnavailable(status("192.0.2.2")) }, kubetest.Patience, tick)
 	assert.Equal(t, "192.0.2.1", stored())
 	assert.Equal(t, before, lease())
 	assert.False(t, leading.Load())
 
 	w.network.set(linkUp)
-	require.Eventually(t, leading.Load, patient, tick)
-	require.Eventually(t, func() bool { return status("192.0.2.3") == nil }, patient, tick)
+	require.Eventually(t, leading.Load, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return status("192.0.2.3") == nil }, kubetest.Patience, tick)
 	assert.Equal(t, "192.0.2.3", stored())
 	assert.NotEqual(t, before, lease())
 }
@@ -144,7 +144,7 @@ func TestSecretsOfTheClass(t *testing.T) {
 				assert.Equal(c, "content of "+list.Items[i].Name, string(list.Items[i].Data["tls.key"]))
 			}
 			assert.ElementsMatch(c, want, got)
-		}, patient, tick)
+		}, kubetest.Patience, tick)
 	}
 	requireSecrets("mine")
 	for _, name := range []string{"theirs", "loose"} {
@@ -169,36 +169,4 @@ func TestSecretsOfTheClass(t *testing.T) {
 		assert.False(t, bytes.Contains(raw, []byte("content of theirs")), path)
 		return err
 	}))
-}
-
-// TestIdleBookmarks keeps watches without events open. Each gets a bookmark within a minute, with and without the API server, whose version a client may
-// continue from.
-func TestIdleBookmarks(t *testing.T) {
-	t.Parallel()
-	w, offline := protocolWorld(t)
-	other := *w
-	other.network = newNetwork(t, strings.TrimPrefix(w.cluster.RESTConfig().Host, "https://"))
-	online := other.edge("edge").ready()
-	w.network.set(linkCut)
-	var both sync.WaitGroup
-	for name, e := range map[string]*edge{"online": online, "offline": offline} {
-		events := stream(t, e.rest(), slicesPath, values(watchListQuery...))
-		var rv uint64
-		for initial := true; initial; {
-			got := next(t, events)
-			initial, rv = got.Type != "BOOKMARK", got.rv(t)
-		}
-		both.Go(func() {
-			select {
-			case got := <-events:
-				assert.Equal(t, "BOOKMARK", got.Type, name)
-				assert.GreaterOrEqual(t, got.rv(t), rv, name)
-				q := values("watch", "true", "resourceVersion", got.Object.Metadata.ResourceVersion, "timeoutSeconds", "1")
-				assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, q, "").code, name)
-			case <-time.After(time.Minute):
-				assert.Fail(t, "no bookmark within a minute", name)
-			}
-		})
-	}
-	both.Wait()
 }

@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
@@ -61,7 +64,7 @@ func (r *recorder) waitUpdate(t *testing.T, name string, endpoints int) *discove
 			found = last
 		}
 		return found != nil
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 	return found
 }
 
@@ -127,13 +130,13 @@ func TestEmptyPool(t *testing.T) {
 	e := w.edge("edge")
 	// A pool without nodes is a mistake: the cache is not ready, and shows no empty slices.
 	require.Eventually(t, func() bool {
-		response, err := http.Get("http://" + e.cfg.HTTP.HealthAddress + "/readyz/stores")
+		response, err := http.Get("http://" + e.address("health") + "/readyz/stores")
 		if err != nil {
 			return false
 		}
 		response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 	assert.Equal(t, http.StatusServiceUnavailable, ask(t, e.rest(), slicesPath, values(), "").code)
 	w.node("n1", "edge")
 	e.ready()

@@ -1,10 +1,11 @@
+//go:build system || long
+
 package flow
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -17,16 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/testlane"
 )
 
 // TestRandomOperationsEqualTheOracle compares the cache with direct lists after random changes of slices and of the pool, with resets of the link
-// and restarts of the cache between them. FAIRLEAD_LONG=1 runs 10 000 operations.
+// and restarts of the cache between them.
 func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	t.Parallel()
-	operations := 1000
-	if os.Getenv("FAIRLEAD_LONG") != "" {
-		operations = 10_000
-	}
+	operations := testlane.Repetitions(400, 10_000)
 	w := newWorld(t)
 	const nodes = 6
 	for i := range nodes {
@@ -61,8 +62,8 @@ func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	e.convergesTo(full.List)
 	e.convergesTo(plain.List)
 	// After so many restarts, an informer waits up to a minute before it connects again.
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), addresses(c, informer.GetStore().List())) }, 90*time.Second, 100*time.Millisecond)
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), tail.state()) }, patient, 50*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), addresses(c, informer.GetStore().List())) }, kubetest.Patience, 100*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), tail.state()) }, kubetest.Patience, 50*time.Millisecond)
 	assert.Empty(t, tail.problems())
 }
 

@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -29,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
@@ -216,11 +219,11 @@ func (w *world) deceive(t *testing.T, lies map[string]http.HandlerFunc, messages
 		all[name].tell(lie)
 	}
 	for name, d := range all {
-		require.Eventually(t, func() bool { return d.lies.Load() >= 2 }, patient, tick, "%s: the cache did not ask", name)
+		require.Eventually(t, func() bool { return d.lies.Load() >= 2 }, kubetest.Patience, tick, "%s: the cache did not ask", name)
 	}
 	time.Sleep(50 * time.Millisecond)
 	for name, message := range messages {
-		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, all[name].warnings(), message) }, patient, tick, name)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, all[name].warnings(), message) }, kubetest.Patience, tick, name)
 	}
 	for name, d := range all {
 		assert.Equal(t, want, addresses(t, d.informer.GetStore().List()), name)
@@ -342,7 +345,7 @@ func TestFlippedBitsOfTheCache(t *testing.T) {
 	for range 6 {
 		writeFolder(t, filepath.Join(e.cfg.Data.Dir, "journal"), pristine, random)
 		e.start()
-		require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_journal_degraded") >= 0 }, patient, tick, "the cache does not start")
+		require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_journal_degraded") >= 0 }, kubetest.Patience, tick, "the cache does not start")
 		list, err := e.client().DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		if err == nil {
 			ready++
@@ -401,7 +404,7 @@ func TestThousandWatches(t *testing.T) {
 	require.NoError(t, err)
 	for range 1000 {
 		group.Go(func() {
-			target := "https://" + e.cfg.Client.Address + "/apis/discovery.k8s.io/v1/endpointslices?watch=true&timeoutSeconds=60"
+			target := e.rest().Host + "/apis/discovery.k8s.io/v1/endpointslices?watch=true&timeoutSeconds=60"
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 			if err != nil {
 				refused.Add(1)
@@ -426,13 +429,13 @@ func TestThousandWatches(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
-	require.Eventually(t, func() bool { return int(open.Load()) == e.cfg.Client.MaxWatches }, patient, tick)
+	require.Eventually(t, func() bool { return int(open.Load()) == e.cfg.Client.MaxWatches }, kubetest.Patience, tick)
 	// The client dials for every request until it knows that the server speaks HTTP/2. What those connections take goes with them.
-	assert.Eventually(t, func() bool { return heap() < before+64<<20 }, patient, tick)
-	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_watches") == float64(e.cfg.Client.MaxWatches) }, patient, tick)
+	assert.Eventually(t, func() bool { return heap() < before+64<<20 }, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_watches") == float64(e.cfg.Client.MaxWatches) }, kubetest.Patience, tick)
 	select {
 	case <-done:
-	case <-time.After(patient):
+	case <-time.After(kubetest.Patience):
 		t.Log("requests above the limit of streams wait in the client")
 	}
 }

@@ -1,19 +1,12 @@
+//go:build long
+
 package flow
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -106,80 +99,4 @@ func (w *world) parallel(n int, do func(ctx context.Context, i int) error) {
 	all.Wait()
 	close(failed)
 	require.NoError(w.t, <-failed)
-}
-
-func buildCache(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "edge-cache")
-	out, err := exec.Command("go", "build", "-o", binary, "../..").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return binary
-}
-
-// measured is a cache in a process of its own.
-type measured struct {
-	*edge
-
-	binary string
-	cmd    *exec.Cmd
-}
-
-func (e *edge) measured(binary string) *measured {
-	p := &measured{edge: e, binary: binary}
-	p.launch()
-	e.t.Cleanup(p.kill)
-	return p
-}
-
-func (p *measured) launch() {
-	p.t.Helper()
-	c := p.cfg
-	p.cmd = exec.Command(p.binary, "--pool="+c.Pool.Name, "--kubeconfig="+c.Upstream.Kubeconfig, "--listen-address="+c.Client.Address,
-		"--credentials-dir="+c.Client.CredentialsDir, "--namespace-file="+c.Client.NamespaceFile, "--data-dir="+c.Data.Dir,
-		"--health-probe-bind-address="+c.HTTP.HealthAddress, "--metrics-bind-address="+c.HTTP.MetricsAddress)
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(p.t, p.cmd.Start())
-}
-
-func (p *measured) kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-}
-
-// memory returns a line of /proc/<pid>/status in MB.
-func (p *measured) memory(name string) float64 {
-	p.t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	require.NoError(p.t, err)
-	for line := range strings.Lines(string(raw)) {
-		if rest, found := strings.CutPrefix(line, name+":"); found {
-			kb, err := strconv.Atoi(strings.Fields(rest)[0])
-			require.NoError(p.t, err)
-			return float64(kb) / 1000
-		}
-	}
-	return 0
-}
-
-// sum returns the sum of a metric, over the series whose labels contain a text.
-func (p *measured) sum(name, labels string) float64 {
-	p.t.Helper()
-	response, err := http.Get("http://" + p.cfg.HTTP.MetricsAddress + "/metrics")
-	require.NoError(p.t, err)
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	require.NoError(p.t, err)
-	sum := 0.0
-	for line := range strings.Lines(string(raw)) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if found, rest, _ := strings.Cut(series, "{"); found == name && strings.Contains(rest, labels) {
-			v, err := strconv.ParseFloat(value, 64)
-			require.NoError(p.t, err)
-			sum += v
-		}
-	}
-	return sum
 }

@@ -1,3 +1,5 @@
+//go:build system || long
+
 package flow
 
 import (
@@ -12,7 +14,7 @@ import (
 // metric returns the sum of all series of a metric, or the value of one series with its labels; -1 if there is none.
 func (e *edge) metric(name string) float64 {
 	e.t.Helper()
-	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.cfg.HTTP.MetricsAddress+"/metrics", nil)
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.address("metrics")+"/metrics", nil)
 	require.NoError(e.t, err)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

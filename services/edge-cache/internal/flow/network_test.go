@@ -1,3 +1,5 @@
+//go:build system || long
+
 package flow
 
 import (

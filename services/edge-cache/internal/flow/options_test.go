@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -11,16 +13,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
@@ -51,14 +52,8 @@ func (w *world) define(group, version, plural, singular, kind, scope string) dyn
 	require.Eventually(w.t, func() bool {
 		_, err := api.List(w.t.Context(), metav1.ListOptions{})
 		return err == nil
-	}, patient, tick, "the API server does not serve %s", plural)
+	}, kubetest.Patience, tick, "the API server does not serve %s", plural)
 	return api
-}
-
-func (w *world) namespace(name string) {
-	w.t.Helper()
-	_, err := w.direct.CoreV1().Namespaces().Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	require.NoError(w.t, err)
 }
 
 // TestMembershipFromANodePool takes the members from a NodePool object. Labels of nodes play no part.
@@ -75,7 +70,7 @@ func TestMembershipFromANodePool(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got, err := tryAsk(e.rest(), slicesPath)
 		return err == nil && got.code == http.StatusServiceUnavailable
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 	assert.Contains(t, e.readiness(), "the node pool has no nodes yet")
 
 	set := func(nodes ...any) {
@@ -115,7 +110,7 @@ func TestMembershipFromANodePool(t *testing.T) {
 	w.network.set(linkUp)
 	// A pool that is deleted keeps its last members.
 	require.NoError(t, pools.Delete(t.Context(), "edge", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_upstream_online") == 1 }, patient, tick)
+	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_upstream_online") == 1 }, kubetest.Patience, tick)
 	time.Sleep(500 * time.Millisecond)
 	e.requireMembers("joins")
 }
@@ -137,13 +132,13 @@ func (e *edge) requireMembers(names ...string) {
 		}
 		assert.ElementsMatch(c, names, shown)
 		assert.ElementsMatch(c, names, endpoints)
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 }
 
 // readiness returns what /readyz says.
 func (e *edge) readiness() string {
 	e.t.Helper()
-	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.cfg.HTTP.HealthAddress+"/readyz", nil)
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.address("health")+"/readyz", nil)
 	require.NoError(e.t, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(e.t, err)
@@ -162,19 +157,19 @@ func TestNamespacesOfTheController(t *testing.T) {
 		w.namespace(ns)
 		w.createSlice(slice(ns, "s", "s-1", "in-1"))
 	}
-	tenants := w.define("example.com", "v1", "tenants", "tenant", "Tenant", "Cluster")
+	tenants := w.define("example.net", "v1", "tenants", "tenant", "Tenant", "Cluster")
 	_, err := tenants.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": map[string]any{"name": "t-1"},
+		"apiVersion": "example.net/v1", "kind": "Tenant", "metadata": map[string]any{"name": "t-1"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	e := w.edge("edge", func(c *config.Config) {
-		c.Client.Namespaces, c.Client.Resources = []string{"team-a", "team-b"}, []string{"example.com/v1/tenants@cluster"}
+		c.Client.Namespaces, c.Client.Resources = []string{"team-a", "team-b"}, []string{"example.net/v1/tenants@cluster"}
 	})
 	path := func(ns string) string { return "/apis/discovery.k8s.io/v1/namespaces/" + ns + "/endpointslices" }
 	require.Eventually(t, func() bool {
 		got, err := tryAsk(e.rest(), path("team-b"))
 		return err == nil && got.code == http.StatusOK
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 	check := func(t *testing.T) {
 		t.Helper()
 		for _, ns := range []string{"team-a", "team-b"} {
@@ -187,7 +182,7 @@ func TestNamespacesOfTheController(t *testing.T) {
 		}
 		nodes := ask(t, e.rest(), "/api/v1/nodes", values(), "")
 		assert.Len(t, nodes.Items, 1, "nodes have no namespace")
-		assert.Len(t, ask(t, e.rest(), "/apis/example.com/v1/tenants", values(), "").Items, 1)
+		assert.Len(t, ask(t, e.rest(), "/apis/example.net/v1/tenants", values(), "").Items, 1)
 	}
 	check(t)
 	for _, ns := range []string{"team-a", "team-b"} {
@@ -195,16 +190,16 @@ func TestNamespacesOfTheController(t *testing.T) {
 		synced(t, i)
 		assert.Len(t, i.GetStore().List(), 1)
 		w.createSlice(slice(ns, "s", "s-2", "in-1"))
-		require.Eventually(t, func() bool { return len(i.GetStore().List()) == 2 }, patient, tick)
+		require.Eventually(t, func() bool { return len(i.GetStore().List()) == 2 }, kubetest.Patience, tick)
 		require.NoError(t, w.direct.DiscoveryV1().EndpointSlices(ns).Delete(t.Context(), "s-2", metav1.DeleteOptions{}))
-		require.Eventually(t, func() bool { return len(i.GetStore().List()) == 1 }, patient, tick)
+		require.Eventually(t, func() bool { return len(i.GetStore().List()) == 1 }, kubetest.Patience, tick)
 	}
 	w.network.set(linkCut)
 	e.restart()
 	require.Eventually(t, func() bool {
 		got, err := tryAsk(e.rest(), path("team-b"))
 		return err == nil && got.code == http.StatusOK
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 	check(t)
 }
 
@@ -227,7 +222,7 @@ func TestCustomKinds(t *testing.T) {
 	assert.Equal(t, []string{"default/m-1"}, i.GetStore().ListKeys())
 	_, err = middlewares.Namespace("default").Create(t.Context(), middleware("m-2"), metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(i.GetStore().ListKeys()) == 2 }, patient, tick)
+	require.Eventually(t, func() bool { return len(i.GetStore().ListKeys()) == 2 }, kubetest.Patience, tick)
 	shown, exists, err := i.GetStore().GetByKey("default/m-1")
 	require.NoError(t, err)
 	require.True(t, exists)
@@ -250,7 +245,7 @@ func TestCustomKinds(t *testing.T) {
 	assert.Contains(t, string(missing.body), "tenants were not listed yet, and none are on disk; the last attempt: API server: 404 NotFound")
 	late := e.customInformer(t, "example.com", "v1", "tenants")
 	w.define("example.com", "v1", "tenants", "tenant", "Tenant", "Cluster")
-	require.Eventually(t, late.HasSynced, 90*time.Second, 100*time.Millisecond, "the cache does not notice a new kind")
+	require.Eventually(t, late.HasSynced, kubetest.Patience, 100*time.Millisecond, "the cache does not notice a new kind")
 
 	w.network.set(linkCut)
 	e.restart()
@@ -277,22 +272,4 @@ func (e *edge) customInformer(t *testing.T, group, version, plural string) cache
 		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return api.Watch(ctx, o) },
 	})
-}
-
-// tryAsk is ask while the cache starts: its files may not be there yet.
-func tryAsk(c *rest.Config, path string) (answer, error) {
-	client, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return answer{}, err
-	}
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.Host+path, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	return answer{code: response.StatusCode}, nil
 }

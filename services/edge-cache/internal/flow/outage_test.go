@@ -1,11 +1,11 @@
+//go:build system
+
 package flow
 
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // TestOutage loses the API server in each way while watches are open. They stay open, and get exactly the difference afterwards.
@@ -41,13 +43,9 @@ func TestOutage(t *testing.T) {
 			_, err = slices.Update(t.Context(), live, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			require.NoError(t, slices.Delete(t.Context(), "a-1", metav1.DeleteOptions{}))
-			begin := time.Now()
 			assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, values("resourceVersion", "0"), "").code)
-			assert.Less(t, time.Since(begin), time.Second)
-			require.Eventually(t, func() bool { return e.write(t) == http.StatusServiceUnavailable }, patient, 100*time.Millisecond)
-			begin = time.Now()
+			require.Eventually(t, func() bool { return e.write(t) == http.StatusServiceUnavailable }, kubetest.Patience, 100*time.Millisecond)
 			assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, values(), "").code)
-			assert.Less(t, time.Since(begin), time.Second)
 			silentFor(t, events, time.Second)
 			w.network.set(linkUp)
 			if state == linkSwallow {
@@ -68,40 +66,10 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestFlappingLinkCausesNothing breaks the link again and again. The long form does so for 8 minutes. Nothing else runs beside it, because it counts goroutines.
-func TestFlappingLinkCausesNothing(t *testing.T) {
-	flaps, cut, up := 20, 30*time.Millisecond, 70*time.Millisecond
-	if os.Getenv("FAIRLEAD_LONG") != "" {
-		flaps, cut, up = 50, 5*time.Second, 5*time.Second
-	}
-	w := newWorld(t)
-	w.node("in-1", "edge")
-	w.createSlice(slice("default", "a", "a-0", "in-1"))
-	e := w.edge("edge").ready()
-	events := stream(t, e.rest(), slicesPath, values(watchListQuery...))
-	for next(t, events).Type != "BOOKMARK" {
-	}
-	goroutines := runtime.NumGoroutine()
-	for range flaps {
-		w.network.set(linkCut)
-		time.Sleep(cut)
-		w.network.set(linkUp)
-		time.Sleep(up)
-	}
-	time.Sleep(2 * time.Second)
-	w.createSlice(slice("default", "a", "a-1", "in-1"))
-	ev := next(t, events)
-	for ev.Type == "BOOKMARK" {
-		ev = next(t, events)
-	}
-	assert.Equal(t, "a-1", ev.Object.Metadata.Name, "the first event since the flaps")
-	assert.Eventually(t, func() bool { return runtime.NumGoroutine() < goroutines+30 }, patient, 100*time.Millisecond)
-}
-
 // TestRestoredBackup restores etcd to an earlier time. Nothing of the lost time survives, and virtual versions keep rising.
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newOwnWorld(t)
 	w.node("in-1", "edge")
 	w.createSlice(slice("default", "a", "before", "in-1"))
 	file := filepath.Join(t.TempDir(), "snapshot.db")
@@ -117,7 +85,7 @@ func TestRestoredBackup(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.cluster.Restore(t.Context(), file))
 	e.converges(i)
-	require.Eventually(t, func() bool { return len(i.GetStore().List()) <= 2 }, 2*patient, tick)
+	require.Eventually(t, func() bool { return len(i.GetStore().List()) <= 2 }, kubetest.Patience, tick)
 	after, err := strconv.ParseUint(ask(t, e.rest(), slicesPath, values("resourceVersion", "0"), "").Metadata.ResourceVersion, 10, 64)
 	require.NoError(t, err)
 	assert.Greater(t, after, before)
@@ -182,11 +150,11 @@ func TestRevokedRight(t *testing.T) {
 	role.Rules = rules[:0]
 	_, err = w.direct.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusForbidden }, patient, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusForbidden }, kubetest.Patience, 100*time.Millisecond)
 	role.Rules = rules
 	_, err = w.direct.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusOK }, patient, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusOK }, kubetest.Patience, 100*time.Millisecond)
 }
 
 // serviceAccountKubeconfig writes a kubeconfig with a token of the default service account.

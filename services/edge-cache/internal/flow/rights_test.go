@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -10,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
@@ -62,13 +65,13 @@ func TestRightsInOneNamespace(t *testing.T) {
 		w.serviceAccountKubeconfig(c.Upstream.Kubeconfig)
 	})
 	require.Eventually(t, func() bool {
-		response, err := http.Get("http://" + e.cfg.HTTP.HealthAddress + "/readyz")
+		response, err := http.Get("http://" + e.address("health") + "/readyz")
 		if err != nil {
 			return false
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, patient, tick, "every store has what it needs")
+	}, kubetest.Patience, tick, "every store has what it needs")
 	inTeam, closed := "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices", "/apis/discovery.k8s.io/v1/namespaces/closed/endpointslices"
 	assert.Equal(t, []string{"a-0"}, names(ask(t, e.rest(), inTeam, values(), "")))
 	assert.Equal(t, http.StatusOK, ask(t, e.rest(), "/api/v1/namespaces/team/secrets/certificate", values(), "").code)

@@ -1,3 +1,5 @@
+//go:build long
+
 package flow
 
 import (
@@ -28,7 +30,7 @@ func TestScale(t *testing.T) {
 			n.slices, _ = strconv.Atoi(text)
 		}
 	}
-	w := newWorld(t)
+	w := newOwnWorld(t)
 	w.fill(n)
 	backup := filepath.Join(t.TempDir(), "snapshot.db")
 	require.NoError(t, w.cluster.Snapshot(t.Context(), backup))
@@ -99,7 +101,7 @@ func (p *measured) measure(n size, backup string) scaleReport {
 	p.t.Helper()
 	r := scaleReport{size: n}
 	begin := time.Now()
-	p.listed(2 * time.Minute)
+	p.listed()
 	r.sync = time.Since(begin)
 	time.Sleep(settle)
 	r.afterSync, r.syncPeak, r.files = p.memory("VmRSS"), p.memory("VmHWM"), p.memory("RssFile")
@@ -125,7 +127,7 @@ func (p *measured) measure(n size, backup string) scaleReport {
 	p.kill()
 	begin = time.Now()
 	p.launch()
-	p.listed(time.Minute)
+	p.listed()
 	r.offlineStart = time.Since(begin)
 	time.Sleep(settle)
 	r.afterStart, r.peak = p.memory("VmRSS"), max(r.peak, p.memory("VmHWM"))
@@ -243,28 +245,6 @@ func (p *measured) measureRollOut(n size, client cache.SharedIndexInformer, r *s
 	}
 }
 
-// listed waits until the cache answers a list.
-func (p *measured) listed(limit time.Duration) {
-	p.t.Helper()
-	require.Eventually(p.t, func() bool {
-		client, err := rest.HTTPClientFor(p.rest())
-		if err != nil {
-			return false
-		}
-		defer client.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.rest().Host+slicesPath+"?resourceVersion=0", nil)
-		require.NoError(p.t, err)
-		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
-		response, err := client.Do(request)
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		_, err = io.Copy(io.Discard, response.Body)
-		return err == nil && response.StatusCode == http.StatusOK
-	}, limit, tick)
-}
-
 // fetchList returns the time of a list, and its size.
 func fetchList(t *testing.T, c *rest.Config) (time.Duration, int) {
 	t.Helper()
@@ -290,14 +270,14 @@ func fetchList(t *testing.T, c *rest.Config) (time.Duration, int) {
 
 // TestLatencyOnEqualContent compares lists of a pool that has every node: the cache then serves what the API server serves.
 func TestLatencyOnEqualContent(t *testing.T) {
-	w := newWorld(t)
+	w := newOwnWorld(t)
 	n := size{slices: 300, endpoints: 100, nodes: 50, pool: 50}
 	if os.Getenv("FAIRLEAD_BENCH") != "" {
 		n.slices = 2000
 	}
 	w.fill(n)
 	p := w.prepare("edge").measured(buildCache(t))
-	p.listed(time.Minute)
+	p.listed()
 	ours, oursBytes := fetchList(t, p.rest())
 	theirs, theirsBytes := fetchList(t, w.cluster.RESTConfig())
 	t.Logf("list of %d slices with all endpoints: edge-cache %s (%.1f MB), API server %s (%.1f MB)", n.slices,

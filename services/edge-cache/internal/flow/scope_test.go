@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -13,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 // sliceInformer is an informer of a namespace, "" is all, with a label selector.
@@ -52,7 +56,7 @@ func TestScopesDoNotMix(t *testing.T) {
 	requireKeys := func(want ...[]string) {
 		t.Helper()
 		for n, i := range informers {
-			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.ElementsMatch(c, want[n], i.GetStore().ListKeys(), "informer %d", n) }, patient, tick)
+			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.ElementsMatch(c, want[n], i.GetStore().ListKeys(), "informer %d", n) }, kubetest.Patience, tick)
 		}
 	}
 	requireKeys([]string{"default/kubernetes", "default/a-1", "team/a-2", "team/b-1"}, []string{"team/a-2", "team/b-1"}, []string{"default/a-1", "team/a-2"}, []string{"team/b-1"})
@@ -114,7 +118,7 @@ func TestSlicesThatChangeTheirService(t *testing.T) {
 			}
 			assert.ElementsMatch(c, a, ofA.GetStore().ListKeys())
 			assert.ElementsMatch(c, b, ofB.GetStore().ListKeys())
-		}, patient, tick)
+		}, kubetest.Patience, tick)
 		e.converges(all)
 	}
 	relabel := func(name, service string) {
@@ -135,7 +139,7 @@ func TestSlicesThatChangeTheirService(t *testing.T) {
 			require.NoError(c, err)
 			require.True(c, exists)
 			assert.Equal(c, want.UID, got.(*corev1.Service).UID)
-		}, patient, tick)
+		}, kubetest.Patience, tick)
 	}
 	requireSlices([]string{"default/x", "default/y"}, nil)
 	relabel("x", "b")

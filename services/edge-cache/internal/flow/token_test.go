@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -39,14 +41,13 @@ func TestFilesOfTheUpstreamAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")
 	require.NoError(t, os.WriteFile(token, []byte("expired"), 0o600))
-	other := newWorld(t)
-	otherCA, rightCA := authority(t, other), authority(t, w)
+	otherCA, _ := newAuthority(t)
 	require.NoError(t, os.WriteFile(ca, otherCA, 0o600))
 	e := w.edge("edge", func(c *config.Config) {
 		c.Upstream = config.Upstream{Server: "https://" + w.network.address(), CAFile: ca, TokenFile: token}
 	})
 	time.Sleep(500 * time.Millisecond)
-	require.NoError(t, os.WriteFile(ca, rightCA, 0o600))
+	require.NoError(t, os.WriteFile(ca, authority(t, w), 0o600))
 	time.Sleep(500 * time.Millisecond)
 	require.NoError(t, os.WriteFile(token, []byte(w.token()), 0o600))
 	e.ready()

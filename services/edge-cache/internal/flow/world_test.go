@@ -1,9 +1,17 @@
+//go:build system || long
+
 // Package flow tests the cache as a whole: real client-go informers, a real API server, the cache between them, and a network that fails.
 package flow
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +24,14 @@ import (
 	"go.uber.org/zap/zaptest"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"fairlead.dev/pkg/addressfile"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
@@ -31,7 +41,6 @@ import (
 
 const (
 	poolKey = "apps.openyurt.io/nodepool"
-	patient = 20 * time.Second
 	tick    = 20 * time.Millisecond
 )
 
@@ -47,7 +56,12 @@ func TestMain(m *testing.M) {
 			_ = syscall.Exec(self, os.Args, append(os.Environ(), detector+"=true"))
 		}
 	}
-	os.Exit(m.Run())
+	if err := flag.Set("test.parallel", parallel); err != nil { // a flag on the command line overrides this value
+		panic(err)
+	}
+	code := m.Run()
+	shared.stop()
+	os.Exit(code)
 }
 
 // world is an API server, a network, and what they hold.
@@ -58,14 +72,25 @@ type world struct {
 	network *network
 }
 
-func newWorld(t *testing.T, configure ...func(*clusterapi.Config)) *world {
+// newWorld returns a world of a shared API server. No other test uses it at the same time.
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	c := cluster.Start(t, append([]func(*clusterapi.Config){cluster.ControlPlaneOnly}, configure...)...)
+	return newWorldOf(t, shared.take(t))
+}
+
+// newOwnWorld returns a world of an API server that no other test uses: for tests that stop or restore it, or that need settings of it.
+func newOwnWorld(t *testing.T, configure ...func(*clusterapi.Config)) *world {
+	t.Helper()
+	return newWorldOf(t, cluster.Start(t, append([]func(*clusterapi.Config){cluster.ControlPlaneOnly}, configure...)...))
+}
+
+func newWorldOf(t *testing.T, c *cluster.Cluster) *world {
+	t.Helper()
 	w := &world{t: t, cluster: c, direct: c.Clientset()}
 	require.Eventually(t, func() bool { // the API server makes this slice itself, some time after its start
 		_, err := w.direct.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 		return err == nil
-	}, patient, tick)
+	}, kubetest.Patience, tick)
 	w.network = newNetwork(t, strings.TrimPrefix(c.RESTConfig().Host, "https://"))
 	return w
 }
@@ -126,6 +151,7 @@ type edge struct {
 
 	dir     string
 	cfg     *config.Config
+	clients *http.Transport
 	log     *zap.Logger // nil: none, unless FAIRLEAD_TEST_LOG is set
 	cancel  context.CancelFunc
 	stopped chan error
@@ -144,9 +170,12 @@ func (w *world) edge(pool string, configure ...func(*config.Config)) *edge {
 func (w *world) prepare(pool string, configure ...func(*config.Config)) *edge {
 	w.t.Helper()
 	e := &edge{world: w, dir: w.t.TempDir()}
+	e.clients = &http.Transport{DialTLSContext: e.dial, ForceAttemptHTTP2: true}
+	w.t.Cleanup(e.clients.CloseIdleConnections)
 	cfg := config.Default()
 	cfg.Pool.Name = pool
-	cfg.Client.Address, cfg.HTTP.HealthAddress, cfg.HTTP.MetricsAddress = kubetest.FreeAddress(w.t), kubetest.FreeAddress(w.t), kubetest.FreeAddress(w.t)
+	cfg.Client.Address, cfg.HTTP.HealthAddress, cfg.HTTP.MetricsAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.AddressFile = filepath.Join(e.dir, "addresses")
 	cfg.Client.CredentialsDir = filepath.Join(e.dir, "credentials")
 	cfg.Client.NamespaceFile = filepath.Join(e.dir, "namespace")
 	cfg.Upstream.Kubeconfig = filepath.Join(e.dir, "kubeconfig")
@@ -197,7 +226,17 @@ func (e *edge) stop() {
 		e.t.Errorf("edge-cache: %v", err)
 	}
 	e.cancel = nil
+	e.forget()
 }
+
+// address returns where the cache listens now; "" while it does not.
+func (e *edge) address(listener string) string {
+	addresses, _ := addressfile.Read(e.cfg.AddressFile) // there is no file while it does not listen
+	return addresses[listener]
+}
+
+// forget removes the addresses of a cache that has ended.
+func (e *edge) forget() { _ = os.Remove(e.cfg.AddressFile) }
 
 func (e *edge) restart() {
 	e.t.Helper()
@@ -215,17 +254,35 @@ func (e *edge) ready() *edge {
 		}
 		_, err = c.DiscoveryV1().EndpointSlices("").List(e.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		return err == nil
-	}, patient, tick, "the cache does not serve")
+	}, kubetest.Patience, tick, "the cache does not serve")
 	return e
 }
 
-// rest returns the configuration of the controller: that of a pod, with the files that the cache wrote.
+// dial connects to the cache where it listens now, with the files that it wrote.
+func (e *edge) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return e.dialFor(ctx, network, "h2", "http/1.1")
+}
+
+// dialFor is dial for some protocols.
+func (e *edge) dialFor(ctx context.Context, network string, protocols ...string) (net.Conn, error) {
+	address := e.address("client")
+	if address == "" {
+		return nil, errors.New("the cache does not listen")
+	}
+	authority, err := os.ReadFile(filepath.Join(e.cfg.Client.CredentialsDir, "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, ServerName: "127.0.0.1", NextProtos: protocols}}
+	return d.DialContext(ctx, network, address)
+}
+
+// rest returns the configuration of the controller: that of a pod, with the files that the cache wrote. A restarted cache listens elsewhere, and the clients follow.
 func (e *edge) rest() *rest.Config {
 	token, _ := os.ReadFile(filepath.Join(e.cfg.Client.CredentialsDir, "token"))
-	return &rest.Config{
-		Host: "https://" + e.cfg.Client.Address, BearerToken: string(token), QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(e.cfg.Client.CredentialsDir, "ca.crt")},
-	}
+	return &rest.Config{Host: "https://127.0.0.1", BearerToken: string(token), QPS: -1, Transport: e.clients}
 }
 
 func (e *edge) client() kubernetes.Interface {
@@ -233,4 +290,27 @@ func (e *edge) client() kubernetes.Interface {
 	c, err := kubernetes.NewForConfig(e.rest())
 	require.NoError(e.t, err)
 	return c
+}
+
+// protocolWorld has a pool, and slices in two namespaces.
+func protocolWorld(t *testing.T) (*world, *edge) {
+	t.Helper()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	w.node("out-1", "other")
+	w.namespace("team")
+	for i := range 3 {
+		w.createSlice(slice("default", "a", fmt.Sprintf("a-%d", i), "in-1", "out-1"))
+	}
+	w.createSlice(slice("team", "b", "b-0", "in-1"))
+	return w, w.edge("edge").ready()
+}
+
+// namespace makes a namespace. It stays: nothing here could delete it.
+func (w *world) namespace(name string) {
+	w.t.Helper()
+	_, err := w.direct.CoreV1().Namespaces().Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) { // an earlier test of the API server left it
+		require.NoError(w.t, err)
+	}
 }
