@@ -3,7 +3,6 @@ package learn
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -172,69 +171,4 @@ func (f *fleet) sample() *sample.Sample {
 		f.distort(s)
 	}
 	return s
-}
-
-// meets reports whether replicas meet the targets at a rate per replica, in a long run.
-func (w world) meets(rate float64, replicas int, seed uint64) bool {
-	const warm, seconds = 600, 2000
-	f := newFleet(w, replicas, seed)
-	all := rate * float64(replicas)
-	constant := func(float64) float64 { return all }
-	f.run(warm, constant, all)
-	before := make([]modelserver.Page, replicas)
-	for i, s := range f.servers {
-		s.Advance(f.now)
-		before[i] = s.Read()
-	}
-	f.run(seconds, constant, all)
-	var firsts []float64
-	itl, tokens := 0.0, 0.0
-	for i, s := range f.servers {
-		s.Advance(f.now)
-		p := s.Read()
-		firsts = append(firsts, p.Firsts[len(before[i].Firsts):]...)
-		for _, arrived := range p.Pending {
-			firsts = append(firsts, max(f.now-arrived, 0))
-		}
-		itl += p.ITLSum - before[i].ITLSum
-		tokens += p.ITLCount - before[i].ITLCount
-	}
-	if w.targets.ITL > 0 && 1e3*itl/tokens > w.targets.ITL {
-		return false
-	}
-	return w.targets.TTFT == 0 || 1e3*quantile(firsts, w.targets.Percentile) <= w.targets.TTFT
-}
-
-// quantile returns a percentile, or the mean for 0.
-func quantile(values []float64, percentile float64) float64 {
-	if percentile == 0 {
-		sum := 0.0
-		for _, v := range values {
-			sum += v
-		}
-		return sum / float64(len(values))
-	}
-	slices.Sort(values)
-	return values[min(int(float64(len(values))*percentile/100), len(values)-1)]
-}
-
-// capacity searches for the largest rate per replica that meets the targets, with the mean of some seeds.
-func (w world) capacity(replicas int) float64 {
-	const seeds = 2
-	sum := 0.0
-	for seed := range uint64(seeds) {
-		low, high := 0.0, 0.05
-		for w.meets(high, replicas, seed+100) {
-			low, high = high, high*2
-		}
-		for high-low > 0.02*high {
-			if middle := (low + high) / 2; w.meets(middle, replicas, seed+100) {
-				low = middle
-			} else {
-				high = middle
-			}
-		}
-		sum += low
-	}
-	return sum / seeds
 }

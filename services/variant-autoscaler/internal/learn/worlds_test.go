@@ -1,14 +1,12 @@
 package learn
 
 import (
-	"math/rand/v2"
-
 	"fairlead.dev/pkg/steptime"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
 	"fairlead.dev/services/variant-autoscaler/test/modelserver"
 )
 
-// worlds are the servers, requests and targets that the tests learn. The true capacities come from world.capacity; TestTruth checks them.
+// worlds are the servers, requests and targets that the tests learn. The true capacities come from world.capacity.
 func worlds() []world {
 	realistic := steptime.Realistic()
 	overlap := realistic
@@ -31,27 +29,4 @@ func worlds() []world {
 		{"queueing A100, tighter ITL", modelserver.Linear(a100), sizes{128, 128, 0.3, 0}, queueing.Targets{TTFT: 500, ITL: 22}, 0, 0.969, true},
 		{"queueing H100", modelserver.Linear(h100), sizes{128, 128, 0.3, 0}, p90(500, 8), 0, 35.6, false},
 	}
-}
-
-// longChat has longer requests than "chat, ITL binds".
-func longChat() world {
-	w := worlds()[3]
-	w.name, w.sizes, w.truth = "long chat, ITL binds", sizes{input: 1500, output: 500, spread: 0.5}, 4.2
-	return w
-}
-
-// slowReplica has servers of which each fourth takes twice as long for everything.
-func slowReplica() world {
-	w := worlds()[7]
-	w.name, w.truth = "overlap, one of four is slow", 8.2
-	made := 0
-	w.server = func(r *rand.Rand) modelserver.Server {
-		slow := 1.0
-		if made%4 == 0 {
-			slow = 2
-		}
-		made++
-		return modelserver.Step(steptime.Realistic(), 256, w.cache, slow)(r)
-	}
-	return w
 }

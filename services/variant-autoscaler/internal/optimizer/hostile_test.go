@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/pkg/racetest"
+	"fairlead.dev/pkg/testlane"
 )
 
 // hostile returns a problem with numbers at their bounds: many variants in a group, many replicas, many limits, equal and extreme numbers.
@@ -81,37 +81,10 @@ func TestHostileProblems(t *testing.T) {
 	}
 }
 
-// TestOneLargeGroup has as many variants as a problem may have in one group, each with its own need.
-func TestOneLargeGroup(t *testing.T) {
-	t.Parallel()
-	for _, split := range []Split{SplitCapacity, SplitEqual, SplitObserved} {
-		for _, limited := range []bool{false, true} {
-			r := rand.New(rand.NewPCG(1, 1))
-			g := Group{Priority: 1, Rate: 1e15}
-			for n := range MaxVariants {
-				g.Variants = append(g.Variants, Variant{
-					Name: fmt.Sprint(n), Cards: 1, Cost: r.Int64N(1e9), Capacity: 1 + r.Int64N(1e12), Weight: r.Int64N(1e12), Max: 1 + r.IntN(100),
-				})
-			}
-			p := &Problem{Split: split, Groups: []Group{g}}
-			if limited {
-				p.Limits = []Limit{{Unit: UnitReplicas, Amount: 500}}
-			}
-			require.NoError(t, p.Validate())
-			s := newSolver(p)
-			plan := s.solve()
-			checkPlan(t, s, plan, string(split))
-			assert.Positive(t, plan.Shares[0])
-			// The steps that are overdrawn belong to the last list and prices that were begun.
-			assert.Greater(t, s.steps, int64(-maxSteps/4))
-		}
-	}
-}
-
 // TestCutSearches ends searches early. The plan keeps to the limits, and no plan that serves as much costs less than its bound.
 func TestCutSearches(t *testing.T) {
 	t.Parallel()
-	unproven, searches := 0, racetest.Fewer(600, 150)
+	unproven, searches := 0, testlane.Repetitions(150, 600)
 	for seed := range searches {
 		r := rand.New(rand.NewPCG(uint64(seed), 17))
 		p := random(r)

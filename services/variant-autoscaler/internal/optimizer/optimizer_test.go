@@ -7,14 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/pkg/depcheck"
-	"fairlead.dev/pkg/racetest"
+	"fairlead.dev/pkg/testlane"
 )
-
-func TestItIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/...", "go.uber.org/...", "github.com/prometheus/...", "fairlead.dev/pkg/...")
-}
 
 const unit = 1_000_000
 
@@ -194,7 +188,7 @@ func random(r *rand.Rand) *Problem {
 // TestBestOfAllPlans compares plans with the best of all, by the definition.
 func TestBestOfAllPlans(t *testing.T) {
 	t.Parallel()
-	for seed := range racetest.Fewer(1500, 150) {
+	for seed := range testlane.Repetitions(150, 1500) {
 		p := random(rand.New(rand.NewPCG(uint64(seed), 17)))
 		plan := Solve(p)
 		if want := define(p).best(0); !assert.Equal(t, want, plan.Replicas, "seed %d: %+v", seed, p) {

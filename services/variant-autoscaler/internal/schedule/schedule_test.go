@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/pkg/racetest"
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -164,7 +164,7 @@ func TestLastAgreesWithCron(t *testing.T) {
 		for _, name := range []string{"UTC", "Asia/Kolkata", "Asia/Tokyo"} {
 			l, err := zone(name)
 			require.NoError(t, err)
-			for i := range racetest.Fewer(400, 20) {
+			for i := range testlane.Repetitions(20, 400) {
 				at := time.Date(2027, 12, 20, 0, 0, 0, 0, l).Add(time.Duration(i) * 4391 * time.Second)
 				want := time.Time{}
 				for next := schedule.Next(at.Add(-maxDuration)); !next.IsZero() && !next.After(at); next = schedule.Next(next) {

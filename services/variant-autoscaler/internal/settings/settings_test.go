@@ -10,14 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/depcheck"
 )
-
-func TestThePackageIsPure(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "github.com/prometheus/...", "net/http", "os/exec")
-}
 
 // build returns the settings that one ConfigMap gives, and its warnings.
 func build(kind Kind, data map[string]string) (*Settings, []Warning) {
