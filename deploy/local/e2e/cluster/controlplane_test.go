@@ -54,14 +54,14 @@ func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) 
 
 	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionPause))
 	select {
-	case <-time.After(pause):
+	case <-time.After(pause): // of load, in which no request may fail
 	case <-c.Ended():
 		require.Fail(t, "the cluster ended")
 	}
 	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionResume))
 	_, err := c.Kubectl(t.Context(), "scale", "deployment/web", "--replicas=3")
 	require.NoError(t, err)
-	waitReady(t, c, kubetest.Patience, 3, anyNode)
+	waitReady(t, c, 3, anyNode)
 
 	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionKill))
 	require.NoError(t, c.Component(t.Context(), clusterapi.ControllerManager, clusterapi.ActionKill))
@@ -69,7 +69,7 @@ func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) 
 		_, err := c.Kubectl(t.Context(), "scale", "deployment/web", "--replicas=2")
 		require.NoError(collect, err)
 	}, kubetest.Patience, tick)
-	waitReady(t, c, kubetest.Patience, 2, anyNode)
+	waitReady(t, c, 2, anyNode)
 
 	asked, failed := stop()
 	assert.Empty(t, failed)
@@ -98,5 +98,5 @@ func TestControlPlane_RestoreBringsBackWhatWasThere(t *testing.T) {
 		require.Empty(collect, list)
 	}, kubetest.Patience, tick)
 	require.NoError(t, c.Restore(t.Context(), file))
-	waitReady(t, c, kubetest.Patience, 1, anyNode)
+	waitReady(t, c, 1, anyNode)
 }

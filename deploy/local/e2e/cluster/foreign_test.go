@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,7 +55,7 @@ spec:
 		t.Cleanup(func() { assert.NoError(t, unread.Close()) })
 		_, err = io.WriteString(unread, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: web\r\n\r\n", 200)) // 11 MB of answers
 		require.NoError(t, err)
-		require.NoError(t, get(t.Context(), &http.Client{Timeout: 10 * time.Second}, f.Published[0], "/health"), "a connection that is not read holds up no other")
+		require.NoError(t, get(t.Context(), &http.Client{Timeout: kubetest.Patience}, f.Published[0], "/health"), "a connection that is not read holds up no other")
 
 		_, err = f.Dial(t.Context(), "missing.things:80")
 		require.ErrorContains(t, err, `services "missing" not found`)

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -65,7 +65,7 @@ func TestLeftovers_NoneAfterTheLauncherIsKilled(t *testing.T) {
 		for _, pid := range family {
 			require.NotContains(collect, now, pid)
 		}
-	}, 10*time.Second, tick)
+	}, kubetest.Patience, tick)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	assert.NotContains(t, string(mounts), c.Dir)

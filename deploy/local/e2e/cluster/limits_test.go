@@ -48,7 +48,7 @@ func TestLimits_MemoryIsEnforcedAndNothingIsLeft(t *testing.T) {
 	require.NoError(t, syscall.Kill(c.LauncherPID(), syscall.SIGKILL))
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		require.Empty(collect, cgroups(t, name), "the launcher was killed, and its cgroups stay")
-	}, 10*time.Second, tick)
+	}, kubetest.Patience, tick)
 }
 
 // cgroups lists the machine's cgroups whose names begin with a prefix.

@@ -24,13 +24,13 @@ func TestNode_KilledOnesPodsAreReplacedElsewhere(t *testing.T) {
 	c := cluster.Start(t, cluster.Nodes(2), cluster.FastTimings)
 	deploy(t, c, 2, workloadImage)
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionKill))
-	waitReady(t, c, rescheduled, 2, not("node-1"))
+	waitReady(t, c, 2, not("node-1"))
 
 	s, err := c.Status(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, clusterapi.StateStopped, s.Nodes[0].State)
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionRestart))
-	waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
+	waitNode(t, c, "node-1", corev1.ConditionTrue)
 	waitGone(t, c)
 }
 
@@ -55,24 +55,28 @@ func TestNode_CutOffOnesPodsAreReplacedAndEndWhenItIsBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Cut(t.Context(), "node-1", clusterapi.CutBoth))
 	for _, p := range before {
-		_, err := dialPod(t, c, &p)
 		if p.Spec.NodeName == "node-1" {
+			_, err := dialPod(t, c, &p, silence)
 			require.Error(t, err, "a pod of a node that is cut off answered")
 		} else {
+			_, err := dialPod(t, c, &p, kubetest.Patience)
 			require.NoError(t, err)
 		}
 	}
-	waitReady(t, c, rescheduled, 2, not("node-1"))
+	waitReady(t, c, 2, not("node-1"))
 
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionHeal))
-	waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
+	waitNode(t, c, "node-1", corev1.ConditionTrue)
 	waitGone(t, c)
 }
 
-// dialPod connects to a pod's server and sends a request, with little patience.
-func dialPod(t *testing.T, c *cluster.Cluster, p *corev1.Pod) (string, error) {
+// silence is the time after which a request that must not be answered gives up.
+const silence = 2 * time.Second
+
+// dialPod connects to a pod's server and sends a request.
+func dialPod(t *testing.T, c *cluster.Cluster, p *corev1.Pod, timeout time.Duration) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	addr := net.JoinHostPort(p.Status.PodIP, "8000")
 	return addr, get(ctx, httpClient(c), addr, "/ping")
@@ -91,9 +95,9 @@ func TestNode_OneWayCuts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			require.NoError(t, c.Cut(t.Context(), "node-1", tt.give))
-			waitNode(t, c, "node-1", corev1.ConditionUnknown, rescheduled)
+			waitNode(t, c, "node-1", corev1.ConditionUnknown)
 			require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionHeal))
-			waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
+			waitNode(t, c, "node-1", corev1.ConditionTrue)
 		})
 	}
 }
@@ -109,7 +113,7 @@ func TestNode_RebootLeavesNoOrphansAndGivesNoAddressTwice(t *testing.T) {
 		seen[p.Status.PodIP] = p.Name
 	}
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionRestart))
-	waitNode(t, c, "node-1", corev1.ConditionTrue, kubetest.Patience)
+	waitNode(t, c, "node-1", corev1.ConditionTrue)
 
 	var after []corev1.Pod
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -121,7 +125,7 @@ func TestNode_RebootLeavesNoOrphansAndGivesNoAddressTwice(t *testing.T) {
 		}
 	}, kubetest.Patience, tick)
 	for _, p := range after {
-		_, err := dialPod(t, c, &p)
+		_, err := dialPod(t, c, &p, kubetest.Patience)
 		require.NoError(t, err, p.Name)
 	}
 	for ip, name := range seen { // whoever has an address of before is the one who had it
@@ -154,7 +158,7 @@ func TestNode_PausedOneStandsStillAndGoesOn(t *testing.T) {
 	list, err := pods(t.Context(), c.Clientset())
 	require.NoError(t, err)
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionPause))
-	_, err = dialPod(t, c, &list[0])
+	_, err = dialPod(t, c, &list[0], silence)
 	require.Error(t, err, "a pod of a paused node answered")
 	require.True(t, isTimeout(err), "got %v", err)
 

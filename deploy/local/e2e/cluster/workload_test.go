@@ -23,9 +23,6 @@ import (
 
 const (
 	tick = 100 * time.Millisecond
-	// rescheduled is what a dead node's pods may take to be replaced, with fast timings.
-	rescheduled = 20 * time.Second
-	// settle is what ordinary things may take on a busy machine.
 
 	workloadImage = "fairlead/modelserver:race"
 )
@@ -103,7 +100,7 @@ func isReady(p *corev1.Pod) bool {
 }
 
 // waitReady waits until want pods that are meant to stay are ready, all of them on nodes that ok accepts.
-func waitReady(t *testing.T, c *cluster.Cluster, limit time.Duration, want int, ok func(node string) bool) []corev1.Pod {
+func waitReady(t *testing.T, c *cluster.Cluster, want int, ok func(node string) bool) []corev1.Pod {
 	t.Helper()
 	var found []corev1.Pod
 	client := c.Clientset()
@@ -118,13 +115,13 @@ func waitReady(t *testing.T, c *cluster.Cluster, limit time.Duration, want int, 
 		}
 		require.Len(collect, found, want)
 		require.Len(collect, list, want)
-	}, limit, tick)
+	}, kubetest.Patience, tick)
 	return found
 }
 
 func anyNode(string) bool { return true }
 
-func waitNode(t *testing.T, c *cluster.Cluster, name string, want corev1.ConditionStatus, limit time.Duration) {
+func waitNode(t *testing.T, c *cluster.Cluster, name string, want corev1.ConditionStatus) {
 	t.Helper()
 	client := c.Clientset()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -135,12 +132,12 @@ func waitNode(t *testing.T, c *cluster.Cluster, name string, want corev1.Conditi
 				require.Equal(collect, want, cond.Status)
 			}
 		}
-	}, limit, tick)
+	}, kubetest.Patience, tick)
 }
 
 // httpClient makes each request by a connection of its own into the cluster.
 func httpClient(c *cluster.Cluster) *http.Client {
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+	return &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return c.Dial(ctx, addr) }}}
 }
 

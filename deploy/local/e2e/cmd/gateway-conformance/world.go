@@ -216,10 +216,6 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	health, err := freeAddress()
-	if err != nil {
-		return err
-	}
 	kubeconfig, err := w.grant(ctx)
 	if err != nil {
 		return err
@@ -227,13 +223,9 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	args := []string{
 		"--kubeconfig=" + kubeconfig, "--config-map=" + systemSpace + "/backendset-syncer", "--leader-election-namespace=" + systemSpace,
 		"--oci-auth=api-key", "--oci-key-directory=" + w.keyDirectory(), "--oci-endpoint=" + string(endpoint), "--oci-requests-per-second=1000",
-		"--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=" + health, "--log-level=debug",
+		"--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--log-level=debug",
+		"--responder-service=" + systemSpace + "/responder", "--not-found-bind-address=127.0.0.1:0", "--no-backends-bind-address=127.0.0.1:0",
 	}
-	flags, err := w.responderFlags()
-	if err != nil {
-		return err
-	}
-	args = append(args, flags...)
 	w.program = exec.Command(o.program, args...)
 	w.program.Stdout, w.program.Stderr = log, log
 	w.program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -247,30 +239,14 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 		_ = log.Close()
 		w.fail(fmt.Errorf("the program has ended: %v: see %s", err, log.Name()))
 	}()
-	return waitReady(ctx, "http://"+health+"/readyz", log.Name())
-}
-
-// responderFlags lets the program answer requests without a backend, at the address that objects.yaml has for it.
-func (w *world) responderFlags() ([]string, error) {
-	flags := []string{"--responder-service=" + systemSpace + "/responder"}
-	for flag, address := range map[string]string{"--not-found-bind-address": "10.244.0.2:8404", "--no-backends-bind-address": "10.244.0.2:8500"} {
-		own, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
-		w.pods.add(address, own)
-		flags = append(flags, flag+"="+own)
-	}
-	return flags, nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	a, err := w.awaitAddresses(ctx, log.Name())
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	// It answers requests without a backend, at the addresses that objects.yaml has for it.
+	w.pods.add("10.244.0.2:8404", a.notFound)
+	w.pods.add("10.244.0.2:8500", a.noBackends)
+	return waitReady(ctx, "http://"+a.health+"/readyz", log.Name())
 }
 
 // waitReady waits until a URL answers with 200.
