@@ -3,6 +3,7 @@ package ocilb_test
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -66,7 +67,8 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 	for _, mode := range []ocilb.Concurrency{ocilb.Queue, ocilb.Parallel, ocilb.Busy, ocilb.Conflict} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.Concurrency = mode }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.Concurrency = mode })
 				work, err := create(t, s, newDetails("new"), nil)
 				require.NoError(t, err)
 				assert.Equal(t, "CreateLoadBalancer", *work.Type)
@@ -121,7 +123,8 @@ func TestDeletionComesLast(t *testing.T) {
 	for _, mode := range []ocilb.Concurrency{ocilb.Queue, ocilb.Parallel} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.Concurrency = mode }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.Concurrency = mode })
 				changed, err := put(t, s, "chat", nil, 1)
 				require.NoError(t, err)
 				deleted, err := remove(t, s, common.String(id))
@@ -141,7 +144,8 @@ func TestDeletionComesLast(t *testing.T) {
 
 func TestCreationsAndDeletionsThatFail(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		modes := s.Modes()
 		fail := func(every int) {
 			modes.FailEvery = every
@@ -174,7 +178,8 @@ func TestCreationsAndDeletionsThatFail(t *testing.T) {
 
 func TestReadsOfNewAndDeletedLoadBalancersAreStale(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(m *ocilb.Modes) { m.Stale = ocilb.Duration(5 * time.Second) }, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, func(m *ocilb.Modes) { m.Stale = ocilb.Duration(5 * time.Second) })
 		work, err := create(t, s, newDetails("new"), nil)
 		require.NoError(t, err)
 		_, err = getBalancer(t, s, work.LoadBalancerId)
@@ -198,7 +203,8 @@ func TestReadsOfNewAndDeletedLoadBalancersAreStale(t *testing.T) {
 // A port is free again after the deletion of its load balancer, and its requests in flight end.
 func TestTrafficOfADeletedLoadBalancer(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.serve(t, 1)
 		w.set(t, "chat", backend(1))
 		time.Sleep(time.Minute)
@@ -218,7 +224,8 @@ func TestTrafficOfADeletedLoadBalancer(t *testing.T) {
 
 func TestDeleteProtection(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		d := newDetails("new")
 		d.IsDeleteProtectionEnabled = common.Bool(true)
 		work, err := create(t, s, d, nil)
@@ -263,7 +270,8 @@ func TestRefusedCreations(t *testing.T) {
 		}, code: "InvalidParameter"},
 		{name: "a header for ids of requests", change: func(d *loadbalancer.CreateLoadBalancerDetails) { d.RequestIdHeader = common.String("Id") }, code: "InvalidParameter"},
 	}
-	inBubble(t, func(m *ocilb.Modes) { m.Limits.LoadBalancers = 2 }, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, func(m *ocilb.Modes) { m.Limits.LoadBalancers = 2 })
 		for _, tt := range tests {
 			d := newDetails("new")
 			tt.change(&d)
@@ -285,7 +293,8 @@ func TestRefusedCreations(t *testing.T) {
 
 func TestRetryTokensOfCreations(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		token := common.String("token")
 		first, err := create(t, s, newDetails("new"), token)
 		require.NoError(t, err)
@@ -314,7 +323,8 @@ func TestRetryTokensOfCreations(t *testing.T) {
 
 func TestChangesOfLoadBalancersThemselves(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		work, err := create(t, s, newDetails("new"), nil)
 		require.NoError(t, err)
 		await(t, s, work.Id)
@@ -363,7 +373,8 @@ func TestChangesOfLoadBalancersThemselves(t *testing.T) {
 
 func TestListsOfLoadBalancers(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		for _, name := range []string{"b", "a"} {
 			work, err := create(t, s, newDetails(name), nil)
 			require.NoError(t, err)

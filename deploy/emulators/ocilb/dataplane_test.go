@@ -26,33 +26,30 @@ type world struct {
 	backends map[int]*ocilbtest.Server // of tests of sessions
 }
 
-// withTraffic runs a test on fake time, with the backend sets chat and embed and a listener at port 80 whose default is chat.
-func withTraffic(t *testing.T, change func(o *ocilb.Options), test func(t *testing.T, w *world)) {
+// newWorld returns a world for a bubble, with the backend sets chat and embed and a listener at port 80 whose default is chat.
+func newWorld(t *testing.T, change func(o *ocilb.Options)) *world {
 	t.Helper()
-	ocilbtest.Key()
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{network: ocilbtest.NewNetwork()}
-		o := quick()
-		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
-		if change != nil {
-			change(&o)
+	w := &world{network: ocilbtest.NewNetwork()}
+	o := quick()
+	o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
+	if change != nil {
+		change(&o)
+	}
+	w.Service = start(t, o)
+	w.client = w.network.Client(t)
+	w.edit(t, func(lb *ocilb.LoadBalancer) {
+		for _, name := range []string{"chat", "embed"} {
+			lb.BackendSets[name] = &ocilb.BackendSet{
+				Name: name, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{}, HealthChecker: ocilb.HealthChecker{
+					Protocol: "HTTP", URLPath: "/health", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
+				},
+			}
 		}
-		w.Service = start(t, o)
-		w.client = w.network.Client(t)
-		w.edit(t, func(lb *ocilb.LoadBalancer) {
-			for _, name := range []string{"chat", "embed"} {
-				lb.BackendSets[name] = &ocilb.BackendSet{
-					Name: name, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{}, HealthChecker: ocilb.HealthChecker{
-						Protocol: "HTTP", URLPath: "/health", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
-					},
-				}
-			}
-			lb.Listeners["web"] = &ocilb.Listener{
-				Name: "web", DefaultBackendSetName: "chat", Port: 80, Protocol: "HTTP", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 60},
-			}
-		})
-		test(t, w)
+		lb.Listeners["web"] = &ocilb.Listener{
+			Name: "web", DefaultBackendSetName: "chat", Port: 80, Protocol: "HTTP", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 60},
+		}
 	})
+	return w
 }
 
 func (w *world) edit(t *testing.T, change func(lb *ocilb.LoadBalancer)) {
@@ -151,7 +148,8 @@ func (w *world) answers(t *testing.T, n int) map[string]int {
 
 func TestTrafficGoesToHealthyBackendsByTheirWeights(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		assert.Equal(t, map[string]int{"Bad Gateway": 1}, w.answers(t, 1), "without backends")
 		for i := range 5 {
 			w.serve(t, i+1)
@@ -169,7 +167,8 @@ func TestTrafficGoesToHealthyBackendsByTheirWeights(t *testing.T) {
 
 func TestHealthOfBackends(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		first := w.serve(t, 1)
 		w.set(t, "chat", backend(1), backend(2))
 		time.Sleep(time.Minute)
@@ -188,7 +187,8 @@ func TestNewBackendsTakeTrafficAtOnceOrAfterACheck(t *testing.T) {
 	for atOnce, want := range map[bool]string{true: "Bad Gateway", false: "1"} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			withTraffic(t, func(o *ocilb.Options) { o.Plane.AdmitUnchecked = atOnce }, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(o *ocilb.Options) { o.Plane.AdmitUnchecked = atOnce })
 				w.serve(t, 1)
 				w.set(t, "chat", backend(1))
 				time.Sleep(time.Minute)
@@ -204,7 +204,8 @@ func TestRequestsInFlightOfARemovedBackend(t *testing.T) {
 	for cut, name := range map[bool]string{true: "cut", false: "spared"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			withTraffic(t, func(o *ocilb.Options) { o.Plane.CutRemoved = cut }, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(o *ocilb.Options) { o.Plane.CutRemoved = cut })
 				w.serve(t, 1)
 				w.set(t, "chat", backend(1))
 				time.Sleep(time.Minute)
@@ -224,7 +225,8 @@ func TestRequestsInFlightOfARemovedBackend(t *testing.T) {
 
 func TestDrainedBackendsFinishTheirRequests(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.serve(t, 1)
 		w.set(t, "chat", backend(1))
 		time.Sleep(time.Minute)
@@ -242,7 +244,8 @@ func TestDrainedBackendsFinishTheirRequests(t *testing.T) {
 
 func TestAChangeOfThePolicyCutsRequests(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, func(o *ocilb.Options) { o.Plane.CutRemoved = false }, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *ocilb.Options) { o.Plane.CutRemoved = false })
 		w.serve(t, 1)
 		w.set(t, "chat", backend(1))
 		time.Sleep(time.Minute)
@@ -260,7 +263,8 @@ func TestAChangeOfThePolicyCutsRequests(t *testing.T) {
 
 func TestRoutingPolicies(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.serve(t, 1)
 		w.serve(t, 2)
 		w.set(t, "chat", backend(1))
@@ -286,7 +290,8 @@ func TestRoutingPolicies(t *testing.T) {
 
 func TestIdleTimeoutOfTheListener(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/health" {
 				return
@@ -308,7 +313,8 @@ func TestIdleTimeoutOfTheListener(t *testing.T) {
 // A server that closes an idle connection while the load balancer sends a request on it makes the request fail: nobody repeats it.
 func TestRequestsAreNotRepeated(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		tries := 0
 		w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/fails" {

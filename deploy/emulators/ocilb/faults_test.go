@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -32,7 +33,8 @@ func TestFaults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.kind, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, nil)
 				s.SetFaults(ocilb.Fault{Operations: []string{"UpdateBackendSet"}, Kind: tt.kind, Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable", Count: 1})
 				begun := time.Now()
 				_, err := put(t, s, "chat", nil, 1)
@@ -57,7 +59,8 @@ func TestFaults(t *testing.T) {
 
 func TestDelayAndMalformedReads(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		s.SetFaults(ocilb.Fault{Kind: ocilb.FaultDelay, Delay: ocilb.Duration(5 * time.Second), Count: 1}, ocilb.Fault{Kind: ocilb.FaultMalformed, Count: 1})
 		begun := time.Now()
 		getSet(t, s, "chat")
@@ -69,7 +72,8 @@ func TestDelayAndMalformedReads(t *testing.T) {
 
 func TestThrottle(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		s.SetThrottle(ocilb.Throttle{PerSecond: 1, Burst: 2, RetryAfter: "7"})
 		getSet(t, s, "chat")
 		getSet(t, s, "chat")
@@ -83,7 +87,8 @@ func TestThrottle(t *testing.T) {
 
 func TestSignatures(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		stranger := s.NewClient(t)
 		stranger.Interceptor = func(r *http.Request) error {
 			if r.Method == http.MethodGet {

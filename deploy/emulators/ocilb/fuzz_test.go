@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -95,11 +96,13 @@ func TestBodiesAreAccepted(t *testing.T) {
 	for _, tt := range writes {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			t.Parallel()
-			e, _ := newFurnished(t)
-			defer e.Close()
-			w := ask(e, tt.method, tt.path, tt.body)
-			assert.Less(t, w.Code, http.StatusMultipleChoices, w.Body.String())
-			settle(e)
+			synctest.Test(t, func(t *testing.T) {
+				e, _ := newFurnished(t)
+				defer e.Close()
+				w := ask(e, tt.method, tt.path, tt.body)
+				assert.Less(t, w.Code, http.StatusMultipleChoices, w.Body.String())
+				settle(e)
+			})
 		})
 	}
 }
@@ -160,33 +163,38 @@ func FuzzBodies(f *testing.F) {
 		if i = max(i, -i, 0) % (len(writes) + 1); i < len(writes) {
 			method, path = writes[i].method, writes[i].path
 		}
-		e, network := newFurnished(t)
-		defer e.Close()
-		before := e.Modes()
-		status := ask(e, method, path, body).Code
-		assert.True(t, status < http.StatusMultipleChoices || status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusConflict, "%d", status)
-		if strings.HasPrefix(path, "/_emu/") && !strings.HasPrefix(path, "/_emu/loadBalancers") {
-			e.SetFaults()
-			e.SetThrottle(ocilb.Throttle{})
-			e.SetModes(before)
-			return
-		}
-		settle(e)
-		for _, path := range []string{
-			"", "/health", "/backendSets", "/backendSets/one", "/backendSets/one/health", "/backendSets/one/healthChecker", "/backendSets/one/backends", "/listeners/one/rules",
-			"/routingPolicies", "/pathRouteSets", "/ruleSets", "/sslCipherSuites", "/hostnames", "/certificates", "/workRequests",
-		} {
-			status := ask(e, http.MethodGet, "/20170115/loadBalancers/a"+path, "").Code
-			assert.True(t, status == http.StatusOK || status == http.StatusNotFound, "%d of %s", status, path)
-		}
-		for _, l := range e.Current("a").Listeners {
-			visit(t, network, l.Port)
-		}
-		for _, kind := range []string{"listeners", "pathRouteSets", "routingPolicies", "ruleSets", "hostnames", "sslCipherSuites", "certificates", "backendSets"} {
-			ask(e, http.MethodDelete, "/20170115/loadBalancers/a/"+kind+"/one", "")
-			settle(e)
-		}
+		synctest.Test(t, func(t *testing.T) { testBody(t, method, path, body) })
 	})
+}
+
+func testBody(t *testing.T, method, path, body string) {
+	t.Helper()
+	e, network := newFurnished(t)
+	defer e.Close()
+	before := e.Modes()
+	status := ask(e, method, path, body).Code
+	assert.True(t, status < http.StatusMultipleChoices || status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusConflict, "%d", status)
+	if strings.HasPrefix(path, "/_emu/") && !strings.HasPrefix(path, "/_emu/loadBalancers") {
+		e.SetFaults()
+		e.SetThrottle(ocilb.Throttle{})
+		e.SetModes(before)
+		return
+	}
+	settle(e)
+	for _, path := range []string{
+		"", "/health", "/backendSets", "/backendSets/one", "/backendSets/one/health", "/backendSets/one/healthChecker", "/backendSets/one/backends", "/listeners/one/rules",
+		"/routingPolicies", "/pathRouteSets", "/ruleSets", "/sslCipherSuites", "/hostnames", "/certificates", "/workRequests",
+	} {
+		status := ask(e, http.MethodGet, "/20170115/loadBalancers/a"+path, "").Code
+		assert.True(t, status == http.StatusOK || status == http.StatusNotFound, "%d of %s", status, path)
+	}
+	for _, l := range e.Current("a").Listeners {
+		visit(t, network, l.Port)
+	}
+	for _, kind := range []string{"listeners", "pathRouteSets", "routingPolicies", "ruleSets", "hostnames", "sslCipherSuites", "certificates", "backendSets"} {
+		ask(e, http.MethodDelete, "/20170115/loadBalancers/a/"+kind+"/one", "")
+		settle(e)
+	}
 }
 
 // visit sends a request to a port, which may answer with anything.

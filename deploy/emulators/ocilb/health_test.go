@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -35,7 +36,8 @@ func TestHealthOfSetsAndLoadBalancers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%v, %v, routed %v", tt.chat, tt.embed, tt.routed), func(t *testing.T) {
 			t.Parallel()
-			withTraffic(t, nil, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil)
 				next := 0
 				for name, counts := range map[string][2]int{"chat": tt.chat, "embed": tt.embed} {
 					backends := []ocilb.Backend{}
@@ -78,7 +80,8 @@ func TestHealthOfSetsAndLoadBalancers(t *testing.T) {
 
 func TestHealthOfALoadBalancerThatIsNotActive(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.edit(t, func(lb *ocilb.LoadBalancer) {
 			delete(lb.BackendSets, "embed")
 			lb.LifecycleState = "DELETING"

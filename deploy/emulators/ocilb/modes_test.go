@@ -15,22 +15,19 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 )
 
-// inBubble runs a test on fake time with an emulator that has the backend sets "chat" and "embed".
-func inBubble(t *testing.T, change func(m *ocilb.Modes), test func(t *testing.T, s *ocilbtest.Service)) {
+// startWithSets returns an emulator for a bubble that has the backend sets "chat" and "embed".
+func startWithSets(t *testing.T, change func(m *ocilb.Modes)) *ocilbtest.Service {
 	t.Helper()
-	ocilbtest.Key()
-	synctest.Test(t, func(t *testing.T) {
-		o := quick()
-		s := start(t, o)
-		createSet(t, s, "chat")
-		createSet(t, s, "embed")
-		if change != nil {
-			change(&o.Modes)
-		}
-		s.SetModes(o.Modes)
-		s.ForgetCalls()
-		test(t, s)
-	})
+	o := quick()
+	s := start(t, o)
+	createSet(t, s, "chat")
+	createSet(t, s, "embed")
+	if change != nil {
+		change(&o.Modes)
+	}
+	s.SetModes(o.Modes)
+	s.ForgetCalls()
+	return s
 }
 
 // put replaces the backends of a set.
@@ -75,7 +72,8 @@ func TestConcurrency(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(string(tt.mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.Concurrency = tt.mode }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.Concurrency = tt.mode })
 				begun := time.Now()
 				first, err := put(t, s, "chat", nil, 1)
 				require.NoError(t, err)
@@ -113,7 +111,8 @@ func TestEtagIsThatOfTheWholeLoadBalancer(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(string(tt.mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.EtagChange = tt.mode }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.EtagChange = tt.mode })
 				etag := getSet(t, s, "embed").ETag
 				first, err := put(t, s, "chat", nil, 1)
 				require.NoError(t, err)
@@ -141,7 +140,8 @@ func TestEtagIsThatOfTheWholeLoadBalancer(t *testing.T) {
 func TestRetryTokens(t *testing.T) {
 	t.Parallel()
 	token := func(r *loadbalancer.UpdateBackendSetRequest) { r.OpcRetryToken = common.String("token") }
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		first, err := put(t, s, "chat", token, 1)
 		require.NoError(t, err)
 		again, err := put(t, s, "chat", token, 1)
@@ -178,7 +178,8 @@ func TestRetryTokenOrEtagFirst(t *testing.T) {
 	for first, name := range map[bool]string{true: "token", false: "etag"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.TokenFirst = first }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.TokenFirst = first })
 				etag := getSet(t, s, "chat").ETag
 				retried := func(r *loadbalancer.UpdateBackendSetRequest) {
 					r.IfMatch, r.OpcRetryToken = etag, common.String("token")
@@ -198,7 +199,8 @@ func TestRetryTokenOrEtagFirst(t *testing.T) {
 
 func TestReadsAreStale(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(m *ocilb.Modes) { m.Stale = ocilb.Duration(5 * time.Second) }, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, func(m *ocilb.Modes) { m.Stale = ocilb.Duration(5 * time.Second) })
 		time.Sleep(time.Minute)
 		before := getSet(t, s, "chat")
 		changed, err := put(t, s, "chat", nil, 1)
@@ -219,7 +221,8 @@ func TestRefusalsAtOnceOrByTheWorkRequest(t *testing.T) {
 	for late, name := range map[bool]string{true: "late", false: "at once"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.RefuseLate = late }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.RefuseLate = late })
 				deleted, err := s.Client.DeleteBackend(t.Context(), loadbalancer.DeleteBackendRequest{
 					LoadBalancerId: common.String(id), BackendSetName: common.String("chat"), BackendName: common.String("10.0.0.9:1"),
 				})
@@ -242,7 +245,8 @@ func TestWorkRequestsFail(t *testing.T) {
 	for partial, name := range map[bool]string{true: "with effect", false: "without effect"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(m *ocilb.Modes) { m.FailEvery, m.Partial = 1, partial }, func(t *testing.T, s *ocilbtest.Service) {
+			synctest.Test(t, func(t *testing.T) {
+				s := startWithSets(t, func(m *ocilb.Modes) { m.FailEvery, m.Partial = 1, partial })
 				changed, err := put(t, s, "chat", nil, 1)
 				require.NoError(t, err)
 				work := await(t, s, changed.OpcWorkRequestId)
@@ -255,7 +259,8 @@ func TestWorkRequestsFail(t *testing.T) {
 
 func TestListsOfWorkRequests(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(m *ocilb.Modes) { m.NewestFirst = false }, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, func(m *ocilb.Modes) { m.NewestFirst = false })
 		var want []string
 		for port := range 5 {
 			changed, err := put(t, s, "chat", nil, port+1)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -90,7 +91,8 @@ func TestObjectsInAllModes(t *testing.T) {
 					*m = *modes
 					m.Latency, m.LatencyTail, m.Stale = latency, 0, stale
 				}
-				inBubble(t, change, func(t *testing.T, s *ocilbtest.Service) {
+				synctest.Test(t, func(t *testing.T) {
+					s := startWithSets(t, change)
 					ctx := context.WithValue(t.Context(), testKey{}, ocilbtest.NewAuthority(t))
 					testObjectInMode(ctx, t, s, &o)
 				})
@@ -194,7 +196,7 @@ func TestDependenciesInAllModes(t *testing.T) {
 				*m = *modes
 				m.Latency, m.LatencyTail, m.Stale = latency, 0, 0
 			}
-			inBubble(t, change, func(t *testing.T, s *ocilbtest.Service) { testDependencies(t, s) })
+			synctest.Test(t, func(t *testing.T) { testDependencies(t, startWithSets(t, change)) })
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -231,81 +232,88 @@ func certificateObject() object {
 type testKey struct{}
 
 // eachObject runs a test for each kind of objects.
-func eachObject(t *testing.T, change func(m *ocilb.Modes), test func(ctx context.Context, t *testing.T, s *ocilbtest.Service, o *object)) {
+func eachObject(t *testing.T, test func(t *testing.T, o *object)) {
 	t.Helper()
 	for _, o := range objects() {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, change, func(t *testing.T, s *ocilbtest.Service) {
-				test(context.WithValue(t.Context(), testKey{}, ocilbtest.NewAuthority(t)), t, s, &o)
-			})
+			test(t, &o)
 		})
 	}
 }
 
+// withAuthority returns a context for the creation of objects, with an authority.
+func withAuthority(t *testing.T) context.Context {
+	t.Helper()
+	return context.WithValue(t.Context(), testKey{}, ocilbtest.NewAuthority(t))
+}
+
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	eachObject(t, func(m *ocilb.Modes) { m.RefuseLate = false }, func(ctx context.Context, t *testing.T, s *ocilbtest.Service, o *object) {
-		count := func() int {
-			n, err := o.list(ctx, &s.Client)
-			require.NoError(t, err)
-			return n
-		}
-		assertValue := func(want string) {
-			t.Helper()
-			value, _, err := o.get(ctx, &s.Client)
-			if err != nil {
+	eachObject(t, func(t *testing.T, o *object) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, s := withAuthority(t), startWithSets(t, func(m *ocilb.Modes) { m.RefuseLate = false })
+			count := func() int {
+				n, err := o.list(ctx, &s.Client)
+				require.NoError(t, err)
+				return n
+			}
+			assertValue := func(want string) {
+				t.Helper()
+				value, _, err := o.get(ctx, &s.Client)
+				if err != nil {
+					assertRefused(t, err, http.StatusNotFound, "NotAuthorizedOrNotFound")
+				}
+				assert.Equal(t, want, value)
+			}
+			assert.Zero(t, count())
+			assertValue("")
+			_, err := o.delete(ctx, &s.Client, nil)
+			assertRefused(t, err, http.StatusNotFound, "NotAuthorizedOrNotFound")
+			if _, err = o.update(ctx, &s.Client); !errors.Is(err, errUnchangeable) {
 				assertRefused(t, err, http.StatusNotFound, "NotAuthorizedOrNotFound")
 			}
-			assert.Equal(t, want, value)
-		}
-		assert.Zero(t, count())
-		assertValue("")
-		_, err := o.delete(ctx, &s.Client, nil)
-		assertRefused(t, err, http.StatusNotFound, "NotAuthorizedOrNotFound")
-		if _, err = o.update(ctx, &s.Client); !errors.Is(err, errUnchangeable) {
-			assertRefused(t, err, http.StatusNotFound, "NotAuthorizedOrNotFound")
-		}
 
-		created, err := o.create(ctx, &s.Client)
-		require.NoError(t, err)
-		assertValue("")
-		assert.Equal(t, "Create"+o.operation, *await(t, s, created).Type)
-		assertValue(o.before)
-		assert.Equal(t, 1, count())
-		_, err = o.create(ctx, &s.Client)
-		assertRefused(t, err, http.StatusConflict, "NotAuthorizedOrResourceAlreadyExists")
-
-		_, etag, err := o.get(ctx, &s.Client)
-		require.NoError(t, err)
-		if updated, err := o.update(ctx, &s.Client); !errors.Is(err, errUnchangeable) {
+			created, err := o.create(ctx, &s.Client)
 			require.NoError(t, err)
-			assert.Equal(t, "Update"+o.operation, *await(t, s, updated).Type)
-			assertValue(o.after)
-			_, err = o.delete(ctx, &s.Client, etag)
-			assertRefused(t, err, http.StatusPreconditionFailed, "NoEtagMatch")
-		}
+			assertValue("")
+			assert.Equal(t, "Create"+o.operation, *await(t, s, created).Type)
+			assertValue(o.before)
+			assert.Equal(t, 1, count())
+			_, err = o.create(ctx, &s.Client)
+			assertRefused(t, err, http.StatusConflict, "NotAuthorizedOrResourceAlreadyExists")
 
-		require.Nil(t, s.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
-			l := &ocilb.Listener{Name: "web", DefaultBackendSetName: "chat", Port: 80, Protocol: "HTTP"}
-			o.use(l)
-			lb.Listeners["web"] = l
-			return nil
-		}))
-		_, err = o.delete(ctx, &s.Client, nil)
-		assertRefused(t, err, o.inUse, map[int]string{http.StatusBadRequest: "InvalidParameter", http.StatusConflict: "Conflict"}[o.inUse])
-		require.Nil(t, s.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
-			delete(lb.Listeners, "web")
-			return nil
-		}))
-		deleted, err := o.delete(ctx, &s.Client, nil)
-		require.NoError(t, err)
-		assert.Equal(t, "Delete"+o.operation, *await(t, s, deleted).Type)
-		assert.Zero(t, count())
+			_, etag, err := o.get(ctx, &s.Client)
+			require.NoError(t, err)
+			if updated, err := o.update(ctx, &s.Client); !errors.Is(err, errUnchangeable) {
+				require.NoError(t, err)
+				assert.Equal(t, "Update"+o.operation, *await(t, s, updated).Type)
+				assertValue(o.after)
+				_, err = o.delete(ctx, &s.Client, etag)
+				assertRefused(t, err, http.StatusPreconditionFailed, "NoEtagMatch")
+			}
 
-		calls := s.Calls("Create"+o.operation, "Delete"+o.operation)
-		require.NotEmpty(t, calls)
-		assert.Equal(t, *deleted, calls[len(calls)-1].WorkRequest)
+			require.Nil(t, s.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+				l := &ocilb.Listener{Name: "web", DefaultBackendSetName: "chat", Port: 80, Protocol: "HTTP"}
+				o.use(l)
+				lb.Listeners["web"] = l
+				return nil
+			}))
+			_, err = o.delete(ctx, &s.Client, nil)
+			assertRefused(t, err, o.inUse, map[int]string{http.StatusBadRequest: "InvalidParameter", http.StatusConflict: "Conflict"}[o.inUse])
+			require.Nil(t, s.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+				delete(lb.Listeners, "web")
+				return nil
+			}))
+			deleted, err := o.delete(ctx, &s.Client, nil)
+			require.NoError(t, err)
+			assert.Equal(t, "Delete"+o.operation, *await(t, s, deleted).Type)
+			assert.Zero(t, count())
+
+			calls := s.Calls("Create"+o.operation, "Delete"+o.operation)
+			require.NotEmpty(t, calls)
+			assert.Equal(t, *deleted, calls[len(calls)-1].WorkRequest)
+		})
 	})
 }
 
@@ -315,17 +323,20 @@ func TestConcurrencyOfObjects(t *testing.T) {
 	for mode, want := range map[ocilb.Concurrency]string{ocilb.Busy: "IncorrectState", ocilb.Conflict: "Conflict", ocilb.Queue: "2s", ocilb.Parallel: "1s"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			eachObject(t, func(m *ocilb.Modes) { m.Concurrency = mode }, func(ctx context.Context, t *testing.T, s *ocilbtest.Service, o *object) {
-				begun := time.Now()
-				_, err := put(t, s, "chat", nil, 1)
-				require.NoError(t, err)
-				created, err := o.create(ctx, &s.Client)
-				if err != nil {
-					assertRefused(t, err, http.StatusConflict, want)
-					return
-				}
-				await(t, s, created)
-				assert.Equal(t, want, time.Since(begun).Truncate(time.Second).String())
+			eachObject(t, func(t *testing.T, o *object) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, s := withAuthority(t), startWithSets(t, func(m *ocilb.Modes) { m.Concurrency = mode })
+					begun := time.Now()
+					_, err := put(t, s, "chat", nil, 1)
+					require.NoError(t, err)
+					created, err := o.create(ctx, &s.Client)
+					if err != nil {
+						assertRefused(t, err, http.StatusConflict, want)
+						return
+					}
+					await(t, s, created)
+					assert.Equal(t, want, time.Since(begun).Truncate(time.Second).String())
+				})
 			})
 		})
 	}
@@ -333,7 +344,8 @@ func TestConcurrencyOfObjects(t *testing.T) {
 
 func TestCatalogs(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		compartment := common.String(ocilbtest.Compartment)
 		policies, err := s.Client.ListPolicies(t.Context(), loadbalancer.ListPoliciesRequest{CompartmentId: compartment, Limit: common.Int64(2)})
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package ocilb_test
 
 import (
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,12 @@ import (
 )
 
 const id = "ocid1.loadbalancer.oc1..a"
+
+// The key of the caller is no work of bubbles.
+func TestMain(m *testing.M) {
+	ocilbtest.Key()
+	os.Exit(m.Run())
+}
 
 // quick are modes in which a work request takes a second and reads are current.
 func quick() ocilb.Options {
@@ -64,7 +71,6 @@ func getSet(t *testing.T, s *ocilbtest.Service, name string) loadbalancer.GetBac
 
 func TestAMutationTakesEffectWhenItsWorkRequestSucceeds(t *testing.T) {
 	t.Parallel()
-	ocilbtest.Key()
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, quick())
 		createSet(t, s, "chat", loadbalancer.BackendDetails{IpAddress: common.String("10.0.0.1"), Port: common.Int(8080)})

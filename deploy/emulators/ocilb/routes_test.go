@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -18,17 +19,16 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 )
 
-// withTwoSets runs a test with backend 1 in set chat, and backend 2 in set embed.
-func withTwoSets(t *testing.T, test func(t *testing.T, w *world)) {
+// withTwoSets returns a world with backend 1 in set chat and backend 2 in set embed, after their first health checks.
+func withTwoSets(t *testing.T) *world {
 	t.Helper()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
-		for i, name := range []string{"chat", "embed"} {
-			w.serve(t, i+1)
-			w.set(t, name, backend(i+1))
-		}
-		time.Sleep(time.Minute)
-		test(t, w)
-	})
+	w := newWorld(t, nil)
+	for i, name := range []string{"chat", "embed"} {
+		w.serve(t, i+1)
+		w.set(t, name, backend(i+1))
+	}
+	time.Sleep(time.Minute)
+	return w
 }
 
 // addPathRoutes creates the path route set "paths" with a rule for set embed.
@@ -54,7 +54,8 @@ func (w *world) answer(t *testing.T, path string, change func(r *http.Request)) 
 
 func TestPathRouteSets(t *testing.T) {
 	t.Parallel()
-	withTwoSets(t, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withTwoSets(t)
 		w.addPathRoutes(t, loadbalancer.PathMatchTypeMatchTypePrefixMatch, "/v1/Embeddings")
 		assert.Equal(t, "1", w.answer(t, "/v1/embeddings", nil), "no listener uses it")
 		health := func() loadbalancer.BackendHealthStatusEnum {
@@ -85,7 +86,8 @@ func TestPathRouteSets(t *testing.T) {
 
 func TestRuleSetsOfListeners(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Server", "secret")
 			fmt.Fprint(rw, r.Header.Get("X-Team"), r.Header.Get("X-Forwarded-Proto"))
@@ -135,7 +137,8 @@ func TestRuleSetsOfListeners(t *testing.T) {
 // Listeners share a port by the names of hosts. With TLS, each has its certificate.
 func TestVirtualHosts(t *testing.T) {
 	t.Parallel()
-	withTwoSets(t, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withTwoSets(t)
 		hosts := map[string]string{"exact": "api.example.com", "before": "*.example.com", "behind": "api.b.example.*"}
 		for name, host := range hosts {
 			created, err := w.Client.CreateHostname(t.Context(), loadbalancer.CreateHostnameRequest{LoadBalancerId: common.String(id), CreateHostnameDetails: loadbalancer.CreateHostnameDetails{Name: &name, Hostname: &host}})
@@ -178,7 +181,8 @@ func TestVirtualHosts(t *testing.T) {
 
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, r.Header.Get("X-Request-Id")) }))
 		w.set(t, "chat", backend(1))
 		time.Sleep(time.Minute)
@@ -201,7 +205,8 @@ func TestRequestIDs(t *testing.T) {
 // TestUpgrades keeps a connection whose protocol has changed, such as that of a WebSocket, as long as bytes flow, and ends it when it is idle.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			conn, buffer, err := http.NewResponseController(rw).Hijack()
 			if err != nil {

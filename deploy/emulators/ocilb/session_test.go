@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -59,17 +60,16 @@ func sticky(s ocilb.LBCookieSessionPersistenceConfiguration) func(lb *ocilb.Load
 	return func(lb *ocilb.LoadBalancer) { lb.BackendSets["chat"].LBCookieSessionPersistenceConfiguration = &s }
 }
 
-// withSessions runs a test with two backends in set chat, after their first health checks. "/login" sets the cookie of the
-// application, "/logout" deletes it.
-func withSessions(t *testing.T, configure func(lb *ocilb.LoadBalancer), test func(t *testing.T, w *world)) {
+// withSessions returns a world with two backends in set chat, after their first health checks. "/login" sets the cookie of the application,
+// "/logout" deletes it.
+func withSessions(t *testing.T, configure func(lb *ocilb.LoadBalancer)) *world {
 	t.Helper()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
-		w.edit(t, configure)
-		w.backends = map[int]*ocilbtest.Server{1: w.application(t, 1), 2: w.application(t, 2)}
-		w.set(t, "chat", backend(1), backend(2))
-		time.Sleep(time.Minute)
-		test(t, w)
-	})
+	w := newWorld(t, nil)
+	w.edit(t, configure)
+	w.backends = map[int]*ocilbtest.Server{1: w.application(t, 1), 2: w.application(t, 2)}
+	w.set(t, "chat", backend(1), backend(2))
+	time.Sleep(time.Minute)
+	return w
 }
 
 // application starts the i-th backend. Its answers have its number.
@@ -94,7 +94,8 @@ func number(answer string) int { return map[string]int{"1": 1, "2": 2}[answer] }
 
 func TestSessionsByTheCookieOfTheLoadBalancer(t *testing.T) {
 	t.Parallel()
-	withSessions(t, sticky(ocilb.LBCookieSessionPersistenceConfiguration{}), func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withSessions(t, sticky(ocilb.LBCookieSessionPersistenceConfiguration{}))
 		assert.Equal(t, map[string]int{"1": 2, "2": 2}, w.answers(t, 4), "clients without cookies")
 		one, two := w.visitor(t), w.visitor(t)
 		first, set := one.visit(t, "/", 1)
@@ -114,7 +115,8 @@ func TestAttributesOfTheCookie(t *testing.T) {
 	t.Parallel()
 	name, path, age, yes, domain := "route", "/v1", 60, true, "example.com"
 	configuration := ocilb.LBCookieSessionPersistenceConfiguration{CookieName: &name, Path: &path, MaxAgeInSeconds: &age, IsHTTPOnly: &yes, IsSecure: &yes, Domain: &domain}
-	withSessions(t, sticky(configuration), func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withSessions(t, sticky(configuration))
 		_, _, set := w.ask(t, "/")
 		require.Len(t, set, 1)
 		set[0].Raw, set[0].Value = "", ""
@@ -126,7 +128,8 @@ func TestAttributesOfTheCookie(t *testing.T) {
 func TestCookiesOfAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	yes, path := true, "/"
-	withSessions(t, sticky(ocilb.LBCookieSessionPersistenceConfiguration{DisableFallback: &yes}), func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withSessions(t, sticky(ocilb.LBCookieSessionPersistenceConfiguration{DisableFallback: &yes}))
 		v := w.visitor(t)
 		v.visit(t, "/", 1)
 		domain := "example.com"
@@ -142,7 +145,8 @@ func TestCookiesOfAnotherConfiguration(t *testing.T) {
 
 func TestSessionsOfADrainingBackend(t *testing.T) {
 	t.Parallel()
-	withSessions(t, sticky(ocilb.LBCookieSessionPersistenceConfiguration{}), func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withSessions(t, sticky(ocilb.LBCookieSessionPersistenceConfiguration{}))
 		v := w.visitor(t)
 		mine, _ := v.visit(t, "/", 1)
 		draining := backend(number(mine))
@@ -181,7 +185,8 @@ func TestSessionsOfABackendThatCannotServe(t *testing.T) {
 				if disabled {
 					configuration.DisableFallback = &yes
 				}
-				withSessions(t, sticky(configuration), func(t *testing.T, w *world) {
+				synctest.Test(t, func(t *testing.T) {
+					w := withSessions(t, sticky(configuration))
 					v := w.visitor(t)
 					mine, set := v.visit(t, "/", 1)
 					before := set[0].Value
@@ -214,7 +219,8 @@ func TestSessionsByTheCookieOfTheApplication(t *testing.T) {
 			configure := func(lb *ocilb.LoadBalancer) {
 				lb.BackendSets["chat"].SessionPersistenceConfiguration = &ocilb.SessionPersistenceConfiguration{CookieName: name}
 			}
-			withSessions(t, configure, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := withSessions(t, configure)
 				v := w.visitor(t)
 				_, set := v.visit(t, "/", 1)
 				assert.Empty(t, set, "the application has begun no session")
@@ -257,7 +263,8 @@ func TestAnotherValueOfTheApplicationsCookie(t *testing.T) {
 	configure := func(lb *ocilb.LoadBalancer) {
 		lb.BackendSets["chat"].SessionPersistenceConfiguration = &ocilb.SessionPersistenceConfiguration{CookieName: "session", DisableFallback: &yes}
 	}
-	withSessions(t, configure, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withSessions(t, configure)
 		_, _, set := w.ask(t, "/login")
 		require.Len(t, set, 2)
 		for value, sessions := range map[string]int{"user": 1, "stranger": 2} {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -82,7 +83,8 @@ func TestListenersTerminateTLS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			withTraffic(t, nil, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil)
 				authority := ocilbtest.NewAuthority(t)
 				public, private := authority.Issue(t, ocilbtest.Address)
 				w.addCertificate(t, loadbalancer.CreateCertificateDetails{CertificateName: common.String("site"), PublicCertificate: &public, PrivateKey: &private})
@@ -109,7 +111,8 @@ func TestListenersTerminateTLS(t *testing.T) {
 // The certificates of Oracle's certificates service are unknown: the listener has one that nobody trusts.
 func TestCertificatesByOCID(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		w.serve(t, 1)
 		w.set(t, "chat", backend(1))
 		w.addListener(t, loadbalancer.CreateListenerDetails{
@@ -126,7 +129,8 @@ func TestCertificatesByOCID(t *testing.T) {
 
 func TestCertificatesAreRotated(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		old, renewed := ocilbtest.NewAuthority(t), ocilbtest.NewAuthority(t)
 		for name, authority := range map[string]*ocilbtest.Authority{"old": old, "renewed": renewed} {
 			public, private := authority.Issue(t, ocilbtest.Address)
@@ -164,7 +168,8 @@ func TestCertificatesAreRotated(t *testing.T) {
 
 func TestListenersVerifyClients(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		authority, clients := ocilbtest.NewAuthority(t), ocilbtest.NewAuthority(t)
 		intermediate := clients.NewIntermediate(t)
 		public, private := authority.Issue(t, ocilbtest.Address)
@@ -227,7 +232,8 @@ func TestBackendsWithTLS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			withTraffic(t, func(o *ocilb.Options) { o.Plane.VerifyName = !tt.anyName }, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(o *ocilb.Options) { o.Plane.VerifyName = !tt.anyName })
 				authority := ocilbtest.NewAuthority(t)
 				w.addCertificate(t, loadbalancer.CreateCertificateDetails{CertificateName: common.String("backends"), CaCertificate: common.String(authority.PEM())})
 				var others []*ocilbtest.Authority
@@ -268,7 +274,8 @@ func TestBackendsWithTLS(t *testing.T) {
 // A change of the TLS of a set applies to new connections, and health checks can do without.
 func TestBackendsThatBeginWithTLS(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		plain := w.serve(t, 1)
 		w.set(t, "chat", backend(1))
 		time.Sleep(time.Minute)
@@ -297,7 +304,8 @@ func TestBackendsThatBeginWithTLS(t *testing.T) {
 // A TCP listener with TLS forwards what it has decrypted.
 func TestTLSOfTCPListeners(t *testing.T) {
 	t.Parallel()
-	withTraffic(t, nil, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
 		authority := ocilbtest.NewAuthority(t)
 		public, private := authority.Issue(t, ocilbtest.Address)
 		w.addCertificate(t, loadbalancer.CreateCertificateDetails{CertificateName: common.String("site"), PublicCertificate: &public, PrivateKey: &private})

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
@@ -71,7 +72,8 @@ func TestEditsInvalidateRetryTokens(t *testing.T) {
 		for _, pending := range []bool{false, true} {
 			t.Run(tt.name+map[bool]string{true: " while it is in progress", false: " when it is done"}[pending], func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+				synctest.Test(t, func(t *testing.T) {
+					s := startWithSets(t, nil)
 					first, err := put(t, s, "chat", withToken, 1)
 					require.NoError(t, err)
 					if !pending {
@@ -103,7 +105,8 @@ func TestFailedWorkRequestsAndRetryTokens(t *testing.T) {
 		require.NoError(t, err)
 		return deleted.OpcWorkRequestId
 	}
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		first, err := put(t, s, "chat", withToken, 1)
 		require.NoError(t, err)
 		await(t, s, first.OpcWorkRequestId)
@@ -119,7 +122,8 @@ func TestFailedWorkRequestsAndRetryTokens(t *testing.T) {
 		_, err = put(t, s, "chat", withToken, 1)
 		assertRefused(t, err, http.StatusConflict, "InvalidatedRetryToken")
 	})
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		failed := fails(t, s) // accepted before, it fails while the next one waits
 		first, err := put(t, s, "chat", withToken, 1)
 		require.NoError(t, err)
@@ -131,7 +135,8 @@ func TestFailedWorkRequestsAndRetryTokens(t *testing.T) {
 		_, err = put(t, s, "chat", withToken, 1)
 		assertRefused(t, err, http.StatusConflict, "InvalidatedRetryToken")
 	})
-	inBubble(t, func(m *ocilb.Modes) { m.FailEvery = 1 }, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, func(m *ocilb.Modes) { m.FailEvery = 1 })
 		first, err := put(t, s, "chat", withToken, 1)
 		require.NoError(t, err)
 		require.Equal(t, loadbalancer.WorkRequestLifecycleStateFailed, await(t, s, first.OpcWorkRequestId).LifecycleState)
@@ -145,7 +150,8 @@ func TestFailedWorkRequestsAndRetryTokens(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, *first.OpcWorkRequestId, *again.OpcWorkRequestId, "it has updated nothing, so that nothing invalidates it")
 	})
-	inBubble(t, func(m *ocilb.Modes) { m.FailEvery, m.Partial = 1, true }, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, func(m *ocilb.Modes) { m.FailEvery, m.Partial = 1, true })
 		first, err := put(t, s, "chat", withToken, 1)
 		require.NoError(t, err)
 		await(t, s, first.OpcWorkRequestId)
@@ -159,7 +165,8 @@ func TestFailedWorkRequestsAndRetryTokens(t *testing.T) {
 
 func TestLongRetryTokens(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *ocilbtest.Service) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWithSets(t, nil)
 		long := strings.Repeat("a", 65)
 		_, err := put(t, s, "chat", func(r *loadbalancer.UpdateBackendSetRequest) { r.OpcRetryToken = &long }, 1)
 		assertRefused(t, err, http.StatusBadRequest, "InvalidParameter")

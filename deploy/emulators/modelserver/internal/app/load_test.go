@@ -1,15 +1,12 @@
 package app
 
 import (
-	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"fairlead.dev/deploy/emulators/chatload"
 )
@@ -18,29 +15,27 @@ import (
 func TestLoadSurvivesADrain(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
-		cfg := testConfig()
-		cfg.DrainDelay = time.Second
-		cfg.Engine.Law.Base = 2 * ms
-		cfg.Engine.MaxNumSeqs = 16
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		ctx, terminate := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- Serve(ctx, cfg, l, zap.NewNop()) }()
+		synctest.Test(t, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.DrainDelay = time.Second
+			cfg.Engine.Law.Base = 2 * ms
+			cfg.Engine.MaxNumSeqs = 16
+			s := serve(t, cfg)
 
-		stop := make(chan struct{})
-		time.AfterFunc(200*ms, terminate)
-		time.AfterFunc(300*ms, func() { close(stop) }) // the picker has noticed the drain
-		report, err := chatload.Run(t.Context(), chatload.Options{
-			BaseURL: "http://" + l.Addr().String(), Model: "m", Concurrency: 24, Stop: stop, MaxTokens: 30, IgnoreEOS: true, KeepAlive: true, HTTP2: http2,
-			Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, OwnTokens: 16},
+			stop := make(chan struct{})
+			time.AfterFunc(200*ms, s.stop)
+			time.AfterFunc(300*ms, func() { close(stop) }) // the picker has noticed the drain
+			report, err := chatload.Run(t.Context(), chatload.Options{
+				BaseURL: "http://server", Model: "m", Dial: s.listener.Dial, Concurrency: 24, Stop: stop, MaxTokens: 30, IgnoreEOS: true, KeepAlive: true, HTTP2: http2,
+				Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, OwnTokens: 16},
+			})
+			require.NoError(t, err)
+			require.NoError(t, s.wait())
+			assert.Empty(t, report.Failures, "%v", report.Examples)
+			assert.GreaterOrEqual(t, report.Total.Requests, 24)
+			assert.Equal(t, report.Total.Requests*30, report.Total.Tokens)
+			assert.Equal(t, report.Total.Requests, report.Server("pod-a").Requests)
 		})
-		require.NoError(t, err)
-		require.NoError(t, <-ended)
-		assert.Empty(t, report.Failures, "%v", report.Examples)
-		assert.GreaterOrEqual(t, report.Total.Requests, 24)
-		assert.Equal(t, report.Total.Requests*30, report.Total.Tokens)
-		assert.Equal(t, report.Total.Requests, report.Server("pod-a").Requests)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -305,16 +304,6 @@ func TestConnectionsAreNotKeptWhileDraining(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		assert.True(t, response.Close)
 	})
-}
-
-func TestRunNeedsItsPort(t *testing.T) {
-	t.Parallel()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	cfg := testConfig()
-	cfg.Port = l.Addr().(*net.TCPAddr).Port
-	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "listen: ")
 }
 
 func TestServeFailsWithItsListener(t *testing.T) {
