@@ -45,12 +45,14 @@ var pooled = sync.Pool{New: func() any {
 	return &buffers{response: bufio.NewReaderSize(nil, readBuffer), lines: make([]byte, maxLine)}
 }}
 
-// dial connects. The connection ends with ctx.
-func dial(ctx context.Context, address netip.AddrPort, secure *tls.Config, deadline time.Time) (*connection, error) {
+// dialer opens connections, as net.Dialer.DialContext does.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// connect opens a connection that ends with ctx.
+func (d dialer) connect(ctx context.Context, address netip.AddrPort, secure *tls.Config, deadline time.Time) (*connection, error) {
 	limited, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(limited, "tcp", address.String())
+	conn, err := d(limited, "tcp", address.String())
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}

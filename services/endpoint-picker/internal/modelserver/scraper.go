@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ type Scraper struct {
 	outliers   outliers
 	tokenizers tokenizers
 	clock      clock.Clock
+	dial       dialer
 
 	wanted chan []*endpoint.Endpoint // contains only the last set
 	plan   atomic.Pointer[Plan]
@@ -83,6 +85,7 @@ func NewScraper(p ScraperParams) *Scraper {
 		outliers:   p.Outliers,
 		tokenizers: p.Tokenizers,
 		clock:      p.Clock,
+		dial:       new(net.Dialer).DialContext,
 		wanted:     make(chan []*endpoint.Endpoint, 1),
 		schedule:   NewSchedule(p.Options.Budget, rand.Float64),
 	}

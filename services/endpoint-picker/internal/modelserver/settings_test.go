@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"maps"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -267,16 +266,15 @@ func scrapes(t *testing.T, change func(*Settings)) string {
 // certificateFiles writes an authority, a certificate and its key.
 func certificateFiles(t *testing.T) (ca, certificate, key string) {
 	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
+	own := newCertificate(t)
 	folder := t.TempDir()
 	write := func(name, kind string, der []byte) string {
 		path := filepath.Join(folder, name)
 		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return path
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	private, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
 	require.NoError(t, err)
-	der := server.Certificate().Raw
+	der := own.Certificate[0]
 	return write("ca.crt", "CERTIFICATE", der), write("tls.crt", "CERTIFICATE", der), write("tls.key", "PRIVATE KEY", private)
 }

@@ -71,7 +71,7 @@ func (w *worker) sampleTokens(now time.Time) {
 	s.left--
 	s.pace.failed()
 	s.due = now.Add(s.pace.interval(w.plan.interval, watched))
-	q := sampleQuestion{target: w.target, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
+	q := sampleQuestion{dial: w.dial, target: w.target, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)
@@ -100,6 +100,7 @@ func (w *worker) sample(q *sampleQuestion) bool {
 
 // sampleQuestion is one request for the tokens of the sample.
 type sampleQuestion struct {
+	dial     dialer
 	target   netip.AddrPort
 	tls      *tls.Config // nil for http
 	model    string
@@ -108,7 +109,7 @@ type sampleQuestion struct {
 
 // ask sends the request on a connection of its own, so that no scrape waits for it.
 func (q *sampleQuestion) ask(ctx context.Context) (tokens int, err error) {
-	c, err := dial(ctx, q.target, q.tls, q.deadline)
+	c, err := q.dial.connect(ctx, q.target, q.tls, q.deadline)
 	if err != nil {
 		return 0, fmt.Errorf("count tokens: %w", err)
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -62,7 +62,7 @@ func newTokenServer(t *testing.T, page, tokenize http.HandlerFunc) *tokenServer 
 	s := &tokenServer{}
 	s.tokenize.Store(&tokenize)
 	s.modelServer = newModelServer(t, page)
-	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			s.asked.Add(1)
 			(*s.tokenize.Load())(w, r)
@@ -80,7 +80,7 @@ func newProbingWorker(t *testing.T, e *endpoint.Endpoint, timeout time.Duration)
 	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
 	o := quick()
 	o.ProbeTokenizers, o.Timeout = true, timeout
-	s := NewScraper(ScraperParams{Options: o, Log: zap.NewNop(), Observer: observed, Outliers: deaf{}, Tokenizers: got, Clock: clock.RealClock{}})
+	s := inMemory(ScraperParams{Options: o, Log: zap.NewNop(), Observer: observed, Outliers: deaf{}, Tokenizers: got})
 	return newWorker(t, s, e), got
 }
 
@@ -180,7 +180,7 @@ func TestTokensOfTheSample(t *testing.T) {
 			if tt.name == "SGLang" {
 				relabel(e, EngineSGLang)
 			}
-			w, got := newProbingWorker(t, e, patience)
+			w, got := newProbingWorker(t, e, kubetest.Patience)
 			w.scrapeAll(maxSampleTries + 3)
 			assert.Equal(t, tt.want, got.all())
 			assert.Equal(t, tt.asked, server.asked.Load())
@@ -192,38 +192,42 @@ func TestTokensOfTheSample(t *testing.T) {
 // A server that never answers keeps one connection, no scrape, and nothing for longer than the timeout.
 func TestSilentTokenizerDelaysNoScrape(t *testing.T) {
 	t.Parallel()
-	silent := make(chan struct{})
-	server := newTokenServer(t, namedPage("m"), silence(silent))
-	w, got := newProbingWorker(t, server.endpoint(), 300*time.Millisecond)
-	w.scrape(time.Now())
-	<-silent
-	for i := range 10 {
-		w.scrape(time.Now().Add(time.Duration(i) * time.Hour))
-	}
-	assert.EqualValues(t, 1, server.asked.Load(), "one at a time")
-	w.scrapes.Wait()
-	assert.False(t, w.sampling.busy.Load())
-	assert.Empty(t, got.all())
-	assert.Equal(t, maxSampleTries-1, w.sampling.left)
+	synctest.Test(t, func(t *testing.T) {
+		silent := make(chan struct{})
+		server := newTokenServer(t, namedPage("m"), silence(silent))
+		w, got := newProbingWorker(t, server.endpoint(), 300*time.Millisecond)
+		w.scrape(time.Now())
+		<-silent
+		for i := range 10 {
+			w.scrape(time.Now().Add(time.Duration(i) * time.Hour))
+		}
+		assert.EqualValues(t, 1, server.asked.Load(), "one at a time")
+		w.scrapes.Wait()
+		assert.False(t, w.sampling.busy.Load())
+		assert.Empty(t, got.all())
+		assert.Equal(t, maxSampleTries-1, w.sampling.left)
+	})
 }
 
 func TestRemovedEndpointEndsTheQuestion(t *testing.T) {
 	t.Parallel()
-	silent := make(chan struct{})
-	server := newTokenServer(t, namedPage("m"), silence(silent))
-	w, got := newProbingWorker(t, server.endpoint(), time.Hour)
-	w.scrape(time.Now())
-	<-silent
-	w.cancel()
-	w.scrapes.Wait()
-	assert.Empty(t, got.all())
+	synctest.Test(t, func(t *testing.T) {
+		silent := make(chan struct{})
+		server := newTokenServer(t, namedPage("m"), silence(silent))
+		w, got := newProbingWorker(t, server.endpoint(), time.Hour)
+		w.scrape(time.Now())
+		<-silent
+		w.cancel()
+		w.scrapes.Wait()
+		assert.Empty(t, got.all())
+	})
 }
 
 // Retries wait like failing scrapes: the fastest interval, then doubling up to a second.
 func TestRetriesBackOff(t *testing.T) {
 	t.Parallel()
 	server := newTokenServer(t, namedPage("m"), status(http.StatusServiceUnavailable))
-	w, got := newProbingWorker(t, server.endpoint(), patience)
+	w, got := newProbingWorker(t, server.endpoint(), kubetest.Patience)
 	w.options.Interval = Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}
 	configure(t, w.Scraper, DefaultSettings())
 	began := time.Now()
@@ -244,7 +248,7 @@ func TestRetriesBackOff(t *testing.T) {
 func TestServerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	server := newTokenServer(t, namedPage("m"), text(`{"count":1000}`))
-	w, got := newProbingWorker(t, server.endpoint(), patience)
+	w, got := newProbingWorker(t, server.endpoint(), kubetest.Patience)
 	w.scrapeAll(3)
 	require.Equal(t, []string{"m 1000"}, got.all())
 
@@ -268,23 +272,25 @@ func TestServerIsAskedAgain(t *testing.T) {
 // A server process that ends refuses connections until the next one listens.
 func TestRestartedServerIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	server := newTokenServer(t, namedPage("m"), status(http.StatusNotFound))
-	e := server.endpoint()
-	w, got := newProbingWorker(t, e, patience)
-	w.scrapeAll(3)
-	require.EqualValues(t, 1, server.asked.Load())
+	synctest.Test(t, func(t *testing.T) {
+		server := newTokenServer(t, namedPage("m"), status(http.StatusNotFound))
+		e := server.endpoint()
+		w, got := newProbingWorker(t, e, kubetest.Patience)
+		w.scrapeAll(3)
+		require.EqualValues(t, 1, server.asked.Load())
 
-	target := w.target
-	w.hangUp()
-	w.target = endpointAt("127.0.0.1:1").Description().Address // the system never chooses this port
-	w.scrapeAll(1)
-	require.NotZero(t, e.Load().Failing)
-	w.target = target
-	answer := text(`{"count":1000}`)
-	server.tokenize.Store(&answer)
-	w.scrapeAll(3)
-	assert.Equal(t, []string{"m 1000"}, got.all())
-	assert.EqualValues(t, 2, server.asked.Load())
+		target := w.target
+		w.hangUp()
+		w.target = endpointAt("127.0.0.1:1").Description().Address // no server has this port
+		w.scrapeAll(1)
+		require.NotZero(t, e.Load().Failing)
+		w.target = target
+		answer := text(`{"count":1000}`)
+		server.tokenize.Store(&answer)
+		w.scrapeAll(3)
+		assert.Equal(t, []string{"m 1000"}, got.all())
+		assert.EqualValues(t, 2, server.asked.Load())
+	})
 }
 
 // A page that names another model each time gets a request a second.
@@ -292,7 +298,7 @@ func TestChangingNamesAreAskedForOnceASecond(t *testing.T) {
 	t.Parallel()
 	var pages atomic.Int64
 	server := newTokenServer(t, func(w http.ResponseWriter, r *http.Request) { namedPage(fmt.Sprint("m", pages.Add(1)))(w, r) }, text(`{"count":1000}`))
-	w, _ := newProbingWorker(t, server.endpoint(), patience)
+	w, _ := newProbingWorker(t, server.endpoint(), kubetest.Patience)
 	w.options.Interval = Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}
 	configure(t, w.Scraper, DefaultSettings())
 	began := time.Now()
@@ -306,7 +312,7 @@ func TestChangingNamesAreAskedForOnceASecond(t *testing.T) {
 func TestTokenizersAreNotAskedIfTurnedOff(t *testing.T) {
 	t.Parallel()
 	server := newTokenServer(t, namedPage("m"), vllmAnswer(t))
-	w, got := newProbingWorker(t, server.endpoint(), patience)
+	w, got := newProbingWorker(t, server.endpoint(), kubetest.Patience)
 	w.options.ProbeTokenizers = false
 	w.scrapeAll(3)
 	assert.Empty(t, got.all())
@@ -316,30 +322,33 @@ func TestTokenizersAreNotAskedIfTurnedOff(t *testing.T) {
 // The question uses the scheme of the scraper, and its certificates.
 func TestTokensOverTLS(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			vllmAnswer(t)(w, r)
-			return
-		}
-		namedPage("m")(w, r)
-	}))
-	t.Cleanup(server.Close)
-	w, got := newProbingWorker(t, endpointAt(server.Listener.Addr().String()), patience)
-	settings := DefaultSettings()
-	settings.Source.Scheme = schemeHTTPS
-	configure(t, w.Scraper, settings)
-	w.scrapeAll(2)
-	assert.Len(t, got.all(), 1)
+	synctest.Test(t, func(t *testing.T) {
+		server := startModelServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				vllmAnswer(t)(w, r)
+				return
+			}
+			namedPage("m")(w, r)
+		}, newCertificate(t))
+		w, got := newProbingWorker(t, server.endpoint(), time.Second)
+		settings := DefaultSettings()
+		settings.Source.Scheme = schemeHTTPS
+		configure(t, w.Scraper, settings)
+		w.scrapeAll(2)
+		assert.Len(t, got.all(), 1)
+	})
 }
 
 func TestRunEndsWithAnOpenQuestion(t *testing.T) {
 	t.Parallel()
-	silent := make(chan struct{})
-	server := newTokenServer(t, namedPage("m"), silence(silent))
-	o := quick()
-	o.ProbeTokenizers, o.Timeout = true, time.Hour
-	start(t, o, server.endpoint())
-	<-silent
+	synctest.Test(t, func(t *testing.T) {
+		silent := make(chan struct{})
+		server := newTokenServer(t, namedPage("m"), silence(silent))
+		o := quick()
+		o.ProbeTokenizers, o.Timeout = true, time.Hour
+		start(t, o, server.endpoint())
+		<-silent
+	})
 }
 
 // FuzzReadCount reads answers of any kind.

@@ -112,7 +112,7 @@ func (w *worker) get() (endpoint.Gauges, error) {
 	for {
 		reused := w.conn != nil
 		if !reused {
-			conn, err := dial(w.ctx, w.target, w.plan.tls, deadline)
+			conn, err := w.dial.connect(w.ctx, w.target, w.plan.tls, deadline)
 			if err != nil {
 				return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
 			}

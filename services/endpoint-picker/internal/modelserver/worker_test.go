@@ -1,21 +1,17 @@
 package modelserver
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
+	"crypto/tls"
 	"encoding/pem"
-	"math/big"
-	"net"
+	"io"
+	"log"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -23,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
-	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
@@ -34,7 +29,7 @@ func newScraper(t *testing.T) (*Scraper, *zaptest.ObservedLogs) {
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
 	core, logs := zaptest.New(zap.InfoLevel)
-	return NewScraper(ScraperParams{Options: quick(), Log: zap.New(core), Observer: observed, Outliers: deaf{}, Clock: clock.RealClock{}}), logs
+	return inMemory(ScraperParams{Options: quick(), Log: zap.New(core), Observer: observed, Outliers: deaf{}}), logs
 }
 
 // relabel describes an endpoint anew.
@@ -85,72 +80,73 @@ func TestUnknownEngineIsSaidOnceAndReadAsTheDefault(t *testing.T) {
 
 func TestSettingsTakeEffectWhileItRuns(t *testing.T) {
 	t.Parallel()
-	first, second := newModelServer(t, text("vllm:num_requests_running 1\n")), newModelServer(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RequestURI() == "/m?x=y" {
-			text("mine 4\nheat 40\n")(w, r)
-		}
-	})
-	e := first.endpoint()
-	s, _ := start(t, quick(), e)
-	require.Eventually(t, func() bool { return e.Load().Running == 1 }, patience, tick)
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newModelServer(t, text("vllm:num_requests_running 1\n")), newModelServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RequestURI() == "/m?x=y" {
+				text("mine 4\nheat 40\n")(w, r)
+			}
+		})
+		e := first.endpoint()
+		s, _ := start(t, quick(), e)
+		time.Sleep(time.Second)
+		assert.InDelta(t, 1, e.Load().Running, 0)
 
-	settings := DefaultSettings()
-	port := int(second.endpoint().Identity().Address.Port())
-	settings.Source.Port, settings.Source.Path = &port, "/m?x=y"
-	settings.Extractor.Engines = []Engine{{Name: "mine", Running: []string{"mine"}, Custom: []CustomMetric{{"heat", "heat"}}}}
-	settings.Extractor.DefaultEngine = "mine"
-	configure(t, s, settings)
-	require.Eventually(t, func() bool { return e.Load().Running == 4 }, patience, tick)
-	assert.Equal(t, map[string]float64{"heat": 40}, e.Load().Page.Attributes)
-	settled := first.scrapes.Load()
-	require.Eventually(t, func() bool { return second.scrapes.Load() > 5 }, patience, tick)
-	assert.Equal(t, settled, first.scrapes.Load())
+		settings := DefaultSettings()
+		port := int(second.endpoint().Identity().Address.Port())
+		settings.Source.Port, settings.Source.Path = &port, "/m?x=y"
+		settings.Extractor.Engines = []Engine{{Name: "mine", Running: []string{"mine"}, Custom: []CustomMetric{{"heat", "heat"}}}}
+		settings.Extractor.DefaultEngine = "mine"
+		synctest.Wait()
+		configure(t, s, settings)
+		settled := first.scrapes.Load()
+		time.Sleep(time.Second)
+		assert.InDelta(t, 4, e.Load().Running, 0)
+		assert.Equal(t, map[string]float64{"heat": 40}, e.Load().Page.Attributes)
+		assert.Greater(t, second.scrapes.Load(), int64(5))
+		assert.Equal(t, settled, first.scrapes.Load())
+	})
 }
 
 func TestPagesOverTLS(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(text("vllm:num_requests_running 1\n"))
-	t.Cleanup(server.Close)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	tests := []struct {
 		name string
-		give Source
+		give func(ca, other string) Source
 		want float64
 	}{
-		{name: "not verified", give: Source{}, want: 1},
-		{name: "verified", give: Source{CACertPath: ca}, want: 1},
-		{name: "verified, whatever the other parameter", give: Source{CACertPath: ca, InsecureSkipVerify: new(true)}, want: 1},
-		{name: "by another authority", give: Source{CACertPath: otherAuthority(t)}, want: 0},
-		{name: "by no known authority", give: Source{InsecureSkipVerify: new(false)}, want: 0},
+		{name: "not verified", give: func(string, string) Source { return Source{} }, want: 1},
+		{name: "verified", give: func(ca, _ string) Source { return Source{CACertPath: ca} }, want: 1},
+		{name: "verified, whatever the other parameter", give: func(ca, _ string) Source { return Source{CACertPath: ca, InsecureSkipVerify: new(true)} }, want: 1},
+		{name: "by another authority", give: func(_, other string) Source { return Source{CACertPath: other} }, want: 0},
+		{name: "by no known authority", give: func(string, string) Source { return Source{InsecureSkipVerify: new(false)} }, want: 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := newScraper(t)
-			settings := DefaultSettings()
-			settings.Source = tt.give
-			settings.Source.Scheme = schemeHTTPS
-			configure(t, s, settings)
-			e := endpointAt(server.Listener.Addr().String())
-			w := newWorker(t, s, e)
-			w.scrape(time.Now())
-			w.scrape(time.Now())
-			assert.InDelta(t, tt.want, e.Load().Running, 0)
+			synctest.Test(t, func(t *testing.T) {
+				certificate := newCertificate(t)
+				server := startModelServer(t, text("vllm:num_requests_running 1\n"), certificate)
+				server.ErrorLog = log.New(io.Discard, "", 0) // handshakes that the scraper ends
+				s, _ := newScraper(t)
+				settings := DefaultSettings()
+				settings.Source = tt.give(authorityFile(t, certificate), authorityFile(t, newCertificate(t)))
+				settings.Source.Scheme = schemeHTTPS
+				configure(t, s, settings)
+				e := server.endpoint()
+				w := newWorker(t, s, e)
+				w.scrape(time.Now())
+				w.scrape(time.Now())
+				assert.InDelta(t, tt.want, e.Load().Running, 0)
+			})
 		})
 	}
 }
 
-// otherAuthority returns the file of an authority that has signed nothing.
-func otherAuthority(t *testing.T) string {
+// authorityFile writes a certificate that is its own authority.
+func authorityFile(t *testing.T, certificate tls.Certificate) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "other.pem")
-	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600))
 	return path
 }
 
@@ -164,24 +160,18 @@ func endpointAt(address string) *endpoint.Endpoint {
 
 func TestConnectionThatTheServerClosedIsReplaced(t *testing.T) {
 	t.Parallel()
-	var connections atomic.Int64
-	server := httptest.NewUnstartedServer(text("vllm:num_requests_running 1\n"))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
+	server := newModelServer(t, text("vllm:num_requests_running 1\n"))
 	s, _ := newScraper(t)
-	e := endpointAt(server.Listener.Addr().String())
+	e := server.endpoint()
 	w := newWorker(t, s, e)
 	w.scrape(time.Now())
 	w.scrape(time.Now())
-	require.EqualValues(t, 1, connections.Load())
-	server.CloseClientConnections()
+	_, all := server.connections()
+	require.Equal(t, 1, all)
+	require.NoError(t, server.closeConnections())
 	w.scrape(time.Now())
-	assert.EqualValues(t, 2, connections.Load())
+	_, all = server.connections()
+	assert.Equal(t, 2, all)
 	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
 }
 
@@ -207,13 +197,14 @@ func TestPagesInChunks(t *testing.T) {
 // A server that accepts and says nothing is not one that is gone: its connection may time out, but is not tried twice.
 func TestSilenceIsNotRetried(t *testing.T) {
 	t.Parallel()
-	server := newModelServer(t, hang)
-	s, _ := newScraper(t)
-	s.options.Timeout = 500 * time.Millisecond
-	e := server.endpoint()
-	newWorker(t, s, e).scrape(time.Now())
-	assert.EqualValues(t, 1, server.scrapes.Load())
-	assert.NotZero(t, e.Load().Failing)
+	synctest.Test(t, func(t *testing.T) {
+		server := newModelServer(t, hang)
+		s, _ := newScraper(t)
+		e := server.endpoint()
+		newWorker(t, s, e).scrape(time.Now())
+		assert.EqualValues(t, 1, server.scrapes.Load())
+		assert.NotZero(t, e.Load().Failing)
+	})
 }
 
 func TestNothingIsRecordedOfAnEndpointThatHasGone(t *testing.T) {
@@ -264,15 +255,18 @@ func TestPagesSetThePace(t *testing.T) {
 
 func TestOneSilentEndpointAmongMany(t *testing.T) {
 	t.Parallel()
-	silent, good := newModelServer(t, hang), newModelServer(t, text("vllm:num_requests_running 1\n"))
-	endpoints := make([]*endpoint.Endpoint, 0, 9)
-	for range 8 {
-		endpoints = append(endpoints, silent.endpoint())
-	}
-	fresh := good.endpoint()
-	o := quick()
-	o.Timeout = time.Minute
-	start(t, o, append(endpoints, fresh)...)
-	require.Eventually(t, func() bool { return good.scrapes.Load() > 20 }, patience, tick)
-	assert.EqualValues(t, 8, silent.scrapes.Load())
+	synctest.Test(t, func(t *testing.T) {
+		silent, good := newModelServer(t, hang), newModelServer(t, text("vllm:num_requests_running 1\n"))
+		endpoints := make([]*endpoint.Endpoint, 0, 9)
+		for range 8 {
+			endpoints = append(endpoints, silent.endpoint())
+		}
+		fresh := good.endpoint()
+		o := quick()
+		o.Timeout = time.Minute
+		start(t, o, append(endpoints, fresh)...)
+		time.Sleep(time.Second)
+		assert.Greater(t, good.scrapes.Load(), int64(20))
+		assert.EqualValues(t, 8, silent.scrapes.Load())
+	})
 }
