@@ -50,7 +50,7 @@ func TestContainer_StatusFollowsItsLife(t *testing.T) {
 		assert.Equal(t, want, n.status(t, id))
 
 		n.awaitLog(t, id, "stdout F waiting")
-		require.NoError(t, n.StopContainer(t.Context(), id, 30))
+		require.NoError(t, n.StopContainer(t.Context(), id, never))
 		want.State, want.FinishedAt, want.Reason = exited, n.status(t, id).FinishedAt, "Completed"
 		assert.Equal(t, want, n.status(t, id))
 		assert.ElementsMatch(t, []string{"stdout F up", "stderr F beware", "stdout F waiting", "stdout F interrupt"}, entries(t, want.LogPath))

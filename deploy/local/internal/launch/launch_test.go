@@ -75,7 +75,7 @@ func up(dir, what string) {
 }
 
 func wait() {
-	time.Sleep(time.Minute) // it is killed before
+	time.Sleep(time.Hour) // it is killed before
 	os.Exit(9)
 }
 

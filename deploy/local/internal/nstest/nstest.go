@@ -14,9 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
@@ -24,9 +25,10 @@ const (
 	insideEnv = "NSTEST_INSIDE"
 	// idRange is the number of user IDs that root maps into the namespaces.
 	idRange = 1 << 16
-	// limit is the time limit of a test inside.
-	limit = time.Minute
 )
+
+// limit is the time limit of a test inside, which waits several times.
+var limit = 4 * kubetest.Patience
 
 func init() {
 	// The first thread never ends, so it must not enter another namespace permanently. The main goroutine keeps it, as in
