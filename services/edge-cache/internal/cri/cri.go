@@ -42,12 +42,13 @@ type Client struct {
 
 // New returns a client for the runtime that listens at a Unix socket.
 func New(socket string) *Client {
-	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-		Protocols: new(http.Protocols), MaxIdleConns: 1, MaxResponseHeaderBytes: 64 << 10,
-	}
+	return newClient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	})
+}
+
+func newClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Client {
+	transport := &http.Transport{DialContext: dial, Protocols: new(http.Protocols), MaxIdleConns: 1, MaxResponseHeaderBytes: 64 << 10}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	return &Client{http: &http.Client{Transport: transport, Timeout: callTimeout}, known: map[string][]netip.Addr{}}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"fairlead.dev/pkg/memnet"
 )
 
 // runtime answers calls at a socket as a gRPC server does. The tests in deploy/local use a real one.
@@ -41,20 +43,24 @@ func (r *runtime) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 
 func startRuntime(t *testing.T, handler http.Handler) *Client {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "cri.sock")
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	require.NoError(t, err)
+	l := memnet.Listen()
+	serve(t, l, handler)
+	c := newClient(l.Dial)
+	t.Cleanup(c.http.CloseIdleConnections)
+	return c
+}
+
+// serve serves calls until the test ends.
+func serve(t *testing.T, l net.Listener, handler http.Handler) {
+	t.Helper()
 	server := &http.Server{Handler: handler, Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	c := New(socket)
+	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
-		c.http.CloseIdleConnections()
 		assert.NoError(t, server.Close())
 		assert.ErrorIs(t, <-done, http.ErrServerClosed)
 	})
-	return c
 }
 
 func text(number protowire.Number, value string) []byte { return message(number, []byte(value)) }

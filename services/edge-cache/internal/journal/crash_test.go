@@ -10,17 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/edge-cache/internal/journal"
 	"fairlead.dev/services/edge-cache/internal/journal/faultfs"
 )
 
-// seeds is how many random histories a test runs; the short form runs a quarter.
-func seeds(n int) int {
-	if testing.Short() {
-		return max(n/4, 1)
-	}
-	return n
-}
+// seeds is how many random histories a test runs: n in the long form, a twentieth otherwise.
+func seeds(n int) int { return testlane.Repetitions(max(n/20, 1), n) }
 
 // Small values, so that a history has several compactions.
 var small = journal.Options{CompactBytes: 8 << 10}

@@ -32,7 +32,7 @@ func (s state) apply(r journal.Record) error {
 // cache is a caller of a journal: it appends, then changes its memory, and remembers every state it had.
 type cache struct {
 	journal *journal.Journal
-	pause   time.Duration // between two values that source yields
+	pause   func() // between two values that source yields; nil is none
 
 	mu      sync.Mutex
 	now     state
@@ -71,7 +71,9 @@ func (c *cache) source(yield func(journal.Record) error) error {
 	now, pause := maps.Clone(c.now), c.pause
 	c.mu.Unlock()
 	for key := range now {
-		time.Sleep(pause)
+		if pause != nil {
+			pause()
+		}
 		c.mu.Lock()
 		value, ok := c.now[key] // the newest value: the state that is yielded is not of one moment
 		c.mu.Unlock()
@@ -89,7 +91,7 @@ func (c *cache) source(yield func(journal.Record) error) error {
 func (c *cache) setPause(pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pause = pause
+	c.pause = func() { time.Sleep(pause) }
 }
 
 func typeOf(key string) uint16 { return uint16(key[0] - '0') }
