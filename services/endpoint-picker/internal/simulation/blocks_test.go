@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/testlane"
 )
 
 func chainOf(contents ...int32) []int32 { return contents }
@@ -76,7 +78,7 @@ func TestCacheKeepsItsBooks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	c := newBlockCache(size, contents)
 	var open []holding
-	for range 5000 {
+	for range testlane.Repetitions(1500, 5000) {
 		if r.IntN(2) == 0 && len(open) > 0 {
 			i := r.IntN(len(open))
 			c.release(open[i].held, open[i].chain)

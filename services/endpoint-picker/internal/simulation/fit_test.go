@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/pkg/racetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -21,6 +20,9 @@ func keeping(w Workload, change func(e *Engine)) Scenario {
 	s.Warm, s.Measured = 60*time.Second, 30*time.Second
 	return s
 }
+
+// fewPrefixes are more than a cache holds if it keeps a part only.
+var fewPrefixes = Prefixes{Count: 48, Skew: 0.6, Tokens: 1200, Own: 150, Answer: 60}
 
 // prefixRates are shares of prompt tokens.
 type prefixRates struct{ expected, reported, real float64 }
@@ -56,62 +58,61 @@ func measurePrefixes(s Scenario, p Policy, seed uint64) prefixRates {
 	}
 }
 
-// The hit rate that the picker expects is the one that servers report and have, whatever their engine, tokenizer and page, after a minute
-// of traffic. The page does not tell our hits from those of another replica, which matters where most prompts are lost.
-func TestPickerExpectsWhatServersKeep(t *testing.T) {
-	racetest.SkipCalculation(t)
+// kept is a fleet whose caches keep a part of what is asked for, or less than its pages say.
+type kept struct {
+	name     string
+	bytes    float64 // per token
+	engine   func(e *Engine)
+	reports  Reports
+	replicas int
+	restart  time.Duration
+	within   float64       // 0 is 5 points
+	warm     time.Duration // 0 is the usual time
+}
+
+var (
+	byUsage = Reports{Usage: true, NoPage: true}
+	byPage  = Reports{}
+	byBoth  = Reports{Usage: true} // without hits, zeros in usage alone are no evidence
+)
+
+func smallBlocks(*Engine)   {}
+func largeBlocks(e *Engine) { e.BlockTokens, e.Blocks = 128, e.Blocks/8 }
+func hybrid(e *Engine)      { e.BlockTokens, e.Blocks, e.Cache = 128, 64, CacheKind{Part: 10, Alignment: 5} }
+func noCache(e *Engine)     { e.Cache.Off = true }
+
+const restarted = 20 * time.Second
+
+// assertExpected checks that the hit rate that the picker expects is the one that servers report and have.
+func (k kept) assertExpected(t *testing.T) {
+	t.Helper()
+	s := keeping(fewPrefixes.Workload(20), func(e *Engine) {
+		e.Reports = k.reports
+		k.engine(e)
+	})
+	s.Workload.bytes, s.Restart = []float64{k.bytes}, k.restart
+	if k.restart > 0 {
+		s.Warm += k.restart + 5*time.Second
+	}
+	if k.warm > 0 {
+		s.Warm, s.Measured = k.warm, k.warm
+	}
+	got := measurePrefixes(s, Picker(k.replicas, InTurn), *firstSeed)
+	t.Logf("expected %.3f, reported %.3f, real %.3f", got.expected, got.reported, got.real)
+	assert.InDelta(t, 0, got.expected-got.real, cmp.Or(k.within, 0.05))
+	assert.InDelta(t, 0, got.reported-got.real, 0.02)
+}
+
+// A cache that keeps what it says, by answers, and one that keeps less, by its page. All others are in fit_long_test.go.
+func TestPickerExpectsWhatServersKeepOnce(t *testing.T) {
 	t.Parallel()
-	var (
-		prefixes  = Prefixes{Count: 48, Skew: 0.6, Tokens: 1200, Own: 150, Answer: 60}
-		usage     = Reports{Usage: true, NoPage: true}
-		page      = Reports{}
-		both      = Reports{Usage: true} // without hits, zeros in usage alone are no evidence
-		small     = func(*Engine) {}
-		large     = func(e *Engine) { e.BlockTokens, e.Blocks = 128, e.Blocks/8 }
-		hybrid    = func(e *Engine) { e.BlockTokens, e.Blocks, e.Cache = 128, 64, CacheKind{Part: 10, Alignment: 5} }
-		off       = func(e *Engine) { e.Cache.Off = true }
-		restarted = 20 * time.Second
-	)
-	for _, tt := range []struct {
-		name     string
-		bytes    float64 // per token
-		engine   func(e *Engine)
-		reports  Reports
-		replicas int
-		restart  time.Duration
-		within   float64 // 0 is 5 points
-	}{
-		{"blocks of 16, by usage", 2.5, small, usage, 1, 0, 0},
-		{"blocks of 16, by page", 6, small, page, 1, restarted, 0},
-		{"blocks of 16, by usage, two replicas", 6, small, usage, 2, restarted, 0},
-		{"blocks of 16, by page, two replicas", 4.4, small, page, 2, 0, 0},
-		{"blocks of 128, by usage", 4.4, large, usage, 1, restarted, 0},
-		{"blocks of 128, by page", 2.5, large, page, 1, 0, 0},
-		{"blocks of 128, by usage, two replicas", 2.5, large, usage, 2, 0, 0},
-		{"blocks of 128, by page, two replicas", 6, large, page, 2, restarted, 0},
-		{"hybrid, by usage", 4.4, hybrid, usage, 1, 0, 0},
-		{"hybrid, by page", 6, hybrid, page, 1, restarted, 0},
-		{"hybrid, by usage, two replicas", 2.5, hybrid, usage, 2, restarted, 0},
-		{"hybrid, by page, two replicas", 4.4, hybrid, page, 2, 0, 0.09},
-		{"off, by usage and page", 2.5, off, both, 1, restarted, 0},
-		{"off, by page", 6, off, page, 1, 0, 0},
-		{"off, by usage and page, two replicas", 6, off, both, 2, 0, 0},
-		{"off, by page, two replicas", 2.5, off, page, 2, restarted, 0},
+	for _, k := range []kept{
+		{name: "blocks of 16, by usage", bytes: 2.5, engine: smallBlocks, reports: byUsage, replicas: 1, warm: 15 * time.Second},
+		{name: "hybrid, by page", bytes: 6, engine: hybrid, reports: byPage, replicas: 1, warm: 30 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			s := keeping(prefixes.Workload(20), func(e *Engine) {
-				e.Reports = tt.reports
-				tt.engine(e)
-			})
-			s.Workload.bytes, s.Restart = []float64{tt.bytes}, tt.restart
-			if tt.restart > 0 {
-				s.Warm += tt.restart + 5*time.Second
-			}
-			got := measurePrefixes(s, Picker(tt.replicas, InTurn), *firstSeed)
-			t.Logf("expected %.3f, reported %.3f, real %.3f", got.expected, got.reported, got.real)
-			assert.InDelta(t, 0, got.expected-got.real, cmp.Or(tt.within, 0.05))
-			assert.InDelta(t, 0, got.reported-got.real, 0.02)
+			k.assertExpected(t)
 		})
 	}
 }

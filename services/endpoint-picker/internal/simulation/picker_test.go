@@ -31,7 +31,7 @@ func watch(p Policy) *watched {
 
 // short is a scenario of a few seconds.
 func short(s Scenario) Scenario {
-	s.Warm, s.Measured = time.Second, 4*time.Second
+	s.Warm, s.Measured = time.Second, 3*time.Second
 	return s
 }
 
@@ -46,7 +46,7 @@ func TestReplicasKnowOnlyTheirOwn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			trace := short(find(t, Standard(), "zipf")).Trace(1)
+			trace := short(find(t, Standard(), "zipf")).of(4).Trace(1)
 			w := watch(Picker(3, tt.split))
 			r := trace.Run(w.Policy)
 			assert.Zero(t, r.Failed)
@@ -72,7 +72,7 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 	} {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			trace := short(s).Trace(1)
+			trace := short(s).of(4).Trace(1)
 			w := watch(Picker(2, InTurn))
 			trace.Run(w.Policy)
 			line := w.fleet.timeline
@@ -97,7 +97,7 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 
 func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
 	t.Parallel()
-	s := find(t, Standard(), "churn")
+	s := find(t, Standard(), "churn").of(4)
 	s.Measured = 9 * time.Second // it dies three seconds after the warm-up
 	w := watch(Picker(1, InTurn))
 	var ejected, dead bool
@@ -118,21 +118,22 @@ func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
 	assert.Positive(t, picks, "it had requests")
 	assert.True(t, ejected, "its pod is there still, and yet it gets no more")
 	members := w.replicas[0].members
-	require.Len(t, members, 8, "one less and one more")
-	newest := members[7]
-	assert.Equal(t, 8, newest.server.number)
+	require.Len(t, members, 4, "one less and one more")
+	newest := members[3]
+	assert.Equal(t, 4, newest.server.number)
 	assert.True(t, newest.endpoint.Stats(w.fleet.timeline.Now()).Sampled)
 	for _, m := range members {
 		assert.NotEqual(t, dying, m.server.number)
 	}
-	assert.Len(t, w.replicas[0].Snapshot().Endpoints, 8)
+	assert.Len(t, w.replicas[0].Snapshot().Endpoints, 4)
 }
 
 // The picker is told what a gateway sees: if a request was streamed it learns how fast servers are.
 func TestPickerLearnsSpeedsFromAnswers(t *testing.T) {
 	t.Parallel()
 	s := find(t, Standard(), "slow")
-	s.Measured = 10 * time.Second
+	s.Measured, s.Servers = 10*time.Second, s.Servers[:3]
+	s.Workload.rate *= 3.0 / usualServers
 	w := watch(Picker(1, InTurn))
 	s.Trace(1).Run(w.Policy)
 	members := w.replicas[0].members
@@ -146,7 +147,7 @@ func TestSameSeedGivesTheSameResult(t *testing.T) {
 	for _, p := range []Policy{Greedy(), LeastLoad(), Random(), Pin(), Picker(1, InTurn), Picker(2, AtRandom)} {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			s := short(find(t, Standard(), "churn"))
+			s := short(find(t, Standard(), "churn")).of(3)
 			r := s.Trace(2).Run(p)
 			assert.True(t, reflect.DeepEqual(r, s.Trace(2).Run(p)))
 			assert.False(t, reflect.DeepEqual(r, s.Trace(3).Run(p)))

@@ -24,7 +24,7 @@ func TestRoundRobin(t *testing.T) {
 
 func TestRequestsPerServer(t *testing.T) {
 	t.Parallel()
-	trace := find(t, Standard(), "uniform").of(4).Trace(1)
+	trace := short(find(t, Standard(), "uniform")).of(4).Trace(1)
 	result := trace.Run(RoundRobin())
 	least, most := result.PerServer()
 	assert.InDelta(t, least, most, 10)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/pkg/racetest"
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -148,7 +148,8 @@ func TestPickerOnProfiles(t *testing.T) {
 			p, err := ReadProfile(file)
 			require.NoError(t, err)
 			s := find(t, Standard(), "multiturn").of(4).On(p)
-			s.Measured, s.Workload.rate = 300/time.Duration(rate)*time.Second, rate
+			requests := testlane.Repetitions(60, 300)
+			s.Warm, s.Measured, s.Workload.rate = time.Duration(testlane.Repetitions(2, 6))*time.Second, time.Duration(float64(requests)/rate)*time.Second, rate
 			trace := s.Trace(1)
 			got, least := trace.Run(Picker(1, InTurn)), trace.Run(LeastLoad())
 			compare(got, trace.Run(Greedy())).assertWithin(t, ratios{mean: 1.35, p99: 2}, "one replica to greedy") // the third longest of one seed
@@ -212,11 +213,10 @@ func TestTokensArriveLater(t *testing.T) {
 }
 
 func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
-	racetest.SkipCalculation(t)
 	t.Parallel()
 	at := func(perSecond float64) Scenario {
-		s := find(t, Standard(), "uniform").of(2)
-		s.Warm, s.Measured, s.Workload.rate = time.Second, 10*time.Second, perSecond
+		s := find(t, Standard(), "uniform").of(1)
+		s.Warm, s.Measured, s.Workload.rate = time.Second, time.Duration(testlane.Repetitions(4, 10))*time.Second, perSecond
 		return s
 	}
 	full, err := AtLoad(t.Context(), 1, 1, at)
