@@ -1,3 +1,5 @@
+//go:build system
+
 package crd
 
 import (
@@ -18,19 +20,9 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// chartCRD is the CRD of the chart.
-const chartCRD = "../../../../charts/variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml"
-
 var resource = v1alpha1.SchemeGroupVersion.WithResource("variantautoscalings")
 
-// startAPI starts an API server with a CRD, which it creates as Helm does: not by an apply.
-func startAPI(t *testing.T, file string) *cluster.Cluster {
-	t.Helper()
-	c := cluster.Start(t, cluster.ControlPlaneOnly)
-	install(t, c, file)
-	return c
-}
-
+// install creates a CRD as Helm does: not by an apply.
 func install(t *testing.T, c *cluster.Cluster, file string) {
 	t.Helper()
 	_, err := c.Kubectl(t.Context(), "create", "-f", file)
@@ -84,10 +76,13 @@ schedule:
 `
 )
 
-// TestSchema tests the CRD of the chart.
+// TestSchema tests the CRD of the chart, which replaces a released one.
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	c := startAPI(t, chartCRD)
+	c := cluster.Start(t, cluster.ControlPlaneOnly)
+	if !t.Run("released CRD", func(t *testing.T) { testReleasedCRD(t, c) }) {
+		return
+	}
 	t.Run("accepted", func(t *testing.T) { testAccepted(t, c) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, c) })
 	t.Run("printer columns", func(t *testing.T) { testPrinterColumns(t, c) })

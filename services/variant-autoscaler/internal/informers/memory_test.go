@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 )
 
@@ -94,7 +95,7 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { i.Run(ctx) })
-	require.Eventually(tb, func() bool { return len(i.Unsynced()) == 0 }, 5*time.Minute, 10*time.Millisecond)
+	require.Eventually(tb, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, 10*time.Millisecond)
 	return i, func() {
 		cancel()
 		running.Wait()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
@@ -154,7 +155,7 @@ func (r *rig) remove(t *testing.T, name string) {
 
 func (r *rig) eventually(t *testing.T, happens func() bool) {
 	t.Helper()
-	require.Eventually(t, happens, 10*time.Second, time.Millisecond)
+	require.Eventually(t, happens, kubetest.Patience, time.Millisecond)
 }
 
 func TestOnlyDataCounts(t *testing.T) {

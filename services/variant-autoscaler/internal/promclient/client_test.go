@@ -2,44 +2,48 @@ package promclient
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"fmt"
 	"math"
-	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/pkg/memnet"
 )
 
 const emptyVector = `{"status":"success","data":{"resultType":"vector","result":[]}}`
 
-// serve starts a stub of Prometheus with TLS, and returns a configuration for it.
-func serve(t *testing.T, handler http.HandlerFunc) Config {
-	t.Helper()
-	server := httptest.NewTLSServer(handler)
-	t.Cleanup(server.Close)
-	return Config{URL: server.URL, CAFile: writeCertificate(t, server.Certificate().Raw), Timeout: time.Minute}
+// stub is a Prometheus in memory, and the configuration of its clients.
+type stub struct {
+	Config
+
+	memory *memnet.Listener
 }
 
-func writeCertificate(t *testing.T, der []byte) string {
+// serve starts a stub.
+func serve(t *testing.T, handler http.HandlerFunc) stub {
 	t.Helper()
-	return write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	memory := memnet.Listen()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(memory) // until it is closed
+	}()
+	t.Cleanup(func() {
+		assert.NoError(t, server.Close())
+		<-ended
+	})
+	return stub{Config{URL: "http://prometheus.example", AllowHTTP: true, Timeout: time.Minute}, memory}
 }
 
 func write(t *testing.T, name, text string) string {
@@ -49,11 +53,19 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-func newClient(t *testing.T, config Config) *Client {
+func newClient(t *testing.T, stub stub) *Client {
 	t.Helper()
-	c, err := New(config, zap.NewNop())
+	return newLoggingClient(t, stub, zap.NewNop())
+}
+
+func newLoggingClient(t *testing.T, stub stub, log *zap.Logger) *Client {
+	t.Helper()
+	c, err := New(stub.Config, log)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+	transport, err := c.credentials.current()
+	require.NoError(t, err)
+	transport.DialContext = stub.memory.Dial
 	return c
 }
 
@@ -161,22 +173,23 @@ func TestHangingServer(t *testing.T) {
 	for name, begin := range map[string]string{"before the answer": "", "in the answer": `{"status":`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			done := make(chan struct{})
-			config := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if begin != "" {
-					_, _ = w.Write([]byte(begin))
-					w.(http.Flusher).Flush()
-				}
-				select {
-				case <-r.Context().Done():
-				case <-done:
-				}
+			synctest.Test(t, func(t *testing.T) {
+				done := make(chan struct{})
+				config := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					if begin != "" {
+						_, _ = w.Write([]byte(begin))
+						w.(http.Flusher).Flush()
+					}
+					<-done
+				})
+				t.Cleanup(func() { close(done) })
+				config.Timeout = 10 * time.Second
+				began := time.Now()
+				_, err := newClient(t, config).Query(t.Context(), "up")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "no answer in time, which is at most 10s")
+				assert.Equal(t, config.Timeout, time.Since(began))
 			})
-			t.Cleanup(func() { close(done) })
-			config.Timeout = 100 * time.Millisecond
-			_, err := newClient(t, config).Query(t.Context(), "up")
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.ErrorContains(t, err, "no answer in time, which is at most 100ms")
 		})
 	}
 }
@@ -234,9 +247,9 @@ func TestUnreadableTokens(t *testing.T) {
 	})
 	config.TokenFile = write(t, "token", "two\nlines")
 	core, logs := observer.New(zap.WarnLevel)
-	c, err := New(config, zap.New(core))
-	require.NoError(t, err, "the file may come later")
-	_, err = c.Query(t.Context(), "up")
+	c := newLoggingClient(t, config, zap.New(core)) // the file may come later
+	logs.TakeAll()
+	_, err := c.Query(t.Context(), "up")
 	require.ErrorContains(t, err, "no HTTP header can have: check PROMETHEUS_TOKEN_PATH")
 	assert.NotContains(t, err.Error(), "lines")
 
@@ -265,9 +278,9 @@ func TestRefusedAndUnreadable(t *testing.T) {
 	config := serve(t, answers(http.StatusUnauthorized, ""))
 	config.TokenFile = write(t, "token", "old")
 	core, logs := observer.New(zap.WarnLevel)
-	c, err := New(config, zap.New(core))
-	require.NoError(t, err)
-	_, err = c.Query(t.Context(), "up")
+	c := newLoggingClient(t, config, zap.New(core))
+	logs.TakeAll()
+	_, err := c.Query(t.Context(), "up")
 	require.ErrorContains(t, err, "401")
 	require.NoError(t, os.Remove(config.TokenFile))
 	for range 5 {
@@ -279,93 +292,22 @@ func TestRefusedAndUnreadable(t *testing.T) {
 
 func TestRedirectsAreErrors(t *testing.T) {
 	t.Parallel()
+	const other = "other.example"
 	var stolen atomic.Int64
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))
-	t.Cleanup(other.Close)
 	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		config := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, code) })
+		config := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Host == other {
+				stolen.Add(1)
+				return
+			}
+			http.Redirect(w, r, "http://"+other, code)
+		})
 		config.Token = "secret"
 		_, err := newClient(t, config).Query(t.Context(), "up")
-		require.ErrorContains(t, err, "redirects to \""+other.URL)
+		require.ErrorContains(t, err, "redirects to \"http://"+other)
 		assert.NotContains(t, err.Error(), "secret")
 	}
 	assert.Zero(t, stolen.Load())
-}
-
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	authority, pair := newAuthority(t)
-	server := httptest.NewUnstartedServer(answers(http.StatusOK, emptyVector))
-	clients := x509.NewCertPool()
-	clients.AddCert(authority)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair(t, "prometheus.example")}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	certificate, key := writePair(t, pair(t, "client"))
-	good := Config{URL: server.URL, CAFile: writeCertificate(t, authority.Raw), ServerName: "prometheus.example", CertFile: certificate, KeyFile: key}
-	query := func(change func(c *Config)) error {
-		config := good
-		change(&config)
-		c, err := New(config, zap.NewNop())
-		if err != nil {
-			return err
-		}
-		_, err = c.Query(t.Context(), "up")
-		return err
-	}
-	require.NoError(t, query(func(*Config) {}))
-	require.NoError(t, query(func(c *Config) { c.CAFile, c.ServerName, c.InsecureSkipVerify = "", "", true }))
-	require.ErrorContains(t, query(func(c *Config) { c.CAFile = "" }), "set PROMETHEUS_CA_CERT_PATH, and PROMETHEUS_SERVER_NAME")
-	require.ErrorContains(t, query(func(c *Config) { c.ServerName = "" }), "set PROMETHEUS_CA_CERT_PATH, and PROMETHEUS_SERVER_NAME")
-	require.ErrorContains(t, query(func(c *Config) { c.CertFile, c.KeyFile = "", "" }), "tls: ")
-	require.ErrorContains(t, query(func(c *Config) { c.CAFile = key }), "contains no certificate in PEM")
-	require.ErrorContains(t, query(func(c *Config) { c.CAFile = "/missing" }), "check PROMETHEUS_CA_CERT_PATH")
-	require.ErrorContains(t, query(func(c *Config) { c.KeyFile = c.CAFile }), "the client certificate")
-
-	old := httptest.NewUnstartedServer(answers(http.StatusOK, emptyVector))
-	old.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
-	old.StartTLS()
-	t.Cleanup(old.Close)
-	require.ErrorContains(t, query(func(c *Config) { c.URL, c.InsecureSkipVerify = old.URL, true }), "protocol version")
-
-	plain := httptest.NewServer(answers(http.StatusOK, emptyVector))
-	t.Cleanup(plain.Close)
-	require.ErrorContains(t, query(func(c *Config) { c.URL = strings.Replace(plain.URL, "http:", "https:", 1) }), "gave HTTP response to HTTPS client")
-}
-
-func TestCertificatesAreFollowed(t *testing.T) {
-	t.Parallel()
-	first, firstPair := newAuthority(t)
-	second, secondPair := newAuthority(t)
-	var current atomic.Pointer[tls.Certificate]
-	use := func(pair tls.Certificate) { current.Store(&pair) }
-	use(firstPair(t, "prometheus"))
-	server := httptest.NewUnstartedServer(answers(http.StatusOK, emptyVector))
-	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return &tls.Config{Certificates: []tls.Certificate{*current.Load()}, SessionTicketsDisabled: true}, nil
-	}}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	core, logs := observer.New(zap.WarnLevel)
-	config := Config{URL: server.URL, CAFile: writeCertificate(t, first.Raw), ServerName: "prometheus"}
-	c, err := New(config, zap.New(core))
-	require.NoError(t, err)
-	_, err = c.Query(t.Context(), "up")
-	require.NoError(t, err)
-
-	use(secondPair(t, "prometheus"))
-	require.NoError(t, os.WriteFile(config.CAFile, []byte("half a fi"), 0o600))
-	server.CloseClientConnections()
-	for range 3 {
-		_, err = c.Query(t.Context(), "up")
-		require.ErrorContains(t, err, "PROMETHEUS_CA_CERT_PATH", "the last good authorities stay")
-	}
-	assert.Equal(t, 1, logs.Len(), "it is reported once")
-	text, err := os.ReadFile(writeCertificate(t, second.Raw))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(config.CAFile, text, 0o600))
-	_, err = c.Query(t.Context(), "up")
-	require.NoError(t, err)
 }
 
 func TestValidate(t *testing.T) {
@@ -401,12 +343,10 @@ func TestValidate(t *testing.T) {
 
 func TestPlainHTTPIsLogged(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(answers(http.StatusOK, emptyVector))
-	t.Cleanup(server.Close)
+	config := serve(t, answers(http.StatusOK, emptyVector))
+	config.Token = "t"
 	core, logs := observer.New(zap.WarnLevel)
-	c, err := New(Config{URL: server.URL, AllowHTTP: true, Token: "t"}, zap.New(core))
-	require.NoError(t, err)
-	_, err = c.Query(t.Context(), "up")
+	_, err := newLoggingClient(t, config, zap.New(core)).Query(t.Context(), "up")
 	require.NoError(t, err)
 	require.Equal(t, 1, logs.Len())
 	assert.Contains(t, logs.All()[0].Message, "not encrypted")
@@ -415,42 +355,11 @@ func TestPlainHTTPIsLogged(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	const nobody = "127.0.0.1:1" // the system never chooses this port for another test
-	_, err := newClient(t, Config{URL: "https://" + nobody, Token: "secret"}).Query(t.Context(), "up")
+	config := serve(t, answers(http.StatusOK, emptyVector))
+	config.Token = "secret"
+	require.NoError(t, config.memory.Close())
+	_, err := newClient(t, config).Query(t.Context(), "up")
 	require.ErrorContains(t, err, "query Prometheus: ")
 	require.ErrorContains(t, err, "connection refused")
 	assert.NotContains(t, err.Error(), "secret")
-}
-
-// newAuthority returns an authority, and a function for certificates of it.
-func newAuthority(t *testing.T) (*x509.Certificate, func(t *testing.T, name string) tls.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: fmt.Sprintf("authority %p", key)}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	authority, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return authority, func(t *testing.T, name string) tls.Certificate {
-		t.Helper()
-		own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-			SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		}, authority, own.Public(), key)
-		require.NoError(t, err)
-		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: own}
-	}
-}
-
-func writePair(t *testing.T, pair tls.Certificate) (certificate, key string) {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	require.NoError(t, err)
-	return writeCertificate(t, pair.Certificate[0]), write(t, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 }

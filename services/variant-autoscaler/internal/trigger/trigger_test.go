@@ -42,28 +42,27 @@ type world struct {
 	waits    []time.Duration
 }
 
-// run runs a test in a bubble. The Trigger does not lead yet.
-func run(t *testing.T, test func(t *testing.T, w *world)) {
+// newWorld returns a world in the bubble of a test. The Trigger does not lead yet.
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		core, logs := zapobserver.New(zapcore.DebugLevel)
-		w := &world{began: time.Now(), logs: logs, names: []string{"a", "b"}, interval: time.Minute, takes: time.Second, done: make(chan struct{})}
-		close(w.done)
-		w.Trigger = New(Params{Options: DefaultOptions(), Log: zap.New(core), Passer: w, Variants: w, Observer: w})
-		test(t, w)
+	core, logs := zapobserver.New(zapcore.DebugLevel)
+	w := &world{began: time.Now(), logs: logs, names: []string{"a", "b"}, interval: time.Minute, takes: time.Second, done: make(chan struct{})}
+	close(w.done)
+	w.Trigger = New(Params{Options: DefaultOptions(), Log: zap.New(core), Passer: w, Variants: w, Observer: w})
+	t.Cleanup(func() {
 		if w.stop != nil {
 			w.lose()
 			w.stop()
 		}
 		<-w.done
 	})
+	return w
 }
 
 // lead begins a term.
 func (w *world) lead(t *testing.T) {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	lease, lose := context.WithCancel(context.WithoutCancel(t.Context()))
 	w.stop, w.lose, w.done = stop, lose, make(chan struct{})
 	go func() {
@@ -154,7 +153,9 @@ func (w *world) handler() cache.ResourceEventHandler {
 
 // Row 1: the interval counts from the end of a pass.
 func TestTimer(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.takes = 5 * time.Second
 		w.lead(t)
 		sleep(4 * time.Minute)
@@ -180,7 +181,9 @@ func TestObjects(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, func(t *testing.T, w *world) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				w.lead(t)
 				sleep(30 * time.Second)
 				tt.event(w.handler())
@@ -202,7 +205,9 @@ func TestConfigMaps(t *testing.T) {
 	require.Len(t, tests, len(settings.Kinds()))
 	for kind, passes := range tests {
 		t.Run(string(kind), func(t *testing.T) {
-			run(t, func(t *testing.T, w *world) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				w.lead(t)
 				sleep(30 * time.Second)
 				w.ConfigMapChanged(kind, "config")
@@ -220,7 +225,9 @@ func TestConfigMaps(t *testing.T) {
 }
 
 func TestConfigMapWithoutVariants(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.names = nil
 		w.lead(t)
 		sleep(time.Minute)
@@ -235,7 +242,9 @@ func TestConfigMapWithoutVariants(t *testing.T) {
 }
 
 func TestEventsWithoutATerm(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		event := func() {
 			w.ConfigMapChanged(settings.Zero, "config")
 			w.handler().OnAdd(&object{}, false)
@@ -254,7 +263,9 @@ func TestEventsWithoutATerm(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.names = nil
 		w.lead(t)
 		sleep(24 * time.Hour)
@@ -276,7 +287,9 @@ func TestIdle(t *testing.T) {
 }
 
 func TestAnIdlePassStopsTheTimer(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.lead(t) // timer at 61
 		sleep(30 * time.Second)
 		w.set(func() { w.names = nil })
@@ -290,7 +303,9 @@ func TestAnIdlePassStopsTheTimer(t *testing.T) {
 func TestTimerAndEventAtOnce(t *testing.T) {
 	for range 20 {
 		t.Run("", func(t *testing.T) {
-			run(t, func(t *testing.T, w *world) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				ctx, stop := context.WithCancel(t.Context())
 				current := &term{p: &w.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-time.Hour)}
 				current.enqueue()
@@ -304,7 +319,9 @@ func TestTimerAndEventAtOnce(t *testing.T) {
 }
 
 func TestAnEventReplacesTheTimer(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.lead(t) // ends at 1, timer at 61
 		for range 3 {
 			sleep(20 * time.Second)
@@ -316,7 +333,9 @@ func TestAnEventReplacesTheTimer(t *testing.T) {
 }
 
 func TestIntervalChange(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.lead(t)
 		sleep(30 * time.Second)
 		w.set(func() { w.interval = 10 * time.Second })
@@ -332,7 +351,9 @@ func TestIntervalChange(t *testing.T) {
 func TestAnIntervalOfNothing(t *testing.T) {
 	for _, interval := range []time.Duration{0, -time.Second} {
 		t.Run(interval.String(), func(t *testing.T) {
-			run(t, func(t *testing.T, w *world) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				w.interval = interval
 				w.lead(t)
 				sleep(2 * time.Minute)
@@ -343,7 +364,9 @@ func TestAnIntervalOfNothing(t *testing.T) {
 }
 
 func TestEventsDuringAPassCostOneFurtherPass(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.takes = 10 * time.Second
 		w.lead(t)
 		sleep(time.Second)
@@ -368,7 +391,9 @@ func TestEventStorm(t *testing.T) {
 		}
 	}
 	t.Run("1000 updates in a second", func(t *testing.T) {
-		run(t, func(t *testing.T, w *world) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
 			w.lead(t)
 			sleep(30 * time.Second)
 			storm(w, 1000, time.Millisecond)
@@ -377,7 +402,9 @@ func TestEventStorm(t *testing.T) {
 		})
 	})
 	t.Run("1000 updates at once", func(t *testing.T) {
-		run(t, func(t *testing.T, w *world) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
 			w.lead(t)
 			sleep(30 * time.Second)
 			storm(w, 1000, 0)
@@ -386,7 +413,9 @@ func TestEventStorm(t *testing.T) {
 		})
 	})
 	t.Run("1000 updates during a pass", func(t *testing.T) {
-		run(t, func(t *testing.T, w *world) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
 			w.takes = 2 * time.Second
 			w.lead(t)
 			storm(w, 1000, time.Millisecond)
@@ -395,7 +424,9 @@ func TestEventStorm(t *testing.T) {
 		})
 	})
 	t.Run("updates without end", func(t *testing.T) {
-		run(t, func(t *testing.T, w *world) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
 			w.lead(t)
 			sleep(10 * time.Second)
 			storm(w, 600, 100*time.Millisecond)
@@ -403,7 +434,9 @@ func TestEventStorm(t *testing.T) {
 		})
 	})
 	t.Run("a tenant who waits until it is quiet", func(t *testing.T) {
-		run(t, func(t *testing.T, w *world) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
 			w.takes = 0
 			w.lead(t)
 			storm(w, 39, 250*time.Millisecond)
@@ -413,7 +446,9 @@ func TestEventStorm(t *testing.T) {
 }
 
 func TestAFailedPassIsRepeated(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.takes, w.fail = 0, errors.New("list variants: timeout")
 		w.lead(t)
 		sleep(4 * time.Minute) // 0.5, 1, 2, 4, ... seconds, at most a minute
@@ -436,7 +471,9 @@ func TestAFailedPassIsRepeated(t *testing.T) {
 }
 
 func TestAnEventReplacesARetry(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.takes, w.fail = 0, errors.New("timeout")
 		w.lead(t)
 		sleep(20 * time.Second)
@@ -451,7 +488,9 @@ func TestAnEventReplacesARetry(t *testing.T) {
 }
 
 func TestAConflictIsNoError(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.takes = 0
 		w.fail = fmt.Errorf("write status: %w", apierrors.NewConflict(schema.GroupResource{Resource: "variantautoscalings"}, "a", errors.New("changed")))
 		w.lead(t)
@@ -463,7 +502,9 @@ func TestAConflictIsNoError(t *testing.T) {
 }
 
 func TestANewTermBeginsWithOnePass(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		w.takes, w.fail = 0, errors.New("timeout")
 		w.lead(t)
 		sleep(20 * time.Second)
@@ -487,23 +528,25 @@ func TestTheEndOfATerm(t *testing.T) {
 	tests := []struct {
 		name   string
 		takes  time.Duration
-		end    func(w *world)
+		lease  bool          // the term ends because the Lease is lost, and not because of a shutdown
 		lasts  time.Duration // from the end to the return of Lead
 		result Result
 	}{
-		{"shutdown lets a pass finish", 4 * time.Second, func(w *world) { w.stop() }, 3 * time.Second, Succeeded},
-		{"shutdown cancels a long pass", time.Minute, func(w *world) { w.stop() }, 5 * time.Second, Canceled},
-		{"a lost Lease cancels a pass", time.Minute, func(w *world) { w.lose() }, 0, Canceled},
+		{"shutdown lets a pass finish", 4 * time.Second, false, 3 * time.Second, Succeeded},
+		{"shutdown cancels a long pass", time.Minute, false, 5 * time.Second, Canceled},
+		{"a lost Lease cancels a pass", time.Minute, true, 0, Canceled},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, func(t *testing.T, w *world) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				w.takes = tt.takes
 				w.lead(t)
 				sleep(time.Second)
 				w.Enqueue()
 				before := time.Now()
-				tt.end(w)
+				map[bool]context.CancelFunc{false: w.stop, true: w.lose}[tt.lease]()
 				<-w.done
 				assert.Equal(t, tt.lasts, time.Since(before))
 				w.assertStarts(t, 0) // the next leader sees the event
@@ -513,7 +556,9 @@ func TestTheEndOfATerm(t *testing.T) {
 		})
 	}
 	t.Run("while it waits", func(t *testing.T) {
-		run(t, func(t *testing.T, w *world) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
 			w.lead(t)
 			sleep(10 * time.Second)
 			w.Enqueue()
