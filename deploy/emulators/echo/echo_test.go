@@ -16,18 +16,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/emulators/echo"
+	"fairlead.dev/pkg/memnet"
 )
 
 func TestServer_SaysWhatReachedIt(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(echo.New("a"))
-	t.Cleanup(server.Close)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+"/x//y%2Fz/%41/?q=a%20b&q=c+d&;", strings.NewReader("hello"))
+	client := connect(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://echo/x//y%2Fz/%41/?q=a%20b&q=c+d&;", strings.NewReader("hello"))
 	require.NoError(t, err)
 	req.Host = "models.example.com"
 	req.Header["X-Two"] = []string{"1", "2"}
 
-	resp, err := server.Client().Do(req)
+	resp, err := client.Do(req)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	var got echo.Answer
@@ -97,26 +97,46 @@ func TestServer_WrongParameterIsABadRequest(t *testing.T) {
 
 func TestServer_StreamsEventByEvent(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(echo.New("a"))
-	t.Cleanup(server.Close)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?status=201&events=3&interval=20ms&pause=60ms", nil)
-	require.NoError(t, err)
-	resp, err := server.Client().Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	assert.Equal(t, http.StatusCreated, resp.StatusCode)
-	assert.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	synctest.Test(t, func(t *testing.T) {
+		client := connect(t)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://echo/?status=201&events=3&interval=20ms&pause=60ms", nil)
+		require.NoError(t, err)
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		assert.Equal(t, http.StatusCreated, resp.StatusCode)
+		assert.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
 
-	var got []string
-	var at []time.Time
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if lines.Text() != "" {
-			got, at = append(got, lines.Text()), append(at, time.Now())
+		var got []string
+		var at []time.Time
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			if lines.Text() != "" {
+				got, at = append(got, lines.Text()), append(at, time.Now())
+			}
 		}
-	}
-	require.Equal(t, []string{`data: {"name":"a","index":1}`, `data: {"name":"a","index":2}`, `data: {"name":"a","index":3}`}, got)
-	assert.Greater(t, at[1].Sub(at[0]), 10*time.Millisecond)
-	assert.Greater(t, at[2].Sub(at[1]), 60*time.Millisecond)
+		require.Equal(t, []string{`data: {"name":"a","index":1}`, `data: {"name":"a","index":2}`, `data: {"name":"a","index":3}`}, got)
+		assert.Equal(t, 20*time.Millisecond, at[1].Sub(at[0]))
+		assert.Equal(t, 80*time.Millisecond, at[2].Sub(at[1]))
+	})
+}
+
+// connect starts a server, and returns a client whose requests all go there.
+func connect(t *testing.T) *http.Client {
+	t.Helper()
+	l := memnet.Listen()
+	server := &http.Server{Handler: echo.New("a"), ReadHeaderTimeout: time.Minute}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l)
+	}()
+	transport := &http.Transport{DialContext: l.Dial}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		assert.NoError(t, server.Close())
+		<-ended
+	})
+	return &http.Client{Transport: transport}
 }
 
 func TestServer_ClientThatGoesEndsItsAnswer(t *testing.T) {

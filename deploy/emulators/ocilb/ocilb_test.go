@@ -17,6 +17,9 @@ import (
 
 const id = "ocid1.loadbalancer.oc1..a"
 
+// pollInterval is longer than a work request takes: half of the processor time of these tests goes into the requests of the SDK.
+const pollInterval = 1100 * time.Millisecond
+
 // The key of the caller is no work of bubbles.
 func TestMain(m *testing.M) {
 	ocilbtest.Key()
@@ -47,7 +50,7 @@ func await(t *testing.T, s *ocilbtest.Service, work *string) loadbalancer.WorkRe
 		if got.TimeFinished != nil {
 			return got.WorkRequest
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(pollInterval)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,24 +16,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/emulators/ocilb"
+	"fairlead.dev/pkg/memnet"
 )
 
 func TestServe(t *testing.T) {
 	t.Parallel()
 	e := ocilb.New(ocilb.DefaultOptions())
 	e.Create("ocid1.loadbalancer.oc1..a", "compartment", "a")
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := memnet.Listen()
+	client := http.Client{Transport: &http.Transport{DialContext: l.Dial}}
+	t.Cleanup(client.CloseIdleConnections)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, l, e) }()
 	for path, status := range map[string]int{
 		"/20170115/loadBalancers/ocid1.loadbalancer.oc1..a": http.StatusOK, "/20170115/loadBalancers/b": http.StatusNotFound, "/_emu/idle": http.StatusNoContent,
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+path, http.NoBody)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://ocilb"+path, http.NoBody)
 		require.NoError(t, err)
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		require.NoError(t, err)
 		_, _ = io.Copy(io.Discard, response.Body)
 		require.NoError(t, response.Body.Close())
