@@ -6,16 +6,25 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestFailureClasses(t *testing.T) {
-	t.Parallel()
+// failure is an answer and the class that it has.
+type failure struct {
+	name    string
+	handler http.HandlerFunc
+	change  func(*Options)
+	class   Class
+	message string
+}
+
+// failures returns answers of all classes.
+func failures() []failure {
 	abort := func() { panic(http.ErrAbortHandler) }
 	endpoints := func(picked, served string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -24,13 +33,7 @@ func TestFailureClasses(t *testing.T) {
 			answer(w)
 		}
 	}
-	tests := []struct {
-		name    string
-		handler http.HandlerFunc
-		change  func(*Options)
-		class   Class
-		message string
-	}{
+	return []failure{
 		{"status", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no endpoint is ready", 503) }, nil, ClassStatus,
 			"status 503: no endpoint is ready"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, nil, ClassStatus, "status 302"},
@@ -70,46 +73,44 @@ func TestFailureClasses(t *testing.T) {
 			waitForClient(r)
 		}, func(o *Options) { o.Timeout = 200 * time.Millisecond }, ClassTimeout, "deadline"},
 	}
-	for _, tt := range tests {
+}
+
+// check sends a request with options, and compares the report with the class.
+func (f *failure) check(t *testing.T, o Options) {
+	t.Helper()
+	if f.change != nil {
+		f.change(&o)
+	}
+	report, results := run(t, o)
+	require.Len(t, results, 1)
+	assert.Equal(t, f.class, results[0].Class)
+	if f.class == ClassNone {
+		require.NoError(t, results[0].Err)
+		assert.Equal(t, 0, report.Failed())
+		return
+	}
+	require.ErrorContains(t, results[0].Err, f.message)
+	assert.Equal(t, map[Class]int{f.class: 1}, report.Failures)
+	assert.Equal(t, 1, report.Failed())
+}
+
+func TestFailureClasses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range failures() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(tt.handler)
-			defer server.Close()
-			o := options(server.URL)
-			if tt.change != nil {
-				tt.change(&o)
-			}
-			report, results := run(t, o)
-			require.Len(t, results, 1)
-			assert.Equal(t, tt.class, results[0].Class)
-			if tt.class == ClassNone {
-				require.NoError(t, results[0].Err)
-				assert.Equal(t, 0, report.Failed())
-				return
-			}
-			require.ErrorContains(t, results[0].Err, tt.message)
-			assert.Equal(t, map[Class]int{tt.class: 1}, report.Failures)
-			assert.Equal(t, 1, report.Failed())
+			synctest.Test(t, func(t *testing.T) { tt.check(t, serve(t, tt.handler)) })
 		})
 	}
 }
 
 func TestConnectFailures(t *testing.T) {
 	t.Parallel()
-	const address = "http://127.0.0.1:1" // the system never chooses this port for another test
-	_, results := run(t, options(address))
-	assert.Equal(t, ClassConnect, results[0].Class)
-
-	o := options(address)
+	o := options("http://server")
 	o.Dial = func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("no endpoint of the Service is ready")
 	}
-	_, results = run(t, o)
+	_, results := run(t, o)
 	assert.Equal(t, ClassConnect, results[0].Class)
 	require.ErrorContains(t, results[0].Err, "no endpoint of the Service is ready")
-
-	o = options(address)
-	o.Client = &http.Client{Transport: &http.Transport{}}
-	_, results = run(t, o)
-	assert.Equal(t, ClassConnect, results[0].Class, "with the caller's own client")
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +38,27 @@ func waitForClient(r *http.Request) {
 	<-r.Context().Done()
 }
 
+// serve starts a server in memory, for a bubble, and returns options for requests to it.
+func serve(t *testing.T, handler http.Handler) Options {
+	t.Helper()
+	l := memnet.Listen()
+	server := &http.Server{Handler: handler, Protocols: new(http.Protocols), ErrorLog: zap.NewStdLog(zap.NewNop())}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		assert.NoError(t, server.Close())
+		<-ended
+	})
+	o := options("http://server")
+	o.Dial = l.Dial
+	return o
+}
+
 func options(url string) Options {
 	return Options{BaseURL: url, Model: "m", Concurrency: 1, Requests: 1, MaxTokens: 2, IgnoreEOS: true}
 }
@@ -50,51 +74,52 @@ func run(t *testing.T, o Options) (*Report, []Result) {
 
 func TestSuccess(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Served-By", "pod-a")
-		w.Header().Set("X-Served-Endpoint", "10.0.0.1:8000")
-		w.Header().Set("X-Fairlead-Picked-Endpoint", "10.0.0.1:8000")
-		body, err := io.ReadAll(r.Body)
-		assert.NoError(t, err)
-		assert.Equal(t, []string{"POST /v1/chat/completions", "application/json", "chatload-3-0", "yes", "example.com"},
-			[]string{r.Method + " " + r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("X-Request-Id"), r.Header.Get("X-Extra"), r.Host})
-		assert.Regexp(t, `^{"model":"m","messages":\[{"role":"user","content":".{128,150}"}\],"max_tokens":2,"ignore_eos":true,"stream":true,`+
-			`"stream_options":{"include_usage":true},"return_token_ids":true}$`, string(body))
-		answer(w)
-	}))
-	defer server.Close()
-	o := options(server.URL + "/")
-	o.RequirePicked = true
-	o.Prompts.Seed = 3
-	o.Header = http.Header{"x-extra": {"yes"}, "Host": {"example.com"}}
-	report, results := run(t, o)
-	require.Len(t, results, 1)
-	got := results[0]
-	assert.Positive(t, got.TTFT)
-	assert.GreaterOrEqual(t, got.Duration, got.TTFT)
-	assert.False(t, got.Start.IsZero())
-	got.Start, got.TTFT, got.Duration = time.Time{}, 0, 0
-	assert.Equal(t, Result{Status: 200, ServedBy: "pod-a", ServedEndpoint: "10.0.0.1:8000", PickedEndpoint: "10.0.0.1:8000", Tokens: 2, PromptTokens: 9,
-		CachedTokens: 4}, got)
-	assert.Equal(t, 0, report.Failed())
+	synctest.Test(t, func(t *testing.T) {
+		const ttft, rest = 30 * time.Millisecond, 20 * time.Millisecond
+		o := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Served-By", "pod-a")
+			w.Header().Set("X-Served-Endpoint", "10.0.0.1:8000")
+			w.Header().Set("X-Fairlead-Picked-Endpoint", "10.0.0.1:8000")
+			body, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			assert.Equal(t, []string{"POST /v1/chat/completions", "application/json", "chatload-3-0", "yes", "example.com"},
+				[]string{r.Method + " " + r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("X-Request-Id"), r.Header.Get("X-Extra"), r.Host})
+			assert.Regexp(t, `^{"model":"m","messages":\[{"role":"user","content":".{128,150}"}\],"max_tokens":2,"ignore_eos":true,"stream":true,`+
+				`"stream_options":{"include_usage":true},"return_token_ids":true}$`, string(body))
+			time.Sleep(ttft)
+			answer(w, role, delta)
+			assert.NoError(t, http.NewResponseController(w).Flush())
+			time.Sleep(rest)
+			answer(w, last, total, done)
+		}))
+		o.BaseURL += "/"
+		o.RequirePicked = true
+		o.Prompts.Seed = 3
+		o.Header = http.Header{"x-extra": {"yes"}, "Host": {"example.com"}}
+		start := time.Now()
+		report, results := run(t, o)
+		assert.Equal(t, []Result{{Start: start, TTFT: ttft, Duration: ttft + rest, Status: 200, ServedBy: "pod-a", ServedEndpoint: "10.0.0.1:8000",
+			PickedEndpoint: "10.0.0.1:8000", Tokens: 2, PromptTokens: 9, CachedTokens: 4}}, results)
+		assert.Equal(t, 0, report.Failed())
+	})
 }
 
 // TestNothingIsSentTwice fails requests on reused connections, which net/http would retry if it could.
 func TestNothingIsSentTwice(t *testing.T) {
 	t.Parallel()
-	var received atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if received.Add(1)%2 == 0 {
-			panic(http.ErrAbortHandler)
-		}
-		answer(w)
-	}))
-	defer server.Close()
-	o := options(server.URL)
-	o.KeepAlive, o.Requests = true, 20
-	report, _ := run(t, o)
-	assert.EqualValues(t, 20, received.Load())
-	assert.Equal(t, map[Class]int{ClassReset: 10}, report.Failures)
+	synctest.Test(t, func(t *testing.T) {
+		received := 0
+		o := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if received++; received%2 == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			answer(w)
+		}))
+		o.KeepAlive, o.Requests = true, 20
+		report, _ := run(t, o)
+		assert.Equal(t, 20, received)
+		assert.Equal(t, map[Class]int{ClassReset: 10}, report.Failures)
+	})
 }
 
 func TestKeepAlive(t *testing.T) {
@@ -111,26 +136,24 @@ func TestKeepAlive(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			connections, protocol := map[string]bool{}, 0
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				mu.Lock()
-				defer mu.Unlock()
-				connections[r.RemoteAddr], protocol = true, r.ProtoMajor
-				answer(w)
-			}))
-			server.Config.Protocols = new(http.Protocols)
-			server.Config.Protocols.SetHTTP1(true)
-			server.Config.Protocols.SetUnencryptedHTTP2(true)
-			server.Start()
-			defer server.Close()
-			o := options(server.URL)
-			o.Requests = 12
-			tt.change(&o)
-			report, _ := run(t, o)
-			assert.Equal(t, 0, report.Failed())
-			assert.Len(t, connections, tt.connections)
-			assert.Equal(t, o.HTTP2, protocol == 2)
+			synctest.Test(t, func(t *testing.T) {
+				connections, protocol := 0, 0
+				o := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					protocol = r.ProtoMajor
+					answer(w)
+				}))
+				dial := o.Dial
+				o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					connections++
+					return dial(ctx, network, address)
+				}
+				o.Requests = 12
+				tt.change(&o)
+				report, _ := run(t, o)
+				assert.Equal(t, 0, report.Failed())
+				assert.Equal(t, tt.connections, connections)
+				assert.Equal(t, o.HTTP2, protocol == 2)
+			})
 		})
 	}
 }
@@ -177,21 +200,19 @@ func (f *fakeServer) leave() {
 	f.underWay--
 }
 
-// onFakeServer runs f in a synctest bubble with a server that takes a second for each request.
-func onFakeServer(t *testing.T, f func(t *testing.T, server *fakeServer, o Options)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		server := &fakeServer{delay: time.Second, start: time.Now()}
-		o := options("http://server")
-		o.Client = &http.Client{Transport: server}
-		o.Requests = 0
-		f(t, server, o)
-	})
+// onFakeServer returns options for a bubble, with a server that takes a second for each request.
+func onFakeServer() (*fakeServer, Options) {
+	server := &fakeServer{delay: time.Second, start: time.Now()}
+	o := options("http://server")
+	o.Client = &http.Client{Transport: server}
+	o.Requests = 0
+	return server, o
 }
 
 func TestClosedLoopKeepsItsConcurrency(t *testing.T) {
 	t.Parallel()
-	onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+	synctest.Test(t, func(t *testing.T) {
+		server, o := onFakeServer()
 		o.Concurrency, o.Requests = 7, 30
 		report, results := run(t, o)
 		assert.Equal(t, 7, server.peak)
@@ -209,7 +230,8 @@ func TestClosedLoopKeepsItsConcurrency(t *testing.T) {
 
 func TestDurationEndsTheLoadButNoRequest(t *testing.T) {
 	t.Parallel()
-	onFakeServer(t, func(t *testing.T, _ *fakeServer, o Options) {
+	synctest.Test(t, func(t *testing.T) {
+		_, o := onFakeServer()
 		o.Concurrency, o.Duration = 3, 4500*time.Millisecond
 		report, _ := run(t, o)
 		assert.Equal(t, 15, report.Total.Requests)
@@ -221,7 +243,8 @@ func TestDurationEndsTheLoadButNoRequest(t *testing.T) {
 func TestStopEndsTheLoadButNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0, 3} {
-		onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+		synctest.Test(t, func(t *testing.T) {
+			server, o := onFakeServer()
 			stop := make(chan struct{})
 			time.AfterFunc(2500*time.Millisecond, func() { close(stop) })
 			o.Stop = stop
@@ -239,7 +262,8 @@ func TestStopEndsTheLoadButNoRequest(t *testing.T) {
 
 func TestStopIsNoticedBetweenArrivals(t *testing.T) {
 	t.Parallel()
-	onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+	synctest.Test(t, func(t *testing.T) {
+		server, o := onFakeServer()
 		stop := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(stop) })
 		o.Stop, o.Concurrency, o.Rate = stop, 0, 0.0001
@@ -251,7 +275,8 @@ func TestStopIsNoticedBetweenArrivals(t *testing.T) {
 
 func TestCanceledRequestsAreNoFailures(t *testing.T) {
 	t.Parallel()
-	onFakeServer(t, func(t *testing.T, _ *fakeServer, o Options) {
+	synctest.Test(t, func(t *testing.T) {
+		_, o := onFakeServer()
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		o.Concurrency = 3
@@ -266,7 +291,8 @@ func TestOpenLoopArrivesAtItsRate(t *testing.T) {
 	t.Parallel()
 	var first []time.Duration
 	for range 2 {
-		onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+		synctest.Test(t, func(t *testing.T) {
+			server, o := onFakeServer()
 			o.Concurrency, o.Rate, o.Duration = 0, 50, 20*time.Second
 			report, _ := run(t, o)
 			assert.InDelta(t, 1000, report.Total.Requests, 100)
