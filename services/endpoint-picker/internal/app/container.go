@@ -44,6 +44,7 @@ type parts struct {
 
 	Config   *config.Config
 	Log      *zap.Logger
+	Clock    clock.Clock // of the delay of a drain
 	Pools    *runningPools
 	Replicas replicaNode
 	Finder   finder
@@ -68,7 +69,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 	for _, constructor := range []any{
 		// Inputs.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
-		func() clock.RealClock { return clock.RealClock{} },
+		func() (clock.RealClock, clock.Clock) { return clock.RealClock{}, clock.RealClock{} },
 
 		// Metrics, traces, recordings and debug pages.
 		newRegistry,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -136,7 +135,7 @@ func (p *parts) drain(work context.Context) {
 	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.Stats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
-	case <-time.After(limits.Delay):
+	case <-p.Clock.After(limits.Delay):
 	case <-work.Done():
 	}
 	bounded, cancel := context.WithTimeout(work, limits.Timeout)

@@ -1,3 +1,5 @@
+//go:build system
+
 package app
 
 import (
@@ -34,6 +36,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 )
@@ -143,7 +146,7 @@ func TestRenewedCertificateEndsNoStream(t *testing.T) {
 		stream extprocv3.ExternalProcessor_ProcessClient
 	}
 	start := func(reload bool) picker {
-		r := newRig(t, config.Drain{Timeout: patience}, func(cfg *config.Config) {
+		r := newRig(t, config.Drain{Timeout: kubetest.Patience}, func(cfg *config.Config) {
 			cfg.GRPC.Secure, cfg.GRPC.CertPath, cfg.TLS.Reload, cfg.TLS.ReloadEvery = true, dir, reload, time.Millisecond
 		})
 		_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
@@ -164,7 +167,7 @@ func TestRenewedCertificateEndsNoStream(t *testing.T) {
 	reloading, other := start(true), start(false)
 
 	renew(t, dir, "renewed")
-	require.Eventually(t, func() bool { return organization(reloading) == "renewed" }, patience, tick)
+	require.Eventually(t, func() bool { return organization(reloading) == "renewed" }, kubetest.Patience, tick)
 	assert.Equal(t, "Acme Co", organization(other), "the certificates of test servers are of that organization")
 	for _, p := range []picker{reloading, other} {
 		respond(t, p.stream, true)
@@ -288,7 +291,7 @@ func TestFlagsWithoutEffectAreNamed(t *testing.T) {
 
 func TestHealthOverAConnection(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, config.Drain{Delay: 200 * time.Millisecond})
+	r, endDelay := newSlowRig(t)
 	client := healthv1.NewHealthClient(connect(t, r.HealthListener.Address()))
 	watch := func(name string) func() healthv1.HealthCheckResponse_ServingStatus {
 		stream, err := client.Watch(t.Context(), &healthv1.HealthCheckRequest{Service: name})
@@ -313,5 +316,6 @@ func TestHealthOverAConnection(t *testing.T) {
 
 	r.stop()
 	assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, chart())
+	endDelay()
 	require.NoError(t, <-r.stopped)
 }

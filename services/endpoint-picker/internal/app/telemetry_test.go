@@ -18,18 +18,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
-func TestPoolIsShown(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, config.Drain{})
-	page := r.get(t, r.HTTP.MetricsAddress(), "/metrics")
-	assert.Contains(t, page, `llm_d_epp_ready_endpoints{name="pool"} 1`)
-	assert.Contains(t, page, `fairlead_picker_speed_base_seconds{pool="ns/pool"} 0.01`)
-	assert.NotContains(t, page, "inference_pool_")
-	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/debug/pools"), `"pod": "ns/model-0"`)
-	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/debug/pools.html"), "<td>ns/model-0")
-	assert.Equal(t, "ok\n", r.get(t, r.HTTP.HealthAddress(), "/healthz"))
-}
-
 func TestOlderNamesIfWanted(t *testing.T) {
 	t.Parallel()
 	for _, legacy := range []bool{false, true} {
