@@ -52,9 +52,10 @@ func (n *newestNodes) wait(ctx context.Context, slice []byte, rv uint64) error {
 			return nil
 		}
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
 		case <-limited.Done():
+			if ctx.Err() != nil { // it ends limited, too: nothing is known of Nodes then
+				return ctx.Err()
+			}
 			n.giveUp(err)
 			return nil
 		case <-time.After(max(nodesRetry, upstream.RetryAfter(err))):

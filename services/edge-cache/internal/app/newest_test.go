@@ -1,0 +1,86 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/upstream"
+	"fairlead.dev/services/edge-cache/internal/wire"
+)
+
+// lists answers lists of Nodes.
+type lists struct {
+	code  int
+	asked int
+}
+
+func (l *lists) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.asked++
+	return &http.Response{
+		StatusCode: l.code, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"20"},"items":[]}`)),
+	}, nil
+}
+
+type noJournal struct{}
+
+func (noJournal) Append(...store.Record) error { return nil }
+
+// TestSlicesWaitForNodes refuses lists of Nodes. An endpoint waits 10 s before it turns unready; for the next minute none waits. Nodes that can be read cost no time.
+func TestSlicesWaitForNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &lists{code: http.StatusInternalServerError}
+		c, err := upstream.New(upstream.Params{Log: zap.NewNop(), Config: &rest.Config{
+			Host: "http://api.example", WrapTransport: func(http.RoundTripper) http.RoundTripper { return server },
+		}})
+		require.NoError(t, err)
+		nodes := store.New(store.Params{ID: "v1/nodes", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()})
+		require.NoError(t, nodes.Replace().Commit(10))
+		turnsUnready := true
+		n := &newestNodes{
+			nodes:        upstream.NewReflector(upstream.ReflectorParams{Connection: c, Store: nodes, Path: "/api/v1/nodes", Log: zap.NewNop()}),
+			turnsUnready: func([]byte) bool { return turnsUnready }, log: zap.NewNop(),
+		}
+		wait := func() time.Duration {
+			begin := time.Now()
+			require.NoError(t, n.wait(t.Context(), []byte("slice"), 15))
+			return time.Since(begin)
+		}
+		assert.Equal(t, nodesWait, wait())
+		assert.LessOrEqual(t, server.asked, int(nodesWait/nodesRetry)+1)
+		asked := server.asked
+		time.Sleep(nodesLost - nodesWait)
+		assert.Zero(t, wait(), "within a minute after a wait in vain")
+		assert.Equal(t, asked, server.asked)
+		time.Sleep(nodesLost)
+		assert.Equal(t, nodesWait, wait(), "after it")
+
+		time.Sleep(2 * nodesLost)
+		server.code = http.StatusOK
+		assert.Zero(t, wait(), "Nodes can be read")
+		assert.Zero(t, wait(), "and are new enough")
+		turnsUnready, server.code = false, http.StatusInternalServerError
+		asked = server.asked
+		require.NoError(t, n.wait(t.Context(), []byte("slice"), 99))
+		assert.Equal(t, asked, server.asked, "nothing turns unready")
+
+		turnsUnready = true
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		lost := n.lost.Load()
+		require.ErrorIs(t, n.wait(ended, []byte("slice"), 99), context.Canceled, "nothing must be stored")
+		assert.Equal(t, lost, n.lost.Load(), "this was no wait in vain")
+	})
+}
