@@ -2,19 +2,13 @@ package attest
 
 import (
 	"bytes"
-	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,37 +21,20 @@ import (
 var build = Build{Name: "app", Version: "v1.2.3", Revision: strings.Repeat("a", 40), Source: "https://fairlead.dev", Licenses: "Apache-2.0",
 	Created: time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)}
 
-// compile builds the command of this module once: `go test` records no modules in its own programs.
-var compile = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "attest-")
-	if err != nil {
-		return "", err
+// program returns a program as the Go toolchain describes one.
+func program() Program {
+	return Program{
+		Platform: "linux/amd64", Image: strings.Repeat("1", 64), SHA256: strings.Repeat("3", 64),
+		Info: &debug.BuildInfo{
+			GoVersion: runtime.Version(), Path: "fairlead.dev/services/app", Main: debug.Module{Path: "fairlead.dev/services/app", Version: "(devel)"},
+			Deps: []*debug.Module{
+				{Path: "github.com/Masterminds/semver/v3", Version: "v3.4.0", Sum: "h1:Zog+i5UMtVoCU8oKka5P7i9q9HgrJeGzI9SA1Xbatp0="},
+				{Path: "github.com/docker/cli", Version: "v29.6.2+incompatible", Sum: "h1:AAAA"},
+				{Path: "golang.org/x/sys", Version: "v0.47.0", Sum: "h1:BBBB"},
+			},
+			Settings: []debug.BuildSetting{{Key: "-trimpath", Value: "true"}, {Key: "CGO_ENABLED", Value: "0"}, {Key: "GOARCH", Value: runtime.GOARCH}},
+		},
 	}
-	cmd := exec.Command("go", "build", "-o", dir, "fairlead.dev/deploy/images/cmd/image")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
-	}
-	return filepath.Join(dir, "image"), nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if file, err := compile(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(file))
-	}
-	os.Exit(code)
-}
-
-// program is a Go program that links modules.
-func program(t *testing.T) Program {
-	t.Helper()
-	file, err := compile()
-	require.NoError(t, err)
-	p, err := ReadProgram(file, "linux/amd64", strings.Repeat("1", 64))
-	require.NoError(t, err)
-	return p
 }
 
 func sbom(t *testing.T, p Program) *v2_3.Document {
@@ -72,14 +49,15 @@ func sbom(t *testing.T, p Program) *v2_3.Document {
 	return &doc
 }
 
-func TestSBOM_ListsTheModulesThatTheToolchainRecorded(t *testing.T) {
+func TestSBOM_ListsTheModules(t *testing.T) {
 	t.Parallel()
-	file, err := compile()
-	require.NoError(t, err)
-	info, err := buildinfo.ReadFile(file)
-	require.NoError(t, err)
-	require.NotEmpty(t, info.Deps)
-	doc := sbom(t, program(t))
+	testSBOM(t, program())
+}
+
+func testSBOM(t *testing.T, program Program) {
+	t.Helper()
+	require.NotEmpty(t, program.Info.Deps)
+	doc := sbom(t, program)
 
 	byName := map[string]*v2_3.Package{}
 	ids := map[string]bool{}
@@ -93,7 +71,7 @@ func TestSBOM_ListsTheModulesThatTheToolchainRecorded(t *testing.T) {
 		assert.False(t, p.FilesAnalyzed)
 		assert.Len(t, p.PackageExternalReferences, 1)
 	}
-	for _, m := range info.Deps {
+	for _, m := range program.Info.Deps {
 		p := byName[m.Path]
 		require.NotNil(t, p, m.Path)
 		assert.Equal(t, m.Version, p.PackageVersion)
@@ -117,7 +95,7 @@ func TestSBOM_ListsTheModulesThatTheToolchainRecorded(t *testing.T) {
 
 func TestSBOM_Relationships(t *testing.T) {
 	t.Parallel()
-	p := program(t)
+	p := program()
 	doc := sbom(t, p)
 	count := map[string]int{}
 	for _, r := range doc.Relationships {
@@ -160,7 +138,11 @@ func TestDescribeModule(t *testing.T) {
 
 func TestProvenance(t *testing.T) {
 	t.Parallel()
-	p := program(t)
+	testProvenance(t, program())
+}
+
+func testProvenance(t *testing.T, p Program) {
+	t.Helper()
 	raw, err := Provenance(build, strings.Repeat("2", 64), []Program{p})
 	require.NoError(t, err)
 	var got statement

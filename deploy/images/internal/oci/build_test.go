@@ -3,7 +3,6 @@ package oci
 import (
 	"archive/tar"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -20,8 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/deploy/images/internal/programtest"
 )
 
 var created = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
@@ -271,44 +268,4 @@ func TestBuild_ReplacesAnEarlierLayout(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, validate.Index(indexOf(t, dir, d)))
 	assert.NoFileExists(t, filepath.Join(dir, "blobs", "sha256", strings.Repeat("0", 64)))
-}
-
-// The artifacts are listed beside the index, refer to the image of their platform or to the index, and are the same each time.
-func TestBuild_Attestations(t *testing.T) {
-	t.Parallel()
-	program := programtest.Compile(t)
-	p := params(t)
-	p.Attest = true
-	p.Binaries = []Binary{{"linux/amd64", program}, {"linux/arm64", program}}
-	dir, d := build(t, p)
-	_, again := build(t, p)
-	assert.Equal(t, d.Digest, again.Digest)
-
-	raw, err := os.ReadFile(filepath.Join(dir, "index.json"))
-	require.NoError(t, err)
-	var list v1.IndexManifest
-	require.NoError(t, json.Unmarshal(raw, &list))
-	require.Len(t, list.Manifests, 4)
-	assert.Equal(t, d.Digest, list.Manifests[0].Digest)
-	images, err := indexOf(t, dir, d).IndexManifest()
-	require.NoError(t, err)
-	want := []struct {
-		kind    string
-		subject v1.Hash
-	}{{"application/spdx+json", images.Manifests[0].Digest}, {"application/spdx+json", images.Manifests[1].Digest}, {"application/vnd.in-toto+json", d.Digest}}
-	for i, w := range want {
-		artifact := list.Manifests[i+1]
-		assert.Equal(t, w.kind, artifact.ArtifactType)
-		raw, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256", artifact.Digest.Hex))
-		require.NoError(t, err)
-		var manifest v1.Manifest
-		require.NoError(t, json.Unmarshal(raw, &manifest))
-		assert.Equal(t, w.kind, manifest.ArtifactType)
-		assert.Equal(t, w.subject, manifest.Subject.Digest)
-		assert.Equal(t, types.MediaType(emptyConfig), manifest.Config.MediaType)
-		require.Len(t, manifest.Layers, 1)
-		document, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256", manifest.Layers[0].Digest.Hex))
-		require.NoError(t, err)
-		assert.Contains(t, string(document), w.subject.Hex)
-	}
 }
