@@ -132,9 +132,6 @@ func rollEverything(t *testing.T, c *cluster.Cluster, s *stack.Stack, loads ...c
 }
 
 func TestRoll_NoStreamIsLostWhileEverythingIsReplaced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long form: rolls take a minute")
-	}
 	t.Parallel()
 	got := rollBehindEnvoy(t, stack.Options{})
 	requests := assertNoneLost(t, &got)
@@ -144,7 +141,7 @@ func TestRoll_NoStreamIsLostWhileEverythingIsReplaced(t *testing.T) {
 // TestRoll_NoStreamIsLostAtTheProxyListener has every setting that the documentation tells operators to use, and no other one.
 func TestRoll_NoStreamIsLostAtTheProxyListener(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long form: rolls take a minute")
+		t.Skip("long form: another roll, which takes a minute")
 	}
 	t.Parallel()
 	got := rollAtListener(t, stack.Options{})
@@ -172,7 +169,7 @@ func assertNoneLost(t *testing.T, got *rolled) (requests int) {
 
 func TestRoll_WithoutDrainStreamsAreLost(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long form: rolls take a minute")
+		t.Skip("long form: another roll, which takes a minute")
 	}
 	t.Parallel()
 	tests := []struct {
