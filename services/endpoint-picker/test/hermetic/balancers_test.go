@@ -1,3 +1,5 @@
+//go:build system
+
 package hermetic
 
 import (
@@ -13,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,8 +41,7 @@ var balancers = []balancer{
 type running struct {
 	*rig
 
-	url     string
-	port    string
+	socket  string // where it listens
 	folder  string
 	command []string
 	client  *http.Client
@@ -74,8 +74,7 @@ func eachBalancer(t *testing.T, test func(t *testing.T, b *running)) {
 			w := world{pages: []string{page, page, page}, flags: withDecisions(), config: byPrefix}
 			b := &running{rig: start(t, w), served: map[string]string{}}
 			b.folder = t.TempDir()
-			b.url = "http://" + kubetest.FreeAddress(t)
-			b.port = b.url[len("http://127.0.0.1:"):]
+			b.socket = filepath.Join(b.folder, "http")
 			for _, s := range b.servers {
 				b.answers(s)
 			}
@@ -127,14 +126,14 @@ func (b *running) pods() []string {
 }
 
 func (b *running) haproxy() {
-	script := b.file("fairlead.lua", "patience = 500 ", "patience = 15000 ") // the machine may be busy with other tests
-	config := b.file("haproxy.cfg", append(b.pods(), "/etc/haproxy/fairlead.lua", script, "bind :8080", "bind 127.0.0.1:"+b.port)...)
+	script := b.file("fairlead.lua", "patience = 500 ", fmt.Sprintf("patience = %d ", kubetest.Patience.Milliseconds())) // the machine may be busy with other tests
+	config := b.file("haproxy.cfg", append(b.pods(), "/etc/haproxy/fairlead.lua", script, "bind :8080", "bind unix@"+b.socket)...)
 	b.command = []string{"haproxy", "-db", "-f", config}
 }
 
 func (b *running) nginx() {
 	b.file("fairlead.js")
-	config := b.file("nginx.conf", append(b.pods(), "js_fetch_timeout 500ms", "js_fetch_timeout 15s", "/etc/nginx/fairlead/", b.folder+"/", "listen 8080", "listen 127.0.0.1:"+b.port,
+	config := b.file("nginx.conf", append(b.pods(), "js_fetch_timeout 500ms", fmt.Sprintf("js_fetch_timeout %ds", int(kubetest.Patience.Seconds())), "/etc/nginx/fairlead/", b.folder+"/", "listen 8080", "listen unix:"+b.socket,
 		"load_module modules/", "load_module /usr/lib/nginx/modules/", "worker_processes auto", "worker_processes 1")...)
 	require.NoError(b.t, os.Chmod(b.folder, 0o755))
 	for _, path := range []string{filepath.Dir(b.folder), b.folder + "/fairlead.js", config} {
@@ -152,7 +151,10 @@ func (b *running) run() {
 	b.process.Stdout, b.process.Stderr = output, output
 	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	require.NoError(b.t, b.process.Start())
-	b.client = &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", b.socket)
+	}
+	b.client = &http.Client{Transport: &http.Transport{DialContext: dial}, Timeout: kubetest.Patience}
 	b.t.Cleanup(func() {
 		b.client.CloseIdleConnections()
 		require.NoError(b.t, b.process.Process.Signal(syscall.SIGTERM))
@@ -162,7 +164,7 @@ func (b *running) run() {
 		}
 	})
 	b.await(func() bool {
-		conn, err := net.Dial("tcp", b.url[len("http://"):])
+		conn, err := dial(b.t.Context(), "", "")
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -174,7 +176,7 @@ func (b *running) run() {
 func (b *running) send(prompt string) (server, answer string) {
 	b.t.Helper()
 	body := fmt.Sprintf(`{"model":"m","stream":true,"prompt":%q}`, prompt)
-	response, err := b.client.Post(b.url+"/v1/completions", "application/json", strings.NewReader(body))
+	response, err := b.client.Post("http://balancer/v1/completions", "application/json", strings.NewReader(body))
 	require.NoError(b.t, err)
 	text, err := io.ReadAll(response.Body)
 	require.NoError(b.t, err)
@@ -231,7 +233,7 @@ func TestBalancers_ClientThatLeaves(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		body := `{"model":"m","stream":true,"prompt":"slow"}`
-		q, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/v1/completions", strings.NewReader(body))
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://balancer/v1/completions", strings.NewReader(body))
 		require.NoError(t, err)
 		response, err := b.client.Do(q)
 		require.NoError(t, err)
@@ -310,7 +312,7 @@ func TestBalancers_RefusedRequest(t *testing.T) {
 			b.api.remove(t, pathPods, podName(i))
 		}
 		b.await(func() bool {
-			response, err := b.client.Post(b.url+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":"x"}`))
+			response, err := b.client.Post("http://balancer/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":"x"}`))
 			require.NoError(t, err)
 			text, err := io.ReadAll(response.Body)
 			require.NoError(t, err)
@@ -334,7 +336,7 @@ func TestClient(t *testing.T) {
 			_, _ = io.WriteString(w, `{"choices":[{"text":"hello"}],"usage":{"prompt_tokens":9,"completion_tokens":2}}`)
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python, filepath.Join(examples, "client.py"), "http://"+r.address("decision-bind-address"), "hello").CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -1,3 +1,5 @@
+//go:build system
+
 package hermetic
 
 import (
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
@@ -84,7 +87,7 @@ func (r *rig) open(rules envoytest.Rules) *stream {
 // stopped timer would keep the stream and its frames in memory.
 func limited() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	timer := time.AfterFunc(patience, cancel)
+	timer := time.AfterFunc(kubetest.Patience, cancel)
 	return ctx, func() {
 		timer.Stop()
 		cancel()
@@ -328,7 +331,7 @@ func (s *stream) end() {
 	require.NoError(s.t, s.stream.CloseSend())
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-time.After(kubetest.Patience):
 		s.t.Fatal("the stream does not end")
 	}
 	require.NoError(s.t, s.wrong)

@@ -1,3 +1,5 @@
+//go:build system
+
 package hermetic
 
 import (
@@ -30,14 +32,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 )
 
-const (
-	patience = 15 * time.Second
-	tick     = 5 * time.Millisecond
-)
+const tick = 5 * time.Millisecond
 
 // TestMain has more tests run side by side than there are processors: they wait for scrapes, most of the time.
 func TestMain(m *testing.M) {
@@ -213,7 +213,7 @@ func (r *rig) kubeconfig() string {
 // await waits for a condition. In contrast to require.Eventually it starts no goroutine, and looks at once.
 func (r *rig) await(condition func() bool, what string, args ...any) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(tick) {
+	for deadline := time.Now().Add(kubetest.Patience); !condition(); time.Sleep(tick) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("never: "+what, args...)
 		}
