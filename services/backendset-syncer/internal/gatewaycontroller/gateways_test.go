@@ -93,40 +93,46 @@ func TestSeveralGateways(t *testing.T) {
 // TestLimits has more Services than the load balancer has backend sets, and than a namespace may have.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	inWorld(t, nil, func(w *world) {
+	modes := ocilb.DefaultOptions().Modes
+	modes.Limits.BackendSets = 10
+	inWorld(t, &modes, func(w *world) {
+		w.document, _, _ = policy.Parse([]byte("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra], backendSets: 10}}]"))
+		require.NotNil(t, w.document)
 		w.gateway("web", `drainMaximumSeconds: "1"`, webListener)
-		for i := range 10 {
+		route := func(ns, name, to string) {
+			w.route(ns, name, fmt.Sprintf("hostnames: [%s.example.com], rules: [{backendRefs: [{name: %s, port: 80}]}]", name, to))
+		}
+		for i := range 7 {
 			name := fmt.Sprintf("s%d", i)
 			w.service("models", name, fmt.Sprint(i+1))
-			w.route("models", name, fmt.Sprintf("hostnames: [%[1]s.example.com], rules: [{backendRefs: [{name: %[1]s, port: 80}]}]", name))
+			route("models", name, name)
 			time.Sleep(time.Second)
 		}
-		for i := range 8 {
+		for i := range 5 {
 			name := fmt.Sprintf("o%d", i)
 			w.service("others", name, fmt.Sprint(i+101))
-			w.route("others", name, fmt.Sprintf("hostnames: [%[1]s.example.com], rules: [{backendRefs: [{name: %[1]s, port: 80}]}]", name))
+			route("others", name, name)
 			time.Sleep(time.Second)
 		}
 		w.settle()
-		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s7", "Accepted"))
-		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("models", "s8", "Accepted"), "half of the sets are left for other namespaces")
-		assert.Equal(t, "True/Accepted", w.routeCondition("others", "o5", "Accepted"))
-		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("others", "o6", "Accepted"), "the load balancer has 16 sets, of which one is for changes")
-		stop := w.load(func() string { return get(w.client(80, nil), "http://s2.example.com/") }, oneOf("200 s2", "200 s8"))
-		w.service("models", "s9", "50")
+		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s4", "Accepted"))
+		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("models", "s5", "Accepted"), "half of the sets are left for other namespaces")
+		assert.Equal(t, "True/Accepted", w.routeCondition("others", "o2", "Accepted"))
+		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("others", "o3", "Accepted"), "the load balancer has 10 sets, of which one is for changes")
+		stop := w.load(func() string { return get(w.client(80, nil), "http://s2.example.com/") }, oneOf("200 s2", "200 s5"))
+		w.service("models", "s6", "50")
 		for i, name := range []string{"s1", "s2", "s3"} { // three rules get other sets at once
-			w.route("models", name, fmt.Sprintf("hostnames: [%s.example.com], rules: [{backendRefs: [{name: %s, port: 80}]}]", name, []string{"s9", "s8", "s7"}[i]))
+			route("models", name, []string{"s6", "s5", "s4"}[i])
 		}
 		w.settle()
 		stop()
-		assert.Equal(t, "200 s9", get(w.client(80, nil), "http://s1.example.com/"))
+		assert.Equal(t, "200 s6", get(w.client(80, nil), "http://s1.example.com/"))
 		for _, c := range w.Calls() {
 			assert.NotEqual(t, "LimitExceeded", c.Code, "%s: limits are checked before the call", c.Operation)
 		}
 		w.remove("HTTPRoute", "models", "s0")
-		w.remove("HTTPRoute", "models", "s4")
 		w.settle()
-		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s8", "Accepted"), w.routeMessage("models", "s8", "Accepted"))
+		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s5", "Accepted"), w.routeMessage("models", "s5", "Accepted"))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/testlane"
 )
 
 const secureListener = "{name: https, port: 443, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: tls}]}, allowedRoutes: {namespaces: {from: All}}}"
@@ -64,22 +65,7 @@ func testLife(w *world) {
 	}
 }
 
-// TestModes lives in every mode of the load balancer.
-func TestModes(t *testing.T) {
-	t.Parallel()
-	all := ocilbtest.AllModes()
-	if testing.Short() {
-		all = ocilbtest.SomeModes()
-	}
-	for name, modes := range all {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, modes, testLife)
-		})
-	}
-}
-
-// TestFaults lives with requests that fail, and with work requests that fail.
+// TestFaults lives with answers that are lost; in the long lane also with requests that fail, and with work requests that fail.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -87,13 +73,13 @@ func TestFaults(t *testing.T) {
 		modes  func(m *ocilb.Modes)
 		faults []ocilb.Fault
 	}{
+		{name: "answers are lost", faults: []ocilb.Fault{{Kind: ocilb.FaultLost, Rate: 0.2}}},
 		{name: "work requests fail", modes: func(m *ocilb.Modes) { m.FailEvery = 3 }},
 		{name: "work requests fail and have their effect", modes: func(m *ocilb.Modes) { m.FailEvery, m.Partial = 3, true }},
-		{name: "answers are lost", faults: []ocilb.Fault{{Kind: ocilb.FaultLost, Rate: 0.2}}},
 		{name: "the service is unavailable", faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 503, Code: "ServiceUnavailable", Rate: 0.3}}},
 		{name: "connections are reset", faults: []ocilb.Fault{{Kind: ocilb.FaultReset, Rate: 0.3}}},
 	}
-	for _, tt := range tests {
+	for _, tt := range tests[:testlane.Repetitions(1, len(tests))] {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			modes := ocilb.DefaultOptions().Modes
@@ -102,17 +88,18 @@ func TestFaults(t *testing.T) {
 			}
 			inWorld(t, &modes, func(w *world) {
 				w.SetFaults(tt.faults...)
-				w.pace, w.calm = 2*time.Second, 12*time.Minute // longer than any delay after a failure
+				w.pace, w.calm = time.Duration(testlane.Repetitions(30, 2))*time.Second, 12*time.Minute // longer than any delay after a failure
 				testLife(w)
 			})
 		})
 	}
 }
 
-// TestRestart restarts the program at each step of a new Gateway: the record and the work requests are all that it needs.
+// TestRestart restarts the program at steps of a new Gateway: the record and the work requests are all that it needs.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	for _, after := range []time.Duration{0, 2, 5, 8, 11, 15, 20, 30} {
+	seconds := []time.Duration{2, 11, 0, 5, 8, 15, 20, 30}
+	for _, after := range seconds[:testlane.Repetitions(2, len(seconds))] {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, nil, func(w *world) {

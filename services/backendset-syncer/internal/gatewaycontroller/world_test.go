@@ -35,6 +35,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gateway"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -304,7 +305,7 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 			o.Modes = *modes
 		}
 		w := &world{
-			t: t, pace: 300 * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
+			t: t, pace: time.Duration(testlane.Repetitions(1000, 300)) * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
 			served: map[string]bool{}, woken: map[string]bool{}, kube: fake.NewClientset(), notes: notes{counts: map[string]map[string]int{}},
 		}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
@@ -508,7 +509,7 @@ func do(client *http.Client, request *http.Request) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))
 }
 
-// load sends a request each 100 ms, and a slow one each second, until stop is called. All must succeed.
+// load sends requests, with a pause after each, until stop is called. All must succeed.
 func (w *world) load(request func() string, ok func(string) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
