@@ -60,7 +60,7 @@ func BenchmarkEpisode(b *testing.B) {
 		text, err := s.Kubectl(b.Context(), "get", "hpa", fast, "-o", `jsonpath={.status.conditions[?(@.type=="ScalingActive")].reason}`)
 		require.NoError(collect, err)
 		require.Equal(collect, "ValidMetricFound", text)
-	}, 2*kubetest.Patience, tick)
+	}, 2*kubetest.Patience, tick) // the adapter lists its metrics once a minute
 	for b.Loop() {
 		e := s.play(published())
 		within, replicas := e.within()
