@@ -27,7 +27,7 @@ import (
 // and restarts of the cache between them.
 func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	t.Parallel()
-	operations := testlane.Repetitions(400, 10_000)
+	operations := testlane.Repetitions(700, 10_000)
 	w := newWorld(t)
 	const nodes = 6
 	for i := range nodes {

@@ -160,7 +160,7 @@ func TestKilledCacheLosesNothing(t *testing.T) {
 	t.Cleanup(cancel)
 	history := w.churn(ctx)
 	const parallel = 4
-	kills := testlane.Repetitions(20, 1000)
+	kills := testlane.Repetitions(40, 1000)
 	var group sync.WaitGroup
 	events := make([]int, parallel)
 	for n := range parallel {

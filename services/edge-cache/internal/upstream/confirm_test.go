@@ -69,7 +69,7 @@ func TestAPIServerThatDoesNotAnswer(t *testing.T) {
 		r, _ := newReflector(t, func(*http.Request) (int, string) { return 0, "" })
 		begin := time.Now()
 		require.ErrorIs(t, r.Confirm(t.Context()), context.DeadlineExceeded)
-		assert.Equal(t, currentWait, time.Since(begin))
+		assert.Less(t, time.Since(begin), time.Second)
 	})
 }
 
