@@ -1,3 +1,5 @@
+//go:build system
+
 package ome_test
 
 import (
@@ -11,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
@@ -25,16 +26,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/logging"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const (
-	namespace = "models"
-	patience  = 30 * time.Second
-)
+const namespace = "models"
 
 // world is a control plane with OME's CRDs and ConfigMap, and an emulator.
 type world struct {
@@ -119,7 +116,7 @@ func (w *world) start(change ...func(*ome.Options)) {
 		stopped = true
 	}
 	w.Cleanup(w.stop)
-	require.Eventually(w, e.Synced, patience, 10*time.Millisecond)
+	require.Eventually(w, e.Synced, kubetest.Patience, 10*time.Millisecond)
 }
 
 // apply applies a manifest.
@@ -170,7 +167,7 @@ func (w *world) configure(change map[string]any) {
 // eventually waits until all assertions of check hold.
 func (w *world) eventually(check func(*assert.CollectT)) {
 	w.Helper()
-	require.EventuallyWithT(w, check, patience, 20*time.Millisecond)
+	require.EventuallyWithT(w, check, kubetest.Patience, 20*time.Millisecond)
 }
 
 func (w *world) get(c require.TestingT, name string) *unstructured.Unstructured {
@@ -221,7 +218,7 @@ func names[V any](m map[string]V) []string {
 // settled waits until the emulator has processed all events without further writes. It returns the counts of writes.
 func (w *world) settled() map[ome.Write]int {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(kubetest.Patience)
 	for before := w.ome.Writes(); ; {
 		w.processed()
 		after := w.ome.Writes()

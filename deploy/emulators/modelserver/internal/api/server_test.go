@@ -6,11 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,30 +23,47 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/pkg/steptime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fastSpec is fast enough for tests in real time.
-var fastSpec = engine.Spec{
+var testSpec = engine.Spec{
 	MaxNumSeqs: 8, MaxNumBatchedTokens: 1000, NumBlocks: 1000, BlockSize: 16, MaxModelLen: 1000, MaxLoRAs: 2,
 	Law: steptime.Law{Base: 200 * time.Microsecond}, Speed: 1,
 }
 
-// testServer is a listening server.
+// testServer is a server in a bubble, and a client in memory.
 type testServer struct {
 	*Server
-	url    string
-	client *http.Client
+
+	url      string
+	listener *memnet.Listener
+	client   *http.Client
 }
+
+// address is the address of connections to a server.
+var address = &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 8000}
+
+// addressed is a listener whose connections have an address.
+type addressed struct{ *memnet.Listener }
+
+func (l addressed) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return addressedConn{conn}, err
+}
+
+type addressedConn struct{ net.Conn }
+
+func (addressedConn) LocalAddr() net.Addr { return address }
 
 func start(t *testing.T, change func(*Params)) *testServer {
 	t.Helper()
 	p := Params{
 		PodName: "pod-a", Models: []string{"m", "m-alias"}, Adapters: []string{"lora-a"}, Seed: 1, Version: "0.32.0",
 		Tokenizer: tokens.FourBytes{}, Habits: Habits{ReadyPath: true, PromptTokensDetails: true},
-		Spec: fastSpec, Faults: faults.NewRegister(1), Log: zap.NewNop(),
+		Spec: testSpec, Faults: faults.NewRegister(1), Log: zap.NewNop(),
 	}
 	change(&p)
 	p.Driver = engine.NewDriver(p.Spec)
@@ -59,18 +77,24 @@ func start(t *testing.T, change func(*Params)) *testServer {
 		defer close(done)
 		p.Driver.Run(ctx)
 	}()
-	server := httptest.NewUnstartedServer(s)
-	server.Config.Protocols = new(http.Protocols)
-	server.Config.Protocols.SetHTTP1(true)
-	server.Config.Protocols.SetUnencryptedHTTP2(true)
-	server.Start()
+	l := memnet.Listen()
+	server := &http.Server{Handler: s, Protocols: new(http.Protocols), ErrorLog: zap.NewStdLog(zap.NewNop())}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(addressed{l})
+	}()
+	transport := &http.Transport{DialContext: l.Dial}
 	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
+		transport.CloseIdleConnections()
+		assert.NoError(t, server.Close())
+		<-served
 		cancel()
 		<-done
 	})
-	return &testServer{Server: s, url: server.URL, client: server.Client()}
+	return &testServer{Server: s, url: "http://" + address.String(), listener: l, client: &http.Client{Transport: transport}}
 }
 
 func unchanged(*Params) {}
@@ -108,7 +132,7 @@ func (s *testServer) post(t *testing.T, path, body string, header ...string) rep
 // mask replaces ids and times, which differ in each run.
 func mask(s string) string {
 	s = regexp.MustCompile(`"id":"(chatcmpl-|cmpl-|modelperm-)[0-9a-f]{32}"`).ReplaceAllString(s, `"id":"${1}ID"`)
-	return regexp.MustCompile(`"created":1[0-9]{9}\b`).ReplaceAllString(s, `"created":0`)
+	return regexp.MustCompile(`"created":[0-9]{9}\b`).ReplaceAllString(s, `"created":0`)
 }
 
 const (
@@ -163,44 +187,50 @@ func jsonInt(n int) string {
 	return string(b)
 }
 
+// speakHTTP2 replaces the client of a server.
+func (s *testServer) speakHTTP2(t *testing.T) {
+	t.Helper()
+	transport := &http.Transport{DialContext: s.listener.Dial, Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	s.client = &http.Client{Transport: transport}
+}
+
 func TestHTTP2WithoutTLS(t *testing.T) {
 	t.Parallel()
-	s := start(t, unchanged)
-	transport := &http.Transport{Protocols: new(http.Protocols)}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	s.client = &http.Client{Transport: transport}
-	t.Cleanup(transport.CloseIdleConnections)
-	got := s.post(t, chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"stream":true}`)
-	assert.Equal(t, 5, readStream(t, got.body).deltas)
-	dropped := start(t, func(p *Params) { p.AllowFaultHeader = true })
-	dropped.client = s.client
-	got = dropped.post(t, chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"stream":true}`, "x-fault", "drop=2")
-	require.ErrorContains(t, got.err, "INTERNAL_ERROR", "a dropped stream is reset")
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, unchanged)
+		s.speakHTTP2(t)
+		got := s.post(t, chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"stream":true}`)
+		assert.Equal(t, 5, readStream(t, got.body).deltas)
+		dropped := start(t, func(p *Params) { p.AllowFaultHeader = true })
+		dropped.speakHTTP2(t)
+		got = dropped.post(t, chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"stream":true}`, "x-fault", "drop=2")
+		require.ErrorContains(t, got.err, "INTERNAL_ERROR", "a dropped stream is reset")
+	})
 }
 
 func TestClientThatLeavesIsAborted(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
-		s := start(t, func(p *Params) { p.Spec.Law.Base = 5 * time.Millisecond })
-		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+text,
-			bytes.NewReader([]byte(`{"model":"m","prompt":"Hello","max_tokens":900,"stream":`+stream+`}`)))
-		require.NoError(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		go func() {
-			for s.Driver.Stats().Running == 0 {
-				time.Sleep(time.Millisecond)
+		synctest.Test(t, func(t *testing.T) {
+			s := start(t, func(p *Params) { p.Spec.Law.Base = 5 * time.Millisecond })
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // in the middle of the answer, which takes 4.5 s
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+text,
+				bytes.NewReader([]byte(`{"model":"m","prompt":"Hello","max_tokens":900,"stream":`+stream+`}`)))
+			require.NoError(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			response, err := s.client.Do(r)
+			if err == nil {
+				_, err = io.ReadAll(response.Body)
+				require.NoError(t, response.Body.Close())
 			}
-			cancel()
-		}()
-		response, err := s.client.Do(r)
-		if err == nil {
-			_, err = io.ReadAll(response.Body)
-			require.NoError(t, response.Body.Close())
-		}
-		require.ErrorIs(t, err, context.Canceled)
-		require.Eventually(t, func() bool { return s.Driver.Stats().Finished[engine.ReasonAbort] == 1 }, 5*time.Second, time.Millisecond)
-		stats := s.Driver.Stats()
-		assert.Equal(t, []int{0, 0, 0}, []int{stats.Running, stats.Waiting, stats.BlocksUsed})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			synctest.Wait()
+			stats := s.Driver.Stats()
+			assert.EqualValues(t, 1, stats.Finished[engine.ReasonAbort])
+			assert.Equal(t, []int{0, 0, 0}, []int{stats.Running, stats.Waiting, stats.BlocksUsed})
+		})
 	}
 }
