@@ -13,31 +13,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const served = "ok"
 
-// bothNetworks runs a test on the clock of a bubble, and with real connections.
-func bothNetworks(t *testing.T, o Limits, test func(t *testing.T, r *rig)) {
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) { test(t, overMemory(t, o)) })
-	})
-	t.Run("loopback", func(t *testing.T) {
-		t.Parallel()
-		test(t, overLoopback(t, o))
-	})
-}
-
-// eventually waits on the clock of a bubble or the real one.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for began := time.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
-		require.Less(t, time.Since(began), patience, what)
-	}
-}
+// overNetwork is overMemory or overLoopback.
+type overNetwork func(t testing.TB, o Limits, options ...grpc.ServerOption) *rig
 
 // holdStreams opens streams that stay open.
 func (g *gateway) holdStreams(n int) (replies []string) {
@@ -53,27 +37,31 @@ func (g *gateway) holdStreams(n int) (replies []string) {
 
 func TestSilentStreamsDoNotStopOthers(t *testing.T) {
 	t.Parallel()
-	const limit = 100
-	bothNetworks(t, Limits{MaxStreams: limit}, func(t *testing.T, r *rig) {
-		x := r.dialRaw(t, hostile, http2Window)
-		x.read()
-		for range 3 * limit {
-			x.open()
-		}
-		eventually(t, "refusals", func() bool { return len(r.service.ended()) == 2*limit })
-		for _, err := range r.service.ended() {
-			require.ErrorIs(t, err, fairshare.ErrTooManyStreams)
-		}
-		assert.Equal(t, limit, r.Stats().Streams)
+	synctest.Test(t, func(t *testing.T) { silentStreams(t, overMemory) })
+}
 
-		g := r.gateway(t, good)
-		for i, reply := range g.holdStreams(limit / 2) {
-			require.Equal(t, served, reply, i)
-		}
-		time.Sleep(fairshare.LevelAge)
-		assert.Equal(t, "refused: "+fairshare.ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
-		assert.LessOrEqual(t, r.Stats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
-	})
+func silentStreams(t *testing.T, over overNetwork) {
+	t.Helper()
+	const limit = 100
+	r := over(t, Limits{MaxStreams: limit})
+	x := r.dialRaw(t, hostile, http2Window)
+	x.read()
+	for range 3 * limit {
+		x.open()
+	}
+	r.await(t, "refusals", func() bool { return len(r.service.ended()) == 2*limit })
+	for _, err := range r.service.ended() {
+		require.ErrorIs(t, err, fairshare.ErrTooManyStreams)
+	}
+	assert.Equal(t, limit, r.Stats().Streams)
+
+	g := r.gateway(t, good)
+	for i, reply := range g.holdStreams(limit / 2) {
+		require.Equal(t, served, reply, i)
+	}
+	r.pass(fairshare.LevelAge)
+	assert.Equal(t, "refused: "+fairshare.ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
+	assert.LessOrEqual(t, r.Stats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
 }
 
 // TestStreamsOfManyPeers checks the bound of the total: limit x (1 + 1/2 + ... + 1/n).
@@ -102,24 +90,28 @@ func TestStreamsOfManyPeers(t *testing.T) {
 // TestUnreadRefusalsEnd has a peer that does not read refusals, which stay in memory then.
 func TestUnreadRefusalsEnd(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { unreadRefusals(t, overMemory) })
+}
+
+func unreadRefusals(t *testing.T, over overNetwork) {
+	t.Helper()
 	const limit, n = 50, 1000
-	bothNetworks(t, Limits{MaxStreams: limit}, func(t *testing.T, r *rig) {
-		x := r.dialRaw(t, hostile, 0)
-		x.read()
-		for range n {
-			x.open()
-		}
-		eventually(t, "refusals without a body", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused })
-		assert.Equal(t, limit, r.Stats().Streams)
-		eventually(t, "refusals by handlers", func() bool { return len(r.service.ended()) == maxRefused })
+	r := over(t, Limits{MaxStreams: limit})
+	x := r.dialRaw(t, hostile, 0)
+	x.read()
+	for range n {
 		x.open()
-		eventually(t, "a refusal", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused+1 })
-		assert.Equal(t, served, r.gateway(t, good).ask(10))
-		require.NoError(t, x.net.Close())
-		p := (*r.all.Load())[0]
-		eventually(t, "the end of streams that wait for nobody", func() bool { return len(p.allStreams(nil)) == 0 && r.Stats().Streams == 0 })
-		assert.Equal(t, served, r.gateway(t, hostile).ask(10))
-	})
+	}
+	r.await(t, "refusals without a body", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused })
+	assert.Equal(t, limit, r.Stats().Streams)
+	r.await(t, "refusals by handlers", func() bool { return len(r.service.ended()) == maxRefused })
+	x.open()
+	r.await(t, "a refusal", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused+1 })
+	assert.Equal(t, served, r.gateway(t, good).ask(10))
+	require.NoError(t, x.net.Close())
+	p := (*r.all.Load())[0]
+	r.await(t, "the end of streams that wait for nobody", func() bool { return len(p.allStreams(nil)) == 0 && r.Stats().Streams == 0 })
+	assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 }
 
 // TestUnreadStreamsMakeRoom has a peer that ends its streams and does not read the replies, so that gRPC keeps them.
@@ -173,48 +165,57 @@ func maxHeld(limit, conns, perConn, others int) int {
 	return limit + limit/pauseFraction + conns*perConn + others
 }
 
+// halfMessageAttack is a way to hold memory with messages that do not end.
+type halfMessageAttack struct {
+	name    string
+	limit   int
+	streams int
+	size    int
+	frame   int
+	perConn int // bytes of a read, and the overhead of its frames
+}
+
+var halfMessageAttacks = []halfMessageAttack{
+	{name: "large messages", limit: 8 << 20, streams: 64, size: maxBody, perConn: 64 << 10},
+	{name: "small messages", limit: 8 << 20, streams: 400, size: 60 << 10, perConn: 64 << 10},
+	{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: (32 << 10) / 10 * (64 + fairshare.BlockOverhead)},
+}
+
 func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name    string
-		limit   int
-		streams int
-		size    int
-		frame   int
-		perConn int // bytes of a read, and the overhead of its frames
-	}{
-		{name: "large messages", limit: 8 << 20, streams: 64, size: maxBody, perConn: 64 << 10},
-		{name: "small messages", limit: 8 << 20, streams: 400, size: 60 << 10, perConn: 64 << 10},
-		{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: (32 << 10) / 10 * (64 + fairshare.BlockOverhead)},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, a := range halfMessageAttacks {
+		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			r := overLoopback(t, Limits{MaxBytes: tt.limit, MessageTimeout: time.Minute})
-			g := r.gateway(t, good)
-			body := tt.limit / 8
-			require.Equal(t, served, g.ask(body))
-			const conns = 4
-			for range conns {
-				x := r.dialRaw(t, hostile, http2Window)
-				x.read()
-				halfMessages(t, x, tt.streams/conns, tt.size, tt.frame)
-			}
-			largest := 0
-			for began := time.Now(); time.Since(began) < 2*time.Second; time.Sleep(time.Millisecond) {
-				largest = max(largest, r.Stats().Bytes)
-				if time.Since(began) > time.Second/2 {
-					require.Equal(t, served, g.ask(body))
-				}
-			}
-			assert.Greater(t, largest, tt.limit/2, "the attack is one")
-			assert.LessOrEqual(t, largest, maxHeld(tt.limit, conns, tt.perConn, 3*body))
-			for _, err := range r.service.ended() {
-				if err != nil {
-					require.ErrorIs(t, err, fairshare.ErrTooManyBytes)
-				}
-			}
+			synctest.Test(t, func(t *testing.T) { a.run(t, overMemory, 25) })
 		})
+	}
+}
+
+// run attacks while a good peer sends requests.
+func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
+	t.Helper()
+	r := over(t, Limits{MaxBytes: a.limit, MessageTimeout: time.Minute})
+	g := r.gateway(t, good)
+	body := a.limit / 8
+	require.Equal(t, served, g.ask(body))
+	const conns = 4
+	for range conns {
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		halfMessages(t, x, a.streams/conns, a.size, a.frame)
+	}
+	r.await(t, "the attack", func() bool { return r.Stats().Bytes > a.limit/2 })
+	largest := 0
+	for range requests {
+		largest = max(largest, r.Stats().Bytes)
+		require.Equal(t, served, g.ask(body))
+		r.pass(fairshare.LevelAge)
+	}
+	assert.LessOrEqual(t, largest, maxHeld(a.limit, conns, a.perConn, 3*body))
+	for _, err := range r.service.ended() {
+		if err != nil {
+			require.ErrorIs(t, err, fairshare.ErrTooManyBytes)
+		}
 	}
 }
 
@@ -276,27 +277,9 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 		}
 		assert.Equal(t, "refused: "+fairshare.ErrTooManyBytes.Error(), g.ask(100<<10))
 		runtime.KeepAlive(buffers)
-		eventually(t, "a collection", func() bool { return r.Stats().Bytes < 1<<20 })
+		r.await(t, "a collection", func() bool { return r.Stats().Bytes < 1<<20 })
 		assert.Equal(t, served, g.ask(100<<10))
 	})
-}
-
-// TestHalfMessagesInTheHeap looks at the heap: nothing is held beside the count.
-func TestHalfMessagesInTheHeap(t *testing.T) {
-	const limit = 16 << 20
-	r := overLoopback(t, Limits{MaxBytes: limit})
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	x := r.dialRaw(t, hostile, http2Window)
-	x.read()
-	halfMessages(t, x, 32, 30<<20, 0) // the state does not allow these
-	halfMessages(t, x, 700, 60<<10, 0)
-	eventually(t, "the attack", func() bool { return r.Stats().Bytes > limit/2 })
-	time.Sleep(time.Second)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2*limit))
 }
 
 // TestSmallFramesCount has frames of one byte. gRPC's pool does not see them, unless poolingThreshold is in effect.
@@ -420,7 +403,12 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 // TestOnePeerOverload has a single good gateway with too many bodies: it gets refusals, and neither pauses nor cut streams.
 func TestOnePeerOverload(t *testing.T) {
 	t.Parallel()
-	r := overLoopback(t, Limits{MaxBytes: 4 * maxBody})
+	synctest.Test(t, func(t *testing.T) { onePeerOverload(t, overMemory) })
+}
+
+func onePeerOverload(t *testing.T, over overNetwork) {
+	t.Helper()
+	r := over(t, Limits{MaxBytes: 4 * maxBody})
 	g := r.gateway(t, good)
 	var mu sync.Mutex
 	results := map[string]int{}

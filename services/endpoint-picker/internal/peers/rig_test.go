@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,11 +27,11 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 const (
-	patience = 20 * time.Second
-
 	good    = "127.0.0.2"
 	hostile = "127.0.0.3"
 
@@ -215,6 +216,10 @@ type rig struct {
 	service *service
 	logs    *observer.ObservedLogs
 	dial    func(ctx context.Context, from string) (net.Conn, error)
+
+	// By the clock of the network: pass lets a time pass, await waits for a condition.
+	pass  func(d time.Duration)
+	await func(t *testing.T, what string, cond func() bool)
 }
 
 func newRig(t testing.TB, l net.Listener, o Limits, options ...grpc.ServerOption) *rig {
@@ -241,21 +246,20 @@ func overMemory(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	n := newNetwork()
 	r := newRig(t, n, o, options...)
-	r.dial = n.dial
+	r.dial, r.pass, r.await = n.dial, time.Sleep, awaitInBubble
 	return r
 }
 
-// overLoopback is for tests with real connections.
-func overLoopback(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
+func awaitInBubble(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := newRig(t, l, o, options...)
-	r.dial = func(ctx context.Context, from string) (net.Conn, error) {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		return d.DialContext(ctx, "tcp", l.Addr().String())
+	for range 10_000 {
+		synctest.Wait()
+		if cond() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	return r
+	t.Fatal(what)
 }
 
 // gateway is a good gateway.
@@ -279,7 +283,7 @@ func (g *gateway) close() { _ = g.conn.Close() } // once is enough
 
 func (g *gateway) open() (grpc.ClientStream, context.CancelFunc) {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // perhaps on the clock of a bubble
+	ctx, cancel := context.WithCancel(context.Background())
 	s, err := g.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamPath)
 	require.NoError(g.t, err)
 	g.t.Cleanup(cancel)
@@ -348,7 +352,7 @@ type raw struct {
 // dialRaw connects a client that offers a window for replies.
 func (r *rig) dialRaw(t testing.TB, from string, window uint32) *raw {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
 	defer cancel()
 	c, err := r.dial(ctx, from)
 	require.NoError(t, err)
@@ -426,7 +430,7 @@ func (x *raw) code(id uint32) codes.Code {
 // until waits for a condition.
 func (x *raw) until(what string, cond func() bool) {
 	x.t.Helper()
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(kubetest.Patience, func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.broken = errors.New("timeout")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -26,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -173,8 +173,6 @@ func TestConnectionForEachRequest(t *testing.T) {
 
 func TestMessageSizes(t *testing.T) {
 	t.Parallel()
-	r := overLoopback(t, Limits{})
-	g := r.gateway(t, good)
 	text := func(n int) string { return strings.Repeat("0123456789abc", n/13+1)[:n] }
 	tests := []struct {
 		name string
@@ -200,22 +198,26 @@ func TestMessageSizes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, cancel := g.open()
-			defer cancel()
-			send(t, s, tt.give...)
-			reply, err := receive(s)
-			require.NoError(t, err)
-			if reply != tt.want {
-				t.Fatalf("got %d bytes: %.100q", len(reply), reply)
-			}
-			require.NoError(t, s.CloseSend())
-			for err == nil {
-				_, err = receive(s)
-			}
-			assert.ErrorIs(t, err, io.EOF)
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := overMemory(t, Limits{})
+				s, cancel := r.gateway(t, good).open()
+				send(t, s, tt.give...)
+				reply, err := receive(s)
+				require.NoError(t, err)
+				if reply != tt.want {
+					t.Fatalf("got %d bytes: %.100q", len(reply), reply)
+				}
+				require.NoError(t, s.CloseSend())
+				for err == nil {
+					_, err = receive(s)
+				}
+				require.ErrorIs(t, err, io.EOF)
+				cancel()
+				r.await(t, "nothing is held", func() bool { return r.Stats().Streams == 0 && r.Stats().Bytes == 0 })
+			})
 		})
 	}
-	eventually(t, "nothing is held", func() bool { return r.Stats().Streams == 0 && r.Stats().Bytes == 0 })
 }
 
 func TestBrokenMessages(t *testing.T) {
@@ -329,19 +331,19 @@ func TestHold(t *testing.T) {
 // TestTLS checks that the connection of a stream is known through TLS.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	lender := httptest.NewUnstartedServer(nil)
-	lender.StartTLS()
-	defer lender.Close()
-	creds := credentials.NewTLS(&tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12})
-	r := overLoopback(t, Limits{}, grpc.Creds(creds))
-	conn, err := grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, good) }),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
-	require.NoError(t, err)
-	g := &gateway{t, conn}
-	assert.Equal(t, served, g.ask(maxBody))
-	require.NoError(t, conn.Close())
-	eventually(t, "nothing is held", func() bool { return r.Stats() == Stats{Peers: 1} })
+	synctest.Test(t, func(t *testing.T) {
+		store, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "picker", servingcert.Options{}, time.Now())
+		require.NoError(t, err)
+		r := overMemory(t, Limits{}, grpc.Creds(credentials.NewTLS(store.TLS(servingcert.Options{}))))
+		conn, err := grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, good) }),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
+		require.NoError(t, err)
+		g := &gateway{t, conn}
+		assert.Equal(t, served, g.ask(maxBody))
+		require.NoError(t, conn.Close())
+		r.await(t, "nothing is held", func() bool { return r.Stats() == Stats{Peers: 1} })
+	})
 }
 
 // brokenListener fails to accept with some errors first.

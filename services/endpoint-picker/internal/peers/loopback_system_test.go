@@ -1,0 +1,71 @@
+//go:build system
+
+package peers
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"fairlead.dev/pkg/kubetest"
+)
+
+// overLoopback is for tests with real connections.
+func overLoopback(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := newRig(t, l, o, options...)
+	r.dial = func(ctx context.Context, from string) (net.Conn, error) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		return d.DialContext(ctx, "tcp", l.Addr().String())
+	}
+	r.pass = time.Sleep
+	r.await = func(t *testing.T, what string, cond func() bool) {
+		t.Helper()
+		require.Eventually(t, cond, kubetest.Patience, 5*time.Millisecond, what)
+	}
+	return r
+}
+
+// TestLoopback runs attacks over sockets, which the other tests of the package have in memory.
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(t *testing.T, over overNetwork){
+		"silent streams": silentStreams, "unread refusals": unreadRefusals, "overload by one peer": onePeerOverload,
+		"random peers": func(t *testing.T, over overNetwork) { t.Helper(); randomPeers(t, over) },
+	}
+	for _, a := range halfMessageAttacks {
+		tests[a.name] = func(t *testing.T, over overNetwork) { t.Helper(); a.run(t, over, 200) }
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, overLoopback)
+		})
+	}
+}
+
+// TestHalfMessagesInTheHeap looks at the heap: nothing is held beside the count.
+func TestHalfMessagesInTheHeap(t *testing.T) {
+	const limit = 16 << 20
+	r := overLoopback(t, Limits{MaxBytes: limit})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	x := r.dialRaw(t, hostile, http2Window)
+	x.read()
+	halfMessages(t, x, 32, 30<<20, 0) // the state does not allow these
+	halfMessages(t, x, 700, 60<<10, 0)
+	r.await(t, "the attack", func() bool { return r.Stats().Bytes > limit/2 })
+	time.Sleep(time.Second)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2*limit))
+}
