@@ -82,14 +82,14 @@ e2e_binaries_edge       := edge-cache echo
 e2e_binaries_nodepool   := nodepool-ingress edge-cache echo
 e2e_binaries_ingress    := ingress-reconciler endpoint-picker modelserver ome echo webhook
 e2e_third_party_cluster    := image-registry
-e2e_third_party_picker     := gateways
+e2e_third_party_picker     := $(if $(SHORT),,gateways)
 e2e_third_party_syncer     := $(CRDS)/gateway-api.yaml
 e2e_third_party_autoscaler := image-prometheus image-prometheus-adapter
-e2e_third_party_edge       := traefik yurthub
+e2e_third_party_edge       := traefik $(if $(SHORT),,yurthub)
 e2e_third_party_nodepool   := traefik
-e2e_third_party_ingress    := gateways traefik $(if $(SHORT),,image-previous)
+e2e_third_party_ingress    := traefik $(if $(SHORT),,gateways image-previous)
 # Programs of which tests roll from one version to the next.
-NEXT_BINARIES := endpoint-picker ingress-reconciler modelserver
+NEXT_BINARIES := endpoint-picker modelserver $(if $(SHORT),,ingress-reconciler)
 
 # Without the race detector, which needs too much memory for a test of limits.
 MEASURED_IMAGES := image-endpoint-picker image-modelserver
@@ -102,7 +102,7 @@ third-party: local edge-clients image-tool image-envoy $(CRDS)/inferencepools.ya
 .PHONY: images-race
 images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e) \
 	$(addprefix image-race-,$(call of_folders,e2e_binaries)) \
-	$(if $(SHORT),,$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries))) $(if $(filter picker,$(E2E_FOLDERS)),$(MEASURED_IMAGES))) ## Make the images of the whole-system tests, with the race detector
+	$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries))) $(if $(SHORT),,$(if $(filter picker,$(E2E_FOLDERS)),$(MEASURED_IMAGES))) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
