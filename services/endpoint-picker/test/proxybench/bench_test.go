@@ -1,9 +1,10 @@
+//go:build system
+
 package proxybench
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +54,7 @@ func BenchmarkStreams(b *testing.B) {
 		addresses = append(addresses, serveModel(b))
 	}
 	targets := []*target{
-		{name: "direct", address: addresses[0]},
+		{name: "direct", network: "tcp", address: addresses[0]},
 		startNginx(b, nginx, addresses),
 		startPicker(b, addresses),
 	}
@@ -84,6 +86,7 @@ func BenchmarkStreams(b *testing.B) {
 // target is where requests are sent.
 type target struct {
 	name    string
+	network string
 	address string
 	pids    []int
 }
@@ -132,7 +135,7 @@ func load(b *testing.B, t *target) result {
 	var running sync.WaitGroup
 	for range clients {
 		running.Go(func() {
-			c := client{address: t.address, request: request}
+			c := client{network: t.network, address: t.address, request: request}
 			defer c.close()
 			for at := range arrivals {
 				took, err := c.ask(at)
@@ -147,8 +150,8 @@ func load(b *testing.B, t *target) result {
 		})
 	}
 	before, began, sent := t.cpu(b), time.Now(), 0
-	for time.Since(began) < duration {
-		for due := int(time.Since(began).Seconds() * float64(*rate)); sent < due; sent++ {
+	for now := began; now.Before(began.Add(duration)); now = time.Now() {
+		for due := int(now.Sub(began).Seconds() * float64(*rate)); sent < due; sent++ {
 			arrivals <- time.Now()
 		}
 		time.Sleep(time.Millisecond)
@@ -162,6 +165,7 @@ func load(b *testing.B, t *target) result {
 
 // client sends requests on one connection.
 type client struct {
+	network string
 	address string
 	request []byte
 	conn    net.Conn
@@ -178,7 +182,7 @@ func (c *client) close() {
 // ask sends one request, and returns the time from its arrival to the first event.
 func (c *client) ask(at time.Time) (time.Duration, error) {
 	if c.conn == nil {
-		conn, err := net.Dial("tcp", c.address)
+		conn, err := net.Dial(c.network, c.address)
 		if err != nil {
 			return 0, err
 		}
@@ -203,8 +207,8 @@ func (c *client) exchange(at time.Time) (took time.Duration, err error) {
 	n := 0
 	for {
 		line, err := body.ReadSlice('\n')
-		if took == 0 {
-			took = time.Since(at)
+		if now := time.Now(); took == 0 {
+			took = now.Sub(at)
 		}
 		if bytes.HasPrefix(line, []byte("data:")) {
 			n++
@@ -268,7 +272,8 @@ func answer(c net.Conn) {
 // startNginx starts nginx with keep-alive and without buffers for responses, as a proxy of streams needs it.
 func startNginx(b *testing.B, program string, addresses []string) *target {
 	b.Helper()
-	dir, address := b.TempDir(), kubetest.FreeAddress(b)
+	dir := b.TempDir()
+	socket := filepath.Join(dir, "http")
 	var upstream strings.Builder
 	for _, a := range addresses {
 		fmt.Fprintf(&upstream, "server %s; ", a)
@@ -280,18 +285,28 @@ http {
 	client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
 	upstream models { %[2]s keepalive 400; keepalive_requests 1000000; }
 	server {
-		listen %[3]s;
+		listen unix:%[3]s;
 		location / { proxy_pass http://models; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }
 	}
-}`, dir, upstream.String(), address)
+}`, dir, upstream.String(), socket)
 	file := filepath.Join(dir, "nginx.conf")
 	require.NoError(b, os.WriteFile(file, []byte(config), 0o600))
-	return &target{name: "nginx", address: address, pids: []int{run(b, address, program, "-c", file, "-p", dir)}}
+	command := exec.Command(program, "-c", file, "-p", dir)
+	command.Stderr = os.Stderr
+	run(b, command)
+	for deadline := time.Now().Add(kubetest.Patience); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = c.Close()
+			return &target{name: "nginx", network: "unix", address: socket, pids: []int{command.Process.Pid}}
+		}
+		require.True(b, time.Now().Before(deadline), "nginx does not listen: %v", err)
+	}
 }
 
 func startPicker(b *testing.B, addresses []string) *target {
 	b.Helper()
-	dir, address := b.TempDir(), kubetest.FreeAddress(b)
+	dir := b.TempDir()
 	var endpoints strings.Builder
 	endpoints.WriteString("endpoints:\n")
 	for i, a := range addresses {
@@ -304,29 +319,34 @@ func startPicker(b *testing.B, addresses []string) *target {
 	build := exec.CommandContext(b.Context(), "go", "build", "-o", program, "fairlead.dev/services/endpoint-picker")
 	out, err := build.CombinedOutput()
 	require.NoError(b, err, string(out))
-	return &target{name: "picker", address: address, pids: []int{run(b, address, program,
-		"--endpoints-file="+file, "--proxy-bind-address="+address, "--grpc-port=0", "--grpc-health-port=0",
-		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--drain-delay=0s", "--enable-pprof", "--log-level=warn")}}
+	command := exec.Command(program,
+		"--endpoints-file="+file, "--proxy-bind-address=127.0.0.1:0", "--grpc-port=0", "--grpc-health-port=0",
+		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--drain-delay=0s", "--enable-pprof")
+	log, err := command.StderrPipe()
+	require.NoError(b, err)
+	run(b, command)
+	address := make(chan string, 1)
+	go func() {
+		defer close(address)
+		listening := regexp.MustCompile(`"address":"([^"]+)".*"flag":"proxy-bind-address"`)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			if found := listening.FindSubmatch(lines.Bytes()); found != nil {
+				address <- string(found[1])
+			}
+		}
+	}()
+	t := &target{name: "picker", network: "tcp", address: <-address, pids: []int{command.Process.Pid}}
+	require.NotEmpty(b, t.address, "the picker does not listen")
+	time.Sleep(time.Second) // the first scrapes
+	return t
 }
 
-// run starts a program until the end of the benchmark, and waits until it accepts connections.
-func run(b *testing.B, address, program string, args ...string) (pid int) {
+// run starts a program until the end of the benchmark.
+func run(b *testing.B, command *exec.Cmd) {
 	b.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stderr = os.Stderr
 	require.NoError(b, command.Start())
 	b.Cleanup(func() {
-		cancel()
+		_ = command.Process.Kill()
 		_ = command.Wait()
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = c.Close()
-			time.Sleep(time.Second) // the first scrapes
-			return command.Process.Pid
-		}
-		require.True(b, time.Now().Before(deadline), "%s does not listen: %v", program, err)
-	}
 }

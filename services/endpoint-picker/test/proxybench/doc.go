@@ -1,8 +1,8 @@
 // Package proxybench compares the proxy listener of the picker with nginx: the same requests, model servers and rate, one after
 // the other and several times. It runs where nginx is installed (Debian: nginx-light), in about a minute:
 //
-//	go test -run '^$' -bench . -benchtime 1x ./test/proxybench
+//	go test -tags system -run '^$' -bench . -benchtime 1x ./test/proxybench
 //
 // Model servers and clients are in the process of the test and share the processors with the proxy, so latencies are for
-// comparison only. The processor time is that of the proxy's processes alone.
+// comparison only. Clients of nginx connect to a unix socket, because it cannot choose a port, which costs it a little less. The processor time is that of the proxy's processes alone.
 package proxybench
