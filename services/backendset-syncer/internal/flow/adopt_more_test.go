@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -16,6 +18,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
@@ -266,7 +269,7 @@ func testAdoptedCertificates(g *gatewayRig, id string, port int) {
 	g.secret("infra", "tls", second, host)
 	g.answers(renewed, "https://a.example.com/", "200 secure")
 	g.answers(lateRenewed, "https://a.example.com/", "200 secure")
-	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Certificates[current] == nil }, patience, tick, "the adopted certificate is deleted in the end")
+	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Certificates[current] == nil }, kubetest.Patience, tick, "the adopted certificate is deleted in the end")
 	assert.Contains(g.t, g.emulator.Current(id).Certificates, "terraform")
 	g.noFailure(stop)
 }
@@ -333,6 +336,6 @@ func testRecovery(g *gatewayRig, id string, port int) {
 	g.pods("models", "stable", "82 85") // it goes on
 	g.routeCondition("models", "lost", "fairlead.dev/BackendsSynced", "Synced")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("infra").Delete(g.t.Context(), "lost", metav1.DeleteOptions{}))
-	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).RuleSets) == 0 }, patience, tick, "the new record has the rule set")
+	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).RuleSets) == 0 }, kubetest.Patience, tick, "the new record has the rule set")
 	g.noFailure(stop)
 }

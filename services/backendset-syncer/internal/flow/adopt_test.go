@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -18,6 +20,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/commands"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -165,7 +168,7 @@ func TestAdopt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Get(t.Context(), "chat", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, patience, tick, "the finalizer of oke-gateway-api stays; log:\n%s", g.logs)
+	}, kubetest.Patience, tick, "the finalizer of oke-gateway-api stays; log:\n%s", g.logs)
 	assert.True(t, strings.HasPrefix(get(client, "http://any.example.com/chat"), "502"), "its rules have left the load balancer before")
 	assert.Equal(t, "200 terraform", get(client, "http://any.example.com/terraform"))
 }

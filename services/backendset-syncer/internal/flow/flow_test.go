@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -17,6 +19,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/commands"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 )
@@ -175,7 +178,7 @@ func testEmptying(r *rig, id string) {
 	require.Eventually(r.t, func() bool {
 		_, err := bindings.Get(r.t.Context(), "emptying", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, patience, tick)
+	}, kubetest.Patience, tick)
 	assert.Empty(r.t, r.has(id, "chat"))
 }
 
@@ -225,7 +228,7 @@ func testProblems(r *rig, id string) {
 	require.Eventually(r.t, func() bool {
 		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=BackendSetBinding,involvedObject.name=problems"})
 		return err == nil && len(events.Items) == 1 && events.Items[0].Reason == "BackendSetNotFound" && events.Items[0].Type == corev1.EventTypeWarning
-	}, patience, tick)
+	}, kubetest.Patience, tick)
 }
 
 func testPlan(r *rig, id string) {

@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -27,6 +29,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -188,7 +191,7 @@ func get(client *http.Client, url string) string {
 func (g *gatewayRig) answers(client *http.Client, url, want string) {
 	g.t.Helper()
 	var got string
-	require.Eventually(g.t, func() bool { got = get(client, url); return got == want }, patience, tick, "%s", lazy(func() string {
+	require.Eventually(g.t, func() bool { got = get(client, url); return got == want }, kubetest.Patience, tick, "%s", lazy(func() string {
 		return fmt.Sprintf("%s answers %q, and not %q; log:\n%s", url, got, want, g.logs)
 	}))
 }
@@ -234,7 +237,7 @@ func (g *gatewayRig) gatewayCondition(ns, name, kind, reason string) *gatewayv1.
 		}
 		c := meta.FindStatusCondition(made.Status.Conditions, kind)
 		return c != nil && c.Reason == reason && c.ObservedGeneration == made.Generation
-	}, patience, tick, "%s", lazy(func() string {
+	}, kubetest.Patience, tick, "%s", lazy(func() string {
 		return fmt.Sprintf("Gateway %s has %+v, and not %s of %s; log:\n%s", name, made.Status, reason, kind, g.logs)
 	}))
 	return made
@@ -253,7 +256,7 @@ func (g *gatewayRig) routeCondition(ns, name, kind, reason string) *metav1.Condi
 		}
 		c = meta.FindStatusCondition(made.Status.Parents[0].Conditions, kind)
 		return c != nil && c.Reason == reason && c.ObservedGeneration == made.Generation
-	}, patience, tick, "%s", lazy(func() string {
+	}, kubetest.Patience, tick, "%s", lazy(func() string {
 		return fmt.Sprintf("route %s has %+v, and not %s of %s; log:\n%s", name, made.Status, reason, kind, g.logs)
 	}))
 	return c
@@ -296,7 +299,7 @@ func (g *gatewayRig) settled() {
 		before := g.emulator.Writes(time.Time{})
 		time.Sleep(time.Second)
 		return g.emulator.Idle() && g.emulator.Writes(time.Time{}) == before
-	}, patience, tick, "the program writes again and again")
+	}, kubetest.Patience, tick, "the program writes again and again")
 }
 
 func (g *gatewayRig) noFailure(stop func() (int, int)) {

@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -13,6 +15,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
@@ -97,7 +100,7 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	assert.Contains(g.t, out, "load balancer "+id+": 0 changes of its layout\n")
 	g.emulator.ForgetCalls()
 	g.pods("models", "chat", "4 5")
-	require.Eventually(g.t, func() bool { return g.emulator.Writes(time.Time{}) > 0 }, patience, tick)
+	require.Eventually(g.t, func() bool { return g.emulator.Writes(time.Time{}) > 0 }, kubetest.Patience, tick)
 	g.settled()
 	assert.Empty(g.t, g.layoutWrites(), "an event of endpoints changes no listener and no policy")
 
@@ -105,13 +108,13 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	require.Eventually(g.t, func() bool {
 		lb := g.emulator.Current(id)
 		return len(lb.RoutingPolicies) == 0 && len(lb.BackendSets) == 1
-	}, patience, tick, "the policy is deleted, and the sets after they have drained")
+	}, kubetest.Patience, tick, "the policy is deleted, and the sets after they have drained")
 	require.NoError(g.t, g.dynamic.Resource(informers.Gateways).Namespace("infra").Delete(g.t.Context(), "routes", metav1.DeleteOptions{}))
 	require.Eventually(g.t, func() bool {
 		lb := g.emulator.Current(id)
 		_, err := record.NewStore(g.kube.CoreV1(), "fairlead", "test").Read(g.t.Context(), id)
 		return len(lb.Listeners)+len(lb.BackendSets) == 0 && err != nil
-	}, patience, tick, "nothing is left, not even the record")
+	}, kubetest.Patience, tick, "nothing is left, not even the record")
 }
 
 // testCertificates rotates a certificate under load.
@@ -143,14 +146,14 @@ func testCertificates(g *gatewayRig, id string, port int) {
 	g.secret("infra", "a", second, "a.example.com")
 	g.answers(renewed, "https://a.example.com/", "200 secure")
 	g.noFailure(stop)
-	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).Certificates) == 2 }, patience, tick, "the old certificate is deleted")
+	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).Certificates) == 2 }, kubetest.Patience, tick, "the old certificate is deleted")
 	g.answers(old, "https://b.example.com/", "200 secure")
 
 	g.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: infra}\ntype: kubernetes.io/tls\nstringData: {tls.crt: broken, tls.key: broken}\n")
 	require.Eventually(g.t, func() bool {
 		made := g.gatewayCondition("infra", "certificates", "Programmed", "Programmed")
 		return condition(made.Status.Listeners[0].Conditions, "ResolvedRefs") == "InvalidCertificateRef"
-	}, patience, tick)
+	}, kubetest.Patience, tick)
 	g.settled()
 	g.answers(renewed, "https://a.example.com/", "200 secure")
 }
@@ -213,14 +216,14 @@ func testForeignObjects(g *gatewayRig, id string, port int) {
 	g.route("models", "foreign", "parentRefs: [{name: foreign, namespace: infra}], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: foreign, port: 80}]}]")
 	g.routeCondition("models", "foreign", "Accepted", "Accepted")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "foreign", metav1.DeleteOptions{}))
-	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Listeners[own].RoutingPolicyName == nil }, patience, tick)
+	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Listeners[own].RoutingPolicyName == nil }, kubetest.Patience, tick)
 	require.NotNil(g.t, g.emulator.Current(id).Listeners[own].ConnectionConfiguration.BackendTCPProxyProtocolVersion)
 	assert.EqualValues(g.t, 600, g.emulator.Current(id).Listeners[own].ConnectionConfiguration.IdleTimeout)
 	require.NoError(g.t, g.dynamic.Resource(informers.Gateways).Namespace("infra").Delete(g.t.Context(), "foreign", metav1.DeleteOptions{}))
 	require.Eventually(g.t, func() bool {
 		lb := g.emulator.Current(id)
 		return len(lb.Listeners) == 1 && len(lb.BackendSets) == 1
-	}, patience, tick)
+	}, kubetest.Patience, tick)
 	assert.NotNil(g.t, g.emulator.Current(id).Listeners["terraform"])
 	assert.Len(g.t, g.emulator.Current(id).BackendSets["terraform"].Backends, 1)
 }

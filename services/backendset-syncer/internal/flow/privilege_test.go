@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -14,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/config"
@@ -59,7 +62,7 @@ func TestLeastPrivilege(t *testing.T) {
 		_, binding := g.rig.client.FairleadV1alpha1().BackendSetBindings("models").Get(t.Context(), "bound", metav1.GetOptions{})
 		_, kept := g.kube.CoreV1().ConfigMaps("fairlead").Get(t.Context(), record.ConfigMapName(id), metav1.GetOptions{})
 		return apierrors.IsNotFound(route) && apierrors.IsNotFound(binding) && apierrors.IsNotFound(kept)
-	}, patience, tick, "%s", lazy(g.logs.String))
+	}, kubetest.Patience, tick, "%s", lazy(g.logs.String))
 
 	audit.AssertLeastPrivilege(t, g.cluster, audit.LeastPrivilege{
 		Program: audit.Program{Account: types.NamespacedName{Namespace: "fairlead", Name: "backendset-syncer"}, Selector: "app.kubernetes.io/instance=backendset-syncer"},

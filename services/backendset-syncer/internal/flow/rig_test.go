@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -33,6 +35,7 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	clientset "fairlead.dev/pkg/client/clientset/versioned"
 	"fairlead.dev/pkg/configmap"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/app"
@@ -42,8 +45,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = 30 * time.Second
-	tick     = 50 * time.Millisecond
+	tick = 50 * time.Millisecond
 	// staleness is the age of what reads of load balancers return.
 	staleness = 50 * time.Millisecond
 	// crd is the CRD of the chart.
@@ -251,7 +253,7 @@ func (r *rig) gate(pod, want string) {
 		}
 		return ""
 	}
-	require.Eventually(r.t, func() bool { return now() == want }, patience, tick, "%s", lazy(func() string { return now() + "\n" + r.logs.String() }))
+	require.Eventually(r.t, func() bool { return now() == want }, kubetest.Patience, tick, "%s", lazy(func() string { return now() + "\n" + r.logs.String() }))
 }
 
 // bind creates a binding of port http of a Service of the same name.
@@ -287,7 +289,7 @@ func (r *rig) has(id, set string) string {
 // backends waits until a set has backends.
 func (r *rig) backends(id, set, want string) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.has(id, set) == want }, patience, tick, "%s", lazy(func() string {
+	require.Eventually(r.t, func() bool { return r.has(id, set) == want }, kubetest.Patience, tick, "%s", lazy(func() string {
 		return fmt.Sprintf("set %s has %q, and not %q; log:\n%s", set, r.has(id, set), want, r.logs)
 	}))
 }
@@ -308,6 +310,6 @@ func (r *rig) reason(ns, name, want string) *metav1.Condition {
 		}
 		c = meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced)
 		return c != nil && c.Reason == want && c.ObservedGeneration == b.Generation && b.Status.ObservedGeneration == b.Generation
-	}, patience, tick, "%s", lazy(func() string { return fmt.Sprintf("condition %+v, and not %s; log:\n%s", c, want, r.logs) }))
+	}, kubetest.Patience, tick, "%s", lazy(func() string { return fmt.Sprintf("condition %+v, and not %s; log:\n%s", c, want, r.logs) }))
 	return c
 }
