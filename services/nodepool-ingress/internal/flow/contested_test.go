@@ -1,7 +1,11 @@
+//go:build system
+
 package flow
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +41,10 @@ spec: {policyName: %[1]s}
 		require.NoError(r.t, err)
 		r.probe(false)
 	}
+	r.t.Cleanup(func() { // of a test that failed: the next one has Deployments, too
+		_, err := r.cluster.Kubectl(context.Background(), "delete", "--ignore-not-found", "mutatingadmissionpolicybinding/"+name, "mutatingadmissionpolicy/"+name)
+		assert.NoError(r.t, err)
+	})
 	r.probe(true)
 	return remove
 }
@@ -56,6 +64,17 @@ func (r *rig) probe(changes bool) {
 		require.NoError(r.t, err)
 		return got, (got != `probe {"a":"b"}`) == changes
 	}, "the API server changes Deployments: %t", changes)
+}
+
+// delay returns the longest delay after which a reconcile was requested, since a number of lines of the log.
+func (r *rig) delay(since int) time.Duration {
+	longest := time.Duration(0)
+	for _, e := range r.logs.All()[since:] {
+		if after, ok := e.ContextMap()["after"].(time.Duration); ok {
+			longest = max(longest, after)
+		}
+	}
+	return longest
 }
 
 // TestContested has an admission policy that takes back what the program writes: the condition says so, the program does not write in a loop, the
@@ -82,6 +101,7 @@ func TestContested(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := image(r.deployment("a"))
 			stop := r.mutate("b", tt.patch)
+			writes, line := p.written(), r.logs.Len()
 			r.patch("edge", spec(tt.tag))
 			r.await("edge", "b", v1alpha1.ConditionProgrammed, "False NotWritten")
 			for _, c := range r.pool("edge", "b").Conditions {
@@ -91,10 +111,10 @@ func TestContested(t *testing.T) {
 			}
 			r.await("edge", "c", v1alpha1.ConditionProgrammed, "False RolloutStopped")
 			r.await("edge", "a", conditionR, ready)
-			time.Sleep(quiet) // retries: the Deployment has the revision, and is ready with what the policy has made of it
-			writes := p.written()
-			time.Sleep(2 * quiet)
-			assert.Less(t, p.written()-writes, 15, "the delay between attempts grows")
+			// Retries: the Deployment has the revision, and is ready with what the policy has made of it. Each comes later than the last one.
+			r.eventually(func() (string, bool) { d := r.delay(line); return d.String(), d > 3*time.Second }, "the delay between attempts grows")
+			attempts := slices.DeleteFunc(p.since(writes), func(w string) bool { return !strings.HasSuffix(w, "/deployments/ingress-b") })
+			assert.Less(t, len(attempts), 12, "three attempts of a few writes")
 			r.await("edge", "b", v1alpha1.ConditionProgrammed, "False NotWritten")
 			r.await("edge", "c", v1alpha1.ConditionProgrammed, "False RolloutStopped")
 			assert.Equal(t, before, image(r.deployment("c")), "the roll-out does not go on behind the pool")

@@ -1,14 +1,16 @@
+//go:build system
+
 package flow
 
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
@@ -89,7 +91,7 @@ func TestCrashes(t *testing.T) {
 func (p *proxy) run(r *rig, done func() (string, bool)) bool {
 	stop := r.start(through(p))
 	defer stop()
-	crashed, writes, since := false, -1, time.Now()
+	crashed, writes, still := false, -1, 0 // still: looks in a row without a write
 	r.eventually(func() (string, bool) {
 		select {
 		case <-p.crash:
@@ -97,11 +99,12 @@ func (p *proxy) run(r *rig, done func() (string, bool)) bool {
 			return "", true
 		default:
 		}
+		still++
 		if n := p.written(); n != writes {
-			writes, since = n, time.Now()
+			writes, still = n, 0
 		}
 		last, ended := done()
-		return last, ended && time.Since(since) > quiet
+		return last, ended && still > int(quiet/tick)
 	}, "the program crashes or ends")
 	return crashed
 }
@@ -135,7 +138,7 @@ func TestNodePoolGoesFirst(t *testing.T) {
 			assert.Empty(t, r.owned(y.UID, "nowhere"))
 			objects := len(r.owned(y.UID, ""))
 
-			_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "nodepools.apps.openyurt.io", "--timeout=20s")
+			_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "nodepools.apps.openyurt.io", "--timeout="+kubetest.Patience.String())
 			require.NoError(t, err)
 			r.await("edge", "hangzhou.cn", v1alpha1.ConditionAccepted, "False PoolNotFound")
 			assert.Len(t, r.owned(y.UID, ""), objects, "nothing is deleted")

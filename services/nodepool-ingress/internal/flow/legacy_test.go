@@ -1,14 +1,16 @@
+//go:build system
+
 package flow
 
 import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/kubetest/cluster"
@@ -30,6 +32,16 @@ webhooks:
   rules: [{apiGroups: [apps.openyurt.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE, DELETE], resources: [yurtingresses]}]
 `
 
+// refused waits until the API server refuses updates of a YurtIngress: it reads configurations of webhooks in the background.
+func (r *rig) refused(name string) {
+	r.t.Helper()
+	r.eventually(func() (string, bool) {
+		_, err := r.client.Resource(informers.YurtIngresses).Patch(r.t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"labels": {"example.com/probe": "x"}}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return fmt.Sprint(err), err != nil
+	}, "updates of %s are refused", name)
+}
+
 // TestOldWebhooks has the webhooks of OpenYurt's operator in the way, when an object gets its finalizer, and when it is deleted.
 func TestOldWebhooks(t *testing.T) {
 	r := newRig(t)
@@ -44,7 +56,7 @@ func TestOldWebhooks(t *testing.T) {
 		_ = r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "yurt-app-manager", metav1.DeleteOptions{})
 	})
 	r.apply(webhooks)
-	time.Sleep(quiet) // the API server reads configurations in the background
+	r.refused("edge")
 	r.start()
 	r.await("edge", "hangzhou", conditionR, "False AdmissionRejected")
 	assert.Empty(t, r.owned(y.UID, ""), "nothing comes before the finalizer")
@@ -75,7 +87,7 @@ func TestOldWebhooks(t *testing.T) {
 	y = r.create("edge", `{pools: [{name: hangzhou}]}`)
 	r.await("edge", "hangzhou", conditionR, ready)
 	r.apply(strings.ReplaceAll(webhooks, "CREATE, UPDATE, DELETE", "UPDATE"))
-	time.Sleep(quiet)
+	r.refused("edge")
 	r.delete(informers.YurtIngresses, "", "edge")
 	r.eventually(func() (string, bool) {
 		for _, c := range r.get("edge").Status.ObjectConditions {

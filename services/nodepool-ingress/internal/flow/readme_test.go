@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/nodepool-ingress/internal/config"
 )
@@ -44,7 +47,7 @@ func (r *rig) shell(line string) string {
 	root, err := cluster.Repository()
 	require.NoError(r.t, err)
 	home := r.t.TempDir()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 2*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 2*kubetest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\nhelm() { "+binary+" helm \"$@\"; }\n"+line)
 	cmd.Dir, cmd.WaitDelay = root, time.Second

@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -26,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/nodepool-ingress/internal/app"
@@ -35,9 +38,7 @@ import (
 )
 
 const (
-	// patience is long enough for a machine that does other things, too. Only failing tests take it.
-	patience = time.Minute
-	tick     = 50 * time.Millisecond
+	tick = 50 * time.Millisecond
 	// quiet is the time in which a settled program would write again, if it did.
 	quiet = 1500 * time.Millisecond
 
@@ -147,7 +148,7 @@ func (r *rig) empty() {
 func (r *rig) install(text, name string) {
 	r.t.Helper()
 	r.apply(text)
-	_, err := r.cluster.Kubectl(r.t.Context(), "wait", "--for=condition=Established", "--timeout=30s", "crd/"+name)
+	_, err := r.cluster.Kubectl(r.t.Context(), "wait", "--for=condition=Established", "--timeout="+kubetest.Patience.String(), "crd/"+name)
 	require.NoError(r.t, err)
 }
 
@@ -184,7 +185,7 @@ func (r *rig) start(changes ...func(*config.Config)) (stop func()) {
 		change(cfg)
 	}
 	require.NoError(r.t, cfg.Validate())
-	core, logs := zaptest.New(zap.InfoLevel)
+	core, logs := zaptest.New(zap.DebugLevel)
 	r.logs = logs
 	return background(r.t, func(ctx context.Context) error { return app.Run(ctx, cfg, zap.New(core)) })
 }
@@ -380,12 +381,9 @@ func (r *rig) await(name, pool, kind, want string) {
 func (r *rig) eventually(f func() (string, bool), format string, args ...any) {
 	r.t.Helper()
 	last := ""
-	for end := time.Now().Add(patience); ; time.Sleep(tick) {
+	for end := time.Now().Add(kubetest.Patience); ; time.Sleep(tick) {
 		var done bool
 		if last, done = f(); done {
-			if late := time.Since(end.Add(-patience)); late > patience/6 {
-				r.t.Logf("%s: %s", fmt.Sprintf(format, args...), late.Round(time.Millisecond))
-			}
 			return
 		}
 		if time.Now().After(end) {
@@ -399,6 +397,9 @@ func (r *rig) log() string {
 	var lines []string
 	if r.logs != nil {
 		for _, e := range r.logs.All() {
+			if e.Level < zap.InfoLevel {
+				continue
+			}
 			lines = append(lines, fmt.Sprintf("%s %s %v", e.Level, e.Message, e.ContextMap()))
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 )
 
 // TestRollout rolls a bad image out to four pools: the first one fails, and the others keep the old image. The correct image reaches all, one
@@ -59,7 +62,7 @@ func TestRollout(t *testing.T) {
 	defer changes.Stop()
 	r.patch("edge", `{"spec": {"ingress_controller_image": "`+traefik+`:v2"}}`)
 	var order []string
-	timeout := time.After(patience)
+	timeout := time.After(kubetest.Patience)
 	for len(order) < len(pools) {
 		select {
 		case event := <-changes.ResultChan():

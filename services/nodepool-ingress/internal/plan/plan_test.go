@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/nodepool-ingress/internal/profile"
 )
 
@@ -75,11 +74,6 @@ func live(pools ...Pool) []Live {
 		}
 	}
 	return all
-}
-
-func TestDependencies(t *testing.T) {
-	t.Parallel()
-	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
 }
 
 func TestBuild(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
-	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/pkg/golden"
 )
 
@@ -361,11 +360,4 @@ func TestProblems(t *testing.T) {
 	_, problems = Build(install(), noManifest)
 	require.Len(t, problems, 1)
 	assert.Equal(t, v1alpha1.ReasonInvalidManifest, problems[0].Reason)
-}
-
-func TestPackageIsPure(t *testing.T) {
-	t.Parallel()
-	for _, pattern := range []string{".", "../names"} {
-		depcheck.AssertNoDependency(t, pattern, "k8s.io/client-go/...", "go.uber.org/zap", "go.uber.org/dig")
-	}
 }
