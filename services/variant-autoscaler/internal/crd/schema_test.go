@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -27,7 +28,7 @@ func install(t *testing.T, c *cluster.Cluster, file string) {
 	t.Helper()
 	_, err := c.Kubectl(t.Context(), "create", "-f", file)
 	require.NoError(t, err)
-	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/"+Name, "--timeout=30s")
+	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/"+Name, "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
 }
 

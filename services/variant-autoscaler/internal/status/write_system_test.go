@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	clientset "fairlead.dev/pkg/client/clientset/versioned"
 	llmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 )
@@ -30,7 +31,7 @@ func startAPI(t *testing.T, file string) *cluster.Cluster {
 	c := cluster.Start(t, cluster.ControlPlaneOnly)
 	_, err := c.Kubectl(t.Context(), "create", "-f", file)
 	require.NoError(t, err)
-	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s")
+	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
 	return c
 }
