@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -175,6 +176,26 @@ func TestOneLeadsAndAnotherFollows(t *testing.T) {
 		assert.Zero(t, w.overlaps)
 		<-a.ended
 		assert.Zero(t, testutil.ToFloat64(a.leading))
+	})
+}
+
+// A leader that crashed neither renews nor releases its Lease.
+func TestTakeoverAfterACrash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Namespace = "fairlead"
+		w := newWorld()
+		crashed, seconds, now := "crashed", int32(o.LeaseDuration.Seconds()), metav1.NowMicro()
+		require.NoError(t, w.Tracker().Add(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "test"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &crashed, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+		}))
+		began := time.Now()
+		b := run(t, "b", o, w, atOnce)
+		eventually(t, b.isLeading, "b leads")
+		assert.GreaterOrEqual(t, time.Since(began), o.LeaseDuration, "the Lease is held for its duration")
+		assert.Less(t, time.Since(began), 5*time.Second, "b asks every RetryPeriod, with jitter at most every 2.2 of them")
 	})
 }
 
