@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -27,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -325,7 +328,7 @@ func (r *benchRig) medianOfEvents() time.Duration {
 		_, err := r.client.Resource(services).Namespace(ns).Patch(r.b.Context(), name+"-engine", types.JSONPatchType,
 			[]byte(`[{"op":"replace","path":"/spec/ports/0/port","value":9090}]`), metav1.PatchOptions{})
 		require.NoError(r.b, err)
-		ctx, cancel := context.WithTimeout(r.b.Context(), patience)
+		ctx, cancel := context.WithTimeout(r.b.Context(), kubetest.Patience)
 		for found := false; !found; {
 			select {
 			case e := <-watch.ResultChan():

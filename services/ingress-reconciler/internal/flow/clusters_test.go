@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -23,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -90,7 +93,7 @@ func (s *stock) launch(t testing.TB) *cluster.Cluster {
 // giveBack empties a cluster for the next test. If this fails, giveBack stops the cluster.
 func (s *stock) giveBack(t testing.TB, c *cluster.Cluster) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
 	defer cancel()
 	if t.Failed() {
 		save(ctx, t, c)

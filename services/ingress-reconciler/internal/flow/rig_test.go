@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -29,9 +31,8 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
-	tick     = 100 * time.Millisecond
-	ns       = "models"
+	tick = 100 * time.Millisecond
+	ns   = "models"
 )
 
 // onEachRelease runs a test with each release of OME.

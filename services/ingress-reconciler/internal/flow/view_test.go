@@ -1,3 +1,5 @@
+//go:build system
+
 package flow
 
 import (
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -62,7 +65,7 @@ func (r *rig) eventually(f func() (saw string, ok bool), format string, args ...
 	r.t.Helper()
 	var saw string
 	var ok bool
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(tick) {
+	for deadline := time.Now().Add(kubetest.Patience); time.Now().Before(deadline); time.Sleep(tick) {
 		if saw, ok = f(); ok {
 			return
 		}
