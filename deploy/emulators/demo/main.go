@@ -36,6 +36,7 @@ type options struct {
 	requests, concurrency int
 	tokens                int
 	once                  bool
+	startTimeout          time.Duration
 }
 
 // The kernel kills the processes when the thread that started them ends. The main thread starts them and ends with the demo.
@@ -44,7 +45,7 @@ func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only init cert
 func main() { cli.Main("demo", run) }
 
 func run(ctx context.Context, args []string) error {
-	var o options
+	o := options{startTimeout: startTimeout}
 	fs := pflag.NewFlagSet("demo", pflag.ContinueOnError)
 	fs.StringVar(&o.bin, "bin", "bin", "Folder with the programs endpoint-picker and modelserver.")
 	fs.StringVar(&o.envoy, "envoy", "envoy", "Envoy program.")

@@ -34,7 +34,7 @@ func TestStatusPage(t *testing.T) {
 	b, envoy := findBrowser(t), findEnvoy(t)
 	o := options{
 		bin: buildPrograms(t), envoy: envoy, bootstrap: filepath.Join(repository, "deploy", "examples", "inference", "envoy.yaml"),
-		servers: 3, requests: 60, concurrency: 12, tokens: 16,
+		servers: 3, requests: 60, concurrency: 12, tokens: 16, startTimeout: kubetest.Patience,
 	}
 	s, err := startStack(t.Context(), o, t.TempDir())
 	t.Cleanup(s.stop)

@@ -32,7 +32,7 @@ type stack struct {
 // ports of those before it: the model servers, the picker, Envoy.
 func startStack(ctx context.Context, o options, dir string) (*stack, error) {
 	s := &stack{ended: make(chan *process, o.servers+2)}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.startTimeout)
 	defer cancel()
 	at := ports{gateway: o.port}
 	var err error
