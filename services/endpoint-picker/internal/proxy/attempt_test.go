@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -28,12 +27,6 @@ func readRequest(c net.Conn) error {
 	return err
 }
 
-// reset closes a connection so that its peer gets an error instead of an end.
-func reset(c net.Conn) {
-	_ = c.(*net.TCPConn).SetLinger(0)
-	_ = c.Close()
-}
-
 // TestRepeats has a first server that fails in each way, and a second one that does not.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
@@ -49,10 +42,6 @@ func TestRepeats(t *testing.T) {
 	}{
 		{name: "nobody listens", post: moved, get: moved, keyed: moved},
 		{name: "the end after the request", fault: func(_ int, c net.Conn) { _ = readRequest(c) }, post: failed, get: moved, keyed: moved},
-		{
-			name:  "a reset after the request",
-			fault: func(_ int, c net.Conn) { _ = readRequest(c); reset(c) }, post: failed, get: moved, keyed: moved,
-		},
 		{
 			name: "half of the headers", post: failed, get: moved, keyed: moved,
 			fault: func(_ int, c net.Conn) { _ = readRequest(c); _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX: ") },
@@ -87,39 +76,41 @@ func TestRepeats(t *testing.T) {
 		for kind, want := range map[string]string{"POST": tt.post, "GET": tt.get, "KEYED": tt.keyed} {
 			t.Run(tt.name+" "+kind, func(t *testing.T) {
 				t.Parallel()
-				r := start(t, testOptions(), fairshare.Limits{})
-				if tt.fault == nil {
-					r.refusing()
-				} else {
-					r.serveRaw(tt.fault)
-				}
-				second := r.serve(echo)
-				method, body, headers := "POST", "body", []string(nil)
-				switch kind {
-				case "GET":
-					method, body = "GET", ""
-				case "KEYED":
-					headers = []string{"Idempotency-Key", "1"}
-				}
-				a := r.do(r.client(), method, "/", body, headers...)
-				record := r.pool.ended(t, 1)[0]
-				switch want {
-				case moved:
-					assert.Equal(t, reply{http.StatusOK, a.header, method + " / " + body, nil}, a)
-					assert.Equal(t, second.Listener.Addr().String(), record.Served)
-					assert.Equal(t, exchange.Completed, record.Outcome)
-					assert.Equal(t, int64(1), r.Stats().Retries)
-				case failed:
-					assert.Equal(t, http.StatusBadGateway, a.status)
-					assert.False(t, record.Moved())
-					assert.Equal(t, http.StatusBadGateway, record.Status)
-					assert.Zero(t, r.Stats().Retries)
-				case cut:
-					require.Error(t, a.err)
-					assert.Equal(t, exchange.Interrupted, record.Outcome)
-					assert.Zero(t, r.Stats().Retries)
-				}
-				assert.Zero(t, r.pool.inFlight())
+				synctest.Test(t, func(t *testing.T) {
+					r := start(t, testOptions(), fairshare.Limits{})
+					if tt.fault == nil {
+						r.refusing()
+					} else {
+						r.serveRaw(tt.fault)
+					}
+					second := r.serve(echo)
+					method, body, headers := "POST", "body", []string(nil)
+					switch kind {
+					case "GET":
+						method, body = "GET", ""
+					case "KEYED":
+						headers = []string{"Idempotency-Key", "1"}
+					}
+					a := r.do(r.client(), method, "/", body, headers...)
+					record := r.pool.ended(t, 1)[0]
+					switch want {
+					case moved:
+						assert.Equal(t, reply{http.StatusOK, a.header, method + " / " + body, nil}, a)
+						assert.Equal(t, second, record.Served)
+						assert.Equal(t, exchange.Completed, record.Outcome)
+						assert.Equal(t, int64(1), r.Stats().Retries)
+					case failed:
+						assert.Equal(t, http.StatusBadGateway, a.status)
+						assert.False(t, record.Moved())
+						assert.Equal(t, http.StatusBadGateway, record.Status)
+						assert.Zero(t, r.Stats().Retries)
+					case cut:
+						require.Error(t, a.err)
+						assert.Equal(t, exchange.Interrupted, record.Outcome)
+						assert.Zero(t, r.Stats().Retries)
+					}
+					assert.Zero(t, r.pool.inFlight())
+				})
 			})
 		}
 	}
@@ -128,55 +119,50 @@ func TestRepeats(t *testing.T) {
 // TestStatusIsRelayed expects that no status is a reason to ask another server.
 func TestStatusIsRelayed(t *testing.T) {
 	t.Parallel()
-	for _, code := range []int{204, 304, 400, 404, 429, 500, 502, 503, 504, 599} {
-		r := start(t, testOptions(), fairshare.Limits{})
-		r.serve(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Retry-After", "7")
-			w.WriteHeader(code)
-		})
-		r.serve(echo)
-		a := r.do(r.client(), http.MethodGet, "/", "")
-		assert.Equal(t, code, a.status)
-		assert.Equal(t, "7", a.header.Get("Retry-After"))
-		assert.Equal(t, code, r.pool.ended(t, 1)[0].Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, code := range []int{204, 304, 400, 404, 429, 500, 502, 503, 504, 599} {
+			r := start(t, testOptions(), fairshare.Limits{})
+			r.serve(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(code)
+			})
+			r.serve(echo)
+			a := r.do(r.client(), http.MethodGet, "/", "")
+			assert.Equal(t, code, a.status)
+			assert.Equal(t, "7", a.header.Get("Retry-After"))
+			assert.Equal(t, code, r.pool.ended(t, 1)[0].Status)
+		}
+	})
 }
 
 // TestNobodyIsThere expects a bounded number of attempts, and a status after which clients try again.
 func TestNobodyIsThere(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	for range 5 {
-		r.refusing()
-	}
-	a := r.do(r.client(), http.MethodPost, "/", "body")
-	assert.Equal(t, http.StatusServiceUnavailable, a.status)
-	assert.Equal(t, "inference error: ServiceUnavailable - connect to the model server", a.body, "it has no address")
-	assert.Equal(t, "1", a.header.Get("Retry-After"))
-	assert.Empty(t, a.header.Get("X-Llm-D-Request-Dropped-Reason"))
-	assert.Equal(t, int64(maxAttempts), r.Stats().Attempts[Unconnected])
-	assert.Equal(t, int64(maxAttempts-1), r.Stats().Retries)
-	record := r.pool.ended(t, 1)[0]
-	assert.Equal(t, http.StatusServiceUnavailable, record.Status)
-	assert.True(t, record.Moved(), "the last server failed, too")
-	assert.Zero(t, r.pool.inFlight())
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		for range 5 {
+			r.refusing()
+		}
+		a := r.do(r.client(), http.MethodPost, "/", "body")
+		assert.Equal(t, http.StatusServiceUnavailable, a.status)
+		assert.Equal(t, "inference error: ServiceUnavailable - connect to the model server", a.body, "it has no address")
+		assert.Equal(t, "1", a.header.Get("Retry-After"))
+		assert.Empty(t, a.header.Get("X-Llm-D-Request-Dropped-Reason"))
+		assert.Equal(t, int64(maxAttempts), r.Stats().Attempts[Unconnected])
+		assert.Equal(t, int64(maxAttempts-1), r.Stats().Retries)
+		record := r.pool.ended(t, 1)[0]
+		assert.Equal(t, http.StatusServiceUnavailable, record.Status)
+		assert.True(t, record.Moved(), "the last server failed, too")
+		assert.Zero(t, r.pool.inFlight())
+	})
 }
 
 // TestDialTimeout has a node that has gone: nobody answers. Requests move to the next server.
 func TestDialTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := inMemory(t, testOptions(), fairshare.Limits{})
-		r.serveMemory(&http.Server{Handler: http.HandlerFunc(echo)})
-		r.upstream.close()
-		dial := r.backs
-		r.upstream = newUpstream(0, func(ctx context.Context, _, address string) (net.Conn, error) {
-			if address == "10.9.9.9:8000" {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return dial[address].Dial(ctx, "", "")
-		})
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(echo)
 		r.pool.add("10.9.9.9:8000")
 		r.pool.endpoints[0], r.pool.endpoints[1] = r.pool.endpoints[1], r.pool.endpoints[0]
 		began := time.Now()
@@ -222,9 +208,9 @@ func TestSilence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := testOptions()
 				o.IdleTimeout = time.Minute
-				r := inMemory(t, o, fairshare.Limits{})
-				r.serveMemory(&http.Server{Handler: tt.answer})
-				r.serveMemory(&http.Server{Handler: http.HandlerFunc(echo)})
+				r := start(t, o, fairshare.Limits{})
+				r.serveHTTP(&http.Server{Handler: tt.answer})
+				r.serve(echo)
 				began := time.Now()
 				a := r.do(r.client(), http.MethodGet, "/", "")
 				assert.Equal(t, tt.want, a.status)
@@ -251,27 +237,29 @@ func TestClientGoes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, testOptions(), fairshare.Limits{})
-			here, gone := make(chan struct{}), make(chan struct{})
-			r.serve(func(w http.ResponseWriter, q *http.Request) {
-				_, _ = io.Copy(io.Discard, q.Body)
-				tt.before(w)
-				close(here)
-				<-q.Context().Done()
-				close(gone)
-			})
-			r.serve(func(http.ResponseWriter, *http.Request) { t.Error("the request was sent again") })
-			c, from := r.dial()
-			_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: 1\r\nContent-Length: 4\r\n\r\nbody")
-			require.NoError(t, err)
-			if <-here; tt.want == exchange.Interrupted {
-				_, err = from.ReadByte()
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, testOptions(), fairshare.Limits{})
+				here, gone := make(chan struct{}), make(chan struct{})
+				r.serve(func(w http.ResponseWriter, q *http.Request) {
+					_, _ = io.Copy(io.Discard, q.Body)
+					tt.before(w)
+					close(here)
+					<-q.Context().Done()
+					close(gone)
+				})
+				r.serve(func(http.ResponseWriter, *http.Request) { t.Error("the request was sent again") })
+				c, from := r.dial()
+				_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: 1\r\nContent-Length: 4\r\n\r\nbody")
 				require.NoError(t, err)
-			}
-			require.NoError(t, c.Close())
-			<-gone
-			assert.Equal(t, tt.want, r.pool.ended(t, 1)[0].Outcome)
-			assert.Equal(t, int64(1), r.Stats().Attempts[Gone])
+				if <-here; tt.want == exchange.Interrupted {
+					_, err = from.ReadByte()
+					require.NoError(t, err)
+				}
+				require.NoError(t, c.Close())
+				<-gone
+				assert.Equal(t, tt.want, r.pool.ended(t, 1)[0].Outcome)
+				assert.Equal(t, int64(1), r.Stats().Attempts[Gone])
+			})
 		})
 	}
 }
@@ -279,32 +267,34 @@ func TestClientGoes(t *testing.T) {
 // TestServerIsFull has a server with as many requests as it may have connections.
 func TestServerIsFull(t *testing.T) {
 	t.Parallel()
-	o := testOptions()
-	o.MaxServerConns = 2
-	r := start(t, o, fairshare.Limits{})
-	release := make(chan struct{})
-	r.serve(func(w http.ResponseWriter, _ *http.Request) {
-		_ = http.NewResponseController(w).Flush()
-		<-release
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions()
+		o.MaxServerConns = 2
+		r := start(t, o, fairshare.Limits{})
+		release := make(chan struct{})
+		r.serve(func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-release
+		})
+		r.serve(echo)
+		c := r.client()
+		for range 2 {
+			response, err := c.Get("http://" + r.address)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = response.Body.Close() })
+		}
+		a := r.do(c, http.MethodGet, "/", "")
+		assert.Equal(t, http.StatusTooManyRequests, a.status)
+		assert.Equal(t, "inference error: ResourceExhausted - "+errFull.Error(), a.body)
+		assert.Equal(t, "rejected-saturated", a.header.Get("X-Llm-D-Request-Dropped-Reason"))
+		assert.Equal(t, []ServerStats{{r.pool.endpoints[0].Address(), 2}}, r.Stats().Servers)
+		record := r.pool.ended(t, 1)[0]
+		assert.Equal(t, exchange.Refused, record.Outcome)
+		assert.False(t, record.Moved(), "the server did not fail")
+		close(release)
+		r.pool.ended(t, 3)
+		assert.Equal(t, http.StatusOK, r.do(c, http.MethodGet, "/", "").status)
 	})
-	r.serve(echo)
-	c := r.client()
-	for range 2 {
-		response, err := c.Get("http://" + r.address)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = response.Body.Close() })
-	}
-	a := r.do(c, http.MethodGet, "/", "")
-	assert.Equal(t, http.StatusTooManyRequests, a.status)
-	assert.Equal(t, "inference error: ResourceExhausted - "+errFull.Error(), a.body)
-	assert.Equal(t, "rejected-saturated", a.header.Get("X-Llm-D-Request-Dropped-Reason"))
-	assert.Equal(t, []ServerStats{{r.pool.endpoints[0].Address(), 2}}, r.Stats().Servers)
-	record := r.pool.ended(t, 1)[0]
-	assert.Equal(t, exchange.Refused, record.Outcome)
-	assert.False(t, record.Moved(), "the server did not fail")
-	close(release)
-	r.pool.ended(t, 3)
-	assert.Equal(t, http.StatusOK, r.do(c, http.MethodGet, "/", "").status)
 }
 
 func TestCountsOfErrors(t *testing.T) {

@@ -23,26 +23,28 @@ import (
 // TestBodies sends bodies around the sizes of buffers, with and without a length.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.serve(func(w http.ResponseWriter, q *http.Request) {
-		body, _ := io.ReadAll(q.Body)
-		_, _ = fmt.Fprintf(w, "%d %v %s", q.ContentLength, q.TransferEncoding, body)
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(func(w http.ResponseWriter, q *http.Request) {
+			body, _ := io.ReadAll(q.Body)
+			_, _ = fmt.Fprintf(w, "%d %v %s", q.ContentLength, q.TransferEncoding, body)
+		})
+		c := r.client()
+		for _, size := range []int{1, firstRead - 1, firstRead, firstRead + 1, 2 * firstRead, 100_000, 1 << 20} {
+			body := strings.Repeat("x", size)
+			want := fmt.Sprintf("%d [] %s", size, body)
+			assert.Equal(t, want, r.do(c, http.MethodPost, "/", body).body, "%d bytes", size)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address, struct{ io.Reader }{strings.NewReader(body)})
+			require.NoError(t, err)
+			response, err := c.Do(request)
+			require.NoError(t, err)
+			got, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			assert.Equal(t, want, string(got), "%d bytes in chunks", size)
+		}
+		assert.Equal(t, "0 [] ", r.do(c, http.MethodPost, "/", "").body)
 	})
-	c := r.client()
-	for _, size := range []int{1, firstRead - 1, firstRead, firstRead + 1, 2 * firstRead, 100_000, 1 << 20} {
-		body := strings.Repeat("x", size)
-		want := fmt.Sprintf("%d [] %s", size, body)
-		assert.Equal(t, want, r.do(c, http.MethodPost, "/", body).body, "%d bytes", size)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address, struct{ io.Reader }{strings.NewReader(body)})
-		require.NoError(t, err)
-		response, err := c.Do(request)
-		require.NoError(t, err)
-		got, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		assert.Equal(t, want, string(got), "%d bytes in chunks", size)
-	}
-	assert.Equal(t, "0 [] ", r.do(c, http.MethodPost, "/", "").body)
 }
 
 func TestRefusals(t *testing.T) {
@@ -78,32 +80,34 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o := testOptions()
-			o.MaxRequestBody = 1024
-			r := start(t, o, tt.limits)
-			r.pool.refuse = tt.refuse
-			if !tt.empty {
-				r.serve(echo)
-			}
-			c, from := r.dial()
-			_, err := io.WriteString(c, tt.give)
-			require.NoError(t, err)
-			response, err := http.ReadResponse(from, &http.Request{Method: tt.give[:strings.IndexByte(tt.give, ' ')]})
-			require.NoError(t, err)
-			body, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
-			require.NoError(t, response.Body.Close())
-			got := exchange.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: string(body)}
-			if after := response.Header.Get("Retry-After"); after != "" {
-				assert.Equal(t, "1", after)
-				got.RetryAfter = time.Second
-			}
-			tt.want.Cause = nil
-			assert.Equal(t, tt.want, got)
-			assert.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
-			records := r.pool.ended(t, 1)
-			assert.Equal(t, exchange.Refused, records[0].Outcome)
-			assert.Equal(t, tt.want.Code, records[0].Status)
+			synctest.Test(t, func(t *testing.T) {
+				o := testOptions()
+				o.MaxRequestBody = 1024
+				r := start(t, o, tt.limits)
+				r.pool.refuse = tt.refuse
+				if !tt.empty {
+					r.serve(echo)
+				}
+				c, from := r.dial()
+				_, err := io.WriteString(c, tt.give)
+				require.NoError(t, err)
+				response, err := http.ReadResponse(from, &http.Request{Method: tt.give[:strings.IndexByte(tt.give, ' ')]})
+				require.NoError(t, err)
+				body, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				got := exchange.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: string(body)}
+				if after := response.Header.Get("Retry-After"); after != "" {
+					assert.Equal(t, "1", after)
+					got.RetryAfter = time.Second
+				}
+				tt.want.Cause = nil
+				assert.Equal(t, tt.want, got)
+				assert.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
+				records := r.pool.ended(t, 1)
+				assert.Equal(t, exchange.Refused, records[0].Outcome)
+				assert.Equal(t, tt.want.Code, records[0].Status)
+			})
 		})
 	}
 }
@@ -111,36 +115,41 @@ func TestRefusals(t *testing.T) {
 // TestTooManyRequests has a client with all open requests. Another one gets its share.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{Streams: 2})
-	r.serve(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
-	for range 2 {
-		c, _ := r.dial()
-		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		require.NoError(t, err)
-	}
-	await(t, func() bool { return r.InFlight() == 2 })
-	a := r.do(r.client(), http.MethodGet, "/", "")
-	assert.Equal(t, http.StatusTooManyRequests, a.status)
-	assert.Equal(t, "inference error: ResourceExhausted - too many open requests", a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{Streams: 2})
+		r.serve(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+		for range 2 {
+			c, _ := r.dial()
+			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Equal(t, 2, r.InFlight())
+		a := r.do(r.client(), http.MethodGet, "/", "")
+		assert.Equal(t, http.StatusTooManyRequests, a.status)
+		assert.Equal(t, "inference error: ResourceExhausted - too many open requests", a.body)
+	})
 }
 
 // TestContinue has clients that send a body only when they are asked to.
 func TestContinue(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.serve(func(w http.ResponseWriter, q *http.Request) {
-		assert.Empty(t, q.Header.Get("Expect"))
-		echo(w, q)
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(func(w http.ResponseWriter, q *http.Request) {
+			assert.Empty(t, q.Header.Get("Expect"))
+			echo(w, q)
+		})
+		c, from := r.dial()
+		_, err := io.WriteString(c, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+		require.NoError(t, err)
+		line, err := from.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, "HTTP/1.1 100 Continue\r\n", line)
+		_, err = from.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, "POST /a body", send(t, c, from, "body").body)
 	})
-	c, from := r.dial()
-	_, err := io.WriteString(c, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
-	require.NoError(t, err)
-	line, err := from.ReadString('\n')
-	require.NoError(t, err)
-	assert.Equal(t, "HTTP/1.1 100 Continue\r\n", line)
-	_, err = from.ReadString('\n')
-	require.NoError(t, err)
-	assert.Equal(t, "POST /a body", send(t, c, from, "body").body)
 }
 
 // TestSlowClients has clients that send a part of a request, and no more.
@@ -164,8 +173,8 @@ func TestSlowClients(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				o := testOptions()
-				r := inMemory(t, o, fairshare.Limits{})
-				r.serveMemory(&http.Server{Handler: http.HandlerFunc(echo)})
+				r := start(t, o, fairshare.Limits{})
+				r.serve(echo)
 				c, from := r.dial()
 				began := time.Now()
 				var sending sync.WaitGroup
@@ -197,58 +206,66 @@ func TestSlowClients(t *testing.T) {
 // client is served.
 func TestSlowHeadersCount(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{Bytes: 2 << 20})
-	r.serve(echo)
-	for range 40 {
-		c, _ := r.dial()
-		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 16<<10))
-	}
-	await(t, func() bool { return r.Stats().RefusedConnections > 0 })
-	assert.Less(t, r.ledger.Total(fairshare.Bytes), int64(2<<20+(20+16*20)<<10))
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{Bytes: 2 << 20})
+		r.serve(echo)
+		for range 40 {
+			c, _ := r.dial()
+			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 16<<10))
+		}
+		synctest.Wait()
+		assert.Positive(t, r.Stats().RefusedConnections)
+		assert.Less(t, r.ledger.Total(fairshare.Bytes), int64(2<<20+(20+16*20)<<10))
+	})
 }
 
 // TestClientGoesInABody ends bodies in the middle: nothing is picked, and nothing stays.
 func TestClientGoesInABody(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.serve(echo)
-	for i, give := range []string{"Content-Length: 100\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"} {
-		c, from := r.dial()
-		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+give)
-		require.NoError(t, err)
-		await(t, func() bool { return r.InFlight() == 1 })
-		require.NoError(t, c.Close())
-		assert.Equal(t, exchange.Unpicked, r.pool.ended(t, i+1)[i].Outcome)
-		_, err = from.ReadByte()
-		require.Error(t, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(echo)
+		for i, give := range []string{"Content-Length: 100\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"} {
+			c, from := r.dial()
+			_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+give)
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Equal(t, 1, r.InFlight())
+			require.NoError(t, c.Close())
+			assert.Equal(t, exchange.Unpicked, r.pool.ended(t, i+1)[i].Outcome)
+			_, err = from.ReadByte()
+			require.Error(t, err)
+		}
+	})
 }
 
 // TestEdits renames the model in a request, and back in its response, whose pieces cut it in the middle.
 func TestEdits(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.refusing() // the body is sent again
-	r.serve(func(w http.ResponseWriter, q *http.Request) {
-		body, _ := io.ReadAll(q.Body)
-		assert.Equal(t, "{\"model\": \"served-model\", \"prompt\": \"p\"}", string(body)) //nolint:testifylint // byte for byte
-		assert.Equal(t, int64(len(body)), q.ContentLength)
-		answer := `{"id": "1", "model": "served-model", "choices": []}`
-		w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
-		for _, piece := range []string{answer[:22], answer[22:]} {
-			_, _ = io.WriteString(w, piece)
-			_ = http.NewResponseController(w).Flush()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.refusing() // the body is sent again
+		r.serve(func(w http.ResponseWriter, q *http.Request) {
+			body, _ := io.ReadAll(q.Body)
+			assert.Equal(t, "{\"model\": \"served-model\", \"prompt\": \"p\"}", string(body)) //nolint:testifylint // byte for byte
+			assert.Equal(t, int64(len(body)), q.ContentLength)
+			answer := `{"id": "1", "model": "served-model", "choices": []}`
+			w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
+			for _, piece := range []string{answer[:22], answer[22:]} {
+				_, _ = io.WriteString(w, piece)
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		for range 3 {
+			r.pool.mu.Lock()
+			r.pool.decision.Edit = exchange.Edit{Span: jsonscan.Span{From: 10, To: 13}, With: []byte(`"served-model"`)}
+			r.pool.decision.Restore = answer.NewRenamer("served-model", []byte(`"m"`))
+			r.pool.mu.Unlock()
+			a := r.do(r.client(), http.MethodPost, "/v1/completions", `{"model": "m", "prompt": "p"}`)
+			assert.Equal(t, `{"id": "1", "model": "m", "choices": []}`, a.body) //nolint:testifylint // byte for byte
+			if length := a.header.Get("Content-Length"); length != "" {         // net/http adds that of a small body
+				assert.Equal(t, strconv.Itoa(len(a.body)), length)
+			}
 		}
 	})
-	for range 3 {
-		r.pool.mu.Lock()
-		r.pool.decision.Edit = exchange.Edit{Span: jsonscan.Span{From: 10, To: 13}, With: []byte(`"served-model"`)}
-		r.pool.decision.Restore = answer.NewRenamer("served-model", []byte(`"m"`))
-		r.pool.mu.Unlock()
-		a := r.do(r.client(), http.MethodPost, "/v1/completions", `{"model": "m", "prompt": "p"}`)
-		assert.Equal(t, `{"id": "1", "model": "m", "choices": []}`, a.body) //nolint:testifylint // byte for byte
-		if length := a.header.Get("Content-Length"); length != "" {         // net/http adds that of a small body
-			assert.Equal(t, strconv.Itoa(len(a.body)), length)
-		}
-	}
 }

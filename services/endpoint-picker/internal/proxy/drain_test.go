@@ -33,7 +33,7 @@ func (r *rig) startDrain(limit time.Duration) func() bool {
 // serveStreams adds a model server whose responses end after a time.
 func (r *rig) serveStreams(length time.Duration) {
 	r.t.Helper()
-	r.serveMemory(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r.serveHTTP(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-q.Context().Done():
@@ -62,7 +62,7 @@ func TestConnectionsInADrain(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const length = 10 * time.Second
-				r := inMemory(t, testOptions(), fairshare.Limits{})
+				r := start(t, testOptions(), fairshare.Limits{})
 				r.serveStreams(length)
 				c, from := r.dial()
 				_, err := io.WriteString(c, getRoot)
@@ -99,7 +99,7 @@ func TestConnectionsInADrain(t *testing.T) {
 func TestIdleConnectionsInADrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := inMemory(t, testOptions(), fairshare.Limits{})
+		r := start(t, testOptions(), fairshare.Limits{})
 		r.serveStreams(0)
 		old, from := r.dial()
 		assert.Equal(t, http.StatusOK, send(t, old, from, getRoot).status)
@@ -135,7 +135,7 @@ func TestLimitOfADrain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := inMemory(t, testOptions(), fairshare.Limits{})
+				r := start(t, testOptions(), fairshare.Limits{})
 				r.serveStreams(time.Hour)
 				c, from := r.dial()
 				if tt.give != "" {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,55 +74,59 @@ func TestForwarded(t *testing.T) {
 // TestHeadersForModelServers has a client that sets everything that it must not.
 func TestHeadersForModelServers(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.WantHeaders([]string{"x-session", api.HeaderFairness})
-	got := make(chan *http.Request, 1)
-	r.serve(func(_ http.ResponseWriter, q *http.Request) { got <- q })
-	r.pool.decision = exchange.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}
-	headers := []string{
-		"Accept", "a", "Accept", "b", "Cookie", "c", "X-Removed", "d", "Connection", "X-Secret", "X-Secret", "e", "X-Forwarded-For", "6.6.6.6",
-		"X-Gateway-Destination-Endpoint", "169.254.169.254:80", "X-Session", "s", "TE", "trailers, gzip", "Upgrade", "h2c", "Expect", "100-continue",
-	}
-	for _, c := range api.Controls() {
-		if c.Private {
-			headers = append(headers, strings.ToUpper(c.Name), "169.254.169.254:80")
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.WantHeaders([]string{"x-session", api.HeaderFairness})
+		got := make(chan *http.Request, 1)
+		r.serve(func(_ http.ResponseWriter, q *http.Request) { got <- q })
+		r.pool.decision = exchange.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}
+		headers := []string{
+			"Accept", "a", "Accept", "b", "Cookie", "c", "X-Removed", "d", "Connection", "X-Secret", "X-Secret", "e", "X-Forwarded-For", "6.6.6.6",
+			"X-Gateway-Destination-Endpoint", "169.254.169.254:80", "X-Session", "s", "TE", "trailers, gzip", "Upgrade", "h2c", "Expect", "100-continue",
 		}
-	}
-	c := r.client()
-	r.do(c, http.MethodPost, "/v1/completions?q=%20", "body", headers...)
-	q := <-got
-	assert.Equal(t, r.address, q.Host, "the Host stays")
-	assert.Equal(t, "/v1/completions?q=%20", q.RequestURI)
-	assert.Equal(t, http.Header{
-		"Accept": {"a", "b"}, "Cookie": {"c"}, "X-Session": {"s"}, "Te": {"trailers"}, "X-Request-Id": {"new"}, "Traceparent": {"trace"},
-		"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {r.address}, "User-Agent": {"Go-http-client/1.1"},
-		"Content-Length": {"4"},
-	}, q.Header)
-	r.pool.mu.Lock()
-	defer r.pool.mu.Unlock()
-	assert.Contains(t, r.pool.headers, "x-session=s")
-	assert.Contains(t, r.pool.headers, api.HeaderFairness+"=169.254.169.254:80", "picks read them")
+		for _, c := range api.Controls() {
+			if c.Private {
+				headers = append(headers, strings.ToUpper(c.Name), "169.254.169.254:80")
+			}
+		}
+		c := r.client()
+		r.do(c, http.MethodPost, "/v1/completions?q=%20", "body", headers...)
+		q := <-got
+		assert.Equal(t, r.address, q.Host, "the Host stays")
+		assert.Equal(t, "/v1/completions?q=%20", q.RequestURI)
+		assert.Equal(t, http.Header{
+			"Accept": {"a", "b"}, "Cookie": {"c"}, "X-Session": {"s"}, "Te": {"trailers"}, "X-Request-Id": {"new"}, "Traceparent": {"trace"},
+			"X-Forwarded-For": {"192.0.2.1"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {r.address}, "User-Agent": {"Go-http-client/1.1"},
+			"Content-Length": {"4"},
+		}, q.Header)
+		r.pool.mu.Lock()
+		defer r.pool.mu.Unlock()
+		assert.Contains(t, r.pool.headers, "x-session=s")
+		assert.Contains(t, r.pool.headers, api.HeaderFairness+"=169.254.169.254:80", "picks read them")
+	})
 }
 
 // TestNothingIsAdded sends the smallest request: it reaches the model server without a user agent, and the response has no
 // content type.
 func TestNothingIsAdded(t *testing.T) {
 	t.Parallel()
-	o := testOptions()
-	o.Forwarded = Off
-	r := start(t, o, fairshare.Limits{})
-	got := make(chan http.Header, 1)
-	r.serve(func(w http.ResponseWriter, q *http.Request) {
-		got <- q.Header
-		w.Header()["Content-Type"], w.Header()["Date"] = nil, nil
-		_, _ = io.WriteString(w, "<html>")
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions()
+		o.Forwarded = Off
+		r := start(t, o, fairshare.Limits{})
+		got := make(chan http.Header, 1)
+		r.serve(func(w http.ResponseWriter, q *http.Request) {
+			got <- q.Header
+			w.Header()["Content-Type"], w.Header()["Date"] = nil, nil
+			_, _ = io.WriteString(w, "<html>")
+		})
+		c, from := r.dial()
+		a := send(t, c, from, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		assert.Equal(t, "<html>", a.body)
+		assert.Empty(t, <-got)
+		a.header.Del("Date")
+		assert.Equal(t, http.Header{"Content-Length": {"6"}}, a.header)
 	})
-	c, from := r.dial()
-	a := send(t, c, from, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	assert.Equal(t, "<html>", a.body)
-	assert.Empty(t, <-got)
-	a.header.Del("Date")
-	assert.Equal(t, http.Header{"Content-Length": {"6"}}, a.header)
 }
 
 // TestShapesOfRequests sends requests that proxies and servers have read differently. What reaches the model server is framed
@@ -167,23 +172,25 @@ func TestShapesOfRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, testOptions(), fairshare.Limits{})
-			got := make(chan string, 10)
-			r.serve(func(w http.ResponseWriter, q *http.Request) {
-				body, _ := io.ReadAll(q.Body)
-				got <- q.RequestURI + string(body)
-				echo(w, q)
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, testOptions(), fairshare.Limits{})
+				got := make(chan string, 10)
+				r.serve(func(w http.ResponseWriter, q *http.Request) {
+					body, _ := io.ReadAll(q.Body)
+					got <- q.RequestURI + string(body)
+					echo(w, q)
+				})
+				c, from := r.dial()
+				go func() { _, _ = io.WriteString(c, tt.give) }() // the proxy may not read it all
+				a := receive(t, from)
+				assert.Equal(t, tt.want, a.status, a.body)
+				if tt.want != http.StatusOK {
+					assert.Empty(t, got)
+					return
+				}
+				require.Len(t, got, 1)
+				assert.Contains(t, []string{"/" + tt.wantBody, "/c"}, <-got)
 			})
-			c, from := r.dial()
-			go func() { _, _ = io.WriteString(c, tt.give) }() // the proxy may not read it all
-			a := receive(t, from)
-			assert.Equal(t, tt.want, a.status, a.body)
-			if tt.want != http.StatusOK {
-				assert.Empty(t, got)
-				return
-			}
-			require.Len(t, got, 1)
-			assert.Contains(t, []string{"/" + tt.wantBody, "/c"}, <-got)
 		})
 	}
 }

@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -48,9 +46,9 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := inMemory(t, testOptions(), fairshare.Limits{})
+				r := start(t, testOptions(), fairshare.Limits{})
 				made := 0
-				r.serveMemory(&http.Server{
+				r.serveHTTP(&http.Server{
 					IdleTimeout: tt.timeout,
 					Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 						if tt.announces {
@@ -83,87 +81,60 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 	}
 }
 
-// TestClosedAtTheWorstMoment has a server that closes its connections right after each response, without saying so. The end is
-// there before the next request, whether the transport has noticed it or not.
-func TestClosedAtTheWorstMoment(t *testing.T) {
-	t.Parallel()
-	conns := make(chan net.Conn, 1)
-	r := newRig(t, testOptions(), fairshare.Limits{})
-	r.upstream = newUpstream(0, func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		conns <- c
-		return c, err
-	})
-	r.listen()
-	r.serveRaw(func(_ int, c net.Conn) {
-		if readRequest(c) != nil {
-			return
-		}
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-		_ = c.Close()
-	})
-	c := r.client()
-	for range 500 {
-		a := r.do(c, http.MethodPost, "/", "body")
-		require.Equal(t, "ok", a.body)
-		conn := <-conns
-		await(t, func() bool { return closedByPeer(conn) || errors.Is(conn.SetDeadline(time.Time{}), net.ErrClosed) })
-	}
-	assert.Equal(t, int64(500), r.Stats().Attempts[Answered])
-	assert.Zero(t, r.Stats().Attempts[Broken])
-}
-
 // TestClosedInFlight has a server that closes a connection when a request is on its way. A request that may run twice is sent
 // again. Another one is not, because the server may have begun it.
 func TestClosedInFlight(t *testing.T) {
 	t.Parallel()
-	for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusBadGateway} {
-		r := start(t, testOptions(), fairshare.Limits{})
-		r.serveRaw(func(n int, c net.Conn) {
-			from := bufio.NewReader(c)
-			for i := 0; ; i++ {
-				q, err := http.ReadRequest(from)
-				if err != nil || n == 0 && i == 1 {
-					return
+	synctest.Test(t, func(t *testing.T) {
+		for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusBadGateway} {
+			r := start(t, testOptions(), fairshare.Limits{})
+			r.serveRaw(func(n int, c net.Conn) {
+				from := bufio.NewReader(c)
+				for i := 0; ; i++ {
+					q, err := http.ReadRequest(from)
+					if err != nil || n == 0 && i == 1 {
+						return
+					}
+					_, _ = io.Copy(io.Discard, q.Body)
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				}
-				_, _ = io.Copy(io.Discard, q.Body)
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-			}
-		})
-		c := r.client()
-		assert.Equal(t, http.StatusOK, r.do(c, method, "/", "").status)
-		assert.Equal(t, want, r.do(c, method, "/", "").status, method)
-		assert.Equal(t, http.StatusOK, r.do(c, method, "/", "").status)
-	}
+			})
+			c := r.client()
+			assert.Equal(t, http.StatusOK, r.do(c, method, "/", "").status)
+			assert.Equal(t, want, r.do(c, method, "/", "").status, method)
+			assert.Equal(t, http.StatusOK, r.do(c, method, "/", "").status)
+		}
+	})
 }
 
 // TestSlowReaderHidesIdleTime has a client that reads slowly: the server's response has ended long before its last byte is
 // relayed, and the server's timer has run since.
 func TestSlowReaderHidesIdleTime(t *testing.T) {
 	t.Parallel()
-	client, peer := net.Pipe()
-	defer func() { _ = peer.Close() }()
-	s := &server{}
-	c := newServerConn(client, s)
-	defer func() { _ = c.Close() }()
-	go func() {
-		_, _ = peer.Write([]byte("ab"))
-		_, _ = io.Copy(io.Discard, peer)
-	}()
-	var one [1]byte
-	_, err := c.Read(one[:])
-	require.NoError(t, err)
-	long := monotonic.From(time.Now()).Add(-5 * time.Second)
-	c.lastRead.Store(long) // the first read was long ago
-	_, err = c.Read(one[:])
-	require.NoError(t, err)
-	if c.idleSince.Load() == long { // or the read took longer than a wait, on a busy machine
+	synctest.Test(t, func(t *testing.T) {
+		client, peer := net.Pipe()
+		defer func() { _ = peer.Close() }()
+		s := &server{}
+		c := newServerConn(client, s)
+		defer func() { _ = c.Close() }()
+		go func() {
+			_, _ = peer.Write([]byte("ab"))
+			_, _ = io.Copy(io.Discard, peer)
+		}()
+		var one [1]byte
+		_, err := c.Read(one[:])
+		require.NoError(t, err)
+		long := monotonic.From(time.Now()).Add(-5 * time.Second)
+		c.lastRead.Store(long) // the first read was long ago
+		_, err = c.Read(one[:])
+		require.NoError(t, err)
+		require.Equal(t, long, c.idleSince.Load(), "the read did not wait")
 		_, err = c.Write([]byte("request"))
 		require.ErrorIs(t, err, errIdleTooLong)
-	}
-	n, err := c.Write([]byte("request"))
-	require.NoError(t, err, "the transport has closed it; no other write is refused")
-	assert.Equal(t, 7, n)
+		n, err := c.Write([]byte("request"))
+		require.NoError(t, err, "the transport has closed it; no other write is refused")
+		assert.Equal(t, 7, n)
+	})
 }
 
 func TestKeepAliveLimit(t *testing.T) {

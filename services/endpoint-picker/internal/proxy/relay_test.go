@@ -27,69 +27,75 @@ import (
 func (r *rig) http2Client() *http.Client {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols}
+	transport := &http.Transport{Protocols: protocols, DialContext: r.connect}
 	r.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
 func TestHeadersOfResponses(t *testing.T) {
 	t.Parallel()
-	o := testOptions()
-	o.ReportEndpoint = true
-	r := start(t, o, fairshare.Limits{})
-	r.serve(func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
-		h["Set-Cookie"], h["Connection"], h["X-Secret"], h["Keep-Alive"] = []string{"a", "b"}, []string{"X-Secret"}, []string{"c"}, []string{"timeout=5"}
-		h.Set("X-Fairlead-Picked-Endpoint", "faked")
-		h.Set("Content-Type", "text/event-stream; charset=utf-8")
-		_, _ = io.WriteString(w, "data: x\n\n")
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions()
+		o.ReportEndpoint = true
+		r := start(t, o, fairshare.Limits{})
+		r.serve(func(w http.ResponseWriter, _ *http.Request) {
+			h := w.Header()
+			h["Set-Cookie"], h["Connection"], h["X-Secret"], h["Keep-Alive"] = []string{"a", "b"}, []string{"X-Secret"}, []string{"c"}, []string{"timeout=5"}
+			h.Set("X-Fairlead-Picked-Endpoint", "faked")
+			h.Set("Content-Type", "text/event-stream; charset=utf-8")
+			_, _ = io.WriteString(w, "data: x\n\n")
+		})
+		r.pool.decision = exchange.Decision{Reply: api.Headers{{Name: "x-fairlead-pick-explained", Value: "why"}}, Conformance: true}
+		a := r.do(r.client(), http.MethodGet, "/", "")
+		a.header.Del("Date")
+		address := r.pool.endpoints[0].Address()
+		assert.Equal(t, http.Header{
+			"Set-Cookie": {"a", "b"}, "Content-Type": {"text/event-stream; charset=utf-8"}, "Content-Length": {"9"},
+			"X-Fairlead-Picked-Endpoint": {address}, "X-Fairlead-Pick-Explained": {"why"}, "X-Conformance-Test-Served-Endpoint": {address},
+		}, a.header)
+		record := r.pool.ended(t, 1)[0]
+		assert.True(t, record.Streaming)
+		assert.Equal(t, 9, record.ResponseBytes)
 	})
-	r.pool.decision = exchange.Decision{Reply: api.Headers{{Name: "x-fairlead-pick-explained", Value: "why"}}, Conformance: true}
-	a := r.do(r.client(), http.MethodGet, "/", "")
-	a.header.Del("Date")
-	address := r.pool.endpoints[0].Address()
-	assert.Equal(t, http.Header{
-		"Set-Cookie": {"a", "b"}, "Content-Type": {"text/event-stream; charset=utf-8"}, "Content-Length": {"9"},
-		"X-Fairlead-Picked-Endpoint": {address}, "X-Fairlead-Pick-Explained": {"why"}, "X-Conformance-Test-Served-Endpoint": {address},
-	}, a.header)
-	record := r.pool.ended(t, 1)[0]
-	assert.True(t, record.Streaming)
-	assert.Equal(t, 9, record.ResponseBytes)
 }
 
 func TestHead(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.serve(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1000") })
-	for range 2 { // the second on the same connections
-		a := r.do(r.client(), http.MethodHead, "/health", "")
-		assert.Equal(t, "1000", a.header.Get("Content-Length"))
-		assert.Empty(t, a.body)
-	}
-	assert.Equal(t, exchange.Completed, r.pool.ended(t, 2)[1].Outcome)
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1000") })
+		for range 2 { // the second on the same connections
+			a := r.do(r.client(), http.MethodHead, "/health", "")
+			assert.Equal(t, "1000", a.header.Get("Content-Length"))
+			assert.Empty(t, a.body)
+		}
+		assert.Equal(t, exchange.Completed, r.pool.ended(t, 2)[1].Outcome)
+	})
 }
 
 // TestInformationalResponses has a server that sends hints before its response.
 func TestInformationalResponses(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.serveRaw(func(_ int, c net.Conn) {
-		_ = readRequest(c)
-		_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: Y\r\nY: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serveRaw(func(_ int, c net.Conn) {
+			_ = readRequest(c)
+			_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: Y\r\nY: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		})
+		c, from := r.dial()
+		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		require.NoError(t, err)
+		lines := textproto.NewReader(from)
+		line, err := lines.ReadLine()
+		require.NoError(t, err)
+		assert.Equal(t, "HTTP/1.1 103 Early Hints", line)
+		h, err := lines.ReadMIMEHeader()
+		require.NoError(t, err)
+		assert.Equal(t, textproto.MIMEHeader{"Link": {"a"}}, h)
+		a := receive(t, from)
+		assert.Equal(t, "ok", a.body)
+		assert.Empty(t, a.header.Get("Link"))
 	})
-	c, from := r.dial()
-	_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	require.NoError(t, err)
-	lines := textproto.NewReader(from)
-	line, err := lines.ReadLine()
-	require.NoError(t, err)
-	assert.Equal(t, "HTTP/1.1 103 Early Hints", line)
-	h, err := lines.ReadMIMEHeader()
-	require.NoError(t, err)
-	assert.Equal(t, textproto.MIMEHeader{"Link": {"a"}}, h)
-	a := receive(t, from)
-	assert.Equal(t, "ok", a.body)
-	assert.Empty(t, a.header.Get("Link"))
 }
 
 // TestUnreadResponse has a client that reads nothing of a long response: it is given up, and so is the model server's part.
@@ -97,9 +103,9 @@ func TestUnreadResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions()
-		r := inMemory(t, o, fairshare.Limits{})
+		r := start(t, o, fairshare.Limits{})
 		gone := make(chan time.Time, 1)
-		r.serveMemory(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.serveHTTP(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			for q.Context().Err() == nil {
 				_, _ = w.Write(make([]byte, 10_000))
 			}
@@ -119,17 +125,19 @@ func TestUnreadResponse(t *testing.T) {
 // TestLeave expects that draining keeps serving, and makes clients use other connections.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	r.serve(echo)
-	one, two := r.client(), r.http2Client()
-	for _, c := range []*http.Client{one, two} {
-		assert.False(t, mustClose(t, r, c))
-	}
-	assert.Equal(t, 2, r.gate.Open())
-	r.Leave()
-	assert.True(t, mustClose(t, r, one), "HTTP/1.1 has a header")
-	assert.False(t, mustClose(t, r, two), "HTTP/2 has none")
-	await(t, func() bool { return r.gate.Open() == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(echo)
+		one, two := r.client(), r.http2Client()
+		for _, c := range []*http.Client{one, two} {
+			assert.False(t, mustClose(t, r, c))
+		}
+		assert.Equal(t, 2, r.gate.Open())
+		r.Leave()
+		assert.True(t, mustClose(t, r, one), "HTTP/1.1 has a header")
+		assert.False(t, mustClose(t, r, two), "HTTP/2 has none")
+		await(t, func() bool { return r.gate.Open() == 0 })
+	})
 }
 
 func mustClose(t *testing.T, r *rig, c *http.Client) bool {
@@ -149,30 +157,32 @@ func TestDrain(t *testing.T) {
 	for name, protocol := range map[string]func(r *rig) *http.Client{"HTTP/1.1": (*rig).client, "HTTP/2": (*rig).http2Client} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, testOptions(), fairshare.Limits{})
-			release := make(chan struct{})
-			r.serve(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, "begin ")
-				_ = http.NewResponseController(w).Flush()
-				<-release
-				_, _ = io.WriteString(w, "end")
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, testOptions(), fairshare.Limits{})
+				release := make(chan struct{})
+				r.serve(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = io.WriteString(w, "begin ")
+					_ = http.NewResponseController(w).Flush()
+					<-release
+					_, _ = io.WriteString(w, "end")
+				})
+				client := protocol(r)
+				response, err := client.Get("http://" + r.address)
+				require.NoError(t, err)
+				defer func() { _ = response.Body.Close() }()
+				short, cancel := context.WithCancel(t.Context())
+				cancel()
+				assert.False(t, r.Drain(short), "a request is open")
+				assert.Equal(t, 1, r.InFlight())
+				_, err = r.connect(t.Context(), "tcp", r.address)
+				require.Error(t, err, "nothing new is accepted")
+				close(release)
+				text, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				assert.Equal(t, "begin end", string(text))
+				client.CloseIdleConnections()
+				assert.True(t, r.Drain(t.Context()))
 			})
-			client := protocol(r)
-			response, err := client.Get("http://" + r.address)
-			require.NoError(t, err)
-			defer func() { _ = response.Body.Close() }()
-			short, cancel := context.WithCancel(t.Context())
-			cancel()
-			assert.False(t, r.Drain(short), "a request is open")
-			assert.Equal(t, 1, r.InFlight())
-			_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", r.address)
-			require.Error(t, err, "nothing new is accepted")
-			close(release)
-			text, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
-			assert.Equal(t, "begin end", string(text))
-			client.CloseIdleConnections()
-			assert.True(t, r.Drain(t.Context()))
 		})
 	}
 }
@@ -180,27 +190,34 @@ func TestDrain(t *testing.T) {
 // TestCloseCuts expects that the client of a cut response sees that it is not complete.
 func TestCloseCuts(t *testing.T) {
 	t.Parallel()
-	r := start(t, testOptions(), fairshare.Limits{})
-	gone := make(chan struct{})
-	r.serve(func(w http.ResponseWriter, q *http.Request) {
-		_ = http.NewResponseController(w).Flush()
-		<-q.Context().Done()
-		close(gone)
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		gone := make(chan struct{})
+		r.serve(func(w http.ResponseWriter, q *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-q.Context().Done()
+			close(gone)
+		})
+		response, err := r.client().Get("http://" + r.address)
+		require.NoError(t, err)
+		defer func() { _ = response.Body.Close() }()
+		r.Close()
+		_, err = io.ReadAll(response.Body)
+		require.Error(t, err)
+		<-gone
+		assert.Zero(t, r.InFlight())
 	})
-	response, err := r.client().Get("http://" + r.address)
-	require.NoError(t, err)
-	defer func() { _ = response.Body.Close() }()
-	r.Close()
-	_, err = io.ReadAll(response.Body)
-	require.Error(t, err)
-	<-gone
-	assert.Zero(t, r.InFlight())
 }
 
 // TestRandomFaults has clients and model servers that do anything at any time. At the end nothing is counted: no request, no byte, no
 // connection, and no lease. Responses that are complete are right.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { testRandomFaults(t, start) })
+}
+
+func testRandomFaults(t *testing.T, start func(t testing.TB, o Options, l fairshare.Limits) *rig) {
+	t.Helper()
 	o := testOptions()
 	o.MaxServerConns = 6
 	r := start(t, o, fairshare.Limits{Streams: 50, Bytes: 8 << 20})

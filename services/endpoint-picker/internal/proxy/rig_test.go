@@ -2,13 +2,11 @@ package proxy
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -22,13 +20,12 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
-
-const patience = 10 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -141,9 +138,11 @@ type rig struct {
 	t       testing.TB
 	pool    *fakePool
 	ledger  *fairshare.Ledger
-	address string           // where it listens
-	memory  *memnet.Listener // nil with TCP
-	backs   map[string]*memnet.Listener
+	address string // where it listens
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// listenBack returns a listener of a model server, and its address.
+	listenBack func() (l net.Listener, address string)
 }
 
 func testOptions() Options {
@@ -152,36 +151,44 @@ func testOptions() Options {
 	}
 }
 
-// start runs a proxy until the end of the test, when nothing may be counted anymore.
+// start runs a proxy until the end of a bubble, when nothing may be counted anymore. Clients and model servers have connections within the
+// process.
 func start(t testing.TB, o Options, l fairshare.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
-	r.listen()
-	return r
-}
-
-func (r *rig) listen() {
-	r.t.Helper()
-	require.NoError(r.t, r.Listen())
-	r.address = r.listener.Addr().String()
-	r.run()
-}
-
-// inMemory is start for a bubble: clients and model servers have connections within the process.
-func inMemory(t testing.TB, o Options, l fairshare.Limits) *rig {
-	t.Helper()
-	r := newRig(t, o, l)
-	r.memory, r.backs = memnet.Listen(), map[string]*memnet.Listener{}
-	r.listener = r.gate.Listener(r.memory)
+	memory, backs := memnet.Listen(), map[string]*memnet.Listener{}
+	r.listener = r.gate.Listener(clientsOf{memory})
+	r.address, r.connect = "proxy.example", memory.Dial
+	r.listenBack = func() (net.Listener, string) {
+		address := "10.0.0." + strconv.Itoa(len(backs)+1) + ":8000"
+		backs[address] = memnet.Listen()
+		return backs[address], address
+	}
 	r.upstream = newUpstream(o.MaxServerConns, func(ctx context.Context, _, address string) (net.Conn, error) {
-		if l := r.backs[address]; l != nil {
-			return l.Dial(ctx, "", "")
+		if backs[address] == nil {
+			<-ctx.Done() // a node that has gone
+			return nil, ctx.Err()
 		}
-		return nil, errors.New("connection refused")
+		return backs[address].Dial(ctx, "", "")
 	})
 	r.run()
 	return r
 }
+
+// clientsOf gives the connections of a listener the address of a client.
+type clientsOf struct{ net.Listener }
+
+func (l clientsOf) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return fromClient{c}, nil
+}
+
+type fromClient struct{ net.Conn }
+
+func (fromClient) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1000} }
 
 func newRig(t testing.TB, o Options, l fairshare.Limits) *rig {
 	pool, ledger := &fakePool{}, fairshare.NewLedger(l)
@@ -205,40 +212,33 @@ func (r *rig) run() {
 // await waits for a condition.
 func await(t testing.TB, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatal("never")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	require.Eventually(t, condition, kubetest.Patience, time.Millisecond)
 }
 
-// serve adds a model server with a handler.
-func (r *rig) serve(h http.HandlerFunc) *httptest.Server {
+// serve adds a model server with a handler, and returns its address.
+func (r *rig) serve(h http.HandlerFunc) string {
 	r.t.Helper()
-	s := httptest.NewServer(h)
-	r.t.Cleanup(s.Close)
-	r.pool.add(s.Listener.Addr().String())
-	return s
+	return r.serveHTTP(&http.Server{Handler: h})
 }
 
-// serveMemory adds a model server to a rig in memory.
-func (r *rig) serveMemory(s *http.Server) {
+// serveHTTP adds a model server.
+func (r *rig) serveHTTP(s *http.Server) string {
 	r.t.Helper()
-	address := "10.0.0." + strconv.Itoa(len(r.backs)+1) + ":8000"
-	l := memnet.Listen()
-	r.backs[address] = l
+	l, address := r.listenBack()
 	r.pool.add(address)
-	go func() { _ = s.Serve(l) }()
-	r.t.Cleanup(func() { _ = s.Close() })
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) })
+	r.t.Cleanup(func() {
+		_ = s.Close()
+		serving.Wait()
+	})
+	return address
 }
 
 // serveRaw adds a model server that handles its connections itself: the n-th one from 0 on.
-func (r *rig) serveRaw(handle func(n int, c net.Conn)) string {
+func (r *rig) serveRaw(handle func(n int, c net.Conn)) {
 	r.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(r.t, err)
+	l, address := r.listenBack()
 	var handlers sync.WaitGroup
 	handlers.Go(func() {
 		for n := 0; ; n++ {
@@ -256,25 +256,20 @@ func (r *rig) serveRaw(handle func(n int, c net.Conn)) string {
 		_ = l.Close()
 		handlers.Wait()
 	})
-	r.pool.add(l.Addr().String())
-	return l.Addr().String()
+	r.pool.add(address)
 }
 
 // refusing adds an endpoint that nobody listens at.
 func (r *rig) refusing() {
 	r.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(r.t, err)
-	r.pool.add(l.Addr().String())
+	l, address := r.listenBack()
+	r.pool.add(address)
 	require.NoError(r.t, l.Close())
 }
 
 // client returns a client with its own connections.
 func (r *rig) client() *http.Client {
-	transport := &http.Transport{DisableCompression: true}
-	if r.memory != nil {
-		transport.DialContext = r.memory.Dial
-	}
+	transport := &http.Transport{DisableCompression: true, DialContext: r.connect}
 	r.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -300,7 +295,7 @@ func (r *rig) try(ctx context.Context, c *http.Client, method, path, body string
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+cmp.Or(r.address, "memory")+path, reader)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+r.address+path, reader)
 	if err != nil {
 		return reply{}, err
 	}
@@ -319,13 +314,7 @@ func (r *rig) try(ctx context.Context, c *http.Client, method, path, body string
 // dial returns a plain connection to the proxy, and its reader.
 func (r *rig) dial() (net.Conn, *bufio.Reader) {
 	r.t.Helper()
-	var c net.Conn
-	var err error
-	if r.memory != nil {
-		c, err = r.memory.Dial(r.t.Context(), "", "")
-	} else {
-		c, err = (&net.Dialer{}).DialContext(r.t.Context(), "tcp", r.address)
-	}
+	c, err := r.connect(r.t.Context(), "tcp", r.address)
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { _ = c.Close() })
 	return c, bufio.NewReader(c)
@@ -346,6 +335,14 @@ func receive(t testing.TB, from *bufio.Reader) reply {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	return reply{response.StatusCode, response.Header, string(body), err}
+}
+
+// reset closes a connection. With TCP, its peer gets an error instead of an end.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
 }
 
 // echo answers with what came.

@@ -1,3 +1,5 @@
+//go:build system
+
 package proxy
 
 import (
@@ -28,7 +30,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			const n = 500
 			for b.Loop() {
-				r := start(b, testOptions(), fairshare.Limits{})
+				r := startTCP(b, testOptions(), fairshare.Limits{})
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				require.NoError(b, err)
 				r.pool.add(l.Addr().String())
