@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/emulators/ocilb"
-	"fairlead.dev/pkg/racetest"
+	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 )
 
@@ -25,7 +26,7 @@ const patience = 15 * time.Minute
 
 func TestBackendsFollowTheirEndpoints(t *testing.T) {
 	t.Parallel()
-	inAllModes(t, func(r *rig) {
+	inModes(t, 4, func(r *rig) {
 		r.want("chat", "1 2 3")
 		r.eventually("chat", "1 2 3", patience)
 		assert.Equal(r.t, 1, r.accepted("UpdateBackendSet"), "three new backends are one write")
@@ -161,14 +162,17 @@ var faultsOfWrites = map[string][]ocilb.Fault{
 
 var writeOperations = []string{"UpdateBackendSet", "CreateBackend", "UpdateBackend", "DeleteBackend"}
 
-// TestFaultsOfWrites lets each kind of write fail in each way, in the modes that differ for it.
+// TestFaultsOfWrites lets each kind of write fail in each way, in one of the modes that differ for it, in the long lane in all of them.
 func TestFaultsOfWrites(t *testing.T) {
 	t.Parallel()
-	for name, faults := range faultsOfWrites {
-		for _, modeName := range []string{"queue, etag at both", "parallel, etag at completion, lenient", "busy, etag at acceptance"} {
+	modes := []string{"queue, etag at both", "parallel, etag at completion, lenient", "busy, etag at acceptance"}
+	for i, name := range slices.Sorted(maps.Keys(faultsOfWrites)) {
+		faults := faultsOfWrites[name]
+		for n := range testlane.Repetitions(1, len(modes)) {
+			modeName := modes[(i+n)%len(modes)]
 			t.Run(name+"/"+modeName, func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, allModes()[modeName], func(r *rig) {
+				inBubble(t, ocilbtest.AllModes()[modeName], func(r *rig) {
 					at := map[string]string{"": "1 2", "1 2": "1 2 3", "1 2 3": "1 2 3:finishing", "1 2 3:finishing": "1 2"}
 					writes := 0
 					for state := ""; ; {
@@ -195,11 +199,14 @@ func TestFaultsOfWrites(t *testing.T) {
 	}
 }
 
-// TestFaultsOfReads lets reads fail, so that the leader sees little.
+// TestFaultsOfReads lets reads fail, so that the leader sees little: one kind of read in each way, in the long lane each.
 func TestFaultsOfReads(t *testing.T) {
 	t.Parallel()
-	for _, operation := range []string{"GetLoadBalancer", "GetWorkRequest", "ListWorkRequests", "GetBackendSetHealth"} {
-		for name, faults := range faultsOfWrites {
+	operations := []string{"GetLoadBalancer", "GetWorkRequest", "ListWorkRequests", "GetBackendSetHealth"}
+	for i, name := range slices.Sorted(maps.Keys(faultsOfWrites)) {
+		faults := faultsOfWrites[name]
+		for n := range testlane.Repetitions(1, len(operations)) {
+			operation := operations[(i+n)%len(operations)]
 			t.Run(operation+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, nil, func(r *rig) {
@@ -224,7 +231,7 @@ func TestWorkRequestsFail(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		t.Run(fmt.Sprintf("partial effect %t", partial), func(t *testing.T) {
 			t.Parallel()
-			inAllModes(t, func(r *rig) {
+			inModes(t, 2, func(r *rig) {
 				m := r.Modes()
 				m.FailEvery, m.Partial = 1, partial
 				r.SetModes(m)
@@ -246,7 +253,7 @@ func TestWorkRequestsFail(t *testing.T) {
 // TestKilledAtEachStep kills the leader after each of its requests, before and after its effect, and lets another one finish.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
-	inSomeModes(t, func(r *rig) {
+	inModes(t, 1, func(r *rig) {
 		r.want("chat", "1 2")
 		r.eventually("chat", "1 2", patience)
 		time.Sleep(time.Minute)
@@ -271,7 +278,7 @@ func TestKilledAtEachStep(t *testing.T) {
 // TestAWriteOfAnEarlierLeaderIsNotRepeated kills the leader while its work request is in progress.
 func TestAWriteOfAnEarlierLeaderIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	inAllModes(t, func(r *rig) {
+	inModes(t, 2, func(r *rig) {
 		r.want("chat", "1 2")
 		for r.accepted() == 0 {
 			time.Sleep(10 * time.Millisecond)
@@ -286,7 +293,7 @@ func TestAWriteOfAnEarlierLeaderIsNotRepeated(t *testing.T) {
 // TestTheAnswerOfAWriteIsLostWithItsLeader is the same with a request that was sent, and not answered.
 func TestTheAnswerOfAWriteIsLostWithItsLeader(t *testing.T) {
 	t.Parallel()
-	inAllModes(t, func(r *rig) {
+	inModes(t, 2, func(r *rig) {
 		r.SetFaults(ocilb.Fault{Operations: writeOperations, Kind: ocilb.FaultLostHang, Count: 1})
 		r.want("chat", "1 2")
 		time.Sleep(5 * time.Second)
@@ -299,7 +306,7 @@ func TestTheAnswerOfAWriteIsLostWithItsLeader(t *testing.T) {
 
 func TestALeaderThatWasPausedWritesNothing(t *testing.T) {
 	t.Parallel()
-	inAllModes(t, func(r *rig) {
+	inModes(t, 1, func(r *rig) {
 		r.want("chat", "1 2")
 		r.eventually("chat", "1 2", patience)
 		r.ForgetCalls()
@@ -322,7 +329,7 @@ func TestALeaderThatWasPausedWritesNothing(t *testing.T) {
 // TestAnotherClientInALoop lets somebody undo every write.
 func TestAnotherClientInALoop(t *testing.T) {
 	t.Parallel()
-	inSomeModes(t, func(r *rig) {
+	inModes(t, 1, func(r *rig) {
 		r.want("chat", "1 2")
 		r.eventually("chat", "1 2", patience)
 		r.ForgetCalls()
@@ -346,7 +353,7 @@ func TestAnotherClientInALoop(t *testing.T) {
 // TestForeignEditsStay lets another client change other things all the time, by work requests too.
 func TestForeignEditsStay(t *testing.T) {
 	t.Parallel()
-	inAllModes(t, func(r *rig) {
+	inModes(t, 2, func(r *rig) {
 		retries := 1
 		pods := 1
 		for range 20 {
@@ -380,7 +387,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	})
 }
 
-// TestARollOutIsMerged replaces 1000 pods of 400 replicas, 10 % at a time.
+// TestARollOutIsMerged replaces 100 pods, in the long lane 1000 of 400 replicas, 10 % at a time.
 func TestARollOutIsMerged(t *testing.T) {
 	t.Parallel()
 	modes := ocilb.DefaultOptions().Modes
@@ -390,8 +397,8 @@ func TestARollOutIsMerged(t *testing.T) {
 		modes.Limits.BackendsPerSet, modes.Limits.Backends = 1024, 1024
 		r.SetModes(modes)
 		r.drain.Maximum = 20 * time.Second
-		const replicas, batch = 400, 4 // pods in one event of a slice
-		replaced := racetest.Fewer(1000, 200)
+		const batch = 4 // pods in one event of a slice
+		replicas, replaced := testlane.Repetitions(100, 400), testlane.Repetitions(100, 1000)
 		var pods []string
 		for n := range replicas {
 			pods = append(pods, strconv.Itoa(n+1))
@@ -649,12 +656,12 @@ func TestEmptying(t *testing.T) {
 	})
 }
 
-// TestRandomEventsAndFaults lets anything happen, and then nothing: the sets converge, with a bounded number of writes.
+// TestRandomEventsAndFaults lets anything happen, and then nothing: the sets converge, with a bounded number of writes. The long lane has a seed
+// for each mode.
 func TestRandomEventsAndFaults(t *testing.T) {
 	t.Parallel()
-	modes := someModes()
-	names := slices.Sorted(maps.Keys(modes))
-	for seed, name := range names[:racetest.Fewer(len(names), min(3, len(names)))] {
+	modes := modes(1)
+	for seed, name := range slices.Sorted(maps.Keys(modes)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, modes[name], func(r *rig) {

@@ -2,7 +2,6 @@ package actor
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -286,34 +286,22 @@ func (r *rig) accepted(operations ...string) int {
 	return len(seen)
 }
 
-// allModes returns all combinations of what documents leave open.
-func allModes() map[string]*ocilb.Modes { return ocilbtest.AllModes() }
+// firstModes are the modes of the first lane: each concurrency mode, with different times at which the ETag changes.
+var firstModes = []string{"busy, etag at acceptance", "conflict, etag at acceptance, lenient", "queue, etag at both", "parallel, etag at completion, lenient"}
 
-// someModes returns each concurrency mode with each time at which the ETag changes, half of them lenient. With -modes=all, it returns
-// all combinations, as nightly runs do.
-func someModes() map[string]*ocilb.Modes {
-	if *modesFlag == "all" {
-		return allModes()
+// modes returns so many modes of the emulator, in the long lane all combinations of what documents leave open.
+func modes(first int) map[string]*ocilb.Modes {
+	all := ocilbtest.AllModes()
+	if !testlane.Long {
+		maps.DeleteFunc(all, func(name string, _ *ocilb.Modes) bool { return !slices.Contains(firstModes[:first], name) })
 	}
-	return ocilbtest.SomeModes()
+	return all
 }
 
-var modesFlag = flag.String("modes", "some", "modes of the emulator in long tests: some, all")
-
-// inAllModes runs a test in all modes of the emulator.
-func inAllModes(t *testing.T, test func(r *rig)) {
+// inModes runs a test in so many modes of the emulator, in the long lane in all.
+func inModes(t *testing.T, first int, test func(r *rig)) {
 	t.Helper()
-	in(t, allModes(), test)
-}
-
-// inSomeModes runs a long test in some modes of the emulator.
-func inSomeModes(t *testing.T, test func(r *rig)) {
-	t.Helper()
-	in(t, someModes(), test)
-}
-
-func in(t *testing.T, modes map[string]*ocilb.Modes, test func(r *rig)) {
-	t.Helper()
+	modes := modes(first)
 	for _, name := range slices.Sorted(maps.Keys(modes)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
-	"fairlead.dev/pkg/racetest"
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -36,7 +36,7 @@ const (
 	replicas      = 50
 	surge         = 5 // 10 %
 	startup       = 3 * time.Second
-	arrivals      = 200 // requests a second; a quarter of them in the short form
+	arrivals      = 200 // requests a second; a quarter of them in tests
 	streamLength  = 2 * time.Second
 	streamPieces  = 4
 	settle        = 5 * time.Second
@@ -58,6 +58,8 @@ type cell struct {
 	preStop           time.Duration
 	work              time.Duration
 	cuts, afterHealth bool
+	replicas          int
+	interval          time.Duration // of requests
 }
 
 // outcome is the result of a measurement.
@@ -129,11 +131,11 @@ func measureInBubble(t *testing.T, c cell) outcome {
 		}
 		d.sync = d.want
 	}
-	for range replicas {
+	for range c.replicas {
 		d.create().state = plan.Ready
 	}
 	d.sync()
-	for len(strings.Fields(r.has("chat"))) < replicas {
+	for len(strings.Fields(r.has("chat"))) < c.replicas {
 		time.Sleep(100 * time.Millisecond)
 	}
 	time.Sleep(2*c.work + settle)
@@ -193,7 +195,7 @@ func stream(w http.ResponseWriter, r *http.Request) {
 // roll replaces all pods, a surge at a time: new pods become ready, then as many old ones terminate.
 func (d *rollout) roll() {
 	var ends sync.WaitGroup
-	for range replicas / surge {
+	for range d.cell.replicas / surge {
 		var fresh []*pod
 		for range surge {
 			fresh = append(fresh, d.create())
@@ -289,11 +291,7 @@ func (d *rollout) load() (requests *atomic.Int64, stop func() (failed int)) {
 	done := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		interval := time.Second / arrivals
-		if *rollOuts == "" {
-			interval *= 4
-		}
-		ticker := time.NewTicker(interval)
+		ticker := time.NewTicker(d.cell.interval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -329,7 +327,6 @@ func (d *rollout) request(client *http.Client) bool {
 
 // TestRollOut measures roll-outs, and checks what the README promises. make bench-rollout prints all cells, make demo-oci a few.
 func TestRollOut(t *testing.T) {
-	racetest.SkipCalculation(t)
 	t.Parallel()
 	out := io.Discard
 	if *rollOuts != "" {
@@ -353,7 +350,7 @@ func TestRollOut(t *testing.T) {
 		o := outcomes[i]
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t\n", c.preStop, c.work, choose(c.cuts, "cuts", "spares"),
 			choose(c.afterHealth, "after health", "at once"), c.flow, o.requests, o.failed, o.writes, o.propagation.Round(100*time.Millisecond))
-		assert.Greater(t, o.requests, 1000)
+		assert.Greater(t, o.requests, 200)
 		switch {
 		case c.flow == ours && c.preStop > o.propagation+streamLength:
 			assert.Zero(t, o.failed, "%+v: %+v", c, o)
@@ -371,12 +368,12 @@ func choose(condition bool, yes, no string) string {
 	return no
 }
 
-// cellsOf returns the cells of a value of the flag.
+// cellsOf returns the cells of a value of the flag. Those of the test are small in the first lane.
 func cellsOf(selection string) []cell {
 	var all []cell
 	switch selection {
 	case "all":
-		return everyCell()
+		all = everyCell()
 	case "demo":
 		for _, f := range []flow{naive, noDrain, ours} {
 			all = append(all, cell{flow: f, preStop: 15 * time.Second, work: 3 * time.Second, cuts: true})
@@ -384,6 +381,12 @@ func cellsOf(selection string) []cell {
 	default:
 		for _, f := range []flow{noDrain, ours} {
 			all = append(all, cell{flow: f, preStop: 15 * time.Second, work: 3 * time.Second, cuts: true})
+		}
+	}
+	for i := range all {
+		all[i].replicas, all[i].interval = replicas, time.Second/arrivals
+		if selection == "" {
+			all[i].replicas, all[i].interval = testlane.Repetitions(2*surge, replicas), time.Duration(testlane.Repetitions(20, 4))*time.Second/arrivals
 		}
 	}
 	return all

@@ -305,7 +305,7 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 			o.Modes = *modes
 		}
 		w := &world{
-			t: t, pace: time.Duration(testlane.Repetitions(1000, 300)) * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
+			t: t, pace: time.Duration(testlane.Repetitions(2000, 300)) * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
 			served: map[string]bool{}, woken: map[string]bool{}, kube: fake.NewClientset(), notes: notes{counts: map[string]map[string]int{}},
 		}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
