@@ -42,6 +42,7 @@ type Conn struct {
 	active  atomic.Int32 // requests in progress
 	reading atomic.Int64 // bytes that count for headers that arrive
 	http2   atomic.Bool
+	refused atomic.Bool
 	once    sync.Once
 }
 
@@ -55,7 +56,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 		c.reading.Add(int64(n) * headerGrowth)
 		c.account.Add(fairshare.Bytes, int64(n)*headerGrowth)
 		if c.account.Overdrawn() {
-			c.gate.refused.Add(1)
+			if !c.refused.Swap(true) { // net/http may read again: when it looks for the preface of HTTP/2 first
+				c.gate.refused.Add(1)
+			}
 			return 0, errBeyondShare
 		}
 	}

@@ -1,21 +1,20 @@
 package fairconn
 
 import (
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -24,84 +23,123 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a server behind a gate.
 type rig struct {
 	*Gate
-	*httptest.Server
 
+	server *http.Server
 	ledger *fairshare.Ledger
 	counts chan [2]int64 // what counts for the client before and after Begin
 	next   chan struct{} // lets a request end
+	memory *memnet.Listener
 }
 
-func newRig(t *testing.T, limit int, secure bool) *rig {
-	t.Helper()
+func newRig(limit int) *rig {
 	l := fairshare.NewLedger(fairshare.Limits{Bytes: limit})
 	r := &rig{Gate: NewGate(l), ledger: l, counts: make(chan [2]int64, 1), next: make(chan struct{})}
-	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+	r.server = &http.Server{ConnContext: Context, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		c := Of(q)
 		before := c.Account().Used(fairshare.Bytes)
 		c.Begin(q)
 		defer c.End()
 		r.counts <- [2]int64{before, c.Account().Used(fairshare.Bytes)}
 		<-r.next
-	}))
-	r.Server.Config.ConnContext = Context
-	r.Server.Listener = r.Gate.Listener(r.Server.Listener)
-	if r.Server.EnableHTTP2 = secure; secure {
-		r.Server.StartTLS()
-	} else {
-		r.Server.Start()
-	}
+	})}
+	return r
+}
+
+// start runs a server in memory until the end of a bubble, when nothing may be counted anymore.
+func start(t *testing.T, limit int) *rig {
+	t.Helper()
+	r := newRig(limit)
+	r.memory = memnet.Listen()
+	r.server.Protocols = &http.Protocols{}
+	r.server.Protocols.SetHTTP1(true)
+	r.server.Protocols.SetUnencryptedHTTP2(true)
+	go func() { _ = r.server.Serve(r.Gate.Listener(clientsOf{r.memory})) }()
 	t.Cleanup(func() {
-		r.Server.Close()
-		r.await(t, func() bool { return r.Open() == 0 && l.Total(fairshare.Bytes) == 0 })
+		_ = r.server.Close()
+		synctest.Wait()
+		assert.Zero(t, r.Open())
+		assert.Zero(t, r.ledger.Total(fairshare.Bytes))
 	})
 	return r
 }
 
-func (r *rig) await(t *testing.T, condition func() bool) {
-	t.Helper()
-	require.Eventually(t, condition, 20*time.Second, time.Millisecond)
+// clientAddress is the address of all clients.
+var clientAddress = netip.MustParseAddrPort("192.0.2.1:1000")
+
+// clientsOf gives the connections of a listener the address of a client.
+type clientsOf struct{ net.Listener }
+
+func (l clientsOf) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return fromClient{c}, nil
 }
 
+type fromClient struct{ net.Conn }
+
+func (fromClient) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(clientAddress) }
+
+// dial connects, and sends text. What the server reads of it has counted.
 func (r *rig) dial(t *testing.T, text string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", r.Server.Listener.Addr().String())
+	c, err := r.memory.Dial(t.Context(), "", "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	_, err = io.WriteString(c, text)
-	require.NoError(t, err)
+	r.send(t, c, text)
 	return c
+}
+
+func (*rig) send(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if text != "" {
+		_, err := io.WriteString(c, text)
+		require.NoError(t, err)
+	}
+	synctest.Wait()
 }
 
 // TestHeadersCountUntilTheyHaveArrived sends two requests on a connection, the second one after a pause in its headers.
 func TestHeadersCountUntilTheyHaveArrived(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 0, false)
-	const half = "GET / HTTP/1.1\r\nHost: x\r\n"
-	c := r.dial(t, half)
-	for range 2 {
-		r.await(t, func() bool { return r.ledger.Total(fairshare.Bytes) == connBytes+headerGrowth*int64(len(half)) })
-		_, err := io.WriteString(c, "\r\n")
-		require.NoError(t, err)
-		got := <-r.counts
-		assert.Equal(t, [2]int64{connBytes + headerGrowth*int64(len(half)+2), connBytes}, got)
-		r.next <- struct{}{}
-		answer := make([]byte, 1024)
-		_, err = c.Read(answer)
-		require.NoError(t, err)
-		_, err = io.WriteString(c, half)
-		require.NoError(t, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, 0)
+		const half = "GET / HTTP/1.1\r\nHost: x\r\n"
+		c := r.dial(t, half)
+		for range 2 {
+			assert.Equal(t, connBytes+headerGrowth*int64(len(half)), r.ledger.Total(fairshare.Bytes))
+			r.send(t, c, "\r\n")
+			got := <-r.counts
+			assert.Equal(t, [2]int64{connBytes + headerGrowth*int64(len(half)+2), connBytes}, got)
+			r.next <- struct{}{}
+			answer := make([]byte, 1024)
+			_, err := c.Read(answer)
+			require.NoError(t, err)
+			r.send(t, c, half)
+		}
+	})
 }
 
-// TestHTTP2 counts the window of a connection once, through TLS.
+// TestHTTP2 counts the window of a connection once.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 0, true)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, 0)
+		protocols := &http.Protocols{}
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: protocols, DialContext: r.memory.Dial}
+		defer transport.CloseIdleConnections()
+		r.assertWindowCounts(t, &http.Client{Transport: transport}, "http://memory")
+	})
+}
+
+// assertWindowCounts sends two requests on one connection.
+func (r *rig) assertWindowCounts(t *testing.T, client *http.Client, url string) {
+	t.Helper()
 	for range 2 {
 		go func() { r.next <- struct{}{} }()
-		response, err := client.Get(r.Server.URL)
+		response, err := client.Get(url)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		assert.Equal(t, 2, response.ProtoMajor)
@@ -112,30 +150,29 @@ func TestHTTP2(t *testing.T) {
 // TestClientBeyondItsShare closes its connections, new ones and those with headers, but not the account that somebody else holds.
 func TestClientBeyondItsShare(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 2*connBytes, false)
-	client := r.ledger.Open(netip.MustParseAddr("127.0.0.1"))
-	closed := func(c net.Conn) {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
-		_, err := c.Read(make([]byte, 1))
-		require.Error(t, err)
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-	}
-	one, _ := r.dial(t, ""), r.dial(t, "")
-	r.await(t, func() bool { return r.Open() == 2 })
-	closed(r.dial(t, ""))
-	assert.EqualValues(t, 1, r.Refused())
-	_, err := io.WriteString(one, "GET / HTTP/1.1\r\nX: "+strings.Repeat("x", 100))
-	require.NoError(t, err)
-	closed(one)
-	assert.EqualValues(t, 2, r.Refused())
-	r.await(t, func() bool { return client.Used(fairshare.Bytes) == connBytes })
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, 2*connBytes)
+		client := r.ledger.Open(clientAddress.Addr())
+		closed := func(c net.Conn) {
+			_, err := c.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF)
+		}
+		one, _ := r.dial(t, ""), r.dial(t, "")
+		assert.Equal(t, 2, r.Open())
+		closed(r.dial(t, ""))
+		assert.EqualValues(t, 1, r.Refused())
+		r.send(t, one, "GET / HTTP/1.1\r\nX: "+strings.Repeat("x", 100))
+		closed(one)
+		assert.EqualValues(t, 2, r.Refused())
+		assert.EqualValues(t, connBytes, client.Used(fairshare.Bytes))
 
-	client.Add(fairshare.Bytes, 4*connBytes)
-	client.Add(fairshare.Parked, 4*connBytes)
-	closed(r.dial(t, "GET / HTTP/1.1\r\n\r\n"))
-	client.Add(fairshare.Bytes, -4*connBytes)
-	client.Add(fairshare.Parked, -4*connBytes)
-	client.Close()
+		client.Add(fairshare.Bytes, 4*connBytes)
+		client.Add(fairshare.Parked, 4*connBytes)
+		closed(r.dial(t, ""))
+		client.Add(fairshare.Bytes, -4*connBytes)
+		client.Add(fairshare.Parked, -4*connBytes)
+		client.Close()
+	})
 }
 
 func TestRequestsOfOtherListeners(t *testing.T) {
