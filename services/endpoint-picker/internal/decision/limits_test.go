@@ -1,12 +1,12 @@
 package decision
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -119,75 +120,79 @@ func TestLimits_OneShareForAllListeners(t *testing.T) {
 // TestLimits_PickOutlivesItsConnection has a client that connects for each call, as some load balancers do.
 func TestLimits_PickOutlivesItsConnection(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	l := r.listen(t)
-	status, answer := callAt(t, l.Address(), "127.0.0.1", PathPick, "{}")
-	require.Equal(t, http.StatusOK, status)
-	awaitClosed(t, l)
-	assert.EqualValues(t, 1, r.ledger.Total(fairshare.Streams))
-	account := r.ledger.Open(netip.MustParseAddr("127.0.0.1"))
-	defer account.Close()
-	assert.EqualValues(t, 1, account.Used(fairshare.Streams))
-	assert.Equal(t, r.ledger.Total(fairshare.Parked), account.Used(fairshare.Bytes), "the pick is all that counts")
-	assert.Positive(t, account.Used(fairshare.Bytes))
-	status, _ = callAt(t, l.Address(), "127.0.0.1", PathOutcome, completedBody(answer[7:39]))
-	assert.Equal(t, http.StatusNoContent, status)
-	awaitClosed(t, l)
-	assert.Zero(t, account.Used(fairshare.Bytes))
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		l, n := r.listen(t)
+		status, answer := n.callAt(t, greedy, PathPick, "{}")
+		require.Equal(t, http.StatusOK, status)
+		awaitClosed(t, l)
+		assert.EqualValues(t, 1, r.ledger.Total(fairshare.Streams))
+		account := r.ledger.Open(netip.MustParseAddrPort(greedy).Addr())
+		defer account.Close()
+		assert.EqualValues(t, 1, account.Used(fairshare.Streams))
+		assert.Equal(t, r.ledger.Total(fairshare.Parked), account.Used(fairshare.Bytes), "the pick is all that counts")
+		assert.Positive(t, account.Used(fairshare.Bytes))
+		status, _ = n.callAt(t, greedy, PathOutcome, completedBody(answer[7:39]))
+		assert.Equal(t, http.StatusNoContent, status)
+		awaitClosed(t, l)
+		assert.Zero(t, account.Used(fairshare.Bytes))
+	})
 }
 
 // TestLimits_OutcomesBeyondTheShare has a client that has taken all when another one takes its share. It can pick no more, but it
 // can report outcomes, each on a new connection. Then it opens connections without end.
 func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 	t.Parallel()
-	const first, second = "127.0.0.1", "127.0.0.2"
-	r := newLimitedRig(t, fairshare.Limits{Bytes: 1 << 20}, func(o *Options) { o.Timeout = time.Hour })
-	l := r.listen(t)
-	fill := func(client string) (ids []string) {
-		for {
-			status, answer := callAt(t, l.Address(), client, PathPick, "{}")
-			if status != http.StatusOK {
-				assert.Equal(t, http.StatusTooManyRequests, status)
-				return ids
+	synctest.Test(t, func(t *testing.T) {
+		r := newLimitedRig(t, fairshare.Limits{Bytes: 1 << 20}, func(o *Options) { o.Timeout = time.Hour })
+		l, n := r.listen(t)
+		fill := func(client string) (ids []string) {
+			for {
+				status, answer := n.callAt(t, client, PathPick, "{}")
+				awaitClosed(t, l)
+				if status != http.StatusOK {
+					assert.Equal(t, http.StatusTooManyRequests, status)
+					return ids
+				}
+				ids = append(ids, answer[7:39])
 			}
-			ids = append(ids, answer[7:39])
 		}
-	}
-	ids := fill(first)
-	time.Sleep(fairshare.LevelAge)
-	assert.NotEmpty(t, fill(second))
-	account := r.ledger.Open(netip.MustParseAddr(first))
-	defer account.Close()
-	require.True(t, account.BeyondShare(fairshare.Bytes))
-	for _, id := range ids[:len(ids)/8] {
-		status, _ := callAt(t, l.Address(), first, PathOutcome, completedBody(id))
-		require.Equal(t, http.StatusNoContent, status)
-		awaitClosed(t, l) // the reserve is for two connections
-	}
-	require.True(t, account.BeyondShare(fairshare.Bytes))
+		ids := fill(greedy)
+		time.Sleep(fairshare.LevelAge)
+		assert.NotEmpty(t, fill(good))
+		account := r.ledger.Open(netip.MustParseAddrPort(greedy).Addr())
+		defer account.Close()
+		require.True(t, account.BeyondShare(fairshare.Bytes))
+		for _, id := range ids[:len(ids)/8] {
+			status, _ := n.callAt(t, greedy, PathOutcome, completedBody(id))
+			require.Equal(t, http.StatusNoContent, status)
+			awaitClosed(t, l) // the reserve is for two connections
+		}
+		require.True(t, account.BeyondShare(fairshare.Bytes))
 
-	var conns []net.Conn
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(first)}}
-	for range 20 {
-		c, err := dialer.DialContext(t.Context(), "tcp", l.Address())
-		require.NoError(t, err)
-		_, _ = io.WriteString(c, "POST /v1/outcome HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 1<<10))
-		conns = append(conns, c)
-	}
-	require.Eventually(t, func() bool { return l.Stats().RefusedConnections > 10 }, 20*time.Second, time.Millisecond)
-	status, _ := callAt(t, l.Address(), second, PathPick, "{}")
-	assert.NotZero(t, status, "another client has a connection")
-	for _, c := range conns {
-		require.NoError(t, c.Close())
-	}
+		var conns []net.Conn
+		for range 20 {
+			c := n.connect(t, greedy)
+			_, _ = io.WriteString(c, "POST /v1/outcome HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 1<<10))
+			conns = append(conns, c)
+		}
+		synctest.Wait()
+		assert.Greater(t, l.Stats().RefusedConnections, int64(10))
+		status, _ := n.callAt(t, good, PathPick, "{}")
+		assert.NotZero(t, status, "another client has a connection")
+		for _, c := range conns {
+			require.NoError(t, c.Close())
+		}
+	})
 }
 
 // callAt makes a call on a connection of its own, from an address. The status is 0 if there is no answer.
-func callAt(t *testing.T, address, client, path, body string) (status int, answer string) {
+func (n *network) callAt(t *testing.T, client, path, body string) (status int, answer string) {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
-	response, err := c.Post("http://"+address+path, "application/json", strings.NewReader(body))
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return n.connect(t, client), nil
+	}}}
+	response, err := c.Post("http://memory"+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -200,42 +205,5 @@ func callAt(t *testing.T, address, client, path, body string) (status int, answe
 // awaitClosed waits until the listener has no connection.
 func awaitClosed(t *testing.T, l *Listener) {
 	t.Helper()
-	require.Eventually(t, func() bool { return l.gate.Open() == 0 }, 20*time.Second, time.Millisecond)
-}
-
-// BenchmarkMemoryOfCalls measures what calls hold whose body does not come, as the basis of callBytes. The other ends of the
-// connections are in the process, too, with less than 1 KiB each.
-func BenchmarkMemoryOfCalls(b *testing.B) {
-	const calls = 500
-	for name, head := range map[string]string{
-		"idle": "", "outcome": "POST /v1/outcome HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
-		"pick": "POST /v1/pick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				r := newLimitedRig(b, fairshare.Limits{})
-				l := r.listen(b)
-				var before, after runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&before)
-				var conns []net.Conn
-				for range calls {
-					c, err := net.Dial("tcp", l.Address())
-					require.NoError(b, err)
-					_, err = io.WriteString(c, head)
-					require.NoError(b, err)
-					conns = append(conns, c)
-				}
-				time.Sleep(time.Second)
-				runtime.GC()
-				runtime.ReadMemStats(&after)
-				b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/calls, "B/each")
-				b.ReportMetric(float64(r.ledger.Total(fairshare.Bytes))/calls, "counted/each")
-				for _, c := range conns {
-					_ = c.Close()
-				}
-				l.Close()
-			}
-		})
-	}
+	require.Eventually(t, func() bool { return l.gate.Open() == 0 }, kubetest.Patience, time.Millisecond)
 }

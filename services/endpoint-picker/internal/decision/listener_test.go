@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,37 +21,69 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 )
 
-// listen serves the API on a port, until the test ends.
-func (r *rig) listen(t testing.TB, changes ...func(l *Listener)) *Listener {
+// network is a network in memory, whose clients have addresses.
+type network struct {
+	*memnet.Listener
+
+	clients chan net.Addr // of connections, in their order
+}
+
+// Accept implements net.Listener.
+func (n *network) Accept() (net.Conn, error) {
+	c, err := n.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return fromClient{c, <-n.clients}, nil
+}
+
+type fromClient struct {
+	net.Conn
+
+	address net.Addr
+}
+
+func (c fromClient) RemoteAddr() net.Addr { return c.address }
+
+// connect returns a connection of a client. Nobody else connects at the time.
+func (n *network) connect(t *testing.T, client string) net.Conn {
 	t.Helper()
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "127.0.0.1:0", Server: r.Server})
-	for _, change := range changes {
-		change(l)
-	}
-	if l.listener == nil {
-		require.NoError(t, l.Listen())
-	}
+	n.clients <- net.TCPAddrFromAddrPort(netip.MustParseAddrPort(client))
+	c, err := n.Listener.Dial(t.Context(), "", "")
+	require.NoError(t, err)
+	return c
+}
+
+// listen serves the API in memory, until the bubble ends.
+func (r *rig) listen(t testing.TB) (*Listener, *network) {
+	t.Helper()
+	n := &network{Listener: memnet.Listen(), clients: make(chan net.Addr, 1)}
+	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "memory", Server: r.Server})
+	l.listener = l.gate.Listener(n)
+	run(t, l)
+	return l, n
+}
+
+func run(t testing.TB, l *Listener) {
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run() }()
 	t.Cleanup(func() {
 		l.Close()
 		assert.NoError(t, <-ended)
 	})
-	return l
 }
 
 func TestListener(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	l := r.listen(t)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Post("http://"+l.Address()+PathPick, "application/json", strings.NewReader("{}"))
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	assert.Equal(t, http.StatusOK, response.StatusCode)
-	l.Close()
-	assert.Equal(t, 1, r.results.of(resultStopped))
-	assert.Zero(t, l.Stats().Open)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		l, n := r.listen(t)
+		status, _ := n.callAt(t, good, PathPick, "{}")
+		assert.Equal(t, http.StatusOK, status)
+		l.Close()
+		assert.Equal(t, 1, r.results.of(resultStopped))
+		assert.Zero(t, l.Stats().Open)
+	})
 }
 
 func TestListener_Disabled(t *testing.T) {
@@ -62,15 +95,6 @@ func TestListener_Disabled(t *testing.T) {
 	l.Close()
 }
 
-func TestListener_PortInUse(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	used := r.listen(t)
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: used.Address(), Server: r.Server})
-	require.ErrorContains(t, l.Listen(), "listen on --flag "+used.Address())
-	l.Close()
-}
-
 // TestListener_SlowClient sends a part of a call, and then nothing.
 func TestListener_SlowClient(t *testing.T) {
 	t.Parallel()
@@ -78,17 +102,20 @@ func TestListener_SlowClient(t *testing.T) {
 		"POST /v1/pick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{": "HTTP/1.1 408 Request Timeout",
 		"POST /v1/pick HTTP/1.1\r\nHost:":                                   "",
 	} {
-		r := newRig(t, func(o *Options) { o.BodyTimeout = 50 * time.Millisecond })
-		conn, err := net.Dial("tcp", r.listen(t).Address())
-		require.NoError(t, err)
-		_, err = conn.Write([]byte(call))
-		require.NoError(t, err)
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
-		answer := make([]byte, len(want)+1)
-		n, _ := conn.Read(answer)
-		assert.Equal(t, want, string(answer[:min(n, len(want))]))
-		require.NoError(t, conn.Close())
-		r.assertNothingHeld()
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			l, n := r.listen(t)
+			began, c := time.Now(), n.connect(t, good)
+			_, err := io.WriteString(c, call)
+			require.NoError(t, err)
+			answer := make([]byte, len(want)+1)
+			read, _ := c.Read(answer)
+			assert.Equal(t, want, string(answer[:min(read, len(want))]))
+			assert.Equal(t, r.Server.options.BodyTimeout, time.Since(began))
+			require.NoError(t, c.Close())
+			awaitClosed(t, l)
+			r.assertNothingHeld()
+		})
 	}
 }
 
@@ -97,8 +124,8 @@ func TestListener_SlowClient(t *testing.T) {
 func TestListener_Drain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, memory := newRig(t), memnet.Listen()
-		l := r.listen(t, func(l *Listener) { l.listener = l.gate.Listener(memory) })
+		r := newRig(t)
+		l, memory := r.listen(t)
 		used, idle := dial(t, memory), dial(t, memory)
 		answer, content := used.call(PathPick, "{}")
 		require.Equal(t, http.StatusOK, answer.StatusCode)
@@ -125,7 +152,7 @@ func TestListener_Drain(t *testing.T) {
 		}
 		assert.Zero(t, <-left)
 		assert.InDelta(t, (fairconn.Linger * 3 / 2).Seconds(), time.Since(began).Seconds(), 1, "the last connections were idle for long")
-		_, err := memory.Dial(t.Context(), "", "")
+		_, err := memory.Listener.Dial(t.Context(), "", "")
 		require.Error(t, err, "the listener is closed")
 	})
 }
@@ -137,10 +164,9 @@ type caller struct {
 	from *bufio.Reader
 }
 
-func dial(t *testing.T, memory *memnet.Listener) *caller {
+func dial(t *testing.T, memory *network) *caller {
 	t.Helper()
-	conn, err := memory.Dial(t.Context(), "", "")
-	require.NoError(t, err)
+	conn := memory.connect(t, good)
 	t.Cleanup(func() { _ = conn.Close() })
 	synctest.Wait()
 	return &caller{t: t, conn: conn, from: bufio.NewReader(conn)}
