@@ -1,3 +1,5 @@
+//go:build system
+
 package informers_test
 
 import (

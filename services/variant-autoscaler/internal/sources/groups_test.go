@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -367,7 +368,8 @@ func TestClasses(t *testing.T) {
 func TestManyOfEverything(t *testing.T) {
 	t.Parallel()
 	objects := append(parse(t, deployments("x")), object(t, va, "a", "x"))
-	for i := range 10_000 {
+	all := testlane.Repetitions(2*sources.DefaultPerNamespace, 10_000)
+	for i := range all {
 		n := fmt.Sprintf("n%05d", i)
 		u := object(t, hpa, n, n)
 		complete(u, i)
@@ -376,7 +378,7 @@ func TestManyOfEverything(t *testing.T) {
 	}
 	got := collect(t, sources.Params{}, objects...)
 	valid(t, got)
-	assert.Len(t, got.Rejected, 10_000-sources.DefaultPerNamespace)
+	assert.Len(t, got.Rejected, all-sources.DefaultPerNamespace)
 	assert.Equal(t, sources.LimitExceeded, got.Rejected[0].Problem.Reason)
 	require.Len(t, got.Groups, 2)
 	assert.Nil(t, got.Groups[0].Variants[0].Problem)
