@@ -175,21 +175,23 @@ func TestProtectStandsBeforeAllButHealth(t *testing.T) {
 
 func TestMetricsOverTLS(t *testing.T) {
 	t.Parallel()
-	certificate, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "test", servingcert.Options{}, time.Now())
-	require.NoError(t, err)
-	s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: certificate.TLS(servingcert.Options{})})
+	synctest.Test(t, func(t *testing.T) {
+		certificate, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "test", servingcert.Options{}, time.Now())
+		require.NoError(t, err)
+		s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: certificate.TLS(servingcert.Options{})})
 
-	client := http.Client{Transport: &http.Transport{
-		DialContext: dial(s.metrics), DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-	}}
-	response, err := client.Get("https://memory/metrics")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	assert.Equal(t, 200, response.StatusCode)
-	status, _ := get(t, s.metrics, "/metrics")
-	assert.Equal(t, 400, status, "plaintext")
-	status, _ = get(t, s.health, "/healthz")
-	assert.Equal(t, 200, status, "health is always plaintext")
+		client := http.Client{Transport: &http.Transport{
+			DialContext: dial(s.metrics), DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		}}
+		response, err := client.Get("https://memory/metrics")
+		require.NoError(t, err)
+		defer response.Body.Close()
+		assert.Equal(t, 200, response.StatusCode)
+		status, _ := get(t, s.metrics, "/metrics")
+		assert.Equal(t, 400, status, "plaintext")
+		status, _ = get(t, s.health, "/healthz")
+		assert.Equal(t, 200, status, "health is always plaintext")
+	})
 }
 
 func TestOneFailingCollectorDoesNotHideTheOthers(t *testing.T) {
