@@ -122,7 +122,6 @@ func TestRamp(t *testing.T) {
 	assert.GreaterOrEqual(t, ours.Attainment(), 0.97, "the target is for 90 %")
 	assert.Zero(t, ours.Cut)
 	assert.LessOrEqual(t, ours.Cost/plan.Cost, 1.05)
-	t.Log(ours, plan, ours.Cost/plan.Cost)
 }
 
 // BenchmarkUnlike prints the table of variants of unlike cost.
