@@ -121,7 +121,7 @@ func TestRamp(t *testing.T) {
 	ours, plan := ramp.compare(0)
 	assert.GreaterOrEqual(t, ours.Attainment(), 0.97, "the target is for 90 %")
 	assert.Zero(t, ours.Cut)
-	assert.LessOrEqual(t, ours.Cost/plan.Cost, 1.05)
+	assert.LessOrEqual(t, ours.Cost/plan.Cost, 0.95, "the plan that knows the load starts replicas ahead of it: %.3f", ours.Cost/plan.Cost)
 }
 
 // BenchmarkUnlike prints the table of variants of unlike cost.
