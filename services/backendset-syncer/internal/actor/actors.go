@@ -29,6 +29,7 @@ type Wanted struct {
 	Drain    plan.Drain
 	Health   *ociapi.HealthChecker // nil: the set keeps its own
 	Emptying bool                  // the set loses all backends
+	Retired  bool                  // it does not while requests can reach it: a write in progress may have made that so
 	Watching bool                  // the set is read, and not written: its owner has not claimed it
 	Limits   plan.Limits           // of the load balancer
 	// Since is when the first event was seen that this wish follows from. It is for metrics.
@@ -201,7 +202,7 @@ func (i *inbox) want(set string, w *Wanted) {
 // same reports whether two wishes are equal, except for the event that they follow from.
 func (w *Wanted) same(other *Wanted) bool {
 	return slices.Equal(w.Endpoints, other.Endpoints) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
-		w.Emptying == other.Emptying && w.Watching == other.Watching && w.Limits == other.Limits && (w.Health == other.Health || w.Health != nil && other.Health != nil && *w.Health == *other.Health)
+		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && (w.Health == other.Health || w.Health != nil && other.Health != nil && *w.Health == *other.Health)
 }
 
 // weightOf returns the weight of a backend.

@@ -160,7 +160,7 @@ func (a *actor) decide(now time.Time) (*write, time.Time) {
 func (a *actor) firstWrite(ready []*set, now time.Time) *write {
 	slices.SortFunc(ready, func(x, y *set) int { return cmp.Or(x.dirty.Compare(y.dirty), cmp.Compare(x.name, y.name)) })
 	for _, s := range ready {
-		if !a.fits(s) {
+		if !a.fits(s) || s.wish.Retired && a.current.Used(s.name) {
 			continue
 		}
 		w, err := a.current.NewWrite(s.live, s.wanted, s.wish.Health)

@@ -96,7 +96,7 @@ func (b *build) keepSet(o *record.Object) {
 func (b *build) drainSet(o *record.Object) {
 	drain := b.firstParameters().drain()
 	drain.Minimum = drain.Maximum
-	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Limits: b.backendLimits()}}
+	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Retired: true, Limits: b.backendLimits()}}
 }
 
 // backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.

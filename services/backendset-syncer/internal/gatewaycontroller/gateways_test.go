@@ -16,7 +16,6 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
@@ -30,7 +29,7 @@ func TestFrozenGateways(t *testing.T) {
 		"the parameters are gone":    func(w *world) { w.remove("ConfigMap", "infra", "web") },
 		"the parameters are invalid": func(w *world) { w.gateway("web", `typo: "1"`, webListener) },
 		"it is no longer permitted": func(w *world) {
-			w.document, _, _ = policy.Parse([]byte("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + "}]"))
+			w.configure("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + "}]")
 			w.changed()
 		},
 	}
@@ -94,45 +93,44 @@ func TestSeveralGateways(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	modes := ocilb.DefaultOptions().Modes
-	modes.Limits.BackendSets = 10
+	modes.Limits.BackendSets = 6
 	inWorld(t, &modes, func(w *world) {
-		w.document, _, _ = policy.Parse([]byte("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra], backendSets: 10}}]"))
-		require.NotNil(t, w.document)
+		w.configure("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra], backendSets: 6}}]")
 		w.gateway("web", `drainMaximumSeconds: "1"`, webListener)
 		route := func(ns, name, to string) {
 			w.route(ns, name, fmt.Sprintf("hostnames: [%s.example.com], rules: [{backendRefs: [{name: %s, port: 80}]}]", name, to))
 		}
-		for i := range 7 {
+		for i := range 5 {
 			name := fmt.Sprintf("s%d", i)
 			w.service("models", name, fmt.Sprint(i+1))
 			route("models", name, name)
 			time.Sleep(time.Second)
 		}
-		for i := range 5 {
+		for i := range 3 {
 			name := fmt.Sprintf("o%d", i)
 			w.service("others", name, fmt.Sprint(i+101))
 			route("others", name, name)
 			time.Sleep(time.Second)
 		}
 		w.settle()
-		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s4", "Accepted"))
-		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("models", "s5", "Accepted"), "half of the sets are left for other namespaces")
-		assert.Equal(t, "True/Accepted", w.routeCondition("others", "o2", "Accepted"))
-		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("others", "o3", "Accepted"), "the load balancer has 10 sets, of which one is for changes")
-		stop := w.load(func() string { return get(w.client(80, nil), "http://s2.example.com/") }, oneOf("200 s2", "200 s5"))
-		w.service("models", "s6", "50")
-		for i, name := range []string{"s1", "s2", "s3"} { // three rules get other sets at once
-			route("models", name, []string{"s6", "s5", "s4"}[i])
+		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s2", "Accepted"))
+		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("models", "s3", "Accepted"), "half of the sets are left for other namespaces")
+		assert.Equal(t, "True/Accepted", w.routeCondition("others", "o0", "Accepted"))
+		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("others", "o1", "Accepted"), "the load balancer has 6 sets, of which one is for changes")
+		stop := w.load(func() string { return get(w.client(80, nil), "http://s2.example.com/") }, oneOf("200 s2", "200 s3"))
+		w.service("models", "s4", "50")
+		for i, name := range []string{"s1", "s2", "s0"} { // three rules get other sets at once
+			route("models", name, []string{"s4", "s3", "s2"}[i])
 		}
 		w.settle()
 		stop()
-		assert.Equal(t, "200 s6", get(w.client(80, nil), "http://s1.example.com/"))
+		assert.Equal(t, "200 s4", get(w.client(80, nil), "http://s1.example.com/"))
 		for _, c := range w.Calls() {
 			assert.NotEqual(t, "LimitExceeded", c.Code, "%s: limits are checked before the call", c.Operation)
 		}
 		w.remove("HTTPRoute", "models", "s0")
 		w.settle()
-		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s5", "Accepted"), w.routeMessage("models", "s5", "Accepted"))
+		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s3", "Accepted"), w.routeMessage("models", "s3", "Accepted"))
 	})
 }
 

@@ -56,7 +56,7 @@ type world struct {
 	network    *ocilbtest.Network
 	reconciler *Reconciler
 	kube       *fake.Clientset
-	document   *policy.Document
+	document   atomic.Pointer[policy.Document]
 	options    gateway.Options
 	served     map[string]bool
 	notes      notes
@@ -109,7 +109,15 @@ func (w *world) readers() informers.Caches {
 type configured struct{ w *world }
 
 // Current implements the configuration.
-func (c configured) Current() (*policy.Document, string) { return c.w.document, "" }
+func (c configured) Current() (*policy.Document, string) { return c.w.document.Load(), "" }
+
+// configure replaces the administrator's configuration.
+func (w *world) configure(text string) {
+	w.t.Helper()
+	document, _, err := policy.Parse([]byte(text))
+	require.NoError(w.t, err)
+	w.document.Store(document)
+}
 
 // key is the key of an object.
 func keyOf(u *unstructured.Unstructured) string {
@@ -312,8 +320,7 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 		w.Service = ocilbtest.Start(t, o)
 		w.Create(balancerID, ocilbtest.Compartment, "models")
 		time.Sleep(time.Duration(o.Modes.Stale))
-		w.document, _, _ = policy.Parse([]byte("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra]}}]"))
-		require.NotNil(t, w.document)
+		w.configure("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra]}}]")
 		w.start()
 		w.apply(basics)
 		test(w)
