@@ -2,21 +2,14 @@ package replicas
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +23,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"fairlead.dev/pkg/servingcert"
+	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
@@ -38,9 +32,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// soon is the time limit for what another replica must know.
-const soon = 10 * time.Second
 
 // replica is a replica of the picker with one pool of one endpoint.
 type replica struct {
@@ -50,6 +41,7 @@ type replica struct {
 	estimator *estimate.Estimator
 	endpoint  *endpoint.Endpoint
 	logs      *observer.ObservedLogs
+	address   string
 	stop      func()
 }
 
@@ -74,9 +66,62 @@ func (h *hosts) LookupHost(context.Context, string) ([]string, error) {
 	return h.ips, h.err
 }
 
-// newReplica returns a replica that listens.
-func newReplica(t *testing.T, settings *tls.Config) *replica {
+// network is a network in memory. Its hosts have an address each.
+type network struct {
+	mu        sync.Mutex
+	listeners map[string]*memnet.Listener
+}
+
+func newNetwork() *network { return &network{listeners: map[string]*memnet.Listener{}} }
+
+// listen returns a listener with an address of its own.
+func (n *network) listen() (l net.Listener, address string) {
+	n.mu.Lock()
+	address = fmt.Sprintf("10.0.0.%d:9004", len(n.listeners)+1)
+	n.mu.Unlock()
+	return n.listenAt(address), address
+}
+
+// listenAt returns a listener that gets the connections to an address from now on.
+func (n *network) listenAt(address string) net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners[address] = memnet.Listen()
+	return n.listeners[address]
+}
+
+// dial has the form of http.Transport.DialContext.
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	l := n.listeners[address]
+	n.mu.Unlock()
+	if l == nil {
+		return nil, errors.New("connection refused")
+	}
+	return l.Dial(ctx, "", "")
+}
+
+// addReplica returns a replica that listens.
+func (n *network) addReplica(t *testing.T) *replica {
 	t.Helper()
+	t.Cleanup(func() { time.Sleep(time.Second) }) // the time of a bubble ends with it, and handlers may be in their linger
+	r := newReplica(nil)
+	r.client.Transport.(*http.Transport).DialContext = n.dial
+	r.listener, r.address = n.listen()
+	return r
+}
+
+// serve runs another program, and returns its address.
+func (n *network) serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	l, address := n.listen()
+	server := &http.Server{Handler: handler}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return address
+}
+
+func newReplica(settings *tls.Config) *replica {
 	core, logs := observer.New(zapcore.InfoLevel)
 	r := &replica{
 		estimator: estimate.New(1 << 20), logs: logs,
@@ -85,7 +130,6 @@ func newReplica(t *testing.T, settings *tls.Config) *replica {
 	r.endpoint = r.estimator.New(describe("a", "1"), time.Now())
 	r.endpoint.Record(r.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
 	r.member = r.Join("pool", r.estimator, r)
-	require.NoError(t, r.Listen())
 	return r
 }
 
@@ -97,8 +141,6 @@ func (r *replica) heardNothing() string {
 	}
 	return ""
 }
-
-func (r *replica) address() string { return r.listener.Addr().String() }
 
 // start runs the replica until its stop, or the end of the test.
 func (r *replica) start(t *testing.T, addresses ...string) {
@@ -141,15 +183,15 @@ func (r *replica) cached(blocks int) int {
 
 func eventually(t *testing.T, is func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, is, soon, time.Millisecond, what)
+	require.Eventually(t, is, kubetest.Patience, time.Millisecond, what)
 }
 
 // pair is two replicas that hear each other.
-func pair(t *testing.T) (a, b *replica) {
+func pair(t *testing.T, n *network) (a, b *replica) {
 	t.Helper()
-	a, b = newReplica(t, nil), newReplica(t, nil)
+	a, b = n.addReplica(t), n.addReplica(t)
 	for _, r := range []*replica{a, b} {
-		r.start(t, a.address(), b.address()) // its own address is among them
+		r.start(t, a.address, b.address) // its own address is among them
 	}
 	for _, r := range []*replica{a, b} {
 		eventually(t, func() bool { return r.member.connected.Load() == 1 && r.member.Ready() == nil }, "connected")
@@ -159,67 +201,72 @@ func pair(t *testing.T) (a, b *replica) {
 
 func TestReplicasHearEachOther(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t)
-	for i, r := range [][2]*replica{{a, b}, {b, a}} {
-		blocks := 10 * (1 + i) // of the second prompt they know the first half
-		l := r[0].place(blocks)
-		eventually(t, func() bool { return r[1].endpoint.Load().Open == 1 && r[1].cached(blocks) == 16*blocks-16 }, "placed")
-		assert.Equal(t, int64(160), estimate.ServerOf(r[1].endpoint).Backlog())
-		l.First(time.Now())
-		eventually(t, func() bool { return estimate.ServerOf(r[1].endpoint).Backlog() == 0 }, "first token")
-		l.Release()
-		eventually(t, func() bool { return r[1].endpoint.Load().Open == 0 }, "ended")
-		r[0].estimator.Answered(r[0].endpoint, 1600)
-		eventually(t, func() bool {
-			want, _ := r[0].estimator.CacheSize(r[0].endpoint)
-			got, _ := r[1].estimator.CacheSize(r[1].endpoint)
-			return got == want
-		}, "answered")
-	}
-	sent, received := a.member.Stats(), b.member.Stats()
-	assert.Equal(t, []int64{5, 5, 1, 1}, []int64{sent.Sent, received.Received, int64(sent.Readers), int64(received.Connected)})
-	assert.Len(t, a.logs.All(), 1, "that it listens")
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t, newNetwork())
+		for i, r := range [][2]*replica{{a, b}, {b, a}} {
+			blocks := 10 * (1 + i) // of the second prompt they know the first half
+			l := r[0].place(blocks)
+			eventually(t, func() bool { return r[1].endpoint.Load().Open == 1 && r[1].cached(blocks) == 16*blocks-16 }, "placed")
+			assert.Equal(t, int64(160), estimate.ServerOf(r[1].endpoint).Backlog())
+			l.First(time.Now())
+			eventually(t, func() bool { return estimate.ServerOf(r[1].endpoint).Backlog() == 0 }, "first token")
+			l.Release()
+			eventually(t, func() bool { return r[1].endpoint.Load().Open == 0 }, "ended")
+			r[0].estimator.Answered(r[0].endpoint, 1600)
+			eventually(t, func() bool {
+				want, _ := r[0].estimator.CacheSize(r[0].endpoint)
+				got, _ := r[1].estimator.CacheSize(r[1].endpoint)
+				return got == want
+			}, "answered")
+		}
+		sent, received := a.member.Stats(), b.member.Stats()
+		assert.Equal(t, []int64{5, 5, 1, 1}, []int64{sent.Sent, received.Received, int64(sent.Readers), int64(received.Connected)})
+		assert.Empty(t, a.logs.All())
+	})
 }
 
 // A new replica knows what the caches contain before it is ready.
 func TestNewReplicaIsWarm(t *testing.T) {
 	t.Parallel()
-	a, b := newReplica(t, nil), newReplica(t, nil)
-	a.start(t, a.address())
-	eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
-	for blocks := range 40 {
-		a.place(blocks).Release()
-	}
-	require.ErrorIs(t, b.member.Ready(), ErrCold)
-	b.start(t, a.address(), b.address())
-	eventually(t, func() bool { return b.member.Ready() == nil }, "warm")
-	assert.Equal(t, 38*prefixindex.BlockTokens, b.cached(39))
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a, b := n.addReplica(t), n.addReplica(t)
+		a.start(t, a.address)
+		eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
+		for blocks := range 40 {
+			a.place(blocks).Release()
+		}
+		require.ErrorIs(t, b.member.Ready(), ErrCold)
+		b.start(t, a.address, b.address)
+		eventually(t, func() bool { return b.member.Ready() == nil }, "warm")
+		assert.Equal(t, 38*prefixindex.BlockTokens, b.cached(39))
+	})
 }
 
 // A replica that dies leaves its requests to the metrics pages, and is heard again when it is back.
 func TestReplicaDiesAndComesBack(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t)
-	a.place(10)
-	eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
-	a.stop()
-	eventually(t, func() bool { return b.member.connected.Load() == 0 }, "disconnected")
-	b.endpoint.Record(b.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
-	assert.Zero(t, b.endpoint.Load().Open)
-	lost := func() int { return b.logs.FilterMessageSnippet("Heard nothing from another replica").Len() }
-	eventually(t, func() bool { return lost() > 0 }, "logged")
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a, b := pair(t, n)
+		a.place(10)
+		eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+		a.stop()
+		eventually(t, func() bool { return b.member.connected.Load() == 0 }, "disconnected")
+		b.endpoint.Record(b.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
+		assert.Zero(t, b.endpoint.Load().Open)
+		lost := func() int { return b.logs.FilterMessageSnippet("Heard nothing from another replica").Len() }
+		eventually(t, func() bool { return lost() > 0 }, "logged")
 
-	again := newReplica(t, nil)
-	again.listener.Close()
-	var err error
-	again.listener, err = net.Listen("tcp", a.address())
-	require.NoError(t, err)
-	again.start(t, a.address(), b.address())
-	eventually(t, func() bool { return b.member.connected.Load() == 1 && again.member.Ready() == nil }, "connected")
-	assert.Equal(t, 144, again.cached(10), "it asked the one that survived")
-	again.place(3)
-	eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
-	assert.Equal(t, 1, lost(), "once")
+		again := n.addReplica(t)
+		again.listener, again.address = n.listenAt(a.address), a.address
+		again.start(t, a.address, b.address)
+		eventually(t, func() bool { return b.member.connected.Load() == 1 && again.member.Ready() == nil }, "connected")
+		assert.Equal(t, 144, again.cached(10), "it asked the one that survived")
+		again.place(3)
+		eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+		assert.Equal(t, 1, lost(), "once")
+	})
 }
 
 func TestReplicasWithoutAgreement(t *testing.T) {
@@ -238,14 +285,17 @@ func TestReplicasWithoutAgreement(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, other := newReplica(t, nil), newReplica(t, nil)
-			tt.change(other)
-			other.start(t, other.address())
-			r.start(t, other.address())
-			eventually(t, func() bool { return r.heardNothing() != "" }, "reported")
-			assert.Contains(t, r.heardNothing(), tt.want)
-			eventually(t, func() bool { return r.member.Ready() == nil }, "it does not wait for the other one")
-			assert.Zero(t, r.member.connected.Load())
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				r, other := n.addReplica(t), n.addReplica(t)
+				tt.change(other)
+				other.start(t, other.address)
+				r.start(t, other.address)
+				eventually(t, func() bool { return r.heardNothing() != "" }, "reported")
+				assert.Contains(t, r.heardNothing(), tt.want)
+				eventually(t, func() bool { return r.member.Ready() == nil }, "it does not wait for the other one")
+				assert.Zero(t, r.member.connected.Load())
+			})
 		})
 	}
 }
@@ -281,13 +331,14 @@ func TestHostileServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(tt.serve)
-			t.Cleanup(server.Close)
-			r := newReplica(t, nil)
-			r.start(t, strings.TrimPrefix(server.URL, "http://"))
-			eventually(t, func() bool { return r.heardNothing() != "" }, "reported")
-			assert.Contains(t, r.heardNothing(), tt.want)
-			assert.Less(t, len(r.heardNothing()), 1000)
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				r := n.addReplica(t)
+				r.start(t, n.serve(t, tt.serve))
+				eventually(t, func() bool { return r.heardNothing() != "" }, "reported")
+				assert.Contains(t, r.heardNothing(), tt.want)
+				assert.Less(t, len(r.heardNothing()), 1000)
+			})
 		})
 	}
 }
@@ -296,8 +347,7 @@ func TestHostileServers(t *testing.T) {
 func TestContentsAreWrittenToOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newReplica(t, nil)
-		r.listener.Close()
+		r := newReplica(nil)
 		r.add(r.member)
 		ask := func() int {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/contents?pool=pool", http.NoBody)
@@ -326,7 +376,7 @@ func TestContentsAreWrittenToOneAtATime(t *testing.T) {
 // Clients that are no replica get an answer that says why.
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, nil)
+	r := newReplica(nil)
 	r.add(r.member)
 	for _, tt := range []struct {
 		method, target, protocol string
@@ -343,14 +393,12 @@ func TestServerRefuses(t *testing.T) {
 		r.ServeHTTP(w, request)
 		assert.Equal(t, tt.want, w.Code, "%v", tt)
 	}
-	r.listener.Close()
 }
 
 // A reader that does not read costs maxPending bytes, and then nothing.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, nil)
-	defer r.listener.Close()
+	r := newReplica(nil)
 	p := r.member.publisher
 	slow, _ := p.open(netip.Addr{})
 	fast, _ := p.open(netip.Addr{})
@@ -372,50 +420,57 @@ func TestSlowReader(t *testing.T) {
 	p.Publish(long) // nobody listens
 }
 
-// foreign is a listener whose clients at 127.0.0.9 seem to be on another node.
-type foreign struct{ net.Listener }
+// foreign is a listener whose first connections come from another node.
+type foreign struct {
+	net.Listener
 
-func (l foreign) Accept() (net.Conn, error) {
+	left int // so many connections
+}
+
+func (l *foreign) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	if err == nil && strings.HasPrefix(c.RemoteAddr().String(), "127.0.0.9:") {
-		return foreignConn{c}, nil
+	if err != nil || l.left == 0 {
+		return c, err
 	}
-	return c, err
+	l.left--
+	return foreignConn{c}, nil
 }
 
 type foreignConn struct{ net.Conn }
 
-func (foreignConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 1} }
+func (foreignConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 9, 9), Port: 1} }
 
 // A pod that is no replica opens readers without end. It gets a few, and replicas still hear of everything.
 func TestHostileReader(t *testing.T) {
 	t.Parallel()
-	a, b := newReplica(t, nil), newReplica(t, nil)
-	a.listener = foreign{a.listener}
-	a.start(t, a.address(), b.address())
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
-	read := func() *http.Response {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.address()+"/v1/events?pool=pool", http.NoBody)
-		require.NoError(t, err)
-		request.Header.Set(headerProtocol, protocol)
-		response, err := client.Do(request)
-		require.NoError(t, err)
-		return response
-	}
-	eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
-	statuses := map[int]int{}
-	for range 2 * maxReaders {
-		response := read()
-		statuses[response.StatusCode]++
-		t.Cleanup(func() { _ = response.Body.Close() })
-	}
-	assert.Equal(t, map[int]int{http.StatusOK: maxReadersOfClient, http.StatusServiceUnavailable: 2*maxReaders - maxReadersOfClient}, statuses)
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a, b := n.addReplica(t), n.addReplica(t)
+		a.listener = &foreign{a.listener, 2 * maxReaders}
+		a.start(t, b.address)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.dial}}
+		read := func() *http.Response {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.address+"/v1/events?pool=pool", http.NoBody)
+			require.NoError(t, err)
+			request.Header.Set(headerProtocol, protocol)
+			response, err := client.Do(request)
+			require.NoError(t, err)
+			return response
+		}
+		eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
+		statuses := map[int]int{}
+		for range 2 * maxReaders {
+			response := read()
+			statuses[response.StatusCode]++
+			t.Cleanup(func() { _ = response.Body.Close() })
+		}
+		assert.Equal(t, map[int]int{http.StatusOK: maxReadersOfClient, http.StatusServiceUnavailable: 2*maxReaders - maxReadersOfClient}, statuses)
 
-	b.start(t, a.address(), b.address())
-	eventually(t, func() bool { return b.member.connected.Load() == 1 && a.member.connected.Load() == 1 }, "connected")
-	a.place(10)
-	eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+		b.start(t, a.address, b.address)
+		eventually(t, func() bool { return b.member.connected.Load() == 1 && a.member.connected.Load() == 1 }, "connected")
+		a.place(10)
+		eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+	})
 }
 
 // The places of readers that have left are free again.
@@ -468,87 +523,26 @@ func TestLookup(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// certificate returns the settings of replicas with a certificate from files.
-func certificate(t *testing.T, name string) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	for file, block := range map[string]*pem.Block{
-		servingcert.CertificateFile: {Type: "CERTIFICATE", Bytes: certificate}, servingcert.KeyFile: {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600))
-	}
-	store, err := servingcert.Load(servingcert.Params{Log: zap.NewNop(), Dir: dir})
-	require.NoError(t, err)
-	return store.Siblings(servingcert.Options{})
-}
-
-// selfSigned returns the settings of a replica without files.
-func selfSigned(t *testing.T) *tls.Config {
-	t.Helper()
-	store, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "picker", servingcert.Options{}, time.Now())
-	require.NoError(t, err)
-	return store.Siblings(servingcert.Options{})
-}
-
-func TestReplicasOverTLS(t *testing.T) {
-	t.Parallel()
-	shared := certificate(t, "picker")
-	without := shared.Clone()
-	without.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }
-	for _, tt := range []struct {
-		name  string
-		a, b  *tls.Config
-		hears bool
-	}{
-		{"the same certificate", shared, shared, true},
-		{"certificates of their own", selfSigned(t), selfSigned(t), true},
-		{"different files", shared, certificate(t, "picker"), false},
-		{"a client without a certificate", shared, without, false},
-		{"one without encryption", shared, nil, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			a, b := newReplica(t, tt.a), newReplica(t, tt.b)
-			a.start(t, a.address())
-			b.start(t, a.address())
-			if !tt.hears {
-				eventually(t, func() bool { return b.heardNothing() != "" && b.member.Ready() == nil }, "reported")
-				assert.Zero(t, a.member.publisher.reading.Load())
-				return
-			}
-			eventually(t, func() bool { return b.member.connected.Load() == 1 && b.member.Ready() == nil }, "connected")
-			a.place(10)
-			eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
-		})
-	}
-}
-
 // A replica that hangs is gone after a time.
 func TestSilentReplica(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string]bool{"without headers": false, "after its headers": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if headers {
-					w.Header().Set(headerProtocol, protocol)
-					_ = http.NewResponseController(w).Flush()
-				}
-				<-r.Context().Done()
-			}))
-			t.Cleanup(server.Close)
-			r := newReplica(t, nil)
-			r.silence = 30 * time.Millisecond
-			r.start(t, strings.TrimPrefix(server.URL, "http://"))
-			eventually(t, func() bool { return r.heardNothing() != "" && r.member.Ready() == nil }, "reported")
-			assert.Contains(t, r.heardNothing(), "no answer for 30ms")
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				r := n.addReplica(t)
+				r.silence = headerTimeout / 2
+				r.start(t, n.serve(t, func(w http.ResponseWriter, r *http.Request) {
+					if headers {
+						w.Header().Set(headerProtocol, protocol)
+						_ = http.NewResponseController(w).Flush()
+					}
+					<-r.Context().Done()
+				}))
+				eventually(t, func() bool { return r.heardNothing() != "" && r.member.Ready() == nil }, "reported")
+				assert.Contains(t, r.heardNothing(), "no answer for "+r.silence.String())
+			})
 		})
 	}
 }
@@ -566,10 +560,14 @@ func TestNothingToWaitFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReplica(t, nil)
-			change(r)
-			r.start(t, "replicas:9004")
-			require.Eventually(t, func() bool { return r.member.Ready() == nil }, warmTimeout/2, time.Millisecond)
+			synctest.Test(t, func(t *testing.T) {
+				r := newNetwork().addReplica(t)
+				change(r)
+				r.start(t, "replicas:9004")
+				began := time.Now()
+				eventually(t, func() bool { return r.member.Ready() == nil }, "ready")
+				assert.Less(t, time.Since(began), warmTimeout/2)
+			})
 		})
 	}
 }

@@ -4,5 +4,6 @@
 //	go test -tags system -run '^$' -bench . -benchtime 1x ./test/proxybench
 //
 // Model servers and clients are in the process of the test and share the processors with the proxy, so latencies are for
-// comparison only. Clients of nginx connect to a unix socket, because it cannot choose a port, which costs it a little less. The processor time is that of the proxy's processes alone.
+// comparison only. Clients of nginx connect to a unix socket, because nginx cannot choose a port: this costs it a little less. The
+// processor time is that of the proxy's processes alone.
 package proxybench
