@@ -23,7 +23,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +40,6 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/app"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	tick = 50 * time.Millisecond
@@ -87,9 +84,15 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
+// newRig returns a rig with a shared cluster, or with a cluster of its own if its configuration differs.
 func newRig(t *testing.T, changes ...func(*clusterapi.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, cluster: cluster.Start(t, append(changes, cluster.ControlPlaneOnly)...), logs: &buffer{}}
+	r := &rig{t: t, logs: &buffer{}}
+	if len(changes) == 0 {
+		r.cluster = shared.take(t)
+	} else {
+		r.cluster = cluster.Start(t, append(changes, cluster.ControlPlaneOnly)...)
+	}
 	r.kube = r.cluster.Clientset()
 	client, err := clientset.NewForConfig(r.cluster.RESTConfig())
 	require.NoError(t, err)

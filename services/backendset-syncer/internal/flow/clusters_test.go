@@ -1,0 +1,178 @@
+//go:build system
+
+package flow
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
+
+	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+
+// suite runs all tests, and stops the clusters that they shared.
+type suite struct{ *testing.M }
+
+// Run implements goleak.TestingM.
+func (s suite) Run() int {
+	code := s.M.Run()
+	shared.stop()
+	return code
+}
+
+// stock holds idle clusters. A cluster takes several seconds to start, so tests reuse clusters, one test at a time.
+type stock struct {
+	mu   sync.Mutex
+	free []*cluster.Cluster
+	dirs []string
+}
+
+var shared = &stock{}
+
+// take returns a cluster without objects of other tests. No other test uses the cluster until this test ends.
+func (s *stock) take(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	s.mu.Lock()
+	var c *cluster.Cluster
+	if last := len(s.free) - 1; last >= 0 {
+		c, s.free = s.free[last], s.free[:last]
+	}
+	s.mu.Unlock()
+	if c == nil {
+		c = s.launch(t)
+	}
+	t.Cleanup(func() { s.giveBack(t, c) })
+	return c
+}
+
+func (s *stock) launch(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "localkube-")
+	require.NoError(t, err)
+	s.mu.Lock()
+	s.dirs = append(s.dirs, dir)
+	s.mu.Unlock()
+	c, err := cluster.Launch(t.Context(), cluster.Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
+	require.NoError(t, err)
+	return c
+}
+
+// giveBack empties a cluster for the next test. If the test has failed, giveBack keeps its logs and objects.
+func (s *stock) giveBack(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if t.Failed() {
+		c.Keep(t)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
+	defer cancel()
+	if err := empty(ctx, c); err != nil {
+		assert.NoError(t, err, "empty the cluster")
+		c.Stop()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, c)
+}
+
+// stop stops all idle clusters, and removes the directories of all clusters.
+func (s *stock) stop() {
+	for _, c := range s.free {
+		c.Stop()
+	}
+	for _, dir := range s.dirs {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// namespaces are those of the tests.
+var namespaces = []string{"fairlead", "models", "others", "infra"}
+
+// emptied are the kinds of objects that tests create.
+var emptied = []schema.GroupVersionResource{
+	{Group: "fairlead.dev", Version: "v1alpha1", Resource: "backendsetbindings"},
+	{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"},
+	{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"},
+	{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "grpcroutes"},
+	{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "tlsroutes"},
+	{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "backendtlspolicies"},
+	{Group: "gateway.networking.k8s.io", Version: "v1beta1", Resource: "referencegrants"},
+	{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"},
+	{Group: "oke-gateway-api.gemyago.github.io", Version: "v1", Resource: "gateway-configs"},
+	{Group: "apps", Version: "v1", Resource: "deployments"},
+	{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+	{Version: "v1", Resource: "configmaps"},
+	{Version: "v1", Resource: "events"},
+	{Version: "v1", Resource: "pods"},
+	{Version: "v1", Resource: "secrets"},
+	{Version: "v1", Resource: "services"},
+}
+
+// empty deletes all objects that a test may have created. The cluster has no controllers that could hold them up.
+func empty(ctx context.Context, c *cluster.Cluster) error {
+	client := dynamic.NewForConfigOrDie(c.RESTConfig())
+	for {
+		left, err := deleteAll(ctx, client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}))
+		if err != nil {
+			return err
+		}
+		for _, kind := range emptied {
+			for _, namespace := range namespaces {
+				n, err := deleteAll(ctx, client.Resource(kind).Namespace(namespace))
+				if err != nil {
+					return fmt.Errorf("empty %s of %s: %w", kind.Resource, namespace, err)
+				}
+				left += n
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		time.Sleep(tick)
+	}
+}
+
+// deleteAll deletes objects, and returns how many it found.
+func deleteAll(ctx context.Context, in dynamic.ResourceInterface) (int, error) {
+	list, err := in.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil // the kind is not installed
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list: %w", err)
+	}
+	for i := range list.Items {
+		if err := remove(ctx, in, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("delete %s: %w", list.Items[i].GetName(), err)
+		}
+	}
+	return len(list.Items), nil
+}
+
+func remove(ctx context.Context, in dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+	if len(o.GetFinalizers()) > 0 {
+		o.SetFinalizers(nil)
+		if _, err := in.Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return in.Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+}
