@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
@@ -80,12 +79,7 @@ type probe struct{ host, path, model string }
 
 func TestNoServiceChangesTheRequestsOfAnother(t *testing.T) {
 	t.Parallel()
-	seeds := 12 // a few seconds; ISOLATION_SEEDS=300 takes minutes
-	if text := os.Getenv("ISOLATION_SEEDS"); text != "" {
-		var err error
-		seeds, err = strconv.Atoi(text)
-		require.NoError(t, err)
-	}
+	seeds := testlane.Repetitions(5, 300)
 	for _, s := range strategies {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
