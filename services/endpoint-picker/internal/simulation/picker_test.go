@@ -147,7 +147,7 @@ func TestSameSeedGivesTheSameResult(t *testing.T) {
 	for _, p := range []Policy{Greedy(), LeastLoad(), Random(), Pin(), Picker(1, InTurn), Picker(2, AtRandom)} {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			s := short(find(t, Standard(), "churn")).of(3)
+			s := short(find(t, Standard(), "churn")).of(2)
 			r := s.Trace(2).Run(p)
 			assert.True(t, reflect.DeepEqual(r, s.Trace(2).Run(p)))
 			assert.False(t, reflect.DeepEqual(r, s.Trace(3).Run(p)))

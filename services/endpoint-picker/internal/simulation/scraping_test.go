@@ -16,7 +16,7 @@ func scraped(t *testing.T, p Policy, rate float64, change func(e *Engine)) (page
 	t.Helper()
 	s := find(t, Standard(), "zipf").of(2).with(change)
 	s.Workload.rate = max(rate, 0.001)
-	s.Warm, s.Measured = 20*time.Second, time.Second
+	s.Warm, s.Measured = 12*time.Second, time.Second
 	w = watch(p)
 	trace := s.Trace(1)
 	f := &fleet{timeline: &timeline{}, seed: 1, contents: trace.contents}

@@ -73,11 +73,11 @@ func TestBurstsAreDenser(t *testing.T) {
 func TestSameSeedGivesTheSameTraffic(t *testing.T) {
 	t.Parallel()
 	for _, s := range Standard() {
-		one, contents := s.Workload.generate(3, 16, 0, time.Second)
-		again, same := s.Workload.generate(3, 16, 0, time.Second)
+		one, contents := s.Workload.generate(3, 16, 0, time.Second/4)
+		again, same := s.Workload.generate(3, 16, 0, time.Second/4)
 		assert.True(t, reflect.DeepEqual(one, again), s.Name)
 		assert.Equal(t, contents, same, s.Name)
-		_, others := s.Workload.generate(4, 16, 0, time.Second)
+		_, others := s.Workload.generate(4, 16, 0, time.Second/4)
 		assert.NotEqual(t, contents, others, s.Name)
 	}
 }
