@@ -63,10 +63,11 @@ func checkFolders(folders []string) ([]string, error) {
 }
 
 func checkPackage(fset *token.FileSet, p *testPackage) []string {
-	bubbles := findBubbles(p)
+	functions := functionsOf(p)
+	bubbles, measurements := functions.bubbles(), functions.measurements()
 	var problems []string
 	for _, file := range p.files {
-		c := checker{fset: fset, file: file, bubbles: bubbles, bounded: map[token.Pos]bool{}}
+		c := checker{fset: fset, file: file, bubbles: bubbles, measurements: measurements, bounded: map[token.Pos]bool{}}
 		c.check()
 		problems = append(problems, c.problems...)
 	}
@@ -75,11 +76,12 @@ func checkPackage(fset *token.FileSet, p *testPackage) []string {
 
 // checker checks one file.
 type checker struct {
-	fset     *token.FileSet
-	file     *testFile
-	bubbles  bubbles
-	bounded  map[token.Pos]bool // names of called functions whose time limit is Patience
-	problems []string
+	fset         *token.FileSet
+	file         *testFile
+	bubbles      spans
+	measurements spans
+	bounded      map[token.Pos]bool // names of called functions whose time limit is Patience
+	problems     []string
 }
 
 func (c *checker) check() {
@@ -93,8 +95,8 @@ func (c *checker) check() {
 		}
 	}
 	for _, declaration := range c.file.syntax.Decls {
-		if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Benchmark") {
-			continue // what it measures is time
+		if c.measurements.contain(declaration.Pos()) {
+			continue
 		}
 		ast.Inspect(declaration, func(n ast.Node) bool {
 			c.inspect(lane, n)

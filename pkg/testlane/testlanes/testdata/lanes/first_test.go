@@ -55,7 +55,33 @@ type fake struct{}
 // Serve is called by the code under test.
 func (*fake) Serve() { time.Sleep(1) }
 
+// inBubble runs a function in a bubble.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, f)
+}
+
+func inModes(t *testing.T, f func(t *testing.T)) {
+	t.Run("mode", func(t *testing.T) { inBubble(t, f) })
+}
+
+func TestRunners(t *testing.T) {
+	inBubble(t, func(t *testing.T) { time.Sleep(1) })
+	inModes(t, func(t *testing.T) {
+		time.Sleep(1)
+		onlyInRunners()
+	})
+	other(t, func(t *testing.T) { time.Sleep(1) }) // want time.Sleep
+}
+
+func onlyInRunners() { time.Since(begun) }
+
+func other(t *testing.T, f func(t *testing.T)) { f(t) }
+
+// measure is used by a benchmark.
+func measure() time.Duration { return time.Since(begun) }
+
 func BenchmarkFirst(b *testing.B) {
 	begun := time.Now()
+	measure()
 	b.ReportMetric(time.Since(begun).Seconds(), "s")
 }
