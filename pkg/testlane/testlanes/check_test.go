@@ -56,7 +56,7 @@ func wanted(t *testing.T, path string) []string {
 func TestList(t *testing.T) {
 	t.Parallel()
 	for lane, want := range map[string]string{
-		firstLane:  "./.\t^(TestBubble|TestFirst|TestImport|TestRunners)$\n",
+		firstLane:  "./.\t^(TestBubble|TestFirst|TestImport|TestNamed|TestRunners)$\n",
 		systemLane: "./.\t^(FuzzSystem|TestBoth|TestSystem)$\n",
 		longLane:   "./.\t^(TestBoth|TestLong)$\n",
 	} {

@@ -33,7 +33,7 @@ type functions struct {
 	all        []*ast.FuncDecl
 	helpers    []*helper
 	benchmarks spans
-	uses       map[string][]token.Pos // of identifiers in bodies
+	uses       map[string][]token.Pos // of identifiers in bodies; those after a dot have their names with one
 }
 
 func functionsOf(p *testPackage) functions {
@@ -97,17 +97,21 @@ func hasFunctionParameter(f *ast.FuncDecl) bool {
 	})
 }
 
-// arguments returns the function literals that a function passes to one of the runners.
+// arguments returns the functions that a function passes to synctest.Test or to one of the runners, as literals or by their names.
 func arguments(f *ast.FuncDecl, runners map[string]bool) spans {
 	var inside spans
 	ast.Inspect(f, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || !runners[calledName(call)] {
+		if !ok {
+			return true
+		}
+		if s, ok := call.Fun.(*ast.SelectorExpr); !runners[calledName(call)] && (!ok || selector(s) != "synctest.Test") {
 			return true
 		}
 		for _, argument := range call.Args {
-			if literal, ok := argument.(*ast.FuncLit); ok {
-				inside = append(inside, span{literal.Pos(), literal.End()})
+			switch argument.(type) {
+			case *ast.FuncLit, *ast.Ident, *ast.SelectorExpr:
+				inside = append(inside, span{argument.Pos(), argument.End()})
 			}
 		}
 		return true
@@ -193,8 +197,11 @@ func (fs functions) withHelpers(base spans) spans {
 // containUses reports whether a helper has uses, and all of them are in the spans.
 func (s spans) containUses(h *helper, uses map[string][]token.Pos) bool {
 	at := uses[h.declaration.Name.Name]
-	if len(at) == 0 && h.receiver != "" { // a method that the code under test calls
-		at = uses[h.receiver]
+	if h.receiver != "" {
+		at = uses["."+h.declaration.Name.Name]
+		if len(at) == 0 { // the code under test calls it
+			at = uses[h.receiver]
+		}
 	}
 	outside := 0
 	for _, pos := range at {
@@ -217,8 +224,11 @@ func collectUses(file *ast.File, uses map[string][]token.Pos) {
 			continue
 		}
 		ast.Inspect(f.Body, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
-				uses[id.Name] = append(uses[id.Name], id.Pos())
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				uses["."+n.Sel.Name] = append(uses["."+n.Sel.Name], n.Sel.Pos())
+			case *ast.Ident:
+				uses[n.Name] = append(uses[n.Name], n.Pos())
 			}
 			return true
 		})

@@ -70,8 +70,13 @@ func TestRunners(t *testing.T) {
 		time.Sleep(1)
 		onlyInRunners()
 	})
+	inModes(t, named)
 	other(t, func(t *testing.T) { time.Sleep(1) }) // want time.Sleep
 }
+
+func TestNamed(t *testing.T) { synctest.Test(t, named) }
+
+func named(t *testing.T) { time.Sleep(1) }
 
 func onlyInRunners() { time.Since(begun) }
 
