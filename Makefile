@@ -152,8 +152,8 @@ demo-oci: doctor-go ## A roll-out behind an emulated OCI Load Balancer, in fake 
 
 .PHONY: screenshot
 screenshot: doctor-go $(ENVOY) ## Write docs/images: the pages of the picker during the demo, and of the variant-autoscaler (needs Chromium)
-	@cd deploy/emulators && GOWORK=off $(GO) test -count=1 -run '^TestStatusPage$$' -v ./demo -args -screenshot=$(CURDIR)/docs/images/pools.png
-	@cd services/variant-autoscaler && GOWORK=off $(GO) test -count=1 -run '^TestInBrowser$$' -v ./internal/debugpage -args -screenshot=$(CURDIR)/docs/images/models.png
+	@cd deploy/emulators && GOWORK=off $(GO) test -count=1 -tags=system -run '^TestStatusPage$$' -v ./demo -args -screenshot=$(CURDIR)/docs/images/pools.png
+	@cd services/variant-autoscaler && GOWORK=off $(GO) test -count=1 -tags=system -run '^TestInBrowser$$' -v ./internal/debugpage -args -screenshot=$(CURDIR)/docs/images/models.png
 
 ##@ Build
 
@@ -229,19 +229,15 @@ golden: doctor-go ## Write the golden files anew; read the diff before you commi
 
 .PHONY: bench
 bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RECORDING=file)
-	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem -timeout 60m ./...
+	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -tags=system,long -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem -timeout 60m ./...
 
 .PHONY: bench-edge
 bench-edge: doctor-go local ## An edge-cache beside an API server with 10 000 slices of 100 endpoints: memory, bytes, times (FAIRLEAD_BENCH_SLICES=10000)
-	@cd services/edge-cache/internal/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
+	@cd services/edge-cache/internal/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -tags=long -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
 
 .PHONY: bench-rollout
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
 	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -timeout 60m -run '^TestRollOut$$' -args -rollout=all
-
-.PHONY: soak
-soak: doctor-go local ## Kill the edge-cache a thousand times while it writes, and its journal as often: half an hour
-	@cd services/edge-cache && EDGE_CACHE_KILLS=1000 JOURNAL_KILLS=1000 GOWORK=off $(GO) test -count=1 -timeout 90m -v -run 'Killed' ./internal/journal ./internal/flow
 
 .PHONY: fuzz
 fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
