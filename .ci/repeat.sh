@@ -35,6 +35,7 @@ passes() { # lane, times, loops
 	done
 	for ((pass = 1; pass <= times; pass++)); do
 		begun=$SECONDS
+		# shellcheck disable=SC2016 # sh expands it
 		find "$dir/$lane" -name '*.sh' | sort -R | xargs -P "$at_once" -I{} sh -c '
 			{} >{}.log 2>&1 || { echo "failed: $(sed -n "s|^cd \([^ ]*\) .*|\1|p" {})"; cat {}.log; exit 1; }' || failed=$((failed + 1))
 		echo "$lane, pass $pass of $times beside $busy busy loops: $((SECONDS - begun)) s, $failed failed so far"
@@ -58,6 +59,6 @@ for lane in "${lanes[@]}"; do
 		{ cat "$dir/$lane.txt" && exit 1; }
 	echo "$lane: $(find "$dir/$lane" -name '*.sh' | wc -l) packages"
 	passes "$lane" "${IDLE:-$idle}" 0 || status=1
-	passes "$lane" "${LOADED:-$loaded}" $busy || status=1
+	passes "$lane" "${LOADED:-$loaded}" "$busy" || status=1
 done
 exit $status
