@@ -106,26 +106,28 @@ func (c *checker) check() {
 }
 
 func (c *checker) inspect(lane string, n ast.Node) {
-	name := ""
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
-		name = selector(n)
+		c.checkName(lane, n, selector(n))
 	case *ast.CallExpr:
-		if isElapsed(n) && !c.bubbles.contain(n.Pos()) {
-			c.report(n, "time.Now().Sub", useCount)
-		}
 		if hasPatience(n) {
 			c.bounded[n.Fun.Pos()] = true
-			return
+		} else if !c.bubbles.contain(n.Pos()) {
+			c.checkCall(n)
 		}
-		if s, ok := n.Fun.(*ast.SelectorExpr); ok && polls[selector(s)] != "" && !c.bubbles.contain(n.Pos()) {
-			c.report(n, selector(s), usePatience)
-		}
-		return
 	}
-	if name == "" {
-		return
+}
+
+func (c *checker) checkCall(call *ast.CallExpr) {
+	if isElapsed(call) {
+		c.report(call, "time.Now().Sub", useCount)
 	}
+	if s, ok := call.Fun.(*ast.SelectorExpr); ok {
+		c.forbid(call, selector(s), polls)
+	}
+}
+
+func (c *checker) checkName(lane string, n ast.Node, name string) {
 	if lane == firstLane {
 		c.forbid(n, name, sockets)
 		c.forbid(n, name, processes)
