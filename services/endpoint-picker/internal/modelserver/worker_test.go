@@ -3,8 +3,6 @@ package modelserver
 import (
 	"crypto/tls"
 	"encoding/pem"
-	"io"
-	"log"
 	"net/http"
 	"net/netip"
 	"os"
@@ -126,7 +124,7 @@ func TestPagesOverTLS(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				certificate := newCertificate(t)
 				server := startModelServer(t, text("vllm:num_requests_running 1\n"), certificate)
-				server.ErrorLog = log.New(io.Discard, "", 0) // handshakes that the scraper ends
+				server.ErrorLog = zap.NewStdLog(zap.NewNop()) // handshakes that the scraper ends
 				s, _ := newScraper(t)
 				settings := DefaultSettings()
 				settings.Source = tt.give(authorityFile(t, certificate), authorityFile(t, newCertificate(t)))

@@ -382,9 +382,9 @@ func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 		w.watcher.patience = 5 * time.Second
 		kubetest.FailAlways(w.client, "list", objectivesResource, apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 		w.run(t)
-		time.Sleep(w.watcher.patience - 1)
+		time.Sleep(w.watcher.patience - time.Nanosecond)
 		require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		require.NoError(t, w.watcher.Ready())
 		assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
 	})
