@@ -202,8 +202,10 @@ func (i *inbox) want(set string, w *Wanted) {
 // same reports whether two wishes are equal, except for the event that they follow from.
 func (w *Wanted) same(other *Wanted) bool {
 	return slices.Equal(w.Endpoints, other.Endpoints) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
-		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && (w.Health == other.Health || w.Health != nil && other.Health != nil && *w.Health == *other.Health)
+		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && sameHealth(w.Health, other.Health)
 }
+
+func sameHealth[H comparable](a, b *H) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // weightOf returns the weight of a backend.
 func (w *Wanted) weightOf(address netip.AddrPort) int {

@@ -29,7 +29,9 @@ func TestSockets(t *testing.T) {
 		defer close(ended)
 		r.Run(ctx)
 	}()
-	serving := func() *zapobserver.ObservedLogs { return logs.FilterMessage("Serving answers of requests without backends") }
+	serving := func() *zapobserver.ObservedLogs {
+		return logs.FilterMessage("Serving answers of requests without backends")
+	}
 	require.Eventually(t, func() bool { return serving().Len() > 0 }, kubetest.Patience, time.Millisecond)
 	address := serving().All()[0].ContextMap()["address"]
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

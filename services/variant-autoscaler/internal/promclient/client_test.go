@@ -187,7 +187,7 @@ func TestHangingServer(t *testing.T) {
 				began := time.Now()
 				_, err := newClient(t, config).Query(t.Context(), "up")
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				assert.ErrorContains(t, err, "no answer in time, which is at most 10s")
+				require.ErrorContains(t, err, "no answer in time, which is at most 10s")
 				assert.Equal(t, config.Timeout, time.Since(began))
 			})
 		})
