@@ -82,7 +82,7 @@ func TestPools(t *testing.T) {
 	long := func(name string, test func(*system)) {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() {
-				t.Skip("long form")
+				t.Skip("long form: tests of package flow cover it against an API server")
 			}
 			test(s.in(t))
 		})

@@ -289,7 +289,7 @@ func (r *rig) accepted(operations ...string) int {
 // firstModes are the modes of the first lane: each concurrency mode, with different times at which the ETag changes.
 var firstModes = []string{"busy, etag at acceptance", "conflict, etag at acceptance, lenient", "queue, etag at both", "parallel, etag at completion, lenient"}
 
-// modes returns so many modes of the emulator, in the long lane all combinations of what documents leave open.
+// modes returns the first modes of the emulator. In the long lane, it returns all combinations of what documents leave open.
 func modes(first int) map[string]*ocilb.Modes {
 	all := ocilbtest.AllModes()
 	if !testlane.Long {
@@ -298,7 +298,7 @@ func modes(first int) map[string]*ocilb.Modes {
 	return all
 }
 
-// inModes runs a test in so many modes of the emulator, in the long lane in all.
+// inModes runs a test in the first modes of the emulator. In the long lane, it runs the test in all modes.
 func inModes(t *testing.T, first int, test func(r *rig)) {
 	t.Helper()
 	modes := modes(first)

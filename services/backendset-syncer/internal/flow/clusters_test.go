@@ -5,13 +5,9 @@ package flow
 import (
 	"context"
 	"fmt"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
-	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
-	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
@@ -33,74 +27,12 @@ type suite struct{ *testing.M }
 // Run implements goleak.TestingM.
 func (s suite) Run() int {
 	code := s.M.Run()
-	shared.stop()
+	shared.Stop()
 	return code
 }
 
-// stock holds idle clusters. A cluster takes several seconds to start, so tests reuse clusters, one test at a time.
-type stock struct {
-	mu   sync.Mutex
-	free []*cluster.Cluster
-	dirs []string
-}
-
-var shared = &stock{}
-
-// take returns a cluster without objects of other tests. No other test uses the cluster until this test ends.
-func (s *stock) take(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	s.mu.Lock()
-	var c *cluster.Cluster
-	if last := len(s.free) - 1; last >= 0 {
-		c, s.free = s.free[last], s.free[:last]
-	}
-	s.mu.Unlock()
-	if c == nil {
-		c = s.launch(t)
-	}
-	t.Cleanup(func() { s.giveBack(t, c) })
-	return c
-}
-
-func (s *stock) launch(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "localkube-")
-	require.NoError(t, err)
-	s.mu.Lock()
-	s.dirs = append(s.dirs, dir)
-	s.mu.Unlock()
-	c, err := cluster.Launch(t.Context(), cluster.Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
-	require.NoError(t, err)
-	return c
-}
-
-// giveBack empties a cluster for the next test. If the test has failed, giveBack keeps its logs and objects.
-func (s *stock) giveBack(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	if t.Failed() {
-		c.Keep(t)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
-	defer cancel()
-	if err := empty(ctx, c); err != nil {
-		assert.NoError(t, err, "empty the cluster")
-		c.Stop()
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, c)
-}
-
-// stop stops all idle clusters, and removes the directories of all clusters.
-func (s *stock) stop() {
-	for _, c := range s.free {
-		c.Stop()
-	}
-	for _, dir := range s.dirs {
-		_ = os.RemoveAll(dir)
-	}
-}
+// shared are the API servers of all tests that need none of their own.
+var shared = &cluster.Stock{Empty: empty}
 
 // namespaces are those of the tests.
 var namespaces = []string{"fairlead", "models", "others", "infra"}

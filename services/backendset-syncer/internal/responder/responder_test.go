@@ -43,7 +43,7 @@ func (m *meter) count(status int) int {
 
 // network is where servers listen, in memory.
 type network struct {
-	refuse    int // so many attempts to listen fail
+	refuse    int // number of attempts to listen that fail
 	listeners map[string]*memnet.Listener
 }
 

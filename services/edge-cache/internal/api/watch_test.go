@@ -98,7 +98,7 @@ type timed struct {
 	after time.Duration
 }
 
-// read returns the events of a watch that ends by itself, or when enough says so.
+// read returns the events of a watch until it ends, or until enough returns true.
 func read(t *testing.T, response *http.Response, enough func(all []timed) bool) []timed {
 	t.Helper()
 	defer response.Body.Close()

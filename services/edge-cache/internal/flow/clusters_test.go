@@ -5,92 +5,23 @@ package flow
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
-	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 // parallel is the number of tests that run at the same time, and of the API servers that they share. Tests mostly wait.
 const parallel = "3"
 
-// stock holds idle API servers. One takes several seconds to start, so tests reuse them, one test at a time: a cache shows the slices of all namespaces, and many tests
-// require exactly their own changes.
-type stock struct {
-	mu   sync.Mutex
-	free []*cluster.Cluster
-	dirs []string
-}
-
-var shared = &stock{}
-
-// take returns an API server without objects of other tests. No other test uses it until this test ends.
-func (s *stock) take(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	s.mu.Lock()
-	var c *cluster.Cluster
-	if last := len(s.free) - 1; last >= 0 {
-		c, s.free = s.free[last], s.free[:last]
-	}
-	s.mu.Unlock()
-	if c == nil {
-		c = s.launch(t)
-	}
-	t.Cleanup(func() { s.giveBack(t, c) })
-	return c
-}
-
-func (s *stock) launch(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "localkube-")
-	require.NoError(t, err)
-	s.mu.Lock()
-	s.dirs = append(s.dirs, dir)
-	s.mu.Unlock()
-	c, err := cluster.Launch(t.Context(), cluster.Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
-	require.NoError(t, err)
-	return c
-}
-
-// giveBack empties an API server for the next test. If this fails, giveBack stops it.
-func (s *stock) giveBack(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	if t.Failed() {
-		c.Keep(t)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
-	defer cancel()
-	if err := empty(ctx, c); err != nil {
-		assert.NoError(t, err, "empty the API server")
-		c.Stop()
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, c)
-}
-
-// stop stops all idle API servers, and removes the directories of all.
-func (s *stock) stop() {
-	for _, c := range s.free {
-		c.Stop()
-	}
-	for _, dir := range s.dirs {
-		_ = os.RemoveAll(dir)
-	}
-}
+// shared are the API servers of all tests that need none of their own. Each serves one test at a time: a cache shows the slices of all namespaces, and many
+// tests require exactly their own changes.
+var shared = &cluster.Stock{Empty: empty}
 
 // rights is the name of all roles and bindings of tests.
 const rights = "edge"

@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	shared.stop()
+	shared.Stop()
 	os.Exit(code)
 }
 
@@ -75,7 +75,7 @@ type world struct {
 // newWorld returns a world of a shared API server. No other test uses it at the same time.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldOf(t, shared.take(t))
+	return newWorldOf(t, shared.Take(t))
 }
 
 // newOwnWorld returns a world of an API server that no other test uses: for tests that stop or restore it, or that need settings of it.

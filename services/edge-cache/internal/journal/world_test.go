@@ -32,7 +32,7 @@ func (s state) apply(r journal.Record) error {
 // cache is a caller of a journal: it appends, then changes its memory, and remembers every state it had.
 type cache struct {
 	journal *journal.Journal
-	pause   func() // between two values that source yields; nil is none
+	pause   func() // called between two values that source yields, if set
 
 	mu      sync.Mutex
 	now     state

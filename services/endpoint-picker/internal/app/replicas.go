@@ -41,7 +41,7 @@ func (n replicaNode) listen() error {
 	return nil
 }
 
-// address returns the address of the listener, empty if there is none.
+// address returns the address of the listener. It is empty without a Node.
 func (n replicaNode) address() string {
 	if n.Node == nil {
 		return ""

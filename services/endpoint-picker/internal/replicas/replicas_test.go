@@ -424,7 +424,7 @@ func TestSlowReader(t *testing.T) {
 type foreign struct {
 	net.Listener
 
-	left int // so many connections
+	left int // number of connections left
 }
 
 func (l *foreign) Accept() (net.Conn, error) {

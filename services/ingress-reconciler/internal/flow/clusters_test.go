@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,9 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/deploy/emulators/ome"
-	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
-	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -48,93 +45,12 @@ type suite struct{ *testing.M }
 // Run implements goleak.TestingM.
 func (s suite) Run() int {
 	code := s.M.Run()
-	shared.stop()
+	shared.Stop()
 	return code
 }
 
-// stock holds idle clusters. A cluster takes several seconds to start, so tests reuse clusters, one test at a time.
-type stock struct {
-	mu   sync.Mutex
-	free []*cluster.Cluster
-	dirs []string
-}
-
-var shared = &stock{}
-
-// take returns a cluster without objects of other tests. No other test uses the cluster until this test ends.
-func (s *stock) take(t testing.TB) *cluster.Cluster {
-	t.Helper()
-	s.mu.Lock()
-	var c *cluster.Cluster
-	if last := len(s.free) - 1; last >= 0 {
-		c, s.free = s.free[last], s.free[:last]
-	}
-	s.mu.Unlock()
-	if c == nil {
-		c = s.launch(t)
-	}
-	t.Cleanup(func() { s.giveBack(t, c) })
-	return c
-}
-
-func (s *stock) launch(t testing.TB) *cluster.Cluster {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "localkube-")
-	require.NoError(t, err)
-	s.mu.Lock()
-	s.dirs = append(s.dirs, dir)
-	s.mu.Unlock()
-	c, err := cluster.Launch(t.Context(), cluster.Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
-	require.NoError(t, err)
-	prepare(t, c)
-	return c
-}
-
-// giveBack empties a cluster for the next test. If this fails, giveBack stops the cluster.
-func (s *stock) giveBack(t testing.TB, c *cluster.Cluster) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience)
-	defer cancel()
-	if t.Failed() {
-		save(ctx, t, c)
-	}
-	if err := empty(ctx, c); err != nil {
-		assert.NoError(t, err, "empty the cluster")
-		c.Stop()
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, c)
-}
-
-// stop stops all idle clusters, and removes the directories of all clusters.
-func (s *stock) stop() {
-	for _, c := range s.free {
-		c.Stop()
-	}
-	for _, dir := range s.dirs {
-		_ = os.RemoveAll(dir)
-	}
-}
-
-// save saves the logs and objects of a failed test, as cluster.Start does.
-func save(ctx context.Context, t testing.TB, c *cluster.Cluster) {
-	t.Helper()
-	top := os.Getenv(cluster.ArtifactsEnv)
-	if top == "" {
-		root, err := cluster.Repository()
-		if err != nil {
-			root = os.TempDir()
-		}
-		top = filepath.Join(root, ".local", "failed")
-	}
-	dir := filepath.Join(top, strings.ReplaceAll(t.Name(), "/", "_"))
-	if err := c.Save(ctx, dir); err != nil {
-		t.Logf("Could not save all artifacts: %v", err)
-	}
-	t.Logf("Saved logs, events and objects in %s", dir)
-}
+// shared are the API servers of all tests that need none of their own.
+var shared = &cluster.Stock{Prepare: func(tb testing.TB, c *cluster.Cluster) { prepare(tb, c) }, Empty: empty}
 
 var namespaces = []string{"ome", "fairlead", "gateways", ns, "others"}
 

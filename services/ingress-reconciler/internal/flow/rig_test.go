@@ -62,7 +62,7 @@ func newRig(t *testing.T, release ome.Release, configuration string, without ...
 	t.Helper()
 	var c *cluster.Cluster
 	if len(without) == 0 {
-		c = shared.take(t)
+		c = shared.Take(t)
 	} else {
 		c = cluster.Start(t, cluster.ControlPlaneOnly)
 		prepare(t, c, without...)
