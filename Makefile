@@ -192,7 +192,7 @@ test-system: doctor-go local edge-clients testlanes $(ENVOY) ## Run the tests th
 	@$(EACH) test-system "$(TESTED_MODULES) $(filter services/%,$(STANDALONE_MODULES))" $(TEST) system -timeout 30m
 
 .PHONY: test-world
-test-world: doctor-go doctor-cc local testlanes ## Run the tests of what tests run in: emulators and the embedded Kubernetes
+test-world: doctor-go doctor-cc local testlanes $(ENVOY) ## Run the tests of what tests run in: emulators and the embedded Kubernetes
 	@$(EACH) test-world deploy/emulators $(TEST) first -timeout 10m
 	@$(EACH) test-world deploy/emulators $(TEST) system -timeout 30m
 	@PACKAGES=./internal/... $(EACH) test-world deploy/local $(TEST) whole -timeout 30m

@@ -91,8 +91,10 @@ e2e_third_party_ingress    := traefik $(if $(SHORT),,gateways image-previous)
 # Programs of which tests roll from one version to the next.
 NEXT_BINARIES := endpoint-picker modelserver $(if $(SHORT),,ingress-reconciler)
 
-# Without the race detector, which needs too much memory for a test of limits.
-MEASURED_IMAGES := image-endpoint-picker image-modelserver
+# Programs without the race detector: it needs too much memory for tests of limits, and users run the sub-commands of the ingress-reconciler.
+e2e_plain_cluster := probe
+e2e_plain_picker  := $(if $(SHORT),,endpoint-picker modelserver)
+e2e_plain_ingress := ingress-reconciler
 
 of_folders = $(sort $(foreach folder,$(E2E_FOLDERS),$($(1)_$(folder))))
 
@@ -102,7 +104,8 @@ third-party: local edge-clients image-tool image-envoy $(CRDS)/inferencepools.ya
 .PHONY: images-race
 images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e) \
 	$(addprefix image-race-,$(call of_folders,e2e_binaries)) \
-	$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries))) $(if $(SHORT),,$(if $(filter picker,$(E2E_FOLDERS)),$(MEASURED_IMAGES))) ## Make the images of the whole-system tests, with the race detector
+	$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries))) \
+	$(addprefix image-,$(call of_folders,e2e_plain)) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
