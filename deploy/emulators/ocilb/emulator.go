@@ -179,5 +179,5 @@ func (e *Emulator) SetModes(m Modes) { e.state.SetModes(m) }
 // Modes returns the modes.
 func (e *Emulator) Modes() Modes { return e.state.Modes() }
 
-// Idle reports whether no work request is in progress.
-func (e *Emulator) Idle() bool { return e.state.Idle() }
+// Idle reports whether no work request is in progress at load balancers; without names, at any.
+func (e *Emulator) Idle(ids ...string) bool { return e.state.Idle(ids...) }

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"flag"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -74,7 +76,23 @@ func (s *Stock) giveBack(tb testing.TB, c *Cluster) {
 	s.free = append(s.free, c)
 }
 
-// Stop stops all idle API servers, and removes the directories of all. TestMain calls it after the tests.
+// Suite is the tests of a package that share a Stock. It implements TestingM of goleak.
+type Suite struct {
+	M        *testing.M
+	Stock    *Stock
+	Parallel int // the number of tests that run at the same time, each with an API server, unless -test.parallel is given: tests mostly wait
+}
+
+// Run runs the tests, and stops their API servers.
+func (s Suite) Run() int {
+	if err := flag.Set("test.parallel", strconv.Itoa(s.Parallel)); err != nil { // M.Run reads the command line after this
+		panic(err)
+	}
+	defer s.Stock.Stop()
+	return s.M.Run()
+}
+
+// Stop stops all idle API servers, and removes the directories of all.
 func (s *Stock) Stop() {
 	for _, c := range s.free {
 		c.Stop()

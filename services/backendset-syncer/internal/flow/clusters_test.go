@@ -19,17 +19,7 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-// suite runs all tests, and stops the clusters that they shared.
-type suite struct{ *testing.M }
-
-// Run implements goleak.TestingM.
-func (s suite) Run() int {
-	code := s.M.Run()
-	shared.Stop()
-	return code
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 6}) }
 
 // shared are the API servers of all tests that need none of their own.
 var shared = &cluster.Stock{Empty: empty}

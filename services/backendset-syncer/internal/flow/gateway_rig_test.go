@@ -43,6 +43,7 @@ type gatewayRig struct {
 	network *ocilbtest.Network
 	dynamic dynamic.Interface
 	served  map[string]*ocilbtest.Server // by address
+	id      string                       // the load balancer of a subtest; empty: all
 }
 
 // poolCRD is enough of the CRD of InferencePools.
@@ -278,11 +279,11 @@ func (g *gatewayRig) record(id string) *record.Record {
 	return r
 }
 
-// writes returns the names of the operations that were accepted, except for those of backends.
-func (g *gatewayRig) layoutWrites() []string {
+// writes returns the names of the operations that were accepted since a time.
+func (g *gatewayRig) writes(since time.Time) []string {
 	var all []string
 	for _, c := range g.emulator.Calls() {
-		if c.Write() && !strings.Contains(c.Operation, "Backend") {
+		if c.Write() && c.WorkRequest != "" && strings.Contains(c.Path, g.id) && !c.At.Before(since) {
 			all = append(all, c.Operation)
 		}
 	}
@@ -292,13 +293,17 @@ func (g *gatewayRig) layoutWrites() []string {
 // settled waits until nothing is in progress, and asserts that nothing is written then.
 func (g *gatewayRig) settled() {
 	g.t.Helper()
+	idle := func() bool { return g.emulator.Idle() }
+	if g.id != "" {
+		idle = func() bool { return g.emulator.Idle(g.id) }
+	}
 	require.Eventually(g.t, func() bool {
-		if !g.emulator.Idle() {
+		if !idle() {
 			return false
 		}
-		before := g.emulator.Writes(time.Time{})
+		before := len(g.writes(time.Time{}))
 		time.Sleep(time.Second)
-		return g.emulator.Idle() && g.emulator.Writes(time.Time{}) == before
+		return idle() && len(g.writes(time.Time{})) == before
 	}, kubetest.Patience, tick, "the program writes again and again")
 }
 

@@ -24,7 +24,7 @@ import (
 // all permits routes of all namespaces.
 const all = "allowedRoutes: {namespaces: {from: All}}"
 
-// TestGateways runs the program in one cluster, with a load balancer and ports for each subtest.
+// TestGateways runs the program in one cluster, with a load balancer, ports and Services for each subtest.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	g := newGatewayRig(t)
@@ -33,7 +33,7 @@ func TestGateways(t *testing.T) {
 		run  func(g *gatewayRig, id string, port int)
 	}{
 		{"routes", testRoutes}, {"certificates", testCertificates}, {"ownership", testOwnership}, {"foreign", testForeignObjects}, {"lostrecord", testLostRecord},
-		{"pools", testPools}, {"refusals", testGatewayRefusals}, {"gates", testRouteGates},
+		{"pools", testPools}, {"refusals", testGatewayRefusals},
 	}
 	var document strings.Builder
 	document.WriteString("podRanges: [10.0.0.0/24]\nloadBalancers:\n")
@@ -43,12 +43,13 @@ func TestGateways(t *testing.T) {
 		fmt.Fprintf(&document, "- {id: %s, gateways: {namespaces: [infra]}}\n", balancers[tt.name])
 	}
 	g.configure(document.String())
-	g.run(func(c *config.Config) { c.Gates.Enabled = true })
+	g.run()
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			own, inner := *g, *g.rig
-			own.rig, inner.t = &inner, t
-			tt.run(&own, balancers[tt.name], 1000*(i+1))
+			t.Parallel()
+			own := g.of(t)
+			own.id, own.served = balancers[tt.name], map[string]*ocilbtest.Server{}
+			tt.run(own, own.id, 1000*(i+1))
 			own.settled()
 		})
 	}
@@ -98,11 +99,13 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	code, out, log := g.plan("-n", "infra", "routes")
 	assert.Zero(g.t, code, log)
 	assert.Contains(g.t, out, "load balancer "+id+": 0 changes of its layout\n")
-	g.emulator.ForgetCalls()
+	settled := time.Now()
 	g.pods("models", "chat", "4 5")
-	require.Eventually(g.t, func() bool { return g.emulator.Writes(time.Time{}) > 0 }, kubetest.Patience, tick)
+	require.Eventually(g.t, func() bool { return len(g.writes(settled)) > 0 }, kubetest.Patience, tick)
 	g.settled()
-	assert.Empty(g.t, g.layoutWrites(), "an event of endpoints changes no listener and no policy")
+	for _, operation := range g.writes(settled) {
+		assert.Contains(g.t, operation, "Backend", "an event of endpoints changes no listener and no policy")
+	}
 
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "chat", metav1.DeleteOptions{}))
 	require.Eventually(g.t, func() bool {
@@ -235,7 +238,7 @@ func testLostRecord(g *gatewayRig, id string, port int) {
 	g.route("models", "lost", "parentRefs: [{name: lost, namespace: infra}], rules: [{backendRefs: [{name: lost, port: 80}]}]")
 	g.routeCondition("models", "lost", "fairlead.dev/BackendsSynced", "Synced")
 	g.settled()
-	before := g.emulator.Writes(time.Time{})
+	before := g.writes(time.Time{})
 	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), record.ConfigMapName(id), metav1.DeleteOptions{}))
 	made := g.gatewayCondition("infra", "lost", "Programmed", "RecordLost")
 	code, _, log := g.plan("-n", "infra", "lost")
@@ -245,7 +248,7 @@ func testLostRecord(g *gatewayRig, id string, port int) {
 	g.pods("models", "lost", "41 42")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "lost", metav1.DeleteOptions{}))
 	g.settled()
-	assert.Equal(g.t, before, g.emulator.Writes(time.Time{}), "nothing is written without a record")
+	assert.Equal(g.t, before, g.writes(time.Time{}), "nothing is written without a record")
 	assert.Equal(g.t, "200 lost", get(g.client(port, nil), "http://any.example.com/"))
 }
 
@@ -283,8 +286,13 @@ func testPools(g *gatewayRig, id string, port int) {
 	g.noFailure(slow)
 }
 
-// testRouteGates has a pod with the readiness gate behind a route only: the gate opens when the load balancer sends requests to the pod.
-func testRouteGates(g *gatewayRig, id string, port int) {
+// TestReadinessGateOfARoute has a pod with the readiness gate behind a route only: the gate opens when the load balancer sends requests to the pod.
+func TestReadinessGateOfARoute(t *testing.T) {
+	t.Parallel()
+	g := newGatewayRig(t)
+	id, port := g.balancer("gates"), 1000
+	g.configure(fmt.Sprintf("podRanges: [10.0.0.0/24]\nloadBalancers: [{id: %s, gateways: {namespaces: [infra]}}]", id))
+	g.run(func(c *config.Config) { c.Gates.Enabled = true })
 	g.gateway("infra", "gates", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
 	g.gatewayCondition("infra", "gates", "Programmed", "Programmed")
 	g.route("models", "gated", "parentRefs: [{name: gates, namespace: infra}], rules: [{backendRefs: [{name: gated, port: 80}]}]")

@@ -16,9 +16,6 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// parallel is the number of tests that run at the same time, and of the API servers that they share. Tests mostly wait.
-const parallel = "3"
-
 // shared are the API servers of all tests that need none of their own. Each serves one test at a time: a cache shows the slices of all namespaces, and many
 // tests require exactly their own changes.
 var shared = &cluster.Stock{Empty: empty}

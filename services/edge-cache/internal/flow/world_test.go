@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -56,12 +55,7 @@ func TestMain(m *testing.M) {
 			_ = syscall.Exec(self, os.Args, append(os.Environ(), detector+"=true"))
 		}
 	}
-	if err := flag.Set("test.parallel", parallel); err != nil { // a flag on the command line overrides this value
-		panic(err)
-	}
-	code := m.Run()
-	shared.Stop()
-	os.Exit(code)
+	os.Exit(cluster.Suite{M: m, Stock: shared, Parallel: 6}.Run())
 }
 
 // world is an API server, a network, and what they hold.

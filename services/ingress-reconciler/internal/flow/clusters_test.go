@@ -4,7 +4,6 @@ package flow
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,25 +28,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// parallel is the number of tests that run at the same time, and of the clusters that they share. Tests mostly wait.
-const parallel = "5"
-
-func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", parallel); err != nil { // a flag on the command line overrides this value
-		panic(err)
-	}
-	goleak.VerifyTestMain(suite{m})
-}
-
-// suite runs all tests, and stops the clusters that they shared.
-type suite struct{ *testing.M }
-
-// Run implements goleak.TestingM.
-func (s suite) Run() int {
-	code := s.M.Run()
-	shared.Stop()
-	return code
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 5}) }
 
 // shared are the API servers of all tests that need none of their own.
 var shared = &cluster.Stock{Prepare: func(tb testing.TB, c *cluster.Cluster) { prepare(tb, c) }, Empty: empty}

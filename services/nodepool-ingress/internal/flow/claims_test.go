@@ -24,6 +24,7 @@ import (
 
 // TestClaims lets two objects list one pool: who has the pool keeps it, and the other one takes it when it is free.
 func TestClaims(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou", "beijing")
 	r.deploy()
@@ -63,6 +64,7 @@ func TestClaims(t *testing.T) {
 // TestClaimRace creates 100 pairs of objects at the same time, in front of two programs that both write: a replica that lost its Lease can go on
 // for a moment. Each pool has one owner, who owns all of its objects.
 func TestClaimRace(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const pairs = 100
 	name := func(i, j int) string { return fmt.Sprintf("race-%d-%d", i, j) }

@@ -80,6 +80,7 @@ func (r *rig) delay(since int) time.Duration {
 // TestContested has an admission policy that takes back what the program writes: the condition says so, the program does not write in a loop, the
 // roll-out stops, and it goes on when the policy is gone. A policy that only adds to a map is no conflict.
 func TestContested(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("a", "b", "c")
 	r.deploy()
@@ -150,6 +151,7 @@ func TestContested(t *testing.T) {
 // TestIdle counts the requests of a settled program: it writes nothing, also when objects that it watches are updated without a change that
 // matters. Resource versions would not show an apply without effect.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou", "beijing")
 	r.deploy()

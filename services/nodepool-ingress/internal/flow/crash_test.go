@@ -21,6 +21,7 @@ const maxWrites = 60
 // TestCrashes lets the program crash at each of its writes: before the API server has it, and after. The next program finishes: it creates what
 // is missing, and deletes what is left. A pool is created, and the object is deleted.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()
@@ -125,6 +126,7 @@ func (p *proxy) written() int {
 
 // TestNodePoolGoesFirst deletes the NodePool and its CRD while an object lists the pool. The pool goes on, and the object can be deleted.
 func TestNodePoolGoesFirst(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"v1beta2", "v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
 			r := newRig(t)

@@ -90,6 +90,7 @@ func ports(http, https, hostHTTP, hostHTTPS int32) []corev1.ContainerPort {
 // TestExposures gives a pool each exposure, and from there each other one. An exposure leaves no field behind when another one replaces it:
 // neither ports of nodes nor their network, no class, no address, and no port of a Service.
 func TestExposures(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()

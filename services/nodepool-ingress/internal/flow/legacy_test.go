@@ -44,6 +44,7 @@ func (r *rig) refused(name string) {
 
 // TestOldWebhooks has the webhooks of OpenYurt's operator in the way, when an object gets its finalizer, and when it is deleted.
 func TestOldWebhooks(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()
@@ -104,6 +105,7 @@ func TestOldWebhooks(t *testing.T) {
 
 // TestOldCRDs runs with the CRDs of OpenYurt's operator, which drop most fields. The fields that they have are true, and the program settles.
 func TestOldCRDs(t *testing.T) {
+	t.Parallel()
 	for _, release := range []string{"v0.6.0", "main"} {
 		t.Run(release, func(t *testing.T) {
 			r := newRigIn(t, cluster.Start(t, cluster.ControlPlaneOnly), "testdata/yurtingresses-"+release+".yaml")

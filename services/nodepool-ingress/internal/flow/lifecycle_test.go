@@ -33,6 +33,7 @@ const (
 
 // TestTwoPools creates two pools, changes, empties and removes one of them, and deletes the object. The other pool is not written meanwhile.
 func TestTwoPools(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou", "beijing")
 	r.deploy()
@@ -127,6 +128,7 @@ func content(u *unstructured.Unstructured) map[string]any {
 
 // TestDrift changes the labels and the content of the objects of all kinds, and deletes them. The program repairs all of them.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()
@@ -200,6 +202,7 @@ func covered(live, wanted any) bool {
 
 // TestForeignObjects has objects of others under the names that pools need, and a user's own ingress-nginx. The program changes none of them.
 func TestForeignObjects(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou", "nginx", "beijing")
 	r.deploy()
@@ -248,6 +251,7 @@ func TestForeignObjects(t *testing.T) {
 // TestForeignNames has an object of another owner under each name that a pool needs. The program tells which, neither changes nor deletes it, and
 // goes on when it is gone.
 func TestForeignNames(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou", "beijing")
 	r.deploy()
@@ -308,6 +312,7 @@ func (r *rig) replaceByForeign(resource schema.GroupVersionResource, u, foreign 
 // TestDeletedTogether deletes two objects at the same time, and while a third one has the same profile. Neither thinks that it is the last one: they
 // have nothing in common.
 func TestDeletedTogether(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("a", "b", "c")
 	r.deploy()
@@ -342,6 +347,7 @@ func (r *rig) plan(args ...string) error {
 
 // TestRefusedObjects has an API server that refuses the Service of one pool, and a webhook that changes Deployments. Other pools go on.
 func TestRefusedObjects(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("a", "b", "c")
 	r.deploy()
@@ -370,6 +376,7 @@ func TestRefusedObjects(t *testing.T) {
 
 // TestOtherLabels uses another label of nodes, two names of one field that differ, and a custom manifest.
 func TestOtherLabels(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.node("n", "topology.kubernetes.io/zone", "zone-1")
 	r.deploy()

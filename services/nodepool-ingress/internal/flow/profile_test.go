@@ -48,6 +48,7 @@ func (r *rig) chartObjects(template string) {
 // TestProfiles installs one pool with each built-in profile, one after the other, and lets an API server check what the subcommand plan prints. The
 // class and the arguments change together, and each role is one of the chart.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()
@@ -118,6 +119,7 @@ func (r *rig) versionsOf(y *v1alpha1.YurtIngress) map[string]string {
 // TestLeases lets the ServiceAccounts of pools write Leases, with the roles and the policy of the chart. Each has the Lease that its controller is
 // told to use, and neither that of the program nor that of another pool.
 func TestLeases(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.pools("hangzhou", "eu.pool")
 	r.deploy()

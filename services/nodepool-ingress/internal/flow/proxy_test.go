@@ -79,7 +79,7 @@ func (p *proxy) count(req *http.Request) (lost, dead bool) {
 	return !p.before, p.before
 }
 
-func write(t *testing.T, server string) string {
+func write(t testing.TB, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	cfg := clientcmdapi.NewConfig()

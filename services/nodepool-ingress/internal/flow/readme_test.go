@@ -60,6 +60,7 @@ func (r *rig) shell(line string) string {
 // TestReadme runs the commands of the README's first steps as they are, but for the requests to pools: pods do not run here. The program has the flags
 // that the chart gives it.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for i, name := range []string{"hz-1", "sh-1"} {
 		_, err := r.kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})

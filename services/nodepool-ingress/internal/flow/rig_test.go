@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,7 +29,6 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
-	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/nodepool-ingress/internal/app"
 	"fairlead.dev/services/nodepool-ingress/internal/config"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
@@ -48,51 +46,22 @@ const (
 
 // rig is a cluster with the CRD of the program.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	cluster *cluster.Cluster
 	client  dynamic.Interface
 	kube    kubernetes.Interface
 	logs    *zaptest.ObservedLogs
 }
 
-// shared is the cluster of the tests that need no CRD of their own. They run one after the other.
-var shared *cluster.Cluster
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(suite{m})
-}
-
-// suite runs all tests, and stops the cluster that they shared.
-type suite struct{ *testing.M }
-
-// Run implements goleak.TestingM.
-func (s suite) Run() int {
-	code := s.M.Run()
-	if shared != nil {
-		shared.Stop()
-		_ = os.RemoveAll(shared.Dir)
-	}
-	return code
-}
-
-// newRig returns a rig in the shared cluster, without objects of other tests.
+// newRig returns a rig in a shared API server, without objects of other tests. No other test uses it at the same time: the program serves all
+// YurtIngresses.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	if shared == nil {
-		dir, err := os.MkdirTemp("", "localkube-")
-		require.NoError(t, err)
-		c, err := cluster.Launch(t.Context(), cluster.Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
-		require.NoError(t, err)
-		shared = c
-		newRigIn(t, c, crdFile)
-	}
-	r := newRigIn(t, shared, "")
-	t.Cleanup(r.empty)
-	return r
+	return newRigIn(t, shared.Take(t), "")
 }
 
-// newRigIn returns a rig in a cluster, and installs a CRD, which may be that of another release.
-func newRigIn(t *testing.T, c *cluster.Cluster, crd string) *rig {
+// newRigIn returns a rig in a cluster. It installs a CRD if one is given, which may be that of another release.
+func newRigIn(t testing.TB, c *cluster.Cluster, crd string) *rig {
 	t.Helper()
 	r := &rig{t: t, cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), kube: c.Clientset()}
 	if crd == "" {
@@ -103,45 +72,11 @@ func newRigIn(t *testing.T, c *cluster.Cluster, crd string) *rig {
 	return r
 }
 
-func read(t *testing.T, file string) string {
+func read(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return string(text)
-}
-
-// empty removes the objects of a test.
-func (r *rig) empty() {
-	ctx := context.Background()
-	list, err := r.client.Resource(informers.YurtIngresses).List(ctx, metav1.ListOptions{})
-	require.NoError(r.t, err)
-	for i := range list.Items {
-		name := list.Items[i].GetName()
-		_, err := r.client.Resource(informers.YurtIngresses).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
-		require.NoError(r.t, err)
-		if err := r.client.Resource(informers.YurtIngresses).Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-			require.NoError(r.t, err)
-		}
-	}
-	for _, k := range plan.Kinds() {
-		client := dynamic.ResourceInterface(r.client.Resource(k.Resource))
-		if k.Namespaced {
-			client = r.client.Resource(k.Resource).Namespace(namespace)
-		}
-		if k.Resource == plan.Services || k.Resource == plan.ConfigMaps || !k.Namespaced { // others have no such verb, or objects of the cluster
-			list, err := client.List(ctx, metav1.ListOptions{})
-			require.NoError(r.t, err)
-			for i := range list.Items {
-				if name := list.Items[i].GetName(); !strings.HasPrefix(name, "system:") && name != "cluster-admin" {
-					_ = client.Delete(ctx, name, metav1.DeleteOptions{})
-				}
-			}
-			continue
-		}
-		require.NoError(r.t, client.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	}
-	require.NoError(r.t, r.kube.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	require.NoError(r.t, r.kube.CoreV1().Events("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // install applies a CRD, and waits until it is served.

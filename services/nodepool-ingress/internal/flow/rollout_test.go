@@ -20,6 +20,7 @@ import (
 // TestRollout rolls a bad image out to four pools: the first one fails, and the others keep the old image. The correct image reaches all, one
 // after the other, and the pool without a ready node last.
 func TestRollout(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	pools := []string{"a", "b", "c", "d"}
 	r.pools(pools...)

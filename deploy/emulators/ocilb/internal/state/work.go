@@ -109,12 +109,12 @@ func (s *State) WorkRequests(id string) ([]lbapi.WorkRequest, *lbapi.Error) {
 	return all, nil
 }
 
-// Idle reports whether no work request is in progress.
-func (s *State) Idle() bool {
+// Idle reports whether no work request is in progress at load balancers; without names, at any.
+func (s *State) Idle(ids ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range s.balancers {
-		if len(b.pending) > 0 {
+	for id, b := range s.balancers {
+		if len(b.pending) > 0 && (len(ids) == 0 || slices.Contains(ids, id)) {
 			return false
 		}
 	}
