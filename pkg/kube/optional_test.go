@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -26,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 const pollInterval = time.Minute
@@ -36,9 +37,7 @@ var (
 	pods        = corev1.SchemeGroupVersion.WithResource("pods")
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
 
 func TestKindAbsentFromTheStart(t *testing.T) {
 	t.Parallel()

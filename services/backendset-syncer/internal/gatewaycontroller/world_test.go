@@ -20,7 +20,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +34,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gateway"
@@ -44,7 +44,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
 
 const balancerID = "ocid1.loadbalancer.oc1.iad.a"
 

@@ -148,8 +148,9 @@ func (r *replica) start(t *testing.T, addresses ...string) {
 	r.addresses = addresses
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, r.Run(ctx)) })
 	running.Go(func() { r.member.Run(ctx) })
+	eventually(t, func() bool { return r.Node.member(r.member.title) != nil }, "joined") // others that connect before are refused, and say so
+	running.Go(func() { assert.NoError(t, r.Run(ctx)) })
 	r.stop = func() {
 		cancel()
 		running.Wait()

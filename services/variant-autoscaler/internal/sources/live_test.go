@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,11 +20,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
 
 // plain is the discovery of a cluster without CRDs, or with ours only.
 type plain struct{ ours bool }

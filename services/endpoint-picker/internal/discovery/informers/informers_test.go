@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -29,6 +27,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	inferencefake "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned/fake"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
@@ -38,10 +37,7 @@ import (
 // moment is enough for a change to reach everyone, on the clock of a bubble: longer than every interval and back-off of the code under test.
 const moment = time.Minute
 
-func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // the second sleeps until a time that it shares with the clocks of other bubbles
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
 
 // world is a cluster with a store that follows it.
 type world struct {
