@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,10 @@ import (
 	"fairlead.dev/pkg/kubetest"
 )
 
-func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	kubetest.DropErrorBackoff()
+	goleak.VerifyTestMain(m)
+}
 
 var (
 	services = corev1.SchemeGroupVersion.WithResource("services")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -37,7 +38,10 @@ var (
 	pods        = corev1.SchemeGroupVersion.WithResource("pods")
 )
 
-func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	kubetest.DropErrorBackoff()
+	goleak.VerifyTestMain(m)
+}
 
 func TestKindAbsentFromTheStart(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,10 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
-func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	kubetest.DropErrorBackoff()
+	goleak.VerifyTestMain(m)
+}
 
 const balancerID = "ocid1.loadbalancer.oc1.iad.a"
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,10 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
-func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	kubetest.DropErrorBackoff()
+	goleak.VerifyTestMain(m)
+}
 
 // plain is the discovery of a cluster without CRDs, or with ours only.
 type plain struct{ ours bool }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,10 @@ import (
 // moment is enough for a change to reach everyone, on the clock of a bubble: longer than every interval and back-off of the code under test.
 const moment = time.Minute
 
-func TestMain(m *testing.M) { kubetest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	kubetest.DropErrorBackoff()
+	goleak.VerifyTestMain(m)
+}
 
 // world is a cluster with a store that follows it.
 type world struct {
