@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,6 +34,15 @@ func TestListener(t *testing.T) {
 	cancel()
 	_, err = l.Dial(canceled, "", "")
 	require.ErrorIs(t, err, context.Canceled, "nobody accepts")
+
+	go func() {
+		conn, err := l.Accept()
+		assert.NoError(t, err)
+		accepted <- conn
+	}()
+	_, err = l.From(netip.MustParseAddrPort("192.0.2.1:1000"))(t.Context(), "", "")
+	require.NoError(t, err)
+	assert.Equal(t, "192.0.2.1:1000", (<-accepted).RemoteAddr().String())
 
 	l.Break()
 	_, err = client.Read(got)

@@ -1,7 +1,6 @@
 package decision
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -123,7 +123,7 @@ func TestLimits_PickOutlivesItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		l, n := r.listen(t)
-		status, answer := n.callAt(t, greedy, PathPick, "{}")
+		status, answer := callAt(t, n, greedy, PathPick, "{}")
 		require.Equal(t, http.StatusOK, status)
 		awaitClosed(t, l)
 		assert.EqualValues(t, 1, r.ledger.Total(fairshare.Streams))
@@ -132,7 +132,7 @@ func TestLimits_PickOutlivesItsConnection(t *testing.T) {
 		assert.EqualValues(t, 1, account.Used(fairshare.Streams))
 		assert.Equal(t, r.ledger.Total(fairshare.Parked), account.Used(fairshare.Bytes), "the pick is all that counts")
 		assert.Positive(t, account.Used(fairshare.Bytes))
-		status, _ = n.callAt(t, greedy, PathOutcome, completedBody(answer[7:39]))
+		status, _ = callAt(t, n, greedy, PathOutcome, completedBody(answer[7:39]))
 		assert.Equal(t, http.StatusNoContent, status)
 		awaitClosed(t, l)
 		assert.Zero(t, account.Used(fairshare.Bytes))
@@ -148,7 +148,7 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 		l, n := r.listen(t)
 		fill := func(client string) (ids []string) {
 			for {
-				status, answer := n.callAt(t, client, PathPick, "{}")
+				status, answer := callAt(t, n, client, PathPick, "{}")
 				awaitClosed(t, l)
 				if status != http.StatusOK {
 					assert.Equal(t, http.StatusTooManyRequests, status)
@@ -164,7 +164,7 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 		defer account.Close()
 		require.True(t, account.BeyondShare(fairshare.Bytes))
 		for _, id := range ids[:len(ids)/8] {
-			status, _ := n.callAt(t, greedy, PathOutcome, completedBody(id))
+			status, _ := callAt(t, n, greedy, PathOutcome, completedBody(id))
 			require.Equal(t, http.StatusNoContent, status)
 			awaitClosed(t, l) // the reserve is for two connections
 		}
@@ -172,13 +172,13 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 
 		var conns []net.Conn
 		for range 20 {
-			c := n.connect(t, greedy)
+			c := connect(t, n, greedy)
 			_, _ = io.WriteString(c, "POST /v1/outcome HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 1<<10))
 			conns = append(conns, c)
 		}
 		synctest.Wait()
 		assert.Greater(t, l.Stats().RefusedConnections, int64(10))
-		status, _ := n.callAt(t, good, PathPick, "{}")
+		status, _ := callAt(t, n, good, PathPick, "{}")
 		assert.NotZero(t, status, "another client has a connection")
 		for _, c := range conns {
 			require.NoError(t, c.Close())
@@ -187,11 +187,9 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 }
 
 // callAt makes a call on a connection of its own, from an address. The status is 0 if there is no answer.
-func (n *network) callAt(t *testing.T, client, path, body string) (status int, answer string) {
+func callAt(t *testing.T, memory *memnet.Listener, client, path, body string) (status int, answer string) {
 	t.Helper()
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return n.connect(t, client), nil
-	}}}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: memory.From(netip.MustParseAddrPort(client))}}
 	response, err := c.Post("http://memory"+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()

@@ -21,43 +21,18 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 )
 
-// network is a network in memory, whose clients have addresses.
-type network struct {
-	*memnet.Listener
-
-	clients chan net.Addr // of connections, in their order
-}
-
-// Accept implements net.Listener.
-func (n *network) Accept() (net.Conn, error) {
-	c, err := n.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return fromClient{c, <-n.clients}, nil
-}
-
-type fromClient struct {
-	net.Conn
-
-	address net.Addr
-}
-
-func (c fromClient) RemoteAddr() net.Addr { return c.address }
-
-// connect returns a connection of a client. Nobody else connects at the time.
-func (n *network) connect(t *testing.T, client string) net.Conn {
+// connect returns a connection of a client with an address.
+func connect(t *testing.T, memory *memnet.Listener, client string) net.Conn {
 	t.Helper()
-	n.clients <- net.TCPAddrFromAddrPort(netip.MustParseAddrPort(client))
-	c, err := n.Listener.Dial(t.Context(), "", "")
+	c, err := memory.From(netip.MustParseAddrPort(client))(t.Context(), "", "")
 	require.NoError(t, err)
 	return c
 }
 
 // listen serves the API in memory, until the bubble ends.
-func (r *rig) listen(t testing.TB) (*Listener, *network) {
+func (r *rig) listen(t testing.TB) (*Listener, *memnet.Listener) {
 	t.Helper()
-	n := &network{Listener: memnet.Listen(), clients: make(chan net.Addr, 1)}
+	n := memnet.Listen()
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "memory", Server: r.Server})
 	l.listener = l.gate.Listener(n)
 	run(t, l)
@@ -78,7 +53,7 @@ func TestListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		l, n := r.listen(t)
-		status, _ := n.callAt(t, good, PathPick, "{}")
+		status, _ := callAt(t, n, good, PathPick, "{}")
 		assert.Equal(t, http.StatusOK, status)
 		l.Close()
 		assert.Equal(t, 1, r.results.of(resultStopped))
@@ -105,7 +80,7 @@ func TestListener_SlowClient(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			l, n := r.listen(t)
-			began, c := time.Now(), n.connect(t, good)
+			began, c := time.Now(), connect(t, n, good)
 			_, err := io.WriteString(c, call)
 			require.NoError(t, err)
 			answer := make([]byte, len(want)+1)
@@ -152,7 +127,7 @@ func TestListener_Drain(t *testing.T) {
 		}
 		assert.Zero(t, <-left)
 		assert.InDelta(t, (fairconn.Linger * 3 / 2).Seconds(), time.Since(began).Seconds(), 1, "the last connections were idle for long")
-		_, err := memory.Listener.Dial(t.Context(), "", "")
+		_, err := memory.Dial(t.Context(), "", "")
 		require.Error(t, err, "the listener is closed")
 	})
 }
@@ -164,9 +139,9 @@ type caller struct {
 	from *bufio.Reader
 }
 
-func dial(t *testing.T, memory *network) *caller {
+func dial(t *testing.T, memory *memnet.Listener) *caller {
 	t.Helper()
-	conn := memory.connect(t, good)
+	conn := connect(t, memory, good)
 	t.Cleanup(func() { _ = conn.Close() })
 	synctest.Wait()
 	return &caller{t: t, conn: conn, from: bufio.NewReader(conn)}

@@ -53,7 +53,7 @@ func start(t *testing.T, limit int) *rig {
 	r.server.Protocols = &http.Protocols{}
 	r.server.Protocols.SetHTTP1(true)
 	r.server.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = r.server.Serve(r.Gate.Listener(clientsOf{r.memory})) }()
+	go func() { _ = r.server.Serve(r.Gate.Listener(r.memory)) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
 		synctest.Wait()
@@ -66,25 +66,10 @@ func start(t *testing.T, limit int) *rig {
 // clientAddress is the address of all clients.
 var clientAddress = netip.MustParseAddrPort("192.0.2.1:1000")
 
-// clientsOf gives the connections of a listener the address of a client.
-type clientsOf struct{ net.Listener }
-
-func (l clientsOf) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return fromClient{c}, nil
-}
-
-type fromClient struct{ net.Conn }
-
-func (fromClient) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(clientAddress) }
-
 // dial connects, and sends text. What the server reads of it has counted.
 func (r *rig) dial(t *testing.T, text string) net.Conn {
 	t.Helper()
-	c, err := r.memory.Dial(t.Context(), "", "")
+	c, err := r.memory.From(clientAddress)(t.Context(), "", "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r.send(t, c, text)
@@ -128,7 +113,7 @@ func TestHTTP2(t *testing.T) {
 		r := start(t, 0)
 		protocols := &http.Protocols{}
 		protocols.SetUnencryptedHTTP2(true)
-		transport := &http.Transport{Protocols: protocols, DialContext: r.memory.Dial}
+		transport := &http.Transport{Protocols: protocols, DialContext: r.memory.From(clientAddress)}
 		defer transport.CloseIdleConnections()
 		r.assertWindowCounts(t, &http.Client{Transport: transport}, "http://memory")
 	})

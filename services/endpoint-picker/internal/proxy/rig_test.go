@@ -157,8 +157,8 @@ func start(t testing.TB, o Options, l fairshare.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
 	memory, backs := memnet.Listen(), map[string]*memnet.Listener{}
-	r.listener = r.gate.Listener(clientsOf{memory})
-	r.address, r.connect = "proxy.example", memory.Dial
+	r.listener = r.gate.Listener(memory)
+	r.address, r.connect = "proxy.example", memory.From(netip.MustParseAddrPort("192.0.2.1:1000"))
 	r.listenBack = func() (net.Listener, string) {
 		address := "10.0.0." + strconv.Itoa(len(backs)+1) + ":8000"
 		backs[address] = memnet.Listen()
@@ -174,21 +174,6 @@ func start(t testing.TB, o Options, l fairshare.Limits) *rig {
 	r.run()
 	return r
 }
-
-// clientsOf gives the connections of a listener the address of a client.
-type clientsOf struct{ net.Listener }
-
-func (l clientsOf) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return fromClient{c}, nil
-}
-
-type fromClient struct{ net.Conn }
-
-func (fromClient) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1000} }
 
 func newRig(t testing.TB, o Options, l fairshare.Limits) *rig {
 	pool, ledger := &fakePool{}, fairshare.NewLedger(l)

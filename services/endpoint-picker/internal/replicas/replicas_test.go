@@ -421,35 +421,16 @@ func TestSlowReader(t *testing.T) {
 	p.Publish(long) // nobody listens
 }
 
-// foreign is a listener whose first connections come from another node.
-type foreign struct {
-	net.Listener
-
-	left int // number of connections left
-}
-
-func (l *foreign) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil || l.left == 0 {
-		return c, err
-	}
-	l.left--
-	return foreignConn{c}, nil
-}
-
-type foreignConn struct{ net.Conn }
-
-func (foreignConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 9, 9), Port: 1} }
-
 // A pod that is no replica opens readers without end. It gets a few, and replicas still hear of everything.
 func TestHostileReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		a, b := n.addReplica(t), n.addReplica(t)
-		a.listener = &foreign{a.listener, 2 * maxReaders}
 		a.start(t, b.address)
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.dial}}
+		client := &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, DialContext: n.listeners[a.address].From(netip.MustParseAddrPort("10.0.9.9:1")),
+		}}
 		read := func() *http.Response {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.address+"/v1/events?pool=pool", http.NoBody)
 			require.NoError(t, err)
