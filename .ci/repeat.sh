@@ -18,6 +18,7 @@ while [ "$1" != -- ]; do
 done
 modules=$2
 root=$(cd "$(dirname "$0")/.." && pwd)
+export GOWORK=off # some tests run the go command
 jobs=$(nproc)
 mkdir -p "$root/bin/repeat"
 dir=$(mktemp -d "$root/bin/repeat/XXXXXX")

@@ -20,6 +20,7 @@ import (
 type Network struct {
 	mu      sync.Mutex
 	servers map[string]*memnet.Listener // by address
+	all     []*memnet.Listener
 }
 
 // NewNetwork returns a network without servers.
@@ -58,7 +59,17 @@ func (n *Network) open(address string) (*memnet.Listener, error) {
 	}
 	l := memnet.Listen()
 	n.servers[address] = l
+	n.all = append(n.all, l)
 	return l, nil
+}
+
+// Close closes all ports, and breaks all connections: two ends that close a TLS connection in memory at the same time would wait for each other.
+func (n *Network) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.all {
+		l.Break()
+	}
 }
 
 // Dial connects to an address. Without a server, the connection is refused.

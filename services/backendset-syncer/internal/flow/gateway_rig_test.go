@@ -74,6 +74,7 @@ func newGatewayRig(t *testing.T, changes ...func(*clusterapi.Config)) *gatewayRi
 	g := &gatewayRig{rig: newRig(t, changes...), network: ocilbtest.NewNetwork(), served: map[string]*ocilbtest.Server{}}
 	g.emulator.Close()
 	g.startEmulatorWith(func(o *ocilb.Options) { o.Plane.Dial, o.Plane.Listen = g.network.Dial, g.network.Listen })
+	t.Cleanup(g.network.Close)
 	client, err := dynamic.NewForConfig(g.cluster.RESTConfig())
 	require.NoError(t, err)
 	g.dynamic = client

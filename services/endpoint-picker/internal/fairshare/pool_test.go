@@ -5,9 +5,13 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/mem"
+
+	"fairlead.dev/pkg/kubetest"
 )
 
 func newTestAccount() *Account { return NewLedger(Limits{}).Open(netip.Addr{}) }
@@ -61,19 +65,6 @@ func TestPoolOfAccounts(t *testing.T) {
 	assert.Zero(t, a.Used(Bytes), "a buffer is returned once")
 }
 
-// collected collects garbage until the condition holds.
-func collected(t *testing.T, cond func() bool) {
-	t.Helper()
-	for range 100 {
-		if cond() {
-			return
-		}
-		runtime.GC()
-		runtime.Gosched()
-	}
-	t.Fatal("the bytes of lost buffers still count")
-}
-
 func TestLostBuffersCountUntilCollected(t *testing.T) {
 	t.Parallel()
 	a := newTestAccount()
@@ -84,7 +75,10 @@ func TestLostBuffersCountUntilCollected(t *testing.T) {
 		}
 	}()
 	assert.Positive(t, a.Used(Bytes))
-	collected(t, func() bool { return a.Used(Bytes) == 0 })
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return a.Used(Bytes) == 0
+	}, kubetest.Patience, time.Millisecond, "buffers that were lost")
 	assert.Zero(t, a.ledger.Total(Bytes))
 }
 

@@ -75,7 +75,7 @@ func randomPeers(t *testing.T, over overNetwork) (asked int) {
 		}
 		return r.Stats().Streams == 0 && r.Stats().Connections == 0
 	})
-	collected(t, func() bool { return r.Stats().Bytes == 0 })
+	r.collected(t)
 	for _, p := range r.PeerStats() {
 		assert.Equal(t, PeerStats{Address: p.Address}, p)
 	}

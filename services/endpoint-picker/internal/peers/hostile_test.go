@@ -396,7 +396,7 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 		assert.Equal(t, served, reply)
 		assert.Equal(t, served, g.ask(maxBody))
 		assert.Equal(t, served, r.gateway(t, hostile).ask(10), "the peer may connect again")
-		collected(t, func() bool { return r.Stats().Bytes == 0 })
+		r.collected(t)
 	})
 }
 

@@ -250,7 +250,7 @@ func TestBrokenMessages(t *testing.T) {
 				assert.Equal(t, tt.want, x.code(id))
 				time.Sleep(time.Second)
 				assert.Zero(t, r.Stats().Streams)
-				collected(t, func() bool { return r.Stats().Bytes == 0 })
+				r.collected(t)
 			})
 		})
 	}
