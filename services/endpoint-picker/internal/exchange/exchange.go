@@ -60,7 +60,7 @@ type Pick interface {
 type Follower interface {
 	// Responded is called when the status of the response is known.
 	Responded()
-	// Began is called with the first piece of a successful answer.
+	// Began is called with the first content of a successful answer.
 	Began()
 	// Completed is called at the end of the response.
 	Completed()
@@ -97,6 +97,7 @@ type Exchange struct {
 	follower Follower // after that
 	stage    stage
 	usage    answer.UsageReader
+	content  answer.ContentReader
 }
 
 // A Decision is the result of a pick.
@@ -187,6 +188,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 		return x.Refuse(refusal)
 	}
 	x.pick, x.stage, x.usage.Form = pick, placed, x.UsageForm
+	x.content.Form = x.UsageForm
 	if x.Conformance {
 		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Endpoint.Address()})
 	}
@@ -264,9 +266,11 @@ func (x *Exchange) Chunk(chunk []byte) {
 		return
 	}
 	x.ResponseBytes += len(chunk)
-	x.Pieces++
-	if x.First.IsZero() {
-		x.FirstToken(x.options.Now())
+	if n := x.content.Read(chunk); n > 0 {
+		x.Pieces += n
+		if x.First.IsZero() {
+			x.FirstToken(x.options.Now())
+		}
 	}
 	x.usage.Read(chunk)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,7 +172,7 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 	unseen := func(*Exchange) {}
 	begun := func(x *Exchange) {
 		x.Respond(&Response{Status: 200})
-		x.Chunk([]byte("data"))
+		x.Chunk([]byte("data: text\n\n"))
 	}
 	tests := []struct {
 		name                  string
@@ -277,14 +278,19 @@ func TestExchange_Chunk(t *testing.T) {
 	x.Sent()
 	x.Respond(&Response{Status: 200, Events: true})
 	x.Chunk(nil)
-	x.Chunk([]byte(`data: {"usage":{"prompt_tokens":3,`))
-	x.Chunk([]byte(`"completion_tokens":4}}`))
+	pieces := []string{
+		": keep-alive\n\n", `data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n", `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"cho`,
+		`ices":[{"delta":{"content":"b"}}]}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":3,`, `"completion_tokens":4}}` + "\n\ndata: [DONE]\n\n",
+	}
+	for _, piece := range pieces {
+		x.Chunk([]byte(piece))
+	}
 	x.Complete()
 	x.End(nil)
 	r := &x.Record
 	assert.Equal(t, answer.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
 	assert.Equal(t, 2, r.Pieces)
-	assert.Equal(t, 57, r.ResponseBytes)
+	assert.Equal(t, len(strings.Join(pieces, "")), r.ResponseBytes)
 	assert.True(t, r.Streaming)
 	assert.Equal(t, noon.Add(4*time.Second), r.First)
 	assert.Equal(t, time.Second, r.PickTook)

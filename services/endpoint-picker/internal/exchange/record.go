@@ -65,7 +65,7 @@ type Record struct {
 	Began    time.Time     // start of the stream
 	Arrived  time.Time     // end of the request's body, when the pick began; zero if it did not arrive
 	PickTook time.Duration // time from Arrived to the choice
-	First    time.Time     // the first piece of the response's body; zero if there was none
+	First    time.Time     // the first content of the response's body (answer.ContentReader); zero if there was none
 	Ended    time.Time
 
 	RequestBytes  int // size of the bodies
@@ -74,7 +74,7 @@ type Record struct {
 	FixedTokens   int // the same with a fixed length of a token in bytes, the unit of Prefixes
 	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
 	PoolSize      int // endpoints of the pool at the time of the pick
-	Pieces        int // non-empty pieces of the response's body
+	Pieces        int // events of the response with content; without events, pieces of its body
 	Usage         Usage
 
 	Placed bool       // observers were notified at the time of the pick

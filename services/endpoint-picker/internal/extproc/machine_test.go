@@ -526,7 +526,9 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 	}{
 		{name: "headers", steps: []Message{reply()}},
 		{name: "a piece without anything", steps: []Message{reply(), piece("")}},
-		{name: "a piece", steps: []Message{reply(), piece("data: ")}, want: true},
+		{name: "a comment", steps: []Message{reply(), piece(": keep-alive\n\n")}},
+		{name: "an event that is not complete", steps: []Message{reply(), piece("data: ")}},
+		{name: "a piece", steps: []Message{reply(), piece("data: a\n")}, want: true},
 		{name: "an error", steps: []Message{answered(503), piece("no")}},
 	}
 	for _, tt := range tests {
@@ -768,14 +770,14 @@ func TestRecordOfAnExchange(t *testing.T) {
 	first.Request = Request{Request: exchange.Request{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
 	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
 		Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true, Served: address}},
-		piece("data: {}\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}`))
+		piece("data: {}\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"text":"a"}]}`+"\n"))
 	r := m.close()
 	assert.Same(t, m.exchange.Endpoint, r.Endpoint)
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
 		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), PickTook: time.Second, First: noon.Add(4 * time.Second), Ended: noon.Add(5 * time.Second), Placed: true,
-		RequestBytes: 3, ResponseBytes: 67, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
+		RequestBytes: 3, ResponseBytes: 93, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }
 

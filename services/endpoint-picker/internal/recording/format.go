@@ -50,7 +50,7 @@ type Extension struct {
 	Endpoints int      `json:"endpoints,omitempty"`      // of the pool, at the pick
 	Streaming *bool    `json:"streaming,omitempty"`      // whether the answer came in pieces
 	Status    int      `json:"status,omitempty"`         // of the answer
-	TTFT      *float64 `json:"ttft_ms,omitempty"`        // from the arrival to the first piece of a streamed answer
+	TTFT      *float64 `json:"ttft_ms,omitempty"`        // from the arrival to the first content of a streamed answer
 	Duration  *float64 `json:"duration_ms,omitempty"`    // from the arrival to the end of the answer
 	Prompt    int      `json:"prompt_tokens,omitempty"`  // as the model server counted them; input_length is the picker's estimate
 	Cached    *int     `json:"cached_tokens,omitempty"`  // of them, in the server's cache, as it reported

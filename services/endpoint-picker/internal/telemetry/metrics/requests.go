@@ -91,7 +91,7 @@ func newRequests(r prometheus.Registerer) *requests {
 		output:       histograms("request_output_tokens", "Tokens of the answer, as reported by the model server.", outputBuckets),
 		cached:       histograms("request_cached_tokens", "Cached tokens of the prompt, as reported by the model server.", tokenBuckets),
 		perToken:     histograms("request_ntpot_seconds", "Duration of a request divided by the tokens of its answer.", perTokenBuckets),
-		firstToken:   histograms("request_ttft_seconds", "Time from the start of a request to the first chunk of its response.", firstTokenBuckets, labelStreaming),
+		firstToken:   histograms("request_ttft_seconds", "Time from the start of a request to the first content of its response.", firstTokenBuckets, labelStreaming),
 		streamed:     histograms("request_streaming_tpot_seconds", "Time per token of a streamed answer, after the first token.", streamedBuckets),
 		gaps: &gapsVec{desc: upstreamDesc("request_streaming_itl_seconds",
 			"Time between two chunks of a streamed answer, averaged per answer.", common...)},

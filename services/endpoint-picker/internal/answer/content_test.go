@@ -1,0 +1,136 @@
+package answer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// contentOf passes a body through a ContentReader, in pieces.
+func contentOf(body string, size int) (found, errors int) {
+	var r ContentReader
+	for at := 0; at < len(body); at += size {
+		found += r.Read([]byte(body[at:min(at+size, len(body))]))
+	}
+	return found, r.Errors()
+}
+
+func TestContentReader(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give   string
+		want, errors int
+	}{
+		{name: "empty"},
+		{name: "comments", give: ": keep-alive\n\n:\n\n: ping\n\n"},
+		{name: "a comment, then text", give: ": keep-alive\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\n", want: 1},
+		{name: "a role only", give: `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null,"tool_calls":[]},"finish_reason":null}]}` + "\n\n"},
+		{name: "reasoning", give: `data: {"choices":[{"delta":{"reasoning_content":"I"}}]}` + "\n\n", want: 1},
+		{name: "a call of a tool", give: `data: {"choices":[{"delta":{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}}]}` + "\n\n", want: 1},
+		{name: "white space", give: `data: {"choices":[{"delta":{"content":" "}}]}` + "\n\n", want: 1},
+		{name: "the end", give: `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":1}}` + "\n\ndata: [DONE]\n\n"},
+		{name: "completions", give: `data: {"choices":[{"text":""}]}` + "\n\n" + `data: {"choices":[{"text":"a"},{"text":"b"}]}` + "\n\n", want: 1},
+		{name: "an error of null", give: `data: {"error":null,"choices":[{"text":"a"}]}` + "\n\n", want: 1},
+		{name: "Anthropic", give: `event: message_start
+data: {"type":"message_start","message":{"role":"assistant","content":[]}}
+
+event: ping
+data: {"type": "ping"}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+`, want: 2},
+		{name: "Responses", give: `event: response.created
+data: {"type":"response.created","response":{"output":[]}}
+
+event: response.output_item.added
+data: {"type":"response.output_item.added","item":{"type":"message","content":[]}}
+
+event: response.output_text.delta
+data: {"type":"response.output_text.delta","delta":"a"}
+
+event: response.output_text.delta
+data: {"type":"response.output_text.delta","delta":""}
+
+event: response.output_text.done
+data: {"type":"response.output_text.done","text":"a"}
+
+event: response.completed
+data: {"type":"response.completed","response":{}}
+
+`, want: 1},
+		{name: "SGLang", give: `data: {"text":"","meta_info":{}}` + "\n\n" + `data: {"text":"a","output_ids":[],"meta_info":{}}` + "\n\n", want: 1},
+		{name: "an error of OpenAI's form", give: `data: {"error": {"message": "queue is full", "code": 503}}` + "\n\ndata: [DONE]\n\n", errors: 1},
+		{name: "an error of Anthropic", give: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n", errors: 1},
+		{name: "an error by its name", give: "event: error\ndata: broken\n\ndata: x\n\n", want: 1, errors: 1},
+		{name: "a failed response", give: `data: {"type":"response.failed","response":{}}` + "\n\n", errors: 1},
+		{name: "an API that is not known", give: `data: {"progress": 1}` + "\n\ndata: text\n\n", want: 2},
+		{name: "broken JSON", give: `data: {"choices":[{"delta":` + "\n\n", want: 1},
+		{name: "a line without an end", give: `data: {"choices":[{"delta":{"content":"a"}}]}`},
+		{name: "a long line", give: `data: {"choices":[{"delta":{"content":"` + strings.Repeat("a", maxEvent) + `"}}]}` + "\n\n", want: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range []int{1, 2, 3, 7, 64, len(tt.give) + 1} {
+				found, errors := contentOf(tt.give, size)
+				assert.Equal(t, tt.want, found, "in pieces of %d", size)
+				assert.Equal(t, tt.errors, errors, "in pieces of %d", size)
+			}
+		})
+	}
+}
+
+func TestContentReader_Other(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "\n [1]", "<html>", "\x1f\x8b"} {
+		found, _ := contentOf(body, len(body))
+		assert.Equal(t, 1, found, body)
+	}
+	found, _ := contentOf(" \r\n", 1)
+	assert.Zero(t, found, "blanks")
+}
+
+func FuzzContentReader(f *testing.F) {
+	f.Add("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", uint8(3))
+	f.Add("event: error\r\ndata: x\r\n: c\r\n", uint8(1))
+	f.Add("data: {\"type\":\"response.a.delta\",\"delta\":{\"a\":[]}}\n", uint8(5))
+	f.Fuzz(func(t *testing.T, body string, size uint8) {
+		if kindOf([]byte(body)) != kindEvents || kindOf([]byte(body[:1])) != kindEvents {
+			return // each piece counts
+		}
+		whole, wholeErrors := contentOf(body, len(body))
+		found, errors := contentOf(body, int(size)+1)
+		assert.Equal(t, whole, found)
+		assert.Equal(t, wholeErrors, errors)
+	})
+}
+
+func BenchmarkContentReader(b *testing.B) {
+	piece := []byte(`data: {"id":"chatcmpl-0123456789","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
+	var r ContentReader
+	b.ReportAllocs()
+	b.SetBytes(int64(len(piece)))
+	for b.Loop() {
+		if r.Read(piece) != 1 {
+			b.Fatal("no content")
+		}
+	}
+}
