@@ -15,11 +15,11 @@ const maxEvent = 16 << 10
 // nor do errors. The zero value is ready.
 //
 // Sources: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
-// vLLM's gRPC service, and server-sent events of the WHATWG. A body in no known format is content from its first byte.
+// vLLM's gRPC service, and server-sent events of the WHATWG. A body that is no stream of events is content from its first byte.
 type ContentReader struct {
-	Form Form // that of the usage
+	Form   Form // that of the usage
+	Events bool // the body is a stream of events that can be read
 
-	kind   bodyKind
 	line   []byte // begun, not complete
 	long   bool   // the line is longer than maxEvent
 	failed bool   // the event is named error
@@ -28,15 +28,6 @@ type ContentReader struct {
 	found  int
 	scan   jsonscan.Scanner
 }
-
-// bodyKind is the form of a body, which its first byte tells.
-type bodyKind uint8
-
-const (
-	kindUnknown bodyKind = iota
-	kindEvents
-	kindOther // an object, a file, or anything else that is no stream of events
-)
 
 // Errors returns the number of events so far that report an error.
 func (r *ContentReader) Errors() int { return r.errors }
@@ -49,13 +40,7 @@ func (r *ContentReader) Read(piece []byte) int {
 		r.frames.read(piece, r.message)
 		return r.found
 	}
-	if r.kind == kindUnknown {
-		r.kind = kindOf(piece)
-	}
-	switch r.kind {
-	case kindUnknown:
-		return 0
-	case kindOther:
+	if !r.Events {
 		return 1
 	}
 	for {
@@ -67,18 +52,6 @@ func (r *ContentReader) Read(piece []byte) int {
 		r.complete(piece[:end])
 		piece = piece[end+1:]
 	}
-}
-
-// kindOf returns the kind of a body by its first byte that is not blank. Lines of events begin with the name of a field (data, event, id, retry), or a colon.
-func kindOf(piece []byte) bodyKind {
-	text := bytes.TrimLeft(piece, jsonscan.Blanks+"\ufeff")
-	switch {
-	case len(text) == 0:
-		return kindUnknown
-	case bytes.IndexByte([]byte("deir:"), text[0]) >= 0:
-		return kindEvents
-	}
-	return kindOther
 }
 
 // keep stores the beginning of a line.

@@ -247,6 +247,7 @@ func (x *Exchange) Sent() {
 func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served = r.Status, r.Served
 	x.Streaming = x.Streaming || r.Events
+	x.content.Events = r.Events && !r.Encoded
 	if r.Encoded || r.Hidden {
 		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}

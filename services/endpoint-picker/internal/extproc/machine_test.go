@@ -519,6 +519,7 @@ func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
 
 func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 	t.Parallel()
+	events := Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true}}
 	tests := []struct {
 		name  string
 		steps []Message
@@ -526,9 +527,9 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 	}{
 		{name: "headers", steps: []Message{reply()}},
 		{name: "a piece without anything", steps: []Message{reply(), piece("")}},
-		{name: "a comment", steps: []Message{reply(), piece(": keep-alive\n\n")}},
-		{name: "an event that is not complete", steps: []Message{reply(), piece("data: ")}},
-		{name: "a piece", steps: []Message{reply(), piece("data: a\n")}, want: true},
+		{name: "a comment", steps: []Message{events, piece(": keep-alive\n\n")}},
+		{name: "an event that is not complete", steps: []Message{events, piece("data: ")}},
+		{name: "a piece", steps: []Message{events, piece("data: a\n")}, want: true},
 		{name: "an error", steps: []Message{answered(503), piece("no")}},
 	}
 	for _, tt := range tests {
