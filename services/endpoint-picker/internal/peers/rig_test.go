@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const (
@@ -114,13 +115,18 @@ func (s *service) handle(stream grpc.ServerStream) error {
 	}
 	var body mem.BufferSlice
 	defer func() { body.Free() }()
+	refuse := func(err error) error {
+		body.Free() // before Refuse, which waits for the gateway
+		body = nil
+		return refuse(st, err)
+	}
 	for {
 		message, err := st.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return refuse(st, err)
+			return refuse(err)
 		}
 		switch {
 		case message.Len() == 0, string(message.ReadOnlyData()) == "headers":
@@ -143,7 +149,7 @@ func (s *service) handle(stream grpc.ServerStream) error {
 		default:
 			body = append(body, message)
 			if err := st.AdmitBytes(); err != nil {
-				return refuse(st, err)
+				return refuse(err)
 			}
 		}
 	}
@@ -523,11 +529,14 @@ func (x *raw) sendInWindow(id uint32, data []byte) {
 	}
 }
 
-// collected collects garbage until no buffer counts: gRPC loses some.
+// collected collects garbage until no lost buffer counts: gRPC does not return the unread frames of streams that ended. The reader of
+// an open connection keeps the last frame until the next one arrives.
 func (r *rig) collected(t *testing.T) {
 	t.Helper()
+	const frame = 16<<10 + fairshare.BlockOverhead
 	r.await(t, "the end of buffers that were lost", func() bool {
 		runtime.GC()
-		return r.Stats().Bytes == 0
+		stats := r.Stats()
+		return stats.Bytes <= stats.Connections*frame
 	})
 }

@@ -874,11 +874,11 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 		x.End(nil)
 	}
 	r.outliers.EXPECT().Responded(e, 200)
-	answer(slices.Repeat([]string{"a"}, 15)...)
+	answer(slices.Repeat([]string{"data: a\n\n"}, 15)...)
 	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
-	answer(slices.Repeat([]string{"a"}, 33)...)
-	assert.Equal(t, 2, estimator.IndexStats().Blocks, "a token a piece, about")
-	answer("a", `{"usage":{"completion_tokens":160}}`)
+	answer(slices.Repeat([]string{"data: a\n\n"}, 33)...)
+	assert.Equal(t, 2, estimator.IndexStats().Blocks, "a token an event, about")
+	answer("data: a\n\n", `data: {"usage":{"completion_tokens":160}}`+"\n\n")
 	assert.Equal(t, 12, estimator.IndexStats().Blocks)
 }
 
