@@ -4,6 +4,7 @@ package hermetic
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,8 +58,9 @@ func usage(b []byte, first protowire.Number, prompt, output, cached uint64) []by
 
 var (
 	grpcHeaders = []string{"content-type", "application/grpc"}
-	generated   = frame(field(nil, 2, usage(field(nil, 2, []byte("stop")), 3, 100, 40, 16)))
-	chunks      = frame(field(nil, 1, usage(nil, 2, 100, 1, 16))) + frame(field(nil, 1, usage(nil, 2, 100, 20, 16))) + generated
+	packed      = slices.Clip(field(nil, 1, []byte{7})) // the identifiers of tokens
+	generated   = frame(field(nil, 2, usage(field(packed, 2, []byte("stop")), 3, 100, 40, 16)))
+	chunks      = frame(field(nil, 1, usage(packed, 2, 100, 1, 16))) + frame(field(nil, 1, usage(packed, 2, 100, 20, 16))) + generated
 	embedded    = frame(number(field(nil, 1, []byte("0123")), 2, 100))
 )
 
