@@ -228,7 +228,7 @@ func (g *gatewayRig) load(clients int, request func() string, ok func(string) bo
 }
 
 // gatewayCondition waits until a condition of a Gateway has a reason, for its current generation.
-func (g *gatewayRig) gatewayCondition(ns, name, kind, reason string) *gatewayv1.Gateway {
+func (g *gatewayRig) gatewayCondition(ns, name, kind, reason string, texts ...string) *gatewayv1.Gateway {
 	g.t.Helper()
 	made := &gatewayv1.Gateway{}
 	require.Eventually(g.t, func() bool {
@@ -238,9 +238,10 @@ func (g *gatewayRig) gatewayCondition(ns, name, kind, reason string) *gatewayv1.
 			return false
 		}
 		c := meta.FindStatusCondition(made.Status.Conditions, kind)
-		return c != nil && c.Reason == reason && c.ObservedGeneration == made.Generation
+		return c != nil && c.Reason == reason && c.ObservedGeneration == made.Generation &&
+			!slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(c.Message, text) })
 	}, kubetest.Patience, tick, "%s", lazy(func() string {
-		return fmt.Sprintf("Gateway %s has %+v, and not %s of %s; log:\n%s", name, made.Status, reason, kind, g.logs)
+		return fmt.Sprintf("Gateway %s has %+v, and not %s of %s with %q; log:\n%s", name, made.Status, reason, kind, texts, g.logs)
 	}))
 	return made
 }
