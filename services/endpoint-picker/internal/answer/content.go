@@ -20,27 +20,49 @@ type ContentReader struct {
 	Form   Form // that of the usage
 	Events bool // the body is a stream of events that can be read
 
-	line   []byte // begun, not complete
-	long   bool   // the line is longer than maxEvent
-	failed bool   // the event is named error
-	errors int
-	frames frames
-	found  int
-	scan   jsonscan.Scanner
+	line     []byte // begun, not complete: of the events, or the body itself
+	long     bool   // the line is longer than maxEvent
+	failed   bool   // the event is named error
+	standard bool   // an event has a format whose streams say that they are complete
+	finished bool   // it said so
+	begun    bool   // there was content
+	last     byte   // of a body without events, beside blanks; 0 while it is empty
+	errors   int
+	frames   frames
+	found    int
+	scan     jsonscan.Scanner
 }
 
 // Errors returns the number of events so far that report an error.
 func (r *ContentReader) Errors() int { return r.errors }
+
+// Whole reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
+// and it does not stop in the middle, as far as its format shows.
+func (r *ContentReader) Whole() bool {
+	switch {
+	case r.Events && r.Form != FormVLLM:
+		return r.errors == 0 && (r.finished || !r.standard && r.begun)
+	case r.last == 0: // it is empty
+		return false
+	case r.Form == FormVLLM, r.line[0] != '{':
+		return true
+	case !r.long:
+		r.data(r.line)
+	}
+	return r.errors == 0 && r.last == '}'
+}
 
 // Read processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no stream
 // of events, each piece is one.
 func (r *ContentReader) Read(piece []byte) int {
 	r.found = 0
 	if r.Form == FormVLLM {
+		r.last = piece[len(piece)-1] | 1
 		r.frames.read(piece, r.message)
 		return r.found
 	}
 	if !r.Events {
+		r.body(piece)
 		return 1
 	}
 	for {
@@ -52,6 +74,23 @@ func (r *ContentReader) Read(piece []byte) int {
 		r.complete(piece[:end])
 		piece = piece[end+1:]
 	}
+}
+
+// count counts an event with content.
+func (r *ContentReader) count() { r.found, r.begun = r.found+1, true }
+
+// body reads a piece of a body without events.
+func (r *ContentReader) body(piece []byte) {
+	if text := bytes.TrimRight(piece, jsonscan.Blanks); len(text) > 0 {
+		r.last = text[len(text)-1]
+	}
+	if len(r.line) == 0 {
+		piece = bytes.TrimLeft(piece, jsonscan.Blanks)
+	}
+	if len(r.line) == 0 && len(piece) > maxEvent {
+		r.line = append(r.line, piece[0])
+	}
+	r.keep(piece)
 }
 
 // keep stores the beginning of a line.
@@ -69,7 +108,7 @@ func (r *ContentReader) complete(end []byte) {
 		line = r.line
 	}
 	if r.long {
-		r.found++
+		r.count()
 	} else {
 		r.field(bytes.TrimSuffix(line, []byte("\r")))
 	}
@@ -89,7 +128,9 @@ func (r *ContentReader) field(line []byte) {
 		r.failed = string(value) == "error"
 	case "data":
 		switch {
-		case len(value) == 0 || string(value) == "[DONE]":
+		case len(value) == 0:
+		case string(value) == "[DONE]":
+			r.finished = true
 		case r.failed:
 			r.errors++
 		default:
@@ -103,16 +144,17 @@ func (r *ContentReader) data(text []byte) {
 	s := &r.scan
 	s.Reset(text)
 	if s.Next() != jsonscan.Object {
-		r.found++
+		r.count()
 		return
 	}
 	var e event
 	e.read(s)
+	r.standard, r.finished = r.standard || e.known, r.finished || e.ends()
 	switch {
 	case e.failed, string(e.typ) == "response.failed":
 		r.errors++
 	case s.Err() != nil, e.content(): // what cannot be read is not judged
-		r.found++
+		r.count()
 	}
 }
 
@@ -122,6 +164,7 @@ type event struct {
 	known   bool   // it has one of the members below, or a type
 	filled  bool   // one of them carries content
 	failed  bool   // it reports an error
+	ended   bool   // it has the reason of the end
 	calling bool   // it begins the call of a tool
 }
 
@@ -170,6 +213,8 @@ func (e *event) choices(s *jsonscan.Scanner) {
 				e.part(s)
 			case "text", "token_ids":
 				e.filled = filled(s) || e.filled
+			case "finish_reason":
+				e.ended = filled(s) || e.ended
 			default:
 				s.Value()
 			}
@@ -194,6 +239,15 @@ func (e *event) part(s *jsonscan.Scanner) {
 			e.filled = filled(s) || e.filled
 		}
 	}
+}
+
+// ends reports whether the event says that the stream is complete.
+func (e *event) ends() bool {
+	switch string(e.typ) {
+	case "message_stop", "response.completed", "response.incomplete":
+		return true
+	}
+	return e.ended
 }
 
 // content reports whether the event carries content.
@@ -236,11 +290,11 @@ func (r *ContentReader) message(b []byte) {
 	for f := protoscan.Read(b); f.Next(); {
 		switch f.Tag {
 		case vllmEmbedPrompt:
-			r.found++
+			r.count()
 		case vllmChunk, vllmComplete:
 			for inner := protoscan.Read(f.Bytes); inner.Next(); {
 				if inner.Tag == vllmTokens && len(inner.Bytes) > 0 {
-					r.found++
+					r.count()
 					break
 				}
 			}

@@ -105,6 +105,56 @@ func TestContentReader_Other(t *testing.T) {
 	}
 }
 
+func TestContentReader_Whole(t *testing.T) {
+	t.Parallel()
+	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+	large := `{"choices":[{"message":{"content":"` + strings.Repeat("a", 2*maxEvent) + `"}}]`
+	tests := []struct {
+		name   string
+		events bool
+		form   Form
+		give   string
+		want   bool
+	}{
+		{name: "no event", events: true},
+		{name: "comments only", events: true, give: ": keep-alive\n\n"},
+		{name: "the end only", events: true, give: "data: [DONE]\n\n", want: true},
+		{name: "text and the end", events: true, give: text + "data: [DONE]\n\n", want: true},
+		{name: "text and its last reason", events: true, give: text + `data: {"choices":[{"delta":{},"finish_reason":"length"}]}` + "\n\n", want: true},
+		{name: "half of the text", events: true, give: text},
+		{name: "an error after text", events: true, give: text + `data: {"error":{"code":500}}` + "\n\ndata: [DONE]\n\n"},
+		{name: "the end of Anthropic's", events: true, give: `data: {"type":"message_stop"}` + "\n\n", want: true},
+		{name: "half of Anthropic's", events: true, give: `data: {"type":"content_block_delta","delta":{"text":"a"}}` + "\n\n"},
+		{name: "the end of Responses", events: true, give: `data: {"type":"response.completed","response":{}}` + "\n\n", want: true},
+		{name: "half of Responses", events: true, give: `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n"},
+		{name: "events of an unknown API", events: true, give: "data: a\n\n", want: true},
+		{name: "empty"},
+		{name: "blanks", give: " \n"},
+		{name: "an object", give: ` {"choices":[{"message":{"content":"a"}}]}` + "\n", want: true},
+		{name: "an error", give: `{"object":"error","error":{"message":"the queue is full"}}`},
+		{name: "no error", give: `{"error":null,"output":[]}`, want: true},
+		{name: "half an object", give: `{"choices":[{"message":`},
+		{name: "a large object", give: large + "}", want: true},
+		{name: "most of a large object", give: large},
+		{name: "a list", give: `[1,`, want: true},
+		{name: "bytes", give: "\x1f\x8b", want: true},
+		{name: "gRPC", form: FormVLLM, give: "\x00\x00\x00\x00\x00", want: true},
+		{name: "gRPC without a message", form: FormVLLM},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range []int{1, 7, len(tt.give) + 1} {
+				r := ContentReader{Events: tt.events, Form: tt.form}
+				for at := 0; at < len(tt.give); at += size {
+					r.Read([]byte(tt.give[at:min(at+size, len(tt.give))]))
+				}
+				assert.Equal(t, tt.want, r.Whole(), "in pieces of %d", size)
+			}
+		})
+	}
+}
+
 func FuzzContentReader(f *testing.F) {
 	f.Add("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", uint8(3))
 	f.Add("event: error\r\ndata: x\r\n: c\r\n", uint8(1))

@@ -87,6 +87,9 @@ func AllParsers() []string {
 	return []string{ParserOpenAI, ParserAnthropic, ParserVLLM, ParserVLLMGRPC, ParserSGLang, ParserPassthrough}
 }
 
+// Known reports whether the API was found by its path.
+func (a *API) Known() bool { return a.suffix != "" }
+
 // Parsers maps paths to APIs. They are never changed.
 type Parsers struct {
 	names  []string

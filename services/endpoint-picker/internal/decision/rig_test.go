@@ -122,6 +122,9 @@ func (p *fakePick) Sent() exchange.Follower { return p }
 func (*fakePick) Discard()                  {}
 func (*fakePick) Completed()                {}
 func (*fakePick) Began()                    {}
+func (*fakePick) Failed(string)             {}
+
+func (*fakePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
 
 func (p *fakePick) Responded() {
 	for _, e := range p.pool.endpoints {

@@ -147,7 +147,7 @@ func (s *Server) pick(w http.ResponseWriter, c *call) {
 	}
 	p := &openPick{account: s.ledger.Open(c.account.Address)}
 	p.exchange.Begin(pool, &s.exchange)
-	p.exchange.LateFirst = !o.firstToken
+	p.exchange.LateFirst, p.exchange.Blind = !o.firstToken, true
 	if problem := s.decide(p, c); problem != nil {
 		p.exchange.End(nil)
 		p.release()

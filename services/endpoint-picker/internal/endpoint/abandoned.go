@@ -59,8 +59,8 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 // limit is a minute unless configured. Half the interval doubles the wake-ups of an idle picker; double is 2 s late.
 const expiryInterval = time.Second
 
-// An Expirer ends the abandoned leases of a pool that no sample replaces in time. It does not depend on scrapes: without
-// them, leases of gateways that close streams early would be load forever.
+// An Expirer ends the abandoned leases of a pool that no sample replaces in time, and held leases that no pick ends. It does not depend on
+// scrapes: without them, leases of gateways that close streams early would be load forever.
 type Expirer struct {
 	limit     time.Duration
 	endpoints atomic.Pointer[[]*Endpoint]
@@ -84,6 +84,7 @@ func (x *Expirer) Run(ctx context.Context) {
 			if endpoints := x.endpoints.Load(); endpoints != nil {
 				for _, e := range *endpoints {
 					e.ExpireAbandoned(now.Add(-x.limit))
+					e.ExpireHeld(now)
 				}
 			}
 		}

@@ -7,6 +7,7 @@
 //	requests = waiting + running of the last sample
 //	         + leases acquired since that sample began
 //	         - leases released since that sample began
+//	         + leases of failed requests that still count
 //	         and never less than the leases that are open
 //
 // A sample is valid until the next: an endpoint without activity is scraped rarely, and its last sample stays correct. Only
@@ -112,8 +113,10 @@ type Endpoint struct {
 	sample     atomic.Pointer[Sample]
 
 	pages     sync.Mutex // serializes Record
-	leases    sync.Mutex // guards abandoned, and the change of the sample that ends abandoned leases
+	leases    sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
 	abandoned []abandonedLease
+	held      []heldLease
+	heldCount atomic.Int32 // its length, to be read without a lock
 }
 
 // New returns an endpoint without load, discovered at the given time. The observer may be nil.
@@ -158,15 +161,16 @@ type Load struct {
 
 	Requests float64   // current requests: the sample, corrected by leases acquired and released since
 	Open     float64   // the part of them that this picker placed, in all replicas that report
-	Since    float64   // leases acquired since the sample began, minus those released since then
+	Since    float64   // leases acquired since the sample began, minus those released since then, plus those that are held
 	Failing  time.Time // when scrapes began to fail, zero if the last one succeeded
 }
 
 // Load returns the current load of the endpoint.
 func (e *Endpoint) Load() Load {
-	s, open := e.sample.Load(), e.open.Load()
-	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released))
-	l := Load{Sample: s, Requests: max(s.Requests()+since, float64(open), 0), Open: float64(open), Since: since}
+	s, held := e.sample.Load(), int64(e.heldCount.Load())
+	open := float64(e.open.Load() + held)
+	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + held)
+	l := Load{Sample: s, Requests: max(s.Requests()+since, open, 0), Open: open, Since: since}
 	if failing := e.failing.Load(); failing != nil {
 		l.Failing = *failing
 	}
@@ -206,7 +210,7 @@ func (e *Endpoint) Stats(now time.Time) Stats {
 		Pod:            e.identity.Pod,
 		Address:        e.address,
 		Gauges:         l.Gauges,
-		InFlight:       max(int64(l.Open)-e.remoteOpen.Load(), 0),
+		InFlight:       max(e.open.Load()-e.remoteOpen.Load(), 0),
 		Picks:          e.acquired.Load() - e.arrived.Load() - e.remote.Load(),
 		ScrapeFailures: e.failures.Load(),
 		SampleAge:      now.Sub(l.At),

@@ -16,7 +16,6 @@ type Health struct {
 
 	mu       sync.Mutex
 	failures int // consecutive failures
-	times    int // consecutive ejections
 	cause    string
 }
 
@@ -60,7 +59,7 @@ func (h *Health) Succeed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failing.Store(false)
-	h.failures, h.times = 0, 0
+	h.failures = 0
 	h.probed.Store(false)
 	return h.until.Swap(0).IsSet()
 }
@@ -75,14 +74,12 @@ func (h *Health) Fail() (failures int, probe bool) {
 	return h.failures, h.probed.Load()
 }
 
-// Eject ejects the endpoint until a time, which may depend on the number of consecutive ejections.
-func (h *Health) Eject(cause string, until func(times int) time.Time) (times int) {
+// Eject ejects the endpoint until a time.
+func (h *Health) Eject(cause string, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failing.Store(true)
-	h.times++
 	h.cause = cause
-	h.until.Store(monotonic.From(until(h.times)))
+	h.until.Store(monotonic.From(until))
 	h.probed.Store(false)
-	return h.times
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Lease is one request on an endpoint. It ends once, by Release or Abandon.
+// A Lease is one request on an endpoint. It ends once, by Release, Abandon or Hold.
 //
 // A lease whose stream ends before the response does (the gateway closes early, or never shows the response) is abandoned:
 // its request continues unobserved. It counts until a sample that began after its acquisition, because that sample contains
@@ -18,6 +18,9 @@ import (
 //	                            +-------> abandoned ------->  (nothing)   the sample has it
 //	                                          |  time limit (Expirer)
 //	                                          +----------->  (nothing)   counts as released
+//
+// The lease of a failed request is held: it counts beside the sample for as long as an answer would have taken (Hold), so that a server
+// that fails at once is not the one with the least load.
 //
 // All methods may be called from any goroutine, in any order and number: calls after the end have no effect. They take the
 // lease's own lock, which nobody else waits for in the usual case: a compare-and-swap each for the end of a request, and none
@@ -42,12 +45,14 @@ const (
 )
 
 // A Tracker follows the request of a lease. Its methods are called one at a time: First at most once, Moved before it if at
-// all, End last.
+// all, Failed at most once, End last.
 type Tracker interface {
 	// First records that the answer has begun.
 	First(now time.Time)
 	// Moved records that another endpoint serves the request.
 	Moved(to *Endpoint, now time.Time)
+	// Failed records that the request has failed, and counts until its End.
+	Failed()
 	// End records the end of the request, or that its end will not be observed.
 	End(Ending)
 }
@@ -142,6 +147,38 @@ func (l *Lease) Abandon(now time.Time) {
 	defer l.mu.Unlock()
 	if l.end(Unobserved) {
 		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now, from: l.from})
+	}
+}
+
+// maxHeld is the number of failed requests that count on an endpoint. At half the value, a pool with more requests than that on each server
+// sends too many to one that fails. At double, clients with wrong requests can make an idle server look twice as busy.
+const maxHeld = 32
+
+// Hold ends the lease of a failed request, which counts as load until a time.
+func (l *Lease) Hold(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	l.endpoint.finish(l.from)
+	if !l.endpoint.hold(heldLease{lease: l, until: until}) {
+		l.end(Finished)
+		return
+	}
+	l.ended = true
+	if l.tracker != nil {
+		l.tracker.Failed()
+	}
+	l.endProbe()
+}
+
+// endHold ends the load of a held lease.
+func (l *Lease) endHold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tracker != nil {
+		l.tracker.End(Finished)
 	}
 }
 

@@ -12,12 +12,13 @@ import (
 
 // tracker counts the calls of a lease.
 type tracker struct {
-	firsts, moves, ends int
-	at                  *Endpoint
+	firsts, moves, fails, ends int
+	at                         *Endpoint
 }
 
 func (r *tracker) First(time.Time)                 { r.firsts++ }
 func (r *tracker) Moved(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
+func (r *tracker) Failed()                         { r.fails++ }
 func (r *tracker) End(Ending)                      { r.ends++ }
 
 // acquire returns a lease with a tracker.
@@ -68,7 +69,7 @@ func TestAbandonedLeaseWaitsForASampleOfItsNewServer(t *testing.T) {
 func TestMovedProbeAllowsTheNext(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint(t), newEndpoint(t)
-	a.Health().Eject("responses", func(int) time.Time { return noon })
+	a.Health().Eject("responses", noon)
 	l := a.Acquire()
 	assert.False(t, a.Health().Usable(noon), "it is being probed")
 	l.MoveTo(b, noon)
@@ -134,4 +135,45 @@ func TestExpirer(t *testing.T) {
 		cancel()
 		running.Wait()
 	})
+}
+
+func TestFailedRequestCountsForAWhile(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	l, r := acquire(e)
+	l.Hold(after(2))
+	l.Hold(after(5))
+	l.Release()
+	l.First(noon)
+	assert.Equal(t, tracker{fails: 1, at: e}, *r)
+	assert.InDelta(t, 1, e.Load().Requests, 0)
+	assert.Zero(t, e.Stats(noon).InFlight, "it has ended")
+	e.ExpireHeld(after(1))
+	assert.InDelta(t, 1, e.Load().Requests, 0)
+	e.ExpireHeld(after(2))
+	assert.Zero(t, e.Load().Requests)
+	assert.Equal(t, tracker{fails: 1, ends: 1, at: e}, *r)
+	e.ExpireHeld(after(3))
+	assert.Zero(t, e.Load().Requests)
+}
+
+func TestOnlySoManyFailedRequestsCount(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	for range 3 * maxHeld {
+		e.Acquire().Hold(after(2))
+	}
+	assert.InDelta(t, maxHeld, e.Load().Requests, 0)
+	e.ExpireHeld(after(2))
+	assert.Zero(t, e.Load().Requests)
+}
+
+func TestFailedProbeAllowsTheNext(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	e.Health().Eject("responses", noon)
+	l := e.Acquire()
+	assert.False(t, e.Health().Usable(noon))
+	l.Hold(after(2))
+	assert.True(t, e.Health().Usable(noon))
 }

@@ -54,7 +54,7 @@ func (x *Estimator) CacheSize(e *endpoint.Endpoint) (blocks, capacity int) {
 	return x.index.CacheSize(ServerOf(e).cache)
 }
 
-// A Placement is a prompt that was sent to an endpoint, until it is known which endpoint served it.
+// A Placement is a prompt that was sent to an endpoint, until it is known whether it is computed.
 type Placement struct {
 	endpoint *endpoint.Endpoint
 	chain    []uint64
@@ -75,16 +75,27 @@ func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint, expected *Expectatio
 	return placed
 }
 
-// Served records which endpoint served a placed prompt, and ends the placement. If another one than intended did, the prompt
-// is in its cache instead.
-func (x *Estimator) Served(placed *Placement, by *endpoint.Endpoint) {
-	if by != placed.endpoint {
-		x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
-		x.index.Use(ServerOf(by).cache, placed.chain)
-		x.publishCached(by, placed.chain, 0)
+// Moved records that another endpoint than intended serves a placed prompt: the prompt is in its cache instead.
+func (x *Estimator) Moved(placed *Placement, by *endpoint.Endpoint) {
+	if by == placed.endpoint {
+		return
 	}
+	x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
+	placed.endpoint, placed.had = by, 0
+	placed.used = x.index.Use(ServerOf(by).cache, placed.chain)
+	x.publishCached(by, placed.chain, 0)
+}
+
+// Served ends a placement whose prompt is computed.
+func (x *Estimator) Served(placed *Placement) {
 	placed.endpoint = nil
 	x.placements.Put(placed)
+}
+
+// Withdrawn records that no endpoint has computed a placed prompt, and ends the placement.
+func (x *Estimator) Withdrawn(placed *Placement) {
+	x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
+	x.Served(placed)
 }
 
 // Answered records the length of an answer, which is now in the endpoint's cache and has evicted other blocks. Requests of

@@ -59,7 +59,7 @@ func (k *keeper) ask(number int) (expectation Expectation, cached int) {
 	}
 	k.Lookup(p, []*endpoint.Endpoint{k.endpoint}, noon)
 	placed := k.Placed(p, k.endpoint, &expectation)
-	k.Served(placed, k.endpoint)
+	k.Served(placed)
 	k.Began(&expectation)
 	for i, n := range k.order {
 		if n == number {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,7 +98,7 @@ func TestOwner_IsUsable(t *testing.T) {
 	t.Parallel()
 	r := newReplica()
 	owner := r.lookup(t, turn("", 1, 0)).owner
-	owner.Health().Eject("responses", func(int) time.Time { return after(60) })
+	owner.Health().Eject("responses", after(60))
 	next := r.lookup(t, turn("", 1, 0)).owner
 	assert.NotSame(t, owner, next)
 	owner.Health().Succeed()
@@ -169,7 +168,7 @@ func TestServed(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		x := New(1 << 20)
 		a, b := x.addEndpoint(1), x.addEndpoint(2)
-		x.Served(x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}), a)
+		x.Served(x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}))
 		p := &Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain)}}
 		p.match(x.index)
 		placed := x.Placed(p, a, &Expectation{})
@@ -180,12 +179,14 @@ func TestServed(t *testing.T) {
 		}
 		assert.Equal(t, []int{4, 0}, matched(), "it counts from the placement on")
 		if !moved {
-			x.Served(placed, a)
+			x.Served(placed)
 			assert.Equal(t, []int{4, 0}, matched())
 			continue
 		}
-		x.Served(placed, b)
+		x.Moved(placed, b)
 		assert.Equal(t, []int{2, 4}, matched())
+		x.Withdrawn(placed)
+		assert.Equal(t, []int{2, 0}, matched(), "nobody computed it")
 	}
 }
 

@@ -130,6 +130,16 @@ func (q *sequence) First(now time.Time) {
 	s.estimator.publish(q.request, Event{Kind: EventFirst})
 }
 
+// Failed implements endpoint.Tracker. A failed request teaches no time. Until its end it counts like one that is being answered.
+func (q *sequence) Failed() {
+	if q.phase == phaseDecode {
+		return
+	}
+	q.phase = phaseDecode
+	q.server.decoding.Add(1)
+	q.endPrefill()
+}
+
 // Moved implements endpoint.Tracker. From now on the sequence is on the server that serves it. When the gateway's attempt
 // there began is unknown, so its first token shows progress, but teaches no time.
 func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {

@@ -64,6 +64,11 @@ type Follower interface {
 	Began()
 	// Completed is called at the end of the response.
 	Completed()
+	// Failed is called for each attempt at a server before the last one, with its "ip:port".
+	Failed(address string)
+	// Judged is called once, unless nothing is known of the response. The request counts as load of its server until the time that
+	// it returns.
+	Judged(v Verdict) (busy time.Time)
 }
 
 // A Tracer adds requests to traces.
@@ -89,6 +94,7 @@ type Exchange struct {
 	Incoming  api.Incoming       // its body is set only during the pick
 	Subset    *scheduling.Subset // what the gateway allows; nil allows everything
 	LateFirst bool               // the carrier knows the first token only after the answer, if at all
+	Blind     bool               // the carrier does not see the body of the response
 
 	options  *Options
 	newID    bool // the request came without an identifier
@@ -98,6 +104,11 @@ type Exchange struct {
 	stage    stage
 	usage    answer.UsageReader
 	content  answer.ContentReader
+	unlike   bool      // the form of the answer is not the requested one, so that its first piece is no first token
+	page     bool      // the body is HTML
+	hidden   bool      // Chunk is not called
+	judged   bool      // see Judge
+	busy     time.Time // see Follower.Judged
 }
 
 // A Decision is the result of a pick.
@@ -109,6 +120,7 @@ type Decision struct {
 	Edit        Edit            // of the request's body
 	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
 	UsageForm   answer.Form     // format of the usage in the response
+	Inference   bool            // the request is for a known API of inference, whose answers have a known form
 	Reply       api.Headers     // to set on the response
 	Conformance bool            // report endpoints as the conformance tests of gateways expect
 	Ranking     []Score         // the best candidates, the picked one first, if Options ask for them
@@ -144,8 +156,9 @@ type Response struct {
 	Status  int
 	Served  string // the endpoint that served, if the gateway reports it
 	Events  bool   // the body is a stream of events
+	Page    bool   // the body is HTML
 	Encoded bool   // the body is compressed
-	Hidden  bool   // the gateway does not show the body
+	Hidden  bool   // the carrier does not show the body
 }
 
 // stage is the progress of an exchange; see the package comment.
@@ -245,7 +258,8 @@ func (x *Exchange) Sent() {
 
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
 func (x *Exchange) Respond(r *Response) {
-	x.Status, x.Served = r.Status, r.Served
+	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
+	x.unlike = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
 	x.content.Events = r.Events && !r.Encoded
 	if r.Encoded || r.Hidden {
@@ -259,6 +273,13 @@ func (x *Exchange) Respond(r *Response) {
 	if !r.Hidden {
 		x.stage = responding
 	}
+	x.Judge(x.verdictOf(r.Status))
+}
+
+// Failed records that an attempt at a server failed, and that the request goes to another one.
+func (x *Exchange) Failed(address string) {
+	x.Sent()
+	x.follower.Failed(address)
 }
 
 // Chunk records a chunk of the response's body.
@@ -273,6 +294,9 @@ func (x *Exchange) Chunk(chunk []byte) {
 			x.FirstToken(x.options.Now())
 		}
 	}
+	if x.Inference && x.content.Errors() > 0 {
+		x.Judge(Faulty)
+	}
 	x.usage.Read(chunk)
 }
 
@@ -283,7 +307,7 @@ func (x *Exchange) FirstToken(at time.Time) {
 		return
 	}
 	x.First = at
-	if x.Status != http.StatusOK {
+	if x.Status != http.StatusOK || x.unlike || x.page {
 		return
 	}
 	x.Placements.first(at)
@@ -297,8 +321,18 @@ func (x *Exchange) Complete() {
 	if x.Placements.Answering() != nil {
 		x.Sent()
 		x.stage = completed
-		x.Placements.release()
+		x.Judge(x.verdictOfBody())
+		x.release()
 	}
+}
+
+// release ends the load of the request.
+func (x *Exchange) release() {
+	if !x.busy.IsZero() && x.busy.After(x.options.Now()) {
+		x.Placements.hold(x.busy)
+		return
+	}
+	x.Placements.release()
 }
 
 // End ends the exchange, with the error of its carrier, if any. It is called once.
@@ -318,7 +352,7 @@ func (x *Exchange) End(err error) {
 	if x.stage == placed && !unsent {
 		x.Placements.abandon(x.Ended) // the server has the request, and its end is unknown
 	} else { // the server does not get the request, the client has gone, or the response is complete
-		x.Placements.release()
+		x.release()
 	}
 	if x.Outcome == Completed {
 		x.follower.Completed()

@@ -28,6 +28,8 @@ type fakePool struct {
 	refuse   string // the call that refuses the request
 	admitted context.Context
 	body     string // of the last request
+	verdicts []Verdict
+	busy     time.Time // until the load of a failed request ends
 }
 
 var errRefused = errors.New("not today")
@@ -95,6 +97,13 @@ func (p *fakePick) Sent() Follower {
 func (p *fakePick) Responded() { p.call("Responded") }
 func (p *fakePick) Began()     { p.call("Began") }
 func (p *fakePick) Completed() { p.call("Completed") }
+
+func (p *fakePick) Failed(address string) { p.call("Failed " + address) }
+
+func (p *fakePick) Judged(v Verdict) time.Time {
+	p.verdicts = append(p.verdicts, v)
+	return p.busy
+}
 
 func (p *fakePick) Discard() { p.call("Discard") }
 

@@ -44,6 +44,15 @@ func (p *Placements) release() {
 	}
 }
 
+// hold counts the request, which has ended, until a time.
+func (p *Placements) hold(until time.Time) {
+	for _, l := range p {
+		if l != nil {
+			l.Hold(until)
+		}
+	}
+}
+
 // abandon ends the observation of the request, which goes on.
 func (p *Placements) abandon(now time.Time) {
 	for _, l := range p {

@@ -93,6 +93,9 @@ func (p *onePick) Sent() exchange.Follower { return p }
 func (*onePick) Discard()                  {}
 func (*onePick) Began()                    {}
 func (*onePick) Completed()                {}
+func (*onePick) Failed(string)             {}
+
+func (*onePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
 
 func (p *onePick) Responded() {
 	p.mu.Lock()

@@ -29,6 +29,7 @@ const (
 	headerRetryAfter      = "retry-after"
 
 	contentEvents = "text/event-stream"
+	contentPage   = "text/html"
 	encodingNone  = "identity"
 )
 

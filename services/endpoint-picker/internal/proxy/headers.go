@@ -25,6 +25,7 @@ const (
 	headerUserAgent       = "User-Agent"
 
 	contentEvents = "text/event-stream"
+	contentPage   = "text/html"
 	encodingNone  = "identity"
 	tokenClose    = "close"
 	tokenTrailers = "trailers"

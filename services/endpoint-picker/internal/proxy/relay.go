@@ -40,6 +40,7 @@ func (a *attempt) headers() {
 	x.Respond(&exchange.Response{
 		Status: from.StatusCode, Served: a.to.address,
 		Events:  strings.HasPrefix(from.Header.Get(headerContentType), contentEvents),
+		Page:    strings.HasPrefix(from.Header.Get(headerContentType), contentPage),
 		Encoded: isEncoded(from.Header),
 	})
 	removeHopByHop(from.Header)

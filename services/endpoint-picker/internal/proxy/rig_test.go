@@ -127,9 +127,12 @@ func (f *fakePick) Place() *exchange.Refusal {
 
 func (f *fakePick) Sent() exchange.Follower { return f }
 func (*fakePick) Responded()                {}
-func (*fakePick) Began()                    {}
-func (*fakePick) Completed()                {}
-func (*fakePick) Discard()                  {}
+func (*fakePick) Failed(string)             {}
+
+func (*fakePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
+func (*fakePick) Began()                            {}
+func (*fakePick) Completed()                        {}
+func (*fakePick) Discard()                          {}
 
 // rig is a proxy that runs.
 type rig struct {

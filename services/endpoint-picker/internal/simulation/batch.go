@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fairlead.dev/pkg/steptime"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 // An Engine contains the size and speed of a model server.
@@ -28,6 +29,7 @@ type Engine struct {
 	Reports     Reports       // of cached tokens
 	Fault       PageFault     // of the page
 	FaultAfter  time.Duration // time of the fault since the start
+	Failure     *Failure      // of answers
 }
 
 // CacheKind is how a cache differs from one with as many blocks as the page says.
@@ -46,6 +48,15 @@ type Reports struct {
 // Refresh is the time between two refreshes of a page.
 type Refresh struct {
 	Interval, PerRequest time.Duration
+}
+
+// A Failure is what a server answers in place of an answer that it has to compute.
+type Failure struct {
+	Response exchange.Response
+	Body     string
+	Cut      bool          // the response does not end
+	Every    int           // one of so many requests fails
+	After    time.Duration // from the request to its failure
 }
 
 // A PageFault is a way in which a metrics page becomes useless.

@@ -34,6 +34,10 @@ func (g *gateway) try(a *arrival) {
 			v.refused(a)
 			return
 		}
+		if failure := p.server().failure(); failure != nil {
+			g.timeline.after(failure.After+hop, func() { v.failed(failure) })
+			return
+		}
 		p.server().enqueue(&job{arrival: a, watcher: v})
 	})
 }
@@ -99,6 +103,13 @@ func (v *visit) refused(a *arrival) {
 		}
 		v.timeline.after(retryAfter, func() { v.try(a) })
 	})
+}
+
+// failed handles an answer that is none, which the client gets.
+func (v *visit) failed(f *Failure) {
+	v.placement.failed(f)
+	v.result.failures = append(v.result.failures, v.timeline.now)
+	v.fail()
 }
 
 // settle counts a request with a complete or partial answer.

@@ -44,6 +44,7 @@ func (n *noted) server() *server      { return n.on }
 func (n *noted) responded(status int) { n.note("responded %d", status) }
 func (n *noted) piece()               { n.note("piece") }
 func (n *noted) lost()                { n.note("lost") }
+func (n *noted) failed(f *Failure)    { n.note("failed %d", f.Response.Status) }
 
 func (n *noted) ended(j *job) {
 	if j == nil {

@@ -254,7 +254,9 @@ type pick struct {
 
 func (p *pick) server() *server { return p.on }
 
-func (p *pick) responded(status int) { p.exchange.Respond(&exchange.Response{Status: status}) }
+func (p *pick) responded(status int) {
+	p.exchange.Respond(&exchange.Response{Status: status, Events: p.exchange.Streaming})
+}
 
 // piece passes the first piece of an answer.
 func (p *pick) piece() { p.exchange.Chunk([]byte("data: {}\n\n")) }
@@ -277,3 +279,16 @@ func (p *pick) ended(j *job) {
 }
 
 func (p *pick) lost() { p.exchange.End(nil) }
+
+// failed passes an answer that is none.
+func (p *pick) failed(f *Failure) {
+	x := p.exchange
+	x.Respond(&f.Response)
+	x.Chunk([]byte(f.Body))
+	if f.Cut {
+		x.Judge(exchange.Faulty)
+	} else {
+		x.Complete()
+	}
+	x.End(nil)
+}

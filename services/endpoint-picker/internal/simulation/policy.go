@@ -31,6 +31,7 @@ type placement interface {
 	piece()
 	ended(j *job) // nil: with an error
 	lost()
+	failed(f *Failure)
 }
 
 // reference is a policy that knows the true state of the fleet, which no picker can.
@@ -73,6 +74,7 @@ func (chosen) responded(int)     {}
 func (chosen) piece()            {}
 func (chosen) ended(*job)        {}
 func (chosen) lost()             {}
+func (chosen) failed(*Failure)   {}
 
 // Greedy chooses the earliest first token, with knowledge of the future. It is a strong reference, but not optimal: it
 // ignores later requests.

@@ -24,6 +24,7 @@ type server struct {
 	shown    endpoint.Gauges // on its page, unless it shows the current state
 	busy     time.Duration   // end of the delay by a page
 	pages    int             // that were asked for
+	asked    int             // requests, if some of them fail
 	queries  int             // prompt tokens that were looked up in the cache
 	hits     int             // those that were found
 }
@@ -111,6 +112,17 @@ func (s *server) enqueue(j *job) {
 	if !s.stepping {
 		s.step()
 	}
+}
+
+// failure returns what the next request gets in place of an answer, nil for an answer.
+func (s *server) failure() *Failure {
+	if s.Failure == nil {
+		return nil
+	}
+	if s.asked++; s.asked%s.Failure.Every != 0 {
+		return nil
+	}
+	return s.Failure
 }
 
 // size sets the current cost of a job.

@@ -52,9 +52,9 @@ type observer interface {
 	ObserveExchange(r *exchange.Record)
 }
 
-// outliers receives the status of responses.
+// outliers receives the verdicts on responses.
 type outliers interface {
-	Responded(e *endpoint.Endpoint, status int)
+	Observe(e *endpoint.Endpoint, v exchange.Verdict, placed time.Time)
 }
 
 // Balancer picks endpoints.
@@ -70,6 +70,7 @@ type Balancer struct {
 	random    func() uint64
 	memories  sync.Pool
 	eligible  atomic.Pointer[eligible]
+	usual     duration
 }
 
 // Options enables details of picks.

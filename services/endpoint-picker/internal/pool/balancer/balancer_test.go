@@ -248,11 +248,11 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
-func (silent) StreamStarted()                    {}
-func (silent) ObservePick(time.Duration, error)  {}
-func (silent) RequestPlaced(*exchange.Record)    {}
-func (silent) ObserveExchange(*exchange.Record)  {}
-func (silent) Responded(*endpoint.Endpoint, int) {}
+func (silent) StreamStarted()                               {}
+func (silent) ObservePick(time.Duration, error)             {}
+func (silent) RequestPlaced(*exchange.Record)               {}
+func (silent) ObserveExchange(*exchange.Record)             {}
+func (silent) Observe(*endpoint.Endpoint, exchange.Verdict, time.Time) {}
 
 // fixed is a snapshot that never changes.
 type fixed struct{ snapshot *datastore.Snapshot }
@@ -463,7 +463,7 @@ func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
-	a.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Second) })
+	a.Health().Eject("responses", noon.Add(time.Second))
 	for range 10 {
 		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
@@ -477,7 +477,7 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
 	b.Record(b.BeginScrape(noon), running(100))
-	a.Health().Eject("responses", func(int) time.Time { return noon })
+	a.Health().Eject("responses", noon)
 	probe := r.placed(t, api.Incoming{})
 	assert.Same(t, a, probe.Endpoint)
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
@@ -494,14 +494,17 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 		x := r.placed(t, api.Incoming{})
 		require.Same(t, a, x.Endpoint)
 		x.Respond(&exchange.Response{Status: status, Served: served})
+		x.Complete()
 		x.End(nil)
 	}
-	r.outliers.EXPECT().Responded(a, 200).Once()
+	r.outliers.EXPECT().Observe(a, exchange.Begun, mock.Anything).Once()
+	r.outliers.EXPECT().Observe(a, exchange.Answered, mock.Anything).Once()
 	respond("", 200)
-	r.outliers.EXPECT().Responded(a, 502).Once()
+	r.outliers.EXPECT().Observe(a, exchange.Faulty, mock.Anything).Once()
 	respond(a.Address(), 502)
-	r.outliers.EXPECT().Responded(a, 503).Twice()
-	r.outliers.EXPECT().Responded(b, 200).Once()
+	r.outliers.EXPECT().Observe(a, exchange.Faulty, mock.Anything).Twice()
+	r.outliers.EXPECT().Observe(b, exchange.Begun, mock.Anything).Once()
+	r.outliers.EXPECT().Observe(b, exchange.Answered, mock.Anything).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
 }
@@ -537,7 +540,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
 		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
 
-		x.Respond(&exchange.Response{Status: 200, Served: tt.served(other)})
+		x.Respond(&exchange.Response{Status: 200, Events: true, Served: tt.served(other)})
 		assert.Equal(t, picked, x.Endpoint, "the record keeps the pick")
 		want, serving := [2]int64{1, 0}, picked
 		if tt.moved {
@@ -549,7 +552,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
 		assert.Same(t, serving, x.Placements.Answering().Endpoint(), tt.name)
 
-		x.Chunk([]byte(`{"usage":{"completion_tokens":160}}`))
+		x.Chunk([]byte("data: a\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
 		assert.Equal(t, [2]bool{}, backlog(), tt.name)
 		before = blocks(serving)
 		x.Complete()
@@ -873,7 +876,8 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 		x.Complete()
 		x.End(nil)
 	}
-	r.outliers.EXPECT().Responded(e, 200)
+	r.outliers.EXPECT().Observe(e, exchange.Begun, mock.Anything)
+	r.outliers.EXPECT().Observe(e, exchange.Answered, mock.Anything)
 	answer(slices.Repeat([]string{"data: a\n\n"}, 15)...)
 	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
 	answer(slices.Repeat([]string{"data: a\n\n"}, 33)...)

@@ -2,14 +2,12 @@ package balancer
 
 import (
 	"net/http"
+	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
-
-// statusFailed is the status that a gateway would have returned for an endpoint after its last attempt.
-const statusFailed = 503
 
 // follower learns from the response to one request.
 type follower struct {
@@ -17,40 +15,115 @@ type follower struct {
 	exchange    *exchange.Exchange
 	estimated   bool                 // the profile reads estimates
 	expectation estimate.Expectation // of the prompt
-	placement   *estimate.Placement  // of the prompt, until it is known which endpoint served it; nil without a prompt
+	placement   *estimate.Placement  // of the prompt, until it is known whether it was computed; nil without a prompt
+	inference   bool                 // the request has a prompt to answer
+	failed      bool                 // the picked endpoint has failed already
+	began       bool                 // the answer has begun
 }
 
-// Responded records the status of the response. If another endpoint than the picked one responded, the picked one failed
-// before, and the request belongs to the other one: its load, its first token, and its prompt in the prefix cache.
+// Failed records that an attempt failed, and that the request went to another endpoint.
+func (f *follower) Failed(address string) {
+	b, x := f.balancer, f.exchange
+	if address == x.Endpoint.Address() {
+		f.failed = true
+		b.outliers.Observe(x.Endpoint, exchange.Faulty, x.Arrived)
+	} else if e := b.endpointAt(address); e != nil {
+		b.outliers.Observe(e, exchange.Faulty, x.Arrived)
+	}
+}
+
+// Responded records which endpoint responded. If it is another one than the picked one, the picked one failed before, and the request
+// belongs to the other one: its load, its first token, and its prompt in the prefix cache.
 func (f *follower) Responded() {
 	b, x := f.balancer, f.exchange
 	if !x.Moved() {
-		b.outliers.Responded(x.Endpoint, x.Status)
-		f.served(x.Endpoint)
 		return
 	}
-	b.outliers.Responded(x.Endpoint, statusFailed)
-	by := b.endpointAt(x.Served)
-	if by == nil { // it has left the pool: what is known of the request stays with the picked endpoint
-		f.served(x.Endpoint)
-		return
+	if !f.failed {
+		f.Failed(x.Endpoint.Address())
 	}
-	b.outliers.Responded(by, x.Status)
-	x.Placements.Answering().MoveTo(by, b.clock.Now())
-	f.expectation.Moved()
-	f.served(by)
+	if by := b.endpointAt(x.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
+		x.Placements.Answering().MoveTo(by, b.clock.Now())
+		f.expectation.Moved()
+		if f.placement != nil {
+			b.estimator.Moved(f.placement, by)
+		}
+	}
 }
 
-// served records which endpoint has the prompt in its cache now.
-func (f *follower) served(by *endpoint.Endpoint) {
+// Judged records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts as load
+// for as long as an answer takes.
+func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
+	b, x := f.balancer, f.exchange
+	if v == exchange.Answered {
+		f.begun()
+	}
+	if by := f.answering(); by != nil {
+		b.outliers.Observe(by, f.ofServer(v), x.Arrived)
+	}
+	switch {
+	case v == exchange.Answered:
+		if f.inference {
+			b.usual.observe(b.clock.Now().Sub(x.Arrived))
+		}
+		return time.Time{}
+	case v == exchange.Doubtful && x.Status < http.StatusBadRequest: // the client has gone, perhaps
+		f.served()
+		return time.Time{}
+	}
+	f.withdraw()
+	return x.Arrived.Add(b.usual.value())
+}
+
+// answering returns the endpoint that answers, nil if it has left the pool.
+func (f *follower) answering() *endpoint.Endpoint {
+	x := f.exchange
+	by := x.Placements.Answering().Endpoint()
+	if x.Moved() && by.Address() != x.Served {
+		return nil
+	}
+	return by
+}
+
+// begun records that the answer has content, so that its prompt is computed.
+func (f *follower) begun() {
+	f.served()
+	if by := f.answering(); by != nil && !f.began {
+		f.balancer.outliers.Observe(by, exchange.Begun, f.exchange.Arrived)
+	}
+	f.began = true
+}
+
+// ofServer returns a verdict as it is for the server. A client may choose the server of its wrong requests by a prompt that is cached there;
+// other ones come to all servers alike.
+func (f *follower) ofServer(v exchange.Verdict) exchange.Verdict {
+	if x := f.exchange; v == exchange.Doubtful && x.PromptTokens > 0 && 2*x.MatchedTokens > x.PromptTokens {
+		return exchange.Steered
+	}
+	return v
+}
+
+// served records that the prompt is computed.
+func (f *follower) served() {
 	if f.placement != nil {
-		f.balancer.estimator.Served(f.placement, by)
+		f.balancer.estimator.Served(f.placement)
+		f.placement = nil
+	}
+}
+
+// withdraw records that the prompt is in no cache, as far as is known.
+func (f *follower) withdraw() {
+	if f.placement != nil {
+		f.balancer.estimator.Withdrawn(f.placement)
 		f.placement = nil
 	}
 }
 
 // Began records the first piece of the answer.
-func (f *follower) Began() { f.balancer.estimator.Began(&f.expectation) }
+func (f *follower) Began() {
+	f.begun()
+	f.balancer.estimator.Began(&f.expectation)
+}
 
 // endpointAt returns the endpoint with an address, or nil.
 func (b *Balancer) endpointAt(address string) *endpoint.Endpoint {

@@ -52,6 +52,7 @@ func (m *memory) read(x *exchange.Exchange, blocks int) error {
 	}
 	x.Model = r.Model
 	x.Streaming, x.UsageForm, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
+	x.Inference = r.API.Generates && r.API.Known()
 	return nil
 }
 
@@ -266,6 +267,7 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 
 // candidate describes an endpoint from one reading of its load.
 func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
+	e.ExpireHeld(m.request.Now)
 	load := e.Load()
 	c := candidateOf(i, e, &load)
 	if m.estimated {

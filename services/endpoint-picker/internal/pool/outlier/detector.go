@@ -1,23 +1,25 @@
 // Package outlier detects failing endpoints and ejects them for a while.
 //
-//	           N failures in a row, or a refused scrape
+//	           failures, or a refused scrape
 //	in use  ------------------------------------------->  ejected
 //	   ^                                                     |  its time is over
-//	   |  the request succeeded                              v
+//	   |  the request was answered                           v
 //	   +-------------------------------------------------  probed
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// A failure is a response 502, 503 or 504, which gateways also return for a refused or reset connection. A probe is one of
-// the regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is
-// not refused.
+// Package exchange judges each response. An endpoint is ejected after a number of failures without an answer in between, or when it fails
+// out of proportion: far more often than the other endpoints of the pool at the same time. What all of them do, such as refusing a wrong
+// request, ejects none. A probe is one of the regular requests. An endpoint that was ejected because of a refused scrape also returns with
+// the next scrape that is not refused.
 //
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
 // elsewhere, and sending all requests to fewer endpoints would only move the failures.
 package outlier
 
 import (
-	"net/http"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,12 +28,13 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 // Options configures when endpoints are ejected, and for how long.
 type Options struct {
-	Failures int           // consecutive ones; 0 disables ejection
-	Base     time.Duration // of the first ejection; it doubles after each failed probe
+	Failures int           // without an answer in between; 0 disables ejection
+	Base     time.Duration // of the first ejection; it doubles with each one that follows soon
 	Longest  time.Duration
 }
 
@@ -59,8 +62,11 @@ type Detector struct {
 	observer observer
 	clock    clock.PassiveClock
 
-	mu        sync.Mutex // serializes ejections, so that they are counted correctly
+	mu        sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
 	endpoints []*endpoint.Endpoint
+	histories map[*endpoint.Endpoint]*history
+	all       history // of all endpoints together
+	begun     int     // answers of all endpoints
 }
 
 // Params are the parameters of New.
@@ -73,7 +79,7 @@ type Params struct {
 
 // New returns a Detector without history.
 func New(p Params) *Detector {
-	return &Detector{options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock}
+	return &Detector{options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock, histories: map[*endpoint.Endpoint]*history{}}
 }
 
 // SetEndpoints sets the list of endpoints.
@@ -81,32 +87,78 @@ func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endpoints = endpoints
+	maps.DeleteFunc(d.histories, func(e *endpoint.Endpoint, _ *history) bool { return !slices.Contains(endpoints, e) })
 }
 
-// Failure reports whether a status indicates a broken server.
-func Failure(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
-}
-
-// Responded records the status of a response of the endpoint. It ignores statuses below 100.
-func (d *Detector) Responded(e *endpoint.Endpoint, status int) {
-	if d.options.Failures == 0 || status < 100 {
+// Observe records what a response of the endpoint was, to a request that was placed at the given time.
+func (d *Detector) Observe(e *endpoint.Endpoint, v exchange.Verdict, placed time.Time) {
+	if d.options.Failures == 0 || v == exchange.Unjudged {
 		return
 	}
+	out, old := d.observe(e, v, placed)
 	h := e.Health()
-	if !Failure(status) {
+	switch {
+	case old || v == exchange.Begun:
+	case v == exchange.Answered:
 		if h.Succeed() {
 			d.restored(e)
 		}
-		return
+	case v == exchange.Faulty || h.Ejected(): // a doubtful response ends a probe, but otherwise it may be the client's fault
+		d.failed(e, out)
+	case out:
+		d.eject(e, CauseResponses)
 	}
+}
+
+// failed counts a failure.
+func (d *Detector) failed(e *endpoint.Endpoint, outOfProportion bool) {
+	h := e.Health()
 	failures, probe := h.Fail()
 	switch {
 	case probe:
 		d.eject(e, CauseProbe)
-	case failures >= d.options.Failures && !h.Ejected():
+	case h.Ejected():
+	case outOfProportion || failures >= d.options.Failures:
 		d.eject(e, CauseResponses)
 	}
+}
+
+// observe counts a verdict. It reports whether the endpoint fails out of proportion, and whether the request is older than the last
+// ejection, of which it says nothing.
+func (d *Detector) observe(e *endpoint.Endpoint, v exchange.Verdict, placed time.Time) (out, old bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.historyOf(e)
+	old = placed.Before(h.ejected)
+	if v == exchange.Answered {
+		return false, old // it was counted when it began
+	}
+	now := d.clock.Now()
+	h.add(v, now)
+	d.all.add(v, now)
+	switch v {
+	case exchange.Begun:
+		d.begun++
+		h.refused, h.begun = 0, d.begun
+	case exchange.Doubtful, exchange.Steered:
+		h.refused++
+	}
+	return h.outOfProportion(v, &d.all) || d.refusesAll(h), old
+}
+
+// refusesAll reports whether an endpoint refuses all requests while others answer. The caller holds mu.
+func (d *Detector) refusesAll(h *history) bool {
+	return h.refused >= minDoubtful && d.begun-h.begun >= max(minOthers, minBegun*(len(d.endpoints)-1))
+}
+
+// historyOf returns the history of an endpoint. The caller holds mu.
+func (d *Detector) historyOf(e *endpoint.Endpoint) *history {
+	h := d.histories[e]
+	if h == nil {
+		h = &history{}
+		d.histories[e] = h
+	}
+	return h
 }
 
 // ScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
@@ -131,13 +183,17 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	if !h.Ejected() && !d.room() {
 		return
 	}
-	times := h.Eject(cause, func(times int) time.Time {
-		return d.clock.Now().Add(min(d.options.Base<<min(times-1, 16), d.options.Longest))
-	})
-	d.observer.ObserveEjection(cause)
-	if times == 1 {
+	past, now := d.historyOf(e), d.clock.Now()
+	if now.Sub(past.until) > memory {
+		past.ejections = 0
+	}
+	past.ejected, past.until = now, now.Add(min(d.options.Base<<min(past.ejections, 16), d.options.Longest))
+	past.ejections++
+	if !h.Ejected() {
 		d.log.Warn("Ejected endpoint", append(fields(e), zap.String("cause", cause))...)
 	}
+	h.Eject(cause, past.until)
+	d.observer.ObserveEjection(cause)
 }
 
 // room reports whether another endpoint may be ejected.

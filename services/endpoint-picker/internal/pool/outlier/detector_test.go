@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -45,9 +46,12 @@ func newRig(t *testing.T, n int) *rig {
 }
 
 // respond brings so many responses of an endpoint.
-func (r *rig) respond(i, status, n int) {
+func (r *rig) respond(i int, v exchange.Verdict, n int) {
 	for range n {
-		r.Responded(r.endpoints[i], status)
+		if v == exchange.Answered {
+			r.Observe(r.endpoints[i], exchange.Begun, r.clock.Now())
+		}
+		r.Observe(r.endpoints[i], v, r.clock.Now())
 	}
 }
 
@@ -65,42 +69,104 @@ func (r *rig) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
 
 func TestFailuresInARowEject(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{502, 503, 504} {
-		r := newRig(t, 4)
-		r.respond(0, status, 2)
-		r.respond(0, 200, 1)
-		r.respond(0, status, 2)
-		assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "not in a row")
-		r.respond(0, status, 1)
-		assert.Equal(t, []int{1, 2, 3}, r.usable())
-		r.respond(0, status, 5)
-		assert.Equal(t, []string{CauseResponses}, r.causes, "what was on its way is no news")
-		assert.Equal(t, 1, r.logs.FilterMessage("Ejected endpoint").Len())
-	}
-}
-
-func TestOtherResponsesAreNoFailures(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{0, 200, 400, 404, 429, 500, 501} {
-		r := newRig(t, 4)
-		r.respond(0, status, 100)
-		assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), status)
-	}
-}
-
-func TestStatusThatWasNotSeenSaysNothing(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, 4)
-	r.respond(0, 503, 2)
-	r.respond(0, 0, 1)
-	r.respond(0, 503, 1)
+	r.respond(0, exchange.Faulty, 2)
+	r.respond(0, exchange.Answered, 1)
+	r.respond(0, exchange.Faulty, 2)
+	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "not in a row")
+	r.respond(0, exchange.Unjudged, 10)
+	r.respond(0, exchange.Faulty, 1)
 	assert.Equal(t, []int{1, 2, 3}, r.usable())
+	r.respond(0, exchange.Faulty, 5)
+	assert.Equal(t, []string{CauseResponses}, r.causes, "what was on its way is no news")
+	assert.Equal(t, 1, r.logs.FilterMessage("Ejected endpoint").Len())
+}
+
+func TestFailuresOutOfProportionEject(t *testing.T) {
+	t.Parallel()
+	const rounds = 60
+	tests := []struct {
+		name    string
+		verdict exchange.Verdict
+		own     int // of how many responses of the first endpoint one has the verdict
+		others  int // the same of the others; 0 for none
+		want    bool
+	}{
+		{name: "a tenth fails", verdict: exchange.Faulty, own: 10, want: true},
+		{name: "a tenth is refused", verdict: exchange.Doubtful, own: 10, want: true},
+		{name: "all is refused", verdict: exchange.Doubtful, own: 1, want: true},
+		{name: "one of fifty fails", verdict: exchange.Faulty, own: 50},
+		{name: "a tenth fails everywhere", verdict: exchange.Faulty, own: 10, others: 10},
+		{name: "all is refused everywhere", verdict: exchange.Doubtful, own: 1, others: 1},
+		{name: "half is refused, and a third by the others", verdict: exchange.Doubtful, own: 2, others: 3},
+		{name: "half fails, and a thirtieth of the others", verdict: exchange.Faulty, own: 3, others: 30, want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 3)
+			for i := range rounds {
+				for e := range 3 {
+					every, verdict := tt.others, exchange.Answered
+					if e == 0 {
+						every = tt.own
+					}
+					if every > 0 && i%every == every-1 {
+						verdict = tt.verdict
+					}
+					r.respond(e, verdict, 1)
+				}
+				r.after(100 * time.Millisecond)
+			}
+			if tt.want {
+				assert.Equal(t, []string{CauseResponses}, r.causes[:min(len(r.causes), 1)])
+				return
+			}
+			assert.Empty(t, r.causes)
+		})
+	}
+}
+
+// TestRefusalsOfSteeredRequests has refused requests whose clients may have chosen the endpoint. They eject it only if it answers nothing
+// else meanwhile.
+func TestRefusalsOfSteeredRequests(t *testing.T) {
+	t.Parallel()
+	for _, every := range []int{0, 3} {
+		r := newRig(t, 3)
+		for i := range 30 {
+			r.respond(0, exchange.Steered, 5)
+			if every > 0 && i%every == 0 {
+				r.respond(0, exchange.Answered, 1)
+			}
+			r.respond(1, exchange.Answered, 1)
+			r.respond(2, exchange.Answered, 1)
+			r.after(time.Millisecond)
+		}
+		if every == 0 {
+			assert.Equal(t, []string{CauseResponses}, r.causes)
+		} else {
+			assert.Empty(t, r.causes)
+		}
+	}
+}
+
+func TestOldFailuresCountLess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3)
+	for range 10 {
+		for e := range 3 {
+			r.respond(e, exchange.Answered, 10)
+		}
+		r.respond(0, exchange.Faulty, 1)
+		r.after(5 * memory)
+	}
+	assert.Empty(t, r.causes)
 }
 
 func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	r.respond(0, 503, 3)
+	r.respond(0, exchange.Faulty, 3)
 	for _, ejection := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		r.after(ejection - time.Millisecond)
 		assert.Equal(t, []int{1, 2, 3}, r.usable())
@@ -108,26 +174,32 @@ func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 		assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "to be probed")
 		probe := r.endpoints[0].Acquire()
 		assert.Equal(t, []int{1, 2, 3}, r.usable(), "one request at a time")
-		r.respond(0, 503, 1)
+		r.respond(0, exchange.Faulty, 1)
 		probe.Release()
 	}
 	assert.Equal(t, []string{CauseResponses, CauseProbe, CauseProbe, CauseProbe, CauseProbe}, r.causes)
 	assert.Equal(t, 1, r.logs.Len(), "said once")
 	r.after(4 * time.Second)
 	probe := r.endpoints[0].Acquire()
-	r.respond(0, 200, 1)
+	r.respond(0, exchange.Answered, 1)
 	probe.Release()
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 	assert.Equal(t, 1, r.logs.FilterMessage("Restored endpoint").Len())
-	r.respond(0, 503, 3)
+	r.respond(0, exchange.Faulty, 3)
+	r.after(4*time.Second - time.Millisecond)
+	assert.Equal(t, []int{1, 2, 3}, r.usable(), "soon after, it goes on with the last time")
+	r.after(time.Millisecond)
+	r.respond(0, exchange.Answered, 1)
+	r.after(memory + time.Millisecond)
+	r.respond(0, exchange.Faulty, 3)
 	r.after(time.Second)
-	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "it begins with the first time again")
+	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "later it begins with the first time again")
 }
 
 func TestProbeOfWhichNothingIsKnownIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	r.respond(0, 503, 3)
+	r.respond(0, exchange.Faulty, 3)
 	r.after(time.Second)
 	r.endpoints[0].Acquire().Abandon(r.clock.Now())
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
@@ -139,7 +211,7 @@ func TestHalfStaysAndTheLastIsNeverEjected(t *testing.T) {
 	for _, tt := range tests {
 		r := newRig(t, tt.pool)
 		for i := range tt.pool {
-			r.respond(i, 503, 10)
+			r.respond(i, exchange.Faulty, 10)
 		}
 		assert.Len(t, r.usable(), tt.want, "of %d", tt.pool)
 	}
@@ -159,7 +231,7 @@ func TestRefusedScrapeEjectsUntilOneIsNot(t *testing.T) {
 	r.Scraped(r.endpoints[0])
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 
-	r.respond(1, 503, 3)
+	r.respond(1, exchange.Faulty, 3)
 	r.Scraped(r.endpoints[1])
 	assert.Equal(t, []int{0, 2, 3}, r.usable(), "a page is no sign that requests work")
 }
@@ -168,7 +240,7 @@ func TestNobodyIsEjectedIfThatIsNotWanted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
 	r.options.Failures = 0
-	r.respond(0, 503, 100)
+	r.respond(0, exchange.Faulty, 100)
 	r.ScrapeRefused(r.endpoints[1])
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 }

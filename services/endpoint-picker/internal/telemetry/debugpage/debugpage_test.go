@@ -42,7 +42,7 @@ func newPage(t *testing.T) *Page {
 	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
 	estimate.ServerOf(a).Place(a, noon, estimate.Prefill{Tokens: 200})
 	b.RecordFailure(b.BeginScrape(noon))
-	b.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Hour) })
+	b.Health().Eject("responses", noon.Add(time.Hour))
 	picks := NewPicks(2)
 	for i := range 2 {
 		picks.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Began: noon, Ended: noon, RequestID: fmt.Sprint("forgotten ", i)})

@@ -1,0 +1,58 @@
+package exchange
+
+import "net/http"
+
+// A Verdict is what the response to a request says about its model server.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Unjudged Verdict = iota // nothing
+	Begun                   // it began to answer; the verdict on the whole response follows
+	Answered                // it answered the whole request
+	Doubtful                // the client, or the server, made an error: statuses 400 to 499, and responses that ended early for an unknown reason
+	Steered                 // the same, and the client may have chosen the server: the pool says so
+	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
+
+	Verdicts // their number
+)
+
+// verdictOf returns the verdict on the status of a response, Unjudged if it depends on the body.
+func (x *Exchange) verdictOf(status int) Verdict {
+	switch {
+	case status < http.StatusOK, status == http.StatusNotImplemented:
+		return Unjudged
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
+		return Faulty
+	case status < http.StatusMultipleChoices:
+		if x.hidden {
+			return Answered
+		}
+		return Unjudged
+	case !x.Inference:
+		return Unjudged
+	case status < http.StatusBadRequest: // a login page, which no inference API has
+		return Faulty
+	}
+	return Doubtful
+}
+
+// verdictOfBody returns the verdict on the body of a response, which has ended.
+func (x *Exchange) verdictOfBody() Verdict {
+	switch {
+	case x.Status < http.StatusOK, x.Status >= http.StatusMultipleChoices:
+		return Unjudged // its status said all
+	case x.Inference && !x.Blind && (x.page || !x.content.Whole()):
+		return Faulty
+	}
+	return Answered
+}
+
+// Judge records the verdict on the response of the model server. The first one counts. Carriers call it when a response ends early.
+func (x *Exchange) Judge(v Verdict) {
+	if v == Unjudged || x.judged || x.follower == nil {
+		return
+	}
+	x.judged = true
+	x.busy = x.follower.Judged(v)
+}

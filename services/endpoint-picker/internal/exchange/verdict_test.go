@@ -1,0 +1,137 @@
+package exchange
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// judged returns the verdict on a response to a request of a known API.
+func judged(t *testing.T, r Response, body string, end func(x *Exchange)) Verdict {
+	t.Helper()
+	pool := newFakePool()
+	x := begin(pool)
+	x.Streaming, x.Inference = r.Events, true
+	x.Decide(context.Background(), nil)
+	x.Sent()
+	x.Respond(&r)
+	if body != "" {
+		x.Chunk([]byte(body))
+	}
+	end(x)
+	x.End(nil)
+	if len(pool.verdicts) == 0 {
+		return Unjudged
+	}
+	assert.Len(t, pool.verdicts, 1)
+	return pool.verdicts[0]
+}
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+	tests := []struct {
+		name string
+		give Response
+		body string
+		end  func(x *Exchange)
+		want Verdict
+	}{
+		{name: "an object", give: Response{Status: 200}, body: `{"choices":[]}`, want: Answered},
+		{name: "events", give: Response{Status: 200, Events: true}, body: text + "data: [DONE]\n\n", want: Answered},
+		{name: "compressed", give: Response{Status: 200, Events: true, Encoded: true}, body: "\x1f\x8b", want: Answered},
+		{name: "not shown", give: Response{Status: 200, Hidden: true}, want: Answered},
+		{name: "not shown, and its end neither", give: Response{Status: 200, Hidden: true}, end: func(*Exchange) {}, want: Answered},
+		{name: "nothing", give: Response{Status: 200}, want: Faulty},
+		{name: "no event", give: Response{Status: 200, Events: true}, want: Faulty},
+		{name: "half an answer", give: Response{Status: 200, Events: true}, body: text, want: Faulty},
+		{name: "an error event", give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", end: func(*Exchange) {}, want: Faulty},
+		{name: "an error object", give: Response{Status: 200}, body: `{"error":{"code":503}}`, want: Faulty},
+		{name: "a page", give: Response{Status: 200, Page: true}, body: `<html>`, want: Faulty},
+		{name: "a login page", give: Response{Status: 302}, want: Faulty},
+		{name: "500", give: Response{Status: 500}, body: `{}`, want: Faulty},
+		{name: "503", give: Response{Status: 503}, want: Faulty},
+		{name: "too many requests", give: Response{Status: 429}, want: Faulty},
+		{name: "not implemented", give: Response{Status: 501}, want: Unjudged},
+		{name: "not found", give: Response{Status: 404}, body: `{}`, want: Doubtful},
+		{name: "a wrong request", give: Response{Status: 422}, want: Doubtful},
+		{name: "no status", give: Response{}, want: Unjudged},
+		{name: "the client has gone", give: Response{Status: 200, Events: true}, body: text, end: func(*Exchange) {}, want: Unjudged},
+		{name: "the server has gone", give: Response{Status: 200, Events: true}, body: text, end: func(x *Exchange) { x.Judge(Faulty) }, want: Faulty},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.end == nil {
+				tt.end = (*Exchange).Complete
+			}
+			assert.Equal(t, tt.want, judged(t, tt.give, tt.body, tt.end))
+		})
+	}
+}
+
+func TestVerdict_UnknownAPI(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]Verdict{200: Answered, 204: Answered, 302: Unjudged, 404: Unjudged, 429: Faulty, 500: Faulty} {
+		pool := newFakePool()
+		x := begin(pool)
+		x.Decide(context.Background(), nil)
+		x.Respond(&Response{Status: status})
+		x.Complete()
+		x.End(nil)
+		if want == Unjudged {
+			assert.Empty(t, pool.verdicts, status)
+		} else {
+			assert.Equal(t, []Verdict{want}, pool.verdicts, status)
+		}
+	}
+}
+
+func TestVerdict_CarrierThatSeesNoBody(t *testing.T) {
+	t.Parallel()
+	pool := newFakePool()
+	x := begin(pool)
+	x.Blind, x.Inference = true, true
+	x.Decide(context.Background(), nil)
+	x.Respond(&Response{Status: 200})
+	x.Complete()
+	x.End(nil)
+	assert.Equal(t, []Verdict{Answered}, pool.verdicts)
+}
+
+func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status int
+		busy   time.Duration
+		want   float64
+	}{{500, time.Second, 1}, {500, -time.Second, 0}, {500, 0, 0}} {
+		pool := newFakePool()
+		if tt.busy != 0 {
+			pool.busy = noon.Add(tt.busy)
+		}
+		x := begin(pool)
+		x.Decide(context.Background(), nil)
+		x.Respond(&Response{Status: tt.status})
+		x.Complete()
+		x.End(nil)
+		assert.InDelta(t, tt.want, pool.endpoint.Load().Requests, 0)
+		pool.endpoint.ExpireHeld(noon.Add(tt.busy))
+		assert.Zero(t, pool.endpoint.Load().Requests)
+	}
+}
+
+func TestAnswerOfAnotherFormIsNoFirstToken(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Response{{Status: 200}, {Status: 200, Page: true}, {Status: 200, Events: true, Page: true}} {
+		pool := newFakePool()
+		x := begin(pool)
+		x.Streaming, x.Inference = true, true
+		x.Decide(context.Background(), nil)
+		x.Respond(&r)
+		x.Chunk([]byte("data: a\n\n"))
+		assert.NotContains(t, pool.calls, "Began")
+	}
+}

@@ -1,0 +1,36 @@
+package balancer
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// durationWeight is the weight of the newest answer in the usual duration. At half the value, the duration follows a change of the
+	// traffic after twice as many answers. At double, one long answer changes it by an eighth.
+	durationWeight = 1.0 / 16
+	// firstDuration is used before the first answer. At half the value, a server that fails at once gets more of the first requests, if
+	// answers are long. At double, one that failed by chance gets fewer for longer.
+	firstDuration = 10 * time.Second
+	// maxDuration limits how long a failed request counts. At half the value, a server that fails among answers of a minute gets more of
+	// their requests. At double, a server that was repaired looks busy for longer.
+	maxDuration = 30 * time.Second
+)
+
+// A duration is the usual time from a pick to the end of the answer. Of two concurrent observations one may be lost.
+type duration struct{ nanoseconds atomic.Int64 }
+
+func (d *duration) observe(took time.Duration) {
+	last := d.nanoseconds.Load()
+	if last == 0 {
+		last = int64(took)
+	}
+	d.nanoseconds.Store(max(last+int64(durationWeight*float64(int64(took)-last)), 1))
+}
+
+func (d *duration) value() time.Duration {
+	if n := d.nanoseconds.Load(); n > 0 {
+		return min(time.Duration(n), maxDuration)
+	}
+	return firstDuration
+}

@@ -1,0 +1,85 @@
+package outlier
+
+import (
+	"math"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+const (
+	// memory is the time after which a response counts for a third. At half the value, an endpoint that fails a tenth of five requests a
+	// second is found after twice the failures. At double, an endpoint that was repaired is ejected for single failures for twice as long.
+	memory = 30 * time.Second
+	// tolerance is how many times as often as the others an endpoint may fail. At half the value, endpoints with long requests, which
+	// clients cancel more often, are ejected. At double, an endpoint that fails eight times as often as the others stays.
+	tolerance = 4
+	// leastPart is the part of the requests of an endpoint that may fail even if the others never do. At half the value, an endpoint that
+	// fails once in forty requests is ejected, with all that it has cached. At double, one that fails every tenth request stays.
+	leastPart = 0.05
+	// minFaulty and minDoubtful are failures beyond what the others have in proportion. At half the values, two failures by chance eject
+	// an endpoint. At double, one that fails a tenth of its requests meets twice as many before.
+	minFaulty, minDoubtful = 3, 5
+	// minOthers is the number of responses of other endpoints to compare with. At half the value, the first wrong requests after a start
+	// eject the endpoint that got them. At double, small pools take twice as long.
+	minOthers = 10
+	// minBegun is the answers of each of the other endpoints during which one that refuses requests has none: an endpoint that works has
+	// none by chance once in 150 times. At half the value, once in 12 times, which clients with wrong requests can wait for. At double, an
+	// endpoint without the model of a conversation refuses twice as many of its turns.
+	minBegun = 5
+)
+
+// A history is the numbers of responses by their verdict, of which older ones count less, and the last ejections. A response that fails in
+// the middle counts twice.
+type history struct {
+	counts [exchange.Verdicts]float64
+	at     time.Time
+
+	refused int // doubtful responses since the last answer began
+	begun   int // answers of all endpoints until then
+
+	ejections int       // one soon after the other
+	ejected   time.Time // when the last one began
+	until     time.Time // when it ends
+}
+
+// add counts a verdict.
+func (h *history) add(v exchange.Verdict, now time.Time) {
+	if past := now.Sub(h.at); past > 0 {
+		fade := math.Exp(-past.Seconds() / memory.Seconds())
+		for i := range h.counts {
+			h.counts[i] *= fade
+		}
+		h.at = now
+	}
+	h.counts[v]++
+}
+
+func (h *history) total() (sum float64) {
+	for _, n := range h.counts {
+		sum += n
+	}
+	return sum
+}
+
+// outOfProportion reports whether the endpoint of the history has far more responses with a verdict than the other ones have, of which
+// all is the history together with its own.
+func (h *history) outOfProportion(v exchange.Verdict, all *history) bool {
+	if v != exchange.Faulty && v != exchange.Doubtful {
+		return false
+	}
+	own, total := h.counts[v], h.total()
+	others := all.total() - total
+	if others < minOthers || own < leastPart*total {
+		return false
+	}
+	least := float64(minFaulty)
+	if v == exchange.Doubtful {
+		least = minDoubtful
+	}
+	if h.at.Sub(h.until) < memory { // it has returned a moment ago
+		least /= 2
+	}
+	expected := tolerance * total * max(all.counts[v]-own, 0) / others
+	return own-expected > least-0.5 // older ones have faded
+}
