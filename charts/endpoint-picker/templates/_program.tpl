@@ -101,6 +101,7 @@
 - --proxy-tls={{ .Values.proxy.tls }}
 - --proxy-forwarded-headers={{ .Values.proxy.forwardedHeaders }}
 - --proxy-max-connections-per-server={{ .Values.proxy.maxConnectionsPerServer | int }}
+- --proxy-max-attempts={{ .Values.proxy.maxAttempts | int }}
 {{- end }}
 {{- with .Values.decisionAPI }}
 {{- if .enabled }}

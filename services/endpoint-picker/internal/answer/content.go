@@ -26,6 +26,7 @@ type ContentReader struct {
 	standard bool   // an event has a format whose streams say that they are complete
 	finished bool   // it said so
 	begun    bool   // there was content
+	any      bool   // there was an event, or a comment
 	last     byte   // of a body without events, beside blanks; 0 while it is empty
 	errors   int
 	frames   frames
@@ -35,6 +36,9 @@ type ContentReader struct {
 
 // Errors returns the number of events so far that report an error.
 func (r *ContentReader) Errors() int { return r.errors }
+
+// Began reports whether there was any event or comment. An event that reports an error counts, too.
+func (r *ContentReader) Began() bool { return r.any }
 
 // Whole reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
 // and it does not stop in the middle, as far as its format shows.
@@ -108,6 +112,7 @@ func (r *ContentReader) complete(end []byte) {
 		line = r.line
 	}
 	if r.long {
+		r.any = true
 		r.count()
 	} else {
 		r.field(bytes.TrimSuffix(line, []byte("\r")))
@@ -124,9 +129,12 @@ func (r *ContentReader) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimSpace(value)
 	switch string(name) {
+	case "":
+		r.any = true
 	case "event":
 		r.failed = string(value) == "error"
 	case "data":
+		r.any = true
 		switch {
 		case len(value) == 0:
 		case string(value) == "[DONE]":

@@ -34,6 +34,8 @@ type API struct {
 	needModel bool                 // requests without a model cannot be served
 	// Generates means that the model computes the prompt, and so has it in its cache afterwards.
 	Generates bool
+	// Stores means that the server keeps the answer, so that later requests can name it.
+	Stores bool
 	// Usage is the format of usage in answers.
 	Usage answer.Form
 }

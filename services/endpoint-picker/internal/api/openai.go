@@ -4,7 +4,7 @@ package api
 var openAI = []API{
 	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, needModel: true, Generates: true},
 	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
-	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, needModel: true, Generates: true},
+	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, needModel: true, Generates: true, Stores: true},
 	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, needModel: true, Generates: true},
 	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
 	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, needModel: true}, // also of chats

@@ -223,6 +223,7 @@ func newProxy(p proxyParts) *proxy.Server {
 			SendTimeout:    replyTimeout,
 			Forwarded:      cfg.Proxy.Forwarded,
 			MaxServerConns: cfg.Proxy.MaxServerConns,
+			MaxAttempts:    cfg.Proxy.MaxAttempts,
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 		},
 		Log: p.Log.Named("proxy"), Pools: p.Finder, Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,

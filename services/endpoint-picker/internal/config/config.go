@@ -139,7 +139,7 @@ func Default() *Config {
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
 		},
 		Decision:  defaultDecision(),
-		Proxy:     Proxy{MaxServerConns: defaultServerConns},
+		Proxy:     Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
 		Leases:    Leases{Timeout: time.Minute},

@@ -14,11 +14,16 @@ const (
 	flagProxyTLS         = "proxy-tls"
 	flagProxyForwarded   = "proxy-forwarded-headers"
 	flagProxyServerConns = "proxy-max-connections-per-server"
+	flagProxyAttempts    = "proxy-max-attempts"
 )
 
 // defaultServerConns is four times the largest number of requests that model servers run at once by default (SGLang: 4096 with
 // much memory, vLLM: 1024 on the largest accelerators), and a third of the ports that a host has for connections to one address.
 const defaultServerConns = 8192
+
+// defaultAttempts is the number of servers that a request is sent to. At half the value, a request fails if two servers of a node that has
+// just gone are its best ones. At double, a request of a pool that has gone waits for twice as many timeouts.
+const defaultAttempts = 3
 
 // Proxy configures the listener for clients without a gateway. The limits of requests are those of ext_proc.
 type Proxy struct {
@@ -26,6 +31,7 @@ type Proxy struct {
 	TLS            bool   // with the certificate of ext_proc
 	Forwarded      proxy.Forwarded
 	MaxServerConns int
+	MaxAttempts    int // servers that a request is sent to
 }
 
 // Port returns the port of the listener, 0 if it is off or any.
@@ -39,6 +45,8 @@ func (p *Proxy) addFlags(fs *pflag.FlagSet) {
 		"X-Forwarded-For, -Proto and -Host for model servers: replace (what clients send is dropped), append, or off (what clients send is passed on).")
 	fs.IntVar(&p.MaxServerConns, flagProxyServerConns, p.MaxServerConns,
 		"Maximum number of connections of the proxy to one model server. Beyond it, requests for the server get 429. 0 means no limit.")
+	fs.IntVar(&p.MaxAttempts, flagProxyAttempts, p.MaxAttempts,
+		"Maximum number of model servers that the proxy sends a request to, if the servers before fail without any content. 1 means no other attempt.")
 }
 
 func (p *Proxy) validate(g GRPC) error {
@@ -54,6 +62,8 @@ func (p *Proxy) validate(g GRPC) error {
 		return errors.New("--" + flagProxyTLS + " needs the certificate that --" + flagSecureServing + "=false disables: leave one of them out")
 	case p.MaxServerConns < 0:
 		return fmt.Errorf("--%s %d is negative: give 0 for no limit", flagProxyServerConns, p.MaxServerConns)
+	case p.MaxAttempts < 1:
+		return fmt.Errorf("--%s %d is less than 1: give 1 to send a request to the picked server only", flagProxyAttempts, p.MaxAttempts)
 	}
 	return nil
 }

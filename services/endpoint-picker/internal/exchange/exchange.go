@@ -121,6 +121,7 @@ type Decision struct {
 	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
 	UsageForm   answer.Form     // format of the usage in the response
 	Inference   bool            // the request is for a known API of inference, whose answers have a known form
+	Stores      bool            // the server stores something for later requests
 	Reply       api.Headers     // to set on the response
 	Conformance bool            // report endpoints as the conformance tests of gateways expect
 	Ranking     []Score         // the best candidates, the picked one first, if Options ask for them

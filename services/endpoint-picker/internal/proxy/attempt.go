@@ -15,53 +15,60 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// maxAttempts is the maximum number of servers that a request is sent to. At half the value, a request fails if two servers of a
-// node that has just gone are its best ones. At double, a request of a pool that has gone waits for twice as many timeouts.
-const maxAttempts = 3
-
 // Errors of attempts.
 var (
 	errFull        = errors.New("the model server has as many connections as --proxy-max-connections-per-server allows")
 	errSilent      = errors.New("the model server was silent for longer than --stream-idle-timeout")
 	errUnsupported = errors.New("the model server switched protocols")
+	errDeclined    = errors.New("the model server answered with an error before any content")
 )
 
 // forward sends the request to the picked server, or to the next one, and relays the response.
 func (t *transfer) forward() (whole bool) {
 	x, s := &t.exchange, t.server
 	candidates := t.candidates()
-	first := s.upstream.reserve(candidates[0])
-	if first == nil {
+	to := s.upstream.reserve(candidates[0])
+	if to == nil {
 		return t.refuse(x.Refuse(exchange.Exhausted(errFull)))
 	}
 	x.Sent()
 	base := t.outgoing()
-	var err error
-	var last string
-	for i, address := range candidates {
-		server := first
-		if i > 0 {
-			if server = s.upstream.reserve(address); server == nil {
-				continue
-			}
-			s.counters.retries.Add(1)
+	for rest := candidates[1:]; ; {
+		a := t.newAttempt(to, base)
+		err := a.send()
+		if err == nil && len(rest) > 0 && a.declined() {
+			err = errDeclined
 		}
-		a := t.newAttempt(server, base)
-		if err = a.send(); err == nil {
+		if err == nil {
 			return a.relay()
 		}
-		a.end()
-		if t.gone() {
-			s.counters.count(errGone)
-			return false
+		to = nil
+		if a.repeatable(err) && !t.gone() {
+			to, rest = t.reserveNext(rest)
 		}
-		s.counters.count(err)
-		last = address
-		if !a.repeatable(err) {
-			break
+		switch {
+		case to != nil:
+			a.end()
+			s.counters.count(err)
+			s.counters.retries.Add(1)
+			x.Failed(a.to.address)
+		case errors.Is(err, errDeclined):
+			return a.relay()
+		default:
+			return a.fail(err)
 		}
 	}
-	return t.fail(err, last)
+}
+
+// fail ends the last attempt, which has no response.
+func (a *attempt) fail(err error) (whole bool) {
+	a.end()
+	if a.gone() {
+		a.server.counters.count(errGone)
+		return false
+	}
+	a.server.counters.count(err)
+	return a.transfer.fail(err, a.to.address)
 }
 
 // candidates returns the addresses of the picked endpoint and the next ones.
@@ -73,7 +80,17 @@ func (t *transfer) candidates() []string {
 			addresses = append(addresses, a)
 		}
 	}
-	return addresses[:min(len(addresses), maxAttempts)]
+	return addresses[:min(len(addresses), t.server.options.MaxAttempts)]
+}
+
+// reserveNext reserves the first candidate that has room, nil if none has. It returns the candidates after it.
+func (t *transfer) reserveNext(candidates []string) (*server, []string) {
+	for i, address := range candidates {
+		if to := t.server.upstream.reserve(address); to != nil {
+			return to, candidates[i+1:]
+		}
+	}
+	return nil, nil
 }
 
 // outgoing returns what all attempts have in common.
@@ -109,6 +126,7 @@ type attempt struct {
 	request *http.Request
 	cancel  context.CancelCauseFunc
 	silence *time.Timer // nil if there is no limit
+	begun   []byte      // the beginning of the body, if it was read before
 
 	mu       sync.Mutex // guards the following, which the transport's goroutines use
 	over     bool       // informational responses are not relayed anymore
@@ -163,7 +181,7 @@ func (a *attempt) repeatable(err error) bool {
 	switch {
 	case errors.Is(err, errSilent), errors.Is(err, errUnsupported):
 		return false
-	case errors.Is(err, errUnconnected):
+	case errors.Is(err, errUnconnected), errors.Is(err, errDeclined):
 		return true
 	}
 	a.mu.Lock()
@@ -171,7 +189,7 @@ func (a *attempt) repeatable(err error) bool {
 	if a.conn != nil && a.conn.written.Load() == a.before {
 		return true // the connection had been closed
 	}
-	return idempotent(a.transfer.request)
+	return a.harmless() || idempotent(a.transfer.request)
 }
 
 // idempotent reports whether a request may run twice, by the rules of net/http.

@@ -148,8 +148,8 @@ func TestNobodyIsThere(t *testing.T) {
 		assert.Equal(t, "inference error: ServiceUnavailable - connect to the model server", a.body, "it has no address")
 		assert.Equal(t, "1", a.header.Get("Retry-After"))
 		assert.Empty(t, a.header.Get("X-Llm-D-Request-Dropped-Reason"))
-		assert.Equal(t, int64(maxAttempts), r.Stats().Attempts[Unconnected])
-		assert.Equal(t, int64(maxAttempts-1), r.Stats().Retries)
+		assert.Equal(t, int64(testOptions().MaxAttempts), r.Stats().Attempts[Unconnected])
+		assert.Equal(t, int64(testOptions().MaxAttempts-1), r.Stats().Retries)
 		record := r.pool.ended(t, 1)[0]
 		assert.Equal(t, http.StatusServiceUnavailable, record.Status)
 		assert.True(t, record.Moved(), "the last server failed, too")

@@ -111,8 +111,18 @@ func (a *attempt) pieces() error {
 	}
 }
 
-// read reads a piece of the body. The server may not be silent for too long; that the client reads slowly is no silence.
+// read reads a piece of the body.
 func (a *attempt) read(buffer []byte) (int, error) {
+	if len(a.begun) > 0 {
+		n := copy(buffer, a.begun)
+		a.begun = a.begun[n:]
+		return n, nil
+	}
+	return a.receive(buffer)
+}
+
+// receive reads a piece of the body from the server, which may not be silent for too long; that the client reads slowly is no silence.
+func (a *attempt) receive(buffer []byte) (int, error) {
 	if a.silence != nil {
 		a.silence.Reset(a.server.options.IdleTimeout)
 		defer a.silence.Stop()
@@ -141,8 +151,9 @@ func (a *attempt) interrupted(err error) error {
 	case a.gone():
 		return errGone
 	case a.request.Context().Err() != nil:
-		return errSilent
+		err = errSilent
 	}
+	a.exchange.Judge(exchange.Faulty)
 	return err
 }
 

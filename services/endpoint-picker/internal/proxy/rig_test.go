@@ -40,6 +40,13 @@ type fakePool struct {
 	records   []exchange.Record
 	hosts     []string
 	headers   []string // what the picks read
+	failures  []string // servers that did not answer
+}
+
+func (p *fakePool) failed(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures = append(p.failures, address)
 }
 
 func (p *fakePool) FindHost(host string) exchange.Pool {
@@ -127,7 +134,7 @@ func (f *fakePick) Place() *exchange.Refusal {
 
 func (f *fakePick) Sent() exchange.Follower { return f }
 func (*fakePick) Responded()                {}
-func (*fakePick) Failed(string)             {}
+func (f *fakePick) Failed(address string)   { f.pool.failed(address) }
 
 func (*fakePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
 func (*fakePick) Began()                            {}
@@ -150,7 +157,7 @@ type rig struct {
 
 func testOptions() Options {
 	return Options{
-		Address: "127.0.0.1:0", MaxRequestBody: 1 << 20, BodyTimeout: time.Minute, IdleTimeout: time.Hour, SendTimeout: 30 * time.Second,
+		Address: "127.0.0.1:0", MaxRequestBody: 1 << 20, BodyTimeout: time.Minute, IdleTimeout: time.Hour, SendTimeout: 30 * time.Second, MaxAttempts: 3,
 	}
 }
 

@@ -45,6 +45,7 @@ type Options struct {
 	SendTimeout    time.Duration // maximum time that a client takes to read a piece of a response
 	Forwarded      Forwarded
 	MaxServerConns int  // maximum number of connections to one model server; 0 for no limit
+	MaxAttempts    int  // maximum number of model servers that a request is sent to
 	ReportEndpoint bool // name the picked endpoint in the response's headers
 }
 
@@ -88,7 +89,7 @@ func New(p Params) *Server {
 	gate := fairconn.NewGate(p.Ledger)
 	s := &Server{
 		log: p.Log, options: p.Options, pools: p.Pools, gate: gate, connections: fairconn.NewDrain(gate),
-		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxAttempts},
+		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: p.Options.MaxAttempts},
 		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
 	s.requests.none = sync.NewCond(&s.requests.mu)

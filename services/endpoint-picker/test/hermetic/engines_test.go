@@ -126,7 +126,7 @@ func TestTritonsCounterIsNoLoad(t *testing.T) {
 	assert.Zero(t, r.metrics().sum("fairlead_picker_endpoint_requests_running"))
 	young := r.ask(request{body: ofModel, subset: list(r.at(1))})
 	for range 5 {
-		assert.Equal(t, r.at(0), r.serve(request{body: ofModel}, response{}), "the old one is idle, the young one is not")
+		assert.Equal(t, r.at(0), r.serve(request{body: ofModel}, response{pieces: completion}), "the old one is idle, the young one is not")
 	}
 	young.respond(response{})
 	young.end()

@@ -33,6 +33,20 @@ func sharing(addresses ...string) []string {
 // blocks returns how many blocks the picker believes to be in all caches.
 func (r *rig) blocks() float64 { return r.metrics().sum("fairlead_picker_prefix_index_blocks") }
 
+// byRequests chooses the server with the fewest open requests, however slow the machine makes a server look.
+const byRequests = `
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: active-request-scorer
+- type: prefix-cache-scorer
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: active-request-scorer, weight: 10}
+  - {pluginRef: prefix-cache-scorer}
+`
+
 // Replicas know each other's requests, although no metrics page shows any, and a new one knows what the caches contain.
 func TestReplicasShareTheirRequests(t *testing.T) {
 	t.Parallel()
@@ -43,7 +57,10 @@ func TestReplicasShareTheirRequests(t *testing.T) {
 			for i := range addresses {
 				addresses[i] = newHost().String() + ":9004"
 			}
-			a := start(t, world{mode: m, pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: append(sharing(addresses...), "--explain")})
+			a := start(t, world{
+				mode: m, pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, config: byRequests,
+				flags: append(sharing(addresses...), "--explain"),
+			})
 			b := a.sharing(addresses[1], addresses[0], addresses[2])
 			for _, r := range []*rig{a, b} {
 				r.await(func() bool { return r.metrics().sum("fairlead_picker_replicas_heard") == 1 }, "it hears the other one")

@@ -248,10 +248,10 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
-func (silent) StreamStarted()                               {}
-func (silent) ObservePick(time.Duration, error)             {}
-func (silent) RequestPlaced(*exchange.Record)               {}
-func (silent) ObserveExchange(*exchange.Record)             {}
+func (silent) StreamStarted()                                          {}
+func (silent) ObservePick(time.Duration, error)                        {}
+func (silent) RequestPlaced(*exchange.Record)                          {}
+func (silent) ObserveExchange(*exchange.Record)                        {}
 func (silent) Observe(*endpoint.Endpoint, exchange.Verdict, time.Time) {}
 
 // fixed is a snapshot that never changes.

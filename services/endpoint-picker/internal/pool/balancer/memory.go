@@ -52,7 +52,7 @@ func (m *memory) read(x *exchange.Exchange, blocks int) error {
 	}
 	x.Model = r.Model
 	x.Streaming, x.UsageForm, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
-	x.Inference = r.API.Generates && r.API.Known()
+	x.Inference, x.Stores = r.API.Generates && r.API.Known(), r.API.Stores
 	return nil
 }
 
