@@ -291,9 +291,8 @@ func (x *Exchange) Chunk(chunk []byte) {
 	x.ResponseBytes += len(chunk)
 	if n := x.content.Read(chunk); n > 0 {
 		x.Pieces += n
-		if x.First.IsZero() {
-			x.FirstToken(x.options.Now())
-		}
+		x.Last = x.options.Now()
+		x.FirstToken(x.Last)
 	}
 	if x.Inference && x.content.Errors() > 0 {
 		x.Judge(Faulty)

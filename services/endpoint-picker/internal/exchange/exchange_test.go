@@ -302,6 +302,7 @@ func TestExchange_Chunk(t *testing.T) {
 	assert.Equal(t, len(strings.Join(pieces, "")), r.ResponseBytes)
 	assert.True(t, r.Streaming)
 	assert.Equal(t, noon.Add(4*time.Second), r.First)
+	assert.Equal(t, noon.Add(5*time.Second), r.Last)
 	assert.Equal(t, time.Second, r.PickTook)
 }
 

@@ -780,7 +780,7 @@ func TestRecordOfAnExchange(t *testing.T) {
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
-		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), PickTook: time.Second, First: noon.Add(4 * time.Second), Ended: noon.Add(5 * time.Second), Placed: true,
+		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), PickTook: time.Second, First: noon.Add(4 * time.Second), Last: noon.Add(5 * time.Second), Ended: noon.Add(6 * time.Second), Placed: true,
 		RequestBytes: 3, ResponseBytes: 93, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }

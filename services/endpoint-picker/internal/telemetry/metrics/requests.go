@@ -176,7 +176,7 @@ func (q *requests) completed(s *series, r *exchange.Record) {
 	if !r.First.IsZero() {
 		q.firstTokens(s, r.Streaming).Observe(r.First.Sub(r.Began).Seconds())
 		if r.Streaming && r.Pieces > 1 {
-			s.gaps.observe(r.Ended.Sub(r.First).Seconds(), r.Pieces-1)
+			s.gaps.observe(generated(r).Seconds(), r.Pieces-1)
 		}
 	}
 	if r.Usage.Known {
@@ -199,8 +199,16 @@ func (s *series) used(r *exchange.Record, took time.Duration) {
 	s.output.Observe(float64(u.Output))
 	s.perToken.Observe(took.Seconds() / float64(u.Output))
 	if r.Streaming && u.Output > 1 && !r.First.IsZero() {
-		s.streamed.Observe(r.Ended.Sub(r.First).Seconds() / float64(u.Output-1))
+		s.streamed.Observe(generated(r).Seconds() / float64(u.Output-1))
 	}
+}
+
+// generated returns the time from the first content of an answer to the last one.
+func generated(r *exchange.Record) time.Duration {
+	if r.Last.IsZero() {
+		return r.Ended.Sub(r.First)
+	}
+	return r.Last.Sub(r.First)
 }
 
 func (q *requests) firstTokens(s *series, streaming bool) prometheus.Observer { //nolint:revive // what happened, not what to do

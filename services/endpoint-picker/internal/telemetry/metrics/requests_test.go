@@ -37,7 +37,7 @@ func streamed(e *endpoint.Endpoint) *exchange.Record {
 	return &exchange.Record{
 		Outcome: exchange.Completed, Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Priority: 2, Streaming: true,
 		Endpoint: e, Served: e.Address(), Status: 200,
-		Began: noon, Arrived: after(3 * time.Millisecond), PickTook: time.Millisecond, First: after(200 * time.Millisecond), Ended: after(2 * time.Second),
+		Began: noon, Arrived: after(3 * time.Millisecond), PickTook: time.Millisecond, First: after(200 * time.Millisecond), Last: after(2 * time.Second), Ended: after(2 * time.Second),
 		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, Pieces: 51,
 		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}
