@@ -36,24 +36,38 @@ func number(b []byte) (float64, bool) {
 // labelValue returns the raw value of a label between its quotes, or nil.
 func labelValue(labels []byte, name string) []byte {
 	for {
-		i := bytes.IndexByte(labels, '=')
-		if i < 0 {
+		key, value, rest, ok := cutSeriesLabel(labels)
+		if !ok {
 			return nil
 		}
-		key := labels[:i]
-		labels = trimBlanks(labels[i+1:])
-		if len(labels) == 0 || labels[0] != '"' {
-			return nil
+		if string(key) == name {
+			return value
 		}
-		end := valueEnd(labels)
-		if end < 0 {
-			return nil
-		}
-		if string(bytes.Trim(key, ", \t")) == name {
-			return labels[1:end]
-		}
-		labels = labels[end+1:]
+		labels = rest
 	}
+}
+
+// cutSeriesLabel removes the first label, with its raw value, from those of a series. The name may be in quotes.
+func cutSeriesLabel(labels []byte) (name, value, rest []byte, ok bool) {
+	labels = bytes.TrimLeft(labels, ", \t")
+	end := bytes.IndexByte(labels, '=')
+	if len(labels) > 0 && labels[0] == '"' {
+		if quote := valueEnd(labels); quote > 0 {
+			end = quote + bytes.IndexByte(labels[quote:], '=')
+		}
+	}
+	if end < 0 {
+		return nil, nil, nil, false
+	}
+	name = bytes.Trim(labels[:end], "\" \t")
+	labels = trimBlanks(labels[end+1:])
+	if len(labels) == 0 || labels[0] != '"' {
+		return nil, nil, nil, false
+	}
+	if end = valueEnd(labels); end < 0 {
+		return nil, nil, nil, false
+	}
+	return name, labels[1:end], labels[end+1:], true
 }
 
 // labelNumber returns the numeric value of a label, 0 if it is missing or not a number.

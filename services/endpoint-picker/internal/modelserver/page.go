@@ -20,27 +20,20 @@ const (
 // ErrNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
 var ErrNoGauges = errors.New("page without the request gauges")
 
-// slot collects the values of a metric's series.
-type slot struct {
-	sum, greatest float64
-	seen          bool
-}
-
 // A reading collects the wanted values of consecutive pages, line by line. It does not store pages, and allocates nothing
 // for a page without news.
 type reading struct {
 	*matcher
+	tally
 
-	slots []slot
-	cache float64 // tokens, from labels
-	align int     // tokens, from labels
-	model []byte  // name of the base model, as on the page; empty if unknown
+	align int    // tokens, from labels
+	model []byte // name of the base model, as on the page; empty if unknown
 	lora  lora
 	last  pageMemory
 }
 
 func newReading(m *matcher) *reading {
-	return &reading{matcher: m, slots: make([]slot, m.slots)}
+	return &reading{matcher: m, tally: newTally(m.slots)}
 }
 
 // read reads a metrics page in the Prometheus text format, with the given buffer. It does not validate lines that it does
@@ -78,8 +71,8 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 }
 
 func (r *reading) reset() {
-	clear(r.slots)
-	r.cache, r.align = 0, 0
+	r.tally.reset()
+	r.align = 0
 	r.lora.seen = false
 	r.model = r.model[:0]
 }
@@ -128,9 +121,8 @@ func (r *reading) take(w *wanted, series []byte) {
 	case !ok:
 		return
 	case w.role == asInfo:
-		r.cache += r.infoTokens(labels)
+		value = r.infoTokens(labels)
 		r.align = max(r.align, r.infoAlignment(labels))
-		return
 	case w.role == asLoRA:
 		r.lora.take(labels, value)
 		return
@@ -140,12 +132,7 @@ func (r *reading) take(w *wanted, series []byte) {
 	if w.role == asCount && len(r.model) == 0 {
 		r.takeModel(labels)
 	}
-	s := &r.slots[w.slot]
-	s.sum += value
-	if !s.seen || value > s.greatest {
-		s.greatest = value
-	}
-	s.seen = true
+	r.add(w.slot, w.role, labels, value)
 }
 
 // takeModel takes the name of the model from the labels of a gauge.
@@ -161,7 +148,7 @@ func (r *reading) takeModel(labels []byte) {
 // possible reports whether a metric of a role can have a value.
 func (r role) possible(value float64) bool {
 	switch r {
-	case asFigure:
+	case asFigure, asInfo:
 		return true
 	case asTotal:
 		return value >= 0 && value <= maxTotal
@@ -192,6 +179,9 @@ func (r *reading) infoAlignment(labels []byte) int {
 
 // gauges returns the values of the page.
 func (r *reading) gauges() (endpoint.Gauges, error) {
+	if err := r.finish(); err != nil {
+		return endpoint.Gauges{}, err
+	}
 	waiting, running := r.first(r.waiting), r.first(r.running)
 	if !waiting.seen && !running.seen {
 		return endpoint.Gauges{}, fmt.Errorf("%w of %s", ErrNoGauges, r.engine)
@@ -212,7 +202,7 @@ func (r *reading) gauges() (endpoint.Gauges, error) {
 func (r *reading) totals(g *endpoint.Gauges) {
 	queries, hits, missed := r.first(r.queries), r.first(r.hits), r.first(r.missed)
 	if missed.seen {
-		queries = slot{sum: hits.sum + missed.sum, seen: true}
+		queries = metricValue{sum: hits.sum + missed.sum, seen: true}
 	}
 	if !queries.seen || !hits.seen {
 		return
@@ -226,7 +216,7 @@ func (r *reading) totals(g *endpoint.Gauges) {
 
 // cacheTokens returns the size of the KV cache, 0 if unknown.
 func (r *reading) cacheTokens() float64 {
-	tokens := r.cache
+	tokens := r.first(r.cacheInfo).sum
 	if tokens == 0 {
 		tokens = r.first(r.blockSize).greatest * r.first(r.blocks).sum
 	}
@@ -237,14 +227,4 @@ func (r *reading) cacheTokens() float64 {
 		return 0 // the host's part alone is no size
 	}
 	return tokens + r.first(r.hostTokens).sum
-}
-
-// first returns the first of the slots with values.
-func (r *reading) first(slots []int) slot {
-	for _, i := range slots {
-		if r.slots[i].seen {
-			return r.slots[i]
-		}
-	}
-	return slot{}
 }
