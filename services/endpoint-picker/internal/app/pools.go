@@ -45,7 +45,8 @@ type poolParts struct {
 
 // runningPools contains the pools of the process, by title. It is safe for concurrent use.
 type runningPools struct {
-	parts poolParts
+	parts   poolParts
+	scrapes *modelserver.Budget // of all pools
 
 	mu        sync.RWMutex
 	plan      *modelserver.Plan // of scraping; nil before use
@@ -62,7 +63,7 @@ type runningPool struct {
 }
 
 func newRunningPools(p poolParts) *runningPools {
-	return &runningPools{parts: p, members: map[string]*runningPool{}}
+	return &runningPools{parts: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget), members: map[string]*runningPool{}}
 }
 
 // poolSource provides the endpoints of one pool.
@@ -90,7 +91,7 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
 		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(title, picks), Replicas: r.parts.Replicas.Node,
-		Log: r.parts.Log, Clock: r.parts.Clock,
+		Scrapes: r.scrapes, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
 		made.Use(r.plan, r.cacheSize)

@@ -49,25 +49,37 @@ func labelValue(labels []byte, name string) []byte {
 
 // cutSeriesLabel removes the first label, with its raw value, from those of a series. The name may be in quotes.
 func cutSeriesLabel(labels []byte) (name, value, rest []byte, ok bool) {
-	labels = bytes.TrimLeft(labels, ", \t")
-	end := bytes.IndexByte(labels, '=')
-	if len(labels) > 0 && labels[0] == '"' {
-		if quote := valueEnd(labels); quote > 0 {
-			end = quote + bytes.IndexByte(labels[quote:], '=')
-		}
+	for len(labels) > 0 && (labels[0] == ',' || blank(labels[0])) {
+		labels = labels[1:]
 	}
+	if name, labels, ok = cutName(labels); !ok {
+		return nil, nil, nil, false
+	}
+	end := valueEnd(labels)
 	if end < 0 {
 		return nil, nil, nil, false
 	}
-	name = bytes.Trim(labels[:end], "\" \t")
-	labels = trimBlanks(labels[end+1:])
-	if len(labels) == 0 || labels[0] != '"' {
-		return nil, nil, nil, false
-	}
-	if end = valueEnd(labels); end < 0 {
-		return nil, nil, nil, false
-	}
 	return name, labels[1:end], labels[end+1:], true
+}
+
+// cutName removes the name of a label, up to the opening quote of its value.
+func cutName(labels []byte) (name, rest []byte, ok bool) {
+	end := 0
+	if len(labels) > 0 && labels[0] == '"' {
+		end = max(valueEnd(labels), 0)
+	}
+	equals := bytes.IndexByte(labels[end:], '=')
+	if equals < 0 {
+		return nil, nil, false
+	}
+	name, rest = labels[:end+equals], trimBlanks(labels[end+equals+1:])
+	for len(name) > 0 && blank(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	if end > 0 {
+		name = bytes.Trim(name, `"`)
+	}
+	return name, rest, len(rest) > 0 && rest[0] == '"'
 }
 
 // labelNumber returns the numeric value of a label, 0 if it is missing or not a number.

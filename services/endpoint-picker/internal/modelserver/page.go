@@ -12,13 +12,17 @@ import (
 
 const (
 	maxLine  = 16 << 10 // longer lines are skipped: no wanted line is nearly as long
-	maxPage  = 16 << 20 // limit of a page
+	maxPage  = 2 << 20  // limit of a page, ten times a large real one: a rank of vLLM has 30 to 200 KiB
 	maxCount = 1 << 30  // of requests, blocks, tokens: larger values are errors of the page
 	maxTotal = 1 << 53  // of tokens since the start: larger values are not exact
 )
 
 // ErrNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
 var ErrNoGauges = errors.New("page without the request gauges")
+
+// errLargePage means that a page is over maxPage.
+var errLargePage = fmt.Errorf("over %d bytes: let the server report fewer series, or give metrics-data-source a path that selects them, "+
+	"such as /metrics?name[]=vllm:num_requests_running", maxPage)
 
 // A reading collects the wanted values of consecutive pages, line by line. It does not store pages, and allocates nothing
 // for a page without news.
@@ -30,6 +34,7 @@ type reading struct {
 	model []byte // name of the base model, as on the page; empty if unknown
 	lora  lora
 	last  pageMemory
+	work  work // of all pages
 }
 
 func newReading(m *matcher) *reading {
@@ -45,15 +50,17 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 	for {
 		n, err := page.Read(buf[held:])
 		total += n
-		rest := buf[:held+n]
+		r.work.reads++
+		r.work.bytes += n
+		rest, fresh := buf[:held+n], held // where the new bytes begin
 		if skipping {
 			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-				skipping, rest = false, rest[i+1:]
+				skipping, rest, fresh = false, rest[i+1:], 0
 			} else {
 				rest = rest[:0]
 			}
 		}
-		rest = r.lines(rest)
+		rest = r.readLines(rest, min(fresh, len(rest)))
 		switch {
 		case errors.Is(err, io.EOF):
 			r.line(rest)
@@ -61,7 +68,7 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 		case err != nil:
 			return endpoint.Gauges{}, fmt.Errorf("read metrics page: %w", err)
 		case total > maxPage:
-			return endpoint.Gauges{}, fmt.Errorf("read metrics page: over %d bytes", maxPage)
+			return endpoint.Gauges{}, fmt.Errorf("read metrics page: %w", errLargePage)
 		}
 		if len(rest) == len(buf) {
 			skipping, rest = true, rest[:0]
@@ -77,20 +84,22 @@ func (r *reading) reset() {
 	r.model = r.model[:0]
 }
 
-// lines processes the complete lines and returns the rest.
-func (r *reading) lines(b []byte) []byte {
+// readLines processes the complete lines and returns the rest. The bytes before fresh contain no end of a line: many small reads of a long
+// line take no more time than one.
+func (r *reading) readLines(b []byte, fresh int) []byte {
 	for {
-		i := bytes.IndexByte(b, '\n')
+		i := bytes.IndexByte(b[fresh:], '\n')
 		if i < 0 {
 			return b
 		}
-		r.line(b[:i])
-		b = b[i+1:]
+		r.line(b[:fresh+i])
+		b, fresh = b[fresh+i+1:], 0
 	}
 }
 
 // line processes one line, without its end.
 func (r *reading) line(line []byte) {
+	r.work.lines++
 	if len(line) > 0 && blank(line[0]) {
 		line = trimBlanks(line)
 	}
@@ -98,6 +107,7 @@ func (r *reading) line(line []byte) {
 	if !may {
 		return
 	}
+	r.work.candidates++
 	for i := range g.wanted {
 		if series, ok := g.wanted[i].of(line); ok {
 			r.take(&g.wanted[i], series)
@@ -107,6 +117,8 @@ func (r *reading) line(line []byte) {
 
 // take processes a series of a wanted metric.
 func (r *reading) take(w *wanted, series []byte) {
+	r.work.series++
+	r.work.seriesBytes += len(series)
 	labels, rest, ok := splitSeries(series)
 	if !ok {
 		return

@@ -193,7 +193,7 @@ func TestReadPageReportsWhatBrokeIt(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 
 	_, err = vllm(t).read(endless{}, make([]byte, maxLine))
-	require.ErrorContains(t, err, "over 16777216 bytes")
+	require.ErrorIs(t, err, errLargePage)
 }
 
 // endless is a page that never ends.

@@ -61,7 +61,8 @@ type Params struct {
 	Source    Source
 	Configs   configs
 	Observers []Observer
-	Replicas  *replicas.Node // nil: this replica of the picker hears of no other
+	Replicas  *replicas.Node      // nil: this replica of the picker hears of no other
+	Scrapes   *modelserver.Budget // of all pools
 	Log       *zap.Logger
 	Clock     clock.WithTicker
 }
@@ -91,7 +92,7 @@ func New(p Params) *Pool {
 	made.Metrics = metrics.New(made.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
 	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: made.Metrics, Clock: p.Clock})
 	made.scraper = modelserver.NewScraper(modelserver.ScraperParams{
-		Options: p.Options.Scraping, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
+		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
 		Tokenizers: made.Estimator, Clock: p.Clock,
 	})
 	made.Store = datastore.New(datastore.Params{
