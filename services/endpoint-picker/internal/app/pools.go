@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/pool/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -45,7 +46,9 @@ type poolParts struct {
 
 // runningPools contains the pools of the process, by title. It is safe for concurrent use.
 type runningPools struct {
-	parts poolParts
+	parts    poolParts
+	scrapes  *modelserver.Budget // of all pools
+	prefixes *prefixindex.Memory // of all pools
 
 	mu        sync.RWMutex
 	plan      *modelserver.Plan // of scraping; nil before use
@@ -62,7 +65,10 @@ type runningPool struct {
 }
 
 func newRunningPools(p poolParts) *runningPools {
-	return &runningPools{parts: p, members: map[string]*runningPool{}}
+	return &runningPools{
+		parts: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget), prefixes: prefixindex.NewMemory(int(p.Config.Prefixes.MaxBytes)),
+		members: map[string]*runningPool{},
+	}
 }
 
 // poolSource provides the endpoints of one pool.
@@ -86,11 +92,10 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 				Explain: r.parts.Config.ExtProc.Explain, Prefixes: r.parts.Recorder != nil,
 			},
 			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, LeaseTimeout: r.parts.Config.Leases.Timeout,
-			PrefixBytes:   int(r.parts.Config.Prefixes.MaxBytes),
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
 		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(title, picks), Replicas: r.parts.Replicas.Node,
-		Log: r.parts.Log, Clock: r.parts.Clock,
+		Scrapes: r.scrapes, Prefixes: r.prefixes, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
 		made.Use(r.plan, r.cacheSize)

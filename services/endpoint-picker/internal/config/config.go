@@ -209,7 +209,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Decision.addFlags(fs)
 
 	c.Plugins.addFlags(fs)
-	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for the index of prefix caches. The least recently used prefixes are dropped first.")
+	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
 
 	c.Replicas.addFlags(fs)
 

@@ -25,7 +25,7 @@ func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
 	fs.DurationVar(&o.Interval.Slowest, flagIdleInterval, o.Interval.Slowest,
 		"Scrape interval of an idle model server.")
 	fs.Float64Var(&o.Budget, flagRefreshBudget, o.Budget,
-		"Maximum number of scrapes per second of all model servers. Beyond it, every interval grows.")
+		"Maximum number of scrapes per second of all model servers of all pools. Beyond it, every interval grows.")
 	fs.DurationVar(&o.Timeout, flagRefreshTimeout, o.Timeout, "Timeout of one scrape.")
 	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
 		"Time of failing scrapes after which the picker prefers other model servers.")

@@ -24,10 +24,13 @@ type Estimator struct {
 	requests  atomic.Uint64 // published so far
 }
 
-// New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes.
-func New(indexBytes int) *Estimator {
+// New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes of its own.
+func New(indexBytes int) *Estimator { return NewShared(prefixindex.NewMemory(indexBytes)) }
+
+// NewShared returns an Estimator without observations, whose index of prefixes shares a memory with others until Release.
+func NewShared(memory *prefixindex.Memory) *Estimator {
 	x := &Estimator{
-		learner: newLearner(), index: prefixindex.New(indexBytes), tokenizers: newTokenizers(),
+		learner: newLearner(), index: memory.New(), tokenizers: newTokenizers(),
 		placements: sync.Pool{New: func() any { return &Placement{} }},
 	}
 	x.size.Store(&CacheSize{Blocks: usualBlocks, FromPage: true})
@@ -39,6 +42,9 @@ func (x *Estimator) New(d endpoint.Description, since time.Time) *endpoint.Endpo
 	blocks := x.size.Load().blocks(0)
 	return endpoint.New(d, since, newServer(x, x.index.Add(blocks), blocks))
 }
+
+// Release ends the use of the shared memory.
+func (x *Estimator) Release() { x.index.Release() }
 
 // Forget removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.
 func (x *Estimator) Forget(e *endpoint.Endpoint) { x.index.Remove(ServerOf(e).cache) }

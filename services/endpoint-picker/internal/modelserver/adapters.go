@@ -38,7 +38,7 @@ func (l *lora) take(labels []byte, at float64) {
 type pageMemory struct {
 	made *endpoint.Page
 	lora lora
-	of   []slot // of the custom metrics
+	of   []metricValue // of the custom metrics
 }
 
 // page returns the values of a reading other than gauges, nil if there are none.
@@ -49,7 +49,7 @@ func (m *pageMemory) page(r *reading) *endpoint.Page {
 	m.lora = lora{seen: r.lora.seen, most: r.lora.most, running: bytes.Clone(r.lora.running), waiting: bytes.Clone(r.lora.waiting)}
 	m.of = m.of[:0]
 	for _, i := range r.custom {
-		m.of = append(m.of, r.slots[i])
+		m.of = append(m.of, r.metrics[i])
 	}
 	m.made = r.newPage()
 	return m.made
@@ -60,7 +60,7 @@ func (m *pageMemory) same(r *reading) bool {
 		return false
 	}
 	for k, i := range r.custom {
-		if m.of[k].seen != r.slots[i].seen || m.of[k].greatest != r.slots[i].greatest {
+		if m.of[k].seen != r.metrics[i].seen || m.of[k].greatest != r.metrics[i].greatest {
 			return false
 		}
 	}
@@ -75,13 +75,13 @@ func (r *reading) newPage() *endpoint.Page {
 		p.Adapters = r.lora.adapters()
 	}
 	for k, i := range r.custom {
-		if !r.slots[i].seen {
+		if !r.metrics[i].seen {
 			continue
 		}
 		if p.Attributes == nil {
 			p.Attributes = make(map[string]float64, len(r.custom))
 		}
-		p.Attributes[r.attributes[k]] = r.slots[i].greatest
+		p.Attributes[r.attributes[k]] = r.metrics[i].greatest
 	}
 	if p.Adapters == nil && p.Attributes == nil {
 		return nil

@@ -30,7 +30,7 @@ func (m *Metrics) UnmarshalText(text []byte) error {
 // An Engine names the metrics of one kind of model server. Its fields are the parameters of an entry in engineConfigs, and
 // others for built-in engines.
 //
-// For a server with several engines, requests and blocks are summed; the fullest KV cache counts.
+// Requests and blocks of several series are collected by their labels (tally); the fullest KV cache counts.
 type Engine struct {
 	Name string `yaml:"name"`
 	Path string `yaml:"-"` // of the page, if Source has none; empty is /metrics

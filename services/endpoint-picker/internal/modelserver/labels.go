@@ -36,24 +36,50 @@ func number(b []byte) (float64, bool) {
 // labelValue returns the raw value of a label between its quotes, or nil.
 func labelValue(labels []byte, name string) []byte {
 	for {
-		i := bytes.IndexByte(labels, '=')
-		if i < 0 {
+		key, value, rest, ok := cutSeriesLabel(labels)
+		if !ok {
 			return nil
 		}
-		key := labels[:i]
-		labels = trimBlanks(labels[i+1:])
-		if len(labels) == 0 || labels[0] != '"' {
-			return nil
+		if string(key) == name {
+			return value
 		}
-		end := valueEnd(labels)
-		if end < 0 {
-			return nil
-		}
-		if string(bytes.Trim(key, ", \t")) == name {
-			return labels[1:end]
-		}
-		labels = labels[end+1:]
+		labels = rest
 	}
+}
+
+// cutSeriesLabel removes the first label, with its raw value, from those of a series. The name may be in quotes.
+func cutSeriesLabel(labels []byte) (name, value, rest []byte, ok bool) {
+	for len(labels) > 0 && (labels[0] == ',' || blank(labels[0])) {
+		labels = labels[1:]
+	}
+	if name, labels, ok = cutName(labels); !ok {
+		return nil, nil, nil, false
+	}
+	end := valueEnd(labels)
+	if end < 0 {
+		return nil, nil, nil, false
+	}
+	return name, labels[1:end], labels[end+1:], true
+}
+
+// cutName removes the name of a label, up to the opening quote of its value.
+func cutName(labels []byte) (name, rest []byte, ok bool) {
+	end := 0
+	if len(labels) > 0 && labels[0] == '"' {
+		end = max(valueEnd(labels), 0)
+	}
+	equals := bytes.IndexByte(labels[end:], '=')
+	if equals < 0 {
+		return nil, nil, false
+	}
+	name, rest = labels[:end+equals], trimBlanks(labels[end+equals+1:])
+	for len(name) > 0 && blank(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	if end > 0 {
+		name = bytes.Trim(name, `"`)
+	}
+	return name, rest, len(rest) > 0 && rest[0] == '"'
 }
 
 // labelNumber returns the numeric value of a label, 0 if it is missing or not a number.

@@ -41,6 +41,7 @@ type matcher struct {
 	// The slots of the engine's metrics, in order of preference.
 	waiting, running, kvUsage                     []int
 	blockSize, blocks, tokens, hostTokens, custom []int
+	cacheInfo                                     []int
 	queries, hits, missed                         []int
 
 	blockSizeLabel, blocksLabel, tokensLabel string
@@ -60,7 +61,7 @@ func newMatcher(e *Engine) (*matcher, error) {
 	c.m.running = c.add("runningRequestsSpec", asCount, e.Running...)
 	c.m.kvUsage = c.add("kvUsageSpec", asShare, e.KVUsage...)
 	c.add("loraSpec", asLoRA, e.LoRA)
-	c.add("cacheInfoSpec", asInfo, e.CacheInfo)
+	c.m.cacheInfo = c.add("cacheInfoSpec", asInfo, e.CacheInfo)
 	c.m.blockSize = c.add("cacheBlockSizeSpec", asCount, e.BlockSize)
 	c.m.blocks = c.add("cacheNumBlocksSpec", asCount, e.Blocks)
 	c.m.tokens = c.add("cacheTokensSpec", asCount, e.Tokens)

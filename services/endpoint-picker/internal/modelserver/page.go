@@ -12,7 +12,7 @@ import (
 
 const (
 	maxLine  = 16 << 10 // longer lines are skipped: no wanted line is nearly as long
-	maxPage  = 16 << 20 // limit of a page
+	maxPage  = 2 << 20  // limit of a page, ten times a large real one: a rank of vLLM has 30 to 200 KiB
 	maxCount = 1 << 30  // of requests, blocks, tokens: larger values are errors of the page
 	maxTotal = 1 << 53  // of tokens since the start: larger values are not exact
 )
@@ -20,27 +20,25 @@ const (
 // ErrNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
 var ErrNoGauges = errors.New("page without the request gauges")
 
-// slot collects the values of a metric's series.
-type slot struct {
-	sum, greatest float64
-	seen          bool
-}
+// errLargePage means that a page is over maxPage.
+var errLargePage = fmt.Errorf("over %d bytes: let the server report fewer series, or give metrics-data-source a path that selects them, "+
+	"such as /metrics?name[]=vllm:num_requests_running", maxPage)
 
 // A reading collects the wanted values of consecutive pages, line by line. It does not store pages, and allocates nothing
 // for a page without news.
 type reading struct {
 	*matcher
+	tally
 
-	slots []slot
-	cache float64 // tokens, from labels
-	align int     // tokens, from labels
-	model []byte  // name of the base model, as on the page; empty if unknown
+	align int    // tokens, from labels
+	model []byte // name of the base model, as on the page; empty if unknown
 	lora  lora
 	last  pageMemory
+	work  work // of all pages
 }
 
 func newReading(m *matcher) *reading {
-	return &reading{matcher: m, slots: make([]slot, m.slots)}
+	return &reading{matcher: m, tally: newTally(m.slots)}
 }
 
 // read reads a metrics page in the Prometheus text format, with the given buffer. It does not validate lines that it does
@@ -52,15 +50,17 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 	for {
 		n, err := page.Read(buf[held:])
 		total += n
-		rest := buf[:held+n]
+		r.work.reads++
+		r.work.bytes += n
+		rest, fresh := buf[:held+n], held // where the new bytes begin
 		if skipping {
 			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-				skipping, rest = false, rest[i+1:]
+				skipping, rest, fresh = false, rest[i+1:], 0
 			} else {
 				rest = rest[:0]
 			}
 		}
-		rest = r.lines(rest)
+		rest = r.readLines(rest, min(fresh, len(rest)))
 		switch {
 		case errors.Is(err, io.EOF):
 			r.line(rest)
@@ -68,7 +68,7 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 		case err != nil:
 			return endpoint.Gauges{}, fmt.Errorf("read metrics page: %w", err)
 		case total > maxPage:
-			return endpoint.Gauges{}, fmt.Errorf("read metrics page: over %d bytes", maxPage)
+			return endpoint.Gauges{}, fmt.Errorf("read metrics page: %w", errLargePage)
 		}
 		if len(rest) == len(buf) {
 			skipping, rest = true, rest[:0]
@@ -78,26 +78,28 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 }
 
 func (r *reading) reset() {
-	clear(r.slots)
-	r.cache, r.align = 0, 0
+	r.tally.reset()
+	r.align = 0
 	r.lora.seen = false
 	r.model = r.model[:0]
 }
 
-// lines processes the complete lines and returns the rest.
-func (r *reading) lines(b []byte) []byte {
+// readLines processes the complete lines and returns the rest. The bytes before fresh contain no end of a line: many small reads of a long
+// line take no more time than one.
+func (r *reading) readLines(b []byte, fresh int) []byte {
 	for {
-		i := bytes.IndexByte(b, '\n')
+		i := bytes.IndexByte(b[fresh:], '\n')
 		if i < 0 {
 			return b
 		}
-		r.line(b[:i])
-		b = b[i+1:]
+		r.line(b[:fresh+i])
+		b, fresh = b[fresh+i+1:], 0
 	}
 }
 
 // line processes one line, without its end.
 func (r *reading) line(line []byte) {
+	r.work.lines++
 	if len(line) > 0 && blank(line[0]) {
 		line = trimBlanks(line)
 	}
@@ -105,6 +107,7 @@ func (r *reading) line(line []byte) {
 	if !may {
 		return
 	}
+	r.work.candidates++
 	for i := range g.wanted {
 		if series, ok := g.wanted[i].of(line); ok {
 			r.take(&g.wanted[i], series)
@@ -114,6 +117,8 @@ func (r *reading) line(line []byte) {
 
 // take processes a series of a wanted metric.
 func (r *reading) take(w *wanted, series []byte) {
+	r.work.series++
+	r.work.seriesBytes += len(series)
 	labels, rest, ok := splitSeries(series)
 	if !ok {
 		return
@@ -128,9 +133,8 @@ func (r *reading) take(w *wanted, series []byte) {
 	case !ok:
 		return
 	case w.role == asInfo:
-		r.cache += r.infoTokens(labels)
+		value = r.infoTokens(labels)
 		r.align = max(r.align, r.infoAlignment(labels))
-		return
 	case w.role == asLoRA:
 		r.lora.take(labels, value)
 		return
@@ -140,12 +144,7 @@ func (r *reading) take(w *wanted, series []byte) {
 	if w.role == asCount && len(r.model) == 0 {
 		r.takeModel(labels)
 	}
-	s := &r.slots[w.slot]
-	s.sum += value
-	if !s.seen || value > s.greatest {
-		s.greatest = value
-	}
-	s.seen = true
+	r.add(w.slot, w.role, labels, value)
 }
 
 // takeModel takes the name of the model from the labels of a gauge.
@@ -161,7 +160,7 @@ func (r *reading) takeModel(labels []byte) {
 // possible reports whether a metric of a role can have a value.
 func (r role) possible(value float64) bool {
 	switch r {
-	case asFigure:
+	case asFigure, asInfo:
 		return true
 	case asTotal:
 		return value >= 0 && value <= maxTotal
@@ -192,6 +191,9 @@ func (r *reading) infoAlignment(labels []byte) int {
 
 // gauges returns the values of the page.
 func (r *reading) gauges() (endpoint.Gauges, error) {
+	if err := r.finish(); err != nil {
+		return endpoint.Gauges{}, err
+	}
 	waiting, running := r.first(r.waiting), r.first(r.running)
 	if !waiting.seen && !running.seen {
 		return endpoint.Gauges{}, fmt.Errorf("%w of %s", ErrNoGauges, r.engine)
@@ -212,7 +214,7 @@ func (r *reading) gauges() (endpoint.Gauges, error) {
 func (r *reading) totals(g *endpoint.Gauges) {
 	queries, hits, missed := r.first(r.queries), r.first(r.hits), r.first(r.missed)
 	if missed.seen {
-		queries = slot{sum: hits.sum + missed.sum, seen: true}
+		queries = metricValue{sum: hits.sum + missed.sum, seen: true}
 	}
 	if !queries.seen || !hits.seen {
 		return
@@ -226,7 +228,7 @@ func (r *reading) totals(g *endpoint.Gauges) {
 
 // cacheTokens returns the size of the KV cache, 0 if unknown.
 func (r *reading) cacheTokens() float64 {
-	tokens := r.cache
+	tokens := r.first(r.cacheInfo).sum
 	if tokens == 0 {
 		tokens = r.first(r.blockSize).greatest * r.first(r.blocks).sum
 	}
@@ -237,14 +239,4 @@ func (r *reading) cacheTokens() float64 {
 		return 0 // the host's part alone is no size
 	}
 	return tokens + r.first(r.hostTokens).sum
-}
-
-// first returns the first of the slots with values.
-func (r *reading) first(slots []int) slot {
-	for _, i := range slots {
-		if r.slots[i].seen {
-			return r.slots[i]
-		}
-	}
-	return slot{}
 }

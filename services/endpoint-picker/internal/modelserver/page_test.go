@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,7 +193,7 @@ func TestReadPageReportsWhatBrokeIt(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 
 	_, err = vllm(t).read(endless{}, make([]byte, maxLine))
-	require.ErrorContains(t, err, "over 16777216 bytes")
+	require.ErrorIs(t, err, errLargePage)
 }
 
 // endless is a page that never ends.
@@ -216,6 +218,8 @@ func FuzzReadPage(f *testing.F) {
 	f.Add([]byte("vllm:num_requests_running 1\nvllm:prefix_cache_queries_total 7e9\nvllm:prefix_cache_hits_total 5\nvllm:gpu_prefix_cache_hits_total 3\n"), uint8(5))
 	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"+
 		"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a,b\\\\,\",waiting_lora_adapters=\"b,c\"} 1.5e9\n"), uint8(5))
+	f.Add([]byte("vllm:num_requests_running{tp_rank=\"0\",dp_rank=\"0\"} 1\nvllm:num_requests_running{dp_rank=\"0\",tp_rank=\"1\"} 2\n"+
+		"vllm:num_requests_running{dp_rank=\"1\",priority=\"5\"} 4\nvllm:num_requests_running{priority=\"\",dp_rank=\"1\"} 3\n"), uint8(11))
 	buf, fresh := make([]byte, maxLine), vllm(f)
 	f.Fuzz(func(t *testing.T, text []byte, step uint8) {
 		got, err := newReading(fresh.matcher).read(bytes.NewReader(text), buf)
@@ -251,14 +255,17 @@ func parse(text []byte) (families map[string]*dto.MetricFamily) {
 	return families
 }
 
-// sameReading leaves out what is deliberately read otherwise: names in quotes, families that are not plain values.
+// nameless is a series without a name before its braces, which Prometheus' parser counts to the family before it.
+var nameless = regexp.MustCompile(`(?m)^[ \t]*\{`)
+
+// sameReading leaves out what is deliberately read otherwise: names in quotes or missing, families that are not plain values.
 func sameReading(text []byte, families map[string]*dto.MetricFamily) bool {
 	for _, f := range families {
 		if f.GetType() == dto.MetricType_HISTOGRAM || f.GetType() == dto.MetricType_SUMMARY {
 			return false
 		}
 	}
-	return !bytes.Contains(text, []byte("\"vllm:")) && len(text) < maxLine
+	return !bytes.Contains(text, []byte("\"vllm:")) && !nameless.Match(text) && len(text) < maxLine
 }
 
 // oracle is the reading on top of the real parser.
@@ -269,14 +276,9 @@ func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
 		kv = values(families["vllm:gpu_cache_usage_perc"])
 	}
 	g := endpoint.Gauges{}
-	for _, v := range waiting {
-		g.Waiting += v
-	}
-	for _, v := range running {
-		g.Running += v
-	}
-	for _, v := range kv {
-		g.KVUsage = min(max(g.KVUsage, v), 1)
+	g.Waiting, g.Running = sumOf(waiting, true), sumOf(running, true)
+	for _, m := range kv {
+		g.KVUsage = min(max(g.KVUsage, value(m)), 1)
 	}
 	queries, hits := values(families["vllm:prefix_cache_queries_total"]), values(families["vllm:prefix_cache_hits_total"])
 	if len(queries) == 0 {
@@ -286,27 +288,18 @@ func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
 		hits = values(families["vllm:gpu_prefix_cache_hits_total"])
 	}
 	if len(queries) > 0 && len(hits) > 0 {
-		g.Counted = true
-		for _, v := range queries {
-			g.Queries += v
-		}
-		for _, v := range hits {
-			g.Hits += v
-		}
+		g.Counted, g.Queries, g.Hits = true, sumOf(queries, false), sumOf(hits, false)
 	}
-	tokens := 0.0
+	var caches []*dto.Metric
 	for _, m := range families["vllm:cache_config_info"].GetMetric() {
 		if v := value(m); !math.IsNaN(v) && !math.IsInf(v, 0) {
 			alignment := cmp.Or(count(m, "cache_hit_alignment_tokens"), count(m, "effective_attention_block_size"), count(m, "block_size"))
 			g.Alignment = max(g.Alignment, int(alignment))
-			if n := count(m, "kv_cache_size_tokens"); n > 0 {
-				tokens += n
-			} else {
-				tokens += count(m, "block_size") * count(m, "num_gpu_blocks")
-			}
+			tokens := cmp.Or(count(m, "kv_cache_size_tokens"), count(m, "block_size")*count(m, "num_gpu_blocks"))
+			caches = append(caches, &dto.Metric{Label: m.GetLabel(), Gauge: &dto.Gauge{Value: &tokens}})
 		}
 	}
-	g.Blocks = int(min(tokens/16, maxCount))
+	g.Blocks = int(min(sumOf(caches, false)/16, maxCount))
 	newest := math.Inf(-1)
 	for _, m := range families["vllm:lora_requests_info"].GetMetric() {
 		if v := value(m); v >= newest && !math.IsInf(v, 0) {
@@ -339,18 +332,52 @@ func count(m *dto.Metric, label string) float64 {
 	return float64(n)
 }
 
-// values are the usable values of a family, in the order of the page.
-func values(f *dto.MetricFamily) (values []float64) {
+// values are the series of a family with usable values, in the order of the page.
+func values(f *dto.MetricFamily) (series []*dto.Metric) {
 	for _, m := range f.GetMetric() {
 		limit := float64(maxCount)
 		if strings.HasSuffix(f.GetName(), "_total") {
 			limit = maxTotal
 		}
 		if v := value(m); v >= 0 && v <= limit {
-			values = append(values, v)
+			series = append(series, m)
 		}
 	}
-	return values
+	return series
+}
+
+// sumOf adds series by the rule of tally. withTotal means that a series without a priority contains those with one.
+func sumOf(series []*dto.Metric, withTotal bool) (sum float64) {
+	greatest, total := map[string]float64{}, map[string]bool{}
+	var order, parts []string
+	for _, m := range series {
+		var labels []string
+		priority := ""
+		for _, l := range m.GetLabel() {
+			switch {
+			case l.GetName() == "rank" || strings.HasSuffix(l.GetName(), "_rank") &&
+				l.GetName() != "dp_rank" && l.GetName() != "attn_dp_rank" && l.GetName() != "data_parallel_rank":
+			case l.GetName() == "priority" && withTotal:
+				priority = l.GetValue()
+			case l.GetValue() != "":
+				labels = append(labels, fmt.Sprintf("%q=%q", l.GetName(), l.GetValue()))
+			}
+		}
+		slices.Sort(labels)
+		part := strings.Join(labels, ",")
+		key := part + "\n" + priority
+		if _, known := greatest[key]; !known {
+			order, parts = append(order, key), append(parts, part)
+		}
+		greatest[key] = max(greatest[key], value(m))
+		total[part] = total[part] || priority == ""
+	}
+	for i, key := range order {
+		if !total[parts[i]] || strings.HasSuffix(key, "\n") {
+			sum += greatest[key]
+		}
+	}
+	return sum
 }
 
 // stepReader reads at most n bytes at a time.

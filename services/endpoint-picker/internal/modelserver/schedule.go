@@ -22,14 +22,12 @@ const (
 //
 // Only one goroutine may use a Schedule. A turn belongs to its scrape until End.
 type Schedule struct {
-	budget float64        // scrapes per second
+	budget *Budget
 	random func() float64 // from 0 to 1
 
 	turns     []*Turn
 	movements int64     // of all leases, at the last beat
 	busyAt    time.Time // when they last moved
-	allowance float64   // scrapes allowed now
-	beatAt    time.Time
 	due       []*Turn
 }
 
@@ -41,14 +39,15 @@ type Turn struct {
 	pace        pace
 	onlyWaiting bool // its pages do not report running requests
 
-	began     time.Time // start of the last scrape
-	varied    float64   // factor of the interval until the next
-	movements int64     // of leases, at the start of the last one
-	due       time.Time // as of the last beat
+	began     time.Time     // start of the last scrape
+	varied    float64       // factor of the interval until the next
+	movements int64         // of leases, at the start of the last one
+	due       time.Time     // as of the last beat
+	work      time.Duration // processor time of the last one
 }
 
-// NewSchedule returns a schedule without endpoints, for a number of scrapes per second. random returns numbers from 0 to 1.
-func NewSchedule(budget float64, random func() float64) *Schedule {
+// NewSchedule returns a schedule without endpoints. random returns numbers from 0 to 1.
+func NewSchedule(budget *Budget, random func() float64) *Schedule {
 	return &Schedule{budget: budget, random: random}
 }
 
@@ -74,23 +73,18 @@ func (s *Schedule) SetEndpoints(endpoints []*endpoint.Endpoint) []*Turn {
 // includes those that are due before the next beat. The result is valid until the next call.
 func (s *Schedule) Beat(now time.Time, i Interval) []*Turn {
 	period := period(i)
-	s.allowance += s.budget * now.Sub(s.beatAt).Seconds()
-	s.allowance = min(s.allowance, max(s.budget*burstBeats*period.Seconds(), 1))
-	s.beatAt = now
-
 	a, soon := s.attention(now, i), now.Add(period/2)
 	s.due = s.due[:0]
 	for _, t := range s.turns {
 		if t.busy.Load() {
 			continue
 		}
-		if t.due = t.dueAt(i, a); !t.due.After(soon) {
+		if t.due = t.dueAt(i, a, period); !t.due.After(soon) {
 			s.due = append(s.due, t)
 		}
 	}
 	slices.SortStableFunc(s.due, func(a, b *Turn) int { return a.due.Compare(b.due) })
-	chosen := s.due[:min(len(s.due), int(s.allowance))]
-	s.allowance -= float64(len(chosen))
+	chosen := s.due[:s.budget.take(len(s.due), now, burstBeats*period)]
 	for _, t := range chosen {
 		t.begin(now, s.vary())
 	}
@@ -128,15 +122,16 @@ func (s *Schedule) vary() float64 { return 1 - jitter + 2*jitter*s.random() }
 // Endpoint returns the endpoint.
 func (t *Turn) Endpoint() *endpoint.Endpoint { return t.endpoint }
 
-// dueAt returns the time of the next scrape.
-func (t *Turn) dueAt(i Interval, a attention) time.Time {
+// dueAt returns the time of the next scrape, which may start half a period earlier. A costly page delays it.
+func (t *Turn) dueAt(i Interval, a attention, period time.Duration) time.Time {
 	if t.began.IsZero() {
 		return t.began // first scrape: now
 	}
 	if a == watched && t.endpoint.Movements() != t.movements {
 		a = moved
 	}
-	return t.began.Add(time.Duration(t.varied * float64(t.pace.interval(i, a))))
+	interval := time.Duration(t.varied * float64(t.pace.interval(i, a)))
+	return t.began.Add(max(interval, time.Duration(float64(t.work)/maxWorkShare)+period/2))
 }
 
 // begin records the start of a scrape.
@@ -166,5 +161,8 @@ func (t *Turn) Failed(mark endpoint.ScrapeStart) {
 	t.endpoint.RecordFailure(mark)
 }
 
-// End ends the turn.
-func (t *Turn) End() { t.busy.Store(false) }
+// End ends the turn, whose scrape took some processor time.
+func (t *Turn) End(work time.Duration) {
+	t.work = work
+	t.busy.Store(false)
+}

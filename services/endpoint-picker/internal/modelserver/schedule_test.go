@@ -21,10 +21,11 @@ type simulation struct {
 	interval Interval
 	now      time.Time
 	scrapes  map[*endpoint.Endpoint]int
+	work     time.Duration // of each page
 }
 
 func simulate(o Options, n int) *simulation {
-	s := &simulation{NewSchedule(o.Budget, rand.Float64), o.Interval, noon, map[*endpoint.Endpoint]int{}}
+	s := &simulation{NewSchedule(NewBudget(o.Budget), rand.Float64), o.Interval, noon, map[*endpoint.Endpoint]int{}, 0}
 	var endpoints []*endpoint.Endpoint
 	for range n {
 		endpoints = append(endpoints, anEndpoint())
@@ -45,7 +46,7 @@ func (s *simulation) run(d time.Duration, traffic func(), tell func(*pace)) (scr
 		traffic()
 		for _, turn := range s.Beat(s.now, s.interval) {
 			tell(&turn.pace)
-			turn.End()
+			turn.End(s.work)
 			s.scrapes[turn.Endpoint()]++
 			scrapes++
 		}
@@ -136,6 +137,55 @@ func TestSmallBudgetIsSavedUp(t *testing.T) {
 	assert.InDelta(t, 20, s.run(20*time.Second, nothing, (*pace).noNews), 2)
 }
 
+// However fast an endpoint should be read, its pages take at most 20 ms of processor time a second.
+func TestCostlyPagesAreScrapedLess(t *testing.T) {
+	t.Parallel()
+	for work, most := range map[time.Duration]int{
+		time.Millisecond: 100, 2 * time.Millisecond: 100, 5 * time.Millisecond: 40, 43 * time.Millisecond: 5, 500 * time.Millisecond: 1,
+	} {
+		for _, fastest := range []time.Duration{MinInterval, DefaultOptions().Interval.Fastest} {
+			o := DefaultOptions()
+			o.Interval.Fastest = fastest
+			s := simulate(o, 1)
+			s.work = work
+			traffic := place(s.turns[0].endpoint)
+			s.run(5*time.Second, traffic, (*pace).news)
+			scrapes := s.run(10*time.Second, traffic, (*pace).news)
+			assert.LessOrEqual(t, float64(scrapes-1)*work.Seconds()/10, maxWorkShare, "%s, every %s", work, fastest)
+			if fastest > MinInterval {
+				assert.InDelta(t, most, scrapes, 0.1*float64(most)+1, work)
+			}
+		}
+	}
+}
+
+func TestSchedulesShareOneBudget(t *testing.T) {
+	t.Parallel()
+	budget := NewBudget(100)
+	var pools []*simulation
+	for range 8 {
+		pool := simulate(DefaultOptions(), 32)
+		pool.budget = budget
+		pools = append(pools, pool)
+	}
+	scrapes, beats := map[*simulation]int{}, map[*simulation]time.Time{}
+	for now := noon; now.Before(noon.Add(time.Minute)); now = now.Add(time.Millisecond) {
+		for _, pool := range pools {
+			if now.Before(beats[pool]) {
+				continue
+			}
+			beats[pool], pool.now = now.Add(pool.Wait(pool.interval)), now
+			scrapes[pool] += pool.run(time.Millisecond, place(pool.turns[0].endpoint), (*pace).news)
+		}
+	}
+	sum := 0
+	for _, n := range scrapes {
+		sum += n
+		assert.InDelta(t, 750, n, 350, "beats come at random, so no pool starves")
+	}
+	assert.InDelta(t, 6000, sum, 60, "100 a second, whatever the number of pools")
+}
+
 func TestBusyWorkersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 2)
@@ -161,7 +211,7 @@ func TestBeatsVary(t *testing.T) {
 	t.Parallel()
 	interval := DefaultOptions().Interval
 	seen := map[time.Duration]bool{}
-	s := NewSchedule(1, rand.Float64)
+	s := NewSchedule(NewBudget(1), rand.Float64)
 	for range 100 {
 		wait := s.Wait(interval)
 		assert.InDelta(t, period(interval), wait, jitter*float64(period(interval)))
@@ -196,7 +246,7 @@ func TestScheduleRepeatsItself(t *testing.T) {
 // An endpoint that stays in the list keeps its place, its interval and a scrape that is under way.
 func TestEndpointsKeepTheirTurns(t *testing.T) {
 	t.Parallel()
-	s := NewSchedule(DefaultOptions().Budget, rand.Float64)
+	s := NewSchedule(NewBudget(DefaultOptions().Budget), rand.Float64)
 	a, b, c := anEndpoint(), anEndpoint(), anEndpoint()
 	first := s.SetEndpoints([]*endpoint.Endpoint{a, b})
 	require.Len(t, s.Beat(noon, DefaultOptions().Interval), 2)
@@ -205,6 +255,6 @@ func TestEndpointsKeepTheirTurns(t *testing.T) {
 	begun := s.Beat(noon.Add(time.Second), DefaultOptions().Interval)
 	require.Len(t, begun, 1, "the scrape of the first is under way")
 	assert.Same(t, c, begun[0].Endpoint())
-	second[1].End()
+	second[1].End(0)
 	assert.Len(t, s.Beat(noon.Add(2*time.Second), DefaultOptions().Interval), 1)
 }

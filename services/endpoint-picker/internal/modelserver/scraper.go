@@ -21,7 +21,7 @@ const MinInterval = 10 * time.Millisecond
 // Options configures the scraping of model servers.
 type Options struct {
 	Interval   Interval      // between the starts of two scrapes of an endpoint
-	Budget     float64       // scrapes per second, for all endpoints together
+	Budget     float64       // scrapes per second, for all endpoints of the process together
 	Timeout    time.Duration // of one scrape
 	StaleAfter time.Duration // time of failing scrapes after which an endpoint's values are stale
 
@@ -69,6 +69,7 @@ type Scraper struct {
 // ScraperParams are the parameters of NewScraper.
 type ScraperParams struct {
 	Options    Options
+	Budget     *Budget // of Options.Budget, shared by all scrapers
 	Log        *zap.Logger
 	Observer   observer
 	Outliers   outliers
@@ -87,7 +88,7 @@ func NewScraper(p ScraperParams) *Scraper {
 		clock:      p.Clock,
 		dial:       new(net.Dialer).DialContext,
 		wanted:     make(chan []*endpoint.Endpoint, 1),
-		schedule:   NewSchedule(p.Options.Budget, rand.Float64),
+		schedule:   NewSchedule(p.Budget, rand.Float64),
 	}
 	plan, err := Prepare(DefaultSettings(), p.Options)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *Scraper) beat(now time.Time) time.Duration {
 // start starts a worker's scrape in its own goroutine, so that a silent server does not delay others.
 func (s *Scraper) start(w *worker, now time.Time) {
 	s.scrapes.Go(func() {
-		defer w.End()
+		defer func() { w.End(w.worked) }()
 		w.scrape(now)
 	})
 }

@@ -39,7 +39,7 @@ func configure(t *testing.T, s *Scraper, settings Settings) {
 
 // inMemory returns a Scraper of servers in memory.
 func inMemory(p ScraperParams) *Scraper {
-	p.Clock = clock.RealClock{}
+	p.Clock, p.Budget = clock.RealClock{}, NewBudget(p.Options.Budget)
 	s := NewScraper(p)
 	s.dial = dialMemory
 	return s

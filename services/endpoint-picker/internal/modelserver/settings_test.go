@@ -112,7 +112,7 @@ func TestCertificatesThatCannotBeRead(t *testing.T) {
 
 // idle returns a scraper that does not run.
 func idle() *Scraper {
-	return NewScraper(ScraperParams{Options: DefaultOptions(), Log: zap.NewNop(), Outliers: deaf{}, Clock: clock.RealClock{}})
+	return NewScraper(ScraperParams{Options: DefaultOptions(), Budget: NewBudget(1), Log: zap.NewNop(), Outliers: deaf{}, Clock: clock.RealClock{}})
 }
 
 func TestEngineOfAnEndpoint(t *testing.T) {

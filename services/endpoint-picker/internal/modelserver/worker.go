@@ -31,6 +31,7 @@ type worker struct {
 	conn      *connection
 	sampling  sampling
 
+	worked       time.Duration // processor time of the scrape
 	failingSince time.Time
 	said         bool // the lack of valid pages was logged
 }
@@ -109,16 +110,23 @@ func (w *worker) prepare() {
 // get reads the page, over the existing connection or a new one.
 func (w *worker) get() (endpoint.Gauges, error) {
 	deadline := time.Now().Add(w.options.Timeout)
+	w.worked = 0
 	for {
 		reused := w.conn != nil
 		if !reused {
+			w.worked += workOfConnection
+			if w.plan.tls != nil {
+				w.worked += workOfHandshake
+			}
 			conn, err := w.dial.connect(w.ctx, w.target, w.plan.tls, deadline)
 			if err != nil {
 				return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
 			}
 			w.conn = conn
 		}
+		w.reading.work = work{}
 		gauges, again, err := w.conn.ask(w.request, w.reading, deadline)
+		w.worked += w.reading.work.time()
 		if !again {
 			w.hangUp()
 		}

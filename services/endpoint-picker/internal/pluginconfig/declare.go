@@ -110,7 +110,7 @@ func (c *compiler) install(p *plugin, reference string) {
 	if !ok {
 		return
 	}
-	b := &plugins.Builder{Checker: c.Checker(p.parameters()), Reference: c.Checker(reference), Parts: &c.made.Parts}
+	b := &plugins.Builder{Name: p.name, Checker: c.Checker(p.parameters()), Reference: c.Checker(reference), Parts: &c.made.Parts}
 	if c.options.Previous != nil {
 		b.Previous = &c.options.Previous.Parts
 	}
@@ -166,9 +166,11 @@ func (c *compiler) sectionReference(path, name string, section plugins.Section, 
 
 // standard returns a plugin that exists without a declaration.
 func (c *compiler) standard(kind plugins.Type) *plugin {
-	if p, ok := c.declared[kind.Name]; ok && p.kind.Name == kind.Name {
-		p.used = true
-		return p
+	for _, name := range append([]string{kind.Name}, kind.Aliases...) {
+		if p, ok := c.declared[name]; ok && p.kind.Name == kind.Name {
+			p.used = true
+			return p
+		}
 	}
 	p := &plugin{name: kind.Name, kind: kind, made: kind.New(c.environment()), used: true}
 	c.validate(p)

@@ -4,10 +4,12 @@ import "fairlead.dev/services/endpoint-picker/internal/strictyaml"
 
 // API versions and kind of a configuration.
 const (
-	apiVersion       = "llm-d.ai/v1alpha1"
-	legacyAPIVersion = "inference.networking.x-k8s.io/v1alpha1"
-	kindName         = "EndpointPickerConfig"
+	apiVersion = "llm-d.ai/v1"
+	kindName   = "EndpointPickerConfig"
 )
+
+// olderVersions are the other API versions. A configuration may have the fields of any version.
+var olderVersions = []string{"llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1"}
 
 // document is an EndpointPickerConfig in its written form.
 type document struct {
@@ -46,10 +48,18 @@ type referenceSpec struct {
 type dataLayerSpec struct {
 	InjectDefaults              *bool          `yaml:"injectDefaults,omitempty"`
 	Sources                     []sourceSpec   `yaml:"sources,omitempty"`
-	Discovery                   *referenceSpec `yaml:"discovery,omitempty"`
+	Discovery                   *discoverySpec `yaml:"discovery,omitempty"`
 	PeerDiscovery               strictyaml.Raw `yaml:"peerDiscovery,omitempty"`
+	CrossReplica                strictyaml.Raw `yaml:"crossReplica,omitempty"`
 	CrossReplicaSyncerPluginRef strictyaml.Raw `yaml:"crossReplicaSyncerPluginRef,omitempty"`
 	CrossReplicaSyncInterval    strictyaml.Raw `yaml:"crossReplicaSyncInterval,omitempty"`
+	CrossReplicaPublishTimeout  strictyaml.Raw `yaml:"crossReplicaPublishTimeout,omitempty"`
+}
+
+type discoverySpec struct {
+	Endpoints *referenceSpec `yaml:"endpoints,omitempty"`
+	PluginRef string         `yaml:"pluginRef,omitempty"` // its old place
+	Peers     strictyaml.Raw `yaml:"peers,omitempty"`
 }
 
 type sourceSpec struct {
@@ -58,7 +68,9 @@ type sourceSpec struct {
 }
 
 type handlerSpec struct {
-	Parsers []referenceSpec `yaml:"parsers,omitempty"`
+	Parsers           []referenceSpec `yaml:"parsers,omitempty"`
+	Parser            *referenceSpec  `yaml:"parser,omitempty"` // of llm-d 0.8
+	PropagatePriority bool            `yaml:"propagatePriority,omitempty"`
 }
 
 // flowSpec is the flow control section. Only its saturation detector is supported.

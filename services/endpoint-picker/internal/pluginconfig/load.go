@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,8 +35,12 @@ func Load(text []byte, o Options) (*Config, error) {
 	}
 	c := &compiler{Document: parsed, options: o, declared: map[string]*plugin{}}
 	c.made.Profile = &scheduling.Profile{}
+	c.made.Prefix = plugins.DefaultPrefixIndex()
 	c.made.Scraping = modelserver.DefaultSettings()
 	c.made.Scraping.Off = true // until a source is installed
+	if err := refuseWrapped(parsed); err != nil {
+		return nil, err
+	}
 	parsed.Decode(&c.document)
 	c.compile()
 	if err := parsed.Err(); err != nil {
@@ -47,6 +53,19 @@ func Load(text []byte, o Options) (*Config, error) {
 	c.made.Warnings = parsed.Warnings()
 	return &c.made, nil
 }
+
+// refuseWrapped refuses a text with a configuration in one of its values, such as a ConfigMap or the values of a Helm chart.
+func refuseWrapped(d *strictyaml.Document) error {
+	path, found := d.FindText(func(text string) bool { return wrapped.MatchString(text) })
+	if !found {
+		return nil
+	}
+	d.Errorf(path, "this is the %s, and the file around it, such as the values of a Helm chart or a ConfigMap, is not: give only the text of this field", kindName)
+	return d.Err() //nolint:wrapcheck // its problems are those of the configuration
+}
+
+// wrapped matches a configuration in a value.
+var wrapped = regexp.MustCompile(`(?m)^kind: *["']?` + kindName + `\b`)
 
 // Default returns the default configuration: requests go to the endpoint with the earliest expected first token, except for
 // servers that only encode or prefill.
@@ -73,12 +92,11 @@ func (c *compiler) compile() {
 }
 
 func (c *compiler) checkHead() {
-	switch c.document.APIVersion {
-	case apiVersion, legacyAPIVersion:
-	case "":
+	switch given := c.document.APIVersion; {
+	case given == "":
 		c.Errorf("apiVersion", "it is missing: give %s", apiVersion)
-	default:
-		c.Errorf("apiVersion", "%.100q is not known: give %s", c.document.APIVersion, apiVersion)
+	case given != apiVersion && !slices.Contains(olderVersions, given):
+		c.Errorf("apiVersion", "%.100q is not known: give %s", given, apiVersion)
 	}
 	if c.document.Kind != kindName {
 		c.Errorf("kind", "%.100q is not %s", c.document.Kind, kindName)

@@ -190,7 +190,7 @@ func TestLoadRefusesOtherTexts(t *testing.T) {
 		{name: "not YAML", give: "apiVersion: [a\nkind: b", want: "line 1, column 1: it is not YAML: did not find expected ',' or ']'"},
 		{name: "a tab", give: "a:\n\t- b", want: "line 2, column 1: it is not YAML: found character that cannot start any token"},
 		{name: "two documents", give: defaultText + "---\n" + defaultText, want: "line 14, column 1: there is more than one document: keep one"},
-		{name: "a list", give: "- a", want: "line 1, column 1: a list has no fields\nline 1, column 1: apiVersion: it is missing: give llm-d.ai/v1alpha1\nline 1, column 1: kind: \"\" is not EndpointPickerConfig"},
+		{name: "a list", give: "- a", want: "line 1, column 1: a list has no fields\nline 1, column 1: apiVersion: it is missing: give llm-d.ai/v1\nline 1, column 1: kind: \"\" is not EndpointPickerConfig"},
 		{name: "aliases", give: "apiVersion: &a [x]\nkind: *a", want: "line 1, column 13: anchors and aliases are not supported: write the value out\nline 2, column 7: anchors and aliases are not supported: write the value out"},
 		{name: "too large", give: strings.Repeat("#", MaxBytes+1), want: "it has 1048577 bytes: the maximum is 1048576"},
 	}

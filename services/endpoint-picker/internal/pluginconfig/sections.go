@@ -17,7 +17,9 @@ func (c *compiler) compileDataLayer() {
 	if spec == nil {
 		spec = &dataLayerSpec{}
 	}
-	for _, field := range []string{"peerDiscovery", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval"} {
+	for _, field := range []string{
+		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval", "crossReplicaPublishTimeout",
+	} {
 		if c.Has("dataLayer." + field) {
 			c.Warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in scraped metrics")
 		}
@@ -94,10 +96,14 @@ func (c *compiler) defaultOf(section plugins.Section) *plugin {
 }
 
 // compileDiscovery compiles the file of endpoints. The source of endpoints is fixed until the process ends.
-func (c *compiler) compileDiscovery(spec *referenceSpec) {
-	const path = "dataLayer.discovery"
-	if spec != nil {
-		if p := c.onlyReference(path, spec.PluginRef, plugins.SectionDiscovery); p != nil {
+func (c *compiler) compileDiscovery(spec *discoverySpec) {
+	path := "dataLayer.discovery"
+	if spec != nil && (spec.Endpoints != nil || spec.PluginRef != "" || spec.Peers.IsEmpty()) {
+		name := spec.PluginRef
+		if spec.Endpoints != nil {
+			path, name = path+".endpoints", spec.Endpoints.PluginRef
+		}
+		if p := c.onlyReference(path, name, plugins.SectionDiscovery); p != nil {
 			c.install(p, path)
 		}
 	}
@@ -155,24 +161,21 @@ func (c *compiler) checkFlowControl() {
 	}
 }
 
-// compileParsers makes the list of parsers, from its field or from the old one for a single parser.
+// compileParsers makes the list of parsers, from its field or from an old one for a single parser.
 func (c *compiler) compileParsers() {
-	path, specs := "requestHandler.parsers", []referenceSpec(nil)
-	if c.document.RequestHandler != nil {
-		specs = c.document.RequestHandler.Parsers
+	const path = "requestHandler.parsers"
+	handler := c.document.RequestHandler
+	if handler == nil {
+		handler = &handlerSpec{}
 	}
-	switch old := c.document.Parser; {
-	case old == nil:
-		for i, spec := range specs {
-			c.addParser(strictyaml.Indexed(path, i), spec.PluginRef)
-		}
-	case len(specs) > 0:
-		c.Errorf("parser", "%s are set too: keep only those", path)
-		return
-	default:
-		c.Warnf("parser", "its new place is %s", path)
-		c.addParser("parser", old.PluginRef)
+	if handler.PropagatePriority {
+		c.Warnf("requestHandler.propagatePriority", "it has no effect: requests reach model servers unchanged")
 	}
+	for i, spec := range handler.Parsers {
+		c.addParser(strictyaml.Indexed(path, i), spec.PluginRef)
+	}
+	c.addOldParser("requestHandler.parser", handler.Parser, len(handler.Parsers) > 0)
+	c.addOldParser("parser", c.document.Parser, len(handler.Parsers) > 0 || handler.Parser != nil)
 	if len(c.made.ParserNames) == 0 {
 		for _, parser := range plugins.DefaultParsers() {
 			c.addParser(path, parser)
@@ -183,6 +186,18 @@ func (c *compiler) compileParsers() {
 		c.Errorf(path, "%s", err) // unreachable: the parsers are known
 	}
 	c.made.Parsers = parsers
+}
+
+// addOldParser adds the parser of an old field for a single one.
+func (c *compiler) addOldParser(path string, spec *referenceSpec, isSet bool) { //nolint:revive // flag-parameter: it is data
+	switch {
+	case spec == nil:
+	case isSet:
+		c.Errorf(path, "requestHandler.parsers, its new place, or another old one is set too: keep only that one")
+	default:
+		c.Warnf(path, "its new place is requestHandler.parsers, a list")
+		c.addParser(path, spec.PluginRef)
+	}
 }
 
 // addParser adds a parser. Parsers need no declaration.
@@ -198,16 +213,11 @@ func (c *compiler) addParser(path, name string) {
 	}
 }
 
-// installUnreferenced installs the plugins that need no reference, declared or not.
+// installUnreferenced installs the plugins that need no reference.
 func (c *compiler) installUnreferenced() {
 	for _, p := range c.order {
 		if !p.isIgnored() && p.kind.Section == plugins.SectionNone {
 			c.install(p, "")
-		}
-	}
-	for _, kind := range plugins.Defaults(plugins.SectionNone) {
-		if !slices.ContainsFunc(c.order, func(p *plugin) bool { return p.kind.Name == kind.Name }) {
-			c.install(c.standard(kind), "")
 		}
 	}
 }

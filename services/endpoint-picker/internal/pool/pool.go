@@ -1,5 +1,6 @@
 // Package pool assembles one pool of model servers: its endpoints and their load, the rules for its requests, its metrics, and
-// the picks. A process may run many pools; they share nothing but the configuration of the plugins.
+// the picks. A process may run many pools; they share the configuration of the plugins, the budget of
+// scrapes and the memory for prefixes.
 package pool
 
 import (
@@ -21,6 +22,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
@@ -49,7 +51,6 @@ type Options struct {
 	Scraping      modelserver.Options
 	Outliers      outlier.Options
 	LeaseTimeout  time.Duration // of abandoned leases
-	PrefixBytes   int           // memory for the index of prefixes
 	StreamMetrics bool          // llm_d_epp_extproc_*
 }
 
@@ -61,7 +62,9 @@ type Params struct {
 	Source    Source
 	Configs   configs
 	Observers []Observer
-	Replicas  *replicas.Node // nil: this replica of the picker hears of no other
+	Replicas  *replicas.Node      // nil: this replica of the picker hears of no other
+	Scrapes   *modelserver.Budget // of all pools
+	Prefixes  *prefixindex.Memory // of the indexes of all pools
 	Log       *zap.Logger
 	Clock     clock.WithTicker
 }
@@ -85,13 +88,13 @@ type Pool struct {
 // New returns a Pool without endpoints. Run starts it.
 func New(p Params) *Pool {
 	made := &Pool{
-		Title: p.Title, Rules: rules.New(), Estimator: estimate.New(p.Options.PrefixBytes), Registry: prometheus.NewRegistry(),
+		Title: p.Title, Rules: rules.New(), Estimator: estimate.NewShared(p.Prefixes), Registry: prometheus.NewRegistry(),
 		expirer: endpoint.NewExpirer(p.Options.LeaseTimeout),
 	}
 	made.Metrics = metrics.New(made.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
 	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: made.Metrics, Clock: p.Clock})
 	made.scraper = modelserver.NewScraper(modelserver.ScraperParams{
-		Options: p.Options.Scraping, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
+		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
 		Tokenizers: made.Estimator, Clock: p.Clock,
 	})
 	made.Store = datastore.New(datastore.Params{
@@ -143,6 +146,7 @@ func (p *Pool) Run(ctx context.Context) {
 		running.Go(func() { p.member.Run(ctx) })
 	}
 	running.Wait()
+	p.Estimator.Release()
 }
 
 // consumers receive the list of endpoints.

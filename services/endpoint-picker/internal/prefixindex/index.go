@@ -23,11 +23,13 @@ type Index struct {
 	table atomic.Pointer[table]
 	slots atomic.Int64 // length of holders
 
+	memory  atomic.Pointer[Memory]
+	counted atomic.Int64 // bytes that the memory knows of; changed with mu held
+
 	mu          sync.Mutex
 	holders     []*holder // by slot, nil if unused
 	generations uint32    // caches added so far
 	bytes       int
-	maxBytes    int
 	clock       uint64 // counts uses
 }
 
@@ -79,11 +81,15 @@ func bytesOf(hashes, holds int) int {
 // forgets prefixes that servers still have; more is only memory.
 const DefaultMaxBytes = 20 << 20
 
-// New returns an empty index with an approximate limit in bytes.
-func New(maxBytes int) *Index {
-	x := &Index{maxBytes: maxBytes}
-	x.table.Store(newTable(minTable))
-	return x
+// New returns an empty index with an approximate limit in bytes of its own.
+func New(maxBytes int) *Index { return NewMemory(maxBytes).New() }
+
+// Release ends the use of a shared memory. The index keeps its content.
+func (x *Index) Release() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m := x.memory.Swap(NewMemory(x.bytes))
+	m.remove(x)
 }
 
 // Add adds a cache with a capacity in blocks.
@@ -120,6 +126,7 @@ func (x *Index) Remove(c Handle) {
 	if h := x.holderOf(c); h != nil {
 		x.evict(c.slot, h.blocks)
 		x.holders[c.slot] = nil
+		x.count()
 	}
 }
 
@@ -223,6 +230,11 @@ func (x *Index) use(c Handle, chain []uint64, r *Reuse) Stamp {
 	if len(chain) == 0 {
 		return 0
 	}
+	defer func() { // without the lock: another index may have to give way
+		if m := x.memory.Load(); m.isFull() {
+			m.shrink()
+		}
+	}()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.holderOf(c)

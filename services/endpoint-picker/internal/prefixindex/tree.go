@@ -149,9 +149,16 @@ func (x *Index) dropHold(n *node, i int) {
 // the caches; twice as much forgets up to an eighth of a cache for one prompt.
 const limitShare = 16
 
+// count tells the memory of the bytes.
+func (x *Index) count() {
+	bytes := int64(x.bytes)
+	x.memory.Load().used.Add(bytes - x.counted.Swap(bytes))
+}
+
 // enforceLimit evicts blocks from all caches evenly until the index is within its limit.
 func (x *Index) enforceLimit() {
-	for x.bytes > x.maxBytes {
+	m := x.memory.Load()
+	for x.count(); m.isOver(x.bytes); x.count() {
 		evicted := false
 		for slot, h := range x.holders {
 			if h != nil && h.blocks > 0 {

@@ -66,6 +66,7 @@ type Node struct {
 	stopped     chan struct{} // closed when events are not served any more
 	silence     time.Duration
 	patience    time.Duration // with endpoints that have no page
+	pending     pendingBytes
 
 	mu      sync.Mutex
 	members map[string]*Member
@@ -78,7 +79,7 @@ func New(p Params) *Node {
 	n := &Node{
 		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
 		started: time.Now(), resolver: net.DefaultResolver, limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}), turns: newTurns(),
-		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, members: map[string]*Member{}, changed: make(chan struct{}),
+		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending}, members: map[string]*Member{}, changed: make(chan struct{}),
 	}
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -99,7 +100,7 @@ func New(p Params) *Node {
 // while it runs.
 func (n *Node) Join(title string, x *estimate.Estimator, s snapshots) *Member {
 	m := &Member{
-		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsed),
+		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsed, &n.pending),
 		asking: newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
 	}
 	x.SetPublisher(m.publisher)

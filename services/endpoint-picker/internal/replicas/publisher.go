@@ -9,14 +9,27 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
 
-// maxPending is the maximum number of bytes that wait for all readers of a pool, which have equal parts of it: more than 30 s of a thousand requests a second with prompts
-// of a thousand tokens. At half, a reader that pauses for 15 s loses its connection; at double, slow readers hold 64 MiB.
+// maxPending is the maximum number of bytes that wait for all readers of all pools: more than 30 s of a thousand requests a second with prompts of
+// a thousand tokens. At half, a reader that pauses for 15 s loses its connection; at double, slow readers hold 64 MiB.
 const maxPending = 32 << 20
+
+// pendingBytes counts what waits for the readers of all pools. While it is over half of the limit, no reader may have more than its equal part
+// of the other half, so that all of them together stay within the limit. It is safe for concurrent use.
+type pendingBytes struct {
+	limit   int64
+	bytes   atomic.Int64
+	readers atomic.Int64
+}
+
+// isOver reports whether a reader may not have so many bytes.
+func (p *pendingBytes) isOver(bytes int) bool {
+	return p.bytes.Load() > p.limit/2 && int64(bytes) > p.limit/2/max(p.readers.Load(), 1)
+}
 
 // publisher passes the events of one pool to its readers. It implements estimate.Publisher.
 type publisher struct {
 	now     func() time.Duration // since the start
-	limit   int                  // bytes that may wait for all readers
+	pending *pendingBytes        // of all publishers
 	reading atomic.Int32         // number of readers
 	sent    atomic.Int64         // events, counted once for each reader
 	slow    atomic.Int64         // readers that were disconnected because they were too slow
@@ -34,11 +47,11 @@ type reader struct {
 
 	// Guarded by publisher.mu.
 	pending []byte
-	slow    bool // the limit is exceeded: nothing follows
+	slow    bool // it has too many: nothing follows
 }
 
-func newPublisher(now func() time.Duration) *publisher {
-	return &publisher{now: now, limit: maxPending, places: newPlaces(maxReaders, maxReadersOfClient), readers: map[*reader]struct{}{}}
+func newPublisher(now func() time.Duration, pending *pendingBytes) *publisher {
+	return &publisher{now: now, pending: pending, places: newPlaces(maxReaders, maxReadersOfClient), readers: map[*reader]struct{}{}}
 }
 
 // Publish implements estimate.Publisher.
@@ -50,10 +63,11 @@ func (p *publisher) Publish(e estimate.Event) {
 	defer p.mu.Unlock()
 	p.frame = appendEvent(p.frame[:0], p.now(), e)
 	for r := range p.readers {
-		if r.slow = r.slow || len(r.pending)+len(p.frame) > p.limit/len(p.readers); r.slow {
-			r.pending = nil
+		if r.slow = r.slow || p.pending.isOver(len(r.pending)+len(p.frame)); r.slow {
+			p.free(r)
 		} else {
 			r.pending = append(r.pending, p.frame...)
+			p.pending.bytes.Add(int64(len(p.frame)))
 			p.sent.Add(1)
 		}
 		select {
@@ -61,6 +75,12 @@ func (p *publisher) Publish(e estimate.Event) {
 		default: // it will find this event, too
 		}
 	}
+}
+
+// free drops what waits for a reader.
+func (p *publisher) free(r *reader) {
+	p.pending.bytes.Add(-int64(len(r.pending)))
+	r.pending = nil
 }
 
 // open adds a reader of a client, which gets all later events. It returns false if there are too many, in all or of this client.
@@ -72,6 +92,7 @@ func (p *publisher) open(client netip.Addr) (*reader, bool) {
 	defer p.mu.Unlock()
 	r := &reader{client: client, wake: make(chan struct{}, 1)}
 	p.readers[r] = struct{}{}
+	p.pending.readers.Add(1)
 	p.reading.Store(int32(len(p.readers)))
 	return r, true
 }
@@ -81,6 +102,8 @@ func (p *publisher) close(r *reader) {
 	defer p.mu.Unlock()
 	delete(p.readers, r)
 	p.places.free(r.client)
+	p.free(r)
+	p.pending.readers.Add(-1)
 	p.reading.Store(int32(len(p.readers)))
 	if r.slow {
 		p.slow.Add(1)
@@ -94,6 +117,7 @@ func (p *publisher) take(r *reader, empty []byte) (frames []byte, ok bool) {
 	if r.slow {
 		return nil, false
 	}
+	p.pending.bytes.Add(-int64(len(r.pending)))
 	frames, r.pending = r.pending, empty[:0]
 	return frames, true
 }

@@ -373,7 +373,7 @@ func TestSlowReader(t *testing.T) {
 	p := r.member.publisher
 	slow, _ := p.open(netip.Addr{})
 	fast, _ := p.open(netip.Addr{})
-	p.limit = 20 << 10 // for both
+	p.pending.limit = 20 << 10
 	long := estimate.Event{Kind: estimate.EventCached, Endpoint: r.endpoint, Chain: make([]uint64, 1<<7)}
 	var buffer []byte
 	for range 20 {
@@ -389,6 +389,39 @@ func TestSlowReader(t *testing.T) {
 	p.close(fast)
 	assert.Equal(t, int64(1), p.slow.Load())
 	p.Publish(long) // nobody listens
+}
+
+// Readers that do not read cost maxPending bytes, whatever the number of pools.
+func TestSlowReadersOfManyPools(t *testing.T) {
+	t.Parallel()
+	pending := &pendingBytes{limit: 64 << 10}
+	long := estimate.Event{Kind: estimate.EventCached, Endpoint: newReplica(nil).endpoint, Chain: make([]uint64, 1<<5)}
+	var pools []*publisher
+	for range 16 {
+		p := newPublisher(func() time.Duration { return 0 }, pending)
+		_, ok := p.open(netip.Addr{})
+		require.True(t, ok)
+		pools = append(pools, p)
+	}
+	for range 1000 {
+		pools[0].Publish(long) // one pool may need more than its part, while the others need little
+	}
+	assert.Greater(t, len(pools[0].frame), 200)
+	held := pending.bytes.Load()
+	for range 1000 {
+		for _, p := range pools {
+			p.Publish(long)
+			held = max(held, pending.bytes.Load())
+		}
+	}
+	assert.LessOrEqual(t, held, pending.limit)
+	for _, p := range pools {
+		for r := range p.readers {
+			p.close(r)
+		}
+	}
+	assert.Zero(t, pending.bytes.Load())
+	assert.Zero(t, pending.readers.Load())
 }
 
 // A pod that is no replica opens readers without end. It gets a few, and replicas still hear of everything.
@@ -428,7 +461,7 @@ func TestHostileReader(t *testing.T) {
 // The places of readers that have left are free again.
 func TestPlacesOfReaders(t *testing.T) {
 	t.Parallel()
-	p := newPublisher(func() time.Duration { return 0 })
+	p := newPublisher(func() time.Duration { return 0 }, &pendingBytes{limit: maxPending})
 	one, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	var open []*reader
 	for range maxReadersOfClient {

@@ -28,7 +28,7 @@ func newScraping(line *timeline, settings *modelserver.Settings, detector *outli
 	}
 	o := modelserver.DefaultOptions()
 	return &scraping{
-		timeline: line, schedule: modelserver.NewSchedule(o.Budget, random.Float64), interval: settings.Interval(o.Interval),
+		timeline: line, schedule: modelserver.NewSchedule(modelserver.NewBudget(o.Budget), random.Float64), interval: settings.Interval(o.Interval),
 		timeout: o.Timeout, detector: detector,
 	}
 }
@@ -79,7 +79,7 @@ func (s *scraping) read(t *modelserver.Turn, m *member) {
 			ends = limit
 		}
 		s.timeline.at(ends, func() {
-			defer t.End()
+			defer t.End(0)
 			switch {
 			case m.gone:
 			case answers && !m.server.dead:

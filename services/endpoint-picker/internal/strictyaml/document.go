@@ -91,6 +91,31 @@ func syntaxProblem(err error) Problem {
 	return Problem{Message: "it is not YAML: " + message}
 }
 
+// FindText returns the path of the first scalar that matches, other than the whole text, and records its place.
+func (d *Document) FindText(matches func(string) bool) (path string, ok bool) {
+	return d.findText("", d.root, matches)
+}
+
+func (d *Document) findText(path string, n *yaml.Node, matches func(string) bool) (string, bool) {
+	for i, child := range n.Content {
+		at := Indexed(path, i)
+		if n.Kind == yaml.MappingNode {
+			if i%2 == 0 {
+				continue // a key
+			}
+			at = strings.TrimPrefix(path+"."+n.Content[i-1].Value, ".")
+		}
+		if child.Kind == yaml.ScalarNode && matches(child.Value) {
+			d.places[at] = place{child.Line, child.Column}
+			return at, true
+		}
+		if found, ok := d.findText(at, child, matches); ok {
+			return found, true
+		}
+	}
+	return "", false
+}
+
 // refuseAliases records anchors and aliases as problems: they could make a small text large.
 func (d *Document) refuseAliases(n *yaml.Node) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {

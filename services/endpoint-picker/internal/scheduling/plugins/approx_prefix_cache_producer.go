@@ -5,12 +5,27 @@ import "fairlead.dev/services/endpoint-picker/internal/prefixindex"
 const typeApproxPrefixCacheProducer = "approx-prefix-cache-producer"
 
 var approxPrefixCacheProducerType = Type{
-	Name: typeApproxPrefixCacheProducer, Section: SectionNone, Default: true, OnlyOne: "the picker has only one index of prefixes",
-	New: func(Environment) Plugin { // upstream's defaults
-		return &approxPrefixCacheProducer{
-			AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: prefixindex.DefaultMatchTokens, LRUCapacityPerServer: 31_250,
-		}
+	Name: typeApproxPrefixCacheProducer, Section: SectionNone, OnlyOne: onlyOneIndex,
+	New: func(Environment) Plugin {
+		p := defaultPrefixProducer()
+		return &p
 	},
+}
+
+const onlyOneIndex = "the picker has only one index of prefixes, of all tiers of a server's cache; keep one producer, and set its autoTune to false and its " +
+	"lruCapacityPerServer to the size of all tiers"
+
+// defaultPrefixProducer returns a producer with upstream's defaults.
+func defaultPrefixProducer() approxPrefixCacheProducer {
+	return approxPrefixCacheProducer{
+		AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: prefixindex.DefaultMatchTokens, LRUCapacityPerServer: 31_250,
+	}
+}
+
+// DefaultPrefixIndex returns the index of a configuration without a producer.
+func DefaultPrefixIndex() PrefixIndex {
+	p := defaultPrefixProducer()
+	return p.index()
 }
 
 // PrefixIndex configures the index of prefixes.
@@ -59,9 +74,21 @@ func (p *approxPrefixCacheProducer) Validate(c *Check) {
 
 // Install sets the settings of the index.
 func (p *approxPrefixCacheProducer) Install(b *Builder) {
-	blocks := p.LRUCapacityPerServer * p.BlockSizeTokens / prefixindex.BlockTokens
-	b.Parts.Prefix = PrefixIndex{MaxTokens: p.MaxPrefixTokensToMatch, CacheBlocks: max(blocks, 1), AutoTune: p.AutoTune}
-	if p.MaxPrefixTokensToMatch == 0 {
-		b.Parts.Prefix.MaxTokens = p.MaxPrefixBlocksToMatch * p.BlockSizeTokens
+	if used := b.Parts.producer; used != "" && used != b.Name {
+		b.Warnf("", "it sets the index of %s, too, for which the llm-d router would make another one: refer to %.100q with prefixMatchInfoProducerName", used, b.Name)
 	}
+	if b.Parts.moved != nil {
+		b.Warnf("", "its parameters count, and those of the same names of a %s do not", prefixCacheScorerType.Name)
+	}
+	b.Parts.Prefix = p.index()
+}
+
+// index returns the settings of the index.
+func (p *approxPrefixCacheProducer) index() PrefixIndex {
+	blocks := p.LRUCapacityPerServer * p.BlockSizeTokens / prefixindex.BlockTokens
+	made := PrefixIndex{MaxTokens: p.MaxPrefixTokensToMatch, CacheBlocks: max(blocks, 1), AutoTune: p.AutoTune}
+	if p.MaxPrefixTokensToMatch == 0 {
+		made.MaxTokens = p.MaxPrefixBlocksToMatch * p.BlockSizeTokens
+	}
+	return made
 }

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"slices"
 
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
@@ -18,6 +19,9 @@ type Parts struct {
 	Headers     []string       // request headers that plugins read, in lower case, sorted
 	TestHeader  string         // header by which clients choose endpoints; responses then name the endpoint that served. Empty: no such header
 	Binders     []scheduling.Binder
+
+	producer string       // name of the prefix producer that plugins read
+	moved    *PrefixIndex // of a prefix scorer with the parameters of the producer
 }
 
 // Declared are the plugins of a configuration.
@@ -53,6 +57,7 @@ func (c *Check) noEffect(field, reason string) {
 type Builder struct {
 	*strictyaml.Checker // of the plugin's parameters
 
+	Name      string              // of the plugin
 	Reference *strictyaml.Checker // of the reference to the plugin
 	Parts     *Parts
 	Previous  *Parts // of the configuration in force, whose state may be reused; nil at start
@@ -63,6 +68,15 @@ func (b *Builder) wantHeader(name string) {
 	if i, found := slices.BinarySearch(b.Parts.Headers, name); !found {
 		b.Parts.Headers = slices.Insert(b.Parts.Headers, i, name)
 	}
+}
+
+// useProducer counts the prefix producer with a name as the one that a plugin reads. The empty name is that of the type. It refuses a second
+// one.
+func (b *Builder) useProducer(name string) {
+	name = cmp.Or(name, typeApproxPrefixCacheProducer)
+	other := b.Parts.producer
+	b.Require(other == "" || other == name, "prefixMatchInfoProducerName", "it reads %.100q, and another plugin reads %.100q: %s", name, other, onlyOneIndex)
+	b.Parts.producer = name
 }
 
 // attribute requires the name of a metric that the extractor reads.

@@ -5,7 +5,7 @@ import "fairlead.dev/services/endpoint-picker/internal/modelserver"
 const typeCoreMetricsExtractor = "core-metrics-extractor"
 
 var coreMetricsExtractorType = Type{
-	Name: typeCoreMetricsExtractor, Section: SectionExtractors, Default: true,
+	Name: typeCoreMetricsExtractor, Aliases: []string{"model-server-protocol-metrics"}, Section: SectionExtractors, Default: true,
 	New: func(Environment) Plugin { return &coreMetricsExtractor{modelserver.DefaultSettings().Extractor} },
 }
 

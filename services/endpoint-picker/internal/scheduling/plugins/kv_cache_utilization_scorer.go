@@ -3,7 +3,7 @@ package plugins
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
 var kvCacheUtilizationScorerType = Type{
-	Name: "kv-cache-utilization-scorer", Section: SectionProfile,
+	Name: "kv-cache-utilization-scorer", Aliases: []string{"kv-cache-scorer"}, Section: SectionProfile,
 	New: func(Environment) Plugin { return &kvCacheUtilizationScorer{} },
 }
 

@@ -130,16 +130,25 @@ var parameterCases = map[string]parameterCase{
 		changes: map[string]string{
 			"affinityThreshold": "{affinityThreshold: 0.3}", "explorationProbability": "{explorationProbability: 0.5}", "maxTTFTPenaltyMs": "{maxTTFTPenaltyMs: 100}",
 			"ttftSource": "{maxTTFTPenaltyMs: 100, ttftSource: latencyPredictor}", "peakPrefillThroughput": "{maxTTFTPenaltyMs: 100, peakPrefillThroughput: 1000}",
+			"maxTokensInFlightPenalty": "{maxTTFTPenaltyMs: 0, maxTokensInFlightPenalty: 10000}",
 		},
-		noEffect: map[string]string{"peakPrefillThroughput": "{ttftSource: latencyPredictor, peakPrefillThroughput: 1000}"},
+		noEffect: map[string]string{
+			"peakPrefillThroughput":         "{ttftSource: latencyPredictor, peakPrefillThroughput: 1000}",
+			"prefillCalibrationFile":        "{peakPrefillThroughput: 15928, prefillCalibrationFile: /f}",
+			"prefillCalibrationFingerprint": "{prefillCalibrationFingerprint: a}", "prefillCalibrationRequired": "{prefillCalibrationRequired: true}",
+		},
 		refused: map[string]string{
 			"prefixMatchInfoProducerName": "{prefixMatchInfoProducerName: other}", "latencyPredictionInfoProducerName": "{latencyPredictionInfoProducerName: other}",
-			"inFlightLoadProducerName": "{inFlightLoadProducerName: other}",
+			"inFlightLoadProducerName": "{inFlightLoadProducerName: other}", "prefillCalibrationFile": "{prefillCalibrationFile: /f}",
 		},
 	},
 	"prefix-cache-scorer": {
-		changes:  map[string]string{"matchLengthWeight": "{matchLengthWeight: 0.5}", "matchLengthScaleTokens": "{matchLengthWeight: 0.5, matchLengthScaleTokens: 100}"},
-		noEffect: map[string]string{"matchLengthScaleTokens": "{matchLengthScaleTokens: 100}"},
+		changes: map[string]string{
+			"matchLengthWeight": "{matchLengthWeight: 0.5}", "matchLengthScaleTokens": "{matchLengthWeight: 0.5, matchLengthScaleTokens: 1000}",
+			"hashBlockSize": "{hashBlockSize: 32}", "blockSize": "{blockSize: 128}", "blockSizeTokens": "{blockSizeTokens: 64}", "autoTune": "{autoTune: false}",
+			"maxPrefixBlocksToMatch": "{maxPrefixBlocksToMatch: 256}", "maxPrefixTokensToMatch": "{maxPrefixTokensToMatch: 1024}", "lruCapacityPerServer": "{lruCapacityPerServer: 1000}",
+		},
+		noEffect: map[string]string{"matchLengthScaleTokens": "{matchLengthScaleTokens: 1000}"},
 		refused:  map[string]string{"prefixMatchInfoProducerName": "{prefixMatchInfoProducerName: other}"},
 	},
 	"random-picker":           {changes: map[string]string{"maxNumOfEndpoints": "{maxNumOfEndpoints: 2}"}},

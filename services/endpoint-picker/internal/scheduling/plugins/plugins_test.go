@@ -146,7 +146,7 @@ func TestTypesAreSortedAndComplete(t *testing.T) {
 	}
 	for section, want := range map[Section][]string{
 		SectionProfile: {"max-score-picker"}, SectionSaturation: {"utilization-detector"}, SectionSources: {"metrics-data-source"},
-		SectionExtractors: {"core-metrics-extractor"}, SectionNone: {"approx-prefix-cache-producer"},
+		SectionExtractors: {"core-metrics-extractor"}, SectionNone: nil,
 	} {
 		var names []string
 		for _, typed := range Defaults(section) {

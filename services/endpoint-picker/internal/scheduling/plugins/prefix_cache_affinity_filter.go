@@ -22,7 +22,11 @@ type prefixCacheAffinityFilter struct {
 	ExplorationProbability            float64 `yaml:"explorationProbability"` // share of the requests that may go to every endpoint
 	MaxTTFTPenaltyMs                  float64 `yaml:"maxTTFTPenaltyMs"`       // maximum delay of the first token for the cache; 0 for no limit
 	TTFTSource                        string  `yaml:"ttftSource"`
-	PeakPrefillThroughput             float64 `yaml:"peakPrefillThroughput"` // tokens per second
+	PeakPrefillThroughput             float64 `yaml:"peakPrefillThroughput"`              // tokens per second
+	MaxTokensInFlightPenalty          float64 `yaml:"maxTokensInFlightPenalty,omitempty"` // maximum additional load for the cache, in uncomputed tokens; 0 for no limit
+	PrefillCalibrationFile            string  `yaml:"prefillCalibrationFile,omitempty"`
+	PrefillCalibrationFingerprint     string  `yaml:"prefillCalibrationFingerprint,omitempty"`
+	PrefillCalibrationRequired        bool    `yaml:"prefillCalibrationRequired,omitempty"`
 	PrefixMatchInfoProducerName       string  `yaml:"prefixMatchInfoProducerName,omitempty"`
 	LatencyPredictionInfoProducerName string  `yaml:"latencyPredictionInfoProducerName,omitempty"`
 	InFlightLoadProducerName          string  `yaml:"inFlightLoadProducerName,omitempty"`
@@ -35,6 +39,7 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 	c.Share("affinityThreshold", f.AffinityThreshold)
 	c.Share("explorationProbability", f.ExplorationProbability)
 	c.NotNegative("maxTTFTPenaltyMs", f.MaxTTFTPenaltyMs)
+	c.NotNegative("maxTokensInFlightPenalty", f.MaxTokensInFlightPenalty)
 	c.Positive("peakPrefillThroughput", f.PeakPrefillThroughput)
 	c.OneOf("ttftSource", f.TTFTSource, ttftFromLoad, ttftFromPredictor)
 	c.producer("prefixMatchInfoProducerName", f.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
@@ -44,7 +49,20 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 	if f.predicted {
 		c.noEffect("peakPrefillThroughput", "ttftSource is "+ttftFromPredictor)
 	}
+	f.checkCalibration(c)
 }
+
+// checkCalibration refuses a file with the throughput, unless something else sets it.
+func (f *prefixCacheAffinityFilter) checkCalibration(c *Check) {
+	c.Require(f.PrefillCalibrationFile == "" || f.predicted || c.Has("peakPrefillThroughput"), "prefillCalibrationFile",
+		"the picker reads no calibration: give the measured throughput as peakPrefillThroughput, or set ttftSource to %s, which learns it", ttftFromPredictor)
+	for _, field := range []string{"prefillCalibrationFile", "prefillCalibrationFingerprint", "prefillCalibrationRequired"} {
+		c.noEffect(field, "the picker reads no calibration")
+	}
+}
+
+// Install counts the index of prefixes as used.
+func (f *prefixCacheAffinityFilter) Install(b *Builder) { b.useProducer(f.PrefixMatchInfoProducerName) }
 
 // streamExplore is the random stream of exploration.
 const streamExplore = 1
@@ -55,15 +73,18 @@ func (f *prefixCacheAffinityFilter) Filter(r *scheduling.Request, candidates []s
 	if r.Tokens <= 0 || f.ExplorationProbability > 0 && scheduling.Unit(r.Draw(streamExplore, 0)) < f.ExplorationProbability {
 		return candidates
 	}
-	if f.MaxTTFTPenaltyMs > 0 && f.penalty(r, candidates)*1000 > f.MaxTTFTPenaltyMs {
+	if f.MaxTTFTPenaltyMs > 0 && f.penalty(r, candidates, f.wait)*1000 > f.MaxTTFTPenaltyMs {
+		return candidates
+	}
+	if f.MaxTokensInFlightPenalty > 0 && f.penalty(r, candidates, tokensInFlight) > f.MaxTokensInFlightPenalty {
 		return candidates
 	}
 	return scheduling.Prefer(candidates, func(c *scheduling.Candidate) bool { return cachedShare(r, c) >= f.AffinityThreshold })
 }
 
-// penalty returns the additional delay of the first token, in seconds, of the best endpoint with the prompt, compared with
-// the best one without. It is 0 if all endpoints have the prompt, or none.
-func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []scheduling.Candidate) float64 {
+// penalty returns the additional cost of the best endpoint with the prompt, compared with the best one without. It is 0 if all endpoints
+// have the prompt, or none.
+func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []scheduling.Candidate, cost func(*scheduling.Candidate) float64) float64 {
 	var best [2]float64 // without and with the prompt
 	var found [2]bool
 	for i := range candidates {
@@ -71,8 +92,8 @@ func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []
 		if cachedShare(r, c) >= f.AffinityThreshold {
 			with = 1
 		}
-		if wait := f.wait(c); !found[with] || wait < best[with] {
-			best[with], found[with] = wait, true
+		if cost := cost(c); !found[with] || cost < best[with] {
+			best[with], found[with] = cost, true
 		}
 	}
 	if !found[0] || !found[1] {
@@ -88,6 +109,9 @@ func (f *prefixCacheAffinityFilter) wait(c *scheduling.Candidate) float64 {
 	}
 	return c.Load.Tokens / f.PeakPrefillThroughput
 }
+
+// tokensInFlight returns the tokens that an endpoint has to compute.
+func tokensInFlight(c *scheduling.Candidate) float64 { return c.Load.Tokens }
 
 // ReadsEstimates reports that the filter reads Candidate.Matched.
 func (*prefixCacheAffinityFilter) ReadsEstimates() bool { return true }

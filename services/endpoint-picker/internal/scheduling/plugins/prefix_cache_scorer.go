@@ -1,6 +1,10 @@
 package plugins
 
-import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+import (
+	"cmp"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
 
 var prefixCacheScorerType = Type{
 	Name: "prefix-cache-scorer", Section: SectionProfile,
@@ -14,6 +18,17 @@ type prefixCacheScorer struct {
 	MatchLengthWeight           float64 `yaml:"matchLengthWeight"`
 	MatchLengthScaleTokens      int     `yaml:"matchLengthScaleTokens"`
 	PrefixMatchInfoProducerName string  `yaml:"prefixMatchInfoProducerName,omitempty"`
+
+	// Parameters of the producer, which the scorers of the Inference Extension had until 1.4 and those of llm-d until 0.8.
+	HashBlockSize          int   `yaml:"hashBlockSize,omitempty"` // bytes
+	BlockSize              int   `yaml:"blockSize,omitempty"`     // bytes
+	BlockSizeTokens        int   `yaml:"blockSizeTokens,omitempty"`
+	MaxPrefixBlocksToMatch int   `yaml:"maxPrefixBlocksToMatch,omitempty"`
+	MaxPrefixTokensToMatch int   `yaml:"maxPrefixTokensToMatch,omitempty"`
+	LRUCapacityPerServer   int   `yaml:"lruCapacityPerServer,omitempty"`
+	AutoTune               *bool `yaml:"autoTune,omitempty"`
+
+	moved bool // it has some of these
 }
 
 // Validate checks the parameters.
@@ -24,6 +39,48 @@ func (s *prefixCacheScorer) Validate(c *Check) {
 		c.noEffect("matchLengthScaleTokens", "matchLengthWeight is 0")
 	}
 	c.producer("prefixMatchInfoProducerName", s.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
+	for field, value := range map[string]int{
+		"hashBlockSize": s.HashBlockSize, "blockSize": s.BlockSize, "blockSizeTokens": s.BlockSizeTokens, "maxPrefixBlocksToMatch": s.MaxPrefixBlocksToMatch,
+		"maxPrefixTokensToMatch": s.MaxPrefixTokensToMatch, "lruCapacityPerServer": s.LRUCapacityPerServer,
+	} {
+		c.Count(field, value, 0)
+		s.warnMoved(c, field)
+	}
+	s.warnMoved(c, "autoTune")
+}
+
+// warnMoved warns of a parameter that belongs to the producer.
+func (s *prefixCacheScorer) warnMoved(c *Check, field string) {
+	if c.Has(field) {
+		s.moved = true
+		c.Warnf(field, "its new place is the plugin %s", typeApproxPrefixCacheProducer)
+	}
+}
+
+// Install counts the index of prefixes as used, and sets it if the scorer has the parameters of the producer.
+func (s *prefixCacheScorer) Install(b *Builder) {
+	b.useProducer(s.PrefixMatchInfoProducerName)
+	if !s.moved {
+		return
+	}
+	index := s.index()
+	b.Require(b.Parts.moved == nil || *b.Parts.moved == index, "", "another %s has other parameters of the index: %s", prefixCacheScorerType.Name, onlyOneIndex)
+	b.Parts.moved, b.Parts.Prefix = &index, index
+}
+
+// index returns the index that the parameters of the producer describe.
+func (s *prefixCacheScorer) index() PrefixIndex {
+	const bytesPerToken = 4 // as in the Inference Extension
+	p := defaultPrefixProducer()
+	p.BlockSizeTokens = cmp.Or(s.BlockSizeTokens, s.BlockSize/bytesPerToken, s.HashBlockSize/bytesPerToken, p.BlockSizeTokens)
+	p.LRUCapacityPerServer = cmp.Or(s.LRUCapacityPerServer, p.LRUCapacityPerServer)
+	if s.MaxPrefixBlocksToMatch+s.MaxPrefixTokensToMatch > 0 {
+		p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch = s.MaxPrefixBlocksToMatch, s.MaxPrefixTokensToMatch
+	}
+	if s.AutoTune != nil {
+		p.AutoTune = *s.AutoTune
+	}
+	return p.index()
 }
 
 // Score sets the cached share of the prompt, or a weighted mean of it and of the length.

@@ -6,6 +6,7 @@ const (
 	useMedia         = "prefix-cache-scorer also counts images and sounds of a prompt"
 	useLabels        = "label-selector-filter restricts requests to a zone or rack"
 	useOneCluster    = "one picker serves one cluster: use the type without multicluster-"
+	useQueueScorer   = "queue-scorer prefers servers with short queues, and utilization-filter limits them"
 	useMetrics       = "metrics-data-source with core-metrics-extractor; customMetrics accepts any metric of the page"
 
 	// NoFlowControl and NoSplit say what to do without a feature that the picker does not have.
@@ -17,10 +18,16 @@ const (
 var replacements = map[string]string{
 	"predicted-latency-producer": usePredictedWait, "latency-scorer": usePredictedWait, "slo-headroom-tier-filter": usePredictedWait,
 	"latency-slo-admitter": usePredictedWait, "probabilistic-admitter": NoFlowControl,
+	"predicted-latency-scorer": usePredictedWait, "slo-aware-routing": usePredictedWait, "slo-aware-profile-handler": usePredictedWait,
+
+	"low-queue-filter": useQueueScorer, "least-queue-filter": useQueueScorer, "least-kv-cache-filter": "kv-cache-utilization-scorer prefers servers with free caches",
+	"lora-affinity-filter": "lora-affinity-scorer prefers servers with the adapter", "decision-tree-filter": "list filters and weighted scorers in a profile of schedulingProfiles",
+	"decode-pipeline-pressure-filter": "utilization-filter limits the queue and the cache; endpoint-attribute-filter limits any metric of customMetrics",
+	"prefill-pin-screener":            NoSplit, "reserve-endpoint": NoSplit,
+	"session-manager": "session-affinity-filter keeps the requests of a session on their server",
 
 	"precise-prefix-cache-scorer": useApproximate, "precise-prefix-cache-producer": useApproximate,
 	"burst-prefix-cache-producer": "predicted-wait-scorer counts each request at once, so bursts need no window", "p2p-source-producer": NoSplit,
-	"no-hit-lru-scorer":            "predicted-wait-scorer or consistent-hash-scorer place prompts that no server has",
 	"context-length-aware":         "label-selector-filter selects servers by their labels",
 	"header-label-affinity-scorer": "label-selector-filter or session-affinity-scorer",
 	"mm-embeddings-cache-scorer":   useMedia, "mm-embeddings-cache-producer": useMedia,
@@ -38,7 +45,8 @@ var replacements = map[string]string{
 
 	"vertexai-parser": "passthrough-parser", "agent-identity": "sessionIdConfig.sources of session-affinity-filter accepts any header",
 	"disaggregatedset-rollout-screener": NoSplit, "disaggregatedset-rollout-pod-extractor": NoSplit,
-	"models-data-source": useMetrics, "models-data-extractor": useMetrics, "dcgm-data-source": useMetrics, "dcgm-extractor": useMetrics,
+	"model-server-protocol-models": useMetrics,
+	"models-data-source":           useMetrics, "models-data-extractor": useMetrics, "dcgm-data-source": useMetrics, "dcgm-extractor": useMetrics,
 
 	"multicluster-session-affinity-filter": useOneCluster, "multicluster-queue-scorer": useOneCluster,
 	"multicluster-kv-cache-utilization-scorer": useOneCluster, "multicluster-prefix-cache-scorer": useOneCluster,
@@ -46,9 +54,15 @@ var replacements = map[string]string{
 	"multicluster-metrics-extractor": useOneCluster, "multicluster-file-discovery": useOneCluster,
 }
 
+// noHit is the reason why placement of prompts that no server has needs no plugin.
+const noHit = "the other scorers place prompts that no server has, by load"
+
 // unneeded are types of other pickers whose work this one does without a plugin, with the reason. A configuration may
 // declare them and refer to them, as public manifests do, without effect.
 var unneeded = map[string]string{
+	"no-hit-lru-scorer":                    noHit,
+	"no-hit-lru-filter":                    noHit,
+	"outlen-bucket":                        "the picker learns the lengths of answers",
 	"data-parallel-profile-handler":        "each target port of the InferencePool is an endpoint",
 	"destination-endpoint-served-verifier": "header-based-testing-filter reports the endpoint that served a request, too",
 	"request-attribute-reporter":           "the picker's metrics contain the usage of requests; the gateway does not get it",
