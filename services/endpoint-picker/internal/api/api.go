@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
@@ -55,7 +57,7 @@ var pathless = &API{Generates: true, read: (*Request).readJSON, fields: fields{
 	"system":       (*Request).readSystem,
 	"instructions": (*Request).readSystem,
 	"messages":     (*Request).readMessages,
-	"input":        (*Request).readMessages,
+	"input":        (*Request).readInput,
 	"prompt":       (*Request).readPrompts,
 	"text":         (*Request).readPrompts,
 	"token_ids":    (*Request).readPrompts,
@@ -142,7 +144,7 @@ type Request struct {
 
 	Model     string        // empty if the body names no model
 	ModelSpan jsonscan.Span // of the model between its quotes, as the client wrote it
-	CacheSalt jsonscan.Span // between its quotes, as the client wrote it; empty if the body has no salt
+	Salt      uint64        // hash of the cache salt; 0 if the body has none
 	Stream    bool
 	Head      []Part // what comes first in the prompt, wherever it is in the body: tools, the system prompt, media
 	Prompt    []Part // the first of several prompts, after its head
@@ -153,11 +155,13 @@ type Request struct {
 	body         []byte
 	scanner      jsonscan.Scanner
 	modelEscaped bool // the model is written with escapes
-	tools        Part // of the head
-	system       Part // of the head
 	head         collected
+	tools        collected // of the head
+	system       collected // of the head
 	main         collected
-	otherPrompts count // after the first
+	otherPrompts count         // after the first
+	hasher       xxhash.Digest // of strings that are not in their shortest spelling
+	short        []byte        // buffer for their shortest spelling
 }
 
 // Parse reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
@@ -175,10 +179,13 @@ func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
 
 // reset discards everything and sets another body.
 func (r *Request) reset(body []byte, maxTokens int) {
-	*r = Request{body: body, scanner: r.scanner, head: r.head, main: r.main}
+	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short}
 	r.scanner.Reset(body)
-	r.head.reset(maxTokens, min(maxParts(body), maxHead))
-	r.main.reset(maxTokens, maxParts(body))
+	most := maxParts(body)
+	for _, c := range []*collected{&r.head, &r.tools, &r.system} {
+		c.reset(maxTokens, min(most, maxHead))
+	}
+	r.main.reset(maxTokens, most)
 }
 
 func (r *Request) parse(p *Parsers, in Incoming) error {
@@ -218,14 +225,14 @@ func isObject(body []byte) bool {
 
 // discardPrompt discards the prompt without its head. Of several fields with a prompt, the last counts.
 func (r *Request) discardPrompt() {
-	r.main.reset(r.main.maxTokens, r.main.maxParts)
+	r.main.restart()
 	r.otherPrompts, r.Turns = count{}, Turns{}
 }
 
 // joinPrompt completes the prompt.
 func (r *Request) joinPrompt() {
-	r.head.add(r.tools)
-	r.head.add(r.system)
+	r.head.append(&r.tools)
+	r.head.append(&r.system)
 	r.Head, r.Prompt = r.head.parts, r.main.parts
 	r.Tokens = estimateTokens(r.head.count, r.main.count, r.otherPrompts)
 	r.Text = r.Tokens - r.head.tokens - r.main.tokens - r.otherPrompts.tokens

@@ -40,7 +40,7 @@ var responseFields = fields{
 	"cache_salt":   (*Request).readCacheSalt,
 	"tools":        (*Request).readTools,
 	"instructions": (*Request).readSystem,
-	"input":        (*Request).readMessages,
+	"input":        (*Request).readInput,
 }
 
 // embeddingFields have messages, with which vLLM embeds conversations and images.
