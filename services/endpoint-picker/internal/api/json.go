@@ -15,7 +15,6 @@ const MaxModel = 1024
 
 var (
 	errNotObject = errors.New("it is not an object")
-	errNoModel   = errors.New("model not found in request body")
 	errLongModel = fmt.Errorf("the name of the model is longer than %d bytes", MaxModel)
 )
 
@@ -26,6 +25,7 @@ type fields map[string]func(*Request)
 // readJSON reads a JSON object.
 func (r *Request) readJSON() error {
 	s := &r.scanner
+	s.SkipBOM()
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
 		return errNotObject
 	}
@@ -52,11 +52,8 @@ func (r *Request) decodeModel() error {
 	if r.modelEscaped {
 		raw = jsonscan.Unescape(nil, raw)
 	}
-	switch {
-	case len(raw) > MaxModel:
+	if len(raw) > MaxModel {
 		return errLongModel
-	case len(raw) == 0 && r.API.needModel:
-		return errNoModel
 	}
 	r.Model = string(raw)
 	return nil

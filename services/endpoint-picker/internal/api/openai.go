@@ -2,12 +2,12 @@ package api
 
 // openAI are the APIs of OpenAI, as vLLM and SGLang serve them: https://platform.openai.com/docs/api-reference.
 var openAI = []API{
-	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, needModel: true, Generates: true},
-	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
-	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, needModel: true, Generates: true},
-	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, needModel: true, Generates: true},
-	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
-	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, needModel: true}, // also of chats
+	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, named: true, Generates: true},
+	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
+	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, named: true, Generates: true},
+	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true},
+	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
+	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, named: true}, // also of chats
 	{suffix: "/conversations", read: (*Request).readJSON, fields: modelFields},
 }
 

@@ -40,7 +40,7 @@ func (r *Request) readVLLM() error {
 		return errFrame
 	}
 	if r.body[0] != 0 {
-		r.API = unknown
+		r.API = opaque
 		return nil
 	}
 	f := protoscan.Read(r.body[frameHead:])

@@ -32,8 +32,12 @@ func hashedBody(t *testing.T, r *rig, path, body string) hashed {
 func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
 	t.Parallel()
 	chinese, escaped := strings.Repeat("中文", 1500), strings.Repeat(`\u4e2d\u6587`, 1500)
-	tool := func(text string) string { return `{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[` + text + `]}` }
-	user := func(content string) string { return `{"model":"m","messages":[{"role":"user","content":` + content + `}]}` }
+	tool := func(text string) string {
+		return `{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[` + text + `]}`
+	}
+	user := func(content string) string {
+		return `{"model":"m","messages":[{"role":"user","content":` + content + `}]}`
+	}
 	system := func(system string) string {
 		return `{"model":"m","system":` + system + `,"messages":[{"role":"user","content":"a"}]}`
 	}

@@ -52,8 +52,8 @@ const (
 // A Span is a range of the text.
 type Span struct{ From, To int }
 
-// bom is the byte order mark of a text in UTF-8.
-const bom = "\uFEFF"
+// BOM is the byte order mark of a text in UTF-8.
+const BOM = "\uFEFF"
 
 // Scanner scans one text.
 type Scanner struct {
@@ -76,8 +76,8 @@ func (s *Scanner) Reset(text []byte) {
 
 // SkipBOM skips a byte order mark at the start of the text. RFC 8259 lets a parser ignore it.
 func (s *Scanner) SkipBOM() {
-	if s.at == 0 && bytes.HasPrefix(s.text, []byte(bom)) {
-		s.at = len(bom)
+	if s.at == 0 && bytes.HasPrefix(s.text, []byte(BOM)) {
+		s.at = len(BOM)
 	}
 }
 
