@@ -42,6 +42,8 @@ type API struct {
 	named  bool                 // requests should name a model
 	// Generates means that the model computes the prompt, and so has it in its cache afterwards.
 	Generates bool
+	// Stores means that the server may store the answer, for requests that name it (Request.Stored).
+	Stores bool
 	// Usage is the format of usage in answers.
 	Usage answer.Form
 }
@@ -69,6 +71,8 @@ var pathless = &API{Generates: true, read: (*Request).readJSON, fields: fields{
 	"text":         (*Request).readPrompts,
 	"token_ids":    (*Request).readPrompts,
 	"input_ids":    (*Request).readPrompts,
+
+	"previous_response_id": (*Request).readPrevious,
 }}
 
 // Names of parsers, in upstream's configuration.
@@ -141,8 +145,24 @@ func (p *Parsers) find(path string) *API {
 	return api
 }
 
-// cleanPath returns the path that model servers understand: without the query, percent-encoding, and slashes without meaning.
-func cleanPath(raw string) string {
+// Incoming is a request from a gateway.
+type Incoming struct {
+	Path    string  // including the query; empty if the gateway did not send it
+	Headers Headers // the requested ones
+	Body    []byte  // empty if the request has no body, or if the gateway did not send it
+	Digest  *Digest // describes the prompt in place of a body; may be nil
+}
+
+// cleanPath returns the path that model servers understand: without the query, percent-encoding, and slashes without meaning. It is empty if
+// unknown.
+func (in *Incoming) cleanPath() string {
+	raw := in.Path
+	if raw == "" {
+		raw = in.Headers.First(headerOriginalPath, headerForwardedPath)
+	}
+	if raw == "" {
+		return ""
+	}
 	raw, _, _ = strings.Cut(raw, "?")
 	if strings.Contains(raw, "%") {
 		if decoded, err := url.PathUnescape(raw); err == nil {
@@ -150,14 +170,6 @@ func cleanPath(raw string) string {
 		}
 	}
 	return path.Clean(raw)
-}
-
-// Incoming is a request from a gateway.
-type Incoming struct {
-	Path    string  // including the query; empty if the gateway did not send it
-	Headers Headers // the requested ones
-	Body    []byte  // empty if the request has no body, or if the gateway did not send it
-	Digest  *Digest // describes the prompt in place of a body; may be nil
 }
 
 // A Request is the content of a body. It can be reused for other bodies.
@@ -172,6 +184,7 @@ type Request struct {
 	ModelSpan  jsonscan.Span // of the model between its quotes, as the client wrote it
 	ModelPlain bool          // the model is neither quoted nor escaped, because the body is a form
 	Salt       uint64        // hash of the cache salt; 0 if the body has none
+	Stored     uint64        // hash of the identifier of a stored response that the request names; 0 if it names none
 	Stream     bool
 	Head       []Part // what comes first in the prompt, wherever it is in the body: tools, the system prompt, media
 	Prompt     []Part // the first of several prompts, after its head
@@ -222,10 +235,13 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 		r.readDigest(in.Digest)
 		return nil
 	}
-	if r.API = bodiless; len(in.Body) == 0 {
+	path := in.cleanPath()
+	stored := storedResponse(path)
+	r.API, r.Stored = bodiless, stored
+	if len(in.Body) == 0 {
 		return nil
 	}
-	if r.API = p.apiOf(in); r.API == nil {
+	if r.API = p.apiOf(path, in); r.API == nil {
 		return errNoParser
 	}
 	err := r.read(in.Headers)
@@ -242,6 +258,7 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 	}
 	api := r.API
 	r.reset(in.Body, maxTokens)
+	r.Stored = stored
 	if r.API = api; api.mayName(err, in.Headers) {
 		r.Unread = err
 	}
@@ -249,14 +266,10 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 }
 
 // apiOf returns the API of a request with a body, or nil if the body is refused.
-func (p *Parsers) apiOf(in *Incoming) *API {
-	raw := in.Path
-	if raw == "" {
-		raw = in.Headers.First(headerOriginalPath, headerForwardedPath)
-	}
+func (p *Parsers) apiOf(path string, in *Incoming) *API {
 	api := pathless // for NGINX Gateway Fabric
-	if raw != "" {
-		api = p.find(cleanPath(raw))
+	if path != "" {
+		api = p.find(path)
 	}
 	if api != unknown && api != pathless || isObject(in.Body) {
 		return api

@@ -71,6 +71,7 @@ type Balancer struct {
 	random    func() uint64
 	memories  sync.Pool
 	eligible  atomic.Pointer[eligible]
+	responses responses
 }
 
 // Options enables details of picks.
