@@ -12,29 +12,37 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/url"
+	"path"
 	"slices"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// Reasons why a request cannot be parsed.
+// Reasons why a request is refused.
 var (
-	// ErrMalformed means that the body does not have the format of its API.
+	// ErrMalformed means that the request needs what its body does not have, or what cannot be read there.
 	ErrMalformed = errors.New("parse request body")
-	errNoParser  = errors.New("no parser for its path")
+	// ErrEncoded means that the body is compressed.
+	ErrEncoded = errors.New("the picker does not read compressed bodies: send it without Content-Encoding")
+	// ErrNoModel means that the body names no model, though its API has one.
+	ErrNoModel  = errors.New("model not found in request body")
+	errNoParser = errors.New("no parser for its path")
 )
 
 // An API contains the properties of requests to the paths with one suffix.
 type API struct {
-	suffix    string
-	read      func(*Request) error // reads the body; nil if it is ignored
-	fields    fields               // of the body, if it is a JSON object
-	needModel bool                 // requests without a model cannot be served
+	suffix string
+	read   func(*Request) error // reads the body; nil if it is ignored
+	fields fields               // of the body, if it is a JSON object
+	named  bool                 // requests should name a model
 	// Generates means that the model computes the prompt, and so has it in its cache afterwards.
 	Generates bool
-	// Stores means that the server keeps the answer, so that later requests can name it.
+	// Stores means that the server may store the answer, for requests that name it (Request.Stored).
 	Stores bool
 	// Usage is the format of usage in answers.
 	Usage answer.Form
@@ -42,8 +50,9 @@ type API struct {
 
 // APIs without a parser.
 var (
-	unknown  = &API{Generates: true} // for unclaimed paths, and unreadable bodies
-	bodiless = &API{}                // for requests without a body
+	unknown  = &API{Generates: true, read: (*Request).readJSON, fields: modelFields} // for unclaimed paths
+	opaque   = &API{Generates: true}                                                 // for bodies in no known format
+	bodiless = &API{}                                                                // for requests without a body
 )
 
 // pathless is for JSON objects from gateways that do not send paths. It has the prompts of all APIs: each API ignores the
@@ -57,11 +66,13 @@ var pathless = &API{Generates: true, read: (*Request).readJSON, fields: fields{
 	"system":       (*Request).readSystem,
 	"instructions": (*Request).readSystem,
 	"messages":     (*Request).readMessages,
-	"input":        (*Request).readMessages,
+	"input":        (*Request).readInput,
 	"prompt":       (*Request).readPrompts,
 	"text":         (*Request).readPrompts,
 	"token_ids":    (*Request).readPrompts,
 	"input_ids":    (*Request).readPrompts,
+
+	"previous_response_id": (*Request).readPrevious,
 }}
 
 // Names of parsers, in upstream's configuration.
@@ -96,10 +107,11 @@ func (a *API) Known() bool { return a.suffix != "" }
 type Parsers struct {
 	names  []string
 	apis   []*API // longest suffix first
-	others bool   // accept paths without a parser
+	others bool   // accept paths without a parser, and bodies that their parser cannot read
 }
 
-// NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused.
+// NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused, and those that their
+// parser cannot read.
 func NewParsers(names ...string) (*Parsers, error) {
 	p := &Parsers{names: slices.Clone(names)}
 	for _, name := range names {
@@ -119,18 +131,21 @@ func NewParsers(names ...string) (*Parsers, error) {
 // Names returns the names of the parsers.
 func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 
-// find returns the API of a path, or nil if its bodies are refused.
+// kservePath is in the paths of KServe's protocol, version 2, which Triton speaks. They name the model, and one of them ends like SGLang's.
+const kservePath = "/v2/models/"
+
+// find returns the API of a clean path, or nil if its bodies are refused.
 func (p *Parsers) find(path string) *API {
-	path, _, _ = strings.Cut(path, "?")
-	for _, api := range p.apis {
-		if strings.HasSuffix(path, api.suffix) {
-			return api
-		}
+	api := unknown
+	if strings.Contains(path, kservePath) {
+		api = opaque
+	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(path, a.suffix) }); i >= 0 {
+		return p.apis[i]
 	}
-	if p.others {
-		return unknown
+	if !p.others {
+		return nil
 	}
-	return nil
+	return api
 }
 
 // Incoming is a request from a gateway.
@@ -141,35 +156,63 @@ type Incoming struct {
 	Digest  *Digest // describes the prompt in place of a body; may be nil
 }
 
+// cleanPath returns the path that model servers understand: without the query, percent-encoding, and slashes without meaning. It is empty if
+// unknown.
+func (in *Incoming) cleanPath() string {
+	raw := in.Path
+	if raw == "" {
+		raw = in.Headers.First(headerOriginalPath, headerForwardedPath)
+	}
+	if raw == "" {
+		return ""
+	}
+	raw, _, _ = strings.Cut(raw, "?")
+	if strings.Contains(raw, "%") {
+		if decoded, err := url.PathUnescape(raw); err == nil {
+			raw = decoded
+		}
+	}
+	return path.Clean(raw)
+}
+
 // A Request is the content of a body. It can be reused for other bodies.
 type Request struct {
 	API *API
 
-	Model     string        // empty if the body names no model
-	ModelSpan jsonscan.Span // of the model between its quotes, as the client wrote it
-	CacheSalt jsonscan.Span // between its quotes, as the client wrote it; empty if the body has no salt
-	Stream    bool
-	Head      []Part // what comes first in the prompt, wherever it is in the body: tools, the system prompt, media
-	Prompt    []Part // the first of several prompts, after its head
-	Turns     Turns
-	Tokens    int // of all prompts, estimated; including the parts that were not collected
-	Text      int // those of them that are estimated from the length of texts
+	// Unread says why the model is unknown, if the body should name one: it cannot be read (then it has no prompt, either), or names none
+	// (ErrNoModel).
+	Unread error
+
+	Model      string        // empty if unknown
+	ModelSpan  jsonscan.Span // of the model between its quotes, as the client wrote it
+	ModelPlain bool          // the model is neither quoted nor escaped, because the body is a form
+	Salt       uint64        // hash of the cache salt; 0 if the body has none
+	Stored     uint64        // hash of the identifier of a stored response that the request names; 0 if it names none
+	Stream     bool
+	Head       []Part // what comes first in the prompt, wherever it is in the body: tools, the system prompt, media
+	Prompt     []Part // the first of several prompts, after its head
+	Turns      Turns
+	Tokens     int // of all prompts, estimated; including the parts that were not collected
+	Text       int // those of them that are estimated from the length of texts
 
 	body         []byte
 	scanner      jsonscan.Scanner
 	modelEscaped bool // the model is written with escapes
-	tools        Part // of the head
-	system       Part // of the head
 	head         collected
+	tools        collected // of the head
+	system       collected // of the head
 	main         collected
-	otherPrompts count // after the first
+	otherPrompts count         // after the first
+	hasher       xxhash.Digest // of strings that are not in their shortest spelling
+	short        []byte        // buffer for their shortest spelling
 }
 
 // Parse reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
-// Parse collects no parts after them.
+// Parse collects no parts after them. A body that cannot be read is no error with the passthrough parser: the model server judges it. An error
+// is ErrMalformed.
 func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
 	r.reset(in.Body, maxTokens)
-	err := r.parse(p, in)
+	err := r.parse(p, &in, maxTokens)
 	r.scanner.Reset(nil)
 	r.body = nil // it belongs to the caller
 	if err != nil {
@@ -180,57 +223,120 @@ func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
 
 // reset discards everything and sets another body.
 func (r *Request) reset(body []byte, maxTokens int) {
-	*r = Request{body: body, scanner: r.scanner, head: r.head, main: r.main}
+	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short}
+	r.scanner.NonFinite = true // servers read JSON with Python
 	r.scanner.Reset(body)
-	r.head.reset(maxTokens, min(maxParts(body), maxHead))
-	r.main.reset(maxTokens, maxParts(body))
+	most := maxParts(body)
+	for _, c := range []*collected{&r.head, &r.tools, &r.system} {
+		c.reset(maxTokens, min(most, maxHead))
+	}
+	r.main.reset(maxTokens, most)
 }
 
-func (r *Request) parse(p *Parsers, in Incoming) error {
+func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 	if in.Digest != nil {
 		r.readDigest(in.Digest)
 		return nil
 	}
-	if r.API = bodiless; len(in.Body) == 0 {
+	path := in.cleanPath()
+	stored := storedResponse(path)
+	r.API, r.Stored = bodiless, stored
+	if len(in.Body) == 0 {
 		return nil
 	}
-	path := in.Path
-	if path == "" {
-		path = in.Headers.First(headerOriginalPath, headerForwardedPath)
-	}
-	switch r.API = p.find(path); {
-	case path == "" && isObject(in.Body): // NGINX Gateway Fabric
-		r.API = pathless
-	case path == "":
-		r.API = unknown
-	case r.API == nil:
+	if r.API = p.apiOf(path, in); r.API == nil {
 		return errNoParser
 	}
+	err := r.read(in.Headers)
+	if err == nil && r.API.named && r.Model == "" {
+		err = ErrNoModel
+	}
+	if err != nil && !p.others {
+		return err
+	}
+	if err == nil || errors.Is(err, ErrNoModel) {
+		r.Unread = err
+		r.joinPrompt()
+		return nil
+	}
+	api := r.API
+	r.reset(in.Body, maxTokens)
+	r.Stored = stored
+	if r.API = api; api.mayName(err, in.Headers) {
+		r.Unread = err
+	}
+	return nil
+}
+
+// apiOf returns the API of a request with a body, or nil if the body is refused.
+func (p *Parsers) apiOf(path string, in *Incoming) *API {
+	api := pathless // for NGINX Gateway Fabric
+	if path != "" {
+		api = p.find(path)
+	}
+	if api != unknown && api != pathless || isObject(in.Body) {
+		return api
+	}
+	if formatted(in.Headers) {
+		return api
+	}
+	return opaque
+}
+
+// read reads the body. An error means that it cannot be read, though it may name a model.
+func (r *Request) read(h Headers) error {
 	if r.API.read == nil {
 		return nil
 	}
-	if err := r.API.read(r); err != nil {
-		return err
+	if encoding := h.Get(headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return ErrEncoded
 	}
-	r.joinPrompt()
-	return nil
+	if boundary := boundaryOf(h.Get(headerContentType)); boundary != "" {
+		return r.readForm(boundary)
+	}
+	return r.API.read(r)
+}
+
+// mayName reports whether a body that cannot be read may name a model.
+func (a *API) mayName(reason error, h Headers) bool {
+	switch {
+	case a.fields == nil, errors.Is(reason, errNotObject):
+		return false
+	case a == unknown:
+		return formatted(h)
+	}
+	return true
 }
 
 // isObject reports whether a body begins like a JSON object.
 func isObject(body []byte) bool {
+	body = bytes.TrimPrefix(body, []byte(jsonscan.BOM))
 	return bytes.HasPrefix(bytes.TrimLeft(body, jsonscan.Blanks), []byte("{"))
+}
+
+// formatted reports whether headers promise a format with a model.
+func formatted(h Headers) bool {
+	contentType := h.Get(headerContentType)
+	return isJSON(contentType) || boundaryOf(contentType) != ""
+}
+
+// isJSON reports whether a content type is that of JSON.
+func isJSON(contentType string) bool {
+	contentType, _, _ = strings.Cut(contentType, ";")
+	contentType = strings.TrimSpace(contentType)
+	return strings.EqualFold(contentType, "application/json") || strings.HasSuffix(strings.ToLower(contentType), "+json")
 }
 
 // discardPrompt discards the prompt without its head. Of several fields with a prompt, the last counts.
 func (r *Request) discardPrompt() {
-	r.main.reset(r.main.maxTokens, r.main.maxParts)
+	r.main.restart()
 	r.otherPrompts, r.Turns = count{}, Turns{}
 }
 
 // joinPrompt completes the prompt.
 func (r *Request) joinPrompt() {
-	r.head.add(r.tools)
-	r.head.add(r.system)
+	r.head.append(&r.tools)
+	r.head.append(&r.system)
 	r.Head, r.Prompt = r.head.parts, r.main.parts
 	r.Tokens = estimateTokens(r.head.count, r.main.count, r.otherPrompts)
 	r.Text = r.Tokens - r.head.tokens - r.main.tokens - r.otherPrompts.tokens

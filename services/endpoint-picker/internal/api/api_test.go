@@ -32,6 +32,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	explicit, err := NewParsers(ParserOpenAI)
 	require.NoError(t, err)
+	const longModel = "the name of the model is longer than 1024 bytes"
 	long := strings.Repeat("m", MaxModel)
 	tests := []struct {
 		name, path, body string
@@ -39,6 +40,7 @@ func TestParse(t *testing.T) {
 		parsers          *Parsers // all if nil
 		want             string   // the suffix that claims it
 		wantGenerates    bool
+		wantUnread       string
 		wantErr          string
 	}{
 		{name: "chat", path: apitest.Chat, body: `{"model": "m"}`, want: "/chat/completions", wantGenerates: true},
@@ -53,23 +55,50 @@ func TestParse(t *testing.T) {
 		{name: "SGLang's own", path: apitest.SGLang, body: `{"text": "a"}`, want: "/generate", wantGenerates: true},
 		{name: "vLLM's gRPC", path: apitest.VLLMGRPC, body: string(apitest.Frame(field(3, []byte("text")))), want: apitest.VLLMGRPC, wantGenerates: true},
 		{name: "compressed gRPC is let through", path: apitest.VLLMGRPC, body: "\x01\x00\x00\x00\x01x", wantGenerates: true},
-		{name: "no frame", path: apitest.VLLMGRPC, body: "text", wantErr: "parse request body: it is not a gRPC message"},
-		{name: "no message", path: apitest.VLLMGRPC, body: string(apitest.Frame([]byte("\x1a\x7f"))), wantErr: "parse request body: it is not a protobuf message"},
-		{name: "no model where one must be", path: apitest.Chat, body: `{}`, wantErr: "parse request body: model not found in request body"},
-		{name: "an empty model", path: apitest.Embeddings, body: `{"model": ""}`, wantErr: "parse request body: model not found in request body"},
+		{name: "no frame", path: apitest.VLLMGRPC, body: "text", want: apitest.VLLMGRPC, wantGenerates: true},
+		{name: "no message", path: apitest.VLLMGRPC, body: string(apitest.Frame([]byte("\x1a\x7f"))), want: apitest.VLLMGRPC, wantGenerates: true},
+		{name: "no model where one should be", path: apitest.Chat, body: `{}`, want: "/chat/completions", wantGenerates: true, wantUnread: "model not found in request body"},
+		{name: "an empty model", path: apitest.Embeddings, body: `{"model": ""}`, want: "/embeddings", wantGenerates: true, wantUnread: "model not found in request body"},
+		{name: "no model where none needs to be", path: apitest.SGLang, body: `{}`, want: "/generate", wantGenerates: true},
 		{name: "the longest model", path: apitest.Chat, body: `{"model": "` + long + `"}`, want: "/chat/completions", wantGenerates: true},
 		{name: "the longest model, escaped", path: apitest.Chat, body: `{"model": "` + strings.Repeat(`\u006d`, MaxModel) + `"}`, want: "/chat/completions", wantGenerates: true},
-		{name: "a longer model", path: apitest.Chat, body: `{"model": "` + long + `m"}`, wantErr: "parse request body: the name of the model is longer than 1024 bytes"},
-		{name: "a longer model, escaped", path: apitest.SGLang, body: `{"model": "` + long + `\u006d"}`, wantErr: "parse request body: the name of the model is longer than 1024 bytes"},
-		{name: "a much longer model", path: apitest.SGLang, body: `{"model": "` + strings.Repeat(long, 7) + `"}`, wantErr: "parse request body: the name of the model is longer than 1024 bytes"},
-		{name: "no JSON", path: apitest.Completions, body: `model=m`, wantErr: "parse request body: at byte 0: unexpected 'm'"},
+		{name: "a longer model", path: apitest.Chat, body: `{"model": "` + long + `m"}`, want: "/chat/completions", wantGenerates: true, wantUnread: longModel},
+		{name: "a longer model, escaped", path: apitest.SGLang, body: `{"model": "` + long + `\u006d"}`, want: "/generate", wantGenerates: true, wantUnread: longModel},
+		{name: "a much longer model", path: apitest.SGLang, body: `{"model": "` + strings.Repeat(long, 7) + `"}`, want: "/generate", wantGenerates: true, wantUnread: longModel},
+		{name: "no JSON", path: apitest.Completions, body: `model=m`, want: "/completions", wantGenerates: true, wantUnread: "at byte 0: unexpected 'm'"},
+		{name: "UTF-16", path: apitest.Chat, body: "\xff\xfe{\x00", want: "/chat/completions", wantGenerates: true, wantUnread: `at byte 0: unexpected 'ÿ'`},
+		{name: "a list names no model", path: apitest.Chat, body: `[]`, want: "/chat/completions", wantGenerates: true},
+		{
+			name: "compressed", path: apitest.Messages, body: "\x1f\x8b", headers: Headers{{Name: "content-encoding", Value: "gzip"}},
+			want: "/v1/messages", wantGenerates: true, wantUnread: ErrEncoded.Error(),
+		},
+		{name: "not compressed", path: apitest.Chat, body: `{"model": "m"}`, headers: Headers{{Name: "content-encoding", Value: "Identity"}}, want: "/chat/completions", wantGenerates: true},
+		{name: "compressed gRPC names no model", path: apitest.VLLMGRPC, body: "x", headers: Headers{{Name: "content-encoding", Value: "gzip"}}, want: apitest.VLLMGRPC, wantGenerates: true},
+		{name: "a percent-encoded path", path: "/v1/%63ompletions?%2F", body: `{"model": "m"}`, want: "/completions", wantGenerates: true},
+		{name: "a percent-encoded slash", path: "/v1/chat%2Fcompletions", body: `{"model": "m"}`, want: "/chat/completions", wantGenerates: true},
+		{name: "a wrongly encoded path", path: "/v1/%6/completions", body: `{"model": "m"}`, want: "/completions", wantGenerates: true},
+		{name: "slashes without meaning", path: "//v1//chat///completions//", body: `{"model": "m"}`, want: "/chat/completions", wantGenerates: true},
+		{name: "dots", path: "/v1/./x/../completions/.", body: `{"model": "m"}`, want: "/completions", wantGenerates: true},
+		{name: "Triton's own, not SGLang's", path: "/v2/models/m/generate", body: "\x1f\x8b", headers: Headers{{Name: "content-encoding", Value: "gzip"}, {Name: "content-type", Value: "application/json"}}, wantGenerates: true},
+		{
+			name: "JSON of another path that cannot be read", path: "/v1/rerank", body: "\xff\xfe", headers: Headers{{Name: "content-type", Value: "Application/JSON; charset=utf-16"}},
+			wantGenerates: true, wantUnread: `at byte 0: unexpected 'ÿ'`,
+		},
+		{
+			name: "JSON of another path, compressed", path: "/v1/rerank", body: "\x1f\x8b", headers: Headers{{Name: "content-type", Value: "application/vnd.a+json"}, {Name: "content-encoding", Value: "br"}},
+			wantGenerates: true, wantUnread: ErrEncoded.Error(),
+		},
+		{name: "lines of JSON of another path", path: "/v1/bulk", body: "{}\n{}\n", headers: Headers{{Name: "content-type", Value: "application/x-ndjson"}}, wantGenerates: true},
 		{name: "another path", path: "/v1/audio", body: `anything`, wantGenerates: true},
 		{name: "another path that ends alike", path: "/v1/chat/completions/7", body: `anything`, wantGenerates: true},
 		{name: "another path without the passthrough parser", parsers: explicit, path: "/v1/audio", body: `x`, wantErr: "parse request body: no parser for its path"},
+		{name: "no JSON without the passthrough parser", parsers: explicit, path: apitest.Chat, body: `x`, wantErr: "parse request body: at byte 0: unexpected 'x'"},
+		{name: "a list without the passthrough parser", parsers: explicit, path: apitest.Chat, body: `[]`, wantErr: "parse request body: it is not an object"},
+		{name: "no model without the passthrough parser", parsers: explicit, path: apitest.Chat, body: `{}`, wantErr: "parse request body: model not found in request body"},
 		{name: "no body without the passthrough parser", parsers: explicit, path: "/v1/models"},
 		{name: "no body", path: apitest.Completions},
 		{name: "no path, an object", body: `{"prompt": "a"}`, wantGenerates: true},
-		{name: "no path, a broken object", body: `{"prompt": `, wantErr: "parse request body: at byte 11: unexpected end"},
+		{name: "no path, a broken object", body: `{"prompt": `, wantGenerates: true, wantUnread: "at byte 11: unexpected end"},
 		{name: "no path, something else", body: `anything`, wantGenerates: true},
 		{name: "no path, blanks", body: " \n", wantGenerates: true},
 		{
@@ -94,6 +123,12 @@ func TestParse(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, r.API.suffix)
 			assert.Equal(t, tt.wantGenerates, r.API.Generates)
+			if tt.wantUnread == "" {
+				require.NoError(t, r.Unread)
+			} else {
+				require.EqualError(t, r.Unread, tt.wantUnread)
+				assert.Empty(t, r.Model)
+			}
 		})
 	}
 }
@@ -103,6 +138,38 @@ func TestParse_BlanksBeforeAnObjectWithoutAPath(t *testing.T) {
 	r := parsed(t, "", " \r\n\t{\"model\": \"m\", \"prompt\": \"Once\"}")
 	assert.Equal(t, "m", r.Model)
 	assert.Len(t, r.Prompt, 1)
+}
+
+func TestParse_ReadsWhatPythonReads(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"\uFEFF{\"model\": \"m\", \"prompt\": \"Once\"}", `{"model": "m", "temperature": NaN, "a": [-Infinity, Infinity], "prompt": "Once"}`} {
+		for _, path := range []string{apitest.Completions, ""} {
+			r := parsed(t, path, body)
+			assert.Equal(t, "m", r.Model)
+			assert.Equal(t, "m", body[r.ModelSpan.From:r.ModelSpan.To])
+			assert.Len(t, r.Prompt, 1)
+			assert.Equal(t, 1, r.Tokens)
+		}
+	}
+}
+
+func TestParse_KeepsNothingOfABodyThatItCannotRead(t *testing.T) {
+	t.Parallel()
+	r := parsed(t, apitest.Chat, `{"model": "m", "stream": true, "cache_salt": "s", "tools": [{"a": 1}], "messages": [{"role": "assistant", "content": "a"}], `)
+	require.Error(t, r.Unread)
+	assert.Equal(t, seen{}, see(r, ""))
+}
+
+func TestParse_ReadsTheModelOfOtherPaths(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"/v1/rerank", "/v1/score", "/tokenize", "/pooling", "/classify", "/v1/audio/speech", "/v1/responses/compact", "/generative_scoring",
+	} {
+		r := parsed(t, path, `{"model": "m\/1", "documents": ["a"]}`)
+		assert.Equal(t, "m/1", r.Model, path)
+		assert.Zero(t, r.Tokens, path)
+	}
+	assert.Empty(t, parsed(t, "/v1/rerank", `{"model": 1}`).Model)
 }
 
 func TestParse_UnescapesTheModel(t *testing.T) {

@@ -1,6 +1,10 @@
 package api
 
-import "fairlead.dev/services/endpoint-picker/internal/prefixindex"
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
 
 // A Digest describes a prompt in place of a body: for senders that must not show prompts, or that have hashed them already.
 type Digest struct {
@@ -32,5 +36,9 @@ func (d *Digest) Hash(to *prefixindex.Chain) Turns {
 
 // Seed returns the seed of the chain for a model. It differs from the seed for texts, whose hashes are made in another way.
 func (d *Digest) Seed(model string) uint64 {
-	return prefixindex.SeedHashes(prefixindex.Seed(model, []byte(d.Salt)))
+	salt := uint64(0)
+	if d.Salt != "" {
+		salt = xxhash.Sum64String(d.Salt)
+	}
+	return prefixindex.SeedHashes(prefixindex.Seed(model, salt))
 }

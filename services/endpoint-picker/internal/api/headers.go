@@ -45,6 +45,12 @@ const (
 	headerForwardedPath = "x-forwarded-path"
 )
 
+// Headers that describe a body.
+const (
+	headerContentType     = "content-type"
+	headerContentEncoding = "content-encoding"
+)
+
 // A Control is a header that every pick reads.
 type Control struct {
 	Name string
@@ -75,5 +81,7 @@ func Controls() []Control {
 		{HeaderSelection, false},
 		{headerOriginalPath, false},
 		{headerForwardedPath, false},
+		{headerContentType, false},
+		{headerContentEncoding, false},
 	}
 }

@@ -15,7 +15,6 @@ const MaxModel = 1024
 
 var (
 	errNotObject = errors.New("it is not an object")
-	errNoModel   = errors.New("model not found in request body")
 	errLongModel = fmt.Errorf("the name of the model is longer than %d bytes", MaxModel)
 )
 
@@ -26,6 +25,7 @@ type fields map[string]func(*Request)
 // readJSON reads a JSON object.
 func (r *Request) readJSON() error {
 	s := &r.scanner
+	s.SkipBOM()
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
 		return errNotObject
 	}
@@ -52,11 +52,8 @@ func (r *Request) decodeModel() error {
 	if r.modelEscaped {
 		raw = jsonscan.Unescape(nil, raw)
 	}
-	switch {
-	case len(raw) > MaxModel:
+	if len(raw) > MaxModel {
 		return errLongModel
-	case len(raw) == 0 && r.API.needModel:
-		return errNoModel
 	}
 	r.Model = string(raw)
 	return nil
@@ -73,24 +70,20 @@ func (r *Request) readString() (span jsonscan.Span, escaped bool) {
 	return r.scanner.String()
 }
 
-func (r *Request) readModel()     { r.ModelSpan, r.modelEscaped = r.readString() }
-func (r *Request) readCacheSalt() { r.CacheSalt, _ = r.readString() }
-func (r *Request) readStream()    { r.Stream = string(r.text(r.scanner.Value())) == "true" }
-func (r *Request) readTools()     { r.tools = r.readText() }
-func (r *Request) readSystem()    { r.system = r.readText() }
+func (r *Request) readModel()  { r.ModelSpan, r.modelEscaped = r.readString() }
+func (r *Request) readStream() { r.Stream = string(r.text(r.scanner.Value())) == "true" }
 
-// readText reads a string, or a list or an object as it is written. Other values are no text.
-func (r *Request) readText() Part {
-	switch r.scanner.Next() {
-	case jsonscan.String:
-		span, _ := r.scanner.String()
-		return Part{Span: span}
-	case jsonscan.Array, jsonscan.Object:
-		return Part{Span: r.scanner.Value()}
-	default:
-		r.scanner.Value()
-		return Part{}
+func (r *Request) readCacheSalt() {
+	r.Salt = 0
+	if span, _ := r.readString(); span.From != span.To {
+		r.Salt = r.hashText(span, r.scanner.Surplus())
 	}
+}
+
+// readTools reads a list of tools.
+func (r *Request) readTools() {
+	r.tools.restart()
+	r.eachElement(func() { r.tools.add(r.readPart()) })
 }
 
 // eachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
@@ -147,7 +140,8 @@ func (r *Request) readPrompt() Part {
 		return r.readText()
 	}
 	span := r.scanner.Value()
-	return Part{Span: span, Kind: IDs, Tokens: uint32(bytes.Count(r.text(span), []byte{','}) + 1)}
+	n := bytes.Count(r.text(span), []byte{','}) + 1
+	return Part{From: uint32(span.From), To: uint32(span.To), Size: uint32(n), Kind: IDs}
 }
 
 // atIDs reports whether the next value is a list of numbers, by its first element.

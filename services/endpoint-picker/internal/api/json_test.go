@@ -6,15 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// seen is a request in words.
+// seen is a request in words. Values without a place in the body are shown by their size.
 type seen struct {
-	model, salt  string
+	model        string
+	salt         uint64
 	stream       bool
 	tokens       int
 	turns        Turns
@@ -24,12 +27,19 @@ type seen struct {
 func see(r *Request, body string) seen {
 	words := func(parts []Part) (all []string) {
 		for _, p := range parts {
-			text := body[p.Span.From:p.Span.To]
+			if p == (Part{}) {
+				continue // the place of a role that the message lacks
+			}
+			text := body[p.From:p.To]
 			switch p.Kind {
+			case Value:
+				if text = strings.Trim(text, `"`); text == "" {
+					text = fmt.Sprint("value ", p.Size)
+				}
 			case Media:
-				text = fmt.Sprint("media ", p.Tokens, " ", text)
+				text = fmt.Sprint("media ", p.Size, " ", text)
 			case IDs:
-				text = fmt.Sprint("ids ", p.Tokens, " ", text)
+				text = fmt.Sprint("ids ", p.Size, " ", text)
 			case Text, PackedIDs:
 			}
 			all = append(all, text)
@@ -37,7 +47,7 @@ func see(r *Request, body string) seen {
 		return all
 	}
 	return seen{
-		model: r.Model, salt: body[r.CacheSalt.From:r.CacheSalt.To], stream: r.Stream, tokens: r.Tokens, turns: r.Turns,
+		model: r.Model, salt: r.Salt, stream: r.Stream, tokens: r.Tokens, turns: r.Turns,
 		head: words(r.Head), prompt: words(r.Prompt),
 	}
 }
@@ -55,7 +65,7 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			name: "contents as parts, with an image", path: apitest.Chat, give: `{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:x"}}]}], "model": "m"}`,
-			want: seen{model: "m", tokens: imageTokens + 7, prompt: []string{"user", "text", "What is it?", "image_url", `media 576 {"url": "data:x"}`}},
+			want: seen{model: "m", tokens: imageTokens + 3, prompt: []string{"user", "What is it?", `media 576 {"url": "data:x"}`}},
 		},
 		{
 			name: "other media", path: apitest.Chat, give: `{"model": "m", "messages": [{"content": [{"input_audio": {"data": "x"}}, {"video_url": "v"}, {"file": {"file_id": "f"}}, {"text": "a", "image_url": null}]}]}`,
@@ -63,11 +73,11 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			name: "tools come first wherever they are", path: apitest.Chat, give: `{"model": "m", "messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]}`,
-			want: seen{model: "m", tokens: 6, head: []string{`[{"type": "function"}]`}, prompt: []string{"user", "a"}},
+			want: seen{model: "m", tokens: 6, head: []string{`{"type": "function"}`}, prompt: []string{"user", "a"}},
 		},
 		{
 			name: "calls of tools, and no content", path: apitest.Chat, give: `{"model": "m", "messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`,
-			want: seen{model: "m", tokens: 5, prompt: []string{"assistant", `[{"id": "1"}]`}, turns: Turns{0, 0, 2}},
+			want: seen{model: "m", tokens: 5, prompt: []string{"assistant", "value 12"}, turns: Turns{0, 0, 2}},
 		},
 		{
 			name: "turns of a conversation", path: apitest.Chat, give: `{"model": "m", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}, {"role": "user", "content": "e"}]}`,
@@ -75,7 +85,7 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			name: "the role of an answer comes last", path: apitest.Chat, give: `{"model": "m", "messages": [{"role": "user", "content": "a"}, {"content": "b", "role": "assistant"}, {"role": "user", "content": "assistant"}]}`,
-			want: seen{model: "m", tokens: 7, prompt: []string{"user", "a", "b", "assistant", "user", "assistant"}, turns: Turns{2, 2, 4}},
+			want: seen{model: "m", tokens: 7, prompt: []string{"user", "a", "assistant", "b", "user", "assistant"}, turns: Turns{2, 2, 4}},
 		},
 		{
 			name: "completion", path: apitest.Completions, give: `{"model": "m", "prompt": "Once", "messages": ["ignored"]}`,
@@ -96,20 +106,20 @@ func TestReadJSON(t *testing.T) {
 		{name: "no prompt in the list", path: apitest.Completions, give: `{"model": "m", "prompt": []}`, want: seen{model: "m"}},
 		{
 			name: "responses", path: apitest.Responses, give: `{"model": "m", "input": "Tell me", "instructions": "Be brief."}`,
-			want: seen{model: "m", tokens: 4, head: []string{"Be brief."}, prompt: []string{"Tell me"}},
+			want: seen{model: "m", tokens: 5, head: []string{"Be brief."}, prompt: []string{"value 4", "Tell me"}},
 		},
 		{
 			name: "responses: the format of the answer and a template are no prompts", path: apitest.Responses,
 			give: `{"model": "m", "input": "Tell me a story", "text": {"format": {"type": "json_schema"}}, "prompt": {"id": "p"}}`,
-			want: seen{model: "m", tokens: 3, prompt: []string{"Tell me a story"}},
+			want: seen{model: "m", tokens: 4, prompt: []string{"value 4", "Tell me a story"}},
 		},
 		{
 			name: "the same without a path", give: `{"model": "m", "input": "Tell me a story", "text": {"format": {"type": "json_schema"}}, "prompt": {"id": "p"}}`,
-			want: seen{model: "m", tokens: 3, prompt: []string{"Tell me a story"}},
+			want: seen{model: "m", tokens: 4, prompt: []string{"value 4", "Tell me a story"}},
 		},
 		{
 			name: "responses, a list", path: apitest.Responses, give: `{"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "u"}]}, "b", {"type": "function_call_output", "output": "c"}]}`,
-			want: seen{model: "m", tokens: imageTokens + 12, prompt: []string{"user", "input_text", "a", "input_image", `media 576 "u"`, "b", "function_call_output", "c"}},
+			want: seen{model: "m", tokens: imageTokens + 1, prompt: []string{"user", "a", `media 576 "u"`, "b", "value 1"}},
 		},
 		{
 			name: "embeddings", path: apitest.Embeddings, give: `{"model": "m", "input": ["first text", "other text"]}`,
@@ -120,34 +130,33 @@ func TestReadJSON(t *testing.T) {
 			want: seen{model: "m", tokens: 5, prompt: []string{"ids 2 [1, 2]"}},
 		},
 		{
-			name: "anthropic", path: apitest.Messages, give: `{"model": "claude", "system": [{"type": "text", "text": "Be brief."}], "messages": [{"role": "user", "content": "a"}], "tools": [1]}`,
-			want: seen{model: "claude", tokens: 11, head: []string{"[1]", `[{"type": "text", "text": "Be brief."}]`}, prompt: []string{"user", "a"}},
+			name: "anthropic", path: apitest.Messages, give: `{"model": "claude", "system": [{"type": "text", "text": "Be brief."}], "messages": [{"role": "user", "content": "a"}], "tools": [{"name": "t"}]}`,
+			want: seen{model: "claude", tokens: 6, head: []string{`{"name": "t"}`, "Be brief."}, prompt: []string{"user", "a"}},
 		},
 		{
 			name: "anthropic: sources", path: apitest.Messages, give: `{"model": "m", "messages": [{"role": "user", "content": [
 				{"type": "image", "source": {"type": "base64", "data": "i"}}, {"type": "document", "source": {"data": "d"}},
 				{"type": "document", "source":  {"type": "text", "data": "t"}}, {"type": "tool_result", "content": [{"type": "image", "source": {}}]}]}]}`,
-			want: seen{model: "m", tokens: 2*imageTokens + fileTokens + 17, prompt: []string{
-				"user", "image", `media 576 {"type": "base64", "data": "i"}`, "document", `media 2250 {"data": "d"}`,
-				"document", `{"type": "text", "data": "t"}`, "tool_result", "image", "media 576 {}",
+			want: seen{model: "m", tokens: 2*imageTokens + fileTokens + 3, prompt: []string{
+				"user", `media 576 {"type": "base64", "data": "i"}`, `media 2250 {"data": "d"}`, `{"type": "text", "data": "t"}`, "media 576 {}",
 			}},
 		},
 		{
 			name: "anthropic: marks for caching move from turn to turn", path: apitest.Messages, give: `{"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]}]}`,
-			want: seen{model: "m", tokens: 2, prompt: []string{"user", "text", "a"}},
+			want: seen{model: "m", tokens: 1, prompt: []string{"user", "a"}},
 		},
 		{
 			name: "vLLM's own", path: apitest.VLLM, give: `{"token_ids": [7, 8], "sampling_params": {"max_tokens": 4, "top_k": [1]}, "cache_salt": "s", "features": {"mm_hashes": {"image": ["h"]}, "mm_placeholders": 1}}`,
-			want: seen{salt: "s", tokens: 2, head: []string{`media 0 {"image": ["h"]}`}, prompt: []string{"ids 2 [7, 8]"}},
+			want: seen{salt: xxhash.Sum64String("s"), tokens: 2, head: []string{`media 0 {"image": ["h"]}`}, prompt: []string{"ids 2 [7, 8]"}},
 		},
 		{
 			name: "SGLang's own", path: apitest.SGLang, give: `{"text": "Once", "extra_key": "k", "stream": false, "image_data": ["u", "v"], "audio_data": null, "video_data": "w"}`,
-			want: seen{salt: "k", tokens: 2*imageTokens + videoTokens + 1, head: []string{`media 576 "u"`, `media 576 "v"`, `media 4500 "w"`}, prompt: []string{"Once"}},
+			want: seen{salt: xxhash.Sum64String("k"), tokens: 2*imageTokens + videoTokens + 1, head: []string{`media 576 "u"`, `media 576 "v"`, `media 4500 "w"`}, prompt: []string{"Once"}},
 		},
 		{name: "SGLang's ids", path: apitest.SGLang, give: `{"input_ids": [1, 2]}`, want: seen{tokens: 2, prompt: []string{"ids 2 [1, 2]"}}},
 		{
-			name: "of two the last counts", path: apitest.Chat, give: `{"model": "\u0061", "model": "b", "messages": ["x", {"role": "assistant"}], "messages": ["y"], "tools": [1], "tools": [2]}`,
-			want: seen{model: "b", tokens: 1, head: []string{"[2]"}, prompt: []string{"y"}},
+			name: "of two the last counts", path: apitest.Chat, give: `{"model": "\u0061", "model": "b", "messages": ["x", {"role": "assistant"}], "messages": ["y"], "tools": ["one"], "tools": ["two", "three"]}`,
+			want: seen{model: "b", tokens: 2, head: []string{"two", "three"}, prompt: []string{"y"}},
 		},
 		{
 			name: "the last of other prompts counts", path: apitest.Completions, give: `{"model": "m", "prompt": ["one", "other prompt"], "prompt": "a text"}`,
@@ -159,17 +168,17 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			name: "other kinds of messages", path: apitest.Chat, give: `{"model": "m", "messages": [1, null, [2], true, {"role": 1, "content": 2, "a": false, "b": {"c": 1}}], "tools": null}`,
-			want: seen{model: "m", tokens: 2, prompt: []string{"[2]", `{"c": 1}`}},
+			want: seen{model: "m", tokens: 2, prompt: []string{"[2]", "value 7"}},
 		},
 		{name: "an escaped key", path: apitest.SGLang, give: `{"mod\u0065l": "m"}`, want: seen{model: "m"}},
 		{name: "a rendered chat has no prompt", path: "/v1/chat/completions/render", give: `{"model": "m", "messages": ["a"]}`, want: seen{model: "m"}},
 		{
 			name: "roles of contents are no turns", path: apitest.Chat, give: `{"model": "m", "messages": [{"role": "user", "content": "a"}, {"content": ["b", {"role": "assistant"}], "role": "assistant"}]}`,
-			want: seen{model: "m", tokens: 6, prompt: []string{"user", "a", "b", "assistant", "assistant"}, turns: Turns{2, 2, 5}},
+			want: seen{model: "m", tokens: 6, prompt: []string{"user", "a", "assistant", "b", "value 9"}, turns: Turns{2, 2, 5}},
 		},
 		{
-			name: "deep contents are text", path: apitest.Chat, give: `{"model": "m", "messages": [{"content": [{"content": [{"content": [{"content": [{"content": "a"}]}]}]}]}]}`,
-			want: seen{model: "m", tokens: 4, prompt: []string{`{"content": "a"}`}},
+			name: "deep contents are values", path: apitest.Chat, give: `{"model": "m", "messages": [{"content": [{"content": [{"content": [{"content": [{"content": "a"}]}]}]}]}]}`,
+			want: seen{model: "m", tokens: 3, prompt: []string{`{"content": "a"}`}},
 		},
 	}
 	for _, tt := range tests {
@@ -187,18 +196,18 @@ func TestReadJSON(t *testing.T) {
 func TestReadJSON_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
-		{name: "blanks", give: " ", want: "parse request body: at byte 1: unexpected end"},
-		{name: "no JSON", give: "hello", want: "parse request body: at byte 0: unexpected 'h'"},
-		{name: "a list", give: "[]", want: "parse request body: it is not an object"},
-		{name: "cut off", give: `{"model": "m"`, want: "parse request body: at byte 13: unexpected end"},
-		{name: "twice", give: `{}{}`, want: "parse request body: at byte 2: text after the value"},
-		{name: "cut off in a list of ids", give: `{"text": [`, want: "parse request body: at byte 10: unexpected end"},
+		{name: "blanks", give: " ", want: "at byte 1: unexpected end"},
+		{name: "no JSON", give: "hello", want: "at byte 0: unexpected 'h'"},
+		{name: "cut off", give: `{"model": "m"`, want: "at byte 13: unexpected end"},
+		{name: "twice", give: `{}{}`, want: "at byte 2: text after the value"},
+		{name: "cut off in a list of ids", give: `{"text": [`, want: "at byte 10: unexpected end"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var r Request
-			require.EqualError(t, r.Parse(allParsers(t), Incoming{Path: apitest.SGLang, Body: []byte(tt.give)}, enough), tt.want)
+			require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.SGLang, Body: []byte(tt.give)}, enough))
+			require.EqualError(t, r.Unread, tt.want)
 		})
 	}
 }
@@ -219,9 +228,8 @@ func checkParts(t *testing.T, r *Request, body []byte) {
 	require.LessOrEqual(t, r.Turns.History, len(r.Prompt))
 	require.LessOrEqual(t, len(r.Prompt), maxParts(body))
 	for _, p := range append(r.Head, r.Prompt...) {
-		require.LessOrEqual(t, 0, p.Span.From)
-		require.LessOrEqual(t, p.Span.From, p.Span.To)
-		require.LessOrEqual(t, p.Span.To, len(body))
+		require.LessOrEqual(t, p.From, p.To)
+		require.LessOrEqual(t, int(p.To), len(body))
 	}
 }
 
@@ -246,20 +254,26 @@ func FuzzReadJSON(f *testing.F) {
 		if strings.ToValidUTF8(text, "") != text || path == "" && !isObject([]byte(text)) {
 			return
 		}
+		if strings.Contains(text, "NaN") || strings.Contains(text, "Infinity") {
+			return // encoding/json does not read them
+		}
+		text = strings.TrimPrefix(text, jsonscan.BOM)
 		var r Request
-		err := r.Parse(parsers, Incoming{Path: path, Body: []byte(text)}, enough)
+		require.NoError(t, r.Parse(parsers, Incoming{Path: path, Body: []byte(text)}, enough))
 		var want map[string]json.RawMessage // a number may be too large for Go
 		if wrong := json.Unmarshal([]byte(text), &want); text != "" && (wrong != nil || want == nil) {
-			require.Error(t, err)
+			require.Empty(t, r.Model)
+			require.Empty(t, r.Prompt)
+			require.Zero(t, r.Tokens)
 			return
 		}
 		var model string
 		_ = json.Unmarshal(want["model"], &model) // other values are no model
-		if text != "" && (len(model) > MaxModel || model == "" && r.API.needModel) {
-			require.ErrorIs(t, err, ErrMalformed)
+		if len(model) > MaxModel {
+			require.ErrorIs(t, r.Unread, errLongModel)
 			return
 		}
-		require.NoError(t, err)
+		require.Equal(t, text != "" && model == "" && r.API.named, r.Unread != nil)
 		require.Equal(t, model, r.Model)
 		stream := string(want["stream"]) == "true"
 		require.Equal(t, stream && path != apitest.Embeddings, r.Stream)

@@ -1,13 +1,19 @@
 package api
 
+import (
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
 // openAI are the APIs of OpenAI, as vLLM and SGLang serve them: https://platform.openai.com/docs/api-reference.
 var openAI = []API{
-	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, needModel: true, Generates: true},
-	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
-	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, needModel: true, Generates: true, Stores: true},
-	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, needModel: true, Generates: true},
-	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
-	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, needModel: true}, // also of chats
+	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, named: true, Generates: true},
+	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
+	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, named: true, Generates: true, Stores: true},
+	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true},
+	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
+	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, named: true}, // also of chats
 	{suffix: "/conversations", read: (*Request).readJSON, fields: modelFields},
 }
 
@@ -40,7 +46,28 @@ var responseFields = fields{
 	"cache_salt":   (*Request).readCacheSalt,
 	"tools":        (*Request).readTools,
 	"instructions": (*Request).readSystem,
-	"input":        (*Request).readMessages,
+	"input":        (*Request).readInput,
+
+	"previous_response_id": (*Request).readPrevious,
+}
+
+// readPrevious reads the identifier of the stored response that the prompt begins with.
+func (r *Request) readPrevious() {
+	r.Stored = 0
+	if span, _ := r.readString(); span.From != span.To {
+		r.Stored = r.hashText(span, r.scanner.Surplus())
+	}
+}
+
+// storedResponse returns the hash of the identifier in the path of a stored response, 0 for other paths: /v1/responses/{id}, /cancel and
+// /input_items below it.
+func storedResponse(path string) uint64 {
+	_, id, found := strings.Cut(path, "/v1/responses/")
+	if !found {
+		return 0
+	}
+	id, _, _ = strings.Cut(id, "/")
+	return xxhash.Sum64String(id)
 }
 
 // embeddingFields have messages, with which vLLM embeds conversations and images.

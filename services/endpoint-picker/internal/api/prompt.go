@@ -2,7 +2,6 @@ package api
 
 import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // Estimated tokens of media, whatever their size: neither their length in bytes nor their address tells it. vLLM and SGLang
@@ -31,8 +30,8 @@ const (
 	minBytesPerPart = 16
 	// freeParts is the number of parts that the smallest body may have, 1.5 KiB.
 	freeParts = 64
-	// maxHead is the maximum number of parts before the first message, 6 KiB: tools, a system prompt and images. Requests have
-	// at most dozens of images.
+	// maxHead is the maximum number of tools, of blocks of the system prompt, and of images before the first message, 6 KiB each. OpenAI's API
+	// allows 128 tools, and requests have at most dozens of images.
 	maxHead = 256
 	// pooledParts is the capacity of a list that may stay in a pool, 48 KiB. Chats of 1000 messages fit in. At half they
 	// allocate memory each time; at double the pool keeps twice the memory.
@@ -47,18 +46,25 @@ type Kind uint8
 
 // The kinds of parts.
 const (
-	Text      Kind = iota // as it is written in the body, without quotes
+	Text      Kind = iota // a text, as it is in the body between its quotes
+	Value                 // other text, a list or an object, whatever its spelling
 	IDs                   // token ids, as a JSON list
 	PackedIDs             // token ids in protobuf's format
-	Media                 // an image, a sound, a video or a file
+	Media                 // an image, a sound, a video or a file, whatever its spelling
 )
 
-// A Part is a piece of a prompt.
+// A Part is a piece of a prompt. Bodies are smaller than 4 GiB, so positions have 32 bits.
 type Part struct {
-	Span   jsonscan.Span // in the body
-	Tokens uint32        // of other kinds than text; 0 for media whose tokens are in another part
-	Kind   Kind
+	Hash     uint64 // of values and media
+	From, To uint32 // in the body
+	// Size of texts and values is in bytes of their shortest spelling (jsonscan.Short), and of other kinds in tokens. It is 0 for media whose
+	// tokens are in another part.
+	Size uint32
+	Kind Kind
 }
+
+// Shortest reports whether a text is in its shortest spelling.
+func (p Part) Shortest() bool { return p.Size == p.To-p.From }
 
 // Turns contains the positions of a conversation's turns, as numbers of parts of Request.Prompt. All are 0 before the model's
 // first answer. Turns that were not collected are at the end.
@@ -83,10 +89,11 @@ type count struct {
 }
 
 func (c *count) add(p Part) {
-	if p.Kind == Text {
-		c.text += p.Span.To - p.Span.From
+	if p.Kind == Text || p.Kind == Value {
+		c.text += int(p.Size)
+	} else {
+		c.tokens += int(p.Size)
 	}
-	c.tokens += int(p.Tokens)
 }
 
 // estimateTokens estimates the number of tokens.
@@ -111,18 +118,52 @@ func (c *collected) reset(maxTokens, maxParts int) {
 	*c = collected{parts: c.parts[:0], maxTokens: maxTokens, maxParts: maxParts}
 }
 
-// add counts a part, and collects it if it is within the limits. It ignores empty texts.
+// restart discards all parts.
+func (c *collected) restart() { c.reset(c.maxTokens, c.maxParts) }
+
+// add counts a part, and collects it if it is within the limits. It ignores empty texts and values.
 func (c *collected) add(p Part) {
-	if p.Kind == Text && p.Span.From == p.Span.To {
+	if p.Size == 0 && (p.Kind == Text || p.Kind == Value) {
 		return
 	}
-	if len(c.parts) < c.maxParts && estimateTokens(c.count) < c.maxTokens {
-		if n := len(c.parts); n == cap(c.parts) { // append would allocate more than the limit, and five times as much in all
-			c.parts = append(make([]Part, 0, min(max(2*n, freeParts), c.maxParts)), c.parts...)
-		}
-		c.parts = append(c.parts, p)
+	c.collect(p)
+	c.count.add(p)
+}
+
+// collect appends a part if there is room. It reports whether there was.
+func (c *collected) collect(p Part) bool {
+	n := len(c.parts)
+	if n >= c.maxParts || estimateTokens(c.count) >= c.maxTokens {
+		return false
+	}
+	if n == cap(c.parts) { // append would allocate more than the limit, and five times as much in all
+		c.parts = append(make([]Part, 0, min(max(2*n, freeParts), c.maxParts)), c.parts...)
+	}
+	c.parts = append(c.parts, p)
+	return true
+}
+
+// reserve appends a place for a part that may be read later. It returns the place, -1 if there is no room.
+func (c *collected) reserve() int {
+	if !c.collect(Part{}) {
+		return -1
+	}
+	return len(c.parts) - 1
+}
+
+// fill counts a part, and puts it into a reserved place.
+func (c *collected) fill(place int, p Part) {
+	if place >= 0 {
+		c.parts[place] = p
 	}
 	c.count.add(p)
+}
+
+// append appends and counts all parts of another list, whatever the limits.
+func (c *collected) append(other *collected) {
+	c.parts = append(c.parts, other.parts...)
+	c.text += other.text
+	c.tokens += other.tokens
 }
 
 func (c *collected) dropLarge() {

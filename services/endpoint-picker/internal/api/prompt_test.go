@@ -47,7 +47,7 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 			give: []byte(`{"image_data":[` + strings.Repeat(`"",`, 999) + `""]}`),
 		},
 		{
-			name: "the first of many images", path: apitest.Chat, maxTokens: 3*imageTokens - 1, want: 3, tokens: 50 * imageTokens,
+			name: "the place of a role, and the first of many images", path: apitest.Chat, maxTokens: 3*imageTokens - 1, want: 4, tokens: 50 * imageTokens,
 			give: []byte(`{"model":"m","messages":[{"content":[` + strings.Repeat(`{"image_url":"u"},`, 50) + `{}]}]}`),
 		},
 	}
@@ -67,7 +67,7 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 
 func TestParse_ASmallBodyHasFewParts(t *testing.T) {
 	t.Parallel()
-	body := []byte(`{"model":"m","messages":[{` + strings.Repeat(`"":"a",`, 10_000) + `"":"a"}]}`)
+	body := []byte(`{"model":"m","messages":[{"content":[` + strings.Repeat(`"a",`, 10_000) + `"a"]}]}`)
 	var r Request
 	require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.Chat, Body: body}, enough))
 	assert.Len(t, r.Prompt, freeParts+len(body)/minBytesPerPart)

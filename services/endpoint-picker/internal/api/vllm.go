@@ -16,9 +16,10 @@ var vllmFields = fields{
 // readFeatures reads the hashes of media. Their tokens are among the token ids, and the same for all media.
 func (r *Request) readFeatures() {
 	r.eachMember(func(key []byte) {
-		span := r.scanner.Value()
 		if string(key) == "mm_hashes" {
-			r.head.add(Part{Span: span, Kind: Media})
+			r.head.add(r.readMedium(0))
+		} else {
+			r.scanner.Value()
 		}
 	})
 }

@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/cespare/xxhash/v2"
+
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
@@ -39,7 +40,7 @@ func (r *Request) readVLLM() error {
 		return errFrame
 	}
 	if r.body[0] != 0 {
-		r.API = unknown
+		r.API = opaque
 		return nil
 	}
 	f := protoscan.Read(r.body[frameHead:])
@@ -50,7 +51,7 @@ func (r *Request) readVLLM() error {
 			r.readTokenized(f.Bytes, at)
 		case vllmText:
 			r.discardPrompt()
-			r.main.add(Part{Span: jsonscan.Span{From: at, To: at + len(f.Bytes)}})
+			r.main.add(partOf(at, len(f.Bytes), Text, len(f.Bytes)))
 		case vllmStream:
 			r.Stream = f.Value != 0
 		case vllmMedia:
@@ -63,20 +64,25 @@ func (r *Request) readVLLM() error {
 	return nil
 }
 
+// partOf returns the part at an offset in the body.
+func partOf(at, length int, kind Kind, size int) Part {
+	return Part{From: uint32(at), To: uint32(at + length), Size: uint32(size), Kind: kind}
+}
+
 // readTokenized reads a TokenizedInput at an offset in the body.
 func (r *Request) readTokenized(message []byte, at int) {
 	for f := protoscan.Read(message); f.Next(); {
 		if f.Tag != vllmIDs {
 			continue
 		}
-		ids := uint32(0)
+		ids := 0
 		for _, b := range f.Bytes {
 			if b < 0x80 { // the last byte of an id
 				ids++
 			}
 		}
 		r.discardPrompt()
-		r.main.add(Part{Span: jsonscan.Span{From: at + f.At, To: at + f.At + len(f.Bytes)}, Kind: PackedIDs, Tokens: ids})
+		r.main.add(partOf(at+f.At, len(f.Bytes), PackedIDs, ids))
 	}
 }
 
@@ -85,7 +91,9 @@ func (r *Request) readTokenized(message []byte, at int) {
 func (r *Request) readHashes(message []byte, at int) {
 	for f := protoscan.Read(message); f.Next(); {
 		if f.Tag == vllmHashes {
-			r.head.add(Part{Span: jsonscan.Span{From: at + f.At, To: at + f.At + len(f.Bytes)}, Kind: Media})
+			p := partOf(at+f.At, len(f.Bytes), Media, 0)
+			p.Hash = xxhash.Sum64(f.Bytes)
+			r.head.add(p)
 		}
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // field is a field of a protobuf message that has a length.
@@ -36,24 +36,24 @@ func TestReadVLLM(t *testing.T) {
 		{name: "nothing"},
 		{
 			name: "text", give: [][]byte{field(1, []byte("id")), field(3, []byte("a text")), sampling, number(5, 1)},
-			wantStream: true, wantTokens: 1, want: []Part{{Span: jsonscan.Span{From: 11, To: 17}}},
+			wantStream: true, wantTokens: 1, want: []Part{{From: 11, To: 17, Size: 6}},
 		},
 		{
 			name: "token ids, beside the text", give: [][]byte{field(2, append(field(1, []byte("ab")), field(2, ids)...))},
-			wantTokens: 3, want: []Part{{Span: jsonscan.Span{From: 13, To: 19}, Tokens: 3, Kind: PackedIDs}},
+			wantTokens: 3, want: []Part{{From: 13, To: 19, Size: 3, Kind: PackedIDs}},
 		},
 		{
 			name: "the last prompt counts", give: [][]byte{field(3, []byte("a text")), field(2, field(2, []byte{5}))},
-			wantTokens: 1, want: []Part{{Span: jsonscan.Span{From: 17, To: 18}, Tokens: 1, Kind: PackedIDs}},
+			wantTokens: 1, want: []Part{{From: 17, To: 18, Size: 1, Kind: PackedIDs}},
 		},
 		{
 			name: "hashes of images come first, and their tokens are among the ids",
 			give: [][]byte{field(7, append(field(6, []byte("h1")), field(6, []byte("h2"))...)), field(2, field(2, []byte{5}))},
 			wantHead: []Part{
-				{Span: jsonscan.Span{From: 9, To: 11}, Kind: Media},
-				{Span: jsonscan.Span{From: 13, To: 15}, Kind: Media},
+				{From: 9, To: 11, Hash: xxhash.Sum64String("h1"), Kind: Media},
+				{From: 13, To: 15, Hash: xxhash.Sum64String("h2"), Kind: Media},
 			},
-			wantTokens: 1, want: []Part{{Span: jsonscan.Span{From: 19, To: 20}, Tokens: 1, Kind: PackedIDs}},
+			wantTokens: 1, want: []Part{{From: 19, To: 20, Size: 1, Kind: PackedIDs}},
 		},
 	}
 	for _, tt := range tests {
@@ -85,7 +85,7 @@ func FuzzReadVLLM(f *testing.F) {
 		}
 		checkParts(t, &r, body)
 		for _, p := range r.Prompt {
-			require.LessOrEqual(t, int(p.Tokens), p.Span.To-p.Span.From)
+			require.LessOrEqual(t, p.Size, p.To-p.From)
 		}
 	})
 }

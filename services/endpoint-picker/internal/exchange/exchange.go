@@ -114,17 +114,17 @@ type Exchange struct {
 // A Decision is the result of a pick.
 type Decision struct {
 	Placements  Placements
-	Destination string          // "ip:port", or several separated by commas: fallbacks for failures
-	Set         api.Headers     // on the request
-	Remove      []string        // headers of the request
-	Edit        Edit            // of the request's body
-	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
-	UsageForm   answer.Form     // format of the usage in the response
-	Inference   bool            // the request is for a known API of inference, whose answers have a known form
-	Stores      bool            // the server stores something for later requests
-	Reply       api.Headers     // to set on the response
-	Conformance bool            // report endpoints as the conformance tests of gateways expect
-	Ranking     []Score         // the best candidates, the picked one first, if Options ask for them
+	Destination string           // "ip:port", or several separated by commas: fallbacks for failures
+	Set         api.Headers      // on the request
+	Remove      []string         // headers of the request
+	Edit        Edit             // of the request's body
+	Restore     *answer.Renamer  // restores the model name in the response, nil if not needed
+	UsageForm   answer.Form      // format of the usage in the response
+	ResponseID  *answer.IDReader // of a response that the server may store; nil for others
+	Inference   bool             // the request is for a known API of inference, whose answers have a known form
+	Reply       api.Headers      // to set on the response
+	Conformance bool             // report endpoints as the conformance tests of gateways expect
+	Ranking     []Score          // the best candidates, the picked one first, if Options ask for them
 }
 
 // An Edit replaces a part of a body. An empty one changes nothing.
@@ -298,6 +298,9 @@ func (x *Exchange) Chunk(chunk []byte) {
 		x.Judge(Faulty)
 	}
 	x.usage.Read(chunk)
+	if x.ResponseID != nil {
+		x.ResponseID.Read(chunk)
+	}
 }
 
 // FirstToken records when the answer began. Carriers that do not see the response's body call it in place of Chunk, after

@@ -27,6 +27,11 @@ func BadRequest(err error) *Refusal {
 	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + err.Error(), Cause: err}
 }
 
+// Unsupported refuses a body in a format that the picker would have to read.
+func Unsupported(err error) *Refusal {
+	return &Refusal{Code: http.StatusUnsupportedMediaType, Text: "inference error: UnsupportedMediaType - " + err.Error(), Cause: err}
+}
+
 // TooLarge refuses a body that exceeds the limit in bytes.
 func TooLarge(limit int) *Refusal {
 	return &Refusal{

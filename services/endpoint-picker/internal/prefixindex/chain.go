@@ -45,7 +45,7 @@ const pooledBlocks = 8 << 10
 // minBlocks is the initial capacity of a chain: 512 bytes, for a prompt of 1024 tokens.
 const minBlocks = 64
 
-// placeholder is the content of a block of media.
+// placeholder is the content of a block of a value.
 var placeholder [blockBytes]byte
 
 // A Chain contains the hashes of a prompt's blocks. It can be reused for other prompts.
@@ -105,14 +105,14 @@ func (c *Chain) Write(text []byte) {
 	c.rest = append(c.rest, text[:min(len(text), blockBytes)]...)
 }
 
-// WriteMedia appends an image or another medium, which takes the given number of tokens whatever the size of its data. All
-// blocks from here on depend on a digest of the data.
-func (c *Chain) WriteMedia(data []byte, tokens int) {
+// WriteValue appends something of which only a hash is known, and its size as that of a text: an image or another medium, a tool, a role. All
+// blocks from here on depend on the hash.
+func (c *Chain) WriteValue(hash uint64, bytes int) {
 	if c.full() {
 		return
 	}
-	c.last = mix(c.last, xxhash.Sum64(data))
-	for size := tokens * BytesPerToken; size > 0 && !c.full(); size -= blockBytes {
+	c.last = mix(c.last, hash)
+	for size := bytes; size > 0 && !c.full(); size -= blockBytes {
 		c.Write(placeholder[:min(size, blockBytes)])
 	}
 }
@@ -181,10 +181,10 @@ func mix(last, block uint64) uint64 {
 	return (bits.RotateLeft64(last, 27)*odd ^ block) * odd
 }
 
-// Seed returns a seed for a model and a salt. Prompts with different models or salts must not share blocks.
-func Seed(model string, salt []byte) uint64 {
+// Seed returns a seed for a model and the hash of a salt, 0 for none. Prompts with different models or salts must not share blocks.
+func Seed(model string, salt uint64) uint64 {
 	const odd = 0xc2b2ae3d27d4eb4f // a prime near 2^64 divided by the golden ratio, as in xxhash
-	return xxhash.Sum64String(model)*odd ^ xxhash.Sum64(salt)
+	return xxhash.Sum64String(model)*odd ^ salt
 }
 
 // SeedHashes returns the seed for a prompt of known hashes, from the one for a prompt of text: the two must not share blocks.

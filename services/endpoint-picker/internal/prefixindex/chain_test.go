@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -61,13 +62,13 @@ func TestChain_OfTokenIDs(t *testing.T) {
 	assert.Empty(t, hashes(1, 10, func(c *Chain) { c.WriteIDs([]byte("[]")) }))
 }
 
-func TestChain_MediaTakeTheirTokensNotTheirBytes(t *testing.T) {
+func TestChain_ValuesTakeTheirSizeNotTheirBytes(t *testing.T) {
 	t.Parallel()
 	text := []byte(strings.Repeat("a", 100))
 	with := func(image string, tokens int) []uint64 {
 		return hashes(1, 1000, func(c *Chain) {
 			c.Write(text)
-			c.WriteMedia([]byte(image), tokens)
+			c.WriteValue(xxhash.Sum64String(image), 4*tokens)
 			c.Write(text)
 			c.Write(text)
 		})
@@ -82,7 +83,7 @@ func TestChain_MediaTakeTheirTokensNotTheirBytes(t *testing.T) {
 		assert.NotEqual(t, large[1+i], other[1+i])
 	}
 	assert.NotEqual(t, none[1], hashes(1, 1000, func(c *Chain) { c.Write(text); c.Write(text) })[1], "media without tokens count, too")
-	assert.Equal(t, large[:10], hashes(1, 10, func(c *Chain) { c.Write(text); c.WriteMedia([]byte(strings.Repeat("A", 500<<10)), 576) }))
+	assert.Equal(t, large[:10], hashes(1, 10, func(c *Chain) { c.Write(text); c.WriteValue(xxhash.Sum64String(strings.Repeat("A", 500<<10)), 4*576) }))
 }
 
 func TestChain_StopsAtItsLimit(t *testing.T) {
@@ -92,7 +93,7 @@ func TestChain_StopsAtItsLimit(t *testing.T) {
 		"text":   func(c *Chain) { c.Write(ids) },
 		"ids":    func(c *Chain) { c.WriteIDs(ids) },
 		"packed": func(c *Chain) { c.WritePacked(ids) },
-		"media":  func(c *Chain) { c.WriteMedia(ids, 1<<20) },
+		"value":  func(c *Chain) { c.WriteValue(1, 4<<20) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +129,8 @@ func TestChain_DropsOnlyLargeMemory(t *testing.T) {
 
 func TestSeed(t *testing.T) {
 	t.Parallel()
-	assert.NotEqual(t, Seed("a", []byte("bc")), Seed("ab", []byte("c")))
+	assert.NotEqual(t, Seed("a", 1), Seed("b", 1))
+	assert.NotEqual(t, Seed("a", 1), Seed("a", 2))
 }
 
 func BenchmarkChain(b *testing.B) {
@@ -163,6 +165,6 @@ func TestChain_WriteHash(t *testing.T) {
 	assert.Len(t, large, 8)
 	assert.NotEqual(t, large[0], large[1])
 	assert.Len(t, chain(1, 6, 4, 7, 8), 6, "the limit is within a block")
-	seed := Seed("m", nil)
+	seed := Seed("m", 0)
 	assert.NotEqual(t, seed, SeedHashes(seed))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // harmless reports whether the request may run on several servers: it generates text, and stores nothing.
-func (a *attempt) harmless() bool { return a.exchange.Inference && !a.exchange.Stores }
+func (a *attempt) harmless() bool { return a.exchange.Inference && a.exchange.ResponseID == nil }
 
 // declined reports whether the response is an error without any content, so that another server may answer a harmless request. It reads the
 // beginning of other responses, which relay sends.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
@@ -117,7 +118,7 @@ func TestLastServerAnswers(t *testing.T) {
 // TestStoredAnswersHaveOneServer has requests that must not run twice.
 func TestStoredAnswersHaveOneServer(t *testing.T) {
 	t.Parallel()
-	for _, d := range []exchange.Decision{{}, {Inference: true, Stores: true}} {
+	for _, d := range []exchange.Decision{{}, {Inference: true, ResponseID: &answer.IDReader{}}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, testOptions(), fairshare.Limits{})
 			r.pool.decision = d

@@ -39,6 +39,11 @@ requestHandler:
   parsers: [{pluginRef: passthrough-parser}]
 `
 
+const openAIConfig = upstreamConfig + `
+requestHandler:
+  parsers: [{pluginRef: openai-parser}]
+`
+
 const (
 	ofModel   = `{"model": "my-model", "prompt": "test prompt", "max_tokens": 100, "temperature": 0}`
 	ofAdapter = `{"model": "sql-lora", "prompt": "test prompt", "max_tokens": 100, "temperature": 0}`
@@ -97,7 +102,7 @@ func TestHTTP(t *testing.T) {
 			give: request{body: ofModel}, answer: response{pieces: completion}, want: 1,
 		},
 		{
-			name: "6 invalid JSON", pages: even, config: upstreamConfig, give: request{body: `{"model": "m`},
+			name: "6 invalid JSON", pages: even, config: openAIConfig, give: request{body: `{"model": "m`},
 			refused: refusal{status: 400, text: "inference error: BadRequest - parse request body: at byte 12: unexpected end"},
 		},
 		{
@@ -105,7 +110,11 @@ func TestHTTP(t *testing.T) {
 		},
 		{name: "8 no model server", config: upstreamConfig, give: request{body: ofModel}, refused: nobodyThere},
 		{
-			name: "9 no model", pages: even, config: upstreamConfig, give: request{body: `{"prompt": "x"}`},
+			name: "the server judges invalid JSON if the list of parsers is that of the default", pages: even, config: upstreamConfig,
+			give: request{body: `{"model": "m`}, answer: response{pieces: []string{"no"}}, want: 1,
+		},
+		{
+			name: "9 no model", pages: even, config: openAIConfig, give: request{body: `{"prompt": "x"}`},
 			refused: refusal{status: 400, text: "inference error: BadRequest - parse request body: model not found in request body"},
 		},
 		{

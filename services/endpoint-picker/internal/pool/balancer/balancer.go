@@ -40,6 +40,7 @@ type configs interface {
 type ruleset interface {
 	Priority(objective string) (priority int, found bool)
 	Rewrite(model string, random uint64) (rules.Rewrite, bool)
+	Rewrites() bool
 }
 
 // observer receives the measurements of every exchange.
@@ -71,6 +72,7 @@ type Balancer struct {
 	memories  sync.Pool
 	eligible  atomic.Pointer[eligible]
 	usual     duration
+	responses responses
 }
 
 // Options enables details of picks.
@@ -123,7 +125,10 @@ func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 		m.Discard()
 		return nil, refusal(err)
 	}
-	b.rule(x, m.random)
+	if err := b.rule(x, &m.incoming, m.random); err != nil {
+		m.Discard()
+		return nil, refusal(err)
+	}
 	m.measure(x)
 	m.estimated = !m.config.Profile.WithoutEstimates
 	m.hash(x, hashedTokens(m.config))
@@ -146,6 +151,8 @@ func (b *Balancer) Ended(x *exchange.Exchange) { b.observer.ObserveExchange(&x.R
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
 	switch {
+	case errors.Is(err, api.ErrEncoded):
+		return exchange.Unsupported(err)
 	case errors.Is(err, api.ErrMalformed):
 		return exchange.BadRequest(err)
 	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):

@@ -353,14 +353,102 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	assert.Len(t, seen, 3)
 }
 
-func TestPickRefusesABodyThatItCannotRead(t *testing.T) {
+func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *testing.T) {
+	t.Parallel()
+	const (
+		completions = "/v1/completions"
+		unread      = "at byte 1: unexpected end"
+		none        = "model not found in request body"
+		encoded     = "the picker does not read compressed bodies: send it without Content-Encoding"
+	)
+	rewrite := func(models ...string) []rules.RewriteObject {
+		return []rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: models, Targets: []rules.Target{{Model: "base-v2", Weight: 1}}}}}}
+	}
+	header := api.Headers{{Name: api.HeaderModel, Value: "mine"}}
+	gzip := api.Headers{{Name: "content-encoding", Value: "gzip"}}
+	tests := []struct {
+		name, path, body string
+		headers          api.Headers
+		rewrites         []rules.RewriteObject
+		wantCode         int // 0: it is placed
+		want             string
+	}{
+		{name: "cut off", path: completions, body: "{"},
+		{name: "no model", path: completions, body: "{}"},
+		{name: "compressed", path: completions, body: "\x1f\x8b", headers: gzip},
+		{name: "another path", path: "/v1/files", body: "anything"},
+		{
+			name: "cut off, a rule for one model", path: completions, body: "{", rewrites: rewrite("asked"), wantCode: 400,
+			want: "BadRequest - parse request body: InferenceModelRewrites of this pool may be for its model: " + unread,
+		},
+		{
+			name: "cut off, a rule for all models", path: completions, body: "{", rewrites: rewrite(), wantCode: 400,
+			want: "BadRequest - parse request body: InferenceModelRewrite canary is for all models: " + unread,
+		},
+		{
+			name: "cut off, a header", path: completions, body: "{", headers: header, wantCode: 400,
+			want: `BadRequest - parse request body: a header asks for model "mine" in place of that of the body: ` + unread,
+		},
+		{name: "no model, a rule for one model", path: completions, body: "{}", rewrites: rewrite("asked")},
+		{
+			name: "no model, a rule for all models", path: completions, body: `{"model": null}`, rewrites: rewrite(), wantCode: 400,
+			want: "BadRequest - parse request body: InferenceModelRewrite canary is for all models: " + none,
+		},
+		{
+			name: "no model, a header", path: completions, body: `{"model": ""}`, headers: header, wantCode: 400,
+			want: `BadRequest - parse request body: a header asks for model "mine" in place of that of the body: ` + none,
+		},
+		{
+			name: "compressed, a rule", path: completions, body: "\x1f\x8b", headers: gzip, rewrites: rewrite("asked"), wantCode: 415,
+			want: "UnsupportedMediaType - parse request body: InferenceModelRewrites of this pool may be for its model: " + encoded,
+		},
+		{name: "no model where none needs to be", path: "/generate", body: "{}", headers: header, rewrites: rewrite()},
+		{name: "another path, rules", path: "/v1/files", body: "anything", headers: header, rewrites: rewrite()},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+			r.rules.(*rules.Rules).Set(rules.Compile(nil, tt.rewrites))
+			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
+			if tt.wantCode == 0 {
+				x := r.placed(t, in)
+				assert.Equal(t, "10.0.0.1:8000", x.Destination)
+				assert.Empty(t, x.Model)
+				assert.Empty(t, x.Target)
+				assert.Nil(t, x.Edit.With)
+				return
+			}
+			refusal := r.refused(t, &exchange.Exchange{Incoming: in}, api.ErrMalformed)
+			assert.Equal(t, tt.wantCode, refusal.Code)
+			assert.Equal(t, "inference error: "+tt.want, refusal.Text)
+		})
+	}
+}
+
+func TestRewriteOfAForm(t *testing.T) {
+	t.Parallel()
+	const body = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nasked\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--b--\r\n"
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	r.rules = holds()
+	x := r.placed(t, api.Incoming{
+		Path: "/v1/audio/transcriptions", Headers: api.Headers{{Name: "content-type", Value: "multipart/form-data; boundary=b"}}, Body: []byte(body),
+	})
+	assert.Equal(t, "asked", x.Model)
+	assert.Equal(t, "canary", x.Rewrite)
+	assert.Equal(t, strings.Replace(body, "asked", "base-v2", 1), body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+	assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
+}
+
+func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	for _, body := range []string{"{", "{}"} {
-		x := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(body)}}
-		refusal := r.refused(t, x, api.ErrMalformed)
-		assert.Equal(t, 400, refusal.Code)
-		assert.Contains(t, refusal.Text, "inference error: BadRequest - parse request body: ")
+	r.rules = holds()
+	for _, path := range []string{"/v1/rerank", "/tokenize", "/v1/audio/speech", "/v1/responses/compact", "/v1/%63ompletions", "//v1/completions", "/v1/completions/"} {
+		x := r.placed(t, api.Incoming{Path: path, Body: []byte(askedBody)})
+		assert.Equal(t, "asked", x.Model, path)
+		assert.Equal(t, "base-v2", x.Target, path)
+		assert.JSONEq(t, `{"model": "base-v2", "prompt": "a"}`, askedBody[:x.Edit.From]+string(x.Edit.With)+askedBody[x.Edit.To:], path)
 	}
 }
 

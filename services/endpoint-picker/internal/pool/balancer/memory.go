@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/recording"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -39,6 +40,7 @@ type memory struct {
 	turns      api.Turns       // in blocks
 	prompt     estimate.Prompt // the same for the estimator
 	estimated  bool            // the profile reads estimates
+	short      [512]byte       // buffer for texts that are not in their shortest spelling
 	request    scheduling.Request
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
@@ -52,7 +54,7 @@ func (m *memory) read(x *exchange.Exchange, blocks int) error {
 	}
 	x.Model = r.Model
 	x.Streaming, x.UsageForm, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
-	x.Inference, x.Stores = r.API.Generates && r.API.Known(), r.API.Stores
+	x.Inference = r.API.Generates && r.API.Known()
 	return nil
 }
 
@@ -96,7 +98,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		return
 	}
 	blocks = min(blocks, max(prefixindex.BlocksOf(len(body)), mediaBlocks))
-	m.chain.Reset(prefixindex.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
+	m.chain.Reset(prefixindex.Seed(x.Target, r.Salt), blocks)
 	if blocks == 0 {
 		return
 	}
@@ -139,16 +141,29 @@ func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 
 // write appends a part of the prompt to the chain.
 func (m *memory) write(body []byte, p api.Part) {
-	content := body[p.Span.From:p.Span.To]
+	content := body[p.From:p.To]
 	switch p.Kind {
 	case api.Text:
-		m.chain.Write(content)
+		m.writeText(content, p.Shortest())
+	case api.Value:
+		m.chain.WriteValue(p.Hash, int(p.Size))
 	case api.IDs:
 		m.chain.WriteIDs(content)
 	case api.PackedIDs:
 		m.chain.WritePacked(content)
 	case api.Media:
-		m.chain.WriteMedia(content, int(p.Tokens))
+		m.chain.WriteValue(p.Hash, int(p.Size)*prefixindex.BytesPerToken)
+	}
+}
+
+// writeText appends a text in its shortest spelling to the chain.
+func (m *memory) writeText(text []byte, shortest bool) {
+	if shortest {
+		m.chain.Write(text)
+		return
+	}
+	for piece := range jsonscan.Short(text, m.short[:0]) {
+		m.chain.Write(piece)
 	}
 }
 

@@ -72,6 +72,7 @@ func (m *memory) schedule() error {
 	if err := m.collect(endpoints, b.eligibleOf(m.snapshot, config.Profile)); err != nil {
 		return err
 	}
+	m.keepStored(endpoints)
 	chosen, err := config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
@@ -81,6 +82,9 @@ func (m *memory) schedule() error {
 	x.Destination = m.destination(endpoints)
 	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
 	m.rewrite(x)
+	if m.incoming.API.Stores {
+		b.followResponse(x)
+	}
 	m.bind(config.Profile)
 	b.tell(x, m, endpoints)
 	return nil

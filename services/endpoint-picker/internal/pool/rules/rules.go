@@ -103,6 +103,9 @@ func (s *Snapshot) Rewrite(model string, random uint64) (Rewrite, bool) {
 	return d.pick(random), true
 }
 
+// Rewrites reports whether there are rewrites.
+func (s *Snapshot) Rewrites() bool { return s.generic != nil || len(s.exact) > 0 }
+
 // Models returns the distinct names of all models in rewrites, sorted.
 func (s *Snapshot) Models() []string {
 	named := map[string]bool{}
@@ -199,3 +202,6 @@ func (r *Rules) Priority(objective string) (priority int, found bool) {
 func (r *Rules) Rewrite(model string, random uint64) (Rewrite, bool) {
 	return r.Snapshot().Rewrite(model, random)
 }
+
+// Rewrites queries the current Snapshot.
+func (r *Rules) Rewrites() bool { return r.Snapshot().Rewrites() }

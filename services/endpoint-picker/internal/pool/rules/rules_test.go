@@ -37,6 +37,18 @@ func TestPriority(t *testing.T) {
 	assert.False(t, found)
 }
 
+func TestRewrites(t *testing.T) {
+	t.Parallel()
+	r := New()
+	assert.False(t, r.Rewrites())
+	for _, rule := range []Rule{to("t"), to("t", "m")} {
+		r.Set(Compile(nil, []RewriteObject{object("a", 0, rule)}))
+		assert.True(t, r.Rewrites())
+	}
+	r.Set(Compile(nil, []RewriteObject{object("a", 0)}))
+	assert.False(t, r.Rewrites())
+}
+
 func TestWhichRuleHolds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -2,7 +2,7 @@ package jsonscan
 
 import (
 	"bytes"
-	"strconv"
+	"iter"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -28,6 +28,86 @@ func Unescape(dst, raw []byte) []byte {
 		dst = utf8.AppendRune(dst, r)
 		raw = raw[at+n:]
 	}
+}
+
+// Short returns the shortest spelling of a string in pieces: \u00e9 is é, \u0022 is \", \/ is /. Control characters that JSON would write
+// as \u0001 are one byte. Two strings have the same text if and only if their shortest spellings are equal. The string is given without
+// its quotes, and the buffer must have room for at least one character (utf8.UTFMax). A piece is valid until the next one.
+func Short(raw, buffer []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(raw) > 0 {
+			var piece []byte
+			if piece, raw = shorten(buffer[:0], raw); !yield(piece) {
+				return
+			}
+		}
+	}
+}
+
+// shorten appends as much of a string as fits into dst. It returns the rest of the string.
+func shorten(dst, raw []byte) (short, rest []byte) {
+	for len(raw) > 0 && cap(dst)-len(dst) >= utf8.UTFMax {
+		plain := raw[:min(len(raw), cap(dst)-len(dst))]
+		if at := bytes.IndexByte(plain, '\\'); at >= 0 {
+			plain = plain[:at]
+		}
+		if len(plain) > 0 {
+			dst, raw = append(dst, plain...), raw[len(plain):]
+			continue
+		}
+		n, surplus := escape(raw)
+		switch {
+		case surplus == 0: // also an invalid escape
+			n = min(max(n, 1), len(raw))
+			dst = append(dst, raw[:n]...)
+		default:
+			r, _ := unescapeRune(raw)
+			if c := shortEscapeOf(r); c != 0 {
+				dst = append(dst, '\\', c)
+			} else {
+				dst = utf8.AppendRune(dst, r)
+			}
+		}
+		raw = raw[n:]
+	}
+	return dst, raw
+}
+
+// escape returns the length of the escape at the start of a text, 0 if it is invalid, and by how much that exceeds its shortest spelling. The
+// escapes of a surrogate pair are one.
+func escape(b []byte) (n, surplus int) {
+	switch n = escapeLen(b); {
+	case n == longEscape:
+		r := codeUnit(b)
+		if utf16.IsSurrogate(r) {
+			r, n = unescapeRune(b)
+		} else if r < utf8.RuneSelf && shortEscapeOf(r) != 0 {
+			return n, n - shortEscape
+		}
+		return n, n - utf8.RuneLen(r)
+	case n == shortEscape && b[1] == '/':
+		return n, 1
+	}
+	return n, 0
+}
+
+// shortEscapeOf returns the letter after the backslash of a character's short escape, 0 if it needs none or has none.
+func shortEscapeOf(r rune) byte {
+	switch r {
+	case '"', '\\':
+		return byte(r)
+	case '\b':
+		return 'b'
+	case '\f':
+		return 'f'
+	case '\n':
+		return 'n'
+	case '\r':
+		return 'r'
+	case '\t':
+		return 't'
+	}
+	return 0
 }
 
 // unescapeRune returns the character of the escape at the start of a text, and the length of the escape.
@@ -62,10 +142,12 @@ func unescapeRune(raw []byte) (rune, int) {
 	return utf8.RuneError, longEscape
 }
 
-// codeUnit returns the number in a \u escape.
-func codeUnit(escape []byte) rune {
-	n, _ := strconv.ParseUint(string(escape[shortEscape:longEscape]), 16, 16) // they are hexadecimal digits
-	return rune(n)
+// codeUnit returns the number in a valid \u escape.
+func codeUnit(escape []byte) (r rune) {
+	for _, c := range escape[shortEscape:longEscape] {
+		r = r<<4 | rune(hexDigits[c]-1)
+	}
+	return r
 }
 
 // escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
@@ -81,7 +163,7 @@ func escapeLen(b []byte) int {
 			return 0
 		}
 		for _, c := range b[shortEscape:longEscape] {
-			if !isHex(c) {
+			if hexDigits[c] == 0 {
 				return 0
 			}
 		}
@@ -90,6 +172,11 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
+// hexDigits contains the values of hexadecimal digits plus 1, and 0 for other bytes.
+var hexDigits = func() (values [256]uint8) {
+	for i := range 16 {
+		values["0123456789abcdef"[i]] = uint8(i + 1)
+		values["0123456789ABCDEF"[i]] = uint8(i + 1)
+	}
+	return values
+}()

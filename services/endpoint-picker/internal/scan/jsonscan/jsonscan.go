@@ -3,12 +3,13 @@
 // A Scanner reads the text once, from start to end. Callers open objects and arrays, check the keys, read the values that
 // they need and skip the others. The Scanner validates every byte like encoding/json: a text that was read to its end is
 // valid JSON. It allocates nothing but the stack of open objects and arrays, and a buffer for keys with escapes; both have
-// fixed limits.
+// fixed limits. A Scanner can also accept the numbers that Python's json module writes and reads beyond JSON.
 //
 // After the first error all methods do nothing, and Err returns it.
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -51,19 +52,33 @@ const (
 // A Span is a range of the text.
 type Span struct{ From, To int }
 
+// BOM is the byte order mark of a text in UTF-8.
+const BOM = "\uFEFF"
+
 // Scanner scans one text.
 type Scanner struct {
-	text  []byte
-	at    int
-	stack []byte // closing brackets of open objects and arrays
-	key   []byte // the last key with escapes, without them
-	fresh bool   // the innermost one has just been opened
-	err   error
+	// NonFinite accepts NaN, Infinity and -Infinity, which are numbers for Python, but not in JSON.
+	NonFinite bool
+
+	text    []byte
+	at      int
+	stack   []byte // closing brackets of open objects and arrays
+	key     []byte // the last key with escapes, without them
+	fresh   bool   // the innermost one has just been opened
+	surplus int    // of the last string or key
+	err     error
 }
 
 // Reset starts a scan of a text. The Scanner keeps a reference to it.
 func (s *Scanner) Reset(text []byte) {
-	*s = Scanner{text: text, stack: s.stack[:0], key: s.key[:0]}
+	*s = Scanner{NonFinite: s.NonFinite, text: text, stack: s.stack[:0], key: s.key[:0]}
+}
+
+// SkipBOM skips a byte order mark at the start of the text. RFC 8259 lets a parser ignore it.
+func (s *Scanner) SkipBOM() {
+	if s.at == 0 && bytes.HasPrefix(s.text, []byte(BOM)) {
+		s.at = len(BOM)
+	}
 }
 
 // Err returns the first error so far.
@@ -98,7 +113,7 @@ func (s *Scanner) Next() Kind {
 		return Bool
 	case c == 'n':
 		return Null
-	case c == '-', '0' <= c && c <= '9':
+	case c == '-', '0' <= c && c <= '9', s.NonFinite && (c == 'N' || c == 'I'):
 		return Number
 	}
 	s.unexpected()
@@ -148,6 +163,9 @@ func (s *Scanner) String() (span Span, escaped bool) {
 	s.peek()
 	return s.string()
 }
+
+// Surplus returns by how many bytes the last string is longer than in its shortest spelling (Short). At 0 it is its shortest spelling.
+func (s *Scanner) Surplus() int { return s.surplus }
 
 // Value skips the next value and returns its range.
 func (s *Scanner) Value() Span {
@@ -259,6 +277,7 @@ func (s *Scanner) string() (span Span, escaped bool) {
 		return Span{}, false
 	}
 	from := s.at + 1
+	s.surplus = 0
 	for s.at = from; ; {
 		s.at = special(s.text, s.at)
 		switch {
@@ -272,12 +291,12 @@ func (s *Scanner) string() (span Span, escaped bool) {
 			s.fail(errControl)
 			return Span{}, false
 		}
-		n := escapeLen(s.text[s.at:])
+		n, surplus := escape(s.text[s.at:])
 		if n == 0 {
 			s.fail(errEscape)
 			return Span{}, false
 		}
-		s.at, escaped = s.at+n, true
+		s.at, s.surplus, escaped = s.at+n, s.surplus+surplus, true
 	}
 }
 
@@ -326,6 +345,9 @@ func (s *Scanner) number() {
 		return
 	}
 	s.accept('-')
+	if s.NonFinite && s.nonFinite() {
+		return
+	}
 	if !s.accept('0') && !s.digits() {
 		return
 	}
@@ -338,6 +360,18 @@ func (s *Scanner) number() {
 		}
 		s.digits()
 	}
+}
+
+// nonFinite skips the rest of a number that is not finite, after its sign.
+func (s *Scanner) nonFinite() bool {
+	for _, word := range [...]string{"NaN", "Infinity"} {
+		signed := s.at > 0 && s.text[s.at-1] == '-' // Python has no -NaN
+		if bytes.HasPrefix(s.text[s.at:], []byte(word)) && (!signed || word != "NaN") {
+			s.at += len(word)
+			return true
+		}
+	}
+	return false
 }
 
 // accept skips the next byte if it is this one.

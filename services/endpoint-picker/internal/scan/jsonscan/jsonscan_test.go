@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -256,4 +258,103 @@ func BenchmarkValue(b *testing.B) {
 			json.Valid(text)
 		}
 	})
+}
+
+// short is the shortest spelling of a string.
+func short(raw string, buffer int) string {
+	var all []byte
+	for piece := range Short([]byte(raw), make([]byte, 0, buffer)) {
+		all = append(all, piece...)
+	}
+	return string(all)
+}
+
+func TestShort(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, give, want string }{
+		{name: "nothing"},
+		{name: "plain", give: "Résumé 中文", want: "Résumé 中文"},
+		{name: "escapes that JSON requires", give: `\"\\\b\f\n\r\t`, want: `\"\\\b\f\n\r\t`},
+		{name: "the same, long", give: `\u0022\u005C\u0008\u000c\u000A\u000d\u0009`, want: `\"\\\b\f\n\r\t`},
+		{name: "PHP", give: `https:\/\/a`, want: "https://a"},
+		{name: "HTML", give: `\u003ca\u003E\u0026`, want: "<a>&"},
+		{name: "other scripts", give: `\u00e9\u4E2D\ud83d\ude00`, want: "é中😀"},
+		{name: "control characters", give: `\u0001\u001F\u007f`, want: "\x01\x1f\x7f"},
+		{name: "half a pair", give: `\ud83d \ude00`, want: "\uFFFD \uFFFD"},
+		{name: "an escaped backslash before a u", give: `\\u00e9`, want: `\\u00e9`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for buffer := utf8.UTFMax; buffer < 20; buffer++ {
+				assert.Equal(t, tt.want, short(tt.give, buffer))
+			}
+			var s Scanner
+			s.Reset([]byte(`"` + tt.give + `"`))
+			s.String()
+			require.NoError(t, s.End())
+			assert.Equal(t, len(tt.give)-len(tt.want), s.Surplus())
+		})
+	}
+}
+
+// FuzzShort checks that strings with the same text have the same shortest spelling, and that its length is known before.
+func FuzzShort(f *testing.F) {
+	f.Add(`a\/b\u00e9\ud83d\ude00\ud83d\n`, uint8(4))
+	f.Add(`\u0022\\\u005cu0041\u0000`, uint8(7))
+	f.Fuzz(func(t *testing.T, raw string, buffer uint8) {
+		var s Scanner
+		s.Reset([]byte(`"` + raw + `"`))
+		s.String()
+		if s.End() != nil {
+			_ = short(raw, utf8.UTFMax+int(buffer)) // it ends
+			return
+		}
+		got := short(raw, utf8.UTFMax+int(buffer))
+		require.Equal(t, len(raw)-s.Surplus(), len(got))
+		text := string(Unescape(nil, []byte(raw)))
+		require.Equal(t, text, string(Unescape(nil, []byte(got))))
+		escaped := strings.Builder{}
+		for _, unit := range utf16.Encode([]rune(text)) {
+			fmt.Fprintf(&escaped, `\u%04X`, unit)
+		}
+		if strings.ToValidUTF8(text, "") == text {
+			require.Equal(t, got, short(escaped.String(), 64))
+		}
+	})
+}
+
+func TestScanner_AcceptsNumbersOfPythonIfAsked(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		give string
+		want bool
+	}{
+		{give: `[NaN, Infinity, -Infinity, {"a": NaN}]`, want: true},
+		{give: `NaN`, want: true},
+		{give: `-NaN`}, {give: `Nan`}, {give: `Inf`}, {give: `--Infinity`}, {give: `InfinityNaN`}, {give: `+Infinity`}, {give: `N`}, {give: `-`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.give, func(t *testing.T) {
+			t.Parallel()
+			s := Scanner{NonFinite: true}
+			s.Reset([]byte(tt.give))
+			if tt.give == "NaN" {
+				assert.Equal(t, Number, s.Next())
+			}
+			s.Value()
+			assert.Equal(t, tt.want, s.End() == nil)
+			require.Error(t, valid(tt.give), "not without")
+		})
+	}
+}
+
+func TestScanner_SkipsAByteOrderMarkIfAsked(t *testing.T) {
+	t.Parallel()
+	var s Scanner
+	s.Reset([]byte("\uFEFF{}"))
+	s.SkipBOM()
+	assert.Equal(t, Span{From: 3, To: 5}, s.Value())
+	require.NoError(t, s.End())
+	require.Error(t, valid("\uFEFF{}"))
 }

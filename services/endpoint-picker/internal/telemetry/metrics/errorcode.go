@@ -42,7 +42,7 @@ func errorOf(r *exchange.Record) errorCode {
 		return modelServerError
 	}
 	switch r.Status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return badRequest
 	case http.StatusUnauthorized:
 		return unauthorized

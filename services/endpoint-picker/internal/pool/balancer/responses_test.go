@@ -1,0 +1,113 @@
+package balancer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// respond has the picked server answer in pieces.
+func respond(x *exchange.Exchange, events bool, pieces ...string) {
+	x.Respond(&exchange.Response{Status: 200, Events: events})
+	for _, piece := range pieces {
+		x.Chunk([]byte(piece))
+	}
+	x.Complete()
+	x.End(nil)
+}
+
+// storeResponses places requests whose servers store their responses. It returns the servers by the identifiers.
+func storeResponses(t *testing.T, r *rig, n int) map[string]string {
+	t.Helper()
+	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything, mock.Anything).Maybe()
+	servers := map[string]string{}
+	for i := range n {
+		id := fmt.Sprintf("resp_%032x", i)
+		x := r.placed(t, api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"hello"}`)})
+		servers[id] = x.Destination
+		if i%2 == 0 {
+			respond(x, false, `{"id":"`+id[:9], id[9:]+`","object":"response"}`)
+		} else {
+			respond(x, true, "event: response.created\ndata: {\"response\":{\"id\":\""+id+"\"},\"type\":\"response.created\"}\n\n")
+		}
+	}
+	return servers
+}
+
+func TestRequestsThatNameAStoredResponseGoToItsServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
+	servers := storeResponses(t, r, 40)
+	used := map[string]bool{}
+	for id, server := range servers {
+		used[server] = true
+		for _, in := range []api.Incoming{
+			{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"and then?","previous_response_id":"` + id + `"}`)},
+			{Path: apitest.Responses, Body: []byte(`{"previous_response_id":"\u0072` + id[1:] + `","model":"m","input":[]}`)},
+			{Path: "/v1/responses/" + id},
+			{Path: "/models/v1/responses/" + id + "?stream=true"},
+			{Path: "/v1/%72esponses/" + id + "/"},
+			{Path: "/v1/responses/" + id + "/cancel", Body: []byte(`{}`)},
+			{Path: "/v1/responses/" + id + "/input_items?limit=1"},
+		} {
+			x := r.placed(t, in)
+			assert.Equal(t, server, x.Destination, "%s %s", in.Path, in.Body)
+			x.Placements.Answering().Release()
+		}
+	}
+	assert.Greater(t, len(used), 1, "the responses are on several servers")
+}
+
+func TestStoredResponseOfAServerThatCannotBePicked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")))
+	for id, server := range storeResponses(t, r, 1) {
+		other := map[string]string{"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}[server]
+		x := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}
+		require.Nil(t, r.decide(x))
+		assert.Equal(t, other, x.Destination)
+
+		left := newRig(t, snapshotOf(newEndpoint(other)))
+		left.responses.add(1, endpoint.Identity{UID: "of a pod that has gone"})
+		assert.Equal(t, other, left.placed(t, api.Incoming{Path: "/v1/responses/" + id}).Destination)
+	}
+}
+
+func TestOtherAnswersAreNotSearchedForIdentifiers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	for _, path := range []string{apitest.Chat, apitest.Messages, "/v1/responses/compact"} {
+		assert.Nil(t, r.placed(t, api.Incoming{Path: path, Body: []byte(`{"model":"m"}`)}).ResponseID, path)
+	}
+}
+
+func TestResponses_ForgetTheOldest(t *testing.T) {
+	t.Parallel()
+	var r responses
+	server := func(id uint64) endpoint.Identity { return endpoint.Identity{Pod: fmt.Sprint("pod-", id%3)} }
+	const last = maxResponses + 100
+	for id := uint64(1); id <= last; id++ {
+		r.add(id, server(id))
+		r.add(id, server(id)) // again
+	}
+	assert.Len(t, r.byID, maxResponses)
+	assert.Len(t, r.order, maxResponses)
+	for _, id := range []uint64{101, 102, last} {
+		got, found := r.find(id)
+		assert.True(t, found)
+		assert.Equal(t, server(id), got)
+	}
+	for _, id := range []uint64{0, 1, 100, last + 1} {
+		_, found := r.find(id)
+		assert.False(t, found, id)
+	}
+}
