@@ -127,6 +127,10 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.TraceParent = string(value)
 	case isHeader(key, headerDestination):
 		r.Destined = true
+	case isHeader(key, headerAccept):
+		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
+	case isHeader(key, headerContentType):
+		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
 	default:
 		c, ok := d.wanted.Load().find(key)
 		if !ok {

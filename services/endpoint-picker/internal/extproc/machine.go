@@ -62,6 +62,7 @@ type Machine struct {
 	modes    Modes
 	exchange exchange.Exchange
 	body     collected
+	form     exchange.Form // of refusals
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
@@ -120,6 +121,9 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 	}
 	m.modes = in.Modes
 	m.exchange.Receive(&in.Request.Request)
+	if m.form = exchange.FormOf(in.Request.Path); in.Request.NoJSON {
+		m.form = exchange.PlainText
+	}
 	switch {
 	case in.EndOfStream:
 		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone), nil
@@ -271,7 +275,7 @@ func (m *Machine) sendBody(out []Reply, at position) []Reply {
 func (m *Machine) refuse(out []Reply, r *exchange.Refusal) []Reply {
 	m.body.drop()
 	m.request = requestRefused
-	return append(out, Reply{Kind: Immediate, Refusal: m.exchange.Refuse(r)})
+	return append(out, Reply{Kind: Immediate, Refusal: m.exchange.Refuse(r), Form: m.form})
 }
 
 // appendPiece appends a piece of a body in chunks that gateways accept. It takes over the piece. An empty piece is one empty

@@ -415,6 +415,34 @@ func TestRefusedPicks(t *testing.T) {
 	}
 }
 
+// TestFormOfRefusals expects the form that the API of the path has, or text for clients that accept no JSON.
+func TestFormOfRefusals(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Request
+		want exchange.Form
+	}{
+		{name: "no path", want: exchange.OpenAI},
+		{name: "OpenAI", give: Request{Request: exchange.Request{Path: "/v1/completions"}}, want: exchange.OpenAI},
+		{name: "Anthropic", give: Request{Request: exchange.Request{Path: "/v1/messages"}}, want: exchange.Anthropic},
+		{name: "no JSON", give: Request{Request: exchange.Request{Path: "/v1/messages"}, NoJSON: true}, want: exchange.PlainText},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newOne()
+			p.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
+			m := NewMachine(p, pool, options())
+			out, err := m.Step(t.Context(), &Message{Kind: RequestHeaders, EndOfStream: true, Request: tt.give}, nil)
+			require.NoError(t, err)
+			require.Len(t, out, 1)
+			assert.Equal(t, tt.want, out[0].Form)
+			m.Close(nil)
+		})
+	}
+}
+
 func TestLargeMessagesAreCut(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}

@@ -52,6 +52,7 @@ type Request struct {
 	exchange.Request
 
 	Destined bool // the client set a destination itself
+	NoJSON   bool // the client does not accept JSON, or speaks gRPC
 }
 
 // A Reply is a reply to the gateway.
@@ -64,6 +65,7 @@ type Reply struct {
 	EndOfStream bool              // of streamed bodies
 	Body        mem.Buffer        // of bodies, nil if empty; the sender of the reply frees it
 	Refusal     *exchange.Refusal // of immediate replies
+	Form        exchange.Form     // of the refusal
 }
 
 // Content is the result for a body that the gateway has sent.

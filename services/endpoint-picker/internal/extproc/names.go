@@ -23,12 +23,14 @@ const (
 	headerRequestID = exchange.HeaderRequestID
 	headerTrace     = exchange.HeaderTrace
 
+	headerAccept          = "accept"
 	headerContentLength   = "content-length"
 	headerContentType     = "content-type"
 	headerContentEncoding = "content-encoding"
 	headerRetryAfter      = "retry-after"
 
 	contentEvents = "text/event-stream"
+	contentGRPC   = "application/grpc"
 	encodingNone  = "identity"
 )
 

@@ -78,6 +78,8 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 			r.TraceParent = value
 		case key == headerDestination:
 			r.Destined = true
+		case key == headerAccept && !exchange.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
+			r.NoJSON = true
 		}
 		for _, c := range api.Controls() {
 			if c.Name == key {
@@ -147,6 +149,11 @@ func seeds() []*extprocv3.ProcessingRequest {
 	compressed.GetResponseHeaders().Headers = envoytest.Headers(":status", "200", "content-type", "text/event-stream; charset=utf-8", "content-encoding", "gzip")
 	style.MetadataContext = envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))
 	all := []*extprocv3.ProcessingRequest{first, style, compressed, {}}
+	for _, pair := range [][]string{{"Accept", "text/plain"}, {"accept", "application/json"}, {"content-type", "application/grpc+proto"}, {"content-type", "application/json"}} {
+		in := toEnvoy(&Message{Kind: RequestHeaders})
+		in.GetRequestHeaders().Headers = envoytest.Headers(pair...)
+		all = append(all, in)
+	}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
 		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: exchange.Response{Served: "10.0.0.1:8000"}}))
 	}

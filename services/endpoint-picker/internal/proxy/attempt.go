@@ -94,10 +94,10 @@ func (t *transfer) outgoing() *http.Request {
 // fail answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
 // one.
 func (t *transfer) fail(err error, last string) (whole bool) {
-	r := &exchange.Refusal{Code: http.StatusBadGateway, Text: "inference error: BadGateway - " + err.Error(), Cause: err}
+	r := exchange.Unanswered(http.StatusBadGateway, err)
 	switch {
 	case errors.Is(err, errSilent):
-		r.Code, r.Text = http.StatusGatewayTimeout, "inference error: GatewayTimeout - "+err.Error()
+		r.Code = http.StatusGatewayTimeout
 	case errors.Is(err, errUnconnected):
 		r = exchange.Unavailable(errUnconnected)
 		r.Reason = "" // there are endpoints

@@ -67,7 +67,7 @@ func TestGRPC(t *testing.T) {
 	t.Parallel()
 	pages := []string{pageOf(3, 1, 0.2, ""), pageOf(0, 1, 0.1, ""), pageOf(10, 1, 0.2, "")}
 	full := []string{pageOf(60, 90, 0.98, ""), pageOf(50, 90, 0.97, ""), pageOf(70, 90, 0.99, "")}
-	const malformed = "inference error: BadRequest - parse request body: it is not a "
+	const malformed = "parse request body: it is not a "
 	tests := []struct {
 		name         string
 		pages        []string
