@@ -127,6 +127,14 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.TraceParent = string(value)
 	case isHeader(key, headerDestination):
 		r.Destined = true
+	case isHeader(key, headerConnection):
+		r.Tunnel |= readTunnel(value, Upgraded)
+	case isHeader(key, headerUpgrade):
+		r.Tunnel |= readTunnel(value, Requested)
+	case isHeader(key, headerProtocol):
+		r.Tunnel |= Extended
+	case isHeader(key, headerTransfer), isHeader(key, headerContentLength) && string(value) != "0":
+		r.Tunnel |= Framed
 	case isHeader(key, headerAccept):
 		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
 	case isHeader(key, headerContentType):
@@ -141,6 +149,21 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 			r.Private = append(r.Private, c.Name)
 		}
 	}
+}
+
+// readTunnel returns the flag of a header if its list says that the request opens a tunnel. TLS and HTTP/2 without TLS (RFC 2817, RFC 7540)
+// are offers to go on with the same request in another way: it can do without.
+func readTunnel(list []byte, flag Tunnel) Tunnel {
+	for token := range bytes.SplitSeq(list, []byte(",")) {
+		token = bytes.ToLower(bytes.TrimSpace(token))
+		switch {
+		case flag == Upgraded && string(token) == headerUpgrade:
+			return flag
+		case flag == Requested && len(token) > 0 && string(token) != "h2c" && !bytes.HasPrefix(token, []byte("tls/")):
+			return flag
+		}
+	}
+	return 0
 }
 
 func readResponseHeader(key, value []byte, r *exchange.Response) {

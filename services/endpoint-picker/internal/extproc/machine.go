@@ -63,6 +63,7 @@ type Machine struct {
 	exchange exchange.Exchange
 	body     collected
 	form     exchange.Form // of refusals
+	tunnel   bool          // the bodies are not those of an API
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
@@ -127,6 +128,9 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 	switch {
 	case in.EndOfStream:
 		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone), nil
+	case in.Request.Tunnel.open(): // the model server must answer before anything follows
+		m.tunnel = true
+		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	case m.modes.Request == FullDuplex:
 		m.request = requestCollecting
 		return out, nil
@@ -149,6 +153,9 @@ func (m *Machine) requestBody(ctx context.Context, in *Message, out []Reply) []R
 	case requestOpen:
 		m.exchange.RequestBytes += in.size()
 		m.request = after(in)
+		if m.modes.Request == FullDuplex {
+			return appendPiece(out, RequestBody, in.take(), position(in.EndOfStream))
+		}
 		return append(out, Reply{Kind: RequestBody})
 	case requestDone, requestRefused:
 	}
