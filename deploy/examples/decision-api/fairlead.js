@@ -15,9 +15,9 @@ async function route(r) {
         use(r, answer);
         r.internalRedirect('@picked');
     } else if (answer && answer.error && answer.error.reason) { // no endpoint can take the request now
-        r.headersOut['Content-Type'] = 'text/plain';
+        r.headersOut['Content-Type'] = 'application/json';
         r.headersOut['Retry-After'] = '1';
-        r.return(reply.status, answer.error.message + '\n');
+        r.return(reply.status, JSON.stringify({error: answer.error}));
     } else {
         r.internalRedirect('@any');
     }

@@ -62,7 +62,7 @@ core.register_action("pick", { "http-req" }, function(txn)
     if not id then
         local reason = field("$.error.reason")
         if reason and reason ~= "" then -- no endpoint can take the request now
-            local reply = txn:reply { status = answer.status, headers = { ["retry-after"] = { "1" } }, body = field("$.error.message") .. "\n" }
+            local reply = txn:reply { status = answer.status, headers = { ["content-type"] = { "application/json" }, ["retry-after"] = { "1" } }, body = answer.body }
             txn:done(reply)
         end
         return

@@ -37,44 +37,49 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// Problem says why a call was refused.
+// A Problem says why a call was refused.
 type Problem struct {
-	Field   string `json:"field,omitempty"`  // of the call, if one is wrong
-	Reason  string `json:"reason,omitempty"` // of a refused request, for its client
-	Message string `json:"message"`
+	exchange.Refusal
 
-	status     int
-	retryAfter time.Duration
+	Field string // of the call, if one is wrong
+}
+
+// newProblem returns a problem of a field, or of the whole call.
+func newProblem(status int, field, text string) *Problem {
+	return &Problem{Refusal: exchange.Refusal{Code: status, Text: text}, Field: field}
 }
 
 // wrong refuses a call because of a field.
 func wrong(field, format string, args ...any) *Problem {
-	return &Problem{Field: field, Message: fmt.Sprintf(format, args...), status: http.StatusBadRequest}
+	return newProblem(http.StatusBadRequest, field, fmt.Sprintf(format, args...))
 }
 
 // busy refuses a call because of a limit of the decision API.
-func busy(message string) *Problem {
-	return &Problem{Message: message, status: http.StatusTooManyRequests, retryAfter: time.Second}
+func busy(text string) *Problem {
+	p := newProblem(http.StatusTooManyRequests, "", text)
+	p.RetryAfter = time.Second
+	return p
 }
 
 // problemOf converts the refusal of a request.
-func problemOf(r *exchange.Refusal) *Problem {
-	return &Problem{Reason: r.Reason, Message: r.Text, status: r.Code, retryAfter: r.RetryAfter}
-}
+func problemOf(r *exchange.Refusal) *Problem { return &Problem{Refusal: *r} }
 
-// refusal converts a problem to the refusal that the exchange records.
-func (p *Problem) refusal() *exchange.Refusal {
-	return &exchange.Refusal{Code: p.status, Reason: p.Reason, Text: p.Message, RetryAfter: p.retryAfter}
+// errorObject is the error of an answer: that of OpenAI's API, with two fields more.
+type errorObject struct {
+	exchange.Error
+
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason,omitempty"` // of a refused request, for its client
 }
 
 // write writes the problem as an answer.
 func (p *Problem) write(w http.ResponseWriter) {
-	if p.retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(p.retryAfter.Seconds())))
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(p.RetryAfter.Seconds())))
 	}
-	_ = writeJSON(w, p.status, struct {
-		Error *Problem `json:"error"`
-	}{p}) // an error means that the client has gone
+	_ = writeJSON(w, p.Code, struct {
+		Error errorObject `json:"error"`
+	}{errorObject{p.ErrorIn(exchange.OpenAI), p.Field, p.Reason}}) // an error means that the client has gone
 }
 
 // writeJSON writes an answer, and waits until the connection has it.

@@ -22,9 +22,8 @@ type schema struct {
 
 // fieldsOf returns the names of the fields of a struct in JSON, sorted.
 func fieldsOf(v any) (names []string) {
-	t := reflect.TypeOf(v)
-	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -49,7 +48,7 @@ func TestOpenAPI(t *testing.T) {
 	names := func(s schema) []string { return slices.Sorted(maps.Keys(s.Properties)) }
 	assert.Equal(t, fieldsOf(Answer{}), names(schemas["Answer"]))
 	assert.Equal(t, fieldsOf(Endpoint{}), names(*schemas["Answer"].Properties["endpoints"].Items))
-	assert.Equal(t, fieldsOf(Problem{}), names(schemas["Error"].Properties["error"]))
+	assert.Equal(t, fieldsOf(errorObject{}), names(schemas["Error"].Properties["error"]))
 	r := newRig(t)
 	for path, s := range map[string]schema{PathPick: schemas["Pick"], PathOutcome: schemas["Outcome"]} {
 		for name := range s.Properties {

@@ -177,7 +177,7 @@ func TestPick_Refused(t *testing.T) {
 	r.ServeHTTP(w, q)
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
-	assert.JSONEq(t, `{"error":{"reason":"rejected-saturated","message":"inference error: ResourceExhausted - full"}}`, w.Body.String())
+	assert.JSONEq(t, `{"error":{"type":"rate_limit_error","message":"full; try again in 1 s","code":"rejected-saturated","reason":"rejected-saturated"}}`, w.Body.String())
 	assert.Equal(t, exchange.Refused, r.pool.last().Outcome)
 	assert.Zero(t, r.Stats().Open)
 }

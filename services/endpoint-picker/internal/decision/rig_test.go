@@ -235,7 +235,7 @@ func (r *rig) report(id, event, fields string) int {
 // wrongOf returns the field and the message of an error.
 func wrongOf(t testing.TB, answer string) (field, message string) {
 	t.Helper()
-	var e struct{ Error Problem }
+	var e struct{ Error errorObject }
 	require.NoError(t, json.Unmarshal([]byte(answer), &e), answer)
 	return e.Error.Field, e.Error.Message
 }

@@ -119,11 +119,11 @@ func (s *Server) Stats() Stats {
 }
 
 var (
-	errDraining = &Problem{Message: "the picker is stopping: ask another replica", status: http.StatusServiceUnavailable}
-	errUnknown  = &Problem{Field: "id", Message: "no pick with this id is open here", status: http.StatusNotFound}
-	errSlow     = &Problem{Message: "the call took too long to come", status: http.StatusRequestTimeout}
-	errBroken   = &Problem{Message: "the call did not come whole", status: http.StatusBadRequest}
-	errNoPool   = &Problem{Field: "pool", Message: "the picker serves no pool of this name: give namespace/name", status: http.StatusNotFound}
+	errDraining = newProblem(http.StatusServiceUnavailable, "", "the picker is stopping: ask another replica")
+	errUnknown  = newProblem(http.StatusNotFound, "id", "no pick with this id is open here: it has ended, has expired, or is another replica's")
+	errSlow     = newProblem(http.StatusRequestTimeout, "", "the call took too long to come: send it again")
+	errBroken   = newProblem(http.StatusBadRequest, "", "the call did not come whole: send it again")
+	errNoPool   = newProblem(http.StatusNotFound, "pool", "the picker serves no pool of this name: give namespace/name")
 )
 
 // pick answers one pick.
@@ -163,14 +163,14 @@ func (s *Server) decide(p *openPick, c *call) *Problem {
 	if !p.account.Take(fairshare.Streams, 1) {
 		s.refusedPicks.Add(1)
 		problem := busy("too many open picks: report their outcomes")
-		x.Refuse(problem.refusal())
+		x.Refuse(&problem.Refusal)
 		return problem
 	}
 	p.streams = 1
 	defer c.release()
 	q, problem := s.read(c)
 	if problem != nil {
-		x.Refuse(problem.refusal())
+		x.Refuse(&problem.Refusal)
 		return problem
 	}
 	x.Receive(&q.Request)

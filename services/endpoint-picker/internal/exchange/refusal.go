@@ -12,11 +12,11 @@ const (
 	ReasonSaturated   = "rejected-saturated"
 )
 
-// A Refusal is an HTTP response instead of a model server's.
+// A Refusal is an HTTP response instead of a model server's. Body writes it for its client.
 type Refusal struct {
 	Code       int
 	Reason     string        // why the request was dropped; may be empty
-	Text       string        // of its body
+	Text       string        // what is wrong, and what to do; without the RetryAfter
 	RetryAfter time.Duration // whole seconds; zero if a retry may not help
 
 	Cause error // of a refused pick; nil if the request was refused before it
@@ -24,45 +24,46 @@ type Refusal struct {
 
 // BadRequest refuses an invalid request.
 func BadRequest(err error) *Refusal {
-	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + err.Error(), Cause: err}
+	return &Refusal{Code: http.StatusBadRequest, Text: err.Error(), Cause: err}
 }
 
 // Unsupported refuses a body in a format that the picker would have to read.
 func Unsupported(err error) *Refusal {
-	return &Refusal{Code: http.StatusUnsupportedMediaType, Text: "inference error: UnsupportedMediaType - " + err.Error(), Cause: err}
+	return &Refusal{Code: http.StatusUnsupportedMediaType, Text: err.Error(), Cause: err}
 }
 
 // TooLarge refuses a body that exceeds the limit in bytes.
 func TooLarge(limit int) *Refusal {
 	return &Refusal{
 		Code: http.StatusRequestEntityTooLarge,
-		Text: fmt.Sprintf("inference error: PayloadTooLarge - request body is over %d bytes", limit),
+		Text: fmt.Sprintf("request body is over %d bytes: send a shorter one", limit),
 	}
 }
 
 // Unavailable refuses a request because no endpoint can take it now.
 func Unavailable(err error) *Refusal {
-	return &Refusal{
-		Code:       http.StatusServiceUnavailable,
-		Reason:     ReasonNoEndpoints,
-		Text:       "inference error: ServiceUnavailable - " + err.Error(),
-		RetryAfter: time.Second,
-		Cause:      err,
-	}
+	return &Refusal{Code: http.StatusServiceUnavailable, Reason: ReasonNoEndpoints, Text: err.Error(), RetryAfter: time.Second, Cause: err}
 }
 
 // Exhausted refuses a request because a limit is reached.
 func Exhausted(err error) *Refusal {
-	return &Refusal{
-		Code:       http.StatusTooManyRequests,
-		Reason:     ReasonSaturated,
-		Text:       "inference error: ResourceExhausted - " + err.Error(),
-		RetryAfter: time.Second,
-		Cause:      err,
-	}
+	return &Refusal{Code: http.StatusTooManyRequests, Reason: ReasonSaturated, Text: err.Error(), RetryAfter: time.Second, Cause: err}
 }
 
 // TimedOut refuses a request that took too long to arrive.
 func TimedOut() *Refusal {
-	return &Refusal{Code: http.StatusRequestTimeout, Text: "inference error: RequestTimeout - the request took too long to come"}
+	return &Refusal{Code: http.StatusRequestTimeout, Text: "the request took too long to come: send it again"}
+}
+
+// Unanswered answers a request in place of a model server that did not, with a status of 500 or more.
+func Unanswered(code int, err error) *Refusal {
+	return &Refusal{Code: code, Text: err.Error(), Cause: err}
+}
+
+// Message returns what the client reads: what is wrong, and what to do.
+func (r *Refusal) Message() string {
+	if r.RetryAfter > 0 {
+		return fmt.Sprintf("%s; try again in %d s", r.Text, int(r.RetryAfter/time.Second))
+	}
+	return r.Text
 }

@@ -127,16 +127,49 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.TraceParent = string(value)
 	case isHeader(key, headerDestination):
 		r.Destined = true
+	case isHeader(key, headerConnection):
+		r.Tunnel |= readTunnel(value, Upgraded)
+	case isHeader(key, headerUpgrade):
+		r.Tunnel |= readTunnel(value, Requested)
+	case isHeader(key, headerProtocol):
+		r.Tunnel |= Extended
+	case isHeader(key, headerTransfer), isHeader(key, headerContentLength) && string(value) != "0":
+		r.Tunnel |= Framed
+	case isHeader(key, headerAccept):
+		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
+	case isHeader(key, headerContentType):
+		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
+		d.keepWanted(key, value, r)
 	default:
-		c, ok := d.wanted.Load().find(key)
-		if !ok {
-			return
-		}
-		r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
-		if c.Private && !slices.Contains(r.Private, c.Name) {
-			r.Private = append(r.Private, c.Name)
+		d.keepWanted(key, value, r)
+	}
+}
+
+// keepWanted keeps a header that picks read.
+func (d decoder) keepWanted(key, value []byte, r *Request) {
+	c, ok := d.wanted.Load().find(key)
+	if !ok {
+		return
+	}
+	r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
+	if c.Private && !slices.Contains(r.Private, c.Name) {
+		r.Private = append(r.Private, c.Name)
+	}
+}
+
+// readTunnel returns the flag of a header if its list says that the request opens a tunnel. TLS and HTTP/2 without TLS (RFC 2817, RFC 7540)
+// are offers to go on with the same request in another way: it can do without.
+func readTunnel(list []byte, flag Tunnel) Tunnel {
+	for token := range bytes.SplitSeq(list, []byte(",")) {
+		token = bytes.ToLower(bytes.TrimSpace(token))
+		switch {
+		case flag == Upgraded && string(token) == headerUpgrade:
+			return flag
+		case flag == Requested && len(token) > 0 && string(token) != "h2c" && !bytes.HasPrefix(token, []byte("tls/")):
+			return flag
 		}
 	}
+	return 0
 }
 
 func readResponseHeader(key, value []byte, r *exchange.Response) {

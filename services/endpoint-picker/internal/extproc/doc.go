@@ -8,7 +8,8 @@
 // The request's side of a Machine, by the body mode in the stream's first message:
 //
 //	state      headers                    body                            trailers
-//	fresh      full duplex: to collecting  refuse: 400                     refuse: 400
+//	fresh      tunnel: PICK, reply, open   refuse: 400                     refuse: 400
+//	           full duplex: to collecting
 //	           buffered: reply, awaiting
 //	           others: PICK, reply, open
 //	           at end: PICK, reply, done
@@ -23,6 +24,9 @@
 // the stream's request, except in buffered mode, where it follows the reply to the headers. That reply removes the client's
 // own destination and private headers, because trailers in place of a body cannot change headers any more. "Nothing" after
 // done is for gateways that deliver the end of a body twice (envoyproxy/envoy#46237).
+//
+// A tunnel (WebSocket, or another upgrade) has no end until it is closed, and the model server answers before anything follows its headers.
+// Its pieces pass in both directions as they come.
 //
 // The response's side answers headers, body and trailers one by one until the end. A response before the pick comes from the
 // gateway itself: the request is over, and nothing is picked.

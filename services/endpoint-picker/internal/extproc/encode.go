@@ -31,7 +31,7 @@ func buffers(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(
 func encode(r *Reply) mem.BufferSlice {
 	switch {
 	case r.Kind == Immediate:
-		return encodeRefusal(r.Refusal)
+		return encodeRefusal(r.Refusal, r.Form)
 	case r.Content == Streamed:
 		return encodeStreamed(r)
 	case r.Destination == "" && r.Headers == nil && r.Content == Same:
@@ -146,19 +146,18 @@ func encodeStreamed(r *Reply) mem.BufferSlice {
 	return mem.BufferSlice{mem.SliceBuffer(appendOpening(out, bodyBytes, size)), r.Body}
 }
 
-func encodeRefusal(r *exchange.Refusal) mem.BufferSlice {
+func encodeRefusal(r *exchange.Refusal, f exchange.Form) mem.BufferSlice {
+	body, contentType := r.Body(f)
 	out := appendField(nil, immediateStatus, appendInteger(nil, statusCode, uint64(r.Code)))
-	var headers []byte
+	headers := appendSetHeader(nil, headerContentType, contentType)
 	if r.Reason != "" {
 		headers = appendSetHeader(headers, headerDroppedReason, r.Reason)
 	}
 	if r.RetryAfter > 0 {
 		headers = appendSetHeader(headers, headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))
 	}
-	if len(headers) > 0 {
-		out = appendField(out, immediateHeaders, headers)
-	}
-	out = appendText(out, immediateBody, r.Text)
+	out = appendField(out, immediateHeaders, headers)
+	out = appendField(out, immediateBody, body)
 	out = appendText(out, immediateDetails, "endpoint_picker_refused")
 	return buffers(appendField(nil, outImmediateResponse, out))
 }

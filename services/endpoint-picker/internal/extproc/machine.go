@@ -62,6 +62,8 @@ type Machine struct {
 	modes    Modes
 	exchange exchange.Exchange
 	body     collected
+	form     exchange.Form // of refusals
+	tunnel   bool          // the bodies are not those of an API
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
@@ -123,9 +125,15 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 	}
 	m.modes = in.Modes
 	m.exchange.Receive(&in.Request.Request)
+	if m.form = exchange.FormOf(in.Request.Path); in.Request.NoJSON {
+		m.form = exchange.PlainText
+	}
 	switch {
 	case in.EndOfStream:
 		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone), nil
+	case in.Request.Tunnel.open(): // the model server must answer before anything follows
+		m.tunnel = true
+		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	case m.modes.Request == FullDuplex:
 		m.request = requestCollecting
 		return out, nil
@@ -148,6 +156,9 @@ func (m *Machine) requestBody(ctx context.Context, in *Message, out []Reply) []R
 	case requestOpen:
 		m.exchange.RequestBytes += in.size()
 		m.request = after(in)
+		if m.modes.Request == FullDuplex {
+			return appendPiece(out, RequestBody, in.take(), position(in.EndOfStream))
+		}
 		return append(out, Reply{Kind: RequestBody})
 	case requestDone, requestRefused:
 	}
@@ -274,7 +285,7 @@ func (m *Machine) sendBody(out []Reply, at position) []Reply {
 func (m *Machine) refuse(out []Reply, r *exchange.Refusal) []Reply {
 	m.body.drop()
 	m.request = requestRefused
-	return append(out, Reply{Kind: Immediate, Refusal: m.exchange.Refuse(r)})
+	return append(out, Reply{Kind: Immediate, Refusal: m.exchange.Refuse(r), Form: m.form})
 }
 
 // appendPiece appends a piece of a body in chunks that gateways accept. It takes over the piece. An empty piece is one empty

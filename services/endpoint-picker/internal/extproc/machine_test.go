@@ -134,7 +134,12 @@ func reply() Message { return answered(200) }
 func answered(code int) Message {
 	return Message{Kind: ResponseHeaders, Response: exchange.Response{Status: code}}
 }
-func headers(m BodyMode) Message    { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
+func headers(m BodyMode) Message { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
+func tunnel(m BodyMode) Message {
+	h := headers(m)
+	h.Request.Tunnel = Upgraded | Requested
+	return h
+}
 func headersEnd(m BodyMode) Message { h := headers(m); h.EndOfStream = true; return h }
 func body(s string) Message         { return Message{Kind: RequestBody, Body: buffer(s)} }
 func bodyEnd(s string) Message      { b := body(s); b.EndOfStream = true; return b }
@@ -194,6 +199,30 @@ func TestMachine(t *testing.T) {
 		{name: "nothing at all", want: result{Outcome: exchange.Unpicked}},
 		{name: "header-only request", want: unseen, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
+		}},
+		{name: "tunnel", want: result{Outcome: exchange.Completed, Status: 101}, steps: []step{
+			{tunnel(FullDuplex), []Reply{picked(RequestHeaders)}},
+			{answered(101), []Reply{goOn(ResponseHeaders)}},
+			{piece("hello"), []Reply{passed("hello")}},
+			{body("hi"), []Reply{echo("hi")}},
+			{piece("you"), []Reply{passed("you")}},
+			{bodyEnd("bye"), []Reply{echoEnd("bye")}},
+			{pieceEnd(""), []Reply{{Kind: ResponseBody, Content: Streamed, EndOfStream: true}}},
+		}},
+		{name: "tunnel that the server refuses", want: result{Outcome: exchange.Completed, Status: 404}, steps: []step{
+			{tunnel(FullDuplex), []Reply{picked(RequestHeaders)}},
+			{answered(404), []Reply{goOn(ResponseHeaders)}},
+			{pieceEnd("no"), []Reply{passedEnd("no")}},
+		}},
+		{name: "tunnel in the buffered mode", want: result{Outcome: exchange.Interrupted, Status: 101}, steps: []step{
+			{tunnel(Buffered), []Reply{picked(RequestHeaders)}},
+			{answered(101), []Reply{goOn(ResponseHeaders)}},
+		}},
+		{name: "tunnel in pieces that wait", want: result{Outcome: exchange.Interrupted, Status: 101}, steps: []step{
+			{tunnel(Chunked), []Reply{picked(RequestHeaders)}},
+			{answered(101), []Reply{goOn(ResponseHeaders)}},
+			{body("hi"), []Reply{goOn(RequestBody)}},
+			{piece("hello"), []Reply{goOn(ResponseBody)}},
 		}},
 		{name: "full duplex holds the header reply", want: unseen, steps: []step{
 			{headers(FullDuplex), none},
@@ -414,6 +443,59 @@ func TestRefusedPicks(t *testing.T) {
 			assert.Equal(t, tt.want, got)
 			assert.Len(t, picker.asked, 1)
 			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.close()))
+		})
+	}
+}
+
+func TestTunnel(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[Tunnel]bool{
+		0: false, Upgraded: false, Requested: false, Upgraded | Requested: true, Extended: true, Extended | Upgraded: true,
+		Upgraded | Requested | Framed: false, Extended | Framed: false,
+	} {
+		assert.Equal(t, want, give.open(), give)
+	}
+}
+
+// TestTunnelHasNoFirstToken expects that what a tunnel carries teaches nothing about answers. Its bytes count.
+func TestTunnelHasNoFirstToken(t *testing.T) {
+	t.Parallel()
+	p := newOne()
+	m := NewMachine(p, pool, options())
+	for _, in := range []Message{tunnel(FullDuplex), reply(), piece("hello")} { // 200: an extended CONNECT
+		_, err := m.Step(t.Context(), &in, nil)
+		require.NoError(t, err)
+		m.Sent()
+	}
+	m.Close(nil)
+	assert.True(t, m.exchange.First.IsZero())
+	assert.Equal(t, 5, m.exchange.ResponseBytes)
+}
+
+// TestFormOfRefusals expects the form that the API of the path has, or text for clients that accept no JSON.
+func TestFormOfRefusals(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Request
+		want exchange.Form
+	}{
+		{name: "no path", want: exchange.OpenAI},
+		{name: "OpenAI", give: Request{Request: exchange.Request{Path: "/v1/completions"}}, want: exchange.OpenAI},
+		{name: "Anthropic", give: Request{Request: exchange.Request{Path: "/v1/messages"}}, want: exchange.Anthropic},
+		{name: "no JSON", give: Request{Request: exchange.Request{Path: "/v1/messages"}, NoJSON: true}, want: exchange.PlainText},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newOne()
+			p.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
+			m := NewMachine(p, pool, options())
+			out, err := m.Step(t.Context(), &Message{Kind: RequestHeaders, EndOfStream: true, Request: tt.give}, nil)
+			require.NoError(t, err)
+			require.Len(t, out, 1)
+			assert.Equal(t, tt.want, out[0].Form)
+			m.Close(nil)
 		})
 	}
 }

@@ -52,7 +52,23 @@ type Request struct {
 	exchange.Request
 
 	Destined bool // the client set a destination itself
+	NoJSON   bool // the client does not accept JSON, or speaks gRPC
+	Tunnel   Tunnel
 }
+
+// Tunnel is what the headers of a request say of a tunnel, such as a WebSocket: a body in both directions that ends only with it.
+type Tunnel uint8
+
+// The headers of a tunnel.
+const (
+	Upgraded  Tunnel = 1 << iota // Connection: Upgrade
+	Requested                    // Upgrade, with a protocol that needs a tunnel
+	Extended                     // :protocol (RFC 8441)
+	Framed                       // the length of a body: clients could hide a prompt from the pick behind the offer of a tunnel
+)
+
+// open reports whether the request opens a tunnel.
+func (t Tunnel) open() bool { return t&Framed == 0 && (t&Extended != 0 || t == Upgraded|Requested) }
 
 // A Reply is a reply to the gateway.
 type Reply struct {
@@ -64,6 +80,7 @@ type Reply struct {
 	EndOfStream bool              // of streamed bodies
 	Body        mem.Buffer        // of bodies, nil if empty; the sender of the reply frees it
 	Refusal     *exchange.Refusal // of immediate replies
+	Form        exchange.Form     // of the refusal
 }
 
 // Content is the result for a body that the gateway has sent.

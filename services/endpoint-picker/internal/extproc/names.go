@@ -19,17 +19,23 @@ const (
 // Names of HTTP headers in Envoy's form.
 const (
 	headerPath      = ":path"
+	headerProtocol  = ":protocol"
 	headerStatus    = ":status"
 	headerRequestID = exchange.HeaderRequestID
 	headerTrace     = exchange.HeaderTrace
 
+	headerAccept          = "accept"
+	headerConnection      = "connection"
 	headerContentLength   = "content-length"
 	headerContentType     = "content-type"
 	headerContentEncoding = "content-encoding"
 	headerRetryAfter      = "retry-after"
+	headerTransfer        = "transfer-encoding"
+	headerUpgrade         = "upgrade"
 
 	contentEvents = "text/event-stream"
 	contentPage   = "text/html"
+	contentGRPC   = "application/grpc"
 	encodingNone  = "identity"
 )
 

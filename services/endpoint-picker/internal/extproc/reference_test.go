@@ -15,7 +15,7 @@ import (
 func reference(r *Reply) *extprocv3.ProcessingResponse {
 	switch {
 	case r.Kind == Immediate:
-		return refusal(r.Refusal)
+		return refusal(r.Refusal, r.Form)
 	case r.Content == Streamed:
 		return streamedBody(r)
 	}
@@ -82,22 +82,21 @@ func responseBody(r *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{Response: r}}}
 }
 
-func refusal(r *exchange.Refusal) *extprocv3.ProcessingResponse {
+func refusal(r *exchange.Refusal, f exchange.Form) *extprocv3.ProcessingResponse {
+	body, contentType := r.Body(f)
 	out := &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Code)},
-		Body:    []byte(r.Text),
+		Body:    body,
 		Details: "endpoint_picker_refused",
 	}
-	var headers []string
+	headers := []string{headerContentType, contentType}
 	if r.Reason != "" {
 		headers = append(headers, headerDroppedReason, r.Reason)
 	}
 	if r.RetryAfter > 0 {
 		headers = append(headers, headerRetryAfter, fmt.Sprint(r.RetryAfter.Seconds()))
 	}
-	if len(headers) > 0 {
-		out.Headers = setHeaders(headers...)
-	}
+	out.Headers = setHeaders(headers...)
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: out}}
 }
 

@@ -71,7 +71,11 @@ func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 
 func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
 	x := &m.exchange
-	if in.Body != nil {
+	switch {
+	case in.Body == nil:
+	case m.tunnel:
+		x.ResponseBytes += in.size()
+	default:
 		x.Chunk(in.Body.ReadOnlyData())
 	}
 	body := in.take()

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -299,27 +300,27 @@ func TestRefusals(t *testing.T) {
 	}{
 		{
 			name: "no endpoints", steps: []Message{headers(FullDuplex), bodyEnd("a")}, refusal: exchange.Unavailable(scheduling.ErrNoEndpoints),
-			code: 503, reason: exchange.ReasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
+			code: 503, reason: exchange.ReasonNoEndpoints, text: "no ready endpoints in the pool; try again in 1 s",
 		},
 		{
 			name: "none in the subset, header-only", steps: []Message{headersEnd(FullDuplex)}, refusal: exchange.Unavailable(scheduling.ErrNoneInSubset),
-			code: 503, reason: exchange.ReasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoint in the subset that the gateway allows",
+			code: 503, reason: exchange.ReasonNoEndpoints, text: "no ready endpoint in the subset that the gateway allows; try again in 1 s",
 		},
 		{
 			name: "body over the limit", steps: []Message{headers(FullDuplex), body(big), body("x")},
-			code: 413, text: "inference error: PayloadTooLarge - request body is over 4194304 bytes",
+			code: 413, text: "request body is over 4194304 bytes: send a shorter one",
 		},
 		{
 			name: "body over the limit, in one message", steps: []Message{headers(FullDuplex), bodyEnd(big + "x")},
-			code: 413, text: "inference error: PayloadTooLarge - request body is over 4194304 bytes",
+			code: 413, text: "request body is over 4194304 bytes: send a shorter one",
 		},
 		{
 			name: "body far over the limit, in one message", steps: []Message{headers(FullDuplex), bodyEnd(string(make([]byte, maxBodyHere+1<<20)))},
-			code: 413, text: "inference error: PayloadTooLarge - request body is over 4194304 bytes",
+			code: 413, text: "request body is over 4194304 bytes: send a shorter one",
 		},
 		{
 			name: "body before the headers", steps: []Message{bodyEnd("x")},
-			code: 400, text: "inference error: BadRequest - request body before the request headers",
+			code: 400, text: "request body before the request headers",
 		},
 	}
 	for _, tt := range tests {
@@ -332,16 +333,18 @@ func TestRefusals(t *testing.T) {
 			g.receive(1)
 			require.NotNil(t, g.Immediate())
 			assert.EqualValues(t, tt.code, g.Immediate().GetStatus().GetCode())
-			assert.Equal(t, tt.text, string(g.Immediate().GetBody()))
-			reason := ""
+			var body struct{ Error exchange.Error }
+			require.NoError(t, json.Unmarshal(g.Immediate().GetBody(), &body))
+			assert.Equal(t, tt.text, body.Error.Message)
+			set := map[string]string{}
 			for _, h := range g.Immediate().GetHeaders().GetSetHeaders() {
-				if h.GetHeader().GetKey() == headerDroppedReason {
-					reason = string(h.GetHeader().GetRawValue())
-				} else {
-					assert.Equal(t, headerRetryAfter, h.GetHeader().GetKey())
-				}
+				set[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
 			}
-			assert.Equal(t, tt.reason, reason)
+			want := map[string]string{headerContentType: "application/json"}
+			if tt.reason != "" {
+				want[headerDroppedReason], want[headerRetryAfter] = tt.reason, "1"
+			}
+			assert.Equal(t, want, set)
 			_, err := g.stream.Recv()
 			require.ErrorIs(t, err, io.EOF, "closed cleanly")
 			assert.Equal(t, exchange.Refused, r.picker.ended(t, 1)[0].Outcome)

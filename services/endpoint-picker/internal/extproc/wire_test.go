@@ -63,6 +63,14 @@ func referenceMode(m filterv3.ProcessingMode_BodySendMode) BodyMode {
 	}
 }
 
+// listOf returns the elements of a list in a header.
+func listOf(value string) (all []string) {
+	for _, element := range strings.Split(value, ",") {
+		all = append(all, strings.ToLower(strings.TrimSpace(element)))
+	}
+	return all
+}
+
 // referenceRequest reads the headers of a request the slow way.
 func referenceRequest(headers *corev3.HeaderMap) Request {
 	r := Request{}
@@ -78,6 +86,16 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 			r.TraceParent = value
 		case key == headerDestination:
 			r.Destined = true
+		case key == headerAccept && !exchange.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
+			r.NoJSON = true
+		case key == headerTransfer, key == headerContentLength && value != "0":
+			r.Tunnel |= Framed
+		case key == headerProtocol:
+			r.Tunnel |= Extended
+		case key == headerConnection && slices.Contains(listOf(value), "upgrade"):
+			r.Tunnel |= Upgraded
+		case key == headerUpgrade && slices.ContainsFunc(listOf(value), func(p string) bool { return p != "" && p != "h2c" && !strings.HasPrefix(p, "tls/") }):
+			r.Tunnel |= Requested
 		}
 		for _, c := range api.Controls() {
 			if c.Name == key {
@@ -147,6 +165,13 @@ func seeds() []*extprocv3.ProcessingRequest {
 	compressed.GetResponseHeaders().Headers = envoytest.Headers(":status", "200", "content-type", "text/event-stream; charset=utf-8", "content-encoding", "gzip")
 	style.MetadataContext = envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))
 	all := []*extprocv3.ProcessingRequest{first, style, compressed, {}}
+	for _, pair := range [][]string{{"Accept", "text/plain"}, {"accept", "application/json"}, {"content-type", "application/grpc+proto"}, {"content-type", "application/json"},
+		{"Connection", "keep-alive, Upgrade", "upgrade", "websocket"}, {"upgrade", "h2c, TLS/1.2,", ":protocol", "websocket"}, {"content-length", "0"},
+		{"content-length", "1"}, {"transfer-encoding", "chunked"}, {"upgrade", "h2c, websocket"}} {
+		in := toEnvoy(&Message{Kind: RequestHeaders})
+		in.GetRequestHeaders().Headers = envoytest.Headers(pair...)
+		all = append(all, in)
+	}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
 		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: exchange.Response{Served: "10.0.0.1:8000"}}))
 	}

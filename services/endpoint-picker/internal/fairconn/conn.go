@@ -14,6 +14,11 @@ import (
 // take more round trips. At double, each connection can hold 256 KiB more.
 const HTTP2Window = 256 << 10
 
+// HeaderGrowth is the memory of headers that arrive in relation to their bytes (BenchmarkMemory: 16 for fields of
+// 6 bytes, the worst case). At half the value, headers of tiny fields take twice what is counted. At double, usual headers count twice as
+// often too much, for the time in which they arrive.
+const HeaderGrowth = 16
+
 const (
 	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package proxy:
 	// 21 kB while it is idle). At half the value, idle connections take twice the memory that is counted. At double, a load
@@ -22,10 +27,6 @@ const (
 	// http2Bytes is the further memory of an HTTP/2 connection: its window, frames, and a header block. At half the value,
 	// half-sent bodies take more than is counted. At double, a client has its share with half as many connections.
 	http2Bytes = HTTP2Window + 128<<10
-	// headerGrowth is the memory of headers that arrive in relation to their bytes (BenchmarkMemory: 16 for fields of
-	// 6 bytes, the worst case). At half the value, headers of tiny fields take twice what is counted. At double, usual headers count twice as
-	// often too much, for the time in which they arrive.
-	headerGrowth = 16
 	// fieldOverhead is the memory of a header field besides its text, in bytes.
 	fieldOverhead = 96
 )
@@ -53,8 +54,8 @@ func (c *Conn) Account() *fairshare.Account { return c.account }
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && c.active.Load() == 0 && !c.http2.Load() {
-		c.reading.Add(int64(n) * headerGrowth)
-		c.account.Add(fairshare.Bytes, int64(n)*headerGrowth)
+		c.reading.Add(int64(n) * HeaderGrowth)
+		c.account.Add(fairshare.Bytes, int64(n)*HeaderGrowth)
 		if c.account.Overdrawn() {
 			if !c.refused.Swap(true) { // net/http may read again: when it looks for the preface of HTTP/2 first
 				c.gate.refused.Add(1)

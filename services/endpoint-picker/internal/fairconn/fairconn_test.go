@@ -93,10 +93,10 @@ func TestHeadersCountUntilTheyHaveArrived(t *testing.T) {
 		const half = "GET / HTTP/1.1\r\nHost: x\r\n"
 		c := r.dial(t, half)
 		for range 2 {
-			assert.Equal(t, connBytes+headerGrowth*int64(len(half)), r.ledger.Total(fairshare.Bytes))
+			assert.Equal(t, connBytes+HeaderGrowth*int64(len(half)), r.ledger.Total(fairshare.Bytes))
 			r.send(t, c, "\r\n")
 			got := <-r.counts
-			assert.Equal(t, [2]int64{connBytes + headerGrowth*int64(len(half)+2), connBytes}, got)
+			assert.Equal(t, [2]int64{connBytes + HeaderGrowth*int64(len(half)+2), connBytes}, got)
 			r.next <- struct{}{}
 			answer := make([]byte, 1024)
 			_, err := c.Read(answer)

@@ -13,7 +13,12 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
+
+// maxInformational is the maximum number of informational responses before a response: servers send one or two (103, 102). At half the
+// value, nothing that is known would be refused; at double, a hostile model server makes clients read twice as many.
+const maxInformational = 5
 
 // Errors of attempts.
 var (
@@ -21,6 +26,7 @@ var (
 	errSilent      = errors.New("the model server was silent for longer than --stream-idle-timeout")
 	errUnsupported = errors.New("the model server switched protocols")
 	errDeclined    = errors.New("the model server answered with an error before any content")
+	errInformation = fmt.Errorf("the model server sent more than %d informational responses", maxInformational)
 )
 
 // forward sends the request to the picked server, or to the next one, and relays the response.
@@ -105,10 +111,10 @@ func (t *transfer) outgoing() *http.Request {
 // fail answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
 // one.
 func (t *transfer) fail(err error, last string) (whole bool) {
-	r := &exchange.Refusal{Code: http.StatusBadGateway, Text: "inference error: BadGateway - " + err.Error(), Cause: err}
+	r := exchange.Unanswered(http.StatusBadGateway, err)
 	switch {
 	case errors.Is(err, errSilent):
-		r.Code, r.Text = http.StatusGatewayTimeout, "inference error: GatewayTimeout - "+err.Error()
+		r.Code = http.StatusGatewayTimeout
 	case errors.Is(err, errUnconnected):
 		r = exchange.Unavailable(errUnconnected)
 		r.Reason = "" // there are endpoints
@@ -128,11 +134,15 @@ type attempt struct {
 	silence *time.Timer // nil if there is no limit
 	begun   []byte      // the beginning of the body, if it was read before
 
-	mu       sync.Mutex // guards the following, which the transport's goroutines use
-	over     bool       // informational responses are not relayed anymore
-	conn     *serverConn
-	before   int64 // bytes that the connection had written for other requests
-	response *http.Response
+	held      int64       // bytes of the response that count for the client
+	announced http.Header // the trailers that the response's headers name
+
+	mu            sync.Mutex // guards the following, which the transport's goroutines use
+	over          bool       // informational responses are not relayed anymore
+	informational int        // number of informational responses
+	conn          *serverConn
+	before        int64 // bytes that the connection had written for other requests
+	response      *http.Response
 }
 
 // newAttempt returns an attempt to send the request to a server, whose count of requests it takes over.
@@ -173,7 +183,7 @@ func (a *attempt) send() error {
 		return errUnsupported
 	}
 	a.to.keepAlive.announced.Store(int64(announced(response.Header.Get(headerKeepAlive))))
-	return nil
+	return a.check()
 }
 
 // repeatable reports whether the request may be sent to another server after an error.
@@ -210,23 +220,42 @@ func (a *attempt) end() {
 	if a.response != nil {
 		_ = a.response.Body.Close()
 	}
+	a.hold(-a.held)
 	a.to.release()
+}
+
+// hold counts bytes of the response for the client, in place of what its connection counted while the headers arrived.
+func (a *attempt) hold(bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held += bytes
+	a.account.Add(fairshare.Bytes, bytes)
+	if a.conn != nil {
+		a.conn.headers.arrived()
+	}
 }
 
 // gotConn records the connection of the request: of its last one, if the transport sends it again.
 func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.conn != nil {
+		a.conn.headers.arrived()
+	}
 	if c, ok := info.Conn.(*serverConn); ok {
 		a.conn, a.before = c, c.written.Load()
+		c.headers.expect(a.account)
 	}
 }
 
-// inform relays an informational response.
+// inform relays an informational response. HTTP/1.0 has none, and its clients take one for the response. An error ends the attempt.
 func (a *attempt) inform(code int, header textproto.MIMEHeader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over || code == http.StatusContinue {
+	if a.informational++; a.informational > maxInformational {
+		return errInformation
+	}
+	if a.over || code == http.StatusContinue || !a.transfer.request.ProtoAtLeast(1, 1) {
 		return nil
 	}
 	h := a.writer.Header()

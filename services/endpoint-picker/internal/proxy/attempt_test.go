@@ -145,7 +145,7 @@ func TestNobodyIsThere(t *testing.T) {
 		}
 		a := r.do(r.client(), http.MethodPost, "/", "body")
 		assert.Equal(t, http.StatusServiceUnavailable, a.status)
-		assert.Equal(t, "inference error: ServiceUnavailable - connect to the model server", a.body, "it has no address")
+		assert.Equal(t, "connect to the model server; try again in 1 s", messageOf(t, a.body), "it has no address")
 		assert.Equal(t, "1", a.header.Get("Retry-After"))
 		assert.Empty(t, a.header.Get("X-Llm-D-Request-Dropped-Reason"))
 		assert.Equal(t, int64(testOptions().MaxAttempts), r.Stats().Attempts[Unconnected])
@@ -285,7 +285,7 @@ func TestServerIsFull(t *testing.T) {
 		}
 		a := r.do(c, http.MethodGet, "/", "")
 		assert.Equal(t, http.StatusTooManyRequests, a.status)
-		assert.Equal(t, "inference error: ResourceExhausted - "+errFull.Error(), a.body)
+		assert.Equal(t, errFull.Error()+"; try again in 1 s", messageOf(t, a.body))
 		assert.Equal(t, "rejected-saturated", a.header.Get("X-Llm-D-Request-Dropped-Reason"))
 		assert.Equal(t, []ServerStats{{r.pool.endpoints[0].Address(), 2}}, r.Stats().Servers)
 		record := r.pool.ended(t, 1)[0]

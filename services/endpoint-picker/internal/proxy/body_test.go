@@ -67,14 +67,14 @@ func TestRefusals(t *testing.T) {
 		},
 		{name: "too many bytes", limits: fairshare.Limits{Bytes: 60 << 10}, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: exhausted(fairshare.ErrTooManyBytes)},
 		{name: "no endpoint", empty: true, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: exchange.Refusal{
-			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second, Text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
+			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second, Text: "no ready endpoints in the pool",
 		}},
 		{
 			name: "refused by the pick", refuse: exchange.BadRequest(io.ErrUnexpectedEOF), give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 			want: *exchange.BadRequest(io.ErrUnexpectedEOF),
 		},
 		{name: "of a request without a body", empty: true, give: "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", want: exchange.Refusal{
-			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second,
+			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second, Text: "no ready endpoints in the pool",
 		}},
 	}
 	for _, tt := range tests {
@@ -96,14 +96,16 @@ func TestRefusals(t *testing.T) {
 				body, err := io.ReadAll(response.Body)
 				require.NoError(t, err)
 				require.NoError(t, response.Body.Close())
-				got := exchange.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: string(body)}
+				got := exchange.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: tt.want.Text}
 				if after := response.Header.Get("Retry-After"); after != "" {
 					assert.Equal(t, "1", after)
 					got.RetryAfter = time.Second
 				}
 				tt.want.Cause = nil
 				assert.Equal(t, tt.want, got)
-				assert.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
+				wantBody, _ := tt.want.Body(exchange.OpenAI)
+				assert.Equal(t, response.Request.Method != http.MethodHead, string(body) == string(wantBody), string(body))
+				assert.Equal(t, "application/json", response.Header.Get("Content-Type"))
 				records := r.pool.ended(t, 1)
 				assert.Equal(t, exchange.Refused, records[0].Outcome)
 				assert.Equal(t, tt.want.Code, records[0].Status)
@@ -127,7 +129,7 @@ func TestTooManyRequests(t *testing.T) {
 		require.Equal(t, 2, r.InFlight())
 		a := r.do(r.client(), http.MethodGet, "/", "")
 		assert.Equal(t, http.StatusTooManyRequests, a.status)
-		assert.Equal(t, "inference error: ResourceExhausted - too many open requests", a.body)
+		assert.Equal(t, "too many open requests; try again in 1 s", messageOf(t, a.body))
 	})
 }
 

@@ -85,6 +85,8 @@ type serverConn struct {
 	lastRead  monotonic.Atomic // when the last read ended
 	idleSince monotonic.Atomic // no later than when the server sent what was read last
 	once      sync.Once
+
+	headers arrivingHeaders
 }
 
 func newServerConn(raw net.Conn, s *server) *serverConn {
@@ -110,6 +112,9 @@ func (c *serverConn) Read(b []byte) (int, error) {
 		}
 		c.lastRead.Store(now)
 		c.answered.Store(true)
+		if beyond := c.headers.add(n); beyond != nil {
+			return 0, beyond
+		}
 	} else if err != nil && c.answered.Load() {
 		c.server.keepAlive.learn(now.Sub(c.lastRead.Load()), now)
 	}

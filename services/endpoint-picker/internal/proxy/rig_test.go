@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -330,6 +331,14 @@ func receive(t testing.TB, from *bufio.Reader) reply {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	return reply{response.StatusCode, response.Header, string(body), err}
+}
+
+// messageOf returns the message of a refusal.
+func messageOf(t testing.TB, body string) string {
+	t.Helper()
+	var whole struct{ Error exchange.Error }
+	require.NoError(t, json.Unmarshal([]byte(body), &whole), body)
+	return whole.Error.Message
 }
 
 // reset closes a connection. With TCP, its peer gets an error instead of an end.

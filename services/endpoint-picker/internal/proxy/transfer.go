@@ -99,7 +99,7 @@ var errUpgrade = errors.New("the proxy neither upgrades connections nor opens tu
 func (t *transfer) admit() *exchange.Refusal {
 	switch r := t.request; {
 	case r.Method == http.MethodConnect, hasUpgrade(r.Header):
-		return &exchange.Refusal{Code: http.StatusNotImplemented, Text: "inference error: NotImplemented - " + errUpgrade.Error()}
+		return exchange.Unanswered(http.StatusNotImplemented, errUpgrade)
 	case t.account.BeyondShare(fairshare.Streams):
 		return exchange.Exhausted(fairshare.ErrTooManyStreams)
 	case t.account.BeyondShare(fairshare.Bytes):
@@ -126,9 +126,10 @@ func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
 	if !t.arrived { // net/http reads the rest of a small body before it answers
 		_ = t.control.SetReadDeadline(time.Now().Add(discardTimeout))
 	}
+	body, contentType := r.Body(exchange.FormOf(t.request.URL.Path))
 	h := t.writer.Header()
-	h.Set(headerContentType, "text/plain; charset=utf-8")
-	h.Set(headerContentLength, strconv.Itoa(len(r.Text)))
+	h.Set(headerContentType, contentType)
+	h.Set(headerContentLength, strconv.Itoa(len(body)))
 	if r.Reason != "" {
 		h.Set(exchange.HeaderDropped, r.Reason)
 	}
@@ -138,7 +139,7 @@ func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
 	t.prepareWrite()
 	t.writer.WriteHeader(r.Code)
 	if t.request.Method != http.MethodHead {
-		_, _ = t.writer.Write([]byte(r.Text))
+		_, _ = t.writer.Write(body)
 	}
 	return true
 }

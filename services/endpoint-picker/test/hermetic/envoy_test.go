@@ -4,6 +4,7 @@ package hermetic
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -272,18 +274,28 @@ func (s *stream) refused() refusal {
 	require.ErrorIs(s.t, s.err, io.EOF)
 	i := s.gateway.Immediate()
 	require.NotNil(s.t, i, "picked %s", s.gateway.Picked())
-	found := refusal{status: int(i.GetStatus().GetCode()), text: string(i.GetBody())}
+	found := refusal{status: int(i.GetStatus().GetCode()), text: messageOf(s.t, i.GetBody())}
 	for _, h := range i.GetHeaders().GetSetHeaders() {
 		switch h.GetHeader().GetKey() {
 		case "x-llm-d-request-dropped-reason":
 			found.reason = string(h.GetHeader().GetRawValue())
 		case "retry-after":
 			found.retry = string(h.GetHeader().GetRawValue())
+		case "content-type":
+			assert.Equal(s.t, "application/json", string(h.GetHeader().GetRawValue()))
 		default:
 			s.t.Errorf("header %s", h)
 		}
 	}
 	return found
+}
+
+// messageOf returns the message of a refusal.
+func messageOf(t testing.TB, body []byte) string {
+	t.Helper()
+	var whole struct{ Error struct{ Message string } }
+	require.NoError(t, json.Unmarshal(body, &whole), string(body))
+	return whole.Error.Message
 }
 
 // respond shows a response, up to its last answer.

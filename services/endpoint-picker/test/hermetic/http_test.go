@@ -52,11 +52,11 @@ const (
 // Refusals, as clients see them.
 var (
 	nobodyThere = refusal{
-		status: 503, reason: "rejected-no-endpoints", retry: "1", text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
+		status: 503, reason: "rejected-no-endpoints", retry: "1", text: "no ready endpoints in the pool; try again in 1 s",
 	}
 	nobodyAllowed = refusal{
 		status: 503, reason: "rejected-no-endpoints", retry: "1",
-		text: "inference error: ServiceUnavailable - no ready endpoint in the subset that the gateway allows",
+		text: "no ready endpoint in the subset that the gateway allows; try again in 1 s",
 	}
 )
 
@@ -103,7 +103,7 @@ func TestHTTP(t *testing.T) {
 		},
 		{
 			name: "6 invalid JSON", pages: even, config: openAIConfig, give: request{body: `{"model": "m`},
-			refused: refusal{status: 400, text: "inference error: BadRequest - parse request body: at byte 12: unexpected end"},
+			refused: refusal{status: 400, text: "parse request body: at byte 12: unexpected end"},
 		},
 		{
 			name: "7 a body in many pieces", pages: even, config: upstreamConfig, give: request{body: ofModel, chunk: 10}, answer: response{pieces: completion}, want: 1,
@@ -115,7 +115,7 @@ func TestHTTP(t *testing.T) {
 		},
 		{
 			name: "9 no model", pages: even, config: openAIConfig, give: request{body: `{"prompt": "x"}`},
-			refused: refusal{status: 400, text: "inference error: BadRequest - parse request body: model not found in request body"},
+			refused: refusal{status: 400, text: "parse request body: model not found in request body"},
 		},
 		{
 			name: "13 a model that no object names", pages: even, config: upstreamConfig,

@@ -25,10 +25,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
-var tooLong = refusal{status: 413, text: "inference error: PayloadTooLarge - request body is over 1024 bytes"}
+var tooLong = refusal{status: 413, text: "request body is over 1024 bytes: send a shorter one"}
 
 func exhausted(why string) refusal {
-	return refusal{status: 429, reason: "rejected-saturated", retry: "1", text: "inference error: ResourceExhausted - " + why}
+	return refusal{status: 429, reason: "rejected-saturated", retry: "1", text: why + "; try again in 1 s"}
 }
 
 func longBody(n int) string {
@@ -215,7 +215,7 @@ func TestSlowBody(t *testing.T) {
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--request-body-timeout=5s"}})
 	slow := r.ask(request{body: longBody(100 << 10), continuous: true})
 	r.buffers(atLeast(100<<10), "held")
-	assert.Equal(t, refusal{status: 408, text: "inference error: RequestTimeout - the request took too long to come"}, slow.refused())
+	assert.Equal(t, refusal{status: 408, text: "the request took too long to come: send it again"}, slow.refused())
 	r.buffers(none, "let go")
 }
 

@@ -187,7 +187,7 @@ func TestShedding(t *testing.T) {
 			if s := r.ask(q); tt.shed {
 				assert.Equal(t, refusal{
 					status: 429, reason: "rejected-saturated", retry: "1",
-					text: "inference error: ResourceExhausted - the pool is saturated, and the request has a negative priority",
+					text: "the pool is saturated, and the request has a negative priority; try again in 1 s",
 				}, s.refused())
 			} else {
 				s.respond(response{pieces: completion})

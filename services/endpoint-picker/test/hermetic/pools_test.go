@@ -135,7 +135,7 @@ func TestPools_DoNotDisturbEachOther(t *testing.T) {
 	serves(1)
 	assert.Equal(t, p.at(1), p.gatewayAt("outbound|9001||epp.ns.svc.cluster.local").serve(request{body: ofModel}, response{pieces: completion}), "Istio")
 
-	const text = "inference error: ServiceUnavailable - the picker serves no InferencePool at this address"
+	const text = "the picker serves no InferencePool at this address; try again in 1 s"
 	assert.Equal(t, refusal{status: 503, reason: "rejected-no-endpoints", retry: "1", text: text}, gateways[2].ask(request{body: ofModel}).refused())
 	p.create(2)
 	p.awaitEndpoints(2, 1)

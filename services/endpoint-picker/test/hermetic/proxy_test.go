@@ -286,7 +286,7 @@ func TestProxy_FindsPoolsByHost(t *testing.T) {
 	}
 	code, text := ask("models.example.com")
 	assert.Equal(t, http.StatusServiceUnavailable, code)
-	assert.Equal(t, "inference error: ServiceUnavailable - the picker serves no InferencePool at this address", text)
+	assert.Equal(t, "the picker serves no InferencePool at this address; try again in 1 s", messageOf(t, []byte(text)))
 }
 
 // TestProxy_TLS serves with the certificate of ext_proc.

@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"errors"
+	"sync"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+// usualHeader is the size of a response's headers up to which they may arrive although their client is beyond its share: one read of
+// http.Transport. At half the value, a busy load balancer loses responses that have a policy of 2 KiB in their headers. At double, 3800
+// responses of hostile model servers hold 243 MiB more than is allowed.
+const usualHeader = 4 << 10
+
+// errBeyondShare ends a connection to a model server whose headers arrive.
+var errBeyondShare = errors.New("the headers of the model server's response are long, and its client is beyond its share of memory")
+
+// arrivingHeaders counts the headers of a response for the client that waits for them, while they arrive. A model server could otherwise
+// make the process hold any number of them by never ending one.
+type arrivingHeaders struct {
+	mu      sync.Mutex
+	account *fairshare.Account // nil if no headers are expected
+	bytes   int64
+}
+
+// expect begins to count for a client.
+func (h *arrivingHeaders) expect(a *fairshare.Account) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.account = a
+}
+
+// add counts bytes that have arrived. An error ends the connection.
+func (h *arrivingHeaders) add(n int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.account == nil {
+		return nil
+	}
+	h.bytes += int64(n)
+	h.account.Add(fairshare.Bytes, int64(n)*fairconn.HeaderGrowth)
+	if h.bytes > usualHeader && h.account.Overdrawn() {
+		return errBeyondShare
+	}
+	return nil
+}
+
+// arrived ends the count.
+func (h *arrivingHeaders) arrived() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.account != nil {
+		h.account.Add(fairshare.Bytes, -h.bytes*fairconn.HeaderGrowth)
+		h.account, h.bytes = nil, 0
+	}
+}
