@@ -59,26 +59,27 @@ const (
 
 // Config contains all settings.
 type Config struct {
-	Logging   logging.Options
-	Kube      kube.Options
-	HTTP      httpserver.Options
-	Pool      Pool
-	GRPC      GRPC
-	ExtProc   ExtProc
-	Decision  Decision
-	Proxy     Proxy
-	Scraping  modelserver.Options
-	Outliers  outlier.Options
-	Leases    Leases
-	Plugins   Plugins
-	Prefixes  Prefixes
-	Replicas  Replicas
-	Drain     Drain
-	TLS       TLS
-	Metrics   MetricsEndpoint
-	Messages  Messages
-	Telemetry Telemetry
-	Recording Recording
+	Logging       logging.Options
+	Kube          kube.Options
+	HTTP          httpserver.Options
+	Pool          Pool
+	GRPC          GRPC
+	ExtProc       ExtProc
+	Decision      Decision
+	Proxy         Proxy
+	Scraping      modelserver.Options
+	MetricsSource modelserver.Source // where the configuration of the plugins does not set it
+	Outliers      outlier.Options
+	Leases        Leases
+	Plugins       Plugins
+	Prefixes      Prefixes
+	Replicas      Replicas
+	Drain         Drain
+	TLS           TLS
+	Metrics       MetricsEndpoint
+	Messages      Messages
+	Telemetry     Telemetry
+	Recording     Recording
 
 	AddressFile string // to write the addresses of the listeners to; empty: none
 
@@ -138,18 +139,19 @@ func Default() *Config {
 		ExtProc: ExtProc{
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
 		},
-		Decision:  defaultDecision(),
-		Proxy:     Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
-		Scraping:  modelserver.DefaultOptions(),
-		Outliers:  outlier.DefaultOptions(),
-		Leases:    Leases{Timeout: time.Minute},
-		Prefixes:  Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
-		Replicas:  Replicas{BindAddress: ":9004"},
-		Drain:     Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
-		TLS:       defaultTLS(),
-		Metrics:   MetricsEndpoint{Auth: true},
-		Telemetry: Telemetry{Tracing: true},
-		Recording: Recording{MaxBytes: 256 << 20},
+		Decision:      defaultDecision(),
+		Proxy:         Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
+		Scraping:      modelserver.DefaultOptions(),
+		MetricsSource: modelserver.DefaultSettings().Source,
+		Outliers:      outlier.DefaultOptions(),
+		Leases:        Leases{Timeout: time.Minute},
+		Prefixes:      Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
+		Replicas:      Replicas{BindAddress: ":9004"},
+		Drain:         Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
+		TLS:           defaultTLS(),
+		Metrics:       MetricsEndpoint{Auth: true},
+		Telemetry:     Telemetry{Tracing: true},
+		Recording:     Recording{MaxBytes: 256 << 20},
 	}
 }
 
@@ -197,6 +199,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Proxy.addFlags(fs)
 
 	addScrapingFlags(fs, &c.Scraping)
+	addSourceFlags(fs)
 	fs.DurationVar(&c.Leases.Timeout, flagLeaseTimeout, c.Leases.Timeout,
 		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
 

@@ -44,6 +44,8 @@ var unusedFlags = []struct {
 	{name: "health-checking", isSwitch: true, why: "the gRPC health server always runs, on --" + FlagGRPCHealthPort},
 	{name: "allow-experimental-plugins", isSwitch: true, why: "all built-in plugins are available"},
 	{name: "refresh-prometheus-metrics-interval", why: "metrics are computed at each scrape"},
+	{name: "plugin-state-staleness-threshold", why: "requests in flight count until their streams end"},
+	{name: "fairness-id-metric-label-limit", why: "metrics have at most 1000 tenants"},
 	{name: "zap-stacktrace-level", why: "logs have no stack traces, and errors name their origin"},
 	{name: "zap-time-encoding", why: "log times are RFC 3339 in JSON, and the time of day on a console"},
 }
@@ -59,15 +61,10 @@ var refusedFlags = []struct {
 	{name: "kv-cache-usage-percentage-metric", harmless: "vllm:kv_cache_usage_perc", instead: insteadOfMetric},
 	{name: "lora-info-metric", harmless: "vllm:lora_requests_info", instead: insteadOfMetric},
 	{name: "cache-info-metric", harmless: "vllm:cache_config_info", instead: insteadOfMetric},
-	{name: "model-server-metrics-scheme", harmless: "http", instead: "scheme" + insteadOfSource},
-	{name: "model-server-metrics-path", harmless: "/metrics", instead: "path" + insteadOfSource},
-	{name: "model-server-metrics-https-insecure-skip-verify", harmless: "true", isSwitch: true, instead: "insecureSkipVerify" + insteadOfSource},
+	{name: "feature-gates", harmless: "flowControl=false", instead: "featureGates"},
 }
 
-const (
-	insteadOfMetric = "engineConfigs of the plugin core-metrics-extractor"
-	insteadOfSource = " of the plugin metrics-data-source"
-)
+const insteadOfMetric = "engineConfigs of the plugin core-metrics-extractor"
 
 // addUpstreamFlags adds these flags. Their values stay in fs until applyUpstreamFlags.
 func addUpstreamFlags(fs *pflag.FlagSet) {
@@ -98,7 +95,7 @@ func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:
 // precedence.
 func (c *Config) applyUpstreamFlags(fs *pflag.FlagSet) error {
 	c.Unused = findUnused(fs)
-	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), findRefused(fs))
+	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), findRefused(fs))
 }
 
 func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
@@ -199,7 +196,7 @@ func findRefused(fs *pflag.FlagSet) error {
 	var errs []error
 	for _, f := range refusedFlags {
 		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() != f.harmless {
-			errs = append(errs, fmt.Errorf("--%s is no longer a flag: use %s in the configuration", f.name, f.instead))
+			errs = append(errs, fmt.Errorf("--%s has no effect here: use %s in the configuration", f.name, f.instead))
 		}
 	}
 	return errors.Join(errs...)

@@ -2,12 +2,15 @@ package config
 
 import (
 	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 )
 
 const pluginConfig = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -201,7 +204,7 @@ func TestLoggingByUpstreamsFlags(t *testing.T) {
 
 func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	const metric = " is no longer a flag: use engineConfigs of the plugin core-metrics-extractor in the configuration"
+	const metric = " has no effect here: use engineConfigs of the plugin core-metrics-extractor in the configuration"
 	tests := []struct {
 		name string
 		give []string
@@ -212,10 +215,10 @@ func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 		{name: "cache", give: []string{"--kv-cache-usage-percentage-metric=vllm:gpu_cache_usage_perc"}, want: "--kv-cache-usage-percentage-metric" + metric},
 		{name: "LoRA", give: []string{"--lora-info-metric="}, want: "--lora-info-metric" + metric},
 		{name: "cache configuration", give: []string{"--cache-info-metric=c"}, want: "--cache-info-metric" + metric},
-		{
-			name: "scheme", give: []string{"--model-server-metrics-scheme", "https", "--model-server-metrics-https-insecure-skip-verify"},
-			want: "--model-server-metrics-scheme is no longer a flag: use scheme of the plugin metrics-data-source in the configuration",
-		},
+		{name: "gates", give: []string{"--feature-gates=flowControl=true"}, want: "--feature-gates has no effect here: use featureGates in the configuration"},
+		{name: "scheme", give: []string{"--model-server-metrics-scheme=ftp"}, want: `--model-server-metrics-*: scheme: "ftp" is not known: did you mean "http"?`},
+		{name: "path", give: []string{"--model-server-metrics-path=metrics"}, want: `--model-server-metrics-*: path: "metrics" does not begin with /`},
+		{name: "port of pages", give: []string{"--model-server-metrics-port=-1"}, want: "--model-server-metrics-*: port: it is not a port: give one from 1 to 65535"},
 		{name: "port", give: []string{"--metrics-port=70000"}, want: "--metrics-port 70000 is not a port: give one from 1 to 65535"},
 		{name: "one port by two names", give: []string{"--metrics-port=1", "--metrics-bind-address=:2"}, want: "--metrics-port and --metrics-bind-address set the same address: leave one of them out"},
 		{name: "level", give: []string{"--zap-log-level=0"}, want: `--zap-log-level "0" is not one of debug, info, error, panic, or a number above 0`},
@@ -235,4 +238,104 @@ func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	}
 	_, err := Parse([]string{"--pool-name=p", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,AES"}, io.Discard)
 	require.ErrorContains(t, err, `--tls-cipher-suites "AES" is not one of TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384`)
+}
+
+// upstreamFlags are all flags of the pickers of the Inference Extension 1.0 to 1.5 and of the llm-d router up to 0.11, with a value that changes
+// something there.
+var upstreamFlags = []struct {
+	flag   string
+	answer string // obeyed, unused, or a part of the error
+}{
+	{"--allow-experimental-plugins=true", "unused"},
+	{"--cache-info-metric=c", "engineConfigs"},
+	{"--cert-path=/tls", "obeyed"},
+	{"--config-file=/c.yaml", "obeyed"},
+	{"--config-text=" + pluginConfig, "obeyed"},
+	{"--disable-endpoint-subset-filter=true", "obeyed"},
+	{"--drain-timeout=10s", "obeyed"},
+	{"--emit-endpoint-scores=true", "obeyed"},
+	{"--enable-cert-reload=true", "obeyed"},
+	{"--enable-grpc-stream-metrics=true", "obeyed"},
+	{"--enable-pprof=true", "obeyed"},
+	{"--endpoint-selector=app=vllm", "mutually exclusive"},
+	{"--endpoint-target-ports=8000", "has no effect with --pool-name"},
+	{"--fairness-id-metric-label-limit=100", "unused"},
+	{"--feature-gates=flowControl=true", "featureGates in the configuration"},
+	{"--feature-gates=flowControl=false", "unused"},
+	{"--grpc-health-port=9103", "obeyed"},
+	{"--grpc-max-recv-msg-size=10MiB", "obeyed"},
+	{"--grpc-max-send-msg-size=10MiB", "obeyed"},
+	{"--grpc-port=9102", "obeyed"},
+	{"--ha-enable-leader-election=true", "unused"},
+	{"--health-checking=true", "unused"},
+	{"--kubeconfig=/k", "obeyed"},
+	{"--kv-cache-usage-percentage-metric=k", "engineConfigs"},
+	{"--lora-info-metric=l", "engineConfigs"},
+	{"--metrics-cert-dir=/m", "obeyed"},
+	{"--metrics-client-ca-file=/ca", "without --metrics-cert-dir"},
+	{"--metrics-endpoint-auth=false", "obeyed"},
+	{"--metrics-port=9190", "obeyed"},
+	{"--metrics-staleness-threshold=5s", "obeyed"},
+	{"--model-server-metrics-https-insecure-skip-verify=false", "obeyed"},
+	{"--model-server-metrics-path=/m", "obeyed"},
+	{"--model-server-metrics-port=8002", "obeyed"},
+	{"--model-server-metrics-scheme=https", "obeyed"},
+	{"--plugin-state-staleness-threshold=10m", "unused"},
+	{"--pool-group=inference.networking.x-k8s.io", "is not supported: give inference.networking.k8s.io"},
+	{"--pool-namespace=other", "obeyed"},
+	{"--refresh-metrics-interval=50ms", "obeyed"},
+	{"--refresh-prometheus-metrics-interval=1s", "unused"},
+	{"--secure-serving=false", "obeyed"},
+	{"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "obeyed"},
+	{"--tls-min-version=VersionTLS13", "obeyed"},
+	{"--total-queued-requests-metric=q", "engineConfigs"},
+	{"--total-running-requests-metric=r", "engineConfigs"},
+	{"--tracing=false", "obeyed"},
+	{"--v=4", "obeyed"},
+	{"--zap-devel=true", "obeyed"},
+	{"--zap-encoder=console", "obeyed"},
+	{"--zap-log-level=debug", "obeyed"},
+	{"--zap-stacktrace-level=panic", "unused"},
+	{"--zap-time-encoding=epoch", "unused"},
+}
+
+func TestEveryUpstreamFlagHasAnAnswer(t *testing.T) {
+	t.Parallel()
+	usual, err := Parse([]string{"--pool-name=p"}, io.Discard)
+	require.NoError(t, err)
+	for _, tt := range upstreamFlags {
+		t.Run(tt.flag, func(t *testing.T) {
+			t.Parallel()
+			c, err := Parse([]string{"--pool-name=p", tt.flag}, io.Discard)
+			switch tt.answer {
+			case "obeyed":
+				require.NoError(t, err)
+				assert.Empty(t, c.Unused)
+				if !strings.HasPrefix(tt.flag, "--enable-cert-reload") { // it is always done
+					assert.NotEqual(t, usual, c)
+				}
+			case "unused":
+				require.NoError(t, err)
+				require.Len(t, c.Unused, 1)
+				assert.NotEmpty(t, c.Unused[0].Why)
+			default:
+				assert.ErrorContains(t, err, tt.answer)
+			}
+		})
+	}
+}
+
+func TestSourceFlags(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]string{
+		"--pool-name=p", "--model-server-metrics-port=8002", "--model-server-metrics-scheme=https", `--model-server-metrics-path="/prometheus/metrics"`,
+		"--model-server-metrics-https-insecure-skip-verify=false",
+	}, io.Discard)
+	require.NoError(t, err)
+	port, skip := 8002, false
+	assert.Equal(t, modelserver.Source{Scheme: "https", Path: "/prometheus/metrics", Port: &port, InsecureSkipVerify: &skip}, c.MetricsSource)
+
+	c, err = Parse([]string{"--pool-name=p", "--model-server-metrics-port=0", "--model-server-metrics-path=/metrics"}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, modelserver.DefaultSettings().Source, c.MetricsSource, "the usual path does not replace that of an engine")
 }

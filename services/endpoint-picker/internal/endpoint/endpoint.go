@@ -46,6 +46,8 @@ type Description struct {
 
 	Rank   int               // index of its port among the ports of its pod, from 0
 	Labels map[string]string // of its pod; read-only
+	// MetricsPort is the port of the metrics page; 0 is that of the configuration, the engine, or Address, in this order.
+	MetricsPort uint16
 }
 
 // A Server contains the properties of an endpoint for schedulers. It is never changed.

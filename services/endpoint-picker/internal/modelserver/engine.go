@@ -11,6 +11,8 @@ const (
 	engineReserved = "default" // reserved: upstream's name of the default engine
 
 	labelModel = "model_name"
+
+	tritonMetricsPort = 8002 // default of --metrics-port; requests have 8000 and 8001
 )
 
 // Metrics are the names of one metric in several versions of a server. A metric is "name" or "name{label=value}", quotes
@@ -34,6 +36,7 @@ func (m *Metrics) UnmarshalText(text []byte) error {
 type Engine struct {
 	Name string `yaml:"name"`
 	Path string `yaml:"-"` // of the page, if Source has none; empty is /metrics
+	Port int    `yaml:"-"` // of the page, if Source has none; 0 is the endpoint's own
 
 	Waiting Metrics `yaml:"queuedRequestsSpec,omitempty"`  // requests in the queue
 	Running Metrics `yaml:"runningRequestsSpec,omitempty"` // requests in the batch
@@ -122,6 +125,7 @@ func builtinEngines() []Engine {
 		},
 		{
 			Name:      EngineTritonTRTLLM,
+			Port:      tritonMetricsPort,
 			Waiting:   Metrics{"nv_trt_llm_request_metrics{request_type=waiting}"},
 			Running:   Metrics{"nv_trt_llm_request_metrics{request_type=scheduled}"},
 			KVUsage:   Metrics{"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"},
@@ -130,19 +134,21 @@ func builtinEngines() []Engine {
 		},
 		{
 			Name:    EngineTriton,
+			Port:    tritonMetricsPort,
 			Waiting: Metrics{"nv_inference_pending_request_count"},
 		},
 	}
 }
 
-// mergeEngines returns the built-in engines and the user's engines. A user's engine replaces a built-in one with the same
-// name.
+// mergeEngines returns the built-in engines and the user's engines. A user's engine replaces the metrics of a built-in one with the same
+// name, whose page stays where it is.
 func mergeEngines(users []Engine) []Engine {
 	all := builtinEngines()
 	for _, u := range users {
 		replaced := false
 		for i := range all {
 			if all[i].Name == u.Name {
+				u.Path, u.Port = all[i].Path, all[i].Port
 				all[i], replaced = u, true
 			}
 		}

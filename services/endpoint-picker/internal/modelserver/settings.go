@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ type Settings struct {
 type Source struct {
 	Scheme             string        `yaml:"scheme"`         // http or https
 	Path               string        `yaml:"path,omitempty"` // with an optional query; empty is the engine's own
-	Port               *int          `yaml:"port,omitempty"` // of all endpoints; nil is each endpoint's own
+	Port               *int          `yaml:"port,omitempty"` // of endpoints without their own; nil is the engine's, or that of requests
 	InsecureSkipVerify *bool         `yaml:"insecureSkipVerify,omitempty"`
 	CACertPath         string        `yaml:"caCertPath,omitempty"`
 	ClientCertPath     string        `yaml:"clientCertPath,omitempty"`
@@ -179,6 +180,7 @@ type compiled struct {
 	*matcher
 
 	path string
+	port int // 0: the endpoint's own
 }
 
 // newPlan validates settings and reads the files that they name. flags are the intervals that the settings do not have.
@@ -192,7 +194,7 @@ func newPlan(s Settings, flags Interval) (*Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("engine %s: %w", e.Name, err)
 		}
-		p.engines[e.Name] = &compiled{matcher: m, path: cmp.Or(s.Source.Path, e.Path, usualPath)}
+		p.engines[e.Name] = &compiled{matcher: m, path: cmp.Or(s.Source.Path, e.Path, usualPath), port: e.Port}
 	}
 	var err error
 	if s.Source.Scheme == schemeHTTPS {
@@ -242,6 +244,16 @@ func (p *Plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 		return known, true
 	}
 	return p.engines[e.DefaultEngine], false
+}
+
+// target returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the engine, and
+// that of requests.
+func (p *Plan) target(d *endpoint.Description, e *compiled) netip.AddrPort {
+	port := int(d.MetricsPort)
+	if port == 0 && p.settings.Source.Port != nil {
+		port = *p.settings.Source.Port
+	}
+	return netip.AddrPortFrom(d.Address.Addr(), uint16(cmp.Or(port, e.port, int(d.Address.Port()))))
 }
 
 // request returns the bytes of the request for a server's page.

@@ -71,7 +71,7 @@ func (w *worker) sampleTokens(now time.Time) {
 	s.left--
 	s.pace.failed()
 	s.due = now.Add(s.pace.interval(w.plan.interval, watched))
-	q := sampleQuestion{dial: w.dial, target: w.target, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
+	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)

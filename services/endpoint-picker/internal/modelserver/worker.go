@@ -96,12 +96,13 @@ func (w *worker) prepare() {
 			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.engine))...)
 	}
 	w.plan, w.described = p, d
-	if engine == w.engine {
+	target := p.target(d, engine)
+	if engine == w.engine && target == w.target {
 		return
 	}
-	w.target = d.Address
-	if port := p.settings.Source.Port; port != nil {
-		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(*port))
+	if target != w.target {
+		w.hangUp()
+		w.target = target
 	}
 	w.engine, w.reading, w.onlyWaiting = engine, newReading(engine.matcher), len(engine.running) == 0
 	w.request = p.request(w.target.String(), engine)

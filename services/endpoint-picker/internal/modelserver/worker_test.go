@@ -268,3 +268,54 @@ func TestOneSilentEndpointAmongMany(t *testing.T) {
 		assert.EqualValues(t, 8, silent.scrapes.Load())
 	})
 }
+
+// The port of a page is the first that is known.
+func TestPortOfThePage(t *testing.T) {
+	t.Parallel()
+	port := 9100
+	tests := []struct {
+		name   string
+		source Source
+		engine string
+		own    uint16
+		want   uint16
+	}{
+		{name: "that of requests", engine: EngineVLLM, want: 8000},
+		{name: "of the engine", engine: EngineTriton, want: 8002},
+		{name: "of another engine", engine: EngineTritonTRTLLM, want: 8002},
+		{name: "of all endpoints", source: Source{Port: &port}, engine: EngineTriton, want: 9100},
+		{name: "of the endpoint", source: Source{Port: &port}, engine: EngineTriton, own: 9200, want: 9200},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			settings := DefaultSettings()
+			settings.Source.Port = tt.source.Port
+			settings.Extractor.Engines = []Engine{{Name: EngineTriton, Waiting: Metrics{"nv_inference_pending_request_count"}, KVUsage: Metrics{"own"}}}
+			p, err := newPlan(settings, DefaultOptions().Interval)
+			require.NoError(t, err)
+			d := &endpoint.Description{MetricsPort: tt.own, Labels: map[string]string{LabelEngine: tt.engine}}
+			d.Address = netip.MustParseAddrPort("10.0.0.1:8000")
+			engine, known := p.engineOf(d)
+			require.True(t, known)
+			assert.Equal(t, netip.AddrPortFrom(d.Address.Addr(), tt.want), p.target(d, engine))
+		})
+	}
+}
+
+// An annotation takes effect at the next scrape, over another connection.
+func TestPortOfThePageChanges(t *testing.T) {
+	t.Parallel()
+	requests := newModelServer(t, text("vllm:num_requests_running 1\n"))
+	metrics := newModelServer(t, text("vllm:num_requests_running 2\n"))
+	s, _ := newScraper(t)
+	e := requests.endpoint()
+	w := newWorker(t, s, e)
+	w.scrape(time.Now())
+	assert.InDelta(t, 1, e.Load().Running, 0)
+	d := *e.Description()
+	d.MetricsPort = netip.MustParseAddrPort(metrics.address).Port()
+	e.Describe(d)
+	w.scrape(time.Now())
+	assert.InDelta(t, 2, e.Load().Running, 0)
+}

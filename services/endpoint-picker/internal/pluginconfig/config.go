@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
@@ -25,6 +26,8 @@ const MaxBytes = 1 << 20
 // Options are external settings for configurations.
 type Options struct {
 	StaleAfter time.Duration // time without a valid sample after which an endpoint's values are stale
+	// Source describes metrics pages where a configuration does not; the zero value is modelserver.DefaultSettings().
+	Source modelserver.Source
 	// EndpointsGiven means that the flags name the source of endpoints, so that a file-discovery has no effect.
 	EndpointsGiven bool
 	// Previous is the configuration in force; nil at start. A new one keeps the state of its plugins where their parameters

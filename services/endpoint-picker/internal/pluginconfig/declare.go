@@ -95,7 +95,7 @@ func (c *compiler) findType(path, name string) plugins.Type {
 }
 
 func (c *compiler) environment() plugins.Environment {
-	return plugins.Environment{StaleAfter: c.options.StaleAfter}
+	return plugins.Environment{StaleAfter: c.options.StaleAfter, Source: c.options.Source}
 }
 
 func (c *compiler) validate(p *plugin) {

@@ -35,6 +35,9 @@ func Load(text []byte, o Options) (*Config, error) {
 	}
 	c := &compiler{Document: parsed, options: o, declared: map[string]*plugin{}}
 	c.made.Profile = &scheduling.Profile{}
+	if c.options.Source == (modelserver.Source{}) {
+		c.options.Source = modelserver.DefaultSettings().Source
+	}
 	c.made.Prefix = plugins.DefaultPrefixIndex()
 	c.made.Scraping = modelserver.DefaultSettings()
 	c.made.Scraping.Off = true // until a source is installed

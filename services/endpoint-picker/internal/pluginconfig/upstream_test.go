@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 )
 
 // upstreamFiles are the kinds of configuration that the guides, charts and tests of other pickers have, in small. Each starts, or its error
@@ -124,4 +126,18 @@ func TestLoadCountsProducersOfPrefixes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLoadTakesTheSourceOfFlags(t *testing.T) {
+	t.Parallel()
+	port, other := 8002, 9000
+	o := options
+	o.Source = modelserver.Source{Scheme: "https", Port: &port}
+	c, err := Load([]byte(head), o)
+	require.NoError(t, err)
+	assert.Equal(t, o.Source, c.Scraping.Source)
+	c, err = Load([]byte(head+"plugins: [{type: metrics-data-source, parameters: {port: 9000}}]\n"), o)
+	require.NoError(t, err)
+	assert.Equal(t, modelserver.Source{Scheme: "https", Port: &other}, c.Scraping.Source, "the configuration takes precedence")
+	assert.Equal(t, 8002, port)
 }

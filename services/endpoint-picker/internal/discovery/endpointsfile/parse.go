@@ -27,11 +27,13 @@ type document struct {
 
 // entry is an endpoint in the file.
 type entry struct {
-	Name      *scalar            `yaml:"name"`
-	Namespace *scalar            `yaml:"namespace"`
-	Address   *scalar            `yaml:"address"`
-	Port      *scalar            `yaml:"port"`
-	Labels    map[string]*scalar `yaml:"labels"`
+	Name        *scalar            `yaml:"name"`
+	Namespace   *scalar            `yaml:"namespace"`
+	Address     *scalar            `yaml:"address"`
+	Port        *scalar            `yaml:"port"`
+	MetricsPort *scalar            `yaml:"metricsPort"`
+	MetricsHost *scalar            `yaml:"metricsHost"` // "address:port", as in llm-d's files
+	Labels      map[string]*scalar `yaml:"labels"`
 }
 
 // scalar is a value as it is written: 007 and true are texts, too.
@@ -89,6 +91,7 @@ func (p *parser) add(path string, e *entry) {
 		d.Namespace = p.name(path+".namespace", e.Namespace)
 	}
 	d.Address = netip.AddrPortFrom(p.address(path+".address", e.Address), p.port(path+".port", e.Port))
+	d.MetricsPort = p.metricsPort(path, e, d.Address.Addr())
 	if d.Pod == "" || d.Namespace == "" || !d.Address.IsValid() || d.Address.Port() == 0 {
 		return // it has its own problem
 	}
@@ -155,6 +158,25 @@ func (p *parser) port(path string, value *scalar) uint16 {
 		return 0
 	}
 	return uint16(port)
+}
+
+// metricsPort reads the port of the metrics page; 0 if the entry has none.
+func (p *parser) metricsPort(path string, e *entry, address netip.Addr) uint16 {
+	switch {
+	case e.MetricsHost != nil && e.MetricsPort != nil:
+		p.Errorf(path+".metricsHost", "metricsPort is set, too: keep that one")
+	case e.MetricsPort != nil:
+		return p.port(path+".metricsPort", e.MetricsPort)
+	case e.MetricsHost != nil:
+		text := p.text(path+".metricsHost", e.MetricsHost)
+		host, err := netip.ParseAddrPort(text)
+		if text != "" && (err != nil || host.Addr().Unmap() != address || host.Port() == 0) {
+			p.Errorf(path+".metricsHost", "%.60q is not a port of the endpoint's address: give its port as metricsPort", text)
+			return 0
+		}
+		return host.Port()
+	}
+	return 0
 }
 
 // labels reads labels. Their values need no quotes, even numbers and true.

@@ -22,6 +22,25 @@ func described(name, address string, labels map[string]string) endpoint.Descript
 	return endpoint.Description{Identity: endpoint.Identity{Namespace: namespace, Pod: pod, Address: netip.MustParseAddrPort(address)}, Labels: labels}
 }
 
+func withMetrics(d endpoint.Description, port uint16) endpoint.Description {
+	d.MetricsPort = port
+	return d
+}
+
+func TestParseRefusesPortsOfMetricsPages(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{
+		"metricsPort: 0":                                `endpoints[0].metricsPort: "0" is not a port`,
+		"metricsHost: 10.0.0.2:8002":                    `endpoints[0].metricsHost: "10.0.0.2:8002" is not a port of the endpoint's address: give its port as metricsPort`,
+		"metricsHost: vllm:8002":                        "give its port as metricsPort",
+		"metricsHost: 10.0.0.1":                         "give its port as metricsPort",
+		"metricsHost: 10.0.0.1:8002, metricsPort: 8002": "metricsPort is set, too: keep that one",
+	} {
+		_, err := Parse([]byte("endpoints: [{name: a, address: 10.0.0.1, port: 1, " + give + "}]"))
+		assert.ErrorContains(t, err, want, give)
+	}
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -65,6 +84,11 @@ endpoints:
 			name: "names and labels as they are written",
 			give: "endpoints: [{name: 007, address: 10.0.0.1, port: 1, labels: {version: 1.10, gpu: true, llm-d.ai/role: decode, empty: ''}}]",
 			want: []endpoint.Description{described("007", "10.0.0.1:1", map[string]string{"version": "1.10", "gpu": "true", "llm-d.ai/role": "decode", "empty": ""})},
+		},
+		{
+			name: "ports of metrics pages",
+			give: "endpoints: [{name: a, address: 10.0.0.1, port: 1, metricsPort: '8002'}, {name: b, address: fd00::1, port: 1, metricsHost: '[fd00::1]:8003'}]",
+			want: []endpoint.Description{withMetrics(described("a", "10.0.0.1:1", nil), 8002), withMetrics(described("b", "[fd00::1]:1", nil), 8003)},
 		},
 		{name: "no labels", give: "endpoints: [{name: a, address: 10.0.0.1, port: 1, labels: }]", want: []endpoint.Description{described("a", "10.0.0.1:1", nil)}},
 		{
@@ -111,7 +135,7 @@ func TestParseNamesEveryProblemWithItsLine(t *testing.T) {
 		{name: "an endpoint that is a word", give: "endpoints:\n- 10.0.0.1:8000", want: `line 2, column 3: endpoints[0]: "10.0.0.1:8000" has no fields`},
 		{
 			name: "a misspelt field", give: "endpoints:\n- {" + good + "}\n- {name: b, ip: 10.0.0.1, port: 1}",
-			want: "line 3, column 3: endpoints[1].address: it is missing\nline 3, column 13: endpoints[1].ip: unknown field: use one of name, namespace, address, port, labels",
+			want: "line 3, column 3: endpoints[1].address: it is missing\nline 3, column 13: endpoints[1].ip: unknown field: use one of name, namespace, address, port, metricsPort, metricsHost, labels",
 		},
 		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1, column 51: endpoints[0].port: it is listed twice, first in line 1: keep one"},
 		{name: "a merge", give: "endpoints: [{<<: {name: a}, address: 10.0.0.1, port: 1}]", want: "line 1, column 13: endpoints[0].name: it is missing\nline 1, column 14: endpoints[0].<<: merge keys are not supported: write the fields out"},

@@ -29,7 +29,7 @@ func strip(object any) (any, error) {
 		},
 		Status: corev1.PodStatus{PodIP: pod.Status.PodIP},
 	}
-	for _, name := range []string{podset.ActivePorts, podset.LegacyActivePorts} {
+	for _, name := range podset.Annotations {
 		if value, ok := pod.Annotations[name]; ok {
 			if kept.Annotations == nil {
 				kept.Annotations = map[string]string{}
@@ -50,6 +50,7 @@ func samePod(a, b *corev1.Pod) bool {
 	portsB, saidB := podset.AnnotatedPorts(b)
 	return a.UID == b.UID &&
 		saidA == saidB && portsA == portsB &&
+		a.Annotations[podset.MetricsPort] == b.Annotations[podset.MetricsPort] &&
 		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		a.Status.PodIP == b.Status.PodIP &&
 		(readyA == nil) == (readyB == nil) &&

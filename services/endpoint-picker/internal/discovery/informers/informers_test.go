@@ -457,6 +457,7 @@ func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
 		{name: "active ports", change: func(p *corev1.Pod) { p.Annotations[podset.ActivePorts] = "8000" }, want: 1},
 		{name: "active ports, empty", change: func(p *corev1.Pod) { p.Annotations[podset.ActivePorts] = "" }, want: 1},
 		{name: "active ports, old name", change: func(p *corev1.Pod) { p.Annotations[podset.LegacyActivePorts] = "8000" }, want: 1},
+		{name: "metrics port", change: func(p *corev1.Pod) { p.Annotations[podset.MetricsPort] = "8002" }, want: 1},
 		{name: "another pod", change: func(p *corev1.Pod) { p.UID = "2" }, want: 1},
 	}
 	for _, tt := range tests {

@@ -32,6 +32,12 @@ const (
 	LegacyActivePorts = "inference.networking.k8s.io/active-ports"
 )
 
+// MetricsPort is the annotation of a pod with the port of its metrics page, for all of its model servers.
+const MetricsPort = "llm-d.ai/metrics-port"
+
+// Annotations are those that endpoints depend on.
+var Annotations = []string{ActivePorts, LegacyActivePorts, MetricsPort}
+
 // A Selection selects the pods of a pool in a namespace, and their ports.
 type Selection struct {
 	Selector labels.Selector // of its pods; nil selects none
@@ -47,8 +53,9 @@ type Problem struct {
 
 // owner is the pod of an address.
 type owner struct {
-	pod  *corev1.Pod
-	rank int
+	pod     *corev1.Pod
+	rank    int
+	metrics uint16 // port of the page; 0 if the pod names none
 }
 
 // Build returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
@@ -68,13 +75,17 @@ func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) 
 		if problem != nil {
 			problems = append(problems, *problem)
 		}
+		metrics, problem := metricsPort(pod)
+		if problem != nil {
+			problems = append(problems, *problem)
+		}
 		for rank, port := range s.Ports {
 			if !active.has(port) {
 				continue
 			}
 			address := netip.AddrPortFrom(ip.Unmap(), port)
 			if other := byAddress[address].pod; other == nil || younger(pod, other) {
-				byAddress[address] = owner{pod, rank}
+				byAddress[address] = owner{pod, rank, metrics}
 			}
 		}
 	}
@@ -94,7 +105,7 @@ func describe(byAddress map[netip.AddrPort]owner) []endpoint.Description {
 	all := make([]endpoint.Description, 0, len(byAddress))
 	for address, o := range byAddress {
 		id := endpoint.Identity{Namespace: o.pod.Namespace, Pod: o.pod.Name, UID: string(o.pod.UID), Address: address}
-		all = append(all, endpoint.Description{Identity: id, Rank: o.rank, Labels: o.pod.Labels})
+		all = append(all, endpoint.Description{Identity: id, Rank: o.rank, Labels: o.pod.Labels, MetricsPort: o.metrics})
 	}
 	slices.SortFunc(all, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
 	return all
@@ -129,6 +140,19 @@ func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
 		return active, &Problem{Pod: pod, Value: value, Message: "names no port of the pool, the pod gets no requests"}
 	}
 	return active, nil
+}
+
+// metricsPort reads the pod's annotation of the port of its metrics page; 0 if there is none.
+func metricsPort(pod *corev1.Pod) (uint16, *Problem) {
+	value, said := pod.Annotations[MetricsPort]
+	if !said {
+		return 0, nil
+	}
+	port, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
+	if err != nil || port == 0 {
+		return 0, &Problem{Pod: pod, Value: value, Message: "names no port, metrics are read from the default one"}
+	}
+	return uint16(port), nil
 }
 
 // ready reports whether the pod accepts requests: it is ready and not being deleted.

@@ -190,6 +190,23 @@ func TestActivePorts(t *testing.T) {
 	}
 }
 
+func TestMetricsPort(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]uint16{"8002": 8002, " 9 ": 9, "": 0, "0": 0, "65536": 0, "metrics": 0, "8002,8003": 0} {
+		pod := readyPod("a", "10.0.0.1", annotated(MetricsPort, value))
+		endpoints, problems := Build(Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000, 8001}}, []*corev1.Pod{pod})
+		require.Len(t, endpoints, 2, value)
+		for _, e := range endpoints {
+			assert.Equal(t, want, e.MetricsPort, value)
+		}
+		if want == 0 {
+			assert.Equal(t, []Problem{{Pod: pod, Value: value, Message: "names no port, metrics are read from the default one"}}, problems)
+		} else {
+			assert.Empty(t, problems)
+		}
+	}
+}
+
 func TestNoSelectorSelectsNothing(t *testing.T) {
 	t.Parallel()
 	endpoints, _ := Build(Selection{Ports: []uint16{8000}}, []*corev1.Pod{readyPod("a", "10.0.0.1")})

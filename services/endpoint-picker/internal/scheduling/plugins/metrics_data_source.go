@@ -4,7 +4,7 @@ import "fairlead.dev/services/endpoint-picker/internal/modelserver"
 
 var metricsDataSourceType = Type{
 	Name: "metrics-data-source", Section: SectionSources, Default: true,
-	New: func(Environment) Plugin { return &metricsDataSource{modelserver.DefaultSettings().Source} },
+	New: func(e Environment) Plugin { return &metricsDataSource{e.Source} },
 }
 
 // metricsDataSource sets the addresses of metrics pages.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
@@ -257,7 +258,7 @@ func parameterPaths(path string, typ reflect.Type) []string {
 // compile returns all results of a plugin on random pools, and the settings that it makes.
 func compile(t *testing.T, typed Type, parameters string) (result string, warnings []strictyaml.Problem, err error) {
 	t.Helper()
-	p := typed.New(Environment{StaleAfter: time.Second})
+	p := typed.New(Environment{StaleAfter: time.Second, Source: modelserver.DefaultSettings().Source})
 	document, err := strictyaml.Parse([]byte(cmp.Or(parameters, "{}")), strictyaml.Options{MaxBytes: 1 << 10})
 	require.NoError(t, err)
 	document.Decode(p)

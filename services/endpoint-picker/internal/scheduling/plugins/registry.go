@@ -12,6 +12,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 )
 
 // A Plugin is one plugin of a configuration: a pointer to a struct with a yaml tag for each parameter.
@@ -50,7 +52,8 @@ type Type struct {
 
 // Environment contains the settings of the process that plugins need.
 type Environment struct {
-	StaleAfter time.Duration // time of failing scrapes after which an endpoint's values are stale
+	StaleAfter time.Duration      // time of failing scrapes after which an endpoint's values are stale
+	Source     modelserver.Source // of metrics pages, where the configuration does not set it
 }
 
 // A Section is the part of a configuration that refers to plugins of a type.

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 // Prefixes of the llm-d router's older names.
 const (
 	objectivePrefix = "inference_objective_"
+	modelPrefix     = "inference_model_" // until the Inference Extension 1.0
 	poolPrefix      = "inference_pool_"
 	extensionPrefix = "inference_extension_"
 	schedulerPrefix = "llm_d_inference_scheduler_"
@@ -34,16 +36,18 @@ func same(labels ...string) map[string]string {
 
 // olderNames contains all older names, by the current names without prefix.
 var olderNames = map[string]older{
-	"request_total":            {objectivePrefix + "request_total", same(labelModel, labelTarget, labelPriority)},
-	"request_error_total":      {objectivePrefix + "request_error_total", same(labelModel, labelTarget, labelErrorCode)},
-	"request_duration_seconds": {objectivePrefix + "request_duration_seconds", same(labelModel, labelTarget)},
-	"request_size_bytes":       {objectivePrefix + "request_sizes", same(labelModel, labelTarget)},
-	"response_size_bytes":      {objectivePrefix + "response_sizes", same(labelModel, labelTarget)},
-	"request_input_tokens":     {objectivePrefix + "input_tokens", same(labelModel, labelTarget)},
-	"request_output_tokens":    {objectivePrefix + "output_tokens", same(labelModel, labelTarget)},
-	"request_cached_tokens":    {objectivePrefix + "prompt_cached_tokens", same(labelModel, labelTarget)},
-	"request_running":          {objectivePrefix + "running_requests", same(labelModel)},
-	"request_ntpot_seconds":    {objectivePrefix + "normalized_time_per_output_token_seconds", same(labelModel, labelTarget)},
+	"request_total":                  {objectivePrefix + "request_total", same(labelModel, labelTarget, labelPriority)},
+	"request_error_total":            {objectivePrefix + "request_error_total", same(labelModel, labelTarget, labelErrorCode)},
+	"request_duration_seconds":       {objectivePrefix + "request_duration_seconds", same(labelModel, labelTarget)},
+	"request_size_bytes":             {objectivePrefix + "request_sizes", same(labelModel, labelTarget)},
+	"response_size_bytes":            {objectivePrefix + "response_sizes", same(labelModel, labelTarget)},
+	"request_input_tokens":           {objectivePrefix + "input_tokens", same(labelModel, labelTarget)},
+	"request_output_tokens":          {objectivePrefix + "output_tokens", same(labelModel, labelTarget)},
+	"request_cached_tokens":          {objectivePrefix + "prompt_cached_tokens", same(labelModel, labelTarget)},
+	"request_running":                {objectivePrefix + "running_requests", same(labelModel)},
+	"request_ttft_seconds":           {objectivePrefix + "request_ttft_seconds", same(labelModel, labelTarget)},
+	"request_streaming_tpot_seconds": {objectivePrefix + "request_tpot_seconds", same(labelModel, labelTarget)},
+	"request_ntpot_seconds":          {objectivePrefix + "normalized_time_per_output_token_seconds", same(labelModel, labelTarget)},
 
 	"average_kv_cache_utilization": {poolPrefix + "average_kv_cache_utilization", same(labelPool)},
 	"average_queue_size":           {poolPrefix + "average_queue_size", same(labelPool)},
@@ -80,13 +84,29 @@ func LegacyNames(g prometheus.Gatherer) prometheus.Gatherer {
 		all := slices.Clone(families)
 		for _, f := range families {
 			name, found := strings.CutPrefix(f.GetName(), upstream+"_")
-			if o, known := olderNames[name]; found && known {
+			o, known := olderNames[name]
+			if !found || !known {
+				continue
+			}
+			all = append(all, o.family(f))
+			if o, known := o.model(); known {
 				all = append(all, o.family(f))
 			}
 		}
 		slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
 		return all, err
 	})
+}
+
+// model returns the name of a metric of the Inference Extension 1.0, which had no priority. Newer metrics had none.
+func (o older) model() (older, bool) {
+	name, objective := strings.CutPrefix(o.name, objectivePrefix)
+	if !objective || slices.Contains([]string{"request_ttft_seconds", "request_tpot_seconds", "prompt_cached_tokens"}, name) {
+		return older{}, false
+	}
+	labels := maps.Clone(o.labels)
+	delete(labels, labelPriority)
+	return older{modelPrefix + name, labels}, true
 }
 
 // family returns a metric under its older name.

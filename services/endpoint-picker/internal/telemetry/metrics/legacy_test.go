@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,7 +71,8 @@ func TestOlderNamesAreOfMetricsThatThereAre(t *testing.T) {
 	require.NoError(t, err)
 	for name := range olderNames {
 		there := slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == upstream+"_"+name })
-		assert.Equal(t, name != "flow_control_pool_saturation" && len(name) > 12 && name[:13] == "flow_control_", !there, name)
+		queue := strings.HasPrefix(name, "flow_control_") && name != "flow_control_pool_saturation" && name != "flow_control_queue_size"
+		assert.Equal(t, queue, !there, name)
 	}
 	shown, err := LegacyNames(r).Gather()
 	require.NoError(t, err)
@@ -80,6 +82,46 @@ func TestOlderNamesAreOfMetricsThatThereAre(t *testing.T) {
 		}
 		return 1
 	}))
+}
+
+// The Inference Extension 1.0 had these, and 1.3 to 1.5 times to the first token and between tokens.
+func TestOlderNamesOfTheInferenceExtension(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	e := newEndpoint("a")
+	m := poolOf(t, r, e)
+	first, second := streamed(e), streamed(e)
+	second.Priority = 0
+	m.ObserveExchange(first)
+	m.ObserveExchange(second)
+	assertMetrics(t, LegacyNames(r), `
+# HELP inference_extension_flow_control_queue_size Deprecated: use llm_d_epp_flow_control_queue_size.
+# TYPE inference_extension_flow_control_queue_size gauge
+inference_extension_flow_control_queue_size{inference_pool="chat"} 0
+# HELP inference_model_request_total Deprecated: use llm_d_epp_request_total.
+# TYPE inference_model_request_total counter
+inference_model_request_total{model_name="chat",target_model_name="chat-v2"} 2
+# HELP inference_model_running_requests Deprecated: use llm_d_epp_request_running.
+# TYPE inference_model_running_requests gauge
+inference_model_running_requests{model_name="chat"} 0
+`, "inference_extension_flow_control_queue_size", "inference_model_request_total", "inference_model_running_requests")
+
+	families, err := LegacyNames(r).Gather()
+	require.NoError(t, err)
+	counts := map[string]uint64{}
+	for _, f := range families {
+		for _, series := range f.GetMetric() {
+			counts[f.GetName()] += series.GetHistogram().GetSampleCount()
+		}
+	}
+	for _, name := range []string{
+		"inference_objective_request_ttft_seconds", "inference_objective_request_tpot_seconds", "inference_model_request_duration_seconds",
+		"inference_model_request_sizes", "inference_model_response_sizes", "inference_model_input_tokens", "inference_model_output_tokens",
+		"inference_model_normalized_time_per_output_token_seconds",
+	} {
+		assert.Equal(t, uint64(2), counts[name], name)
+	}
+	assert.NotContains(t, counts, "inference_model_request_ttft_seconds", "it had none")
 }
 
 func TestOlderNamesOfWhatCouldBeGathered(t *testing.T) {

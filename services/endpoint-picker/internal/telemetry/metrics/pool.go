@@ -21,7 +21,7 @@ type PoolCollector struct {
 	averages, deviations [3]*prometheus.Desc // of KV cache, queue and running requests
 	ready, queueSize     *prometheus.Desc
 	requests, tokens     *prometheus.Desc
-	saturation           *prometheus.Desc
+	saturation, queued   *prometheus.Desc
 	prefixSize, info     *prometheus.Desc
 	learnt               []learntSeries
 }
@@ -51,6 +51,7 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests queued on the endpoint, as of the last scrape.",
 			labelPool, "model_server_endpoint"),
 		saturation: upstreamDesc("flow_control_pool_saturation", "Saturation of the pool: 1 is full, more is overload.", "inference_pool", "stage"),
+		queued:     upstreamDesc("flow_control_queue_size", "Requests in the queue of flow control. It is 0: this version queues none, and sheds them instead.", "inference_pool"),
 		prefixSize: upstreamDesc("prefix_indexer_size", "Estimated cached blocks of all endpoints.", labelPlugin, labelPluginType),
 		info:       upstreamDesc("info", "The running build.", "commit", "build_ref"),
 	}
@@ -94,7 +95,7 @@ func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
 		out <- c.deviations[i]
 	}
 	for _, d := range []*prometheus.Desc{
-		c.ready, c.queueSize, c.requests, c.tokens, c.saturation, c.prefixSize, c.info, c.Metrics.requests.attempts.desc,
+		c.ready, c.queueSize, c.requests, c.tokens, c.saturation, c.queued, c.prefixSize, c.info, c.Metrics.requests.attempts.desc,
 	} {
 		out <- d
 	}
@@ -125,6 +126,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(c.ready, float64(len(endpoints)), c.Pool)
 	gauge(c.saturation, c.Saturation(), c.Pool, stageEffective)
+	gauge(c.queued, 0, c.Pool)
 	for i := range figures {
 		if figures[i].n > 0 {
 			gauge(c.averages[i], figures[i].mean, c.Pool)
