@@ -28,7 +28,7 @@ const maxInformational = 5
 var (
 	errFull        = errors.New("the model server has as many connections as --proxy-max-connections-per-server allows")
 	errSilent      = errors.New("the model server was silent for longer than --stream-idle-timeout")
-	errUnsupported = errors.New("the model server switched protocols")
+	errUnsupported = errors.New("the model server switched to a protocol that was not asked for")
 	errInformation = fmt.Errorf("the model server sent more than %d informational responses", maxInformational)
 )
 
@@ -161,7 +161,7 @@ func (a *attempt) send() error {
 		return errSilent
 	case err != nil:
 		return fmt.Errorf("send the request to the model server: %w", err)
-	case response.StatusCode == http.StatusSwitchingProtocols:
+	case response.StatusCode == http.StatusSwitchingProtocols && !opensWebSocket(a.request.Header, response.Header):
 		return errUnsupported
 	}
 	a.to.keepAlive.announced.Store(int64(announced(response.Header.Get(headerKeepAlive))))

@@ -28,7 +28,9 @@ const (
 	encodingNone  = "identity"
 	tokenClose    = "close"
 	tokenTrailers = "trailers"
-	upgradeH2C    = "h2c"
+	tokenUpgrade  = "Upgrade"
+
+	protocolWebSocket = "websocket"
 )
 
 // hopByHop are the headers that concern one connection: RFC 9110, 7.6.1, and the older ones of RFC 2616, 13.5.1.
@@ -98,10 +100,13 @@ func (w *wantedHeaders) read(h http.Header) (headers api.Headers, private []stri
 // outgoingHeaders changes the headers of a client's request to those for the model server.
 func (t *transfer) outgoingHeaders() http.Header {
 	x, h := &t.exchange, t.request.Header
-	trailers := hasToken(h[headerTE], tokenTrailers)
+	trailers, tunnel := hasToken(h[headerTE], tokenTrailers), isWebSocket(t.request)
 	removeHopByHop(h)
 	if trailers {
 		h[headerTE] = []string{tokenTrailers}
+	}
+	if tunnel {
+		setWebSocket(h)
 	}
 	delete(h, "Expect") // the body is there
 	h.Del(exchange.HeaderDestination)

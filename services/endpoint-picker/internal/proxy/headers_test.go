@@ -165,7 +165,12 @@ func TestShapesOfRequests(t *testing.T) {
 		{name: "newer version", give: "GET / HTTP/3.0\r\nHost: a\r\n\r\n", want: 505},
 		{name: "absolute form", give: "GET http://b/c HTTP/1.1\r\nHost: a\r\n\r\n", want: 200},
 		{name: "tunnel", give: "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", want: 501},
-		{name: "web socket", give: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", want: 501},
+		{name: "web socket at a server without", give: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", want: 200},
+		{name: "web socket with a body", give: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
+		{name: "web socket by POST", give: "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
+		{name: "offer of TLS", give: "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: TLS/1.2\r\nConnection: Upgrade\r\n\r\n", want: 200},
+		{name: "offer of TLS with a body", give: "POST / HTTP/1.1\r\nHost: a\r\nUpgrade: TLS/1.2\r\nConnection: Upgrade\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
+		{name: "unknown protocol", give: "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n", want: 200},
 		{name: "offer of HTTP/2", give: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", want: 200},
 		{name: "large headers", give: "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", maxHeaders+5000) + "\r\n\r\n", want: 431},
 	}
