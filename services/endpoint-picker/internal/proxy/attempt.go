@@ -24,7 +24,7 @@ const maxInformational = 5
 var (
 	errFull        = errors.New("the model server has as many connections as --proxy-max-connections-per-server allows")
 	errSilent      = errors.New("the model server was silent for longer than --stream-idle-timeout")
-	errUnsupported = errors.New("the model server switched protocols")
+	errUnsupported = errors.New("the model server switched to a protocol that was not asked for")
 	errDeclined    = errors.New("the model server answered with an error before any content")
 	errInformation = fmt.Errorf("the model server sent more than %d informational responses", maxInformational)
 )
@@ -179,7 +179,7 @@ func (a *attempt) send() error {
 		return errSilent
 	case err != nil:
 		return fmt.Errorf("send the request to the model server: %w", err)
-	case response.StatusCode == http.StatusSwitchingProtocols:
+	case response.StatusCode == http.StatusSwitchingProtocols && !opensWebSocket(a.request.Header, response.Header):
 		return errUnsupported
 	}
 	a.to.keepAlive.announced.Store(int64(announced(response.Header.Get(headerKeepAlive))))

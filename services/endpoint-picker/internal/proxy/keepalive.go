@@ -85,6 +85,7 @@ type serverConn struct {
 	lastRead  monotonic.Atomic // when the last read ended
 	idleSince monotonic.Atomic // no later than when the server sent what was read last
 	once      sync.Once
+	tunnel    atomic.Bool // the connection has no further request
 
 	headers arrivingHeaders
 }
@@ -104,6 +105,9 @@ func (c *serverConn) Read(b []byte) (int, error) {
 	began := monotonic.From(time.Now())
 	n, err := c.Conn.Read(b)
 	now := monotonic.From(time.Now())
+	if c.tunnel.Load() {
+		return n, err //nolint:wrapcheck // the tunnel ends with it
+	}
 	if n > 0 {
 		if now.Sub(began) > waited {
 			c.idleSince.Store(now)
@@ -123,7 +127,7 @@ func (c *serverConn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *serverConn) Write(b []byte) (int, error) {
-	if c.answered.Load() && c.answered.Swap(false) {
+	if !c.tunnel.Load() && c.answered.Load() && c.answered.Swap(false) {
 		now := monotonic.From(time.Now())
 		if now.Sub(c.idleSince.Load()) > c.server.keepAlive.limit(now) || closedByPeer(c.Conn) {
 			return 0, errIdleTooLong

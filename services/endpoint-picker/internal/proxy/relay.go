@@ -47,7 +47,11 @@ func (a *attempt) relay() (whole bool) {
 	defer a.end()
 	a.drop() // nothing is repeated anymore
 	a.headers()
-	err := a.pieces()
+	pass := a.pieces
+	if a.response.StatusCode == http.StatusSwitchingProtocols {
+		pass = a.tunnel
+	}
+	err := pass()
 	if err == nil && len(a.response.Trailer) > maxTrailers {
 		err = errTrailers
 		a.exchange.Judge(exchange.Faulty)
@@ -90,6 +94,9 @@ func (a *attempt) headers() {
 	removeHopByHop(from.Header)
 	for name, values := range from.Header {
 		h[name] = values
+	}
+	if from.StatusCode == http.StatusSwitchingProtocols {
+		setWebSocket(h)
 	}
 	if len(from.Header[headerContentType]) == 0 {
 		h[headerContentType] = nil // or else net/http guesses one

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -80,6 +81,7 @@ type Server struct {
 	listener net.Listener // nil until Listen
 
 	connections *fairconn.Drain
+	cut         context.CancelFunc // ends the contexts of all requests
 	counters    counters
 	requests    requests
 }
@@ -102,8 +104,11 @@ func New(p Params) *Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(p.Options.TLS != nil)
 	protocols.SetUnencryptedHTTP2(p.Options.TLS == nil)
+	base, cut := context.WithCancel(context.Background())
+	s.cut = cut
 	s.http = &http.Server{
 		Handler:                      s,
+		BaseContext:                  func(net.Listener) context.Context { return base },
 		TLSConfig:                    p.Options.TLS,
 		Protocols:                    protocols,
 		ErrorLog:                     errorLog,
@@ -173,6 +178,7 @@ func (s *Server) InFlight() int { return s.requests.count() }
 // Close closes all connections and returns when all handlers have returned.
 func (s *Server) Close() {
 	_ = s.http.Close()
+	s.cut() // tunnels, which the server has forgotten
 	if s.listener != nil {
 		_ = s.listener.Close() // a server that ran has closed it
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,6 +67,9 @@ func (t *transfer) serve() (whole bool) {
 	defer func() { x.End(nil) }()
 	defer t.drop()
 	s.connections.Mark(t.writer)
+	if isWebSocket(r) {
+		t.writer.Header().Set(headerConnection, tokenClose) // if it is declined
+	}
 	headers, private := s.wanted.Load().read(r.Header)
 	x.Receive(&exchange.Request{
 		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),
@@ -92,32 +94,20 @@ func (t *transfer) serve() (whole bool) {
 	return t.forward()
 }
 
-// errUpgrade refuses requests for another protocol on the connection.
-var errUpgrade = errors.New("the proxy neither upgrades connections nor opens tunnels")
+// errConnect refuses requests to connect to another host.
+var errConnect = errors.New("the picker opens no tunnels by CONNECT: use a WebSocket of HTTP/1.1, or another proxy")
 
 // admit returns the refusal of a request that is not for this proxy, or of a client beyond its share.
 func (t *transfer) admit() *exchange.Refusal {
 	switch r := t.request; {
-	case r.Method == http.MethodConnect, hasUpgrade(r.Header):
-		return exchange.Unanswered(http.StatusNotImplemented, errUpgrade)
+	case r.Method == http.MethodConnect:
+		return exchange.Unanswered(http.StatusNotImplemented, errConnect)
 	case t.account.BeyondShare(fairshare.Streams):
 		return exchange.Exhausted(fairshare.ErrTooManyStreams)
 	case t.account.BeyondShare(fairshare.Bytes):
 		return exchange.Exhausted(fairshare.ErrTooManyBytes)
 	}
 	return nil
-}
-
-// hasUpgrade reports whether a client requires another protocol. It can do without h2c, which curl --http2 offers.
-func hasUpgrade(h http.Header) bool {
-	for _, list := range h[headerUpgrade] {
-		for protocol := range strings.SplitSeq(list, ",") {
-			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.EqualFold(protocol, upgradeH2C) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // refuse answers the request in place of a model server.
