@@ -2,6 +2,7 @@ package fairconn
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -45,13 +46,54 @@ type Conn struct {
 	http2   atomic.Bool
 	refused atomic.Bool
 	once    sync.Once
+
+	mu      sync.Mutex // guards the following
+	framing framing
+	rest    []byte // what came with a request for a WebSocket
+	fault   error  // of all further reads
 }
 
 // Account returns the account of the client. It stays open as long as the connection.
 func (c *Conn) Account() *fairshare.Account { return c.account }
 
-// Read implements net.Conn. Between requests it counts what arrives.
+// Read implements net.Conn. Between requests it counts what arrives. It fails with the first violation of RFC 9112; net/http answers 400.
 func (c *Conn) Read(b []byte) (int, error) {
+	if n, err := c.pending(b); n > 0 || err != nil {
+		return n, err
+	}
+	n, err := c.receive(b)
+	if n == 0 {
+		return n, err //nolint:wrapcheck // net/http examines it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.framing.undecided {
+		return n, err //nolint:wrapcheck // likewise
+	}
+	var passed int
+	passed, c.fault = c.framing.scan(b[:n])
+	if c.fault == nil {
+		c.rest = append(c.rest, b[passed:n]...)
+	}
+	if passed == 0 && c.fault != nil {
+		return 0, c.fault
+	}
+	return passed, err //nolint:wrapcheck // likewise
+}
+
+// pending returns what came before, or why nothing more is read.
+func (c *Conn) pending(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := copy(b, c.rest)
+	if c.rest = c.rest[n:]; n > 0 {
+		return n, nil
+	}
+	return 0, c.fault
+}
+
+// receive reads from the connection, and counts.
+func (c *Conn) receive(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && c.active.Load() == 0 && !c.http2.Load() {
 		c.reading.Add(int64(n) * HeaderGrowth)
@@ -95,8 +137,35 @@ func (c *Conn) Begin(r *http.Request) {
 	}
 }
 
+// Tunnel is called when the connection has become a WebSocket.
+func (c *Conn) Tunnel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.framing.blind, c.framing.undecided = true, false
+}
+
+// Violation returns the violation of RFC 9112 that ended the connection, or nil. What net/http says of a body with one depends on the place.
+func (c *Conn) Violation() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(c.fault, errFraming) {
+		return c.fault
+	}
+	return nil
+}
+
+// errDeclined ends a connection whose request for a WebSocket was declined: what followed the request was not read as HTTP.
+var errDeclined = errors.New("the request for a WebSocket was declined")
+
 // End is called at the end of a request.
-func (c *Conn) End() { c.active.Add(-1) }
+func (c *Conn) End() {
+	c.active.Add(-1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.framing.undecided {
+		c.rest, c.fault = nil, errDeclined
+	}
+}
 
 // HeadersSize returns the memory of headers: their text, and for each field about what a map and a slice take.
 func HeadersSize(h http.Header) (size int) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -93,9 +94,12 @@ func (t *transfer) keep(buffer *[]byte, n int) {
 // unread returns the answer to a body that could not be read.
 func (t *transfer) unread(err error) (*exchange.Refusal, error) {
 	var network net.Error
+	malformed := fairconn.Of(t.request).Violation()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return exchange.TimedOut(), nil
+	case malformed != nil: // after which net/http takes the client for gone
+		return exchange.BadRequest(malformed), nil
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), t.request.Context().Err() != nil, t.request.ProtoMajor == 2:
 		return nil, errGone
 	}

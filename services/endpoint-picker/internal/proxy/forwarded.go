@@ -42,6 +42,7 @@ const (
 	headerForwardedFor   = "X-Forwarded-For"
 	headerForwardedHost  = "X-Forwarded-Host"
 	headerForwardedProto = "X-Forwarded-Proto"
+	prefixForwarded      = "X-Forwarded-"
 )
 
 // apply sets the headers of a request to a model server. The address is the client's.

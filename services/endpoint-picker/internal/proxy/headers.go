@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
@@ -37,6 +38,12 @@ const (
 var hopByHop = []string{
 	headerConnection, "Proxy-Connection", headerKeepAlive, "Proxy-Authenticate", "Proxy-Authorization", headerTE, headerTrailer,
 	"Transfer-Encoding", headerUpgrade, "Http2-Settings",
+}
+
+// owned are further headers that only a picker or a proxy may set.
+var owned = []string{
+	headerContentLength, headerContentType, "X-Real-Ip", textproto.CanonicalMIMEHeaderKey(exchange.HeaderDestination),
+	textproto.CanonicalMIMEHeaderKey(exchange.HeaderRequestID), textproto.CanonicalMIMEHeaderKey(exchange.HeaderTrace),
 }
 
 // removeHopByHop removes the headers that concern one connection, and those that Connection names.
@@ -97,6 +104,22 @@ func (w *wantedHeaders) read(h http.Header) (headers api.Headers, private []stri
 	return headers, private
 }
 
+// removeShadows removes headers whose names differ only by underscores from headers that the picker sets, removes or reads: CGI and WSGI have
+// one variable for both, so a client could set X_Forwarded_For beside X-Forwarded-For.
+func (w *wantedHeaders) removeShadows(h http.Header) {
+	for name := range h {
+		if !strings.Contains(name, "_") {
+			continue
+		}
+		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		_, both := h[plain]
+		if both || plain == headerForwarded || strings.HasPrefix(plain, prefixForwarded) || slices.Contains(hopByHop, plain) ||
+			slices.Contains(owned, plain) || slices.ContainsFunc(w.names, func(n wantedHeader) bool { return n.canonical == plain }) {
+			delete(h, name)
+		}
+	}
+}
+
 // outgoingHeaders changes the headers of a client's request to those for the model server.
 func (t *transfer) outgoingHeaders() http.Header {
 	x, h := &t.exchange, t.request.Header
@@ -117,6 +140,7 @@ func (t *transfer) outgoingHeaders() http.Header {
 		h.Set(header.Name, header.Value)
 	}
 	t.server.options.Forwarded.apply(h, t.request, t.account.Address.String())
+	t.server.wanted.Load().removeShadows(h)
 	if _, ok := h[headerUserAgent]; !ok {
 		h[headerUserAgent] = nil // or else the transport adds its own
 	}

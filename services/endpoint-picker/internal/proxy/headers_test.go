@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -140,10 +141,10 @@ func TestShapesOfRequests(t *testing.T) {
 		want     int
 		wantBody string // of the request, as the model server has it
 	}{
-		{name: "length and chunks", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", want: 200},
+		{name: "length and chunks", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", want: 400},
 		{
 			name: "chunks and a request behind them",
-			give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", want: 200, wantBody: "abc",
+			give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", want: 400,
 		},
 		{name: "two lengths", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 35\r\n\r\nabc" + attack, want: 400},
 		{name: "two equal lengths", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
@@ -155,7 +156,12 @@ func TestShapesOfRequests(t *testing.T) {
 		{name: "two codings", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", want: 501},
 		{name: "coding with a tab", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\tchunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", want: 200, wantBody: "abc"},
 		{name: "space before the colon", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 3\r\n\r\nabc", want: 400},
-		{name: "folded header", give: "POST / HTTP/1.1\r\nHost: a\r\nX: a\r\n Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
+		{name: "folded header", give: "POST / HTTP/1.1\r\nHost: a\r\nX: a\r\n Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc", want: 400},
+		{name: "chunks of HTTP/1.0", give: "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", want: 400},
+		{name: "line without a carriage return", give: "GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", want: 400},
+		{name: "first line without a carriage return", give: "GET / HTTP/1.1\nHost: a\r\n\r\n", want: 400},
+		{name: "last line without a carriage return", give: "GET / HTTP/1.1\r\nHost: a\r\n\n", want: 400},
+		{name: "trailer without a carriage return", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: a\n\r\n", want: 400},
 		{name: "size of a chunk is no number", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n", want: 400},
 		{name: "chunk longer than its size", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n", want: 400},
 		{name: "no host", give: "GET / HTTP/1.1\r\n\r\n", want: 400},
@@ -204,5 +210,22 @@ func TestAnnounced(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]int{"": 0, "timeout=5": 5, "max=3, Timeout=7": 7, "timeout": 0, "timeout=-1": 0, "timeout=99999999": 0, "timeout=5; x": 0} {
 		assert.Equal(t, float64(want), announced(give).Seconds(), give)
+	}
+}
+
+// TestShadowsOfHeaders has headers whose names differ by underscores from those of the picker, or of a proxy.
+func TestShadowsOfHeaders(t *testing.T) {
+	t.Parallel()
+	w := newWantedHeaders([]string{"x-session"})
+	for name, removed := range map[string]bool{
+		"X_Forwarded_For": true, "X_forwarded-Proto": true, "X-Forwarded_Port": true, "Forwarded_": false, "X_Real_Ip": true, "X_Request_Id": true, "Traceparent": false,
+		"X_Gateway_Destination_Endpoint": true, "X_Prefiller_Host_Port": true, "X_Session": true, "Transfer_Encoding": true, "Content_Length": true,
+		"Openai_Organization": false, "X_Own": false, "X_Twice": true,
+	} {
+		h := http.Header{"X-Twice": {"a"}, textproto.CanonicalMIMEHeaderKey(name): {"b"}}
+		w.removeShadows(h)
+		_, kept := h[textproto.CanonicalMIMEHeaderKey(name)]
+		assert.Equal(t, removed, !kept, name)
+		assert.Contains(t, h, "X-Twice")
 	}
 }

@@ -67,6 +67,9 @@ func (t *transfer) serve() (whole bool) {
 	defer func() { x.End(nil) }()
 	defer t.drop()
 	s.connections.Mark(t.writer)
+	if isWebSocket(r) {
+		t.writer.Header().Set(headerConnection, tokenClose) // if it is declined
+	}
 	headers, private := s.wanted.Load().read(r.Header)
 	x.Receive(&exchange.Request{
 		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 )
 
 // isWebSocket reports whether a request opens a WebSocket (RFC 6455, 4.1). Offers of other protocols are ignored, as RFC 9110, 7.8 allows:
@@ -36,8 +38,9 @@ func (a *attempt) tunnel() error {
 		return errGone
 	}
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // its next read would end the request's context with the connection
-	server, _ := a.response.Body.(io.ReadWriteCloser) // of a response that switches protocols
+	server, _ := a.response.Body.(io.ReadWriteCloser)            // of a response that switches protocols
 	a.conn.tunnel.Store(true)
+	fairconn.Of(a.transfer.request).Tunnel()
 	a.alive()
 	end := func() {
 		_ = client.Close()
