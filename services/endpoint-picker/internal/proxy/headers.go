@@ -114,7 +114,7 @@ func (w *wantedHeaders) removeShadows(h http.Header) {
 		}
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 		_, both := h[plain]
-		if both || strings.HasPrefix(plain, headerForwarded) || strings.HasPrefix(plain, prefixForwarded) || slices.Contains(hopByHop, plain) ||
+		if both || plain == headerForwarded || strings.HasPrefix(plain, prefixForwarded) || slices.Contains(hopByHop, plain) ||
 			slices.Contains(owned, plain) || slices.ContainsFunc(w.names, func(n wantedHeader) bool { return n.canonical == plain }) {
 			delete(h, name)
 		}
