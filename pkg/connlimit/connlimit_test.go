@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -62,7 +61,7 @@ type rig struct {
 func start(t *testing.T, settings *tls.Config) *rig {
 	t.Helper()
 	r := &rig{Limiter: New(Limits{Waiting: places, Requests: requests}), t: t, memory: memnet.Listen(), next: make(chan struct{}), handling: make(chan string, 100)}
-	server := &http.Server{TLSConfig: settings, ErrorLog: log.New(io.Discard, "", 0), Handler: r.Requests(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	server := &http.Server{TLSConfig: settings, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: r.Requests(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.handling <- q.URL.Path
 		if q.URL.Path != "/now" {
 			<-r.next

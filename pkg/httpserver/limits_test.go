@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/pkg/memnet"
 )
 
-// attackers are the addresses of attacks in the tests, and good is that of a kubelet and a scraper.
+// good is the address of a kubelet and a scraper.
 var good = netip.MustParseAddrPort("10.0.0.1:1000")
 
 func attacker(host int) netip.AddrPort {
@@ -31,7 +31,7 @@ func attacker(host int) netip.AddrPort {
 type counted struct {
 	*Server
 
-	checks, pages, mostPages atomic.Int32
+	pages, mostPages atomic.Int32
 }
 
 const pageSize = 1 << 20 // more than a connection holds
@@ -62,7 +62,7 @@ func open(t *testing.T, e *endpoint, from netip.AddrPort, text string) net.Conn 
 	return c
 }
 
-// ask sends a request from the good address and returns the status and the length of the answer.
+// askFrom sends a request and returns the status and the length of the answer.
 func askFrom(t *testing.T, e *endpoint, from netip.AddrPort, request string) (status, length int) {
 	t.Helper()
 	c := open(t, e, from, request)

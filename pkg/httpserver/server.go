@@ -17,7 +17,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -71,20 +70,20 @@ func New(p Params) *Server {
 	}
 	s := &Server{
 		log:     p.Log,
-		metrics: newEndpoint(metricsFlag, p.MetricsAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxPages}, errorLog),
-		health:  newEndpoint(healthFlag, p.HealthAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxProbes}, errorLog),
+		metrics: newEndpoint(metricsFlag, p.MetricsAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxPages}),
+		health:  newEndpoint(healthFlag, p.HealthAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxProbes}),
 	}
 	s.metrics.server.Handler = limitBody(protect(p, s.metrics.limiter.Requests(metricsMux(p))))
 	s.metrics.server.WriteTimeout = profileTimeout
 	s.health.server.Handler = limitBody(s.health.limiter.Requests(healthMux(p)))
 	s.health.server.WriteTimeout = answerTimeout
+	s.metrics.server.ErrorLog, s.health.server.ErrorLog = errorLog, errorLog
 	s.metrics.server.TLSConfig = p.TLS
 	return s
 }
 
-func newEndpoint(flag, address string, limits connlimit.Limits, errorLog *log.Logger) *endpoint {
+func newEndpoint(flag, address string, limits connlimit.Limits) *endpoint {
 	e := &endpoint{flag: flag, address: address, limiter: connlimit.New(limits), server: &http.Server{
-		ErrorLog:          errorLog,
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,

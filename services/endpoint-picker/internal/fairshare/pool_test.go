@@ -23,8 +23,8 @@ func TestPoolCounts(t *testing.T) {
 		give int
 		want int // capacity
 	}{
-		{name: "one byte", give: 1, want: 64},
-		{name: "a class", give: 1 << 10, want: 1 << 10},
+		{name: "one byte", give: 1, want: 2 << 10},
+		{name: "a class", give: 4 << 10, want: 4 << 10},
 		{name: "a frame", give: 16 << 10, want: 16 << 10},
 		{name: "more than a frame", give: 16<<10 + 1, want: 32 << 10},
 		{name: "a prompt", give: 67_000, want: 96 << 10},
@@ -58,8 +58,8 @@ func TestPoolOfAccounts(t *testing.T) {
 	returned := b.Pool().Get(1000)
 	a.Pool().Put(returned)
 	assert.Zero(t, b.Used(Bytes), "the account of the client that had it")
-	assert.Equal(t, int64(1024+BlockOverhead), a.Used(Bytes))
-	assert.Equal(t, int64(1024+BlockOverhead), l.Total(Bytes))
+	assert.Equal(t, int64(2<<10+BlockOverhead), a.Used(Bytes))
+	assert.Equal(t, int64(2<<10+BlockOverhead), l.Total(Bytes))
 	a.Pool().Put(kept)
 	a.Pool().Put(kept)
 	assert.Zero(t, a.Used(Bytes), "a buffer is returned once")

@@ -66,8 +66,6 @@ func handlePlain(_ any, stream grpc.ServerStream) error {
 
 func servePlain(b *testing.B) string {
 	b.Helper()
-	before := poolingThreshold
-	poolingThreshold = 1 << 10
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	s := grpc.NewServer(plainOptions...)
@@ -80,7 +78,6 @@ func servePlain(b *testing.B) string {
 	b.Cleanup(func() {
 		s.Stop()
 		require.NoError(b, <-done)
-		poolingThreshold = before
 	})
 	return l.Addr().String()
 }
@@ -99,29 +96,32 @@ func BenchmarkStream(b *testing.B) {
 		"plain": servePlain,
 		"peers": func(b *testing.B) string { _, address := servePeers(b, limits); return address },
 	} {
-		b.Run(name, func(b *testing.B) {
-			address := serve(b)
-			body := strings.Repeat("a", 5000)
-			b.ReportAllocs()
-			before := cpuTime(b)
-			b.RunParallel(func(pb *testing.PB) {
-				conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-					grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				defer conn.Close()
-				for pb.Next() {
-					if err := exchange(b, conn, body); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
-		})
+		for _, size := range []int{5_000, 400_000} {
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) { benchmarkStream(b, serve(b), strings.Repeat("a", size)) })
+		}
 	}
+}
+
+func benchmarkStream(b *testing.B, address, body string) {
+	b.Helper()
+	b.ReportAllocs()
+	before := cpuTime(b)
+	b.RunParallel(func(pb *testing.PB) {
+		conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer conn.Close()
+		for pb.Next() {
+			if err := exchange(b, conn, body); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 // cpuTime returns the CPU time of the process, which other processes disturb less than the wall clock.

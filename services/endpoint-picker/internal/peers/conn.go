@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/mem"
 	grpcpeer "google.golang.org/grpc/peer"
 )
 
@@ -24,8 +23,7 @@ const (
 // since when the peer has not read.
 type conn struct {
 	net.Conn
-	peer   *peer
-	socket *socket // nil if the connection is not a TCP socket
+	peer *peer
 
 	writing atomic.Int64 // when the write in progress began, on the server's clock; 0 if there is none
 	closed  chan struct{}
@@ -34,7 +32,8 @@ type conn struct {
 }
 
 func newConn(c net.Conn, p *peer) *conn {
-	return &conn{Conn: c, peer: p, socket: newSocket(c, userTimeout), closed: make(chan struct{})}
+	setUserTimeout(c, userTimeout)
+	return &conn{Conn: c, peer: p, closed: make(chan struct{})}
 }
 
 // Read implements net.Conn.
@@ -43,22 +42,6 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return c.Conn.Read(b)
-}
-
-// ReadOnReady implements an optional interface of gRPC, by which an idle connection needs no read buffer.
-func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (buffer *[]byte, n int, err error) {
-	if err := c.pause(); err != nil {
-		return nil, 0, err
-	}
-	if c.socket != nil {
-		return c.socket.read(size, pool)
-	}
-	buffer = pool.Get(size)
-	if n, err = c.Conn.Read(*buffer); err != nil {
-		pool.Put(buffer)
-		return nil, 0, err
-	}
-	return buffer, n, nil
 }
 
 // pause waits while the peer must not send more. The sweeper ends streams of such a peer, and closes the connection if that

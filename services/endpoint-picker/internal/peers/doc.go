@@ -16,7 +16,7 @@
 //	             after 1 s: the oldest evictable streams are ended, as many as it takes
 //	             after 5 s: all connections of the peer are closed, and a warning is logged
 //	             beyond 1.25 x limit: its connections are not read, so that the total stays below
-//	             1.25 x limit + a read of each connection (32 KiB, or 1 MB of frames of one byte) + the shares of others
+//	             1.25 x limit + a read of each connection (4 KiB, or a frame) + the shares of others
 //
 // Every state of a stream has a deadline:
 //
@@ -54,11 +54,15 @@
 //		err = s.Send(reply)
 //	}
 //
-// Not counted are about 7 KiB for each stream, 10 KiB for each connection (50 KiB with TLS) and 60 KiB for each peer: the
+// gRPC takes buffers of the pool for frames of more than 1 KiB, and joins smaller ones in such a buffer when about 1000 of them wait. What
+// it holds besides is counted as what it is at most: 112 KiB for a piece of a message that is not complete, and 56 KiB for a stream that
+// waits for its peer to read a reply. So the count can be higher than the memory, by 112 KiB for each message that has begun.
+//
+// Not counted are about 7 KiB for each stream, 17 KiB for each connection (57 KiB with TLS) and 70 KiB for each peer: the
 // limits of streams and connections bound these. A hostile party with many addresses is many peers: client certificates help
 // against those.
 //
 // The package depends on behavior of gRPC that its API does not promise: the order in which a transport uses the context of a
-// tap (newStream), methods of transport streams (transportStream), and a variable (poolingThreshold). The tests fail if a new
+// tap (newStream), methods of transport streams (transportStream), and that small frames are joined (backlogBytes). The tests fail if a new
 // version changes it.
 package peers

@@ -160,7 +160,7 @@ func halfMessages(t *testing.T, x *raw, n, size, frame int) {
 }
 
 // maxHeld is the bound of the bytes of all peers: the limit and a quarter, where reading pauses, what was read then, and what
-// a good peer holds.
+// others hold: a good peer, and pieces that count before they are there.
 func maxHeld(limit, conns, perConn, others int) int {
 	return limit + limit/pauseFraction + conns*perConn + others
 }
@@ -178,7 +178,7 @@ type halfMessageAttack struct {
 var halfMessageAttacks = []halfMessageAttack{
 	{name: "large messages", limit: 8 << 20, streams: 64, size: maxBody, perConn: 64 << 10},
 	{name: "small messages", limit: 8 << 20, streams: 400, size: 60 << 10, perConn: 64 << 10},
-	{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: (32 << 10) / 10 * (64 + fairshare.BlockOverhead)},
+	{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: readBuffer / 10 * frameOverhead},
 }
 
 func TestHalfMessagesDoNotStopOthers(t *testing.T) {
@@ -211,7 +211,7 @@ func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 		require.Equal(t, served, g.ask(body))
 		r.pass(fairshare.LevelAge)
 	}
-	assert.LessOrEqual(t, largest, maxHeld(a.limit, conns, a.perConn, 3*body))
+	assert.LessOrEqual(t, largest, maxHeld(a.limit, conns, a.perConn, 3*body+a.streams*pieceSize*frameOverhead))
 	for _, err := range r.service.ended() {
 		if err != nil {
 			require.ErrorIs(t, err, fairshare.ErrTooManyBytes)
@@ -223,7 +223,7 @@ func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 350 << 10 // the third piece goes beyond it, and not so far that reading pauses
+		const limit = 600 << 10 // the first half of the message goes beyond it, and not so far that reading pauses
 		r := overMemory(t, Limits{MaxBytes: limit})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
@@ -282,21 +282,50 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 	})
 }
 
-// TestSmallFramesCount has frames of one byte. gRPC's pool does not see them, unless poolingThreshold is in effect.
+// TestSmallFramesCount has frames of one byte, which gRPC does not put into buffers of the pool. Those of a piece count before they are
+// there, and complete pieces are in the pool.
 func TestSmallFramesCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := overMemory(t, Limits{})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
-		const n = 5000
+		const pieces = 10
 		id := x.open()
-		x.send(id, append(message("headers"), head(n+1)...), 100)
-		for range n {
+		x.send(id, append(message("headers"), head(100*pieceSize)...), 100)
+		for range pieces * pieceSize {
 			x.send(id, []byte{1}, 1)
-			synctest.Wait() // gRPC joins frames that nobody reads
 		}
-		assert.Equal(t, n*(64+fairshare.BlockOverhead), r.Stats().Bytes)
+		synctest.Wait()
+		assert.Equal(t, pieces*(pieceSize+fairshare.BlockOverhead)+pieceSize*frameOverhead, r.Stats().Bytes)
+	})
+}
+
+// TestSmallFramesThatNobodyReads has frames of one byte for a stream that waits for the peer to read a reply. gRPC joins them, except for
+// the last ones.
+func TestSmallFramesThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Limits{})
+		x := r.dialRaw(t, hostile, 0)
+		x.read()
+		id := x.open()
+		x.send(id, message("headers"), 100)
+		for range 4 {
+			x.sendInWindow(id, message(strings.Repeat("a", 60<<10)))
+		}
+		x.sendInWindow(id, message("end"))
+		time.Sleep(2 * sweepInterval)
+		before := r.Stats().Bytes
+		const frames = 20_000
+		for range frames {
+			x.send(id, []byte{1}, 1)
+		}
+		synctest.Wait()
+		got := r.Stats().Bytes - before
+		assert.GreaterOrEqual(t, got, frames-1024)
+		assert.Less(t, got, 4*frames)
+		assert.EqualValues(t, backlogBytes, (*r.all.Load())[0].uncounted)
 	})
 }
 
@@ -304,7 +333,7 @@ func TestSmallFramesCount(t *testing.T) {
 func TestEvictionTakesTheOldest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const limit, size, n = 4 << 20, 32 << 10, 140 // less than what pauses
+		const limit, size, n = 18 << 20, 32 << 10, 140 // with the pieces that they wait for, less than what pauses
 		r := overMemory(t, Limits{MaxBytes: limit})
 		responding := r.gateway(t, hostile)
 		require.Equal(t, []string{served}, responding.holdStreams(1))

@@ -71,11 +71,24 @@ func (s *Server) sweep(scratch []*Stream) []*Stream {
 		scratch = p.allStreams(scratch[:0])
 		s.expire(p, scratch)
 		s.closeBlockedConns(p)
+		p.estimate(scratch)
 		s.enforceShare(p, scratch)
 		s.retire(p)
 		clear(scratch)
 	}
 	return scratch
+}
+
+// estimate counts what streams hold that wait for their peer to read a reply, besides the buffers of the pool.
+func (p *peer) estimate(all []*Stream) {
+	var uncounted int64
+	for _, stream := range all {
+		if stream.state.Load() == sending {
+			uncounted += backlogBytes
+		}
+	}
+	p.account.Add(fairshare.Bytes, uncounted-p.uncounted)
+	p.uncounted = uncounted
 }
 
 // tick advances the clock.

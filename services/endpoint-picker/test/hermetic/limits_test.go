@@ -140,7 +140,7 @@ func TestHalfMessages(t *testing.T) {
 	t.Parallel()
 	const streams, sent = 20, 60_000
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{
-		"--max-request-body=1Mi", "--max-buffered-bytes=2Mi", "--request-body-timeout=3s",
+		"--max-request-body=1Mi", "--max-buffered-bytes=4Mi", "--request-body-timeout=3s",
 	}})
 	for range streams {
 		r.sendHalf(hostile, 1<<20, sent)

@@ -145,6 +145,6 @@ func TestLongHealthRequest(t *testing.T) {
 	_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: strings.Repeat("x", 8<<10)})
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 	_, err = client.Check(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", 32<<10)), &healthv1.HealthCheckRequest{})
-	assert.Error(t, err)
+	require.Error(t, err)
 	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, r.serving(""))
 }

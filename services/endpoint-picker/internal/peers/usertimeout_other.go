@@ -1,0 +1,10 @@
+//go:build !linux
+
+package peers
+
+import (
+	"net"
+	"time"
+)
+
+func setUserTimeout(net.Conn, time.Duration) {}
