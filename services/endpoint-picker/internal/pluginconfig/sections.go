@@ -189,7 +189,7 @@ func (c *compiler) compileParsers() {
 }
 
 // addOldParser adds the parser of an old field for a single one.
-func (c *compiler) addOldParser(path string, spec *referenceSpec, isSet bool) { //nolint:revive // flag-parameter: it is data
+func (c *compiler) addOldParser(path string, spec *referenceSpec, isSet bool) {
 	switch {
 	case spec == nil:
 	case isSet:

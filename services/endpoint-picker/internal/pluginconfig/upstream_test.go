@@ -37,7 +37,7 @@ var upstreamFiles = []struct {
 	{name: "guide-precise-prefix-cache-routing", refused: []string{"precise-prefix-cache-producer: prefix-cache-scorer uses the picker's own index", "modelName: the picker uses no tokenizer"}},
 	{name: "guide-predicted-latency-routing", refused: []string{"latency-scorer: predicted-wait-scorer predicts first tokens without a sidecar"}},
 	{name: "guide-spec-decoding", warnings: []string{"no-hit-lru-scorer is not needed"}},
-	{name: "guide-tiered-prefix-cache-cpu", refused: []string{"the picker has only one index of prefixes", "keep one producer"}},
+	{name: "guide-tiered-prefix-cache-cpu", refused: []string{"the picker has only one index of prefixes", "let all plugins refer to one producer"}},
 	{name: "guide-turn-priority-fairness", refused: []string{"program-aware-fairness: flow control comes with a later version"}},
 	{name: "kserve-scheduler"},
 	{name: "llm-d-0.8-dp", warnings: []string{"each target port of the InferencePool is an endpoint"}},
@@ -64,7 +64,7 @@ func TestLoadFilesOfOtherPickers(t *testing.T) {
 			c, err := Load(text, options)
 			if len(tt.refused) > 0 {
 				for _, part := range tt.refused {
-					assert.ErrorContains(t, err, part)
+					require.ErrorContains(t, err, part)
 				}
 				return
 			}

@@ -12,7 +12,7 @@ var approxPrefixCacheProducerType = Type{
 	},
 }
 
-const onlyOneIndex = "the picker has only one index of prefixes, of all tiers of a server's cache; keep one producer, and set its autoTune to false and its " +
+const onlyOneIndex = "the picker has only one index of prefixes, of all tiers of a server's cache: let all plugins refer to one producer, and set its autoTune to false and its " +
 	"lruCapacityPerServer to the size of all tiers"
 
 // defaultPrefixProducer returns a producer with upstream's defaults.
