@@ -70,6 +70,7 @@ type Balancer struct {
 	random    func() uint64
 	memories  sync.Pool
 	eligible  atomic.Pointer[eligible]
+	claims    claims
 }
 
 // Options enables details of picks.
@@ -140,7 +141,10 @@ func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
 }
 
 // Ended records a finished exchange.
-func (b *Balancer) Ended(x *exchange.Exchange) { b.observer.ObserveExchange(&x.Record) }
+func (b *Balancer) Ended(x *exchange.Exchange) {
+	b.claims.learn(&x.Record)
+	b.observer.ObserveExchange(&x.Record)
+}
 
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
