@@ -76,9 +76,9 @@ check_cc() {
 
 check_pip() {
 	if python3 -m pip --version >/dev/null 2>&1; then
-		ok "Python 3 with pip (fetches Envoy, linters, schemas and MkDocs)"
+		ok "Python 3 with pip (fetches Envoy, linters, schemas, MkDocs and clients for tests)"
 	else
-		missing "Python 3 with pip (fetches Envoy, linters, schemas and MkDocs)" "$(packages python3-pip python3-pip)"
+		missing "Python 3 with pip (fetches Envoy, linters, schemas, MkDocs and clients for tests)" "$(packages python3-pip python3-pip)"
 	fi
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -130,6 +131,10 @@ func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
 	t.writer.WriteHeader(r.Code)
 	if t.request.Method != http.MethodHead {
 		_, _ = t.writer.Write(body)
+	}
+	if !t.arrived && t.request.ProtoMajor == 2 { // a stream that ends during an upload is reset: curl then shows that in place of the refusal
+		_ = t.control.Flush()
+		_, _ = io.Copy(io.Discard, t.request.Body)
 	}
 	return true
 }

@@ -73,6 +73,7 @@ type Balancer struct {
 	eligible  atomic.Pointer[eligible]
 	usual     duration
 	responses responses
+	claims    claims
 }
 
 // Options enables details of picks.
@@ -146,7 +147,10 @@ func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
 }
 
 // Ended records a finished exchange.
-func (b *Balancer) Ended(x *exchange.Exchange) { b.observer.ObserveExchange(&x.Record) }
+func (b *Balancer) Ended(x *exchange.Exchange) {
+	b.claims.learn(&x.Record)
+	b.observer.ObserveExchange(&x.Record)
+}
 
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {

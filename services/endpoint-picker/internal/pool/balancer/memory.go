@@ -65,6 +65,9 @@ func (m *memory) measure(x *exchange.Exchange) {
 		m.prompt.Size = estimate.PromptSize{}
 		return
 	}
+	if x.Incoming.Digest != nil {
+		r.Tokens = m.balancer.claims.limit(r.Tokens)
+	}
 	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
 	x.PromptTokens, x.FixedTokens = m.balancer.estimator.Measure(&m.prompt.Size), r.Tokens
 }
@@ -95,6 +98,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 	if d := x.Incoming.Digest; d != nil {
 		m.chain.Reset(d.Seed(x.Target), blocks)
 		m.turns = d.Hash(&m.chain)
+		m.truncate(r.Tokens / prefixindex.BlockTokens)
 		return
 	}
 	blocks = min(blocks, max(prefixindex.BlocksOf(len(body)), mediaBlocks))
