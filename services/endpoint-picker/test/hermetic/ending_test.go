@@ -138,7 +138,7 @@ func TestNoLinesOfRequests(t *testing.T) {
 	for range 5 {
 		r.serve(request{body: ofModel, headers: []string{"x-request-id", "id"}}, response{pieces: completion})
 		r.serve(request{body: ofModel}, response{status: 500, pieces: []string{"broken"}})
-		r.ask(request{body: "no JSON"}).refused()
+		r.ask(unreadable("no JSON")).refused()
 		r.ask(request{body: ofModel, subset: list()}).refused()
 		r.ask(request{body: ofModel}).end()
 	}

@@ -33,7 +33,7 @@ func TestRecordingIsReplayed(t *testing.T) {
 				headers := []string{"x-request-id", marker, "authorization", marker, "x-session-token", marker}
 				r.serve(request{path: "/v1/completions?" + marker, body: body, headers: headers}, response{headers: events, pieces: []string{sseOpenAI}})
 			}
-			r.ask(request{body: "{" + marker}).refused()
+			r.ask(unreadable("{" + marker)).refused()
 			r.settle()
 			assert.Zero(t, r.metrics().sum("fairlead_picker_recording_lost_requests_total"))
 			r.stop()

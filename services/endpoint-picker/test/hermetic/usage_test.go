@@ -93,7 +93,7 @@ func TestErrorsOfModelServers(t *testing.T) {
 func TestRefusalsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-request-body=1Ki"}})
-	r.ask(request{body: "{"}).refused()
+	r.ask(unreadable("{")).refused()
 	r.ask(request{body: longBody(2000)}).refused()
 	r.ask(request{body: ofModel, subset: list()}).refused()
 	page := r.metrics()
