@@ -135,11 +135,11 @@ func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 const kservePath = "/v2/models/"
 
 // find returns the API of a clean path, or nil if its bodies are refused.
-func (p *Parsers) find(path string) *API {
+func (p *Parsers) find(clean string) *API {
 	api := unknown
-	if strings.Contains(path, kservePath) {
+	if strings.Contains(clean, kservePath) {
 		api = opaque
-	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(path, a.suffix) }); i >= 0 {
+	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); i >= 0 {
 		return p.apis[i]
 	}
 	if !p.others {
@@ -238,13 +238,13 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 		r.readDigest(in.Digest)
 		return nil
 	}
-	path := in.cleanPath()
-	stored := storedResponse(path)
+	clean := in.cleanPath()
+	stored := storedResponse(clean)
 	r.API, r.Stored = bodiless, stored
 	if len(in.Body) == 0 {
 		return nil
 	}
-	if r.API = p.apiOf(path, in); r.API == nil {
+	if r.API = p.apiOf(clean, in); r.API == nil {
 		return errNoParser
 	}
 	err := r.read(in.Headers)
@@ -269,10 +269,10 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 }
 
 // apiOf returns the API of a request with a body, or nil if the body is refused.
-func (p *Parsers) apiOf(path string, in *Incoming) *API {
+func (p *Parsers) apiOf(clean string, in *Incoming) *API {
 	api := pathless // for NGINX Gateway Fabric
-	if path != "" {
-		api = p.find(path)
+	if clean != "" {
+		api = p.find(clean)
 	}
 	if api != unknown && api != pathless || isObject(in.Body) {
 		return api

@@ -67,6 +67,7 @@ func TestParse(t *testing.T) {
 		{name: "a much longer model", path: apitest.SGLang, body: `{"model": "` + strings.Repeat(long, 7) + `"}`, want: "/generate", wantGenerates: true, wantUnread: longModel},
 		{name: "no JSON", path: apitest.Completions, body: `model=m`, want: "/completions", wantGenerates: true, wantUnread: "at byte 0: unexpected 'm'"},
 		{name: "UTF-16", path: apitest.Chat, body: "\xff\xfe{\x00", want: "/chat/completions", wantGenerates: true, wantUnread: `at byte 0: unexpected 'ÿ'`},
+		{name: "no JSON, though it begins like it", path: apitest.Chat, body: `no JSON`, want: "/chat/completions", wantGenerates: true, wantUnread: "at byte 0: unexpected 'n'"},
 		{name: "a list names no model", path: apitest.Chat, body: `[]`, want: "/chat/completions", wantGenerates: true},
 		{
 			name: "compressed", path: apitest.Messages, body: "\x1f\x8b", headers: Headers{{Name: "content-encoding", Value: "gzip"}},

@@ -38,34 +38,39 @@ func (r *Request) readForm(boundary string) error {
 		_, rest, found = bytes.Cut(text, delimiter)
 	}
 	for n := 0; found && n < maxFormFields; n++ {
-		var head, value []byte
-		if head, rest, found = bytes.Cut(rest, []byte("\r\n\r\n")); !found {
+		head, tail, whole := bytes.Cut(bytes.TrimLeft(rest, " \t"), []byte("\r\n\r\n"))
+		if !whole || !bytes.HasPrefix(head, []byte("\r\n")) { // the last delimiter
 			break
 		}
-		from := len(text) - len(rest)
-		if value, rest, found = bytes.Cut(rest, delimiter); !found {
-			break
-		}
+		var value []byte
+		from := len(text) - len(tail)
+		value, rest, found = bytes.Cut(tail, delimiter)
 		name, file := fieldOf(string(head))
 		if file {
 			break
 		}
-		if name == "model" {
+		if name == "model" && found && endsField(rest) {
 			r.ModelSpan, r.ModelPlain = jsonscan.Span{From: from, To: from + len(value)}, true
 		}
 	}
 	return r.decodeModel()
 }
 
+// endsField reports whether a delimiter is one, by the text behind it, and not the beginning of a longer line.
+func endsField(rest []byte) bool {
+	rest = bytes.TrimLeft(rest, " \t")
+	return bytes.HasPrefix(rest, []byte("\r\n")) || bytes.HasPrefix(rest, []byte("--"))
+}
+
 // fieldOf returns the name of a field from its headers, and whether it is a file.
 func fieldOf(head string) (name string, file bool) {
 	for line := range strings.SplitSeq(head, "\r\n") {
 		key, value, _ := strings.Cut(line, ":")
-		if !strings.EqualFold(strings.TrimSpace(key), "Content-Disposition") {
+		if !strings.EqualFold(key, "Content-Disposition") {
 			continue
 		}
-		_, params, err := mime.ParseMediaType(value)
-		if err != nil {
+		kind, params, err := mime.ParseMediaType(value)
+		if err != nil || kind != "form-data" {
 			return "", false
 		}
 		_, file = params["filename"]

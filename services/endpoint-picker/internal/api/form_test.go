@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime/multipart"
 	"strings"
@@ -46,6 +47,9 @@ func TestReadForm(t *testing.T) {
 		{name: "no header", body: form("", "m")},
 		{name: "too many fields", body: form(append(many, named, "m")...)},
 		{name: "too long fields", body: form(other, strings.Repeat("e", maxFormBytes), named, "m")},
+		{name: "a line that begins like a delimiter", body: form(named, "m\r\n--b-1x\r\n")},
+		{name: "blanks after a delimiter", body: "--b-1 \t\r\n" + named + "\r\n\r\nm\r\n--b-1 \r\n", want: "m"},
+		{name: "another disposition", body: form(`Content-Disposition: attachment; name="model"`, "m")},
 		{name: "a long model", body: form(named, strings.Repeat("m", MaxModel+1)), wantUnread: errLongModel},
 		{name: "cut off", body: form(named, "m")[:60]},
 		{name: "another boundary", contentType: "multipart/form-data; boundary=b-2", body: form(named, "m")},
@@ -86,11 +90,11 @@ func FuzzReadForm(f *testing.F) {
 		found := false
 		for parts := multipart.NewReader(strings.NewReader(body), "b-1"); ; {
 			part, err := parts.NextPart()
-			if err != nil && err != io.EOF {
-				return // mime/multipart is stricter
+			if errors.Is(err, io.EOF) {
+				break
 			}
 			if err != nil {
-				break
+				return // mime/multipart is stricter
 			}
 			value, err := io.ReadAll(part)
 			if err != nil {

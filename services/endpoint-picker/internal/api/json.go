@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -27,7 +28,8 @@ func (r *Request) readJSON() error {
 	s := &r.scanner
 	s.SkipBOM()
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
-		return errNotObject
+		s.Value()
+		return cmp.Or(s.End(), errNotObject)
 	}
 	s.Open()
 	for key, ok := s.Key(); ok; key, ok = s.Key() {

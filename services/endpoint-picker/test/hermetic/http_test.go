@@ -63,6 +63,12 @@ var (
 // completion is a response as vLLM makes it, cut in the middle.
 var completion = []string{`{"id": "cmpl-1", "model": "my-mo`, `del", "choices": [{"text": "hi"}], "us`, `age": {"prompt_tokens": 7, "completion_tokens": 10, "total_tokens": 17}}`}
 
+// unreadable is a request with a body that cannot be read, though a header asks for another model than that of the body.
+func unreadable(body string) request {
+	const header = "x-llm-d-model-name-rewrite"
+	return request{body: body, headers: []string{header, "another"}, rules: envoytest.Rules{Remove: []string{header}}}
+}
+
 // The cases of upstream's hermetic suite whose request reaches a model server, or is refused. The model servers are those of
 // the case, and it is the same wherever they are named.
 func TestHTTP(t *testing.T) {

@@ -148,7 +148,11 @@ func (m *memory) write(body []byte, p api.Part) {
 	content := body[p.From:p.To]
 	switch p.Kind {
 	case api.Text:
-		m.writeText(content, p.Shortest())
+		if p.Shortest() {
+			m.chain.Write(content)
+		} else {
+			m.writeShort(content)
+		}
 	case api.Value:
 		m.chain.WriteValue(p.Hash, int(p.Size))
 	case api.IDs:
@@ -160,12 +164,8 @@ func (m *memory) write(body []byte, p api.Part) {
 	}
 }
 
-// writeText appends a text in its shortest spelling to the chain.
-func (m *memory) writeText(text []byte, shortest bool) {
-	if shortest {
-		m.chain.Write(text)
-		return
-	}
+// writeShort appends a text to the chain, in its shortest spelling.
+func (m *memory) writeShort(text []byte) {
 	for piece := range jsonscan.Short(text, m.short[:0]) {
 		m.chain.Write(piece)
 	}

@@ -56,39 +56,45 @@ func shorten(dst, raw []byte) (short, rest []byte) {
 			continue
 		}
 		n, surplus := escape(raw)
-		switch {
-		case surplus == 0: // also an invalid escape
-			n = min(max(n, 1), len(raw))
-			dst = append(dst, raw[:n]...)
-		default:
+		if surplus > 0 {
 			r, _ := unescapeRune(raw)
-			if c := shortEscapeOf(r); c != 0 {
-				dst = append(dst, '\\', c)
-			} else {
-				dst = utf8.AppendRune(dst, r)
-			}
+			dst = appendShort(dst, r)
+		} else {
+			n = max(n, 1) // an invalid escape stays as it is
+			dst = append(dst, raw[:n]...)
 		}
 		raw = raw[n:]
 	}
 	return dst, raw
 }
 
+// appendShort appends a character in its shortest spelling.
+func appendShort(dst []byte, r rune) []byte {
+	if c := shortEscapeOf(r); c != 0 {
+		return append(dst, '\\', c)
+	}
+	return utf8.AppendRune(dst, r)
+}
+
 // escape returns the length of the escape at the start of a text, 0 if it is invalid, and by how much that exceeds its shortest spelling. The
 // escapes of a surrogate pair are one.
 func escape(b []byte) (n, surplus int) {
-	switch n = escapeLen(b); {
-	case n == longEscape:
-		r := codeUnit(b)
-		if utf16.IsSurrogate(r) {
-			r, n = unescapeRune(b)
-		} else if r < utf8.RuneSelf && shortEscapeOf(r) != 0 {
-			return n, n - shortEscape
+	if len(b) < shortEscape || b[1] != 'u' {
+		if n = escapeLen(b); n > 0 && b[1] == '/' {
+			return n, 1
 		}
-		return n, n - utf8.RuneLen(r)
-	case n == shortEscape && b[1] == '/':
-		return n, 1
+		return n, 0
 	}
-	return n, 0
+	r, n := codeUnit(b), longEscape
+	switch {
+	case r < 0:
+		return 0, 0
+	case utf16.IsSurrogate(r):
+		r, n = unescapeRune(b)
+	case r < utf8.RuneSelf && shortEscapeOf(r) != 0:
+		return n, n - shortEscape
+	}
+	return n, n - utf8.RuneLen(r)
 }
 
 // shortEscapeOf returns the letter after the backslash of a character's short escape, 0 if it needs none or has none.
@@ -142,12 +148,12 @@ func unescapeRune(raw []byte) (rune, int) {
 	return utf8.RuneError, longEscape
 }
 
-// codeUnit returns the number in a valid \u escape.
-func codeUnit(escape []byte) (r rune) {
-	for _, c := range escape[shortEscape:longEscape] {
-		r = r<<4 | rune(hexDigits[c]-1)
+// codeUnit returns the number in the \u escape at the start of a text, a negative one if it is invalid.
+func codeUnit(b []byte) rune {
+	if len(b) < longEscape {
+		return -1
 	}
-	return r
+	return hexDigits[b[2]]<<12 | hexDigits[b[3]]<<8 | hexDigits[b[4]]<<4 | hexDigits[b[5]] // negative if any of them is
 }
 
 // escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
@@ -159,24 +165,21 @@ func escapeLen(b []byte) int {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return shortEscape
 	case 'u':
-		if len(b) < longEscape {
-			return 0
+		if codeUnit(b) >= 0 {
+			return longEscape
 		}
-		for _, c := range b[shortEscape:longEscape] {
-			if hexDigits[c] == 0 {
-				return 0
-			}
-		}
-		return longEscape
 	}
 	return 0
 }
 
-// hexDigits contains the values of hexadecimal digits plus 1, and 0 for other bytes.
-var hexDigits = func() (values [256]uint8) {
+// hexDigits contains the values of hexadecimal digits, and -1 for other bytes.
+var hexDigits = func() (values [256]rune) {
+	for i := range values {
+		values[i] = -1
+	}
 	for i := range 16 {
-		values["0123456789abcdef"[i]] = uint8(i + 1)
-		values["0123456789ABCDEF"[i]] = uint8(i + 1)
+		values["0123456789abcdef"[i]] = rune(i)
+		values["0123456789ABCDEF"[i]] = rune(i)
 	}
 	return values
 }()
