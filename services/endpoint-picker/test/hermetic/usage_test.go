@@ -89,11 +89,6 @@ func TestErrorsOfModelServers(t *testing.T) {
 	assert.Equal(t, 6.0, page.sum("fairlead_picker_responses_total", "code", "200", "served", "picked"))
 }
 
-// unreadable is a request whose header asks for another model than that of its body, which cannot be read.
-func unreadable(body string) request {
-	return request{body: body, headers: []string{"x-llm-d-model-name-rewrite", "mine"}}
-}
-
 // All that is said of a refused request, by the class of its error.
 func TestRefusalsAreCounted(t *testing.T) {
 	t.Parallel()
