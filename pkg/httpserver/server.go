@@ -5,7 +5,11 @@
 // Protect wraps all its handlers, and TLS encrypts it and can require client certificates. By default, it is open too.
 //
 // Listen opens the ports, so that a port in use is an error at startup. Run serves until its context is canceled. Cancel it
-// last at shutdown, because probes and scrapes continue while a service drains. Every phase of a request has a time limit.
+// last at shutdown, because probes and scrapes continue while a service drains.
+//
+// Both addresses are open to whoever reaches them, so both have limits (limits.go), which no setting changes: of connections and
+// requests, fairly for each client address, of the size of headers and bodies, and of the time of every phase of a request. A probe
+// waits for no page, because probes have an address of their own.
 package httpserver
 
 import (
@@ -13,25 +17,17 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
-)
-
-const (
-	readTimeout = 10 * time.Second
-	idleTimeout = 2 * time.Minute
-	// writeTimeout limits the duration of CPU profiles and traces: pprof rejects longer ones.
-	writeTimeout    = 2 * time.Minute
-	maxHeaderBytes  = 16 << 10
-	shutdownTimeout = 5 * time.Second
 )
 
 // Params holds the arguments of New.
@@ -63,6 +59,7 @@ type endpoint struct {
 	flag     string
 	address  string
 	server   *http.Server
+	limiter  *connlimit.Limiter
 	listener net.Listener
 }
 
@@ -72,24 +69,29 @@ func New(p Params) *Server {
 	if err != nil {
 		panic(err) // unreachable: zap has this level
 	}
-	serve := func(flag, address string, h http.Handler) *endpoint {
-		return &endpoint{flag: flag, address: address, server: &http.Server{
-			Handler:           h,
-			ErrorLog:          errorLog,
-			ReadHeaderTimeout: readTimeout,
-			ReadTimeout:       readTimeout,
-			WriteTimeout:      writeTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeaderBytes,
-		}}
-	}
 	s := &Server{
 		log:     p.Log,
-		metrics: serve(metricsFlag, p.MetricsAddress, metricsHandler(p)),
-		health:  serve(healthFlag, p.HealthAddress, healthMux(p)),
+		metrics: newEndpoint(metricsFlag, p.MetricsAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxPages}, errorLog),
+		health:  newEndpoint(healthFlag, p.HealthAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxProbes}, errorLog),
 	}
+	s.metrics.server.Handler = limitBody(protect(p, s.metrics.limiter.Requests(metricsMux(p))))
+	s.metrics.server.WriteTimeout = profileTimeout
+	s.health.server.Handler = limitBody(s.health.limiter.Requests(healthMux(p)))
+	s.health.server.WriteTimeout = answerTimeout
 	s.metrics.server.TLSConfig = p.TLS
 	return s
+}
+
+func newEndpoint(flag, address string, limits connlimit.Limits, errorLog *log.Logger) *endpoint {
+	e := &endpoint{flag: flag, address: address, limiter: connlimit.New(limits), server: &http.Server{
+		ErrorLog:          errorLog,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+	}}
+	e.limiter.Attach(e.server)
+	return e
 }
 
 // Listen opens both addresses. If one fails, neither stays open.
@@ -180,10 +182,11 @@ func (e *endpoint) run(ctx context.Context) error {
 }
 
 func (e *endpoint) serve() error {
+	limited := e.limiter.Listener(e.listener)
 	if e.server.TLSConfig == nil {
-		return e.server.Serve(e.listener)
+		return e.server.Serve(limited)
 	}
-	return e.server.ServeTLS(e.listener, "", "") // TLSConfig contains the certificate
+	return e.server.ServeTLS(limited, "", "") // TLSConfig contains the certificate
 }
 
 func (e *endpoint) boundAddress() string {
@@ -193,19 +196,18 @@ func (e *endpoint) boundAddress() string {
 	return e.listener.Addr().String()
 }
 
-func metricsHandler(p Params) http.Handler {
-	mux := metricsMux(p)
+func protect(p Params, h http.Handler) http.Handler {
 	if p.Protect == nil {
-		return mux
+		return h
 	}
-	return p.Protect(mux)
+	return p.Protect(h)
 }
 
 func metricsMux(p Params) *http.ServeMux {
 	mux := http.NewServeMux()
 	if p.Gatherer != nil {
 		// A failing collector must not hide the metrics of the others.
-		mux.Handle("GET /metrics", promhttp.HandlerFor(p.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+		mux.Handle("GET /metrics", limitAnswer(promhttp.HandlerFor(p.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})))
 	}
 	if p.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -215,7 +217,7 @@ func metricsMux(p Params) *http.ServeMux {
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	for pattern, h := range p.Handlers {
-		mux.Handle(pattern, h)
+		mux.Handle(pattern, limitAnswer(h))
 	}
 	return mux
 }

@@ -279,13 +279,23 @@ func newExtProcListener(p extProcListenerParts) extProcListener {
 	return extProcListener{listener}
 }
 
-// maxHealthStreams is the number of concurrent requests for health, which are short or watch. At half the value, a large fleet
-// of gateways that watch may not fit. At double, streams that nobody needs hold 14 MiB.
-const maxHealthStreams = 1000
+const (
+	// maxHealthStreams is the number of concurrent requests for health, which are short or watch. At half the value, a large fleet
+	// of gateways that watch may not fit. At double, streams that nobody needs hold 14 MiB.
+	maxHealthStreams = 1000
+	// maxHealthMessage is the size of a request for health, which names a service. At half the value, long names of pools do not fit. At
+	// double, half a message holds twice as much.
+	maxHealthMessage = 4 << 10
+	// maxHealthBytes is the memory for requests for health. At half the value, a large fleet that asks at the same moment is refused. At
+	// double, clients that send what nobody reads hold 16 MiB more.
+	maxHealthBytes = 16 << 20
+)
 
 func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.Server) healthListener {
 	return healthListener{grpcserver.New(grpcserver.Params{
-		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Service: h, Limits: peers.Limits{MaxStreams: maxHealthStreams},
+		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Service: h,
+		Options: grpcserver.Options{MaxReceive: maxHealthMessage}.ServerOptions(),
+		Limits:  peers.Limits{MaxStreams: maxHealthStreams, MaxBytes: maxHealthBytes},
 	})}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -62,7 +63,7 @@ func (l *listener) Close() error {
 
 // admit counts a connection. It returns nil if its client is beyond its share.
 func (g *Gate) admit(raw net.Conn) *Conn {
-	c := &Conn{Conn: raw, gate: g, account: g.ledger.Open(fairshare.AddressOf(raw.RemoteAddr()))}
+	c := &Conn{Conn: raw, gate: g, account: g.ledger.Open(connlimit.AddressOf(raw.RemoteAddr()))}
 	c.account.Add(fairshare.Bytes, connBytes)
 	if c.account.Overdrawn() {
 		g.refused.Add(1)

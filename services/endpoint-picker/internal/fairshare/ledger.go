@@ -2,7 +2,6 @@ package fairshare
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -57,17 +56,7 @@ func NewLedger(l Limits) *Ledger {
 	return made
 }
 
-// AddressOf returns the address that identifies the client of a connection. Networks in memory have one client, the zero
-// address. Hosts behind one address translation are one client, too.
-func AddressOf(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return tcp.AddrPort().Addr().Unmap().WithZone("")
-}
-
-// Open returns the account of an address. The holder must close it when it uses nothing of it anymore.
+// Open returns the account of an address, as of connlimit.AddressOf. The holder must close it when it uses nothing of it anymore.
 func (l *Ledger) Open(address netip.Addr) *Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()

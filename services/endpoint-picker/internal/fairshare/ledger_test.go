@@ -1,29 +1,11 @@
 package fairshare
 
 import (
-	"net"
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
-
-func TestAddressOf(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		give net.Addr
-		want string
-	}{
-		{give: &net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1}, want: "10.0.0.1"},
-		{give: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.1"), Port: 2}, want: "10.0.0.1"},
-		{give: &net.TCPAddr{IP: net.ParseIP("fd00::1")}, want: "fd00::1"},
-		{give: &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}, want: "fe80::1"},
-		{give: &net.UnixAddr{Name: "memory"}, want: "invalid IP"},
-	}
-	for _, tt := range tests {
-		assert.Equal(t, tt.want, AddressOf(tt.give).String())
-	}
-}
 
 // TestSharedByListeners has a client that uses two listeners: both see all that it uses, and others get their share.
 func TestSharedByListeners(t *testing.T) {

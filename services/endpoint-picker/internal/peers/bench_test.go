@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkAdmit(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			r := New(Params{Limits: Limits{MaxBytes: 1}})
 			for i := range tt.peers {
-				p := newPeer(r, fairshare.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
+				p := newPeer(r, connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
 				p.account.Add(fairshare.Bytes, tt.used)
 				r.peers[p.account.Address] = p
 			}
@@ -68,7 +69,7 @@ func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{1000, 32_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := New(Params{})
-			p := r.peerOf(fairshare.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
+			p := r.peerOf(connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
 			for range n {
 				s := newStream(b.Context(), p, nil)
 				s.Enter(collecting)

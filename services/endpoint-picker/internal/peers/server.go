@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -153,7 +154,7 @@ func (s *Server) admit(raw net.Conn, local net.Addr) (*conn, *instance) {
 	if s.stopping {
 		return nil, nil
 	}
-	p := s.peerOf(fairshare.AddressOf(raw.RemoteAddr()))
+	p := s.peerOf(connlimit.AddressOf(raw.RemoteAddr()))
 	if p.account.Used(fairshare.Connections) >= s.perPeer || p.account.BeyondShare(fairshare.Connections) {
 		s.counters.refusedConnections.Add(1)
 		return nil, nil

@@ -35,6 +35,9 @@
 //
 // # Bounds
 //
-// A reader that is slower than the events is disconnected when its part of maxPending bytes waits for it, and connects again. A server accepts
-// maxReaders, of which maxReadersOfClient may have one IP address, and writes contents to one at a time. A follower refuses frames with more than maxHashes, and hears of at most 65 536 requests of a replica.
+// A reader that is slower than the events is disconnected when its part of maxPending bytes waits for it, and connects again. A server
+// accepts maxReaders, of which maxReadersOfClient may have one IP address. It writes contents to a client one at a time, to maxContents
+// clients at the same time, for contentsTimeout at most, and reads an index for a tenth of the time at most, however many clients ask.
+// Of maxWaiting connections that wait for a request, package connlimit closes the oldest. A follower refuses frames with more than
+// maxHashes, and hears of at most 65 536 requests of a replica.
 package replicas

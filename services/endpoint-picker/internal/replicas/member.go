@@ -45,8 +45,7 @@ type Member struct {
 	connected atomic.Int64 // replicas that this one hears
 	received  atomic.Int64 // events
 
-	writing chan struct{} // has an element while another replica gets the contents
-	waiting atomic.Int32  // requests for the contents that wait for it
+	asking *places // of requests for the contents
 
 	ready chan struct{} // closed when the contents are known, or cannot be
 	once  sync.Once

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
@@ -25,7 +26,12 @@ const (
 	resolveTimeout = 5 * time.Second
 	dialTimeout    = 2 * time.Second // in a cluster, an address that does not answer by then has no replica any more
 	headerTimeout  = 5 * time.Second // of a request for events
-	maxHeader      = 16 << 10
+	// maxHeader limits the headers of a request; net/http adds 4 KiB. At half, the longest name of a pool does not fit beside the headers
+	// of a service mesh; at double, half requests hold twice as much.
+	maxHeader = 4 << 10
+	// maxWaiting is the number of connections that wait for a request. A replica has one for each pool, for a few milliseconds. At half, some
+	// replicas with 64 pools that start at once connect again; at double, clients that are no replica hold 16 MiB more.
+	maxWaiting = 256
 )
 
 // resolver looks up host names.
@@ -54,6 +60,8 @@ type Node struct {
 	resolver    resolver
 	client      *http.Client
 	server      *http.Server
+	limiter     *connlimit.Limiter
+	turns       *turns
 	listener    net.Listener
 	stopped     chan struct{} // closed when events are not served any more
 	silence     time.Duration
@@ -69,7 +77,8 @@ type Node struct {
 func New(p Params) *Node {
 	n := &Node{
 		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
-		started: time.Now(), resolver: net.DefaultResolver, stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, members: map[string]*Member{}, changed: make(chan struct{}),
+		started: time.Now(), resolver: net.DefaultResolver, limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}), turns: newTurns(),
+		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, members: map[string]*Member{}, changed: make(chan struct{}),
 	}
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -78,8 +87,10 @@ func New(p Params) *Node {
 	}
 	n.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	n.server = &http.Server{
-		Handler: n, TLSConfig: p.TLS.Clone(), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(p.Log),
+		Handler: n.limiter.Requests(n), TLSConfig: p.TLS.Clone(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: zap.NewStdLog(p.Log),
 	}
+	n.limiter.Attach(n.server)
 	n.server.SetKeepAlivesEnabled(false)
 	return n
 }
@@ -89,7 +100,7 @@ func New(p Params) *Node {
 func (n *Node) Join(title string, x *estimate.Estimator, s snapshots) *Member {
 	m := &Member{
 		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsed),
-		writing: make(chan struct{}, 1), settled: map[string]bool{}, ready: make(chan struct{}),
+		asking: newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
 	}
 	x.SetPublisher(m.publisher)
 	return m
@@ -158,9 +169,10 @@ func (n *Node) Run(ctx context.Context) error {
 		close(n.stopped)
 		n.server.Close()
 	})
-	serve := func() error { return n.server.Serve(n.listener) }
+	limited := n.limiter.Listener(n.listener)
+	serve := func() error { return n.server.Serve(limited) }
 	if n.tls {
-		serve = func() error { return n.server.ServeTLS(n.listener, "", "") }
+		serve = func() error { return n.server.ServeTLS(limited, "", "") }
 	}
 	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve other replicas: %w", err)

@@ -20,10 +20,10 @@ type publisher struct {
 	reading atomic.Int32         // number of readers
 	sent    atomic.Int64         // events, counted once for each reader
 	slow    atomic.Int64         // readers that were disconnected because they were too slow
+	places  *places              // of readers
 
 	mu      sync.Mutex
 	readers map[*reader]struct{}
-	clients map[netip.Addr]int // readers by the IP address of their replica
 	frame   []byte
 }
 
@@ -38,7 +38,7 @@ type reader struct {
 }
 
 func newPublisher(now func() time.Duration) *publisher {
-	return &publisher{now: now, limit: maxPending, readers: map[*reader]struct{}{}, clients: map[netip.Addr]int{}}
+	return &publisher{now: now, limit: maxPending, places: newPlaces(maxReaders, maxReadersOfClient), readers: map[*reader]struct{}{}}
 }
 
 // Publish implements estimate.Publisher.
@@ -65,14 +65,13 @@ func (p *publisher) Publish(e estimate.Event) {
 
 // open adds a reader of a client, which gets all later events. It returns false if there are too many, in all or of this client.
 func (p *publisher) open(client netip.Addr) (*reader, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.readers) >= maxReaders || p.clients[client] >= maxReadersOfClient && !client.IsLoopback() {
+	if !p.places.take(client) {
 		return nil, false
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	r := &reader{client: client, wake: make(chan struct{}, 1)}
 	p.readers[r] = struct{}{}
-	p.clients[client]++
 	p.reading.Store(int32(len(p.readers)))
 	return r, true
 }
@@ -81,9 +80,7 @@ func (p *publisher) close(r *reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.readers, r)
-	if p.clients[r.client]--; p.clients[r.client] == 0 {
-		delete(p.clients, r.client)
-	}
+	p.places.free(r.client)
 	p.reading.Store(int32(len(p.readers)))
 	if r.slow {
 		p.slow.Add(1)

@@ -344,36 +344,6 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// Contents are written to one replica at a time, because picks wait for the index meanwhile.
-func TestContentsAreWrittenToOneAtATime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newReplica(nil)
-		r.add(r.member)
-		ask := func() int {
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/contents?pool=pool", http.NoBody)
-			request.Header.Set(headerProtocol, protocol)
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, request)
-			return w.Code
-		}
-		r.member.writing <- struct{}{}
-		var waiting sync.WaitGroup
-		for range maxWaiting {
-			waiting.Go(func() { assert.Equal(t, http.StatusServiceUnavailable, ask()) })
-		}
-		synctest.Wait()
-		begun := time.Now()
-		assert.Equal(t, http.StatusServiceUnavailable, ask())
-		assert.Zero(t, time.Since(begun), "a request beyond the limit does not wait")
-		waiting.Wait()
-		assert.Equal(t, contentsWait, time.Since(begun))
-		<-r.member.writing
-		assert.Equal(t, http.StatusOK, ask())
-		assert.Equal(t, http.StatusOK, ask())
-	})
-}
-
 // Clients that are no replica get an answer that says why.
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
@@ -481,7 +451,7 @@ func TestPlacesOfReaders(t *testing.T) {
 	for _, r := range append(open[1:], r, again) {
 		p.close(r)
 	}
-	assert.Empty(t, p.clients)
+	assert.Empty(t, p.places.ofClient)
 	assert.Empty(t, p.readers)
 }
 

@@ -1,7 +1,6 @@
 package replicas
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -44,14 +43,6 @@ const (
 	maxReadersOfClient = 4
 	// maxKept is the capacity of a buffer that a reader keeps: 1 MiB. At half, bursts allocate; at double, each reader keeps twice as much.
 	maxKept = 1 << 20
-	// contentsWait is the time that a request for contents waits for others: less than headerTimeout. At half, fewer replicas can start at
-	// once and be warm; at double, their requests end before.
-	contentsWait = 3 * time.Second
-	// maxWaiting is the number of requests for contents that wait. At half, fewer than all replicas of a large Deployment can start at
-	// once and be warm; at double, a client that is no replica holds twice as many connections for contentsWait.
-	maxWaiting = 16
-	// contentsPiece is the size of a write of contents: a few writes for each megabyte.
-	contentsPiece = 256 << 10
 )
 
 var errSlowReader = errors.New("the reader is too slow")
@@ -80,12 +71,7 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	out := &writer{node: n, response: w, control: http.NewResponseController(w)}
 	if r.URL.Path == contentsPath {
-		if !m.awaitTurn(r.Context()) {
-			http.Error(w, "other replicas get the contents now", http.StatusServiceUnavailable)
-			return
-		}
-		defer m.endTurn()
-		_ = out.contents(m) // an error means that the connection has ended
+		out.serveContents(r, m)
 		return
 	}
 	reader, ok := m.publisher.open(clientOf(r))
@@ -96,27 +82,6 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer m.publisher.close(reader)
 	_ = out.events(r.Context().Done(), m.publisher, reader)
 }
-
-// awaitTurn waits until no other replica gets the contents: picks wait while the index is read. It returns false when too many wait, the
-// wait takes too long, or the reader is gone.
-func (m *Member) awaitTurn(ctx context.Context) bool {
-	if m.waiting.Add(1) > maxWaiting {
-		m.waiting.Add(-1)
-		return false
-	}
-	defer m.waiting.Add(-1)
-	select {
-	case m.writing <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-time.After(contentsWait):
-		return false
-	}
-}
-
-// endTurn lets the next replica get the contents.
-func (m *Member) endTurn() { <-m.writing }
 
 // clientOf returns the IP address of a client. Clients without one, in tests, are one client.
 func clientOf(r *http.Request) netip.Addr {
@@ -129,11 +94,16 @@ type writer struct {
 	node     *Node
 	response http.ResponseWriter
 	control  *http.ResponseController
+	ends     time.Time // when all must be written; zero for never
 }
 
 // write writes frames, and the time.
 func (o *writer) write(frames []byte) error {
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not supported by recorders in tests
+	deadline := time.Now().Add(writeTimeout)
+	if !o.ends.IsZero() {
+		deadline = o.ends
+	}
+	_ = o.control.SetWriteDeadline(deadline) // not supported by recorders in tests
 	clock := appendClock(make([]byte, 0, 16), o.node.elapsed())
 	if _, err := o.response.Write(clock); err != nil {
 		return err //nolint:wrapcheck // only its existence matters
@@ -142,20 +112,6 @@ func (o *writer) write(frames []byte) error {
 		return err //nolint:wrapcheck // only its existence matters
 	}
 	return o.control.Flush() //nolint:wrapcheck // only its existence matters
-}
-
-// contents writes the contents of the index of prefixes.
-func (o *writer) contents(m *Member) error {
-	var piece []byte
-	for _, e := range m.estimator.Contents(m.snapshots.Snapshot().Endpoints) {
-		if piece = appendEvent(piece, o.node.elapsed(), e); len(piece) >= contentsPiece {
-			if err := o.write(piece); err != nil {
-				return err
-			}
-			piece = piece[:0]
-		}
-	}
-	return o.write(append(piece, frameContents))
 }
 
 // events writes events until the reader is gone.

@@ -1,0 +1,198 @@
+// Package connlimit bounds what the clients of an HTTP server hold: connections without a request, and requests in progress.
+//
+// A newcomer always gets in. Beyond a bound, the server closes the oldest connection of the client address that has the most. So
+// one address cannot take the places of others, a connection that sends half a request cannot keep its place, and the probe of a
+// kubelet is answered although a pod opens connections without end. An attacker with as many addresses as there are places needs
+// that number of new connections in the time that a request of another client takes.
+//
+// Clients use HTTP/1: one connection carries one request at a time.
+package connlimit
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+)
+
+// socketBuffer is the size of the kernel's buffers of a connection, in each direction: the memory of the container pays for them. At
+// half, a response of a megabyte needs twice as many wake-ups. At double, clients that do not read hold twice as much. Without it,
+// Linux gives up to 4 MiB to a response that nobody reads.
+const socketBuffer = 64 << 10
+
+// Limits are the limits of a Limiter.
+type Limits struct {
+	// Waiting is the maximum number of connections without a request: new ones, idle ones, and those that have sent a part of their
+	// headers.
+	Waiting int
+	// Requests is the maximum number of requests in progress; 0 if the handler bounds them itself.
+	Requests int
+}
+
+// A Limiter bounds the connections and requests of one server. It is safe for concurrent use.
+type Limiter struct {
+	running chan struct{} // has an element for each request that the handler processes; nil without a limit
+
+	mu       sync.Mutex // guards the following, and the fields of connections
+	arrivals uint64
+	waiting  group
+	requests group
+}
+
+// New returns a Limiter without connections.
+func New(limits Limits) *Limiter {
+	l := &Limiter{waiting: newGroup(limits.Waiting), requests: newGroup(limits.Requests)}
+	if limits.Requests > 0 {
+		l.running = make(chan struct{}, limits.Requests)
+	}
+	return l
+}
+
+// Attach prepares a server, which must then serve a Listener of the limiter.
+func (l *Limiter) Attach(s *http.Server) {
+	s.ConnContext = withConn
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+}
+
+// Listener returns a listener whose connections count.
+func (l *Limiter) Listener(inner net.Listener) net.Listener { return &listener{inner, l} }
+
+// Requests returns a handler that processes the requests of next within the limit. A request beyond it waits until the one that it
+// displaces has ended.
+func (l *Limiter) Requests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r)
+		l.move(c, &l.requests)
+		defer l.move(c, &l.waiting)
+		if l.running != nil {
+			select {
+			case l.running <- struct{}{}:
+				defer func() { <-l.running }()
+			case <-c.left:
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admit counts a new connection.
+func (l *Limiter) admit(raw net.Conn) *conn {
+	if s, ok := raw.(interface {
+		SetReadBuffer(bytes int) error
+		SetWriteBuffer(bytes int) error
+	}); ok {
+		_, _ = s.SetReadBuffer(socketBuffer), s.SetWriteBuffer(socketBuffer) // they fail if the client has gone
+	}
+	c := &conn{Conn: raw, limiter: l, address: AddressOf(raw.RemoteAddr()), left: make(chan struct{})}
+	l.mu.Lock()
+	displaced := l.join(c, &l.waiting)
+	l.mu.Unlock()
+	displaced.reset()
+	return c
+}
+
+// move takes a connection to another group, unless it has left.
+func (l *Limiter) move(c *conn, to *group) {
+	l.mu.Lock()
+	var displaced *conn
+	if c.group != nil {
+		c.group.remove(c)
+		displaced = l.join(c, to)
+	}
+	l.mu.Unlock()
+	displaced.reset()
+}
+
+// join adds a connection to a group, and returns the one that it displaces, if any. The caller holds mu.
+func (l *Limiter) join(c *conn, to *group) (displaced *conn) {
+	l.arrivals++
+	c.arrival = l.arrivals
+	if displaced = to.add(c); displaced != nil {
+		l.drop(displaced)
+	}
+	return displaced
+}
+
+// drop ends the count of a connection. The caller holds mu.
+func (*Limiter) drop(c *conn) {
+	if c.group != nil {
+		c.group.remove(c)
+		close(c.left)
+	}
+}
+
+func (l *Limiter) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(c)
+}
+
+// AddressOf returns the address that identifies the client of a connection. Networks in memory have one client, the zero
+// address. Hosts behind one address translation are one client, too.
+func AddressOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+type listener struct {
+	net.Listener
+
+	limiter *Limiter
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // net/http examines it
+	}
+	return l.limiter.admit(raw), nil
+}
+
+// A conn is a connection that counts.
+type conn struct {
+	net.Conn
+
+	limiter *Limiter
+	address netip.Addr
+	left    chan struct{} // closed when the connection no longer counts
+
+	// Guarded by Limiter.mu.
+	group   *group // nil when it has left
+	arrival uint64 // in the group
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.limiter.leave(c)
+	return c.Conn.Close() //nolint:wrapcheck // net/http examines it
+}
+
+// reset closes a displaced connection, with all that the kernel would still send.
+func (c *conn) reset() {
+	if c == nil {
+		return
+	}
+	if tcp, ok := c.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		_ = tcp.SetLinger(0) // it fails if the client has gone
+	}
+	_ = c.Conn.Close() // net/http notices it
+}
+
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+func connOf(r *http.Request) *conn { return r.Context().Value(connKey{}).(*conn) }

@@ -1,0 +1,165 @@
+package replicas
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+)
+
+const (
+	// contentsWait is the time that a request for contents waits for others: less than headerTimeout. At half, fewer replicas can start at
+	// once and be warm; at double, their requests end before.
+	contentsWait = 3 * time.Second
+	// contentsTimeout is the time to write contents. A new replica does not wait for longer (warmTimeout). At half, a replica on a slow
+	// network stays cold; at double, a client that does not read keeps others waiting for longer.
+	contentsTimeout = warmTimeout
+	// maxContents is the number of contents that are written at a time, to different clients. Each takes up to 20 MiB. At half, two
+	// clients that do not read keep all others waiting; at double, such clients hold twice as much.
+	maxContents = 4
+	// maxAsking is the number of requests for the contents of a pool that wait or are answered. At half, fewer than all replicas of a large Deployment can
+	// start at once and be warm; at double, clients that are no replica hold twice as many connections for contentsWait.
+	maxAsking = 16
+	// contentsRest is the time in which no index is read, as a multiple of the time that the last reading took: picks wait for the
+	// index meanwhile. At half, clients that ask without end make the index busy for 18 % of the time instead of 10 %; at double, replicas
+	// that start at once wait for longer.
+	contentsRest = 9
+	// contentsPiece is the size of a write of contents: a few writes for each megabyte.
+	contentsPiece = 256 << 10
+)
+
+// serveContents answers with the contents of the index of prefixes.
+func (o *writer) serveContents(r *http.Request, m *Member) {
+	n, client := m.node, clientOf(r)
+	if !m.asking.take(client) {
+		o.refuseContents()
+		return
+	}
+	defer m.asking.free(client)
+	waiting, cancel := context.WithTimeout(r.Context(), contentsWait)
+	defer cancel()
+	end := n.turns.await(waiting, client)
+	if end == nil {
+		o.refuseContents()
+		return
+	}
+	defer end()
+	var contents []estimate.Event
+	if !n.turns.read(waiting, func() { contents = m.estimator.Contents(m.snapshots.Snapshot().Endpoints) }) {
+		o.refuseContents()
+		return
+	}
+	o.ends = time.Now().Add(contentsTimeout)
+	_ = o.contents(contents) // an error means that the connection has ended, or does not read
+}
+
+func (o *writer) refuseContents() {
+	http.Error(o.response, "other replicas get the contents now", http.StatusServiceUnavailable)
+}
+
+// contents writes the contents of an index.
+func (o *writer) contents(all []estimate.Event) error {
+	var piece []byte
+	for _, e := range all {
+		if piece = appendEvent(piece, o.node.elapsed(), e); len(piece) >= contentsPiece {
+			if err := o.write(piece); err != nil {
+				return err
+			}
+			piece = piece[:0]
+		}
+	}
+	return o.write(append(piece, frameContents))
+}
+
+// turns decide who gets contents, and when: one client at a time gets one, up to maxContents clients do at the same time, and an
+// index is read for a tenth of the time at most. All pools share them.
+type turns struct {
+	writing chan struct{} // has an element for each client that gets contents
+	reading chan struct{} // has an element while an index is read
+	rested  time.Time     // when the next reading may begin; of the one that has reading
+
+	mu      sync.Mutex
+	clients map[netip.Addr]*client
+}
+
+// client is a client that waits for contents, or gets them.
+type client struct {
+	requests int
+	turn     chan struct{} // has an element while one of its requests has its turn
+}
+
+func newTurns() *turns {
+	return &turns{writing: make(chan struct{}, maxContents), reading: make(chan struct{}, 1), clients: map[netip.Addr]*client{}}
+}
+
+// await waits for the turn of a client, and returns a function that ends it; nil if ctx ends before.
+func (t *turns) await(ctx context.Context, address netip.Addr) (end func()) {
+	c := t.join(address)
+	if !enter(ctx, c.turn) {
+		t.leave(address)
+		return nil
+	}
+	if !enter(ctx, t.writing) {
+		<-c.turn
+		t.leave(address)
+		return nil
+	}
+	return func() {
+		<-t.writing
+		<-c.turn
+		t.leave(address)
+	}
+}
+
+// read calls read, which reads an index, when nobody else does and the last reading was long enough ago. It returns false if ctx ends
+// before.
+func (t *turns) read(ctx context.Context, read func()) bool {
+	if !enter(ctx, t.reading) {
+		return false
+	}
+	defer func() { <-t.reading }()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Until(t.rested)):
+	}
+	began := time.Now()
+	read()
+	now := time.Now()
+	t.rested = now.Add(contentsRest * now.Sub(began))
+	return true
+}
+
+func (t *turns) join(address netip.Addr) *client {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.clients[address]
+	if c == nil {
+		c = &client{turn: make(chan struct{}, 1)}
+		t.clients[address] = c
+	}
+	c.requests++
+	return c
+}
+
+func (t *turns) leave(address netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.clients[address]
+	if c.requests--; c.requests == 0 {
+		delete(t.clients, address)
+	}
+}
+
+// enter adds an element to a channel. It returns false if ctx ends before there is room.
+func enter(ctx context.Context, room chan struct{}) bool {
+	select {
+	case room <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,42 @@
+package replicas
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// places are the places of clients of one pool: limit in all, of which a client has perClient at most. Loopback addresses are those of
+// the sidecar of a service mesh, which all replicas share.
+type places struct {
+	limit, perClient int
+
+	mu       sync.Mutex
+	taken    int
+	ofClient map[netip.Addr]int
+}
+
+func newPlaces(limit, perClient int) *places {
+	return &places{limit: limit, perClient: perClient, ofClient: map[netip.Addr]int{}}
+}
+
+// take takes a place for a client. It returns false if there is none.
+func (p *places) take(client netip.Addr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.limit || p.ofClient[client] >= p.perClient && !client.IsLoopback() {
+		return false
+	}
+	p.taken++
+	p.ofClient[client]++
+	return true
+}
+
+// free returns a place.
+func (p *places) free(client netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if p.ofClient[client]--; p.ofClient[client] == 0 {
+		delete(p.ofClient, client)
+	}
+}
