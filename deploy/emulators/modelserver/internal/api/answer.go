@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -61,14 +62,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 		return
 	}
 	body, err := readBody(w, r)
-	switch {
-	case err != nil:
+	if err != nil {
 		writeError(w, err)
-		return
-	case verdict.Hang:
-		s.hang(r)
-	case verdict.Status != 0:
-		writeError(w, faultStatus(verdict.Status))
 		return
 	}
 	g, err := plan(body)
@@ -78,12 +73,15 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 	}
 	g.verdict = verdict
 	g.id = newID(g.dialect.idPrefix(), r.Header.Get("X-Request-Id"))
-	if g.options.Stream {
+	switch {
+	case s.answerFault(w, r, verdict.Fault, g.options.Stream):
+		return
+	case g.options.Stream:
 		err = s.stream(w, r, g)
-	} else {
+	default:
 		err = s.whole(w, r, g)
 	}
-	if err != nil && r.Context().Err() == nil {
+	if err != nil && !g.halved(err) && r.Context().Err() == nil {
 		s.Log.Debug("Aborted answer", zap.String(logging.KeyRequestID, g.id), zap.Error(err))
 		panic(http.ErrAbortHandler) // closes the connection, or resets the stream
 	}
@@ -102,18 +100,12 @@ func (s *Server) judge(r *http.Request) (faults.Verdict, error) {
 	return verdict, nil
 }
 
-// hang does not answer a request until the client disconnects or ReleaseHung is called, then closes the connection.
-func (s *Server) hang(r *http.Request) {
-	select {
-	case <-r.Context().Done():
-	case <-s.released:
-	}
-	panic(http.ErrAbortHandler)
-}
-
 // whole answers with one JSON object after the last token.
 func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) error {
 	err := s.run(r.Context(), g, func(*choice, int, int) {}, func() error { return nil })
+	if g.halved(err) {
+		writeBody(w, http.StatusOK, contentJSON, `{"object":"`+g.dialect.object()+`","choices":[{"index":0,`)
+	}
 	if err != nil {
 		return err
 	}
@@ -131,11 +123,16 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) er
 // stream answers with an event for each token when the engine has made it, or with one event for all tokens that have accumulated
 // since the last event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Content-Type", contentEvents)
 	w.WriteHeader(http.StatusOK)
 	connection := http.NewResponseController(w)
 	chunks := newChunkWriter(g, s.PodName)
+	comments := time.Duration(0)
 	flush := func() error {
+		if quiet := s.Habits.KeepAliveInterval; quiet > 0 && g.emitted == 0 && time.Since(g.created) >= (comments+1)*quiet {
+			comments++
+			chunks.buf = append(chunks.buf, comment...)
+		}
 		if len(chunks.buf) > 0 {
 			if _, err := w.Write(chunks.buf); err != nil {
 				return err
@@ -151,9 +148,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) e
 		}
 		return nil
 	}
+	if s.Habits.RoleFirst {
+		for _, c := range g.choices {
+			chunks.opening(c.index, running())
+		}
+	}
 	var text []byte
 	err := s.run(r.Context(), g, func(c *choice, from, to int) {
-		if c.sent = from; from == 0 {
+		if c.sent = from; from == 0 && !s.Habits.RoleFirst {
 			chunks.opening(c.index, running())
 		}
 		step := 1
