@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -74,7 +73,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 	g.verdict = verdict
 	g.id = newID(g.dialect.idPrefix(), r.Header.Get("X-Request-Id"))
 	switch {
-	case s.answerFault(w, r, verdict.Fault, g.options.Stream):
+	case s.answerFault(w, r, g):
 		return
 	case g.options.Stream:
 		err = s.stream(w, r, g)
@@ -125,61 +124,20 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) er
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
 	w.Header().Set("Content-Type", contentEvents)
 	w.WriteHeader(http.StatusOK)
-	connection := http.NewResponseController(w)
-	chunks := newChunkWriter(g, s.PodName)
-	comments := time.Duration(0)
-	flush := func() error {
-		if quiet := s.Habits.KeepAliveInterval; quiet > 0 && g.emitted == 0 && time.Since(g.created) >= (comments+1)*quiet {
-			comments++
-			chunks.buf = append(chunks.buf, comment...)
-		}
-		if len(chunks.buf) > 0 {
-			if _, err := w.Write(chunks.buf); err != nil {
-				return err
-			}
-			chunks.buf = chunks.buf[:0]
-		}
-		return connection.Flush()
-	}
-	options := g.options.StreamOptions
-	running := func() *usage {
-		if options != nil && options.ContinuousUsageStats {
-			return g.usage()
-		}
-		return nil
-	}
+	stream := &streamWriter{chunkWriter: newChunkWriter(g, s.PodName), generation: g, server: s, w: w}
 	if s.Habits.RoleFirst {
 		for _, c := range g.choices {
-			chunks.opening(c.index, running())
+			stream.opening(c.index, stream.running())
 		}
 	}
-	var text []byte
-	err := s.run(r.Context(), g, func(c *choice, from, to int) {
-		if c.sent = from; from == 0 && !s.Habits.RoleFirst {
-			chunks.opening(c.index, running())
-		}
-		step := 1
-		if s.Habits.CoalesceEvents {
-			step = to - from
-		}
-		for ; from < to; from += step {
-			c.sent = from + step // for the usage of this event
-			ids := c.request.Output[from:c.sent]
-			text = text[:0]
-			for _, id := range ids {
-				text = s.Tokenizer.AppendBytes(text, id)
-			}
-			chunks.tokens(c.index, text, g.tokenIDs(ids), c.finishReason(c.sent), running())
-		}
-	}, flush)
-	if err != nil {
+	if err := s.run(r.Context(), g, stream.add, stream.flush); err != nil {
 		return err
 	}
-	if options != nil && options.IncludeUsage {
-		chunks.total(g.usage())
+	if o := g.options.StreamOptions; o != nil && o.IncludeUsage {
+		stream.total(g.usage())
 	}
-	chunks.done()
-	return flush()
+	stream.done()
+	return stream.flush()
 }
 
 // readBody reads the body of a request. The content type must be JSON.

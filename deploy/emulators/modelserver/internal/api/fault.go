@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
@@ -23,53 +22,56 @@ const (
 	loginPage      = "<!doctype html><html><body>Log in</body></html>"
 )
 
-// answerFault answers a request with a fault, after its delay. It returns false if there is none, or if the answer has to begin before it.
-func (s *Server) answerFault(w http.ResponseWriter, r *http.Request, f faults.Fault, stream bool) bool {
+// A faultAnswer is a whole answer that is a fault.
+type faultAnswer struct {
+	status      int
+	contentType string
+	body        string
+	object      string // in place of the body, as JSON, if the client has not asked for a stream
+}
+
+var faultAnswers = map[string]faultAnswer{
+	faults.ErrorSGLang:    {http.StatusOK, contentEvents, "data: " + errorSGLang + "\n\ndata: [DONE]\n\n", errorSGLang},
+	faults.ErrorOpenAI:    {http.StatusOK, contentEvents, "data: " + errorOpenAI + "\n\n", errorOpenAI},
+	faults.ErrorAnthropic: {http.StatusOK, contentEvents, "event: error\ndata: " + errorAnthropic + "\n\n", errorAnthropic},
+	faults.EmptyBody:      {http.StatusOK, contentJSON, "", ""},
+	faults.EmptyStream:    {http.StatusOK, contentEvents, "", ""},
+	faults.Comments:       {http.StatusOK, contentEvents, comment + comment, ""},
+	faults.Login:          {http.StatusFound, contentPage, loginPage, ""},
+	faults.Page:           {http.StatusOK, contentPage, loginPage, ""},
+}
+
+// answerFault answers a request with its fault, after the delay. It returns false if there is none, or if the answer has to begin before it.
+func (s *Server) answerFault(w http.ResponseWriter, r *http.Request, g *generation) bool {
+	f := g.verdict.Fault
 	if f.Name == "" {
 		return false
 	}
 	s.pause(r, f.Delay)
-	if status := f.Status(); status != 0 {
-		writeError(w, &requestError{status, http.StatusText(status), "", "Injected fault"})
-		return true
+	if f.Cuts() {
+		return false
 	}
 	switch f.Name {
-	case faults.ErrorSGLang:
-		writeFaultError(w, stream, errorSGLang, "data: %s\n\ndata: [DONE]\n\n")
-	case faults.ErrorOpenAI:
-		writeFaultError(w, stream, errorOpenAI, "data: %s\n\n")
-	case faults.ErrorAnthropic:
-		writeFaultError(w, stream, errorAnthropic, "event: error\ndata: %s\n\n")
-	case faults.EmptyBody:
-		writeBody(w, http.StatusOK, contentJSON, "")
-	case faults.EmptyStream:
-		writeBody(w, http.StatusOK, contentEvents, "")
-	case faults.Comments:
-		writeBody(w, http.StatusOK, contentEvents, comment+comment)
-	case faults.Login:
-		w.Header().Set("Location", "/login")
-		writeBody(w, http.StatusFound, contentPage, loginPage)
-	case faults.Page:
-		writeBody(w, http.StatusOK, contentPage, loginPage)
 	case faults.Hang:
 		s.hang(r)
 	case faults.Silence:
 		writeBody(w, http.StatusOK, contentEvents, "")
 		_ = http.NewResponseController(w).Flush()
 		s.hang(r)
-	default:
-		return false
 	}
+	if status := f.Status(); status != 0 {
+		writeError(w, &requestError{status, http.StatusText(status), "", "Injected fault"})
+		return true
+	}
+	a := faultAnswers[f.Name]
+	if a.object != "" && !g.options.Stream {
+		a.contentType, a.body = contentJSON, a.object
+	}
+	if f.Name == faults.Login {
+		w.Header().Set("Location", "/login")
+	}
+	writeBody(w, a.status, a.contentType, a.body)
 	return true
-}
-
-// writeFaultError writes an error under status 200: as an object, or in the form of a stream.
-func writeFaultError(w http.ResponseWriter, stream bool, text, events string) {
-	if !stream {
-		writeBody(w, http.StatusOK, contentJSON, text)
-		return
-	}
-	writeBody(w, http.StatusOK, contentEvents, fmt.Sprintf(events, text))
 }
 
 // pause waits until a time is over, or the request is.

@@ -19,9 +19,6 @@ const (
 	maxChoices      = 128
 )
 
-// comment is an event that keeps a stream open.
-const comment = ": keep-alive\n\n"
-
 // errCut ends an answer with the fault half or drop.
 var errCut = errors.New("a fault cut the answer")
 
@@ -170,11 +167,7 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 		if done {
 			return nil
 		}
-		if quiet := s.Habits.KeepAliveInterval; quiet > 0 && g.emitted == 0 {
-			if at := time.Since(start).Truncate(quiet) + quiet; next == 0 || at < next {
-				next = at
-			}
-		}
+		next = g.wake(next, time.Since(start))
 		due := timer.C
 		if next > 0 {
 			timer.Reset(time.Until(start.Add(next)))
@@ -188,6 +181,18 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 		case <-due:
 		}
 	}
+}
+
+// wake returns when something is due after the elapsed time since the start, 0 for nothing: the next token, or a comment before the first one.
+func (g *generation) wake(token, elapsed time.Duration) time.Duration {
+	quiet := g.habits.KeepAliveInterval
+	if quiet == 0 || g.emitted > 0 {
+		return token
+	}
+	if at := elapsed.Truncate(quiet) + quiet; token == 0 || at < token {
+		return at
+	}
+	return token
 }
 
 // collect passes the tokens that are visible after the elapsed time since the start to onTokens. It reports whether these tokens
