@@ -204,7 +204,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
 
 	fs.IntVar(&c.Outliers.Failures, flagEjectAfter, c.Outliers.Failures,
-		"Number of consecutive responses 502, 503 or 504 after which an endpoint is ejected. 0: never.")
+		"Number of failed requests without an answer in between after which an endpoint is ejected. 0: no ejection at all.")
 	fs.DurationVar(&c.Outliers.Base, flagEjectionTime, c.Outliers.Base,
 		"Time until one request probes an ejected endpoint. It doubles after each failed probe.")
 	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Maximum time until the next probe of an ejected endpoint.")

@@ -12,6 +12,7 @@ const (
 	Answered                // it answered the whole request
 	Doubtful                // the client, or the server, made an error: statuses 400 to 499, and responses that ended early for an unknown reason
 	Steered                 // the same, and the client may have chosen the server: the pool says so
+	Silent                  // the client has gone without any content, which says something of the server if the client waited for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
 
 	Verdicts // their number
@@ -46,6 +47,13 @@ func (x *Exchange) verdictOfBody() Verdict {
 		return Faulty
 	}
 	return Answered
+}
+
+// Left records that the client has gone, as far as the carrier knows. It does nothing if the answer had begun.
+func (x *Exchange) Left() {
+	if x.Inference && x.First.IsZero() && (x.stage == placed || x.stage == responding) {
+		x.Judge(Silent)
+	}
 }
 
 // Judge records the verdict on the response of the model server. The first one counts. Carriers call it when a response ends early.

@@ -60,6 +60,10 @@ func TestVerdict(t *testing.T) {
 		{name: "no status", give: Response{}, want: Unjudged},
 		{name: "the client has gone", give: Response{Status: 200, Events: true}, body: text, end: func(*Exchange) {}, want: Unjudged},
 		{name: "the server has gone", give: Response{Status: 200, Events: true}, body: text, end: func(x *Exchange) { x.Judge(Faulty) }, want: Faulty},
+		{name: "the client has gone before any event", give: Response{Status: 200, Events: true}, end: (*Exchange).Left, want: Silent},
+		{name: "the client has gone after comments", give: Response{Status: 200, Events: true}, body: ": ping\n\n", end: (*Exchange).Left, want: Silent},
+		{name: "the client has gone after an event", give: Response{Status: 200, Events: true}, body: text, end: (*Exchange).Left, want: Unjudged},
+		{name: "the client has gone after an error", give: Response{Status: 404}, end: (*Exchange).Left, want: Doubtful},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -69,6 +73,26 @@ func TestVerdict(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, judged(t, tt.give, tt.body, tt.end))
 		})
+	}
+}
+
+func TestVerdict_ClientThatHasGone(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		pool := newFakePool()
+		x := begin(pool)
+		x.Inference = known
+		x.Left()
+		assert.Empty(t, pool.verdicts, "no server has the request")
+		x.Decide(context.Background(), nil)
+		x.Sent()
+		x.Left()
+		x.End(nil)
+		if known {
+			assert.Equal(t, []Verdict{Silent}, pool.verdicts)
+		} else {
+			assert.Empty(t, pool.verdicts, "answers of other APIs may take as long as they like")
+		}
 	}
 }
 

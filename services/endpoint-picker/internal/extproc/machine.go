@@ -110,8 +110,12 @@ func (m *Machine) Waiting() bool {
 // Close ends the stream, with its error, if any. It is called once.
 func (m *Machine) Close(err error) {
 	m.body.drop()
-	if err == nil && m.response == responseOpen {
+	switch {
+	case err != nil:
+	case m.response == responseOpen:
 		m.exchange.Judge(exchange.Doubtful) // the gateway ends the stream alike when the client has gone, and when the server has
+	default:
+		m.exchange.Left()
 	}
 	m.exchange.End(err)
 }

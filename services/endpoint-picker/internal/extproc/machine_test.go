@@ -42,6 +42,7 @@ type one struct {
 	placed    int
 	responded []int
 	records   []*exchange.Record // of finished exchanges
+	verdicts  []exchange.Verdict
 }
 
 func newOne() *one {
@@ -95,7 +96,12 @@ func (*onePick) Began()                    {}
 func (*onePick) Completed()                {}
 func (*onePick) Failed(string)             {}
 
-func (*onePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
+func (p *onePick) Judged(v exchange.Verdict) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.verdicts = append(p.verdicts, v)
+	return time.Time{}
+}
 
 func (p *onePick) Responded() {
 	p.mu.Lock()
@@ -702,6 +708,37 @@ func TestPickerHearsOfTheStatusBeforeTheBody(t *testing.T) {
 	assert.Equal(t, []int{503}, picker.responded)
 	play(t, picker, options(), headers(FullDuplex), answered(408))
 	assert.Len(t, picker.responded, 1, "the gateway's own says nothing of an endpoint")
+}
+
+// TestVerdictOfStreamsThatEnd has gateways that end the stream before the response, or in it.
+func TestVerdictOfStreamsThatEnd(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		steps []Message
+		err   error
+		want  []exchange.Verdict
+	}{
+		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []exchange.Verdict{exchange.Silent}},
+		{name: "without a response, by an error", steps: []Message{headersEnd(FullDuplex)}, err: errors.New("cut")},
+		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)}, want: []exchange.Verdict{exchange.Doubtful}},
+		{name: "before the pick", steps: []Message{headers(FullDuplex)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			picker := newOne()
+			picker.decision.Inference = true
+			m := NewMachine(picker, pool, options())
+			for _, in := range tt.steps {
+				_, err := m.Step(context.Background(), &in, nil)
+				require.NoError(t, err)
+				m.Sent()
+			}
+			m.Close(tt.err)
+			assert.Equal(t, tt.want, picker.verdicts)
+		})
+	}
 }
 
 func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {

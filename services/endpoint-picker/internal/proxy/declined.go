@@ -19,13 +19,14 @@ func (a *attempt) declined() bool {
 	if !a.harmless() {
 		return false
 	}
-	switch a.response.StatusCode {
+	switch status := a.response.StatusCode; status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
 		return true
 	case http.StatusOK:
 		return a.beginsBadly()
+	default:
+		return status >= http.StatusMultipleChoices && status < http.StatusBadRequest // a login page, which no inference API has
 	}
-	return false
 }
 
 // beginsBadly reports whether the body ends before any content, is a page of HTML, or begins with an error. A body that is no stream of events

@@ -48,6 +48,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 		{name: "503", first: respond(503, object)},
 		{name: "504", first: respond(504, object)},
 		{name: "429", first: respond(429, object)},
+		{name: "a redirect", first: respond(302, "text/html", "<html>")},
 		{name: "an error event", first: respond(200, events, queueing)},
 		{name: "an error event in pieces", first: respond(200, events, queueing[:20], queueing[20:])},
 		{name: "an error of Anthropic", first: respond(200, events, "event: error\n", "data: {\"type\":\"error\"}\n\n")},

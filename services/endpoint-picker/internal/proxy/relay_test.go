@@ -187,6 +187,54 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestVerdictOfClientsThatGo has clients that go before or after the first content of an answer.
+func TestVerdictOfClientsThatGo(t *testing.T) {
+	t.Parallel()
+	const delta = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+	tests := []struct {
+		name    string
+		headers bool
+		body    string
+		want    []exchange.Verdict
+	}{
+		{name: "before anything", want: []exchange.Verdict{exchange.Silent}},
+		{name: "after the headers", headers: true, want: []exchange.Verdict{exchange.Silent}},
+		{name: "after a comment", headers: true, body: ": ping\n\n", want: []exchange.Verdict{exchange.Silent}},
+		{name: "after the first content", headers: true, body: delta},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, testOptions(), fairshare.Limits{})
+				r.pool.decision.Inference = true
+				for range 2 { // so that the proxy waits for the beginning of the answer
+					r.serve(func(w http.ResponseWriter, q *http.Request) {
+						_, _ = io.Copy(io.Discard, q.Body)
+						w.Header().Set("Content-Type", "text/event-stream")
+						if tt.headers {
+							_, _ = io.WriteString(w, tt.body)
+							_ = http.NewResponseController(w).Flush()
+						}
+						<-q.Context().Done()
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+r.address+"/v1/chat/completions", strings.NewReader("{}"))
+				require.NoError(t, err)
+				if response, err := r.client().Do(request); err == nil {
+					_, _ = io.ReadAll(response.Body)
+					_ = response.Body.Close()
+				}
+				r.pool.ended(t, 1)
+				assert.Equal(t, tt.want, r.pool.verdicts)
+				assert.Empty(t, r.pool.failures, "no other server gets it")
+			})
+		})
+	}
+}
+
 // TestCloseCuts expects that the client of a cut response sees that it is not complete.
 func TestCloseCuts(t *testing.T) {
 	t.Parallel()

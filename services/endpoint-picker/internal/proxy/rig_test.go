@@ -42,6 +42,7 @@ type fakePool struct {
 	hosts     []string
 	headers   []string // what the picks read
 	failures  []string // servers that did not answer
+	verdicts  []exchange.Verdict
 }
 
 func (p *fakePool) failed(address string) {
@@ -137,10 +138,16 @@ func (f *fakePick) Sent() exchange.Follower { return f }
 func (*fakePick) Responded()                {}
 func (f *fakePick) Failed(address string)   { f.pool.failed(address) }
 
-func (*fakePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
-func (*fakePick) Began()                            {}
-func (*fakePick) Completed()                        {}
-func (*fakePick) Discard()                          {}
+func (f *fakePick) Judged(v exchange.Verdict) time.Time {
+	f.pool.mu.Lock()
+	defer f.pool.mu.Unlock()
+	f.pool.verdicts = append(f.pool.verdicts, v)
+	return time.Time{}
+}
+
+func (*fakePick) Began()     {}
+func (*fakePick) Completed() {}
+func (*fakePick) Discard()   {}
 
 // rig is a proxy that runs.
 type rig struct {

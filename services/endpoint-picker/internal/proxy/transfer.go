@@ -65,7 +65,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (t *transfer) serve() (whole bool) {
 	x, s, r := &t.exchange, t.server, t.request
 	x.Begin(s.pools.FindHost(r.Host), &s.exchange)
-	defer func() { x.End(nil) }()
+	defer func() {
+		if t.gone() {
+			x.Left()
+		}
+		x.End(nil)
+	}()
 	defer t.drop()
 	s.connections.Mark(t.writer)
 	if isWebSocket(r) {

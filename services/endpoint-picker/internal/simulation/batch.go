@@ -55,6 +55,7 @@ type Failure struct {
 	Response exchange.Response
 	Body     string
 	Cut      bool          // the response does not end
+	Silent   bool          // there is no response, and the client goes
 	Every    int           // one of so many requests fails
 	After    time.Duration // from the request to its failure
 }

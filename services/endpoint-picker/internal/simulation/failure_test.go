@@ -73,6 +73,21 @@ func TestFailingServerGetsFewRequests(t *testing.T) {
 	}
 }
 
+// TestSilentServerGetsFewRequests has one of three servers that never answers, always or a tenth of the time. Clients wait for longer than an
+// answer takes, and then go.
+func TestSilentServerGetsFewRequests(t *testing.T) {
+	t.Parallel()
+	trace := failingTrace()
+	for _, every := range []int{1, 10} {
+		for _, patience := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 6 * time.Second} {
+			r := trace.failing(Failure{Silent: true, Every: every, After: patience}, 1).Run(Picker(1, InTurn))
+			early, late := r.parts(trace.Requests())
+			assert.LessOrEqual(t, early, 0.03, "one of %d, %s", every, patience)
+			assert.LessOrEqual(t, late, 0.01, "one of %d, %s", every, patience)
+		}
+	}
+}
+
 // TestAllServersFail has servers that all fail: the requests go on to all of them but half.
 func TestAllServersFail(t *testing.T) {
 	t.Parallel()

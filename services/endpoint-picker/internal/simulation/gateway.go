@@ -35,7 +35,7 @@ func (g *gateway) try(a *arrival) {
 			return
 		}
 		if failure := p.server().failure(); failure != nil {
-			g.timeline.after(failure.After+hop, func() { v.failed(failure) })
+			g.timeline.after(failure.After+hop, func() { v.failed(failure, a) })
 			return
 		}
 		p.server().enqueue(&job{arrival: a, watcher: v})
@@ -106,9 +106,9 @@ func (v *visit) refused(a *arrival) {
 }
 
 // failed handles an answer that is none, which the client gets.
-func (v *visit) failed(f *Failure) {
+func (v *visit) failed(f *Failure, a *arrival) {
 	v.placement.failed(f)
-	v.result.failures = append(v.result.failures, v.timeline.now)
+	v.result.failures = append(v.result.failures, a.at)
 	v.fail()
 }
 

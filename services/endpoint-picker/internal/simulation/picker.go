@@ -283,6 +283,11 @@ func (p *pick) lost() { p.exchange.End(nil) }
 // failed passes an answer that is none.
 func (p *pick) failed(f *Failure) {
 	x := p.exchange
+	if f.Silent {
+		x.Left()
+		x.End(nil)
+		return
+	}
 	x.Respond(&f.Response)
 	x.Chunk([]byte(f.Body))
 	if f.Cut {

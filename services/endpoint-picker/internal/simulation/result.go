@@ -13,7 +13,7 @@ type Result struct {
 	prompt, hit int             // tokens
 	served      []int           // answers that began, by number of the server
 	good        int             // requests that were fast enough
-	failures    []time.Duration // when requests met a Failure
+	failures    []time.Duration // when requests came that met a Failure
 
 	Rejected int // attempts at a dead server
 	Lost     int // answers that broke off

@@ -61,14 +61,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 		return
 	}
 	body, err := readBody(w, r)
-	switch {
-	case err != nil:
+	if err != nil {
 		writeError(w, err)
-		return
-	case verdict.Hang:
-		s.hang(r)
-	case verdict.Status != 0:
-		writeError(w, faultStatus(verdict.Status))
 		return
 	}
 	g, err := plan(body)
@@ -78,12 +72,15 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 	}
 	g.verdict = verdict
 	g.id = newID(g.dialect.idPrefix(), r.Header.Get("X-Request-Id"))
-	if g.options.Stream {
+	switch {
+	case s.answerFault(w, r, g):
+		return
+	case g.options.Stream:
 		err = s.stream(w, r, g)
-	} else {
+	default:
 		err = s.whole(w, r, g)
 	}
-	if err != nil && r.Context().Err() == nil {
+	if err != nil && !g.halved(err) && r.Context().Err() == nil {
 		s.Log.Debug("Aborted answer", zap.String(logging.KeyRequestID, g.id), zap.Error(err))
 		panic(http.ErrAbortHandler) // closes the connection, or resets the stream
 	}
@@ -102,18 +99,12 @@ func (s *Server) judge(r *http.Request) (faults.Verdict, error) {
 	return verdict, nil
 }
 
-// hang does not answer a request until the client disconnects or ReleaseHung is called, then closes the connection.
-func (s *Server) hang(r *http.Request) {
-	select {
-	case <-r.Context().Done():
-	case <-s.released:
-	}
-	panic(http.ErrAbortHandler)
-}
-
 // whole answers with one JSON object after the last token.
 func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) error {
 	err := s.run(r.Context(), g, func(*choice, int, int) {}, func() error { return nil })
+	if g.halved(err) {
+		writeBody(w, http.StatusOK, contentJSON, `{"object":"`+g.dialect.object()+`","choices":[{"index":0,`)
+	}
 	if err != nil {
 		return err
 	}
@@ -131,53 +122,22 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) er
 // stream answers with an event for each token when the engine has made it, or with one event for all tokens that have accumulated
 // since the last event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Content-Type", contentEvents)
 	w.WriteHeader(http.StatusOK)
-	connection := http.NewResponseController(w)
-	chunks := newChunkWriter(g, s.PodName)
-	flush := func() error {
-		if len(chunks.buf) > 0 {
-			if _, err := w.Write(chunks.buf); err != nil {
-				return err
-			}
-			chunks.buf = chunks.buf[:0]
+	stream := &streamWriter{chunkWriter: newChunkWriter(g, s.PodName), generation: g, server: s, w: w}
+	if s.Habits.RoleFirst {
+		for _, c := range g.choices {
+			stream.opening(c.index, stream.running())
 		}
-		return connection.Flush()
 	}
-	options := g.options.StreamOptions
-	running := func() *usage {
-		if options != nil && options.ContinuousUsageStats {
-			return g.usage()
-		}
-		return nil
-	}
-	var text []byte
-	err := s.run(r.Context(), g, func(c *choice, from, to int) {
-		if c.sent = from; from == 0 {
-			chunks.opening(c.index, running())
-		}
-		step := 1
-		if s.Habits.CoalesceEvents {
-			step = to - from
-		}
-		for ; from < to; from += step {
-			c.sent = from + step // for the usage of this event
-			ids := c.request.Output[from:c.sent]
-			text = text[:0]
-			for _, id := range ids {
-				text = s.Tokenizer.AppendBytes(text, id)
-			}
-			chunks.tokens(c.index, text, g.tokenIDs(ids), c.finishReason(c.sent), running())
-		}
-	}, flush)
-	if err != nil {
+	if err := s.run(r.Context(), g, stream.add, stream.flush); err != nil {
 		return err
 	}
-	if options != nil && options.IncludeUsage {
-		chunks.total(g.usage())
+	if o := g.options.StreamOptions; o != nil && o.IncludeUsage {
+		stream.total(g.usage())
 	}
-	chunks.done()
-	return flush()
+	stream.done()
+	return stream.flush()
 }
 
 // readBody reads the body of a request. The content type must be JSON.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 )
@@ -40,11 +41,6 @@ func modelNotFound(name string) *requestError {
 // plainStatus returns an error about the HTTP request, not about its content.
 func plainStatus(status int) *requestError {
 	return &requestError{status, http.StatusText(status), "", http.StatusText(status)}
-}
-
-// faultStatus returns the error for the fault status.
-func faultStatus(status int) *requestError {
-	return &requestError{status, "InternalServerError", "", "Injected fault"}
 }
 
 // decodeError converts an error of encoding/json to an error of FastAPI.
@@ -102,7 +98,11 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	if err != nil {
 		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"cannot encode the answer"}}`)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	writeBody(w, status, contentJSON, string(text))
+}
+
+func writeBody(w http.ResponseWriter, status int, contentType, text string) {
+	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the client may have disconnected
+	_, _ = io.WriteString(w, text) // the client may have disconnected
 }

@@ -19,8 +19,8 @@ const (
 	maxChoices      = 128
 )
 
-// errDropped ends an answer with the fault drop.
-var errDropped = errors.New("fault drop closed the connection")
+// errCut ends an answer with the fault half or drop.
+var errCut = errors.New("a fault cut the answer")
 
 // A generation is one HTTP request in the engine, with one sequence for each requested answer.
 type generation struct {
@@ -143,7 +143,7 @@ func (g *generation) notify() {
 }
 
 // run runs the generation in the engine. After each change it calls onTokens for each choice with new tokens, and then onRound. It
-// returns after the last token, or with an error if the client has disconnected or the fault drop closes the connection. In all
+// returns after the last token, or with an error if the client has disconnected or a fault cuts the answer. In all
 // cases the requests have left the engine when run returns.
 func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice, from, to int), onRound func() error) error {
 	defer s.abort(g)
@@ -161,12 +161,13 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 		if err := onRound(); err != nil {
 			return err
 		}
-		if g.verdict.Drop && g.emitted >= g.verdict.DropAfter {
-			return errDropped
+		if f := g.verdict.Fault; f.Cuts() && g.emitted >= f.Tokens {
+			return errCut
 		}
 		if done {
 			return nil
 		}
+		next = g.wake(next, time.Since(start))
 		due := timer.C
 		if next > 0 {
 			timer.Reset(time.Until(start.Add(next)))
@@ -180,6 +181,18 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 		case <-due:
 		}
 	}
+}
+
+// wake returns when something is due after the elapsed time since the start, 0 for nothing: the next token, or a comment before the first one.
+func (g *generation) wake(token, elapsed time.Duration) time.Duration {
+	quiet := g.habits.KeepAliveInterval
+	if quiet == 0 || g.emitted > 0 {
+		return token
+	}
+	if at := elapsed.Truncate(quiet) + quiet; token == 0 || at < token {
+		return at
+	}
+	return token
 }
 
 // collect passes the tokens that are visible after the elapsed time since the start to onTokens. It reports whether these tokens
@@ -216,14 +229,19 @@ func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duratio
 	if c.sent > 0 && seen-c.sent < g.habits.StreamInterval && !p.Ended {
 		seen = c.sent // the server sends the first token immediately, the others in groups of StreamInterval
 	}
-	if g.verdict.Drop {
-		seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
+	if f := g.verdict.Fault; f.Cuts() {
+		seen = min(seen, c.sent+max(0, f.Tokens-g.emitted))
 	}
 	return seen, next
 }
 
 func stretched(at time.Duration, g *generation) time.Duration {
 	return time.Duration(float64(at) * g.verdict.Stretch)
+}
+
+// halved reports whether an answer must end as if it was whole.
+func (g *generation) halved(err error) bool {
+	return errors.Is(err, errCut) && g.verdict.Fault.Name == faults.Half
 }
 
 // abort ends the remaining requests in the engine.

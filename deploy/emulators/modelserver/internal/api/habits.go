@@ -8,6 +8,8 @@ type Habits struct {
 	PromptTokensDetails bool          // report the number of cached prompt tokens in usage
 	CoalesceEvents      bool          // one event for all tokens that the engine makes while the last event is sent
 	StreamInterval      int           // tokens of one event, after the first token; the last event has the rest
+	RoleFirst           bool          // the chunk with the role of a chat answer comes before the prefill, not with the first token
+	KeepAliveInterval   time.Duration // between comments of a stream before its first token; 0: none
 	PageTime            time.Duration // time for which the metrics page occupies the event loop
 }
 

@@ -219,10 +219,10 @@ func TestFaultsAreReadSetAndCleared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, unchanged)
 		assert.JSONEq(t, `{}`, s.do(t, http.MethodGet, "/admin/faults", "").body)
-		const set = `{"slow":2,"status":{"code":500,"rate":0.5}}`
+		const set = `{"slow":2,"answer":"500,rate=0.5"}`
 		assert.JSONEq(t, set, s.post(t, "/admin/faults", set).body)
 		assert.JSONEq(t, set, s.do(t, http.MethodGet, "/admin/faults", "").body)
-		for _, bad := range []string{`{"slow":-1}`, `{"slowly":2}`, `{"status":{"code":200}}`, `nonsense`} {
+		for _, bad := range []string{`{"slow":-1}`, `{"slowly":2}`, `{"answer":"200"}`, `nonsense`} {
 			assert.Equal(t, http.StatusBadRequest, s.post(t, "/admin/faults", bad).status, bad)
 		}
 		assert.JSONEq(t, set, s.do(t, http.MethodGet, "/admin/faults", "").body, "a refused set changes nothing")
@@ -236,11 +236,11 @@ func TestStatusFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pattern := func() (statuses []int) {
 			s := start(t, unchanged)
-			s.post(t, "/admin/faults", `{"status":{"code":502,"rate":0.5}}`)
+			s.post(t, "/admin/faults", `{"answer":"502,rate=0.5"}`)
 			for range 30 {
 				got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":1}`)
 				statuses = append(statuses, got.status)
-				assert.Equal(t, got.status == 502, strings.Contains(got.body, `{"error":{"message":"Injected fault","type":"InternalServerError"`))
+				assert.Equal(t, got.status == 502, strings.Contains(got.body, `{"error":{"message":"Injected fault","type":"Bad Gateway"`))
 			}
 			return statuses
 		}
@@ -256,7 +256,7 @@ func TestDropFaultClosesTheConnectionAfterTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, n := range []string{"0", "1", "7"} {
 			s := start(t, func(p *Params) { p.Spec.Law.Base = 5 * time.Millisecond }) // 4.5 s for all tokens
-			s.post(t, "/admin/faults", `{"drop":{"afterTokens":`+n+`}}`)
+			s.post(t, "/admin/faults", `{"answer":"drop,tokens=`+n+`"}`)
 			got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":900,"stream":true}`)
 			require.ErrorContains(t, got.err, "unexpected EOF")
 			assert.Equal(t, n, jsonInt(strings.Count(got.body, `"text":`)))

@@ -188,7 +188,7 @@ func (r *statusRecorder) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (r *statusRecorder) Write(b []byte) (int, error) {
-	if r.Header().Get("Content-Type") == "application/json" {
+	if r.Header().Get("Content-Type") == contentJSON {
 		r.declared += int64(len(b))
 	}
 	return r.ResponseWriter.Write(b)
@@ -199,5 +199,5 @@ func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter 
 
 func isJSON(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "application/json"
+	return err == nil && mediaType == contentJSON
 }

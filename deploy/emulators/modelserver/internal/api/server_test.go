@@ -63,7 +63,7 @@ func start(t *testing.T, change func(*Params)) *testServer {
 	p := Params{
 		PodName: "pod-a", Models: []string{"m", "m-alias"}, Adapters: []string{"lora-a"}, Seed: 1, Version: "0.32.0",
 		Tokenizer: tokens.FourBytes{}, Habits: Habits{ReadyPath: true, PromptTokensDetails: true},
-		Spec: testSpec, Faults: faults.NewRegister(1), Log: zap.NewNop(),
+		Spec: testSpec, Faults: faults.NewRegister(1, faults.Set{}), Log: zap.NewNop(),
 	}
 	change(&p)
 	p.Driver = engine.NewDriver(p.Spec)
@@ -205,7 +205,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 		assert.Equal(t, 5, readStream(t, got.body).deltas)
 		dropped := start(t, func(p *Params) { p.AllowFaultHeader = true })
 		dropped.speakHTTP2(t)
-		got = dropped.post(t, chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"stream":true}`, "x-fault", "drop=2")
+		got = dropped.post(t, chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"stream":true}`, "x-fault", "drop,tokens=2")
 		require.ErrorContains(t, got.err, "INTERNAL_ERROR", "a dropped stream is reset")
 	})
 }

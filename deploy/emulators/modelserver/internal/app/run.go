@@ -69,7 +69,7 @@ func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logg
 		Page: metrics.NewPage(metrics.Params{
 			Model: cfg.Models[0], Spec: cfg.Engine, Started: time.Now(), Names: cfg.Names, LoRA: len(cfg.LoRAModules) > 0,
 		}),
-		Faults: faults.NewRegister(cfg.Seed),
+		Faults: faults.NewRegister(cfg.Seed, faults.Set{Answer: cfg.Fault}),
 		Log:    log,
 	})
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx)) // the engine runs until the last answer

@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/api"
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
+	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 	"fairlead.dev/pkg/logging"
@@ -41,6 +42,7 @@ type Config struct {
 	StartupDelay     time.Duration
 	DrainDelay       time.Duration
 	ShutdownTimeout  time.Duration
+	Fault            faults.Fault
 	AllowFaultHeader bool
 
 	Logging logging.Options
@@ -83,6 +85,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DrainDelay, "drain-delay", c.DrainDelay, "Time after SIGTERM in which the server is not ready, but still serves.")
 	fs.Var((*seconds)(&c.ShutdownTimeout), "shutdown-timeout",
 		"Time limit of running requests after --drain-delay, in seconds. 0 aborts them immediately at SIGTERM.")
+	fs.Var(&c.Fault, "fault", faults.Usage())
 	fs.BoolVar(&c.AllowFaultHeader, "allow-fault-header", c.AllowFaultHeader, "Obey the request header x-fault.")
 	c.addEngineFlags(fs)
 	c.addHabitFlags(fs)
@@ -154,8 +157,8 @@ func (c *Config) Validate() error {
 		}
 		seen[name] = true
 	}
-	if min(c.StartupDelay, c.DrainDelay, c.ShutdownTimeout, c.KeepAlive, c.Habits.PageTime) < 0 {
-		fail("startup-delay, drain-delay, shutdown-timeout, keep-alive-timeout and metrics-time must not be negative")
+	if min(c.StartupDelay, c.DrainDelay, c.ShutdownTimeout, c.KeepAlive, c.Habits.PageTime, c.Habits.KeepAliveInterval) < 0 {
+		fail("startup-delay, drain-delay, shutdown-timeout, keep-alive-timeout, metrics-time and sse-keep-alive-interval must not be negative")
 	}
 	return errors.Join(errs...)
 }

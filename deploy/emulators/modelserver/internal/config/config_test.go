@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/api"
+	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 	"fairlead.dev/pkg/steptime"
@@ -52,7 +53,7 @@ func TestEveryFlagReachesItsField(t *testing.T) {
 		"--prefill-per-token=6us", "--speed=0.25", "--log-level=debug", "--log-format=console", "--step-per-context-token=7ns",
 		"--prefill-per-megapair=8us", "--step-noise=0.5", "--cuda-graphs", "--tokenizer=cl100k_base", "--metrics-names=old", "--metrics-time=9ms",
 		"--stale-gauges", "--keep-alive-timeout=10s", "--http2=false", "--ready-path=false", "--enable-prompt-tokens-details=false",
-		"--coalesce-events", "--stream-interval=11")
+		"--coalesce-events", "--stream-interval=11", "--fault=429,delay=50ms,rate=0.1", "--role-first", "--sse-keep-alive-interval=1s")
 	require.NoError(t, err)
 	want := Default()
 	want.Port, want.PodName, want.PodIP, want.Models, want.LoRAModules, want.Seed = 1, "p", "::1", []string{"a", "b"}, []string{"x=/path", "y"}, 7
@@ -67,7 +68,10 @@ func TestEveryFlagReachesItsField(t *testing.T) {
 	}
 	e.Speed, e.Seed, e.StaleGauges = 0.25, 7, true
 	want.Tokenizer, want.Names, want.KeepAlive, want.HTTP2 = TokenizerBPE, metrics.OldNames, 10*time.Second, false
-	want.Habits = api.Habits{CoalesceEvents: true, StreamInterval: 11, PageTime: 9 * time.Millisecond}
+	want.Habits = api.Habits{
+		CoalesceEvents: true, StreamInterval: 11, RoleFirst: true, KeepAliveInterval: time.Second, PageTime: 9 * time.Millisecond,
+	}
+	want.Fault = faults.Fault{Name: "429", Delay: 50 * time.Millisecond, Rate: 0.1, Tokens: 1}
 	want.Logging.Level, want.Logging.Format = "debug", "console"
 	assert.Equal(t, want, cfg)
 	assert.Equal(t, []string{"x", "y"}, cfg.Adapters())
@@ -114,6 +118,8 @@ func TestWrongFlags(t *testing.T) {
 		{"names", "--metrics-names=older", "is not new, old or both"},
 		{"tokenizer", "--tokenizer=llama", "tokenizer must be four-bytes or cl100k_base"},
 		{"no tokens in an event", "--stream-interval=0", "stream-interval must be at least 1"},
+		{"fault", "--fault=explode", "is no fault: give 400 to 599, error-sglang, "},
+		{"negative interval", "--sse-keep-alive-interval=-1s", "must not be negative"},
 		{"length", "--output-tokens=9-5", "is not N or MIN-MAX"},
 		{"engine", "--speed=0", "speed must be positive"},
 		{"logging", "--log-level=loud", "--log-level"},
@@ -126,11 +132,14 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-func TestREADMENamesEveryFlag(t *testing.T) {
+func TestREADMENamesEveryFlagAndFault(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	require.NoError(t, err)
 	cfg := Default()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	cfg.AddFlags(fs)
 	fs.VisitAll(func(f *pflag.Flag) { assert.Contains(t, string(readme), "`--"+f.Name+"`") })
+	for _, f := range faults.Names {
+		assert.Contains(t, string(readme), "| `"+f.Name+"` | "+f.Meaning+" |\n")
+	}
 }

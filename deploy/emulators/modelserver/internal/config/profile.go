@@ -90,6 +90,9 @@ func (c *Config) addHabitFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&h.ReadyPath, "ready-path", h.ReadyPath, "Serve /ready.")
 	fs.BoolVar(&h.PromptTokensDetails, "enable-prompt-tokens-details", h.PromptTokensDetails, "Report cached prompt tokens in usage.")
 	fs.BoolVar(&h.CoalesceEvents, "coalesce-events", h.CoalesceEvents, "Send accumulated tokens in one event.")
+	fs.BoolVar(&h.RoleFirst, "role-first", h.RoleFirst, "Send the chunk with the role of a chat answer before the prefill.")
+	fs.DurationVar(&h.KeepAliveInterval, "sse-keep-alive-interval", h.KeepAliveInterval,
+		"Time between comments of a stream before its first token; 0 for none.")
 	fs.IntVar(&h.StreamInterval, "stream-interval", h.StreamInterval, "Number of tokens of one event, after the first token.")
 }
 

@@ -6,54 +6,27 @@ import (
 	"strings"
 )
 
-// Header is the request header that names faults for one request.
+// Header is the request header that names the faults of one request.
 const Header = "x-fault"
 
-// WithHeader adds the faults in a request's header to the verdict: a comma-separated list of slow=FACTOR, CODE or
-// status=CODE, hang, and drop or drop=TOKENS.
+// WithHeader adds the faults in a request's header to the verdict: slow=FACTOR, a Fault, or both, separated by a comma. The rate of a Fault in a
+// header has no effect.
 func (v Verdict) WithHeader(value string) (Verdict, error) {
-	for item := range strings.SplitSeq(value, ",") {
-		name, arg, hasArg := strings.Cut(strings.TrimSpace(item), "=")
-		if _, err := strconv.Atoi(name); err == nil && !hasArg {
-			name, arg = "status", name
-		}
-		if err := v.apply(name, arg); err != nil {
-			return Verdict{}, fmt.Errorf("parse %s %q: %w", Header, value, err)
-		}
-	}
-	return v, nil
-}
-
-func (v *Verdict) apply(name, arg string) error {
-	switch name {
-	case "":
-	case "hang":
-		v.Hang = true
-	case "slow":
-		factor, err := strconv.ParseFloat(arg, 64)
+	rest := strings.ReplaceAll(value, " ", "")
+	if item, others, _ := strings.Cut(rest, ","); strings.HasPrefix(item, "slow=") {
+		factor, err := strconv.ParseFloat(strings.TrimPrefix(item, "slow="), 64)
 		if err != nil || factor < 1 {
-			return fmt.Errorf("slow needs a factor of at least 1, got %q", arg)
+			return Verdict{}, fmt.Errorf("parse %s %q: slow needs a factor of at least 1", Header, value)
 		}
-		v.Stretch = factor
-	case "status":
-		code, err := strconv.Atoi(arg)
-		if err != nil {
-			return fmt.Errorf("status needs a number, got %q", arg)
-		}
-		v.Status = code
-		return checkStatus(code)
-	case "drop":
-		v.Drop, v.DropAfter = true, 0
-		if arg == "" {
-			return nil
-		}
-		n, err := strconv.Atoi(arg)
-		if err != nil || n < 0 {
-			return fmt.Errorf("drop needs a number of tokens, got %q", arg)
-		}
-		v.DropAfter = n
-	default:
-		return fmt.Errorf("unknown fault %q: give slow, status, hang or drop", name)
+		v.Stretch, rest = factor, others
 	}
-	return nil
+	if rest == "" {
+		return v, nil
+	}
+	fault, err := ParseFault(rest)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("parse %s %q: %w", Header, value, err)
+	}
+	v.Fault = fault
+	return v, nil
 }

@@ -597,6 +597,37 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	respond("10.0.0.9:8000", 200)
 }
 
+// A client that waited for longer than an answer takes says something of the server that answered nothing.
+func TestClientsThatWaitedInVain(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(100))
+	r := newRig(t, snapshotOf(a, b))
+	leave := func(waited time.Duration, act func(x *exchange.Exchange)) {
+		x := r.placed(t, api.Incoming{})
+		require.Same(t, a, x.Endpoint)
+		x.Arrived, x.Inference = noon.Add(-waited), true
+		act(x)
+		x.Left()
+		x.End(nil)
+	}
+	nothing := func(*exchange.Exchange) {}
+	leave(firstDuration-1, nothing)
+	r.outliers.EXPECT().Observe(a, exchange.Doubtful, noon.Add(-firstDuration)).Once()
+	leave(firstDuration, nothing)
+	r.usual.observe(time.Second)
+	r.outliers.EXPECT().Observe(a, exchange.Doubtful, noon.Add(-time.Second)).Once()
+	leave(time.Second, nothing)
+	r.outliers.EXPECT().Observe(a, exchange.Steered, noon.Add(-time.Minute)).Once()
+	leave(time.Minute, func(x *exchange.Exchange) { x.PromptTokens, x.MatchedTokens = 100, 90 })
+	r.outliers.EXPECT().Observe(b, exchange.Doubtful, noon.Add(-time.Minute)).Once()
+	r.outliers.EXPECT().Observe(a, exchange.Faulty, noon.Add(-time.Minute)).Twice()
+	leave(time.Minute, func(x *exchange.Exchange) {
+		x.Respond(&exchange.Response{Status: 200, Events: true, Served: b.Address()})
+	})
+	leave(time.Minute, func(x *exchange.Exchange) { x.Failed(a.Address()) }) // nobody knows which server has it
+}
+
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
 func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	t.Parallel()

@@ -55,8 +55,12 @@ func (f *follower) Responded() {
 // for as long as an answer takes.
 func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	b, x := f.balancer, f.exchange
-	if v == exchange.Answered {
+	switch v {
+	case exchange.Answered:
 		f.begun()
+	case exchange.Silent:
+		f.silent()
+		return time.Time{}
 	}
 	if by := f.answering(); by != nil {
 		b.outliers.Observe(by, f.ofServer(v), x.Arrived)
@@ -73,6 +77,19 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	}
 	f.withdraw()
 	return x.Arrived.Add(b.usual.value())
+}
+
+// silent records that the client has gone without any content. It is doubtful whether the server works if it said nothing for longer than an
+// answer usually takes; a client that goes earlier does not know either. After a failed attempt, it is not known which server has the request.
+func (f *follower) silent() {
+	b, x := f.balancer, f.exchange
+	if b.clock.Now().Sub(x.Arrived) < b.usual.value() || f.failed && !x.Moved() {
+		return
+	}
+	f.withdraw()
+	if by := f.answering(); by != nil {
+		b.outliers.Observe(by, f.ofServer(exchange.Doubtful), x.Arrived)
+	}
 }
 
 // answering returns the endpoint that answers, nil if it has left the pool.
