@@ -77,13 +77,13 @@ func TestClients(t *testing.T) {
 	r := start(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--proxy-bind-address=127.0.0.1:0", "--max-request-body=400000"}})
 	serveAPIs(r.servers[0])
 	for name, want := range map[string]string{
-		"openai-stream":       "one two",
-		"anthropic-stream":    "one two",
-		"openai-upload":       "a file of 300000 bytes",
-		"openai-too-large":    "APIStatusError: 413: Error code: 413 - request body is over 400000 bytes: send a shorter one",
+		"openai-stream":    "one two",
+		"anthropic-stream": "one two",
+		"openai-upload":    "a file of 300000 bytes",
+		"openai-too-large": "APIStatusError: 413: Error code: 413 - request body is over 400000 bytes: send a shorter one",
 		"anthropic-too-large": "ContentTooLargeError: 413: Error code: 413 - {'type': 'error', 'error': {'type': 'request_too_large', " +
 			"'message': 'request body is over 400000 bytes: send a shorter one'}}",
-		"openai-wrong-model":  "BadRequestError: 400: Error code: 400 - parse request body: the name of the model is longer than 1024 bytes",
+		"openai-wrong-model": "BadRequestError: 400: Error code: 400 - parse request body: the name of the model is longer than 1024 bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,6 +105,7 @@ func TestCurl(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.json")
 	require.NoError(t, os.WriteFile(large, bytes.Repeat([]byte(" "), 500_000), 0o600))
 	url := "http://" + r.address("proxy-bind-address")
+	const ofAnother = "x-llm-d-model-name-rewrite: another" // so that the picker must read the body
 	tests := []struct {
 		name string
 		args []string
@@ -114,8 +115,8 @@ func TestCurl(t *testing.T) {
 		{name: "upload", args: []string{url + "/v1/audio/transcriptions", "-F", "model=m", "-F", "file=@" + file}, want: "a file of 300000 bytes"},
 		{name: "upload in chunks", args: []string{url + "/v1/audio/transcriptions", "-H", "Transfer-Encoding: chunked", "-F", "file=@" + file}, want: "a file of 300000 bytes"},
 		{name: "too large", args: []string{url + "/v1/completions", "-d", "@" + large}, want: `"message":"request body is over 400000 bytes: send a shorter one"`},
-		{name: "no JSON", args: []string{url + "/v1/completions", "-d", "no JSON"}, want: `"error":{"type":"invalid_request_error"`},
-		{name: "Anthropic's API", args: []string{url + "/v1/messages", "-d", "no JSON"}, want: `{"type":"error","error":{"type":"invalid_request_error"`},
+		{name: "no JSON", args: []string{url + "/v1/completions", "-H", ofAnother, "-d", "{no JSON"}, want: `"error":{"type":"invalid_request_error"`},
+		{name: "Anthropic's API", args: []string{url + "/v1/messages", "-H", ofAnother, "-d", "{no JSON"}, want: `{"type":"error","error":{"type":"invalid_request_error"`},
 	}
 	for _, tt := range tests {
 		for _, version := range []string{"--http1.0", "--http1.1", "--http2", "--http2-prior-knowledge"} {

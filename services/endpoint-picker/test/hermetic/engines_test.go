@@ -101,7 +101,7 @@ func TestCachesOfOtherEngines(t *testing.T) {
 				"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.5\nnv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} 32\n" +
 				"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 4\n",
 		},
-		labels: []map[string]string{label("sglang"), label("sglang"), label("triton-tensorrt-llm")},
+		labels: []map[string]string{label("sglang"), label("sglang"), label("triton-tensorrt-llm")}, onePort: true,
 	})
 	for server := range r.servers {
 		r.await(func() bool { return r.capacity(server) == 8 }, "128 tokens are 8 blocks of 16")
@@ -121,7 +121,7 @@ func TestTritonsCounterIsNoLoad(t *testing.T) {
 			"nv_inference_exec_count{model=\"m\"} 1000000\nnv_inference_pending_request_count{model=\"m\"} 0\n",
 			"nv_inference_exec_count{model=\"m\"} 1\nnv_inference_pending_request_count{model=\"m\"} 0\n",
 		},
-		labels: []map[string]string{label, label},
+		labels: []map[string]string{label, label}, onePort: true,
 	})
 	assert.Zero(t, r.metrics().sum("fairlead_picker_endpoint_requests_running"))
 	young := r.ask(request{body: ofModel, subset: list(r.at(1))})

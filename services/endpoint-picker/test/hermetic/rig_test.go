@@ -67,6 +67,8 @@ type world struct {
 	config string              // an EndpointPickerConfig
 	flags  []string
 
+	onePort bool // metrics are at the port of requests, whatever the engine's default is
+
 	configFile string                       // the path of one, instead of config
 	objects    map[string]map[string]object // by path and name
 	absent     bool                         // the InferencePool
@@ -104,6 +106,9 @@ func build(t testing.TB, w world) *rig {
 		"--secure-serving=false", "--drain-delay=0s", "--drain-timeout=20s",
 		"--refresh-metrics-interval=20ms", "--refresh-metrics-idle-interval=50ms", configFlag(w),
 	}, append(r.populate(w), w.flags...)...)
+	if w.onePort {
+		r.flags = append(r.flags, fmt.Sprintf("--model-server-metrics-port=%d", r.servers[0].address.Port()))
+	}
 	r.launch()
 	return r
 }

@@ -88,7 +88,10 @@ func TestEnvoy_WebSocket(t *testing.T) {
 	assertWebSocket(t, r, "unix", b.socket)
 
 	// A refusal has the form of the API.
-	response, err := b.client.Post("http://envoy/v1/completions", "application/json", strings.NewReader("no JSON"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://envoy/v1/completions", strings.NewReader("{no JSON"))
+	require.NoError(t, err)
+	request.Header.Set("x-llm-d-model-name-rewrite", "another") // so that the picker must read the body
+	response, err := b.client.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
