@@ -127,6 +127,22 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.TraceParent = string(value)
 	case isHeader(key, headerDestination):
 		r.Destined = true
+	case r.readForm(key, value):
+	default:
+		c, ok := d.wanted.Load().find(key)
+		if !ok {
+			return
+		}
+		r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
+		if c.Private && !slices.Contains(r.Private, c.Name) {
+			r.Private = append(r.Private, c.Name)
+		}
+	}
+}
+
+// readForm reads a header that says in which form the request or its answer comes. It returns false for others.
+func (r *Request) readForm(key, value []byte) bool {
+	switch {
 	case isHeader(key, headerConnection):
 		r.Tunnel |= readTunnel(value, Upgraded)
 	case isHeader(key, headerUpgrade):
@@ -140,15 +156,9 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	case isHeader(key, headerContentType):
 		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
 	default:
-		c, ok := d.wanted.Load().find(key)
-		if !ok {
-			return
-		}
-		r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
-		if c.Private && !slices.Contains(r.Private, c.Name) {
-			r.Private = append(r.Private, c.Name)
-		}
+		return false
 	}
+	return true
 }
 
 // readTunnel returns the flag of a header if its list says that the request opens a tunnel. TLS and HTTP/2 without TLS (RFC 2817, RFC 7540)

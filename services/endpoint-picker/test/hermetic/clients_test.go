@@ -77,13 +77,13 @@ func TestClients(t *testing.T) {
 	r := start(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--proxy-bind-address=127.0.0.1:0", "--max-request-body=400000"}})
 	serveAPIs(r.servers[0])
 	for name, want := range map[string]string{
-		"openai-stream":       "one two",
-		"anthropic-stream":    "one two",
-		"openai-upload":       "a file of 300000 bytes",
-		"openai-too-large":    "APIStatusError: 413: Error code: 413 - request body is over 400000 bytes: send a shorter one",
+		"openai-stream":    "one two",
+		"anthropic-stream": "one two",
+		"openai-upload":    "a file of 300000 bytes",
+		"openai-too-large": "APIStatusError: 413: Error code: 413 - request body is over 400000 bytes: send a shorter one",
 		"anthropic-too-large": "ContentTooLargeError: 413: Error code: 413 - {'type': 'error', 'error': {'type': 'request_too_large', " +
 			"'message': 'request body is over 400000 bytes: send a shorter one'}}",
-		"openai-wrong-model":  "BadRequestError: 400: Error code: 400 - parse request body: the name of the model is longer than 1024 bytes",
+		"openai-wrong-model": "BadRequestError: 400: Error code: 400 - parse request body: the name of the model is longer than 1024 bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
