@@ -127,6 +127,22 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.TraceParent = string(value)
 	case isHeader(key, headerDestination):
 		r.Destined = true
+	default:
+		r.readForm(key, value)
+		c, ok := d.wanted.Load().find(key)
+		if !ok {
+			return
+		}
+		r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
+		if c.Private && !slices.Contains(r.Private, c.Name) {
+			r.Private = append(r.Private, c.Name)
+		}
+	}
+}
+
+// readForm reads a header that says in which form the request or its answer comes. Picks may read it, too.
+func (r *Request) readForm(key, value []byte) {
+	switch {
 	case isHeader(key, headerConnection):
 		r.Tunnel |= readTunnel(value, Upgraded)
 	case isHeader(key, headerUpgrade):
@@ -139,21 +155,6 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
 	case isHeader(key, headerContentType):
 		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
-		d.keepWanted(key, value, r)
-	default:
-		d.keepWanted(key, value, r)
-	}
-}
-
-// keepWanted keeps a header that picks read.
-func (d decoder) keepWanted(key, value []byte, r *Request) {
-	c, ok := d.wanted.Load().find(key)
-	if !ok {
-		return
-	}
-	r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
-	if c.Private && !slices.Contains(r.Private, c.Name) {
-		r.Private = append(r.Private, c.Name)
 	}
 }
 

@@ -134,7 +134,7 @@ func (f *framing) endLine() error {
 	return nil
 }
 
-func (f *framing) readRequest(line []byte, old bool) error { //nolint:revive // it is a fact, not a mode
+func (f *framing) readRequest(line []byte, old bool) error {
 	switch {
 	case len(line) == 0: // some clients send an empty line after a body
 		return nil
