@@ -53,6 +53,20 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+func (s *Server) responses(w http.ResponseWriter, r *http.Request) {
+	s.generate(w, r, func(body []byte) (*generation, error) {
+		var request responsesRequest
+		if err := s.decode(body, &request, &request.common); err != nil {
+			return nil, err
+		}
+		prompt, err := s.inputPrompt(request.Instructions, request.Input)
+		if err != nil {
+			return nil, err
+		}
+		return s.newGeneration(responsesDialect{}, request.common, [][]uint32{prompt}, request.MaxOutputTokens)
+	})
+}
+
 // generate answers a request to generate text, and applies faults.
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body []byte) (*generation, error)) {
 	verdict, err := s.judge(r)
@@ -103,19 +117,16 @@ func (s *Server) judge(r *http.Request) (faults.Verdict, error) {
 func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) error {
 	err := s.run(r.Context(), g, func(*choice, int, int) {}, func() error { return nil })
 	if g.halved(err) {
-		writeBody(w, http.StatusOK, contentJSON, `{"object":"`+g.dialect.object()+`","choices":[{"index":0,`)
+		writeBody(w, http.StatusOK, contentJSON, `{"object":"`+g.dialect.object()+`","id":"`)
 	}
 	if err != nil {
 		return err
 	}
-	answer := completion{
-		ID: g.id, Object: g.dialect.object(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: s.PodName, Usage: g.usage(),
+	texts := make([]string, len(g.choices))
+	for i, c := range g.choices {
+		texts[i] = tokens.Decode(s.Tokenizer, c.request.Output)
 	}
-	for _, c := range g.choices {
-		text := tokens.Decode(s.Tokenizer, c.request.Output)
-		answer.Choices = append(answer.Choices, g.dialect.choice(c.index, text, c.finishReason(c.sent)))
-	}
-	writeJSON(w, http.StatusOK, answer)
+	writeJSON(w, http.StatusOK, g.dialect.whole(g, s.PodName, texts))
 	return nil
 }
 
@@ -124,7 +135,8 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) er
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
 	w.Header().Set("Content-Type", contentEvents)
 	w.WriteHeader(http.StatusOK)
-	stream := &streamWriter{chunkWriter: newChunkWriter(g, s.PodName), generation: g, server: s, w: w}
+	stream := &streamWriter{events: g.dialect.events(g, s.PodName), generation: g, server: s, w: w}
+	stream.begin()
 	if s.Habits.RoleFirst {
 		for _, c := range g.choices {
 			stream.opening(c.index, stream.running())
@@ -133,10 +145,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) e
 	if err := s.run(r.Context(), g, stream.add, stream.flush); err != nil {
 		return err
 	}
-	if o := g.options.StreamOptions; o != nil && o.IncludeUsage {
-		stream.total(g.usage())
-	}
-	stream.done()
+	stream.end(g.usage(), g.options.StreamOptions)
 	return stream.flush()
 }
 

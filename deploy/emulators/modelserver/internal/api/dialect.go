@@ -5,13 +5,32 @@ import (
 	"strconv"
 )
 
-// A dialect formats the tokens of the engine for an endpoint, as a whole answer or as the choice of a streamed chunk. The text
-// never needs escaping in JSON.
+// A dialect formats the answers of an endpoint.
 type dialect interface {
 	idPrefix() string
 	object() string
-	choice(index int, text, finishReason string) any
+	// whole returns the answer with the texts of the choices, as JSON.
+	whole(g *generation, fingerprint string, texts []string) any
+	events(g *generation, fingerprint string) events
+}
 
+// events writes the events of one stream to a buffer. The text of tokens never needs escaping in JSON.
+type events interface {
+	buffer() *[]byte
+	// begin writes the events before the prefill.
+	begin()
+	// opening writes the event before a choice's tokens, if the endpoint sends one.
+	opening(index int, u *usage)
+	// tokens writes the text of some tokens, and their ids unless these are nil.
+	tokens(index int, text []byte, ids []uint32, finishReason string, u *usage)
+	// end writes the last events, with the usage of the whole request, if there is one by default or by the options.
+	end(u *usage, o *streamOptions)
+}
+
+// A chunkDialect is a dialect whose streams consist of chunks with choices.
+type chunkDialect interface {
+	dialect
+	choice(index int, text, finishReason string) any
 	chunkObject() string
 	// appendOpening appends the choice of the chunk before a choice's tokens, if the endpoint sends one.
 	appendOpening(dst []byte, index int) []byte
@@ -21,6 +40,17 @@ type dialect interface {
 	noUsage() string
 }
 
+// wholeCompletion returns a whole answer.
+func wholeCompletion(d chunkDialect, g *generation, fingerprint string, texts []string) completion {
+	answer := completion{
+		ID: g.id, Object: d.object(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: fingerprint, Usage: g.usage(),
+	}
+	for i, c := range g.choices {
+		answer.Choices = append(answer.Choices, d.choice(c.index, texts[i], c.finishReason(c.sent)))
+	}
+	return answer
+}
+
 // chatDialect is /v1/chat/completions.
 type chatDialect struct{}
 
@@ -28,6 +58,14 @@ func (chatDialect) idPrefix() string    { return "chatcmpl-" }
 func (chatDialect) object() string      { return "chat.completion" }
 func (chatDialect) chunkObject() string { return "chat.completion.chunk" }
 func (chatDialect) noUsage() string     { return "" }
+
+func (d chatDialect) whole(g *generation, fingerprint string, texts []string) any {
+	return wholeCompletion(d, g, fingerprint, texts)
+}
+
+func (d chatDialect) events(g *generation, fingerprint string) events {
+	return newChunkWriter(d, g, fingerprint)
+}
 
 func (chatDialect) choice(index int, text, finishReason string) any {
 	return chatChoice{Index: index, Message: chatContent{"assistant", text}, FinishReason: finishReason}
@@ -56,6 +94,14 @@ func (textDialect) idPrefix() string    { return "cmpl-" }
 func (textDialect) object() string      { return "text_completion" }
 func (textDialect) chunkObject() string { return "text_completion" }
 func (textDialect) noUsage() string     { return `,"usage":null` }
+
+func (d textDialect) whole(g *generation, fingerprint string, texts []string) any {
+	return wholeCompletion(d, g, fingerprint, texts)
+}
+
+func (d textDialect) events(g *generation, fingerprint string) events {
+	return newChunkWriter(d, g, fingerprint)
+}
 
 func (textDialect) choice(index int, text, finishReason string) any {
 	return textChoice{Index: index, Text: text, FinishReason: finishReason}
@@ -93,43 +139,49 @@ func appendIDs(dst []byte, ids []uint32) []byte {
 
 // chunkWriter writes the chunks of one stream as server-sent events.
 type chunkWriter struct {
-	dialect dialect
+	dialect chunkDialect
 	head    []byte // of each chunk, up to its choices
 	buf     []byte
 }
 
-func newChunkWriter(g *generation, fingerprint string) *chunkWriter {
+func newChunkWriter(d chunkDialect, g *generation, fingerprint string) *chunkWriter {
 	head, err := json.Marshal(completion{
-		ID: g.id, Object: g.dialect.chunkObject(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: fingerprint, Choices: []any{},
+		ID: g.id, Object: d.chunkObject(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: fingerprint, Choices: []any{},
 	})
 	if err != nil {
 		panic(err) // unreachable: strings and a number always encode
 	}
-	return &chunkWriter{dialect: g.dialect, head: append([]byte("data: "), head[:len(head)-len("]}")]...)}
+	return &chunkWriter{dialect: d, head: append([]byte("data: "), head[:len(head)-len("]}")]...)}
 }
+
+func (c *chunkWriter) buffer() *[]byte { return &c.buf }
+
+func (*chunkWriter) begin() {}
 
 func (c *chunkWriter) opening(index int, u *usage) {
 	if choice := c.dialect.appendOpening(nil, index); choice != nil {
 		c.buf = append(append(c.buf, c.head...), choice...)
-		c.end(u)
+		c.close(u)
 	}
 }
 
 func (c *chunkWriter) tokens(index int, text []byte, ids []uint32, finishReason string, u *usage) {
 	c.buf = append(c.buf, c.head...)
 	c.buf = c.dialect.appendTokens(c.buf, index, text, ids, finishReason)
-	c.end(u)
+	c.close(u)
 }
 
-// total writes the chunk without choices that has the usage of the whole request.
-func (c *chunkWriter) total(u *usage) {
-	c.buf = append(c.buf, c.head...)
-	c.end(u)
+// end writes a chunk without choices that has the usage, if the client has requested it.
+func (c *chunkWriter) end(u *usage, o *streamOptions) {
+	if o != nil && o.IncludeUsage {
+		c.buf = append(c.buf, c.head...)
+		c.close(u)
+	}
+	c.buf = append(c.buf, "data: [DONE]\n\n"...)
 }
 
-func (c *chunkWriter) done() { c.buf = append(c.buf, "data: [DONE]\n\n"...) }
-
-func (c *chunkWriter) end(u *usage) {
+// close ends a chunk.
+func (c *chunkWriter) close(u *usage) {
 	if u == nil {
 		c.buf = append(append(append(c.buf, ']'), c.dialect.noUsage()...), "}\n\n"...)
 		return

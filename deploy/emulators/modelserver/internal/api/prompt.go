@@ -26,6 +26,28 @@ func (s *Server) chatPrompt(messages []chatMessage, tools json.RawMessage) ([]ui
 	return tokens.AppendChat(s.Tokenizer, s.Tokenizer.AppendText(nil, presentText(tools)), rendered), nil
 }
 
+// inputPrompt renders the instructions and the input of the Responses API to tokens. The input is a text, or a list of messages.
+func (s *Server) inputPrompt(instructions string, input json.RawMessage) ([]uint32, error) {
+	if presentText(input) == "" {
+		return nil, missingField("input")
+	}
+	messages := []chatMessage{{Role: "user", Content: input}}
+	if bytes.TrimSpace(input)[0] == '[' {
+		messages = nil
+		if err := json.Unmarshal(input, &messages); err != nil {
+			return nil, decodeError(err)
+		}
+	}
+	if instructions != "" {
+		text, err := json.Marshal(instructions)
+		if err != nil {
+			panic(err) // unreachable: strings always encode
+		}
+		messages = append([]chatMessage{{Role: "system", Content: text}}, messages...)
+	}
+	return s.chatPrompt(messages, nil)
+}
+
 // contentText returns the text of a message, which may consist of parts.
 func contentText(raw json.RawMessage) (string, error) {
 	raw = bytes.TrimSpace(raw)
@@ -45,7 +67,7 @@ func contentText(raw json.RawMessage) (string, error) {
 	}
 	var text []byte
 	for _, part := range parts {
-		if part.Type != "text" {
+		if part.Type != "text" && part.Type != "input_text" && part.Type != "output_text" {
 			return "", badRequest("", "This model takes text only, not %s.", part.Type)
 		}
 		text = append(text, part.Text...)

@@ -47,6 +47,44 @@ type completionRequest struct {
 	Prompt json.RawMessage `json:"prompt"` // a text, a list of token ids, or a list of one of these
 }
 
+type responsesRequest struct {
+	common
+	MaxOutputTokens *int            `json:"max_output_tokens"`
+	Instructions    string          `json:"instructions"`
+	Input           json.RawMessage `json:"input"` // a text, or a list of messages
+}
+
+// response is an answer of the Responses API.
+type response struct {
+	ID        string          `json:"id"`
+	Object    string          `json:"object"`
+	CreatedAt int64           `json:"created_at"`
+	Status    string          `json:"status"`
+	Model     string          `json:"model"`
+	Output    []outputMessage `json:"output"`
+	Usage     *responseUsage  `json:"usage"`
+}
+
+type outputMessage struct {
+	ID      string       `json:"id"`
+	Type    string       `json:"type"`
+	Status  string       `json:"status"`
+	Role    string       `json:"role"`
+	Content []outputText `json:"content"`
+}
+
+type outputText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type responseUsage struct {
+	InputTokens  int           `json:"input_tokens"`
+	Details      *usageDetails `json:"input_tokens_details,omitempty"`
+	OutputTokens int           `json:"output_tokens"`
+	TotalTokens  int           `json:"total_tokens"`
+}
+
 type tokenizeRequest struct {
 	Model    *string         `json:"model"`
 	Prompt   json.RawMessage `json:"prompt"`

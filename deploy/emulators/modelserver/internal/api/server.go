@@ -78,6 +78,7 @@ func New(p Params) *Server {
 	}
 	s.route("POST", "/v1/chat/completions", s.observed(digested(s.chatCompletions)))
 	s.route("POST", "/v1/completions", s.observed(digested(s.completions)))
+	s.route("POST", "/v1/responses", s.observed(digested(s.responses)))
 	s.route("GET", "/v1/models", s.observed(digested(s.listModels)))
 	s.route("POST", "/tokenize", s.observed(digested(s.tokenize)))
 	s.route("GET", "/health", s.health)

@@ -10,7 +10,7 @@ const comment = ": keep-alive\n\n"
 
 // streamWriter writes the stream of a generation.
 type streamWriter struct {
-	*chunkWriter
+	events
 
 	generation *generation
 	server     *Server
@@ -51,15 +51,16 @@ func (s *streamWriter) running() *usage {
 // flush sends the events, and a comment if it is due.
 func (s *streamWriter) flush() error {
 	g := s.generation
+	buf := s.buffer()
 	if quiet := s.server.Habits.KeepAliveInterval; quiet > 0 && g.emitted == 0 && time.Since(g.created) >= (s.comments+1)*quiet {
 		s.comments++
-		s.buf = append(s.buf, comment...)
+		*buf = append(*buf, comment...)
 	}
-	if len(s.buf) > 0 {
-		if _, err := s.w.Write(s.buf); err != nil {
+	if len(*buf) > 0 {
+		if _, err := s.w.Write(*buf); err != nil {
 			return err
 		}
-		s.buf = s.buf[:0]
+		*buf = (*buf)[:0]
 	}
 	return http.NewResponseController(s.w).Flush()
 }
