@@ -2,6 +2,7 @@ package connlimit
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -253,8 +254,19 @@ func TestTLS(t *testing.T) {
 		certificate, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "test", servingcert.Options{}, time.Now())
 		require.NoError(t, err)
 		r := start(t, certificate.TLS(servingcert.Options{}))
-		transport := &http.Transport{DialContext: r.memory.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
-		defer transport.CloseIdleConnections()
+		var raw net.Conn
+		transport := &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+				raw, err = r.memory.Dial(ctx, network, address)
+				return raw, err
+			},
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+		}
+		defer func() { // below TLS: two ends in memory that close it at the same time wait for each other
+			_ = raw.Close()
+			transport.CloseIdleConnections()
+			synctest.Wait()
+		}()
 		for range places {
 			r.dial(9).send("\x16\x03\x01") // the begin of a handshake
 		}
