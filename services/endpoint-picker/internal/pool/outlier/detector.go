@@ -18,8 +18,6 @@
 package outlier
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -82,12 +80,17 @@ func New(p Params) *Detector {
 	return &Detector{options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock, histories: map[*endpoint.Endpoint]*history{}}
 }
 
-// SetEndpoints sets the list of endpoints.
+// SetEndpoints sets the list of endpoints. What is known of others is forgotten.
 func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.endpoints = endpoints
-	maps.DeleteFunc(d.histories, func(e *endpoint.Endpoint, _ *history) bool { return !slices.Contains(endpoints, e) })
+	kept := make(map[*endpoint.Endpoint]*history, len(endpoints))
+	for _, e := range endpoints {
+		if h := d.histories[e]; h != nil {
+			kept[e] = h
+		}
+	}
+	d.endpoints, d.histories = endpoints, kept
 }
 
 // Observe records what a response of the endpoint was, to a request that was placed at the given time.
