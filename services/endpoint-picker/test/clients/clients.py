@@ -45,7 +45,9 @@ CASES = {
     "openai-upload": openai_upload,
     "openai-too-large": lambda: openai_stream("x" * 500_000),
     "anthropic-too-large": lambda: anthropic_stream("x" * 500_000),
-    "openai-wrong-model": lambda: openai_client.completions.create(model="m" * 2000, prompt="hello"),
+    "openai-wrong-model": lambda: openai_client.completions.create(
+        model="m" * 2000, prompt="hello", extra_headers={"x-llm-d-model-name-rewrite": "another"}
+    ),
 }
 
 try:

@@ -83,7 +83,8 @@ func TestClients(t *testing.T) {
 		"openai-too-large": "APIStatusError: 413: Error code: 413 - request body is over 400000 bytes: send a shorter one",
 		"anthropic-too-large": "ContentTooLargeError: 413: Error code: 413 - {'type': 'error', 'error': {'type': 'request_too_large', " +
 			"'message': 'request body is over 400000 bytes: send a shorter one'}}",
-		"openai-wrong-model": "BadRequestError: 400: Error code: 400 - parse request body: the name of the model is longer than 1024 bytes",
+		"openai-wrong-model": `BadRequestError: 400: Error code: 400 - parse request body: a header asks for model "another" in place of that of the body: ` +
+			"the name of the model is longer than 1024 bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
