@@ -147,7 +147,7 @@ func (r *Request) readText() Part {
 	return Part{From: uint32(span.From), To: uint32(span.To), Size: uint32(size)}
 }
 
-// attribution begins a block of the system prompt that differs in each request of Claude Code. Servers drop it: vLLM since
+// attribution begins a block of the system prompt that differs in each request of a common coding client. Servers drop it: vLLM since
 // https://github.com/vllm-project/vllm/pull/36829, llama.cpp since https://github.com/ggml-org/llama.cpp/pull/20623.
 const attribution = "x-anthropic-billing-header"
 
