@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,12 +29,12 @@ var failures = map[string]Failure{
 }
 
 // failingTrace returns 30 s of 500 requests to three servers. No two prompts have a beginning in common.
-func failingTrace() *Trace {
+var failingTrace = sync.OnceValue(func() *Trace {
 	s := usual("failing", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(1)).of(3)
 	s.Workload.rate = 500.0 / 30
 	s.Warm, s.Measured = 0, 30*time.Second
 	return s.Trace(1)
-}
+})
 
 // failing returns the same requests to servers of which some fail.
 func (t *Trace) failing(f Failure, servers ...int) *Trace {
