@@ -47,8 +47,11 @@ func Reasons(dirs ...string) ([]string, error) {
 	})
 }
 
-// Flags returns the names that some folders give to flags of pflag, sorted: the second argument of calls such as BoolVar and Var,
-// a literal or a constant.
+// unbound are the methods of pflag that define a flag without a variable of the caller.
+var unbound = []string{"Bool", "Int", "String"}
+
+// Flags returns the names that some folders give to flags of pflag, sorted: the second argument of calls such as BoolVar and Var, and the
+// first of those such as Bool, a literal or a constant.
 func Flags(dirs ...string) ([]string, error) {
 	constants := map[string]string{}
 	var arguments []ast.Expr
@@ -60,8 +63,12 @@ func Flags(dirs ...string) ([]string, error) {
 			}
 		case *ast.CallExpr:
 			method, ok := node.Fun.(*ast.SelectorExpr)
-			if ok && len(node.Args) >= 3 && strings.HasSuffix(method.Sel.Name, "Var") {
+			switch {
+			case !ok || len(node.Args) < 3:
+			case strings.HasSuffix(method.Sel.Name, "Var"):
 				arguments = append(arguments, node.Args[1])
+			case slices.Contains(unbound, method.Sel.Name):
+				arguments = append(arguments, node.Args[0])
 			}
 		}
 	})

@@ -115,6 +115,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "TLS without a proxy", give: []string{"--pool-name=p", "--proxy-tls"}, want: "--proxy-tls has no effect without --proxy-bind-address: give both"},
 		{name: "TLS without a certificate", give: []string{"--pool-name=p", "--proxy-bind-address=:80", "--proxy-tls", "--secure-serving=false"}, want: "--proxy-tls needs the certificate that --secure-serving=false disables: leave one of them out"},
 		{name: "connections to a server", give: []string{"--pool-name=p", "--proxy-max-connections-per-server=-1"}, want: "--proxy-max-connections-per-server -1 is negative: give 0 for no limit"},
+		{name: "no attempt", give: []string{"--pool-name=p", "--proxy-max-attempts=0"}, want: "--proxy-max-attempts 0 is less than 1: give 1 to send a request to the picked server only"},
 		{name: "forwarded headers", give: []string{"--pool-name=p", "--proxy-forwarded-headers=trust"}, want: `invalid argument "trust" for "--proxy-forwarded-headers" flag: "trust" is not one of replace, append, off: see --help`},
 		{name: "unknown flag", give: []string{"--pools"}, want: "unknown flag: --pools: see --help"},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},

@@ -11,7 +11,7 @@ const (
 	Begun                   // it began to answer; the verdict on the whole response follows
 	Answered                // it answered the whole request
 	Doubtful                // the client, or the server, made an error: statuses 400 to 499, and responses that ended early for an unknown reason
-	Steered                 // the same, and the client may have chosen the server: the pool says so
+	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it of Doubtful; carriers do not use it
 	Silent                  // the client has gone without any content, which says something of the server if the client waited for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // errFraming means that a request violates RFC 9112 in a way that net/http may accept. Two parsers of one connection could disagree on
@@ -32,6 +31,9 @@ const (
 	preface     = "PRI * HTTP/2.0"
 	suffixHTTP1 = " HTTP/1.0"
 )
+
+// The names of headers that matter, to be compared without an allocation.
+var contentLength, transferEncoding, upgrade = []byte("content-length"), []byte("transfer-encoding"), []byte("upgrade")
 
 // part is the part of a request that a line belongs to.
 type part uint8
@@ -95,9 +97,10 @@ func (f *framing) scan(b []byte) (n int, err error) {
 
 // keep stores what is examined of a line.
 func (f *framing) keep(b []byte) {
+	const most = len(suffixHTTP1 + "\r")
 	f.kept += copy(f.text[f.kept:], b)
-	f.tail = append(f.tail, b...)
-	if surplus := len(f.tail) - len(suffixHTTP1) - 1; surplus > 0 {
+	f.tail = append(f.tail, b[max(len(b)-most, 0):]...)
+	if surplus := len(f.tail) - most; surplus > 0 {
 		f.tail = append(f.tail[:0], f.tail[surplus:]...)
 	}
 }
@@ -154,16 +157,16 @@ func (f *framing) readHeader(line []byte) error {
 		return errFolded
 	}
 	name, value, _ := bytes.Cut(line, []byte(":"))
-	switch strings.ToLower(string(name)) {
-	case "content-length":
+	switch {
+	case bytes.EqualFold(name, contentLength):
 		n, err := strconv.ParseUint(string(bytes.Trim(value, " \t")), 10, 63)
 		if err != nil || f.length >= 0 && f.length != int64(n) {
 			return errLength
 		}
 		f.length = int64(n)
-	case "transfer-encoding":
+	case bytes.EqualFold(name, transferEncoding):
 		f.chunks = true
-	case "upgrade":
+	case bytes.EqualFold(name, upgrade):
 		f.opens = bytes.Contains(bytes.ToLower(value), []byte("websocket"))
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
@@ -32,21 +31,16 @@ func (a *attempt) declined() bool {
 // beginsBadly reports whether the body ends before any content, is a page of HTML, or begins with an error. A body that is no stream of events
 // is read if it is small, and its size is known.
 func (a *attempt) beginsBadly() bool {
-	h := a.response.Header
-	kind, events := h.Get(headerContentType), false
+	response, size := a.describe(), a.response.ContentLength
 	switch {
-	case strings.HasPrefix(kind, contentPage):
+	case response.Page:
 		return true
-	case isEncoded(h):
-		return false
-	case strings.HasPrefix(kind, contentEvents):
-		events = true
-	case a.response.ContentLength < 0 || a.response.ContentLength > pieceSize:
+	case response.Encoded, !response.Events && (size < 0 || size > pieceSize):
 		return false
 	}
 	buffer, _ := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buffer)
-	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Events: events}, 0
+	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Events: response.Events}, 0
 	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
 	for n < len(buffer) {
 		read, err := a.receive(buffer[n:])
@@ -55,7 +49,7 @@ func (a *attempt) beginsBadly() bool {
 		switch {
 		case reader.Errors() > 0:
 			return true
-		case events && reader.Began():
+		case response.Events && reader.Began():
 			return false
 		case errors.Is(err, io.EOF):
 			return !reader.Whole()

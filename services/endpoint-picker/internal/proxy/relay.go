@@ -82,15 +82,20 @@ func (a *attempt) check() error {
 	return nil
 }
 
+// describe returns what the headers of the response say.
+func (a *attempt) describe() *exchange.Response {
+	h := a.response.Header
+	contentType := h.Get(headerContentType)
+	return &exchange.Response{
+		Status: a.response.StatusCode, Served: a.to.address, Encoded: isEncoded(h),
+		Events: strings.HasPrefix(contentType, contentEvents), Page: strings.HasPrefix(contentType, contentPage),
+	}
+}
+
 // headers sends the headers of the response.
 func (a *attempt) headers() {
 	x, from, h := &a.exchange, a.response, a.writer.Header()
-	x.Respond(&exchange.Response{
-		Status: from.StatusCode, Served: a.to.address,
-		Events:  strings.HasPrefix(from.Header.Get(headerContentType), contentEvents),
-		Page:    strings.HasPrefix(from.Header.Get(headerContentType), contentPage),
-		Encoded: isEncoded(from.Header),
-	})
+	x.Respond(a.describe())
 	removeHopByHop(from.Header)
 	for name, values := range from.Header {
 		h[name] = values

@@ -21,7 +21,7 @@ type pendingBytes struct {
 	readers atomic.Int64
 }
 
-// isOver reports whether a reader may not have so many bytes.
+// isOver reports whether a reader has too much that waits, if it has so many bytes.
 func (p *pendingBytes) isOver(bytes int) bool {
 	return p.bytes.Load() > p.limit/2 && int64(bytes) > p.limit/2/max(p.readers.Load(), 1)
 }

@@ -56,7 +56,7 @@ type Failure struct {
 	Body     string
 	Cut      bool          // the response does not end
 	Silent   bool          // there is no response, and the client goes
-	Every    int           // one of so many requests fails
+	Every    int           // the server fails each request with a multiple of this number
 	After    time.Duration // from the request to its failure
 }
 

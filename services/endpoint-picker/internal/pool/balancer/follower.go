@@ -16,7 +16,6 @@ type follower struct {
 	estimated   bool                 // the profile reads estimates
 	expectation estimate.Expectation // of the prompt
 	placement   *estimate.Placement  // of the prompt, until it is known whether it was computed; nil without a prompt
-	inference   bool                 // the request has a prompt to answer
 	failed      bool                 // the picked endpoint has failed already
 	began       bool                 // the answer has begun
 }
@@ -67,7 +66,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	}
 	switch {
 	case v == exchange.Answered:
-		if f.inference {
+		if x.Inference {
 			b.usual.observe(b.clock.Now().Sub(x.Arrived))
 		}
 		return time.Time{}

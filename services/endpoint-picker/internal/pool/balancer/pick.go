@@ -92,7 +92,7 @@ func (m *memory) schedule() error {
 
 // Sent records the endpoint of the request.
 func (m *memory) Sent() exchange.Follower {
-	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated, inference: m.exchange.Inference}
+	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated}
 	if m.estimated && len(m.chain.Hashes) > 0 {
 		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint, &f.expectation)
 	}
