@@ -10,6 +10,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -100,8 +101,10 @@ func AllParsers() []string {
 	return []string{ParserOpenAI, ParserAnthropic, ParserVLLM, ParserVLLMGRPC, ParserSGLang, ParserPassthrough}
 }
 
-// Known reports whether the API was found by its path.
-func (a *API) Known() bool { return a.suffix != "" }
+// Infers reports whether the request is for an API of inference, whose answers have a known form.
+func (r *Request) Infers() bool {
+	return r.API.Generates && (r.API.suffix != "" || (r.API == pathless || r.API == digested) && r.Tokens > 0)
+}
 
 // Parsers maps paths to APIs. They are never changed.
 type Parsers struct {
@@ -183,6 +186,7 @@ type Request struct {
 	// (ErrNoModel).
 	Unread error
 
+	PathHash   uint64        // of the path as model servers understand it: of its suffix, for known APIs
 	Model      string        // empty if unknown
 	ModelSpan  jsonscan.Span // of the model between its quotes, as the client wrote it
 	ModelPlain bool          // the model is neither quoted nor escaped, because the body is a form
@@ -247,6 +251,7 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 	if r.API = p.apiOf(clean, in); r.API == nil {
 		return errNoParser
 	}
+	r.PathHash = xxhash.Sum64String(cmp.Or(r.API.suffix, clean))
 	err := r.read(in.Headers)
 	if err == nil && r.API.named && r.Model == "" {
 		err = ErrNoModel
@@ -259,9 +264,9 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 		r.joinPrompt()
 		return nil
 	}
-	api := r.API
+	api, hash := r.API, r.PathHash
 	r.reset(in.Body, maxTokens)
-	r.Stored = stored
+	r.Stored, r.PathHash = stored, hash
 	if r.API = api; api.mayName(err, in.Headers) {
 		r.Unread = err
 	}

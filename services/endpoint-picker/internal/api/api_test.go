@@ -173,6 +173,24 @@ func TestParse_ReadsTheModelOfOtherPaths(t *testing.T) {
 	assert.Empty(t, parsed(t, "/v1/rerank", `{"model": 1}`).Model)
 }
 
+func TestRequest_Infers(t *testing.T) {
+	t.Parallel()
+	const chat = `{"model":"m","messages":[{"role":"user","content":"hello"}]}`
+	for _, tt := range []struct {
+		path, body string
+		want       bool
+	}{
+		{path: apitest.Chat, body: chat, want: true},
+		{path: "", body: chat, want: true},
+		{path: "", body: `{"model":"m","documents":["a"]}`},
+		{path: "/v1/rerank", body: `{"model":"m","documents":["a"]}`},
+		{path: "/v2/models/m/generate", body: `{"text_input":"a"}`},
+		{path: "/v1/models"},
+	} {
+		assert.Equal(t, tt.want, parsed(t, tt.path, tt.body).Infers(), "%s %s", tt.path, tt.body)
+	}
+}
+
 func TestParse_UnescapesTheModel(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{

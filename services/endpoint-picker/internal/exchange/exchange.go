@@ -121,7 +121,9 @@ type Decision struct {
 	Restore     *answer.Renamer  // restores the model name in the response, nil if not needed
 	UsageForm   answer.Form      // format of the usage in the response
 	ResponseID  *answer.IDReader // of a response that the server may store; nil for others
+	Generates   bool             // the model computes something for the request, so that servers with the model answer it alike
 	Inference   bool             // the request is for a known API of inference, whose answers have a known form
+	Subject     uint64           // hash of the API and the model of the request
 	Reply       api.Headers      // to set on the response
 	Conformance bool             // report endpoints as the conformance tests of gateways expect
 	Ranking     []Score          // the best candidates, the picked one first, if Options ask for them

@@ -10,7 +10,7 @@ const (
 	Unjudged Verdict = iota // nothing
 	Begun                   // it began to answer; the verdict on the whole response follows
 	Answered                // it answered the whole request
-	Doubtful                // the client, or the server, made an error: statuses 400 to 499, and responses that ended early for an unknown reason
+	Doubtful                // the client, or the server, made an error: statuses 300 to 499, and responses that ended early for an unknown reason
 	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it of Doubtful; carriers do not use it
 	Silent                  // the client has gone without any content, which says something of the server if the client waited for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
@@ -30,13 +30,16 @@ func (x *Exchange) verdictOf(status int) Verdict {
 			return Answered
 		}
 		return Unjudged
-	case !x.Inference:
+	case !x.Generates:
 		return Unjudged
-	case status < http.StatusBadRequest: // a login page, which no inference API has
+	case status < http.StatusBadRequest && x.Inference: // a login page, which no inference API has
 		return Faulty
 	}
 	return Doubtful
 }
+
+// Refused reports whether the server answered with something else than what the request asks for.
+func (x *Exchange) Refused() bool { return x.Status >= http.StatusMultipleChoices || x.page }
 
 // verdictOfBody returns the verdict on the body of a response, which has ended.
 func (x *Exchange) verdictOfBody() Verdict {
@@ -45,6 +48,8 @@ func (x *Exchange) verdictOfBody() Verdict {
 		return Unjudged // its status said all
 	case x.Inference && !x.Blind && (x.page || !x.content.Whole()):
 		return Faulty
+	case x.Generates && x.page:
+		return Doubtful
 	}
 	return Answered
 }

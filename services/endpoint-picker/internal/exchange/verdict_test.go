@@ -13,7 +13,7 @@ func judged(t *testing.T, r Response, body string, end func(x *Exchange)) Verdic
 	t.Helper()
 	pool := newFakePool()
 	x := begin(pool)
-	x.Streaming, x.Inference = r.Events, true
+	x.Streaming, x.Generates, x.Inference = r.Events, true, true
 	x.Decide(context.Background(), nil)
 	x.Sent()
 	x.Respond(&r)
@@ -98,17 +98,36 @@ func TestVerdict_ClientThatHasGone(t *testing.T) {
 
 func TestVerdict_UnknownAPI(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]Verdict{200: Answered, 204: Answered, 302: Unjudged, 404: Unjudged, 429: Faulty, 500: Faulty} {
-		pool := newFakePool()
-		x := begin(pool)
-		x.Decide(context.Background(), nil)
-		x.Respond(&Response{Status: status})
-		x.Complete()
-		x.End(nil)
-		if want == Unjudged {
-			assert.Empty(t, pool.verdicts, status)
-		} else {
-			assert.Equal(t, []Verdict{want}, pool.verdicts, status)
+	tests := []struct {
+		give            Response
+		generates, want Verdict // of a request with a body, and of one without
+	}{
+		{give: Response{Status: 200}, generates: Answered, want: Answered},
+		{give: Response{Status: 204}, generates: Answered, want: Answered},
+		{give: Response{Status: 200, Page: true}, generates: Doubtful, want: Answered},
+		{give: Response{Status: 302}, generates: Doubtful, want: Unjudged},
+		{give: Response{Status: 404}, generates: Doubtful, want: Unjudged},
+		{give: Response{Status: 429}, generates: Faulty, want: Faulty},
+		{give: Response{Status: 500}, generates: Faulty, want: Faulty},
+	}
+	for _, tt := range tests {
+		for _, generates := range []bool{true, false} {
+			pool := newFakePool()
+			x := begin(pool)
+			x.Generates = generates
+			x.Decide(context.Background(), nil)
+			x.Respond(&tt.give)
+			x.Complete()
+			x.End(nil)
+			want := tt.want
+			if generates {
+				want = tt.generates
+			}
+			if want == Unjudged {
+				assert.Empty(t, pool.verdicts, tt.give)
+			} else {
+				assert.Equal(t, []Verdict{want}, pool.verdicts, tt.give)
+			}
 		}
 	}
 }

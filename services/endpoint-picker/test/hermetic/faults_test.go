@@ -27,8 +27,11 @@ import (
 // emulators are the addresses of three emulated model servers, whose prompts take 1 to 2 ms and answers 10 ms.
 type emulators [3]string
 
+// adapter is the adapter that all emulated model servers have, except the one without.
+const adapter = "adapter"
+
 // startEmulators builds the emulated model server, and starts three of them.
-func startEmulators(t *testing.T) (e emulators) {
+func startEmulators(t *testing.T, without int) (e emulators) {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "modelserver")
@@ -38,8 +41,14 @@ func startEmulators(t *testing.T) (e emulators) {
 	require.NoError(t, err, string(out))
 	for i := range e {
 		file := filepath.Join(dir, fmt.Sprintf("%d.json", i))
-		command := exec.Command(program, "--port=0", "--address-file="+file, "--model=m", "--step-base=1ms", "--step-per-seq=0s", "--prefill-per-token=2us",
-			"--max-num-batched-tokens=16384", "--log-level=error")
+		flags := []string{
+			"--port=0", "--address-file=" + file, "--model=m", "--step-base=1ms", "--step-per-seq=0s", "--prefill-per-token=2us",
+			"--max-num-batched-tokens=16384", "--log-level=error",
+		}
+		if i != without {
+			flags = append(flags, "--lora-modules="+adapter)
+		}
+		command := exec.Command(program, flags...)
 		require.NoError(t, command.Start())
 		t.Cleanup(func() {
 			_ = command.Process.Kill()
@@ -107,8 +116,8 @@ type outcome struct {
 	answers     map[string]int // how many have each answer, of those without a whole one
 }
 
-// run sends requests, of which no two have a beginning in common. Clients go after their patience, if it is above 0.
-func (r *rig) run(patience time.Duration) outcome {
+// run sends requests for models in turn, of which no two have a beginning in common. Clients go after their patience, if it is above 0.
+func (r *rig) run(patience time.Duration, models ...string) outcome {
 	r.t.Helper()
 	client := r.client()
 	got := outcome{answers: map[string]int{}}
@@ -118,7 +127,7 @@ func (r *rig) run(patience time.Duration) outcome {
 	for range clientsOfRun {
 		clients.Go(func() {
 			for i := number.Add(1); i <= requestsOfRun; i = number.Add(1) {
-				answer, whole := ask(r.t.Context(), client, r.proxy(), int(i), patience)
+				answer, whole := ask(r.t.Context(), client, r.proxy(), models[int(i)%len(models)], int(i), patience)
 				if whole {
 					continue
 				}
@@ -138,13 +147,13 @@ func (r *rig) run(patience time.Duration) outcome {
 }
 
 // ask sends a request. It returns the status and the beginning of the answer, and whether it is a whole one.
-func ask(ctx context.Context, client *http.Client, base string, number int, patience time.Duration) (answer string, whole bool) {
+func ask(ctx context.Context, client *http.Client, base, model string, number int, patience time.Duration) (answer string, whole bool) {
 	if patience > 0 {
 		limited, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		ctx = limited
 	}
-	text := fmt.Sprintf(`{"model":"m","stream":true,"max_tokens":8,"messages":[{"role":"user","content":"%08d%s"}]}`, number, strings.Repeat(" words", 200))
+	text := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":8,"messages":[{"role":"user","content":"%08d%s"}]}`, model, number, strings.Repeat(" words", 200))
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(text))
 	if err != nil {
 		return err.Error(), false
@@ -179,7 +188,7 @@ func (r *rig) mostEjected() (most int) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const broken = 1
-	e := startEmulators(t)
+	e := startEmulators(t, -1)
 	tests := []struct {
 		fault    string
 		seen     bool          // clients see it, as another server cannot help: the answer has begun, or the request may be wrong
@@ -197,12 +206,12 @@ func TestFaults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.fault, func(t *testing.T) { //nolint:paralleltest // the servers have one fault at a time
 			e.fail(t, tt.fault, broken)
-			got := e.proxy(t, "--proxy-max-attempts=1").run(tt.patience)
+			got := e.proxy(t, "--proxy-max-attempts=1").run(tt.patience, "m")
 			assert.Positive(t, got.early, "no request met the fault: the test shows nothing")
 			assert.LessOrEqual(t, got.early, 0.03, "%v", got.answers)
 			assert.LessOrEqual(t, got.late, 0.01, "%v", got.answers)
 			if !tt.seen {
-				assert.Empty(t, e.proxy(t).run(0).answers, "another server answers")
+				assert.Empty(t, e.proxy(t).run(0, "m").answers, "another server answers")
 			}
 			if tt.patience > 0 {
 				return
@@ -210,9 +219,28 @@ func TestFaults(t *testing.T) {
 			fault, _, _ := strings.Cut(tt.fault, ",")
 			e.fail(t, fault, 0, 1, 2)
 			r := e.proxy(t)
-			own, _ := ask(t.Context(), r.client(), "http://"+e[0], 0, 0)
-			assert.Equal(t, map[string]int{own: requestsOfRun}, r.run(0).answers, "the answers of the servers themselves")
+			own, _ := ask(t.Context(), r.client(), "http://"+e[0], "m", 0, 0)
+			assert.Equal(t, map[string]int{own: requestsOfRun}, r.run(0, "m").answers, "the answers of the servers themselves")
 			assert.LessOrEqual(t, r.mostEjected(), len(e)/2)
 		})
 	}
+}
+
+// TestAdapterThatOneServerLacks has requests for a model that all servers have, and for an adapter that one of them answers with 404.
+func TestAdapterThatOneServerLacks(t *testing.T) {
+	t.Parallel()
+	r := startEmulators(t, 1).proxy(t)
+	got := r.run(0, "m", adapter)
+	refused := 0
+	for answer, n := range got.answers {
+		assert.Contains(t, answer, "404")
+		refused += n
+	}
+	assert.Positive(t, refused, "no request met the server: the test shows nothing")
+	assert.LessOrEqual(t, refused, 2+clientsOfRun, "%v", got.answers)
+	assert.Zero(t, r.mostEjected(), "it gets the other requests")
+	assert.InDelta(t, 1, r.metrics().sum("fairlead_picker_ejections_total", "cause", "model"), 0)
+	messages := r.logs.FilterMessage("Endpoint refuses all requests for a model that others answer: they get them").All()
+	require.Len(t, messages, 1)
+	assert.Equal(t, adapter, messages[0].ContextMap()["model"])
 }

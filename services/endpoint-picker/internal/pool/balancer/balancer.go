@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -55,7 +56,9 @@ type observer interface {
 
 // outliers receives the verdicts on responses.
 type outliers interface {
-	Observe(e *endpoint.Endpoint, v exchange.Verdict, placed time.Time)
+	Observe(e *endpoint.Endpoint, r outlier.Response)
+	// Lacking returns the endpoints that refuse the requests of a subject (Exchange.Subject), while others answer them.
+	Lacking(subject uint64) outlier.Lacks
 }
 
 // Balancer picks endpoints.

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -88,11 +89,17 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
+	r.outliers.EXPECT().Lacking(mock.Anything).Return(nil).Maybe()
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
 	r.observed.EXPECT().StreamStarted().Maybe()
 	r.observed.EXPECT().RequestPlaced(mock.Anything).Maybe()
 	r.observed.EXPECT().ObserveExchange(mock.Anything).Maybe()
 	return r
+}
+
+// verdict matches a response with a verdict.
+func verdict(v exchange.Verdict) any {
+	return mock.MatchedBy(func(r outlier.Response) bool { return r.Verdict == v })
 }
 
 // decide has the exchange of a request decided at noon.
@@ -248,11 +255,12 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
-func (silent) StreamStarted()                                          {}
-func (silent) ObservePick(time.Duration, error)                        {}
-func (silent) RequestPlaced(*exchange.Record)                          {}
-func (silent) ObserveExchange(*exchange.Record)                        {}
-func (silent) Observe(*endpoint.Endpoint, exchange.Verdict, time.Time) {}
+func (silent) StreamStarted()                               {}
+func (silent) ObservePick(time.Duration, error)             {}
+func (silent) RequestPlaced(*exchange.Record)               {}
+func (silent) ObserveExchange(*exchange.Record)             {}
+func (silent) Observe(*endpoint.Endpoint, outlier.Response) {}
+func (silent) Lacking(uint64) outlier.Lacks                 { return nil }
 
 // fixed is a snapshot that never changes.
 type fixed struct{ snapshot *datastore.Snapshot }
@@ -585,14 +593,14 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 		x.Complete()
 		x.End(nil)
 	}
-	r.outliers.EXPECT().Observe(a, exchange.Begun, mock.Anything).Once()
-	r.outliers.EXPECT().Observe(a, exchange.Answered, mock.Anything).Once()
+	r.outliers.EXPECT().Observe(a, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().Observe(a, verdict(exchange.Answered)).Once()
 	respond("", 200)
-	r.outliers.EXPECT().Observe(a, exchange.Faulty, mock.Anything).Once()
+	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Once()
 	respond(a.Address(), 502)
-	r.outliers.EXPECT().Observe(a, exchange.Faulty, mock.Anything).Twice()
-	r.outliers.EXPECT().Observe(b, exchange.Begun, mock.Anything).Once()
-	r.outliers.EXPECT().Observe(b, exchange.Answered, mock.Anything).Once()
+	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Twice()
+	r.outliers.EXPECT().Observe(b, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().Observe(b, verdict(exchange.Answered)).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
 }
@@ -613,15 +621,15 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	}
 	nothing := func(*exchange.Exchange) {}
 	leave(firstDuration-1, nothing)
-	r.outliers.EXPECT().Observe(a, exchange.Doubtful, noon.Add(-firstDuration)).Once()
+	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Doubtful, Placed: noon.Add(-firstDuration)}).Once()
 	leave(firstDuration, nothing)
 	r.usual.observe(time.Second)
-	r.outliers.EXPECT().Observe(a, exchange.Doubtful, noon.Add(-time.Second)).Once()
+	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Doubtful, Placed: noon.Add(-time.Second)}).Once()
 	leave(time.Second, nothing)
-	r.outliers.EXPECT().Observe(a, exchange.Steered, noon.Add(-time.Minute)).Once()
+	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Steered, Placed: noon.Add(-time.Minute)}).Once()
 	leave(time.Minute, func(x *exchange.Exchange) { x.PromptTokens, x.MatchedTokens = 100, 90 })
-	r.outliers.EXPECT().Observe(b, exchange.Doubtful, noon.Add(-time.Minute)).Once()
-	r.outliers.EXPECT().Observe(a, exchange.Faulty, noon.Add(-time.Minute)).Twice()
+	r.outliers.EXPECT().Observe(b, outlier.Response{Verdict: exchange.Doubtful, Placed: noon.Add(-time.Minute)}).Once()
+	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Faulty, Placed: noon.Add(-time.Minute)}).Twice()
 	leave(time.Minute, func(x *exchange.Exchange) {
 		x.Respond(&exchange.Response{Status: 200, Events: true, Served: b.Address()})
 	})
@@ -995,8 +1003,8 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 		x.Complete()
 		x.End(nil)
 	}
-	r.outliers.EXPECT().Observe(e, exchange.Begun, mock.Anything)
-	r.outliers.EXPECT().Observe(e, exchange.Answered, mock.Anything)
+	r.outliers.EXPECT().Observe(e, verdict(exchange.Begun))
+	r.outliers.EXPECT().Observe(e, verdict(exchange.Answered))
 	answer(slices.Repeat([]string{"data: a\n\n"}, 15)...)
 	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
 	answer(slices.Repeat([]string{"data: a\n\n"}, 33)...)

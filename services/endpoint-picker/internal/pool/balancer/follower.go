@@ -7,6 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 )
 
 // follower learns from the response to one request.
@@ -18,6 +19,7 @@ type follower struct {
 	placement   *estimate.Placement  // of the prompt, until it is known whether it was computed; nil without a prompt
 	failed      bool                 // the picked endpoint has failed already
 	began       bool                 // the answer has begun
+	stored      bool                 // the request names a stored response, which may be missing
 }
 
 // Failed records that an attempt failed, and that the request went to another endpoint.
@@ -25,9 +27,9 @@ func (f *follower) Failed(address string) {
 	b, x := f.balancer, f.exchange
 	if address == x.Endpoint.Address() {
 		f.failed = true
-		b.outliers.Observe(x.Endpoint, exchange.Faulty, x.Arrived)
+		f.observe(x.Endpoint, exchange.Faulty)
 	} else if e := b.endpointAt(address); e != nil {
-		b.outliers.Observe(e, exchange.Faulty, x.Arrived)
+		f.observe(e, exchange.Faulty)
 	}
 }
 
@@ -62,7 +64,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 		return time.Time{}
 	}
 	if by := f.answering(); by != nil {
-		b.outliers.Observe(by, f.ofServer(v), x.Arrived)
+		f.observe(by, f.ofServer(v))
 	}
 	switch {
 	case v == exchange.Answered:
@@ -70,7 +72,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 			b.usual.observe(b.clock.Now().Sub(x.Arrived))
 		}
 		return time.Time{}
-	case v == exchange.Doubtful && x.Status < http.StatusBadRequest: // the client has gone, perhaps
+	case v == exchange.Doubtful && !x.Refused(): // the client has gone, perhaps
 		f.served()
 		return time.Time{}
 	}
@@ -87,7 +89,7 @@ func (f *follower) silent() {
 	}
 	f.withdraw()
 	if by := f.answering(); by != nil {
-		b.outliers.Observe(by, f.ofServer(exchange.Doubtful), x.Arrived)
+		f.observe(by, f.ofServer(exchange.Doubtful))
 	}
 }
 
@@ -105,15 +107,26 @@ func (f *follower) answering() *endpoint.Endpoint {
 func (f *follower) begun() {
 	f.served()
 	if by := f.answering(); by != nil && !f.began {
-		f.balancer.outliers.Observe(by, exchange.Begun, f.exchange.Arrived)
+		f.observe(by, exchange.Begun)
 	}
 	f.began = true
 }
 
+// observe lets the verdict on the request count for an endpoint.
+func (f *follower) observe(e *endpoint.Endpoint, v exchange.Verdict) {
+	x := f.exchange
+	f.balancer.outliers.Observe(e, outlier.Response{
+		Verdict: v, Placed: x.Arrived, Subject: x.Subject, Model: x.Target, Missing: v == exchange.Doubtful && f.missing(),
+	})
+}
+
+// missing reports whether the server says that it does not have the model.
+func (f *follower) missing() bool { return f.exchange.Status == http.StatusNotFound && !f.stored }
+
 // ofServer returns a verdict as it is for the server. A client may choose the server of its wrong requests by a prompt that is cached there;
-// other ones come to all servers alike.
+// other ones come to all servers alike. A missing model is not a wrong request if others answer.
 func (f *follower) ofServer(v exchange.Verdict) exchange.Verdict {
-	if x := f.exchange; v == exchange.Doubtful && x.PromptTokens > 0 && 2*x.MatchedTokens > x.PromptTokens {
+	if x := f.exchange; v == exchange.Doubtful && x.PromptTokens > 0 && 2*x.MatchedTokens > x.PromptTokens && !f.missing() {
 		return exchange.Steered
 	}
 	return v

@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/recording"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
@@ -42,6 +43,7 @@ type memory struct {
 	estimated  bool            // the profile reads estimates
 	short      [512]byte       // buffer for texts that are not in their shortest spelling
 	request    scheduling.Request
+	lacks      outlier.Lacks // endpoints that have others than the requested model only
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
 }
@@ -54,7 +56,7 @@ func (m *memory) read(x *exchange.Exchange, blocks int) error {
 	}
 	x.Model = r.Model
 	x.Streaming, x.UsageForm, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
-	x.Inference = r.API.Generates && r.API.Known()
+	x.Generates, x.Inference = r.API.Generates, r.Infers()
 	return nil
 }
 
@@ -69,6 +71,7 @@ func (m *memory) measure(x *exchange.Exchange) {
 		r.Tokens = m.balancer.claims.limit(r.Tokens)
 	}
 	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
+	x.Subject = prefixindex.Seed(x.Target, r.PathHash)
 	x.PromptTokens, x.FixedTokens = m.balancer.estimator.Measure(&m.prompt.Size), r.Tokens
 }
 
@@ -193,7 +196,7 @@ func (m *memory) mark(parts int, t api.Turns) {
 func (m *memory) forget() {
 	m.incoming.DropLarge()
 	m.chain.DropLarge()
-	m.balancer, m.exchange, m.config, m.snapshot = nil, nil, nil, nil
+	m.balancer, m.exchange, m.config, m.snapshot, m.lacks = nil, nil, nil, nil, nil
 	m.request, m.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
 }
 
@@ -233,14 +236,15 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 }
 
 // collect fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
-// choose. If none of them works, all of them are candidates.
+// choose. If none of them works for the requested model, all of them are candidates.
 func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
 	m.candidates = m.candidates[:0]
 	skipped := false
+	m.lacks = m.balancer.outliers.Lacking(m.exchange.Subject)
 	for _, i := range indexes {
 		switch e := endpoints[i]; {
 		case !m.request.Subset.Contains(e.Identity().Address):
-		case !e.Health().Usable(m.request.Now):
+		case !e.Health().Usable(m.request.Now), m.lacks != nil && !m.lacks.Usable(e, m.request.Now):
 			skipped = true
 		default:
 			m.candidates = append(m.candidates, m.candidate(i, e))

@@ -79,6 +79,7 @@ func (m *memory) schedule() error {
 	}
 	x.Endpoint, x.MatchedTokens, x.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
 	x.Placements[exchange.Decode] = m.place(x)
+	m.lacks.Placed(x.Endpoint, m.request.Now)
 	x.Destination = m.destination(endpoints)
 	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
 	m.rewrite(x)
@@ -92,7 +93,7 @@ func (m *memory) schedule() error {
 
 // Sent records the endpoint of the request.
 func (m *memory) Sent() exchange.Follower {
-	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated}
+	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated, stored: m.incoming.Stored != 0}
 	if m.estimated && len(m.chain.Hashes) > 0 {
 		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint, &f.expectation)
 	}

@@ -28,7 +28,7 @@ func respond(x *exchange.Exchange, events bool, pieces ...string) {
 // storeResponses places requests whose servers store their responses. It returns the servers by the identifiers.
 func storeResponses(t *testing.T, r *rig, n int) map[string]string {
 	t.Helper()
-	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything, mock.Anything).Maybe()
+	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
 	servers := map[string]string{}
 	for i := range n {
 		id := fmt.Sprintf("resp_%032x", i)

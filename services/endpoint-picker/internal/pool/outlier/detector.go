@@ -13,12 +13,15 @@
 // request, ejects none. A probe is one of the regular requests. An endpoint that was ejected because of a refused scrape also returns with
 // the next scrape that is not refused.
 //
+// An endpoint that refuses all requests for one model, which others answer, gets no requests for this model in the same way, and all others.
+//
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
 // elsewhere, and sending all requests to fewer endpoints would only move the failures.
 package outlier
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -51,6 +54,7 @@ const (
 	CauseResponses = "responses"
 	CauseScrape    = "scrape"
 	CauseProbe     = "probe"
+	CauseModel     = "model" // of the requests for one model only
 )
 
 // Detector ejects endpoints.
@@ -65,6 +69,18 @@ type Detector struct {
 	histories map[*endpoint.Endpoint]*history
 	all       history // of all endpoints together
 	begun     int     // answers of all endpoints
+	subjects  map[uint64]*subject
+
+	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil if there are none
+}
+
+// A Response is what Observe needs of the response of an endpoint.
+type Response struct {
+	Verdict exchange.Verdict
+	Placed  time.Time // when the request was placed
+	Subject uint64    // of the request: a hash of its model and its API
+	Model   string    // for the log
+	Missing bool      // the verdict is Doubtful because the server says that it does not have the model
 }
 
 // Params are the parameters of New.
@@ -77,7 +93,10 @@ type Params struct {
 
 // New returns a Detector without history.
 func New(p Params) *Detector {
-	return &Detector{options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock, histories: map[*endpoint.Endpoint]*history{}}
+	return &Detector{
+		options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock,
+		histories: map[*endpoint.Endpoint]*history{}, subjects: map[uint64]*subject{},
+	}
 }
 
 // SetEndpoints sets the list of endpoints. What is known of others is forgotten.
@@ -91,22 +110,24 @@ func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 		}
 	}
 	d.endpoints, d.histories = endpoints, kept
+	d.forget(kept)
 }
 
-// Observe records what a response of the endpoint was, to a request that was placed at the given time.
-func (d *Detector) Observe(e *endpoint.Endpoint, v exchange.Verdict, placed time.Time) {
-	if d.options.Failures == 0 || v == exchange.Unjudged {
+// Observe records a response of the endpoint.
+func (d *Detector) Observe(e *endpoint.Endpoint, r Response) {
+	if d.options.Failures == 0 || r.Verdict == exchange.Unjudged {
 		return
 	}
-	out, old := d.observe(e, v, placed)
+	out, old := d.observe(e, &r)
 	h := e.Health()
 	switch {
-	case old || v == exchange.Begun:
-	case v == exchange.Answered:
+	case old:
+	case r.Verdict == exchange.Answered:
 		if h.Succeed() {
 			d.restored(e)
 		}
-	case v == exchange.Faulty || h.Ejected(): // a doubtful response ends a probe, but otherwise it may be the client's fault
+	case r.Verdict == exchange.Begun && !out:
+	case r.Verdict == exchange.Faulty, r.Verdict != exchange.Begun && h.Ejected(): // a doubtful response ends a probe
 		d.failed(e, out)
 	case out:
 		d.eject(e, CauseResponses)
@@ -126,32 +147,48 @@ func (d *Detector) failed(e *endpoint.Endpoint, outOfProportion bool) {
 	}
 }
 
-// observe counts a verdict. It reports whether the endpoint fails out of proportion, and whether the request is older than the last
+// observe counts a response. It reports whether the endpoint fails out of proportion, and whether the request is older than the last
 // ejection, of which it says nothing.
-func (d *Detector) observe(e *endpoint.Endpoint, v exchange.Verdict, placed time.Time) (out, old bool) {
+func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
-	old = placed.Before(h.ejected)
-	if v == exchange.Answered {
+	old = r.Placed.Before(h.ejected)
+	if r.Verdict == exchange.Answered {
 		return false, old // it was counted when it began
 	}
-	now := d.clock.Now()
-	h.add(v, now)
-	d.all.add(v, now)
-	switch v {
+	switch r.Verdict {
 	case exchange.Begun:
 		d.begun++
 		h.refused, h.begun = 0, d.begun
-	case exchange.Doubtful, exchange.Steered:
+		d.count(h, exchange.Begun)
+		if !d.answered(e, r) {
+			return false, old
+		}
+		d.count(h, exchange.Doubtful)
+		return h.outOfProportion(exchange.Doubtful, &d.all), old
+	case exchange.Doubtful, exchange.Steered: // the endpoint may lack the model
 		h.refused++
+		out = d.refusesAll(h.refused, d.begun-h.begun)
+		d.refused(e, r, out)
+		return out, old
+	default:
+		d.count(h, r.Verdict)
+		return h.outOfProportion(r.Verdict, &d.all), old
 	}
-	return h.outOfProportion(v, &d.all) || d.refusesAll(h), old
 }
 
-// refusesAll reports whether an endpoint refuses all requests while others answer. The caller holds mu.
-func (d *Detector) refusesAll(h *history) bool {
-	return h.refused >= minDoubtful && d.begun-h.begun >= max(minOthers, minBegun*(len(d.endpoints)-1))
+// count adds a response to the history of an endpoint. The caller holds mu.
+func (d *Detector) count(h *history, v exchange.Verdict) {
+	now := d.clock.Now()
+	h.add(v, now)
+	d.all.add(v, now)
+}
+
+// refusesAll reports whether an endpoint refuses all requests while others answer: it refused some since its last answer began, and the
+// others began some answers.
+func (d *Detector) refusesAll(refused, others int) bool {
+	return refused >= minDoubtful && others >= max(minOthers, minBegun*(len(d.endpoints)-1))
 }
 
 // historyOf returns the history of an endpoint. The caller holds mu.

@@ -48,11 +48,19 @@ func newRig(t *testing.T, n int) *rig {
 // respond brings so many responses of an endpoint.
 func (r *rig) respond(i int, v exchange.Verdict, n int) {
 	for range n {
-		if v == exchange.Answered {
-			r.Observe(r.endpoints[i], exchange.Begun, r.clock.Now())
-		}
-		r.Observe(r.endpoints[i], v, r.clock.Now())
+		r.respondTo(i, v, Response{})
 	}
+}
+
+// respondTo brings a response of an endpoint to a request of a subject.
+func (r *rig) respondTo(i int, v exchange.Verdict, of Response) {
+	of.Placed = r.clock.Now()
+	if v == exchange.Answered {
+		of.Verdict = exchange.Begun
+		r.Observe(r.endpoints[i], of)
+	}
+	of.Verdict = v
+	r.Observe(r.endpoints[i], of)
 }
 
 // usable are the endpoints that may be picked now.

@@ -30,7 +30,7 @@ const (
 )
 
 // A history is the numbers of responses by their verdict, of which older ones count less, and the last ejections. A response that fails in
-// the middle counts twice.
+// the middle counts twice. Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
 type history struct {
 	counts [exchange.Verdicts]float64
 	at     time.Time

@@ -81,7 +81,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 		responses: responses{vec: counters("responses_total",
 			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
 		scrapes:   children(scrapes, resultOK, resultError),
-		ejections: counters("ejections_total", "Ejections of failing endpoints, by cause.", "cause"),
+		ejections: counters("ejections_total", "Ejections of failing endpoints, by cause; model: of the requests for one model only.", "cause"),
 		scrapeDuration: histogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 		requests:   newRequests(r),

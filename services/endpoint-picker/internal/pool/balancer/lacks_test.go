@@ -1,0 +1,100 @@
+package balancer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"go.uber.org/zap"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+)
+
+// ejections forgets the ejections that it observes.
+type ejections struct{}
+
+func (ejections) ObserveEjection(string) {}
+
+// TestRequestsForAModelThatOneServerLacks has three servers. One of them answers requests for one model with 404.
+func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
+	t.Parallel()
+	const without, requests = "10.0.0.2:8000", 60
+	tests := []struct {
+		name     string
+		path     string
+		response exchange.Response
+		most     int // refusals
+	}{
+		{name: "chat", path: apitest.Chat, response: exchange.Response{Status: 404}, most: 2},
+		{name: "a prefix before the path", path: "/openai" + apitest.Chat, response: exchange.Response{Status: 404}, most: 2},
+		{name: "an unknown API", path: "/v1/rerank", response: exchange.Response{Status: 404}, most: 2},
+		{name: "no path", response: exchange.Response{Status: 404}, most: 2},
+		{name: "a redirect of an unknown API", path: "/v1/rerank", response: exchange.Response{Status: 302}, most: 10},
+		{name: "a page of an unknown API", path: "/v1/rerank", response: exchange.Response{Status: 200, Page: true}, most: 10},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint(without), newEndpoint("10.0.0.3:8000")
+			s := snapshotOf(a, b, c)
+			r := newRig(t, s)
+			detector := outlier.New(outlier.Params{
+				Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: ejections{}, Clock: clocktesting.NewFakePassiveClock(noon),
+			})
+			detector.SetEndpoints(s.Endpoints)
+			r.Balancer.outliers = detector
+			refused := 0
+			for i := range requests {
+				for _, model := range []string{"base", "adapter"} {
+					body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"%d %d"}]}`, model, i, i)
+					x := r.placed(t, api.Incoming{Path: tt.path, Body: []byte(body)})
+					response := exchange.Response{Status: 200}
+					if x.Destination == without && model == "adapter" {
+						response = tt.response
+						refused++
+					}
+					x.Respond(&response)
+					x.Chunk([]byte(`{"choices":[]}`))
+					x.Complete()
+					x.End(nil)
+				}
+			}
+			assert.Positive(t, refused)
+			assert.LessOrEqual(t, refused, tt.most)
+			assert.False(t, b.Health().Ejected(), "other requests go there")
+		})
+	}
+}
+
+// TestRefusalsThatSayNothingOfAModel has refusals with the status 404 that clients can choose.
+func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint("10.0.0.1:8000")
+	tests := []struct {
+		name string
+		in   api.Incoming
+		want outlier.Response // its verdict, and whether the model is missing
+	}{
+		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)}, want: outlier.Response{Verdict: exchange.Doubtful, Missing: true}},
+		{name: "a stored response", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Verdict: exchange.Steered}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(e))
+			r.outliers.EXPECT().Observe(e, mock.MatchedBy(func(got outlier.Response) bool {
+				return got.Verdict == tt.want.Verdict && got.Missing == tt.want.Missing && got.Model == "m"
+			})).Once()
+			x := r.placed(t, tt.in)
+			x.PromptTokens, x.MatchedTokens = 100, 90 // of a cached prompt
+			x.Respond(&exchange.Response{Status: 404})
+			x.Complete()
+			x.End(nil)
+		})
+	}
+}

@@ -1,0 +1,178 @@
+package outlier
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+const (
+	// maxSubjects is the number of subjects whose refusals are compared. At half the value, a pool with many adapters, of which most are
+	// missing somewhere, forgets some of them. At double, clients that ask for models that nobody has take twice as much memory: 20 KiB for
+	// each endpoint.
+	maxSubjects = 256
+	// minMissing is the number of refusals with the status 404, which a request for a model that the server has does not get, and the number
+	// of answers of others. At half the value, one stray refusal stops the model on its endpoint. At double, twice as many clients see one.
+	minMissing = 2
+)
+
+// A subject is what requests ask for: a model, by one API. Servers differ in what they have: one lacks an adapter that others loaded. Each
+// subject is followed from its first refusal on.
+type subject struct {
+	refused time.Time // the last refusal
+	begun   int       // answers of all endpoints
+	parts   map[*endpoint.Endpoint]*part
+}
+
+// A part is what one endpoint did with the requests of a subject.
+type part struct {
+	refused  int  // since its last answer began
+	doubtful bool // one of them was no Steered one
+	begun    int  // answers of all endpoints until then
+	lack     *lack
+}
+
+// A lack says that an endpoint refuses the requests of a subject, which others answer. All but until is never changed.
+type lack struct {
+	until monotonic.Atomic // when a request may go there again
+	pause time.Duration
+	since time.Time // when the pause began
+}
+
+func newLack(now time.Time, pause time.Duration) *lack {
+	l := &lack{pause: pause, since: now}
+	l.until.Store(monotonic.From(now.Add(pause)))
+	return l
+}
+
+// Lacks are the endpoints that lack the subject of a request. They are never changed.
+type Lacks map[*endpoint.Endpoint]*lack
+
+// Usable reports whether a request may go to the endpoint now: it has the subject, or the pause is over.
+func (l Lacks) Usable(e *endpoint.Endpoint, now time.Time) bool {
+	lack := l[e]
+	return lack == nil || monotonic.From(now) >= lack.until.Load()
+}
+
+// Placed records that a request goes to the endpoint. If the endpoint lacks the subject, the next one goes there after another pause.
+func (l Lacks) Placed(e *endpoint.Endpoint, now time.Time) {
+	if lack := l[e]; lack != nil {
+		lack.until.Store(monotonic.From(now.Add(lack.pause)))
+	}
+}
+
+// Lacking returns the endpoints that lack the subject of a request, nil if there are none.
+func (d *Detector) Lacking(subject uint64) Lacks {
+	if all := d.lacking.Load(); all != nil {
+		return (*all)[subject]
+	}
+	return nil
+}
+
+// answered counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests before:
+// then it does not lack the subject, which says something of the endpoint. The caller holds mu.
+func (d *Detector) answered(e *endpoint.Endpoint, r *Response) (refused bool) {
+	s := d.subjects[r.Subject]
+	if s == nil {
+		return false
+	}
+	s.begun++
+	p := s.parts[e]
+	s.parts[e] = &part{begun: s.begun}
+	if p == nil {
+		return false
+	}
+	if p.lack != nil {
+		d.publish()
+		d.log.Info("Endpoint answers requests for the model again", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
+	}
+	return p.doubtful
+}
+
+// refused counts a refusal of a request of a subject. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
+func (d *Detector) refused(e *endpoint.Endpoint, r *Response, ejected bool) {
+	s := d.subjects[r.Subject]
+	if s == nil {
+		s = d.newSubject(r.Subject)
+	}
+	p := s.parts[e]
+	if p == nil {
+		p = &part{begun: s.begun}
+		s.parts[e] = p
+	}
+	s.refused = d.clock.Now()
+	p.refused++
+	p.doubtful = p.doubtful || r.Verdict == exchange.Doubtful
+	others := s.begun - p.begun
+	switch {
+	case p.lack != nil:
+		if !r.Placed.Before(p.lack.since) {
+			p.lack = newLack(s.refused, min(2*p.lack.pause, d.options.Longest))
+			d.publish()
+		}
+	case ejected:
+	case r.Missing && p.refused >= minMissing && others >= minMissing, d.refusesAll(p.refused, others):
+		p.lack = newLack(s.refused, d.options.Base)
+		d.publish()
+		d.observer.ObserveEjection(CauseModel)
+		d.log.Warn("Endpoint refuses all requests for a model that others answer: they get them", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
+	}
+}
+
+// newSubject begins to follow a subject. If there are too many, it forgets one that nobody answers, or the oldest one. The caller holds mu.
+func (d *Detector) newSubject(id uint64) *subject {
+	if len(d.subjects) >= maxSubjects {
+		var oldest uint64
+		var last *subject
+		for id, s := range d.subjects {
+			if last == nil || (s.begun > 0) == (last.begun > 0) && s.refused.Before(last.refused) || s.begun == 0 && last.begun > 0 {
+				oldest, last = id, s
+			}
+		}
+		delete(d.subjects, oldest)
+		if last.begun > 0 {
+			d.publish()
+		}
+	}
+	s := &subject{parts: map[*endpoint.Endpoint]*part{}}
+	d.subjects[id] = s
+	return s
+}
+
+// forget removes endpoints that have left the pool from all subjects. The caller holds mu.
+func (d *Detector) forget(kept map[*endpoint.Endpoint]*history) {
+	for _, s := range d.subjects {
+		for e := range s.parts {
+			if kept[e] == nil {
+				delete(s.parts, e)
+			}
+		}
+	}
+	d.publish()
+}
+
+// publish makes the lacks visible to picks. The caller holds mu.
+func (d *Detector) publish() {
+	all := map[uint64]Lacks{}
+	for id, s := range d.subjects {
+		for e, p := range s.parts {
+			if p.lack == nil {
+				continue
+			}
+			if all[id] == nil {
+				all[id] = Lacks{}
+			}
+			all[id][e] = p.lack
+		}
+	}
+	if len(all) == 0 {
+		d.lacking.Store(nil)
+		return
+	}
+	d.lacking.Store(&all)
+}

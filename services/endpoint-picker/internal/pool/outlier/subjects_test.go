@@ -1,0 +1,148 @@
+package outlier
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// Subjects of the tests.
+var (
+	base    = Response{Subject: 1, Model: "base"}
+	adapter = Response{Subject: 2, Model: "adapter"}
+	missing = Response{Subject: 2, Model: "adapter", Missing: true}
+)
+
+// having are the endpoints to which requests of a subject may go.
+func (r *rig) having(of Response) (list []int) {
+	lacking := r.Lacking(of.Subject)
+	for i, e := range r.endpoints {
+		if lacking.Usable(e, r.clock.Now()) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// TestModelThatOneEndpointLacks has an endpoint without an adapter. It answers the other requests.
+func TestModelThatOneEndpointLacks(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		refusal Response
+		verdict exchange.Verdict
+		want    int // refusals until it is known
+	}{
+		{name: "404", refusal: missing, verdict: exchange.Doubtful, want: 2},
+		{name: "400", refusal: adapter, verdict: exchange.Doubtful, want: 6},
+		{name: "steered", refusal: adapter, verdict: exchange.Steered, want: 6},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 3)
+			refusals := 0
+			for range 60 {
+				for i := range 3 {
+					r.respondTo(i, exchange.Answered, base)
+				}
+				if len(r.having(adapter)) == 3 {
+					refusals++
+					r.respondTo(0, tt.verdict, tt.refusal)
+				}
+				r.respondTo(1, exchange.Answered, adapter)
+				r.respondTo(2, exchange.Answered, adapter)
+			}
+			assert.Equal(t, tt.want, refusals)
+			assert.Equal(t, []string{CauseModel}, r.causes)
+			assert.Equal(t, []int{0, 1, 2}, r.usable(), "of other requests")
+			assert.Equal(t, []int{0, 1, 2}, r.having(base))
+
+			for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+				r.after(pause - time.Millisecond)
+				assert.Equal(t, []int{1, 2}, r.having(adapter), pause)
+				r.after(time.Millisecond)
+				assert.Equal(t, []int{0, 1, 2}, r.having(adapter), pause)
+				r.Lacking(adapter.Subject).Placed(r.endpoints[0], r.clock.Now())
+				assert.Equal(t, []int{1, 2}, r.having(adapter), "one request at a time")
+				r.respondTo(0, tt.verdict, tt.refusal)
+			}
+			assert.Equal(t, []string{CauseModel}, r.causes, "said once")
+			assert.Equal(t, 1, r.logs.Len(), "said once")
+			r.after(4 * time.Second)
+			r.respondTo(0, exchange.Answered, adapter)
+			assert.Nil(t, r.Lacking(adapter.Subject), "it was loaded")
+			assert.Equal(t, 1, r.logs.FilterMessage("Endpoint answers requests for the model again").Len())
+		})
+	}
+}
+
+// TestLackOfWhichNothingIsKnown has a request after the pause whose result is never known: another one follows after the same pause.
+func TestLackOfWhichNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2)
+	r.lackAdapter()
+	r.after(time.Second)
+	r.Lacking(adapter.Subject).Placed(r.endpoints[0], r.clock.Now())
+	r.after(time.Second)
+	assert.Equal(t, []int{0, 1}, r.having(adapter))
+}
+
+// lackAdapter lets endpoint 0 lack the adapter.
+func (r *rig) lackAdapter() {
+	for range minMissing {
+		r.respondTo(0, exchange.Answered, base)
+		r.respondTo(0, exchange.Doubtful, missing)
+		for range minMissing {
+			r.respondTo(1, exchange.Answered, adapter)
+		}
+	}
+}
+
+// TestModelThatNobodyHas has requests that all endpoints refuse.
+func TestModelThatNobodyHas(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3)
+	for range 60 {
+		for i := range 3 {
+			r.respondTo(i, exchange.Doubtful, missing)
+			r.respondTo(i, exchange.Answered, base)
+		}
+	}
+	assert.Nil(t, r.Lacking(adapter.Subject))
+	assert.Empty(t, r.causes)
+}
+
+// TestModelThatIsRefusedSometimes has an endpoint that answers half of the requests for the adapter: it does not lack it, but fails.
+func TestModelThatIsRefusedSometimes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3)
+	for i := range 30 {
+		r.respondTo(0, []exchange.Verdict{exchange.Doubtful, exchange.Answered}[i%2], missing)
+		for e := range 3 {
+			r.respondTo(e, exchange.Answered, base)
+		}
+		r.respondTo(1, exchange.Answered, adapter)
+	}
+	assert.Nil(t, r.Lacking(adapter.Subject))
+	assert.Equal(t, CauseResponses, r.causes[0])
+}
+
+// TestLacksAreForgotten has endpoints that leave the pool, and a client that asks for models that nobody has.
+func TestLacksAreForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2)
+	r.lackAdapter()
+	for i := range 10 * maxSubjects {
+		r.respondTo(i%2, exchange.Doubtful, Response{Subject: uint64(100 + i), Model: fmt.Sprint(i), Missing: true})
+		r.respondTo(i%2, exchange.Answered, base)
+	}
+	assert.Len(t, r.subjects, maxSubjects)
+	assert.Equal(t, []int{1}, r.having(adapter), "models that nobody has do not take its place")
+	r.SetEndpoints(r.endpoints[1:])
+	assert.Nil(t, r.Lacking(adapter.Subject))
+}
