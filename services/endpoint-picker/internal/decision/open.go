@@ -19,6 +19,10 @@ const openBytes = 2 << 10
 // 16 tokens. The memory is less for long prompts, of which the picker hashes only the beginning.
 const tokensPerByte = 2
 
+// absentAfter is the time in which a client sends its request after the pick. At half the value, requests with large bodies do not count as
+// load for a while. At double, a pick whose request never comes keeps others from its server for twice as long.
+const absentAfter = 2 * time.Second
+
 // An openPick is a pick without an outcome.
 type openPick struct {
 	id        id
@@ -97,6 +101,13 @@ func sizeOf(x *exchange.Exchange) int64 {
 		size += len(text)
 	}
 	return int64(size)
+}
+
+// absent reports whether the model server has no request at all, by a page of metrics from after the client has sent the request. The caller
+// has the lock.
+func (p *openPick) absent() bool {
+	s := p.exchange.Placements.Answering().Endpoint().Sample()
+	return s.Taken && s.Requests() == 0 && !s.At.Before(p.answered.Add(absentAfter))
 }
 
 // release ends the count of the pick.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
@@ -168,6 +169,34 @@ func TestOutcome_ThatNeverComes(t *testing.T) {
 }
 
 // TestDrain ends a picker with open picks: it refuses picks, and takes outcomes.
+// TestPick_WhoseRequestNeverComes has picks whose servers show no requests, or some. An idle server does not have the request.
+func TestPick_WhoseRequestNeverComes(t *testing.T) {
+	t.Parallel()
+	for _, running := range []float64{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Timeout = time.Minute })
+			picked := r.pick("", "{}")
+			e := r.pool.endpoints[0]
+			page := func() float64 {
+				e.Record(e.BeginScrape(time.Now()), endpoint.Gauges{Running: running})
+				time.Sleep(absentAfter)
+				synctest.Wait()
+				return e.Load().Open
+			}
+			assert.InDelta(t, 1, page(), 0, "the page is from before the client could send the request")
+			page()
+			if open := page(); running > 0 {
+				assert.InDelta(t, 1, open, 0)
+			} else {
+				assert.Zero(t, open)
+			}
+			assert.Equal(t, 1, r.Stats().Open, "its outcome may come")
+			assert.Equal(t, http.StatusNoContent, r.report(picked.ID, EventCompleted, ""))
+			assert.Zero(t, e.Load().Open)
+		})
+	}
+}
+
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

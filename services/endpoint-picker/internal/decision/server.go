@@ -214,7 +214,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, p *openPick, o o
 	x.Sent()
 	p.answered = s.exchange.Now()
 	p.expires = p.answered.Add(s.options.Timeout)
-	p.expiry = time.AfterFunc(s.options.Timeout, func() { s.expire(p) })
+	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expire(p) })
 }
 
 // outcome records one report. It is not refused for what its client holds, because it returns some of that.
@@ -271,15 +271,20 @@ func (s *Server) end(p *openPick, result string) {
 	s.observer.ObserveDecision(result)
 }
 
-// expire ends a pick whose time limit is over. A report may have extended it.
+// expire ends a pick whose time limit is over, which a report may have extended. Until then it looks whether the model server has the
+// request, each time after twice as long.
 func (s *Server) expire(p *openPick) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return
 	}
-	if left := p.expires.Sub(s.exchange.Now()); left > 0 {
-		p.expiry.Reset(left)
+	now := s.exchange.Now()
+	if left := p.expires.Sub(now); left > 0 {
+		if p.absent() {
+			p.exchange.Absent()
+		}
+		p.expiry.Reset(min(left, now.Sub(p.answered)))
 		return
 	}
 	s.end(p, resultExpired)

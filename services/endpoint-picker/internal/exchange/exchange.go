@@ -331,6 +331,10 @@ func (x *Exchange) Complete() {
 	}
 }
 
+// Absent records that the model server does not have the request, although it was sent there, as far as the carrier knows. The request
+// stops counting as load. Its response may still come.
+func (x *Exchange) Absent() { x.Placements.abandon(x.options.Now()) }
+
 // release ends the load of the request.
 func (x *Exchange) release() {
 	if !x.busy.IsZero() && x.busy.After(x.options.Now()) {

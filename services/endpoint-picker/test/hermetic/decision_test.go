@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -105,6 +106,32 @@ func TestDecision_SamePromptSameServer(t *testing.T) {
 	assert.Equal(t, 10.0, page.sum("fairlead_picker_decision_outcomes_total", "event", "completed"))
 	assert.Equal(t, 10.0, page.sum("fairlead_picker_streams_total", "outcome", "completed"))
 	assert.Zero(t, page.sum(openDecisions))
+}
+
+// TestDecision_RequestsThatNeverCome has picks of one client that claim long prompts and never send them: two of three servers. Their pages
+// show that they have no requests, so that soon they get those of others again.
+func TestDecision_RequestsThatNeverCome(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions("--decision-timeout=1h")})
+	claimed := map[string]decided{}
+	for len(claimed) < 2 {
+		d := r.decide("?first_token=true", object{"model": "m", "stream": true, "prompt_tokens": 1 << 20})
+		claimed[d.Endpoints[0].Address] = d
+	}
+	picked := func() bool {
+		d := r.decide("", completionOf(fmt.Sprint(rand.Uint64())))
+		r.ended(d, object{"event": "completed"})
+		_, found := claimed[d.Endpoints[0].Address]
+		return found
+	}
+	for range 20 {
+		assert.False(t, picked(), "the third server is idle, as far as is known")
+	}
+	r.await(picked, "a pick of the servers that are idle, too")
+	assert.Equal(t, 2.0, r.metrics().sum(openDecisions), "the outcomes may come")
+	for _, d := range claimed {
+		r.ended(d, object{"event": "aborted"})
+	}
 }
 
 // TestDecision_Fallback has a client whose first endpoint does not answer: the prompt is in the cache of the one that served.
