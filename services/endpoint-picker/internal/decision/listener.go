@@ -34,6 +34,7 @@ type Listener struct {
 	log         *zap.Logger
 	flag        string // that sets the address, for messages
 	address     string
+	tls         *tls.Config // nil for plaintext
 	server      *http.Server
 	gate        *fairconn.Gate
 	connections *fairconn.Drain
@@ -59,9 +60,9 @@ func NewListener(p ListenerParams) *Listener {
 	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time
 	timeout := p.Server.options.BodyTimeout
 	gate := fairconn.NewGate(p.Server.ledger)
-	l := &Listener{Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, gate: gate, connections: fairconn.NewDrain(gate)}
+	l := &Listener{Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, tls: p.TLS, gate: gate, connections: fairconn.NewDrain(gate)}
 	l.server = &http.Server{
-		Handler: l, ConnState: l.connections.Follow, ErrorLog: errorLog, TLSConfig: p.TLS, Protocols: &protocols, ConnContext: fairconn.Context, MaxHeaderBytes: maxHeaderBytes,
+		Handler: l, ConnState: l.connections.Follow, ErrorLog: errorLog, Protocols: &protocols, ConnContext: fairconn.Context, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
 	}
 	return l
@@ -82,7 +83,7 @@ func (l *Listener) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %s: %w", l.flag, l.address, err)
 	}
-	l.listener = l.gate.Listener(inner)
+	l.listener = l.gate.Listener(inner, l.tls, "http/1.1")
 	return nil
 }
 
@@ -107,12 +108,7 @@ func (l *Listener) Run() error {
 		return nil
 	}
 	l.log.Info("Started listening", zap.String(logging.KeyAddress, l.Address()), zap.String("flag", l.flag))
-	var err error
-	if l.server.TLSConfig == nil {
-		err = l.server.Serve(l.listener)
-	} else {
-		err = l.server.ServeTLS(l.listener, "", "") // TLSConfig contains the certificate
-	}
+	err := l.server.Serve(l.listener)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (r *rig) listen(t testing.TB) (*Listener, *memnet.Listener) {
 	t.Helper()
 	n := memnet.Listen()
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "memory", Server: r.Server})
-	l.listener = l.gate.Listener(n)
+	l.listener = l.gate.Listener(n, nil)
 	run(t, l)
 	return l, n
 }

@@ -2,7 +2,9 @@ package fairconn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -35,9 +37,9 @@ const (
 // errBeyondShare ends the connection of a client beyond its share. net/http closes it without an answer.
 var errBeyondShare = &net.OpError{Op: "read", Err: fairshare.ErrTooManyBytes}
 
-// A Conn is a connection of a client.
+// A Conn is a connection of a client, in plaintext or decrypted.
 type Conn struct {
-	net.Conn
+	net.Conn // counted, or of TLS over that
 
 	gate    *Gate
 	account *fairshare.Account
@@ -51,18 +53,20 @@ type Conn struct {
 	framing framing
 	rest    []byte // what came with a request for a WebSocket
 	fault   error  // of all further reads
+	tls     *tls.ConnectionState
 }
 
 // Account returns the account of the client. It stays open as long as the connection.
 func (c *Conn) Account() *fairshare.Account { return c.account }
 
-// Read implements net.Conn. Between requests it counts what arrives. It fails with the first violation of RFC 9112; net/http answers 400.
+// Read implements net.Conn. It fails with the first violation of RFC 9112; net/http answers 400.
 func (c *Conn) Read(b []byte) (int, error) {
 	if n, err := c.pending(b); n > 0 || err != nil {
 		return n, err
 	}
-	n, err := c.receive(b)
+	n, err := c.Conn.Read(b)
 	if n == 0 {
+		explainTLS(err)
 		return n, err //nolint:wrapcheck // net/http examines it
 	}
 	c.mu.Lock()
@@ -92,9 +96,25 @@ func (c *Conn) pending(b []byte) (int, error) {
 	return 0, c.fault
 }
 
-// receive reads from the connection, and counts.
-func (c *Conn) receive(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+// explainTLS answers a client that does not speak TLS, as net/http does.
+func explainTLS(err error) {
+	var malformed tls.RecordHeaderError
+	if errors.As(err, &malformed) && malformed.Conn != nil {
+		_, _ = io.WriteString(malformed.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+	}
+}
+
+// counted is a connection whose bytes count between requests, as they arrive.
+type counted struct {
+	net.Conn
+
+	of *Conn
+}
+
+// Read implements net.Conn.
+func (r counted) Read(b []byte) (int, error) {
+	c := r.of
+	n, err := r.Conn.Read(b)
 	if n > 0 && c.active.Load() == 0 && !c.http2.Load() {
 		c.reading.Add(int64(n) * HeaderGrowth)
 		c.account.Add(fairshare.Bytes, int64(n)*HeaderGrowth)
@@ -128,13 +148,29 @@ func (c *Conn) release() {
 	c.account.Close()
 }
 
-// Begin is called at the start of a request. From now on the handler counts its headers.
+// Begin is called at the start of a request. From now on the handler counts its headers. The request learns that it came over TLS.
 func (c *Conn) Begin(r *http.Request) {
+	r.TLS = c.state()
 	c.active.Add(1)
 	c.account.Add(fairshare.Bytes, -c.reading.Swap(0))
 	if r.ProtoMajor == 2 && c.http2.CompareAndSwap(false, true) {
 		c.account.Add(fairshare.Bytes, http2Bytes)
 	}
+}
+
+// state returns the state of TLS, nil for plaintext.
+func (c *Conn) state() *tls.ConnectionState {
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tls == nil {
+		state := secure.ConnectionState()
+		c.tls = &state
+	}
+	return c.tls
 }
 
 // Tunnel is called when the connection has become a WebSocket.
@@ -181,11 +217,8 @@ func HeadersSize(h http.Header) (size int) {
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// Context makes a connection of a Gate known to its requests, also through TLS.
+// Context makes a connection of a Gate known to its requests.
 func Context(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = t.NetConn()
-	}
 	return context.WithValue(ctx, connKey{}, c)
 }
 

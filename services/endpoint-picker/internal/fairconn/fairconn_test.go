@@ -53,7 +53,7 @@ func start(t *testing.T, limit int) *rig {
 	r.server.Protocols = &http.Protocols{}
 	r.server.Protocols.SetHTTP1(true)
 	r.server.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = r.server.Serve(r.Gate.Listener(r.memory)) }()
+	go func() { _ = r.server.Serve(r.Gate.Listener(r.memory, nil)) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
 		synctest.Wait()

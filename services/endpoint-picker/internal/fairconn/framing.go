@@ -27,7 +27,6 @@ const (
 	// maxHexDigits is the maximum number of digits of a chunk's size: one below where int64 ends.
 	maxHexDigits = 15
 
-	firstOfTLS  = 0x16 // of a handshake, where a method begins otherwise
 	preface     = "PRI * HTTP/2.0"
 	suffixHTTP1 = " HTTP/1.0"
 )
@@ -47,7 +46,7 @@ const (
 )
 
 // A framing follows the requests of a client over HTTP/1.1, to find where their lines violate RFC 9112. It reads headers and the sizes of
-// chunks, and skips bodies. Connections of TLS and HTTP/2 pass unread, and so does what follows a request for a WebSocket, until the handler
+// chunks, and skips bodies. Connections of HTTP/2 pass unread, and so does what follows a request for a WebSocket, until the handler
 // of the request has decided.
 type framing struct {
 	part      part
@@ -72,10 +71,6 @@ func (f *framing) scan(b []byte) (n int, err error) {
 			f.left -= k
 			n += int(k)
 			continue
-		}
-		if f.part == atRequest && len(f.tail) == 0 && b[n] == firstOfTLS {
-			f.blind = true
-			break
 		}
 		end := bytes.IndexByte(b[n:], '\n')
 		if end < 0 {

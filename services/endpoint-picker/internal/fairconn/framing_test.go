@@ -61,7 +61,6 @@ func TestFraming(t *testing.T) {
 		{name: "LF in a trailer", pass: post + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b", hold: "\n\r\n", want: errBareLF},
 		{name: "LF in the second request", pass: get + "\r\n" + get + "A: b", hold: "\n\r\n", want: errBareLF},
 		{name: "long lines", pass: get + "A: " + strings.Repeat("b", keptLine-4) + "\r\nA: " + strings.Repeat("b", keptLine-3) + "\r\nA: " + strings.Repeat("b", keptLine-2) + "\r\n\r\n"},
-		{name: "TLS", pass: "\x16\x03\x01\n\n"},
 		{name: "HTTP/2", pass: preface + "\r\n\r\nSM\r\n\r\n\n\n"},
 		{name: "a WebSocket", pass: get + "Upgrade: WebSocket\r\n\r\n", hold: "\n\n"},
 		{name: "a WebSocket with a body", pass: post + "Upgrade: websocket\r\nContent-Length: 1\r\n\r\na" + get + "A: b", hold: "\n", want: errBareLF},

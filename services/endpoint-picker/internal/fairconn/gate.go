@@ -1,6 +1,7 @@
 package fairconn
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -25,14 +26,22 @@ func (g *Gate) Open() int { return int(g.open.Load()) }
 // Refused returns the number of connections that were closed because their clients were beyond their share.
 func (g *Gate) Refused() int64 { return g.refused.Load() }
 
-// Listener returns a listener whose connections the gate counts. Their server must have Context as its ConnContext. It can be closed
-// before the server and by the server: Accept then returns http.ErrServerClosed.
-func (g *Gate) Listener(inner net.Listener) net.Listener { return &listener{Listener: inner, gate: g} }
+// Listener returns a listener whose connections the gate counts. With a configuration, it speaks TLS with protocols of ALPN, and the server
+// serves it like plaintext, so that requests can be followed; HTTP/2 begins with its preface. The server must have Context as its ConnContext. The listener can be
+// closed before the server and by the server: Accept then returns http.ErrServerClosed.
+func (g *Gate) Listener(inner net.Listener, config *tls.Config, protocols ...string) net.Listener {
+	if config != nil {
+		config = config.Clone()
+		config.NextProtos = protocols
+	}
+	return &listener{Listener: inner, gate: g, config: config}
+}
 
 type listener struct {
 	net.Listener
 
 	gate   *Gate
+	config *tls.Config // nil for plaintext
 	closed atomic.Bool
 }
 
@@ -47,6 +56,9 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err //nolint:wrapcheck // net/http examines it
 		}
 		if c := l.gate.admit(raw); c != nil {
+			if l.config != nil {
+				c.Conn = tls.Server(c.Conn, l.config)
+			}
 			return c, nil
 		}
 		_ = raw.Close()
@@ -63,7 +75,8 @@ func (l *listener) Close() error {
 
 // admit counts a connection. It returns nil if its client is beyond its share.
 func (g *Gate) admit(raw net.Conn) *Conn {
-	c := &Conn{Conn: raw, gate: g, account: g.ledger.Open(connlimit.AddressOf(raw.RemoteAddr()))}
+	c := &Conn{gate: g, account: g.ledger.Open(connlimit.AddressOf(raw.RemoteAddr()))}
+	c.Conn = counted{Conn: raw, of: c}
 	c.account.Add(fairshare.Bytes, connBytes)
 	if c.account.Overdrawn() {
 		g.refused.Add(1)

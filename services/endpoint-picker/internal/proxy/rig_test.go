@@ -175,7 +175,7 @@ func start(t testing.TB, o Options, l fairshare.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
 	memory, backs := memnet.Listen(), map[string]*memnet.Listener{}
-	r.listener = r.gate.Listener(memory)
+	r.listener = r.gate.Listener(memory, nil)
 	r.address, r.connect = "proxy.example", memory.From(netip.MustParseAddrPort("192.0.2.1:1000"))
 	r.listenBack = func() (net.Listener, string) {
 		address := "10.0.0." + strconv.Itoa(len(backs)+1) + ":8000"

@@ -102,14 +102,12 @@ func New(p Params) *Server {
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(p.Options.TLS != nil)
-	protocols.SetUnencryptedHTTP2(p.Options.TLS == nil)
+	protocols.SetUnencryptedHTTP2(true) // net/http does not see TLS
 	base, cut := context.WithCancel(context.Background())
 	s.cut = cut
 	s.http = &http.Server{
 		Handler:                      s,
 		BaseContext:                  func(net.Listener) context.Context { return base },
-		TLSConfig:                    p.Options.TLS,
 		Protocols:                    protocols,
 		ErrorLog:                     errorLog,
 		ConnContext:                  fairconn.Context,
@@ -140,7 +138,7 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %s: %w", flag, s.options.Address, err)
 	}
-	s.listener = s.gate.Listener(raw)
+	s.listener = s.gate.Listener(raw, s.options.TLS, "h2", "http/1.1")
 	return nil
 }
 
@@ -158,18 +156,11 @@ func (s *Server) Run() error {
 		return nil
 	}
 	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.Address()), zap.String("flag", flag))
-	err := s.serve()
+	err := s.http.Serve(s.listener)
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve --%s %s: %w", flag, s.options.Address, err)
 	}
 	return nil
-}
-
-func (s *Server) serve() error {
-	if s.options.TLS != nil {
-		return s.http.ServeTLS(s.listener, "", "") // TLSConfig contains the certificate
-	}
-	return s.http.Serve(s.listener)
 }
 
 // InFlight returns the number of open requests.
