@@ -45,7 +45,7 @@ type UsageReader struct {
 
 	frames frames
 	usage  Usage
-	extra  int    // prompt tokens that are counted separately
+	extra  extra
 	tail   []byte // the last bytes of the previous pieces, shorter than the key
 	object []byte // begun, not complete
 	inside bool   // in an object
@@ -54,11 +54,14 @@ type UsageReader struct {
 	escape bool
 }
 
+// extra are prompt tokens that Anthropic's API counts beside the others.
+type extra struct{ read, written int } // from the cache, and to it
+
 // Usage returns the usage found so far. If there are several, the last one counts, field by field: Anthropic's API sends two
 // halves.
 func (r *UsageReader) Usage() Usage {
 	u := r.usage
-	u.Prompt += r.extra
+	u.Prompt += r.extra.read + r.extra.written
 	return u
 }
 
@@ -176,9 +179,11 @@ func (r *UsageReader) read() {
 			found.Output, found.Known = count(&s), true
 		case "cached_tokens":
 			found.Cached, found.CachedKnown = count(&s), true
-		case "cache_read_input_tokens": // Anthropic's input tokens exclude cached tokens
+		case "cache_read_input_tokens":
 			found.Cached, found.CachedKnown = count(&s), true
-			extra = found.Cached
+			extra.read = found.Cached
+		case "cache_creation_input_tokens":
+			extra.written = count(&s)
 		case "prompt_tokens_details", "input_tokens_details":
 			if cached, ok := details(&s); ok {
 				found.Cached, found.CachedKnown = cached, true

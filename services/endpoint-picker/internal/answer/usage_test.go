@@ -53,8 +53,8 @@ func TestUsageReader(t *testing.T) {
 		{
 			name: "Anthropic's, in two halves",
 			give: "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"cache_read_input_tokens\":100," +
-				"\"cache_creation_input_tokens\":0,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":15}}\n\n",
-			want: Usage{Known: true, Prompt: 125, Output: 15, Cached: 100, CachedKnown: true},
+				"\"cache_creation_input_tokens\":30,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":15}}\n\n",
+			want: Usage{Known: true, Prompt: 155, Output: 15, Cached: 100, CachedKnown: true},
 		},
 		{
 			name: "OpenAI's responses",
