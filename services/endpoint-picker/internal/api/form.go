@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"mime"
 	"strings"
 
@@ -9,12 +10,19 @@ import (
 )
 
 const (
-	// maxFormBytes is the part of a form that is searched for the model. Clients write small fields before files; those of OpenAI's API for
-	// speech, with a prompt of 224 tokens, take about 2 KiB.
-	maxFormBytes = 64 << 10
-	// maxFormFields is the maximum number of fields before the model. OpenAI's API for speech has a dozen.
-	maxFormFields = 64
+	// maxFormParts is the maximum number of fields and files of a form, as in Starlette, with which vLLM and SGLang read forms. OpenAI's APIs
+	// have some dozens. A form of as many takes a millisecond; at double, twice that.
+	maxFormParts = 1000
+	// maxPartHead is the maximum size of the headers of a field, in bytes. Those of clients have about 100.
+	maxPartHead = 8 << 10
+	// maxBoundary is the maximum length of a boundary, in bytes (RFC 2046, 5.1.1).
+	maxBoundary = 70
+
+	newLine = "\r\n"
 )
+
+// errForm means that a form is not as RFC 7578 says, or beyond the limits.
+var errForm = errors.New("it is not a form that can be read")
 
 // boundaryOf returns what separates the fields of a form, nothing if a content type is not that of a form.
 func boundaryOf(contentType string) string {
@@ -29,37 +37,77 @@ func boundaryOf(contentType string) string {
 	return params["boundary"]
 }
 
-// readForm reads the model in a form (RFC 7578), if it is before the first file. Of several models the last counts.
-func (r *Request) readForm(boundary string) error {
-	text := r.body[:min(len(r.body), maxFormBytes)]
-	delimiter := []byte("\r\n--" + boundary)
-	rest, found := bytes.CutPrefix(text, delimiter[len("\r\n"):])
-	if !found { // a preamble
-		_, rest, found = bytes.Cut(text, delimiter)
-	}
-	for n := 0; found && n < maxFormFields; n++ {
-		head, tail, whole := bytes.Cut(bytes.TrimLeft(rest, " \t"), []byte("\r\n\r\n"))
-		if !whole || !bytes.HasPrefix(head, []byte("\r\n")) { // the last delimiter
-			break
-		}
-		var value []byte
-		from := len(text) - len(tail)
-		value, rest, found = bytes.Cut(tail, delimiter)
-		name, file := fieldOf(string(head))
-		if file {
-			break
-		}
-		if name == "model" && found && endsField(rest) {
-			r.ModelSpan, r.ModelPlain = jsonscan.Span{From: from, To: from + len(value)}, true
-		}
-	}
-	return r.decodeModel()
+// A formReader reads a body in fields and files (RFC 7578).
+type formReader struct {
+	text      []byte
+	at        int    // behind the last delimiter
+	delimiter []byte // a new line, and two dashes before the boundary
 }
 
-// endsField reports whether a delimiter is one, by the text behind it, and not the beginning of a longer line.
-func endsField(rest []byte) bool {
-	rest = bytes.TrimLeft(rest, " \t")
-	return bytes.HasPrefix(rest, []byte("\r\n")) || bytes.HasPrefix(rest, []byte("--"))
+// readForm reads the model in a form. Of several models the last counts. Files are skipped wherever they are.
+func (r *Request) readForm(boundary string) error {
+	if len(boundary) > maxBoundary {
+		return errForm
+	}
+	f := formReader{text: r.body, delimiter: []byte(newLine + "--" + boundary)}
+	if first := f.delimiter[len(newLine):]; bytes.HasPrefix(f.text, first) && f.opens(len(first)) {
+		f.at = len(first)
+	} else if _, err := f.value(); err != nil { // a preamble
+		return err
+	}
+	for n := 0; ; n++ {
+		if bytes.HasPrefix(f.text[f.at:], []byte("--")) {
+			return r.decodeModel()
+		}
+		if n == maxFormParts {
+			return errForm
+		}
+		head, err := f.head()
+		if err != nil {
+			return err
+		}
+		value, err := f.value()
+		if err != nil {
+			return err
+		}
+		if name, file := fieldOf(head); name == "model" && !file {
+			r.ModelSpan, r.ModelPlain = value, true
+		}
+	}
+}
+
+// head reads the headers of a field.
+func (f *formReader) head() (string, error) {
+	rest := bytes.TrimLeft(f.text[f.at:], " \t")
+	f.at = len(f.text) - len(rest)
+	n := bytes.Index(rest[:min(len(rest), maxPartHead)], []byte(newLine+newLine))
+	if n < 0 || !bytes.HasPrefix(rest, []byte(newLine)) || bytes.HasPrefix(rest, f.delimiter) {
+		return "", errForm
+	}
+	f.at += n + len(newLine) // the new line may begin a delimiter
+	return string(rest[:n]), nil
+}
+
+// value returns what is before the next delimiter.
+func (f *formReader) value() (jsonscan.Span, error) {
+	from := f.at
+	for {
+		n := bytes.Index(f.text[f.at:], f.delimiter)
+		if n < 0 {
+			return jsonscan.Span{}, errForm
+		}
+		to := f.at + n
+		if f.at = to + len(f.delimiter); f.opens(f.at) {
+			from = min(from+len(newLine), to)
+			return jsonscan.Span{From: from, To: to}, nil
+		}
+	}
+}
+
+// opens reports whether a delimiter that ends at a position is one, and not the beginning of a longer line.
+func (f *formReader) opens(at int) bool {
+	rest := f.text[at:]
+	return bytes.HasPrefix(rest, []byte("--")) || len(rest) > 0 && strings.IndexByte(" \t\r\n", rest[0]) >= 0
 }
 
 // fieldOf returns the name of a field from its headers, and whether it is a file.

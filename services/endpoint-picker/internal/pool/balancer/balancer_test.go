@@ -434,18 +434,31 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 	}
 }
 
+// formWith is a request with the parts of a form.
+func formWith(parts ...string) api.Incoming {
+	return api.Incoming{
+		Path: "/v1/audio/transcriptions", Headers: api.Headers{{Name: "content-type", Value: "multipart/form-data; boundary=b"}},
+		Body: []byte("--b\r\nContent-Disposition: form-data; " + strings.Join(parts, "\r\n--b\r\nContent-Disposition: form-data; ") + "\r\n--b--\r\n"),
+	}
+}
+
 func TestRewriteOfAForm(t *testing.T) {
 	t.Parallel()
-	const body = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nasked\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--b--\r\n"
+	const model, file = "name=\"model\"\r\n\r\nasked", "name=\"file\"; filename=\"a\"\r\n\r\nx"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.rules = holds()
-	x := r.placed(t, api.Incoming{
-		Path: "/v1/audio/transcriptions", Headers: api.Headers{{Name: "content-type", Value: "multipart/form-data; boundary=b"}}, Body: []byte(body),
-	})
-	assert.Equal(t, "asked", x.Model)
-	assert.Equal(t, "canary", x.Rewrite)
-	assert.Equal(t, strings.Replace(body, "asked", "base-v2", 1), body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
-	assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
+	for _, in := range []api.Incoming{formWith(model, file), formWith(file, model)} {
+		x := r.placed(t, in)
+		assert.Equal(t, "asked", x.Model)
+		assert.Equal(t, "canary", x.Rewrite)
+		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1), string(in.Body[:x.Edit.From])+string(x.Edit.With)+string(in.Body[x.Edit.To:]))
+		assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
+	}
+	broken := formWith(file, model)
+	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
+	assert.Equal(t, 400, r.refused(t, &exchange.Exchange{Incoming: broken}, api.ErrMalformed).Code)
+	r.rules = rules.New()
+	assert.Empty(t, r.placed(t, broken).Model)
 }
 
 func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
