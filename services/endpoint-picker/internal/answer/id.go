@@ -1,60 +1,158 @@
 package answer
 
-import (
-	"bytes"
-
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
-)
-
 const (
-	keyID = `"id"`
-	// prefixID begins the identifiers of responses, in OpenAI's API and all servers that have it.
-	prefixID = `"resp_`
-	// maxID is the maximum length of an identifier, in bytes, with its prefix. OpenAI's have 53, vLLM's and SGLang's 37.
+	// maxID is the maximum length of an identifier, in bytes. OpenAI's have 53, vLLM's and SGLang's 37, UUIDs 36.
 	maxID = 128
 	// maxBeforeID is the part of a body that is searched, in bytes. The identifier comes first in a response, and in its first event; of sorted
 	// keys a few short ones come before.
 	maxBeforeID = 4 << 10
 )
 
-// IDReader finds the identifier of a response of OpenAI's responses API, in an object or in the first event of a stream. As for usage, an
-// unescaped "id" before a colon is always a key.
+// IDReader finds the identifier of a response of OpenAI's responses API: the member id of an object, or of the member response of an event.
+// The identifier may have any form. The reader looks at each byte once, and has a fixed size.
 type IDReader struct {
 	Found func(id []byte) // is called once, if there is one
 
-	head []byte // of the body, until it is searched
-	done bool
+	at     int         // bytes so far
+	form   idForm      // of the body
+	depth  int         // of open objects and lists
+	inside bool        // of the member response of an event
+	last   idKey       // the last string, as a key
+	key    idKey       // whose value comes next
+	text   idText      // the last string, or a part of it
+	open   stringState // of that string
+	done   bool
 }
+
+// idForm is the form of a body with an identifier.
+type idForm uint8
+
+const (
+	idUnknown idForm = iota
+	idObject
+	idEvents
+)
+
+// idKey is a key on the way to the identifier.
+type idKey uint8
+
+const (
+	keyOther idKey = iota
+	keyID
+	keyResponse
+)
+
+// idText is the beginning of a string.
+type idText struct {
+	bytes   [maxID]byte
+	size    int  // of the string, which may be longer
+	escaped bool // it has escapes, so it is no key or identifier
+}
+
+// stringState says where in a string a reader is.
+type stringState uint8
+
+const (
+	outsideString stringState = iota
+	insideString
+	behindBackslash
+)
 
 // Read processes the next piece of the body.
 func (r *IDReader) Read(piece []byte) {
-	if r.done {
-		return
-	}
-	r.head = append(r.head, piece[:min(len(piece), maxBeforeID-len(r.head))]...)
-	if id := findID(r.head); id != nil {
-		r.Found(id)
-		r.done = true
-	}
-	if r.done = r.done || len(r.head) == maxBeforeID; r.done {
-		r.head = nil
+	for _, c := range piece {
+		if r.done {
+			return
+		}
+		r.next(c)
+		r.at++
+		r.done = r.done || r.at == maxBeforeID
 	}
 }
 
-// findID returns the first identifier of a response in a text, nil if there is none, or not all of it.
-func findID(text []byte) []byte {
-	for {
-		_, rest, found := bytes.Cut(text, []byte(keyID))
-		if !found {
-			return nil
+// next processes one byte.
+func (r *IDReader) next(c byte) {
+	switch {
+	case r.open == behindBackslash:
+		r.open = insideString
+	case r.open == insideString:
+		r.inString(c)
+	case r.depth == 0:
+		r.begin(c)
+	default:
+		r.between(c)
+	}
+}
+
+// begin processes a byte outside objects.
+func (r *IDReader) begin(c byte) {
+	switch {
+	case c == '{':
+		r.depth = 1
+		if r.form == idUnknown {
+			r.form = idObject
 		}
-		text = rest
-		value, found := bytes.CutPrefix(bytes.TrimLeft(rest, jsonscan.Blanks), []byte(":"))
-		if value = bytes.TrimLeft(value, jsonscan.Blanks); !found || !bytes.HasPrefix(value, []byte(prefixID)) {
-			continue
+	case c > ' ' && r.form == idUnknown:
+		r.form = idEvents
+	}
+}
+
+// between processes a byte between strings.
+func (r *IDReader) between(c byte) {
+	switch c {
+	case '"':
+		r.open, r.text.size, r.text.escaped = insideString, 0, false
+	case ':':
+		r.key = r.last
+	case ',':
+		r.key, r.last = keyOther, keyOther
+	case '{', '[':
+		r.inside = r.inside || c == '{' && r.form == idEvents && r.depth == 1 && r.key == keyResponse
+		r.depth++
+		r.key, r.last = keyOther, keyOther
+	case '}', ']':
+		r.depth--
+		r.inside = r.inside && r.depth > 1
+		r.key, r.last = keyOther, keyOther
+		r.done = r.depth == 0 && r.form == idObject
+	}
+}
+
+// inString processes a byte of a string.
+func (r *IDReader) inString(c byte) {
+	switch t := &r.text; {
+	case c == '"':
+		r.open = outsideString
+		r.endString()
+	case c == '\\':
+		r.open, t.escaped = behindBackslash, true
+	default:
+		if t.size < maxID {
+			t.bytes[t.size] = c
 		}
-		if id, _, found := bytes.Cut(value[1:min(len(value), maxID+2)], []byte(`"`)); found {
-			return id
-		}
+		t.size++
+	}
+}
+
+// endString processes a whole string, a key or a value.
+func (r *IDReader) endString() {
+	t := &r.text
+	if t.escaped || t.size == 0 || t.size > maxID {
+		r.last = keyOther
+		return
+	}
+	text := t.bytes[:t.size]
+	if r.key == keyID && (r.depth == 1 && r.form == idObject || r.depth == 2 && r.inside) {
+		r.done = true
+		r.Found(text)
+		return
+	}
+	switch string(text) {
+	case "id":
+		r.last = keyID
+	case "response":
+		r.last = keyResponse
+	default:
+		r.last = keyOther
 	}
 }

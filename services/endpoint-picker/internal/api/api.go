@@ -51,7 +51,7 @@ type API struct {
 
 // APIs without a parser.
 var (
-	unknown  = &API{Generates: true, read: (*Request).readJSON, fields: modelFields} // for unclaimed paths
+	unknown  = &API{Generates: true, read: (*Request).readJSON, fields: otherFields} // for unclaimed paths
 	opaque   = &API{Generates: true}                                                 // for bodies in no known format
 	bodiless = &API{}                                                                // for requests without a body
 )

@@ -22,6 +22,12 @@ var modelFields = fields{
 	"model": (*Request).readModel,
 }
 
+// otherFields are for paths without an API here, such as /v1/responses/compact.
+var otherFields = fields{
+	"model":                (*Request).readModel,
+	"previous_response_id": (*Request).readPrevious,
+}
+
 var chatFields = fields{
 	"model":      (*Request).readModel,
 	"stream":     (*Request).readStream,
@@ -59,14 +65,15 @@ func (r *Request) readPrevious() {
 	}
 }
 
-// storedResponse returns the hash of the identifier in the path of a stored response, 0 for other paths: /v1/responses/{id}, /cancel and
-// /input_items below it.
+// storedResponse returns the hash of the identifier in the path of a stored response, 0 for other paths: /responses/{id}, /cancel and
+// /input_items below it, whatever comes before.
 func storedResponse(path string) uint64 {
-	_, id, found := strings.Cut(path, "/v1/responses/")
-	if !found {
+	const responses = "/responses/"
+	at := strings.LastIndex(path, responses)
+	if at < 0 {
 		return 0
 	}
-	id, _, _ = strings.Cut(id, "/")
+	id, _, _ := strings.Cut(path[at+len(responses):], "/")
 	return xxhash.Sum64String(id)
 }
 

@@ -31,11 +31,11 @@ func storeResponses(t *testing.T, r *rig, n int) map[string]string {
 	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
 	servers := map[string]string{}
 	for i := range n {
-		id := fmt.Sprintf("resp_%032x", i)
+		id := fmt.Sprintf([]string{"resp_%032x", "6ba7b810-9dad-11d1-80b4-%012x", "%x"}[i%3], i)
 		x := r.placed(t, api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"hello"}`)})
 		servers[id] = x.Destination
 		if i%2 == 0 {
-			respond(x, false, `{"id":"`+id[:9], id[9:]+`","object":"response"}`)
+			respond(x, false, `{"object":"response","id":"`, id+`"}`)
 		} else {
 			respond(x, true, "event: response.created\ndata: {\"response\":{\"id\":\""+id+"\"},\"type\":\"response.created\"}\n\n")
 		}
@@ -52,8 +52,13 @@ func TestRequestsThatNameAStoredResponseGoToItsServer(t *testing.T) {
 		used[server] = true
 		for _, in := range []api.Incoming{
 			{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"and then?","previous_response_id":"` + id + `"}`)},
-			{Path: apitest.Responses, Body: []byte(`{"previous_response_id":"\u0072` + id[1:] + `","model":"m","input":[]}`)},
+			{Path: apitest.Responses, Body: []byte(`{"previous_response_id":"` + fmt.Sprintf(`\u%04x`, id[0]) + id[1:] + `","model":"m","input":[]}`)},
+			{Path: "/v1/responses/compact", Body: []byte(`{"model":"m","previous_response_id":"` + id + `"}`)},
+			{Path: "/v1/responses/input_tokens", Body: []byte(`{"model":"m","input":"a","previous_response_id":"` + id + `"}`)},
 			{Path: "/v1/responses/" + id},
+			{Path: "/openai/responses/" + id},
+			{Path: "/anything/responses/" + id + "/cancel", Body: []byte(`{}`)},
+			{Path: "/responses/v1/responses/" + id},
 			{Path: "/models/v1/responses/" + id + "?stream=true"},
 			{Path: "/v1/%72esponses/" + id + "/"},
 			{Path: "/v1/responses/" + id + "/cancel", Body: []byte(`{}`)},
