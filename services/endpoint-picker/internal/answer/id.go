@@ -120,11 +120,11 @@ func (r *IDReader) between(c byte) {
 
 // inString processes a byte of a string.
 func (r *IDReader) inString(c byte) {
-	switch t := &r.text; {
-	case c == '"':
+	switch t := &r.text; c {
+	case '"':
 		r.open = outsideString
 		r.endString()
-	case c == '\\':
+	case '\\':
 		r.open, t.escaped = behindBackslash, true
 	default:
 		if t.size < maxID {

@@ -209,6 +209,8 @@ type Request struct {
 	otherPrompts count         // after the first
 	hasher       xxhash.Digest // of strings that are not in their shortest spelling
 	short        []byte        // buffer for their shortest spelling
+	arguments    []byte        // buffer for the arguments of a call of a tool
+	inner        jsonscan.Scanner
 }
 
 // Parse reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
@@ -227,7 +229,7 @@ func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
 
 // reset discards everything and sets another body.
 func (r *Request) reset(body []byte, maxTokens int) {
-	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short}
+	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short, arguments: r.arguments, inner: r.inner}
 	r.scanner.NonFinite = true // servers read JSON with Python
 	r.scanner.Reset(body)
 	most := maxParts(body)
@@ -354,5 +356,8 @@ func (r *Request) OnePrompt() bool { return r.otherPrompts == count{} }
 func (r *Request) DropLarge() {
 	r.head.dropLarge()
 	r.main.dropLarge()
+	if cap(r.arguments) > pooledArguments {
+		r.arguments = nil
+	}
 	r.Head, r.Prompt = nil, nil
 }

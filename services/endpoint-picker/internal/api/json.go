@@ -85,7 +85,7 @@ func (r *Request) readCacheSalt() {
 // readTools reads a list of tools.
 func (r *Request) readTools() {
 	r.tools.restart()
-	r.eachElement(func() { r.tools.add(r.readPart()) })
+	r.eachElement(func() { r.tools.add(r.readPart(tool)) })
 }
 
 // eachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.

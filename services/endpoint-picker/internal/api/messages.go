@@ -34,11 +34,22 @@ var (
 )
 
 // readMessages reads a conversation: a list of messages.
-func (r *Request) readMessages() {
+func (r *Request) readMessages() { r.readConversation(chatMessages) }
+
+// messageKind is the kind of the messages of a conversation.
+type messageKind uint8
+
+const (
+	chatMessages  messageKind = iota
+	responseItems             // of the responses API
+)
+
+// readConversation reads a list of messages.
+func (r *Request) readConversation(k messageKind) {
 	r.discardPrompt()
 	r.eachElement(func() {
 		if r.scanner.Next() == jsonscan.Object {
-			r.readMessage()
+			r.readMessage(k)
 		} else {
 			r.main.add(r.readText())
 		}
@@ -48,7 +59,7 @@ func (r *Request) readMessages() {
 // readInput reads a conversation of the responses API: a list of messages, or the text of a user's message.
 func (r *Request) readInput() {
 	if r.scanner.Next() != jsonscan.String {
-		r.readMessages()
+		r.readConversation(responseItems)
 		return
 	}
 	r.discardPrompt()
@@ -63,20 +74,30 @@ func (r *Request) readSystem() {
 }
 
 // readMessage reads a message. Its parts are in an order that does not depend on that of its keys: the role, the contents, and all else as
-// one part. Most keys can reach the model, depending on its chat template: name, tool_calls, reasoning, arguments, output.
-func (r *Request) readMessage() {
+// one part. Most keys can reach the model, depending on its chat template: name, tool_calls, reasoning, arguments, output. Of several roles
+// and contents the last counts.
+func (r *Request) readMessage(k messageKind) {
 	from, place, answer := len(r.main.parts), r.main.reserve(), false
-	c := contents{to: &r.main, nesting: maxNesting - 1, system: true} // until the role is known
+	c := contents{to: &r.main, nesting: maxNesting - 1, system: true, kind: k} // until the role is known
 	var o object
+	var role Part
+	var content section
 	r.eachMember(func(key []byte) {
-		if string(key) != "role" {
+		switch string(key) {
+		case "role":
+			r.main.discount(role)
+			role = r.readPart(plain)
+			r.main.fill(place, role)
+			answer = role.Hash == roleAssistant
+			c.system = role.Hash == roleSystem || role.Hash == roleDeveloper
+		case "content":
+			r.main.remove(content)
+			content = r.main.begin()
+			r.readContents(c)
+			r.main.end(&content)
+		default:
 			r.readMember(key, c, &o)
-			return
 		}
-		role := r.readPart()
-		r.main.fill(place, role)
-		answer = role.Hash == roleAssistant
-		c.system = role.Hash == roleSystem || role.Hash == roleDeveloper
 	})
 	o.addTo(c.to)
 	if answer {
@@ -89,6 +110,7 @@ type contents struct {
 	to      *collected
 	nesting int  // levels below
 	system  bool // of a system prompt
+	kind    messageKind
 }
 
 // readContents reads the contents of a message: a text, or a list of texts and objects. One text is the same as a list of it.
@@ -143,21 +165,61 @@ func (r *Request) readMember(key []byte, c contents, o *object) {
 	case "text":
 		r.addBlock(c)
 	case "type":
-		o.document = r.readPart().Hash == typeDocument
+		o.document = r.readPart(plain).Hash == typeDocument
 	case "source":
 		o.source = r.readSource()
 	case keyCacheControl:
 		r.scanner.Value()
+	case "tool_calls", "function_call":
+		o.add(xxhash.Sum64(key), r.readPart(call))
+	case keyArguments: // of an item of the responses API
+		o.add(xxhash.Sum64(key), r.readItemArguments())
+	case "detail":
+		o.add(xxhash.Sum64(key), r.readDetail())
 	default:
 		if tokens, media := mediaKeys[string(key)]; media {
 			c.to.add(r.readMedium(tokens))
-			return
-		}
-		name := xxhash.Sum64(key)
-		if p := r.readPart(); p.Size > 0 {
-			o.members.add(name, value{p.Hash, int(p.Size)})
+		} else if c.kind == responseItems && isItemKey(key) {
+			r.scanner.Value()
+		} else {
+			o.add(xxhash.Sum64(key), r.readPart(plain))
 		}
 	}
+}
+
+// readItemArguments reads the arguments of an item that is a call.
+func (r *Request) readItemArguments() Part {
+	if r.scanner.Next() != jsonscan.String {
+		return r.readPart(exact)
+	}
+	from := r.scanner.At()
+	return r.valuePart(r.readArguments(), jsonscan.Object, from)
+}
+
+// isItemKey reports whether a key of an item of the responses API, or of its contents, is of the API alone: servers put it into answers, and
+// ignore it in requests.
+func isItemKey(key []byte) bool {
+	switch string(key) {
+	case "id", "status", "annotations", "logprobs":
+		return true
+	}
+	return false
+}
+
+// add adds a member that is not empty, by the hash of its key.
+func (o *object) add(key uint64, p Part) {
+	if p.Size > 0 {
+		o.members.add(key, value{p.Hash, int(p.Size)})
+	}
+}
+
+// readDetail reads how closely to look at an image. That servers decide it, is the default.
+func (r *Request) readDetail() Part {
+	p := r.readPart(plain)
+	if p.Hash == detailAuto {
+		return Part{}
+	}
+	return p
 }
 
 // addTo adds what the object has to a prompt.
@@ -173,17 +235,48 @@ func (o *object) addTo(to *collected) {
 var (
 	typeDocument = hashString("document")
 	typeText     = hashString("text")
+	detailAuto   = hashString("auto")
 )
 
-// readMedium reads a medium. A null counts as no medium.
+// keyURL is the hash of the key of an address.
+var keyURL = xxhash.Sum64String("url")
+
+// readMedium reads a medium. A null counts as no medium, and an address is the same as an object with nothing else.
 func (r *Request) readMedium(tokens uint32) Part {
-	if r.scanner.Next() == jsonscan.Null {
+	kind := r.scanner.Next()
+	if kind == jsonscan.Null {
 		r.scanner.Value()
 		return Part{}
 	}
 	from := r.scanner.At()
-	v := r.readValue(maxValueDepth)
-	return Part{Hash: v.hash, From: uint32(from), To: uint32(r.scanner.At()), Size: tokens, Kind: Media}
+	var hash uint64
+	switch kind {
+	case jsonscan.String, jsonscan.Object:
+		hash = r.readAddress(kind)
+	default:
+		hash = r.readValue(maxValueDepth, plain).hash
+	}
+	return Part{Hash: hash, From: uint32(from), To: uint32(r.scanner.At()), Size: tokens, Kind: Media}
+}
+
+// readAddress returns the hash of an object with the address of a medium, or of an address alone.
+func (r *Request) readAddress(kind jsonscan.Kind) uint64 {
+	var m members
+	if kind == jsonscan.String {
+		m.add(keyURL, r.readValue(maxValueDepth, plain))
+		return m.part().Hash
+	}
+	r.eachMember(func(key []byte) {
+		if string(key) == keyCacheControl || r.scanner.Next() == jsonscan.Null {
+			r.scanner.Value()
+			return
+		}
+		name, detail := xxhash.Sum64(key), string(key) == "detail"
+		if v := r.readValue(maxValueDepth, plain); !detail || v.hash != detailAuto {
+			m.add(name, v)
+		}
+	})
+	return m.part().Hash
 }
 
 // readSource reads a source: data, an address, or the text of a document.
@@ -192,8 +285,12 @@ func (r *Request) readSource() Part {
 	p := Part{From: uint32(r.scanner.At()), Size: imageTokens, Kind: Media}
 	var m members
 	r.eachMember(func(key []byte) {
+		if r.scanner.Next() == jsonscan.Null {
+			r.scanner.Value()
+			return
+		}
 		name, typed := xxhash.Sum64(key), string(key) == "type"
-		v := r.readValue(maxValueDepth)
+		v := r.readValue(maxValueDepth, plain)
 		if typed && v.hash == typeText {
 			p.Kind = Value
 		}

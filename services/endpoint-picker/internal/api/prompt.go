@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -96,6 +98,15 @@ func (c *count) add(p Part) {
 	}
 }
 
+// discount takes back what add did.
+func (c *count) discount(p Part) {
+	if p.Kind == Text || p.Kind == Value {
+		c.text -= int(p.Size)
+	} else {
+		c.tokens -= int(p.Size)
+	}
+}
+
 // estimateTokens estimates the number of tokens.
 func estimateTokens(counts ...count) int {
 	sum := count{}
@@ -112,6 +123,7 @@ type collected struct {
 	count
 	maxTokens int
 	maxParts  int
+	full      bool // a part had no room: none that follows is collected, even if there is room again
 }
 
 func (c *collected) reset(maxTokens, maxParts int) {
@@ -133,7 +145,7 @@ func (c *collected) add(p Part) {
 // collect appends a part if there is room. It reports whether there was.
 func (c *collected) collect(p Part) bool {
 	n := len(c.parts)
-	if n >= c.maxParts || estimateTokens(c.count) >= c.maxTokens {
+	if c.full = c.full || n >= c.maxParts || estimateTokens(c.count) >= c.maxTokens; c.full {
 		return false
 	}
 	if n == cap(c.parts) { // append would allocate more than the limit, and five times as much in all
@@ -157,6 +169,30 @@ func (c *collected) fill(place int, p Part) {
 		c.parts[place] = p
 	}
 	c.count.add(p)
+}
+
+// A section is a range of parts that are removed if their key comes again.
+type section struct {
+	from, to int
+	count
+}
+
+// begin returns a section that begins behind the last part.
+func (c *collected) begin() section { return section{from: len(c.parts), count: c.count} }
+
+// end ends a section behind the last part.
+func (c *collected) end(s *section) {
+	s.to = len(c.parts)
+	s.count = count{text: c.text - s.text, tokens: c.tokens - s.tokens}
+}
+
+// remove removes a section, and what it counts. An empty one is none.
+func (c *collected) remove(s section) {
+	if s.to > s.from {
+		c.parts = slices.Delete(c.parts, s.from, s.to)
+	}
+	c.text -= s.text
+	c.tokens -= s.tokens
 }
 
 // append appends and counts all parts of another list, whatever the limits.

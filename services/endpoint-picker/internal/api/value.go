@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"math/bits"
+	"strconv"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -57,28 +59,78 @@ func mix(a, b uint64) uint64 {
 // hashString returns the hash of a string in its shortest spelling, as a value.
 func hashString(short string) uint64 { return mix(seedString, xxhash.Sum64String(short)) }
 
+// A shape says what in a value is no part of the prompt, because servers drop it or do not tell it from its absence.
+type shape uint8
+
+const (
+	plain shape = iota // marks for caching
+	tool               // also members that are null, in the tool and its function
+	call               // also the index of a call of a tool. Its arguments are a text that servers parse
+	exact              // nothing
+)
+
+// of returns the shape of a member.
+func (s shape) of(key []byte) shape {
+	if s == exact || (s == tool || s == call) && string(key) == "function" {
+		return s
+	}
+	return plain
+}
+
+// drops reports whether a member is no part of the prompt, whatever its value.
+func (s shape) drops(key []byte) bool {
+	switch s {
+	case exact:
+		return false
+	case call:
+		return string(key) == "index" || string(key) == keyCacheControl
+	case plain, tool:
+	}
+	return string(key) == keyCacheControl
+}
+
 // readValue reads the next value.
-func (r *Request) readValue(depth int) value {
+func (r *Request) readValue(depth int, sh shape) value {
 	s := &r.scanner
 	switch kind := s.Next(); {
 	case kind == jsonscan.String:
 		span, _ := s.String()
-		size := span.To - span.From - s.Surplus()
-		return value{mix(seedString, r.hashText(span, s.Surplus())), size + len(`""`)}
+		return r.stringValue(span, s.Surplus())
 	case kind == jsonscan.Array && depth > 0:
-		return r.readList(depth - 1)
+		return r.readList(depth-1, sh)
 	case kind == jsonscan.Object && depth > 0:
-		return r.readObject(depth - 1)
+		return r.readObject(depth-1, sh)
+	case kind == jsonscan.Number:
+		return numberValue(r.text(s.Value()))
 	}
 	text := r.text(s.Value())
 	return value{xxhash.Sum64(text), len(text)}
 }
 
-func (r *Request) readList(depth int) value {
+// stringValue returns a string as a value, which is longer by the surplus than its shortest spelling.
+func (r *Request) stringValue(span jsonscan.Span, surplus int) value {
+	return value{mix(seedString, r.hashText(span, surplus)), span.To - span.From - surplus + len(`""`)}
+}
+
+// maxNumber is the maximum length of a number whose spelling does not count, in bytes. Python writes at most 24.
+const maxNumber = 32
+
+// numberValue returns a number as a value. 1e2 and 100.0 are the same, as for Python, and 100 is another one.
+func numberValue(text []byte) value {
+	if len(text) <= maxNumber && bytes.ContainsAny(text, ".eE") {
+		if f, err := strconv.ParseFloat(string(text), 64); err == nil {
+			var shortest [maxNumber]byte
+			text = strconv.AppendFloat(shortest[:0], f, 'e', -1, 64)
+		}
+	}
+	return value{xxhash.Sum64(text), len(text)}
+}
+
+func (r *Request) readList(depth int, sh shape) value {
 	list := value{seedList, len(`[`)}
 	r.scanner.Open()
 	for r.scanner.More() {
-		v := r.readValue(depth)
+		v := r.readValue(depth, sh)
 		list.hash = mix(list.hash, v.hash)
 		list.size += v.size + len(`,`)
 	}
@@ -86,19 +138,67 @@ func (r *Request) readList(depth int) value {
 	return list
 }
 
-func (r *Request) readObject(depth int) value {
+func (r *Request) readObject(depth int, sh shape) value {
 	var m members
 	size := len(`{`)
 	r.eachMember(func(key []byte) {
-		if string(key) == keyCacheControl {
+		if sh.drops(key) || (sh == tool || sh == call) && r.scanner.Next() == jsonscan.Null {
 			r.scanner.Value()
 			return
 		}
-		name, n := xxhash.Sum64(key), len(key)
-		m.add(name, r.readValue(depth))
+		name, n, inner := xxhash.Sum64(key), len(key), sh.of(key)
+		if sh == call && string(key) == keyArguments {
+			m.add(name, r.readArguments())
+		} else {
+			m.add(name, r.readValue(depth, inner))
+		}
 		size += n + len(`"":,`)
 	})
 	return value{mix(seedObject, m.sum), max(size+m.size, len(`{}`))}
+}
+
+const (
+	keyArguments = "arguments"
+	// maxArguments is the maximum length of the arguments of a call whose spelling does not count, in bytes. Longer ones match as they are
+	// written: clients send them as they got them. Those of most calls have some hundreds; an agent that writes a file sends all of it.
+	maxArguments = 64 << 10
+	// pooledArguments is the capacity of the buffer for arguments that may stay in a pool.
+	pooledArguments = 4 << 10
+)
+
+// readArguments reads the arguments of a call of a tool: a string with the JSON text of an object, which servers parse before they make the
+// prompt (vLLM, SGLang). It hashes the object, and other strings as they are. What is in strings of the object is not parsed again.
+func (r *Request) readArguments() value {
+	if r.scanner.Next() != jsonscan.String {
+		return r.readValue(maxValueDepth, exact)
+	}
+	span, _ := r.scanner.String()
+	surplus := r.scanner.Surplus()
+	switch text := r.text(span); {
+	case len(text) == 0: // servers do not tell it from an empty object
+		return value{mix(seedObject, 0), len(`{}`)}
+	case len(text) <= maxArguments && strings.IndexByte(`{ \`, text[0]) >= 0:
+		r.arguments = jsonscan.Unescape(r.arguments[:0], text)
+		if v, ok := r.parseArguments(); ok {
+			return v
+		}
+	}
+	return r.stringValue(span, surplus)
+}
+
+// parseArguments returns the object in the buffer for arguments, false if it is none.
+func (r *Request) parseArguments() (v value, ok bool) {
+	body := r.body
+	r.scanner, r.inner, r.body = r.inner, r.scanner, r.arguments
+	r.scanner.NonFinite, r.scanner.Terse = true, true
+	r.scanner.Reset(r.arguments)
+	if r.scanner.Next() == jsonscan.Object {
+		v = r.readValue(maxValueDepth, exact)
+		ok = r.scanner.End() == nil
+	}
+	r.scanner.Reset(nil)
+	r.scanner, r.inner, r.body = r.inner, r.scanner, body
+	return v, ok
 }
 
 // hashText returns the hash of a string in its shortest spelling, than which it is longer by the surplus.
@@ -122,14 +222,19 @@ func (r *Request) buffer() []byte {
 }
 
 // readPart reads a string, a list or an object whose beginning alone is of no use. Other values are no part of a prompt, nor are empty ones.
-func (r *Request) readPart() Part {
+func (r *Request) readPart(sh shape) Part {
 	kind := r.scanner.Next()
 	if kind != jsonscan.String && kind != jsonscan.Array && kind != jsonscan.Object {
 		r.scanner.Value()
 		return Part{}
 	}
 	from := r.scanner.At()
-	v := r.readValue(maxValueDepth)
+	v := r.readValue(maxValueDepth, sh)
+	return r.valuePart(v, kind, from)
+}
+
+// valuePart returns a value of a kind as a part, from its offset in the body.
+func (r *Request) valuePart(v value, kind jsonscan.Kind, from int) Part {
 	size := v.size
 	if kind == jsonscan.String || size == len(`[]`) {
 		size -= len(`""`)
@@ -140,7 +245,7 @@ func (r *Request) readPart() Part {
 // readText reads a string as the text of a prompt, and other values as readPart does.
 func (r *Request) readText() Part {
 	if r.scanner.Next() != jsonscan.String {
-		return r.readPart()
+		return r.readPart(plain)
 	}
 	span, _ := r.scanner.String()
 	size := span.To - span.From - r.scanner.Surplus()
@@ -151,29 +256,32 @@ func (r *Request) readText() Part {
 // https://github.com/vllm-project/vllm/pull/36829, llama.cpp since https://github.com/ggml-org/llama.cpp/pull/20623.
 const attribution = "x-anthropic-billing-header"
 
+// attributed reports whether a block of the system prompt begins with an attribution.
+func (r *Request) attributed(p Part) bool {
+	return p.Kind == Text && jsonscan.HasPrefix(r.body[p.From:p.To], attribution, r.buffer())
+}
+
 // withoutAttribution returns the rest of a system prompt without its first line if that is an attribution.
 func (r *Request) withoutAttribution(p Part) Part {
-	text := r.body[p.From:p.To]
-	if p.Kind != Text || !bytes.HasPrefix(text, []byte(attribution)) {
+	if !r.attributed(p) {
 		return p
 	}
-	line, _, more := bytes.Cut(text, []byte(`\n`))
-	if !more {
+	line, rest := jsonscan.CutLine(r.body[p.From:p.To])
+	if len(rest) == 0 {
 		return Part{}
 	}
 	size := 0
-	dropped := text[:len(line)+len(`\n`)]
-	for piece := range jsonscan.Short(dropped, r.buffer()) {
+	for piece := range jsonscan.Short(line, r.buffer()) {
 		size += len(piece)
 	}
-	p.From += uint32(len(dropped))
+	p.From += uint32(len(line))
 	p.Size -= uint32(size)
 	return p
 }
 
 // withoutBlock returns a block of a system prompt, nothing if it is an attribution.
 func (r *Request) withoutBlock(p Part) Part {
-	if p.Kind == Text && bytes.HasPrefix(r.body[p.From:p.To], []byte(attribution)) {
+	if r.attributed(p) {
 		return Part{}
 	}
 	return p

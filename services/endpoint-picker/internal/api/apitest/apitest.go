@@ -33,7 +33,7 @@ type Shape struct {
 
 // Shapes returns all shapes. The bodies are valid for their paths, except for too long names of models.
 func Shapes() []Shape {
-	return slices.Concat(flatShapes(), deepShapes(), framedShapes())
+	return slices.Concat(flatShapes(), callShapes(), deepShapes(), framedShapes())
 }
 
 // Body returns a body of about the given size. It has at least one piece.
@@ -50,6 +50,7 @@ const (
 	model   = `{"model":"m",`
 	chat    = model + `"messages":[`
 	message = chat + `{"role":"user","content":`
+	calling = chat + `{"role":"assistant","tool_calls":[`
 )
 
 func flatShapes() []Shape {
@@ -95,6 +96,11 @@ func flatShapes() []Shape {
 		{"lists of token ids", Completions, model + `"prompt":[`, `[1],`, `[1]]}`},
 		{"inputs", Responses, model + `"input":[`, `{"role":"assistant"},`, `{}]}`},
 		{"embeddings", Embeddings, model + `"input":[`, `"a",`, `"a"]}`},
+		{"numbers of a tool", Chat, model + `"tools":[`, `1.7976931348623157e308,`, `1.0]}`},
+		{"long numbers of a tool", Chat, model + `"tools":[`, `0.1234567890123456789012345678,`, `1.0]}`},
+		{"repeated contents", Chat, chat + `{`, `"content":"a",`, `"a":1}]}`},
+		{"repeated lists of contents", Chat, chat + `{`, `"content":["a","b"],"text":"c",`, `"a":1}]}`},
+		{"repeated roles", Chat, chat + `{`, `"role":"user",`, `"a":1}]}`},
 		{"sources", Messages, message + `[`, `{"source":{}},`, `{}]}]}`},
 		{"media", SGLang, `{"text":"a","image_data":[`, `"",`, `""]}`},
 		{"lists of media", SGLang, `{"text":"a","image_data":[`, `[""],`, `[]]}`},
@@ -102,6 +108,21 @@ func flatShapes() []Shape {
 		{"an object without a path", "", `{`, `"prompt":[1],"text":"a",`, `"a":1}`},
 	} {
 		shapes = append(shapes, Shape{Name: s[0], Path: s[1], begin: s[2], piece: s[3], end: s[4]})
+	}
+	return shapes
+}
+
+func callShapes() []Shape {
+	shapes := []Shape{}
+	for _, s := range [][4]string{
+		{"calls", ``, `{"index":0,"function":{"arguments":"{}"}},`, `{}]}]}`},
+		{"calls whose arguments are cut off", ``, `{"function":{"arguments":"{\"a\":"}},`, `{}]}]}`},
+		{"long arguments", `{"function":{"arguments":"{\"a\":\"`, `a long text `, `\"}"}}]}]}`},
+		{"arguments of escapes", `{"function":{"arguments":"{\"`, `\\u0061`, `\":1}"}}]}]}`},
+		{"deep arguments", ``, `{"function":{"arguments":"{\"a\":` + strings.Repeat(`[`, 500) + `"}},`, `{}]}]}`},
+		{"arguments in arguments", ``, `{"function":{"arguments":"{\"function\":{\"arguments\":\"{\\\"a\\\":1}\"}}"}},`, `{}]}]}`},
+	} {
+		shapes = append(shapes, Shape{Name: s[0], Path: Chat, begin: calling + s[1], piece: s[2], end: s[3]})
 	}
 	return shapes
 }

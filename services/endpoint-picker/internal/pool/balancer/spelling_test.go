@@ -41,6 +41,15 @@ func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
 	system := func(system string) string {
 		return `{"model":"m","system":` + system + `,"messages":[{"role":"user","content":"a"}]}`
 	}
+	calls := func(call string) string {
+		return `{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[` + call + `]},{"role":"tool","tool_call_id":"1","content":"b"}]}`
+	}
+	arguments := func(text string) string {
+		return calls(`{"id":"1","type":"function","function":{"name":"f","arguments":` + text + `}}`)
+	}
+	item := func(item string) string {
+		return `{"model":"m","input":[{"role":"user","content":"a"},` + item + `,{"role":"user","content":"b"}]}`
+	}
 	tests := []struct {
 		name, path string
 		give       []string
@@ -60,6 +69,9 @@ func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
 		{name: "the order of a message's keys", path: apitest.Chat, give: []string{
 			`{"model":"m","messages":[{"role":"user","name":"n","content":"a"},{"role":"assistant","content":"b","tool_calls":[{"id":"1","type":"function"}]}]}`,
 			`{"messages":[{"content":"a","name":"n","role":"user"},{"tool_calls":[ { "type" : "function" , "id":"1"}],"content":[{"text":"b","type":"text"}],"role":"assistant"}],"model":"m"}`,
+		}},
+		{name: "escaped keys in escaped keys of a message", path: apitest.Chat, give: []string{
+			user(`"a","name":{"b":1,"c":2}`), user(`"a","\u006eame":{"\u0062":1,"\u0063":2}`), user(`"a","\u006eam\u0065":{"\u0063":2,"\u0062":1}`),
 		}},
 		{name: "null, empty and missing keys of a message", path: apitest.Chat, give: []string{
 			user(`"a"`), `{"model":"m","messages":[{"role":"user","content":"a","tool_calls":[],"name":null,"refusal":"","audio":{}}]}`,
@@ -91,6 +103,46 @@ func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
 			system(`"be brief"`), system(`"x-anthropic-billing-header: cch=1;\nbe brief"`), system(`"x-anthropic-billing-header: cch=\u00e9;\nbe brief"`),
 			system(`[{"type":"text","text":"x-anthropic-billing-header: cch=2; more"},{"type":"text","text":"be brief"}]`),
 			system(`[{"text":"x-anthropic-billing-header:\nall of the block","type":"text"},{"type":"text","text":"be brief"}]`),
+		}},
+		{name: "attribution with escapes", path: apitest.Messages, give: []string{
+			system(`"be brief"`), system(`"x-anthropic-billing-header: cch=1;\u000abe brief"`), system(`"x-anthropic-billing-header: c:\\new \u000Abe brief"`),
+			system(`"\u0078-anthropic-billing-heade\u0072: 1\nbe brief"`), system(`[{"type":"text","text":"\u0078-anthropic-billing-header: z"},{"type":"text","text":"be brief"}]`),
+		}},
+		{name: "arguments of a call", path: apitest.Chat, give: []string{
+			arguments(`"{\"a\":1,\"b\":[\"c\",{\"d\":\"é\\n\"}]}"`), arguments(`"{\"a\": 1, \"b\": [\"c\", {\"d\": \"\\u00e9\\u000a\"}]}"`),
+			arguments(`" {\n  \"b\" : [ \"c\" , { \"d\" : \"\u00e9\\n\" } ] , \"\\u0061\" : 1 } "`), arguments(`{"a":1,"b":["c",{"d":"é\n"}]}`),
+			arguments(`"\u007b\u0022a\u0022:1,\u0022b\u0022:[\u0022c\u0022,{\u0022d\u0022:\u0022é\\n\u0022}]}"`),
+		}},
+		{name: "no arguments", path: apitest.Chat, give: []string{arguments(`"{}"`), arguments(`"{ }"`), arguments(`""`), arguments(`{}`)}},
+		{name: "arguments that are no object", path: apitest.Chat, give: []string{arguments(`"{\"é"`), arguments(`"{\u0022\u00e9"`)}},
+		{name: "members of a call", path: apitest.Chat, give: []string{
+			calls(`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}`), calls(`{"index":0,"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}`),
+			calls(`{"type":"function","id":"1","index":null,"extra":null,"function":{"arguments":"{}","output":null,"name":"f"}}`),
+		}},
+		{name: "nulls of a tool", path: apitest.Chat, give: []string{
+			tool(`{"type":"function","function":{"name":"f","parameters":{"type":"object","default":null}}}`),
+			tool(`{"type":"function","strict":null,"function":{"description":null,"strict":null,"name":"f","parameters":{"type":"object","default":null}}}`),
+		}},
+		{name: "nulls of a tool of Anthropic's API", path: apitest.Messages, give: []string{tool(`{"name":"f","input_schema":{}}`), tool(`{"type":null,"name":"f","input_schema":{},"cache_control":null}`)}},
+		{name: "numbers", path: apitest.Chat, give: []string{tool(`{"minimum":1e2}`), tool(`{"minimum":100.0}`), tool(`{"minimum":1.0E+2}`), tool(`{"minimum":0.1e3}`)}},
+		{name: "addresses of images", path: apitest.Chat, give: []string{
+			user(`[{"type":"image_url","image_url":{"url":"https://a/b"}},{"type":"text","text":"c"}]`), user(`[{"type":"image_url","image_url":"https://a/b"},{"type":"text","text":"c"}]`),
+			user(`[{"type":"image_url","image_url":{"detail":"auto","url":"https:\/\/a/b"}},"c"]`), user(`[{"uuid":null,"image_url":{"url":"https://a/b","detail":null}},{"text":"c"}]`),
+			user(`[{"type":"input_image","image_url":"https://a/b","detail":"auto"},{"type":"input_text","text":"c"}]`),
+		}},
+		{name: "nulls of a source", path: apitest.Messages, give: []string{
+			user(`[{"type":"image","source":{"type":"url","url":"https://a/b"}}]`), user(`[{"type":"image","source":{"media_type":null,"type":"url","url":"https://a/b"}}]`),
+		}},
+		{name: "keys of a message that come again", path: apitest.Chat, give: []string{
+			user(`"hello"`), user(`"zzz zzz","content":"hello"`), user(`["zzz",{"type":"image_url","image_url":"u"}],"content":null,"content":"hello"`),
+			`{"model":"m","messages":[{"role":"assistant","role":"user","content":"hello"}]}`, `{"model":"m","messages":[{"content":"x","role":"assistant","content":"hello","role":"user"}]}`,
+		}},
+		{name: "items of the responses API", path: apitest.Responses, give: []string{
+			item(`{"role":"assistant","content":"c"}`), item(`{"id":"msg_1","status":"completed","type":"message","role":"assistant","content":"c"}`),
+			item(`{"role":"assistant","content":[{"type":"output_text","text":"c","annotations":[{"type":"url_citation","url":"u"}],"logprobs":[{"token":"c"}]}]}`),
+		}},
+		{name: "calls of the responses API", path: apitest.Responses, give: []string{
+			item(`{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\":1}"}`), item(`{"id":"fc_1","status":"completed","type":"function_call","name":"f","call_id":"c","arguments":"{ \"a\": 1 }"}`),
 		}},
 		{name: "attribution in a system message", path: apitest.Chat, give: []string{
 			`{"model":"m","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"a"}]}`,
@@ -135,6 +187,29 @@ func TestDifferentPromptsHaveDifferentPrefixes(t *testing.T) {
 		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"a":["2","1"]}]}`,
 		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"a":["2",1]}]}`,
 		`{"model":"m","messages":[{"role":"user","content":"a"}],"cache_salt":"s"}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"minimum":100}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"minimum":100.0}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"minimum":1e999}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"minimum":2e999}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"parameters":{"default":null}}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"parameters":{"default":1}}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"parameters":{"index":1}}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a","id":"1"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a","status":"1"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"text":"a","image_url":"u"}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"text":"a","image_url":"v"}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"text":"a","image_url":{"url":"u","detail":"low"}}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"text":"a","image_url":{"url":"u","detail":"high"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":1}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":\"1\"}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":\"{\\\"b\\\":1}\"}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":\"{\\\"b\\\": 1}\"}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":1,\"b\":null}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":1,\"index\":0}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":1,\"cache_control\":0}"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":1} x"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"[1]"}}]}]}`,
+		`{"model":"m","messages":[{"tool_calls":[{"function":{"arguments":"[ 1]"}}]}]}`,
 		`{"model":"m","messages":[{"role":"user","content":"x-anthropic-billing-header: 1\nof a user"}]}`,
 		`{"model":"m","messages":[{"role":"user","content":"x-anthropic-billing-header: 2\nof a user"}]}`,
 	} {

@@ -44,6 +44,31 @@ func Short(raw, buffer []byte) iter.Seq[[]byte] {
 	}
 }
 
+// CutLine returns the first line of a string, with its new line, and the rest. The string is given without its quotes. Without a new line,
+// all of it is the first line.
+func CutLine(raw []byte) (line, rest []byte) {
+	for at := 0; ; {
+		n := bytes.IndexByte(raw[at:], '\\')
+		if n < 0 {
+			return raw, nil
+		}
+		r, length := unescapeRune(raw[at+n:])
+		if at += n + length; r == '\n' {
+			return raw[:at], raw[at:]
+		}
+	}
+}
+
+// HasPrefix reports whether the text of a string begins with another text, which is its own shortest spelling and shorter than the buffer. The
+// string is given without its quotes.
+func HasPrefix(raw []byte, prefix string, buffer []byte) bool {
+	if bytes.HasPrefix(raw, []byte(prefix)) {
+		return true
+	}
+	short, _ := shorten(buffer[:0], raw[:min(len(raw), MaxEscape*len(prefix))])
+	return bytes.HasPrefix(short, []byte(prefix))
+}
+
 // shorten appends as much of a string as fits into dst. It returns the rest of the string.
 func shorten(dst, raw []byte) (short, rest []byte) {
 	for len(raw) > 0 && cap(dst)-len(dst) >= utf8.UTFMax {

@@ -26,7 +26,9 @@ const (
 )
 
 var (
+	errInvalid = errors.New("invalid JSON")
 	errEnd     = errors.New("unexpected end")
+	errRest    = errors.New("text after the value")
 	errDepth   = errors.New("nested too deep")
 	errControl = errors.New("control character in a string")
 	errEscape  = errors.New("invalid escape in a string")
@@ -59,6 +61,8 @@ const BOM = "\uFEFF"
 type Scanner struct {
 	// NonFinite accepts NaN, Infinity and -Infinity, which are numbers for Python, but not in JSON.
 	NonFinite bool
+	// Terse makes an error say that the text is invalid, and nothing else, so that it takes no memory: for callers that try many texts.
+	Terse bool
 
 	text    []byte
 	at      int
@@ -71,7 +75,7 @@ type Scanner struct {
 
 // Reset starts a scan of a text. The Scanner keeps a reference to it.
 func (s *Scanner) Reset(text []byte) {
-	*s = Scanner{NonFinite: s.NonFinite, text: text, stack: s.stack[:0], key: s.key[:0]}
+	*s = Scanner{NonFinite: s.NonFinite, Terse: s.Terse, text: text, stack: s.stack[:0], key: s.key[:0]}
 }
 
 // SkipBOM skips a byte order mark at the start of the text. RFC 8259 lets a parser ignore it.
@@ -93,7 +97,7 @@ func (s *Scanner) Text(p Span) []byte { return s.text[p.From:p.To] }
 // End checks that only white space follows.
 func (s *Scanner) End() error {
 	if s.peek(); s.err == nil && s.at < len(s.text) {
-		s.fail(errors.New("text after the value"))
+		s.fail(errRest)
 	}
 	return s.err
 }
@@ -341,7 +345,11 @@ func (s *Scanner) literal(word string) {
 
 // unexpected fails at the next byte.
 func (s *Scanner) unexpected() {
-	if s.at >= len(s.text) {
+	switch {
+	case s.Terse:
+		s.fail(errInvalid)
+		return
+	case s.at >= len(s.text):
 		s.fail(errEnd)
 		return
 	}
@@ -350,7 +358,11 @@ func (s *Scanner) unexpected() {
 
 // fail stores the first error.
 func (s *Scanner) fail(err error) {
-	if s.err == nil {
+	switch {
+	case s.err != nil:
+	case s.Terse:
+		s.err = errInvalid
+	default:
 		s.err = fmt.Errorf("at byte %d: %w", s.at, err)
 	}
 }

@@ -324,6 +324,73 @@ func FuzzShort(f *testing.F) {
 	})
 }
 
+func TestScanner_FailsWithoutAllocationIfTerse(t *testing.T) {
+	var s Scanner
+	s.Terse = true
+	for _, text := range []string{`{"a":`, `{"a" 1}`, `["\x"]`, `"` + "\n" + `"`, `{} {}`, strings.Repeat("[", 20_000), `-`} {
+		text := []byte(text)
+		assert.Zero(t, testing.AllocsPerRun(10, func() {
+			s.Reset(text)
+			s.Value()
+			_ = s.End()
+		}), "%.20s", text)
+		require.ErrorIs(t, s.Err(), errInvalid, "%.20s", text)
+	}
+}
+
+func TestCutLine(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ give, wantLine, wantRest string }{
+		{give: ``},
+		{give: `a`, wantLine: `a`},
+		{give: `a\nb\nc`, wantLine: `a\n`, wantRest: `b\nc`},
+		{give: `a\u000ab`, wantLine: `a\u000a`, wantRest: `b`},
+		{give: `a\u000A`, wantLine: `a\u000A`},
+		{give: `\\new\\\nb`, wantLine: `\\new\\\n`, wantRest: `b`},
+		{give: `\ud83d\ude00\nb`, wantLine: `\ud83d\ude00\n`, wantRest: `b`},
+		{give: `a\`, wantLine: `a\`},
+	}
+	for _, tt := range tests {
+		line, rest := CutLine([]byte(tt.give))
+		assert.Equal(t, tt.wantLine, string(line), tt.give)
+		assert.Equal(t, tt.wantRest, string(rest), tt.give)
+	}
+}
+
+func TestHasPrefix(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]bool{
+		`name`: true, `names`: true, `\u006eame`: true, `n\u0061\u006d\u0065s`: true, `nam`: false, ``: false, `\u006e`: false, `\\u006eame`: false, `\u00`: false,
+		`nam\u0065\u0`: true, ` name`: false, `\ud83dname`: false,
+	} {
+		assert.Equal(t, want, HasPrefix([]byte(give), "name", make([]byte, 0, 16)), give)
+	}
+}
+
+// FuzzCutLine checks that lines and prefixes are those of the text.
+func FuzzCutLine(f *testing.F) {
+	f.Add(`x-a: b\u000ac\nd`)
+	f.Add(`\u0078-\\na\ud83d\u000a`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		var s Scanner
+		s.Reset([]byte(`"` + raw + `"`))
+		s.String()
+		line, rest := CutLine([]byte(raw))
+		require.Equal(t, raw, string(line)+string(rest))
+		if s.End() != nil || strings.ToValidUTF8(raw, "") != raw {
+			return
+		}
+		text := string(Unescape(nil, []byte(raw)))
+		wantLine, wantRest, found := strings.Cut(text, "\n")
+		if found {
+			wantLine += "\n"
+		}
+		require.Equal(t, wantLine, string(Unescape(nil, line)))
+		require.Equal(t, wantRest, string(Unescape(nil, rest)))
+		require.Equal(t, strings.HasPrefix(text, "x-a"), HasPrefix([]byte(raw), "x-a", make([]byte, 0, 16)))
+	})
+}
+
 func TestScanner_AcceptsNumbersOfPythonIfAsked(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
