@@ -159,9 +159,9 @@ type Incoming struct {
 	Digest  *Digest // describes the prompt in place of a body; may be nil
 }
 
-// cleanPath returns the path that model servers understand: without the query, percent-encoding, and slashes without meaning. It is empty if
+// CleanPath returns the path that model servers understand: without the query, percent-encoding, and slashes without meaning. It is empty if
 // unknown.
-func (in *Incoming) cleanPath() string {
+func (in *Incoming) CleanPath() string {
 	raw := in.Path
 	if raw == "" {
 		raw = in.Headers.First(headerOriginalPath, headerForwardedPath)
@@ -244,7 +244,7 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 		r.readDigest(in.Digest)
 		return nil
 	}
-	clean := in.cleanPath()
+	clean := in.CleanPath()
 	stored := storedResponse(clean)
 	r.API, r.Stored = bodiless, stored
 	if len(in.Body) == 0 {

@@ -36,7 +36,7 @@ func TestPick_Forms(t *testing.T) {
 		{
 			name: "object with a body", want: text,
 			give: `{"path":"/v1/completions","body":"{\"model\":\"m\",\"prompt\":\"a \\\"quoted\\\" line\\n\"}",
-				"headers":{"X-Session":"s1","x-llm-d-inference-fairness-id":["tenant"],"Cookie":"\u0000","accept":1}}`,
+				"headers":{"X-Session":"s1","x-llm-d-inference-fairness-id":["tenant"],"Cookie":"\u0000","accept":["a","b"]}}`,
 		},
 		{
 			name: "object with a body in base64", want: text,
@@ -117,6 +117,10 @@ func TestPick_Wrong(t *testing.T) {
 		{name: "long path, raw", give: "{}", headers: []string{"X-Original-Path", strings.Repeat("/", maxPath+1)}, wantField: "X-Original-Path"},
 		{name: "headers are a list", give: `{"headers":[]}`, wantField: "headers"},
 		{name: "header is a number", give: `{"headers":{"traceparent":1}}`, wantField: "headers.traceparent"},
+		{name: "header without an effect is a number", give: `{"headers":{"a":1}}`, wantField: "headers.a"},
+		{name: "header without an effect is an object", give: `{"headers":{"a":{}}}`, wantField: "headers.a"},
+		{name: "header without an effect is a list of lists", give: `{"headers":{"a":["b",["c"]]}}`, wantField: "headers.a"},
+		{name: "header is a list with a null", give: `{"headers":{"x-request-id":["b",null]}}`, wantField: "headers.x-request-id"},
 		{name: "header with a line break", give: `{"headers":{"x-request-id":"a\nb: c"}}`, wantField: "headers.x-request-id"},
 		{name: "long header", give: `{"headers":{"x-request-id":"` + strings.Repeat("a", maxHeader+1) + `"}}`, wantField: "headers.x-request-id"},
 		{name: "many headers", give: `{"headers":{"x-slo-ttft-ms":["1"` + strings.Repeat(`,"1"`, maxKept) + `]}}`, wantField: "x-slo-ttft-ms"},
@@ -182,13 +186,23 @@ func TestPick_Refused(t *testing.T) {
 	assert.Zero(t, r.Stats().Open)
 }
 
-func TestPick_OtherMethods(t *testing.T) {
+func TestPick_OtherMethodsAndPaths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	status, _ := r.serve(httptest.NewRequest(http.MethodGet, PathPick, http.NoBody))
-	assert.Equal(t, http.StatusMethodNotAllowed, status)
-	status, _ = r.call("/v1/picks", "{}")
-	assert.Equal(t, http.StatusNotFound, status)
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodOptions} {
+		for _, path := range []string{PathPick, PathOutcome} {
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
+			assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
+			assert.Equal(t, http.MethodPost, w.Header().Get("Allow"))
+			assert.JSONEq(t, `{"error":{"type":"invalid_request_error","message":"the method is not POST","code":"method_not_allowed"}}`, w.Body.String())
+		}
+	}
+	for _, path := range []string{"/", "/v1/picks", PathPick + "/"} {
+		status, answer := r.call(path, "{}")
+		assert.Equal(t, http.StatusNotFound, status, path)
+		assert.JSONEq(t, `{"error":{"type":"invalid_request_error","message":"the path is neither /v1/pick nor /v1/outcome","code":"not_found"}}`, answer, path)
+	}
 }
 
 // brokenWriter is the connection of a client that has gone.

@@ -185,26 +185,29 @@ func checkDigest(d *api.Digest, size int) *Problem {
 
 // readHeader reads the value of a header: a string, or a list of strings.
 func (s *Server) readHeader(r *fields, name string, q *request) {
-	field := "headers." + name
-	wanted := s.wanted.Load()
-	if !wanted.has(name) {
-		r.Value()
-		return
-	}
-	add := func() {
-		value := r.text(field, maxHeader)
-		if strings.ContainsFunc(value, unicode.IsControl) {
-			r.fail(wrong(field, "it contains control characters"))
-		} else if p := q.add(wanted, strings.ToLower(name), value); p != nil {
-			r.fail(p)
-		}
-	}
 	if r.Next() != jsonscan.Array {
-		add()
+		s.readHeaderValue(r, name, q)
 		return
 	}
 	for r.Open(); r.More() && r.problem == nil; {
-		add()
+		s.readHeaderValue(r, name, q)
+	}
+}
+
+// readHeaderValue reads one value of a header. One that has no effect may have any length.
+func (s *Server) readHeaderValue(r *fields, name string, q *request) {
+	field, wanted := "headers."+name, s.wanted.Load()
+	if !wanted.has(name) {
+		if r.expect(field, jsonscan.String, "a string, or a list of strings") {
+			r.Value()
+		}
+		return
+	}
+	value := r.text(field, maxHeader)
+	if strings.ContainsFunc(value, unicode.IsControl) {
+		r.fail(wrong(field, "it contains control characters"))
+	} else if p := q.add(wanted, strings.ToLower(name), value); p != nil {
+		r.fail(p)
 	}
 }
 

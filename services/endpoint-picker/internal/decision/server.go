@@ -90,6 +90,10 @@ func New(p Params) *Server {
 	s.WantHeaders(nil)
 	s.mux.HandleFunc("POST "+PathPick, s.counted(s.pick))
 	s.mux.HandleFunc("POST "+PathOutcome, s.counted(s.outcome))
+	for _, path := range []string{PathPick, PathOutcome} {
+		s.mux.HandleFunc(path, refuseMethod)
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { errPath.write(w) })
 	return s
 }
 
@@ -119,12 +123,20 @@ func (s *Server) Stats() Stats {
 }
 
 var (
+	errPath     = newProblem(http.StatusNotFound, "", "the path is neither "+PathPick+" nor "+PathOutcome)
+	errMethod   = newProblem(http.StatusMethodNotAllowed, "", "the method is not POST")
 	errDraining = newProblem(http.StatusServiceUnavailable, "", "the picker is stopping: ask another replica")
 	errUnknown  = newProblem(http.StatusNotFound, "id", "no pick with this id is open here: it has ended, has expired, or is another replica's")
 	errSlow     = newProblem(http.StatusRequestTimeout, "", "the call took too long to come: send it again")
 	errBroken   = newProblem(http.StatusBadRequest, "", "the call did not come whole: send it again")
 	errNoPool   = newProblem(http.StatusNotFound, "pool", "the picker serves no pool of this name: give namespace/name")
 )
+
+// refuseMethod refuses a call that is no POST.
+func refuseMethod(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodPost)
+	errMethod.write(w)
+}
 
 // pick answers one pick.
 func (s *Server) pick(w http.ResponseWriter, c *call) {

@@ -79,6 +79,7 @@ type kind struct {
 var kinds = map[int]kind{
 	http.StatusBadRequest:            {"BadRequest", "invalid_request_error", "invalid_request_error"},
 	http.StatusNotFound:              {"NotFound", "invalid_request_error", "not_found_error"},
+	http.StatusMethodNotAllowed:      {"MethodNotAllowed", "invalid_request_error", "invalid_request_error"},
 	http.StatusRequestTimeout:        {"RequestTimeout", "timeout_error", "timeout_error"},
 	http.StatusRequestEntityTooLarge: {"PayloadTooLarge", "invalid_request_error", "request_too_large"},
 	http.StatusUnsupportedMediaType:  {"UnsupportedMediaType", "invalid_request_error", "invalid_request_error"},

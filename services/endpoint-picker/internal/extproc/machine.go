@@ -129,7 +129,7 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 	}
 	m.modes = in.Modes
 	m.exchange.Receive(&in.Request.Request)
-	if m.form = exchange.FormOf(in.Request.Path); in.Request.NoJSON {
+	if m.form = exchange.FormOf(m.exchange.Incoming.CleanPath()); in.Request.NoJSON {
 		m.form = exchange.PlainText
 	}
 	switch {

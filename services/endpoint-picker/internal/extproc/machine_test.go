@@ -489,6 +489,8 @@ func TestFormOfRefusals(t *testing.T) {
 		{name: "no path", want: exchange.OpenAI},
 		{name: "OpenAI", give: Request{Request: exchange.Request{Path: "/v1/completions"}}, want: exchange.OpenAI},
 		{name: "Anthropic", give: Request{Request: exchange.Request{Path: "/v1/messages"}}, want: exchange.Anthropic},
+		{name: "Anthropic, spelled in another way", give: Request{Request: exchange.Request{Path: "/v1//%6dessages/?beta=true"}}, want: exchange.Anthropic},
+		{name: "Anthropic, in a header", give: Request{Request: exchange.Request{Headers: api.Headers{{Name: "x-original-path", Value: "/v1/messages"}}}}, want: exchange.Anthropic},
 		{name: "no JSON", give: Request{Request: exchange.Request{Path: "/v1/messages"}, NoJSON: true}, want: exchange.PlainText},
 	}
 	for _, tt := range tests {

@@ -57,9 +57,14 @@ func TestRefusals(t *testing.T) {
 		refuse *exchange.Refusal // by the pick
 		empty  bool              // the pool
 		give   string
+		form   exchange.Form
 		want   exchange.Refusal
 	}{
 		{name: "too large by its length", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", want: *exchange.TooLarge(1024)},
+		{
+			name: "too large for Anthropic's API", give: "POST /v1//%6dessages/?beta=true HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n",
+			form: exchange.Anthropic, want: *exchange.TooLarge(1024),
+		},
 		{name: "too large in chunks", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + large, want: *exchange.TooLarge(1024)},
 		{
 			name: "too large, and the client waits", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\nExpect: 100-continue\r\n\r\n",
@@ -103,7 +108,7 @@ func TestRefusals(t *testing.T) {
 				}
 				tt.want.Cause = nil
 				assert.Equal(t, tt.want, got)
-				wantBody, _ := tt.want.Body(exchange.OpenAI)
+				wantBody, _ := tt.want.Body(tt.form)
 				assert.Equal(t, response.Request.Method != http.MethodHead, string(body) == string(wantBody), string(body))
 				assert.Equal(t, "application/json", response.Header.Get("Content-Type"))
 				records := r.pool.ended(t, 1)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
@@ -122,7 +123,8 @@ func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
 	if !t.arrived { // net/http reads the rest of a small body before it answers
 		_ = t.control.SetReadDeadline(time.Now().Add(discardTimeout))
 	}
-	body, contentType := r.Body(exchange.FormOf(t.request.URL.Path))
+	in := api.Incoming{Path: t.request.URL.RequestURI()}
+	body, contentType := r.Body(exchange.FormOf(in.CleanPath()))
 	h := t.writer.Header()
 	h.Set(headerContentType, contentType)
 	h.Set(headerContentLength, strconv.Itoa(len(body)))
