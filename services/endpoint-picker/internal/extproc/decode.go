@@ -149,13 +149,25 @@ func (r *Request) readForm(key, value []byte) {
 		r.Tunnel |= readTunnel(value, Requested)
 	case isHeader(key, headerProtocol):
 		r.Tunnel |= Extended
-	case isHeader(key, headerTransfer), isHeader(key, headerContentLength) && string(value) != "0":
+	case isHeader(key, headerTransfer):
 		r.Tunnel |= Framed
+	case isHeader(key, headerContentLength) && string(value) != "0":
+		r.Tunnel |= Framed
+		r.Length = readLength(value)
 	case isHeader(key, headerAccept):
 		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
 	case isHeader(key, headerContentType):
 		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
 	}
+}
+
+// readLength reads a content length, 0 if it is none.
+func readLength(value []byte) int {
+	n, err := strconv.ParseUint(string(value), 10, 63)
+	if err != nil {
+		return 0
+	}
+	return int(n)
 }
 
 // readTunnel returns the flag of a header if its list says that the request opens a tunnel. TLS and HTTP/2 without TLS (RFC 2817, RFC 7540)

@@ -64,6 +64,7 @@ type Machine struct {
 	body     collected
 	form     exchange.Form // of refusals
 	tunnel   bool          // the bodies are not those of an API
+	offered  int           // length of a body with the offer of a tunnel; 0 for others
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
@@ -139,6 +140,9 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 		m.tunnel = true
 		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	case m.modes.Request == FullDuplex:
+		if in.Request.Tunnel.offered() {
+			m.offered = in.Request.Length
+		}
 		m.request = requestCollecting
 		return out, nil
 	case m.modes.Request == Buffered:
@@ -202,22 +206,32 @@ func (m *Machine) keep(in *Message) *exchange.Refusal {
 	return nil
 }
 
+// whole returns the length of a body that is whole with the last piece, false if more of it follows. What follows the body with the offer of a
+// tunnel is no part of it.
+func (m *Machine) whole(last *Message) (length int, whole bool) {
+	if m.offered > 0 && m.body.size >= m.offered {
+		return m.offered, true
+	}
+	return m.body.size, last.EndOfStream
+}
+
 // collect stores a piece of a full-duplex body. At the end of the body it sends everything that was held back.
 func (m *Machine) collect(ctx context.Context, in *Message, out []Reply) []Reply {
 	if r := m.keep(in); r != nil {
 		return m.refuse(out, r)
 	}
-	if !in.EndOfStream {
+	length, whole := m.whole(in)
+	if !whole {
 		return out
 	}
-	if out = m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
+	if out = m.pick(ctx, out, Reply{Kind: RequestHeaders}, after(in)); m.request == requestRefused {
 		return out
 	}
-	if m.body.size > 0 { // now the length is known
-		length := strconv.Itoa(m.body.size + m.exchange.Edit.Growth())
+	if length > 0 { // now it is known
+		length := strconv.Itoa(length + m.exchange.Edit.Growth())
 		out[len(out)-1].change().Set = append(m.exchange.Set, api.Header{Name: headerContentLength, Value: length})
 	}
-	return m.sendBody(out, atTheEnd)
+	return m.sendBody(out, position(in.EndOfStream))
 }
 
 // buffered handles a body that comes as a whole.
@@ -251,7 +265,11 @@ func after(in *Message) requestState {
 // pick appends the reply with the picked endpoint, or a refusal.
 func (m *Machine) pick(ctx context.Context, out []Reply, reply Reply, next requestState) []Reply {
 	x := &m.exchange
-	if refusal := x.Decide(ctx, m.body.bytes()); refusal != nil {
+	body := m.body.bytes()
+	if m.offered > 0 {
+		body = body[:min(len(body), m.offered)]
+	}
+	if refusal := x.Decide(ctx, body); refusal != nil {
 		return m.refuse(out, refusal)
 	}
 	m.request = next

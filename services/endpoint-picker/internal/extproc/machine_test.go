@@ -146,6 +146,14 @@ func tunnel(m BodyMode) Message {
 	h.Request.Tunnel = Upgraded | Requested
 	return h
 }
+
+// offer are the headers of a request with a body that offers a tunnel.
+func offer(m BodyMode, length int) Message {
+	h := tunnel(m)
+	h.Request.Tunnel |= Framed
+	h.Request.Length = length
+	return h
+}
 func headersEnd(m BodyMode) Message { h := headers(m); h.EndOfStream = true; return h }
 func body(s string) Message         { return Message{Kind: RequestBody, Body: buffer(s)} }
 func bodyEnd(s string) Message      { b := body(s); b.EndOfStream = true; return b }
@@ -229,6 +237,36 @@ func TestMachine(t *testing.T) {
 			{answered(101), []Reply{goOn(ResponseHeaders)}},
 			{body("hi"), []Reply{goOn(RequestBody)}},
 			{piece("hello"), []Reply{goOn(ResponseBody)}},
+		}},
+		{name: "body with the offer of a tunnel, which the server ignores", want: completed, steps: []step{
+			{offer(FullDuplex, 3), none},
+			{body("a"), none},
+			{body("bc"), []Reply{pickedFor(3), echo("abc")}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
+			{pieceEnd("d"), []Reply{passedEnd("d")}},
+		}},
+		{name: "body with the offer of a tunnel, which the server takes", want: result{Outcome: exchange.Completed, Status: 101}, steps: []step{
+			{offer(FullDuplex, 3), none},
+			{body("abcde"), []Reply{pickedFor(3), echo("abcde")}},
+			{answered(101), []Reply{goOn(ResponseHeaders)}},
+			{piece("hello"), []Reply{passed("hello")}},
+			{body("f"), []Reply{echo("f")}},
+			{bodyEnd(""), []Reply{{Kind: RequestBody, Content: Streamed, EndOfStream: true}}},
+			{pieceEnd(""), []Reply{{Kind: ResponseBody, Content: Streamed, EndOfStream: true}}},
+		}},
+		{name: "body with the offer of a tunnel that ends early", want: unseen, steps: []step{
+			{offer(FullDuplex, 3), none},
+			{body("a"), none},
+			{bodyEnd("b"), []Reply{pickedFor(2), echoEnd("ab")}},
+		}},
+		{name: "body of unknown length with the offer of a tunnel", want: unseen, steps: []step{
+			{offer(FullDuplex, 0), none},
+			{body("a"), none},
+			{bodyEnd("b"), []Reply{pickedFor(2), echoEnd("ab")}},
+		}},
+		{name: "body with the offer of a tunnel in the buffered mode", want: unseen, steps: []step{
+			{offer(Buffered, 3), []Reply{goOn(RequestHeaders)}},
+			{bodyEnd("abc"), []Reply{picked(RequestBody)}},
 		}},
 		{name: "full duplex holds the header reply", want: unseen, steps: []step{
 			{headers(FullDuplex), none},

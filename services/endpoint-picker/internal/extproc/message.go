@@ -54,6 +54,7 @@ type Request struct {
 	Destined bool // the client set a destination itself
 	NoJSON   bool // the client does not accept JSON, or speaks gRPC
 	Tunnel   Tunnel
+	Length   int // of the body, by its header; 0 if unknown
 }
 
 // Tunnel is what the headers of a request say of a tunnel, such as a WebSocket: a body in both directions that ends only with it.
@@ -69,6 +70,10 @@ const (
 
 // open reports whether the request opens a tunnel.
 func (t Tunnel) open() bool { return t&Framed == 0 && (t&Extended != 0 || t == Upgraded|Requested) }
+
+// offered reports whether the request has a body, and offers to go on with a tunnel. It is complete with its body (RFC 9110, 7.8), and the
+// model server may ignore the offer. Envoy passes the body on as if it were already a part of the tunnel, so nothing but its length ends it.
+func (t Tunnel) offered() bool { return t&Framed != 0 && t&(Upgraded|Requested) == Upgraded|Requested }
 
 // A Reply is a reply to the gateway.
 type Reply struct {

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"fmt"
+	"net/http"
 
 	"google.golang.org/grpc/mem"
 
@@ -47,6 +48,9 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 	x := &m.exchange
 	in.Hidden = m.modes.Response == None
+	if m.offered > 0 && in.Status == http.StatusSwitchingProtocols {
+		m.tunnel, x.Restore = true, nil
+	}
 	x.Respond(in)
 	r := Reply{Kind: ResponseHeaders}
 	if x.Placements.Answering() == nil {

@@ -88,8 +88,15 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 			r.Destined = true
 		case key == headerAccept && !exchange.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
 			r.NoJSON = true
-		case key == headerTransfer, key == headerContentLength && value != "0":
+		case key == headerTransfer:
 			r.Tunnel |= Framed
+		case key == headerContentLength && value != "0":
+			r.Tunnel |= Framed
+			if n, err := strconv.Atoi(value); err == nil && !strings.ContainsAny(value, "+-") {
+				r.Length = n
+			} else {
+				r.Length = 0
+			}
 		case key == headerProtocol:
 			r.Tunnel |= Extended
 		case key == headerConnection && slices.Contains(listOf(value), "upgrade"):
