@@ -21,7 +21,8 @@ import (
 const opening = "GET /v1/realtime?model=m HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 
-// speaks makes a server open a WebSocket, and send back the lines that it gets. All other requests get 200.
+// speaks makes a server open a WebSocket, and send back the lines that it gets. At a line "bye" it closes the WebSocket at once. All other
+// requests get 200.
 func speaks(s *modelServer) {
 	s.serve(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "websocket" {
@@ -35,16 +36,19 @@ func speaks(s *modelServer) {
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
 		for line, err := both.ReadString('\n'); err == nil; line, err = both.ReadString('\n') {
 			_, _ = io.WriteString(c, "got "+line)
+			if line == "bye\n" {
+				return
+			}
 		}
 	})
 }
 
-// assertWebSocket exchanges lines over a WebSocket, each after the answer to the one before. The request is in flight for as long.
-func assertWebSocket(t *testing.T, r *rig, network, address string) {
+// openWebSocket opens a WebSocket. It returns the connection, and what reads it.
+func openWebSocket(t *testing.T, network, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := net.Dial(network, address)
 	require.NoError(t, err)
-	defer func() { _ = c.Close() }()
+	t.Cleanup(func() { _ = c.Close() })
 	_, err = io.WriteString(c, opening)
 	require.NoError(t, err)
 	from := bufio.NewReader(c)
@@ -52,8 +56,16 @@ func assertWebSocket(t *testing.T, r *rig, network, address string) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
 	require.NoError(t, response.Body.Close())
+	return c, from
+}
+
+// assertWebSocket exchanges lines over a WebSocket, each after the answer to the one before. The request is in flight for as long. Then it has
+// the server close others, and expects their last bytes.
+func assertWebSocket(t *testing.T, r *rig, network, address string) {
+	t.Helper()
+	c, from := openWebSocket(t, network, address)
 	for i := range 3 {
-		_, err = fmt.Fprintf(c, "line %d\n", i)
+		_, err := fmt.Fprintf(c, "line %d\n", i)
 		require.NoError(t, err)
 		line, err := from.ReadString('\n')
 		require.NoError(t, err)
@@ -62,6 +74,16 @@ func assertWebSocket(t *testing.T, r *rig, network, address string) {
 	assert.Equal(t, 1.0, r.metrics().sum(inFlight))
 	require.NoError(t, c.Close())
 	r.await(func() bool { return r.metrics().sum(inFlight) == 0 }, "the tunnel has ended")
+
+	for range 3 { // Envoy waits a second before it closes each
+		c, from := openWebSocket(t, network, address)
+		_, err := io.WriteString(c, "bye\n")
+		require.NoError(t, err)
+		last, err := io.ReadAll(from)
+		require.NoError(t, err)
+		assert.Equal(t, "got bye\n", string(last))
+		require.NoError(t, c.Close())
+	}
 }
 
 func TestProxy_WebSocket(t *testing.T) {
