@@ -80,13 +80,13 @@ func TestParse(t *testing.T) {
 		{name: "a wrongly encoded path", path: "/v1/%6/completions", body: `{"model": "m"}`, want: "/completions", wantGenerates: true},
 		{name: "slashes without meaning", path: "//v1//chat///completions//", body: `{"model": "m"}`, want: "/chat/completions", wantGenerates: true},
 		{name: "dots", path: "/v1/./x/../completions/.", body: `{"model": "m"}`, want: "/completions", wantGenerates: true},
-		{name: "Triton's own, not SGLang's", path: "/v2/models/m/generate", body: "\x1f\x8b", headers: Headers{{Name: "content-encoding", Value: "gzip"}, {Name: "content-type", Value: "application/json"}}, wantGenerates: true},
+		{name: "Triton's own, not SGLang's", path: "/v2/models/m/generate", body: "\x1f\x8b", headers: Headers{{Name: "content-encoding", Value: "gzip"}, {Name: "content-type", Value: "application/json"}}, want: kserveGenerate, wantGenerates: true},
 		{
-			name: "JSON of another path that cannot be read", path: "/v1/rerank", body: "\xff\xfe", headers: Headers{{Name: "content-type", Value: "Application/JSON; charset=utf-16"}},
+			name: "JSON of another path that cannot be read", path: "/v1/audio/speech", body: "\xff\xfe", headers: Headers{{Name: "content-type", Value: "Application/JSON; charset=utf-16"}},
 			wantGenerates: true, wantUnread: `at byte 0: unexpected 'ÿ'`,
 		},
 		{
-			name: "JSON of another path, compressed", path: "/v1/rerank", body: "\x1f\x8b", headers: Headers{{Name: "content-type", Value: "application/vnd.a+json"}, {Name: "content-encoding", Value: "br"}},
+			name: "JSON of another path, compressed", path: "/v1/audio/speech", body: "\x1f\x8b", headers: Headers{{Name: "content-type", Value: "application/vnd.a+json"}, {Name: "content-encoding", Value: "br"}},
 			wantGenerates: true, wantUnread: ErrEncoded.Error(),
 		},
 		{name: "lines of JSON of another path", path: "/v1/bulk", body: "{}\n{}\n", headers: Headers{{Name: "content-type", Value: "application/x-ndjson"}}, wantGenerates: true},
@@ -183,8 +183,11 @@ func TestRequest_Infers(t *testing.T) {
 		{path: apitest.Chat, body: chat, want: true},
 		{path: "", body: chat, want: true},
 		{path: "", body: `{"model":"m","documents":["a"]}`},
-		{path: "/v1/rerank", body: `{"model":"m","documents":["a"]}`},
-		{path: "/v2/models/m/generate", body: `{"text_input":"a"}`},
+		{path: "/v1/rerank", body: `{"model":"m","documents":["a"]}`, want: true},
+		{path: "/v1/moderations", body: `{"model":"m","input":"a"}`},
+		{path: "/v2/models/m/generate", body: `{"text_input":"a"}`, want: true},
+		{path: "/v2/models/m/versions/1/generate_stream", body: `{"text_input":"a"}`, want: true},
+		{path: "/v2/models/m/infer", body: `{"inputs":[]}`},
 		{path: "/v1/models"},
 	} {
 		assert.Equal(t, tt.want, parsed(t, tt.path, tt.body).Infers(), "%s %s", tt.path, tt.body)

@@ -33,7 +33,7 @@ func ids(first, n int) string {
 func (r *rig) cached(server int, prompt string) string {
 	r.t.Helper()
 	s := r.ask(request{body: `{"model": "m", "prompt": [` + prompt + `]}`, subset: list(r.at(server)), rules: envoytest.Rules{Reply: []string{explained}}})
-	s.respond(response{pieces: []string{"{}"}})
+	s.respond(response{pieces: []string{`{"choices":[{}]}`}})
 	s.end()
 	_, after, found := strings.Cut(strings.Join(s.gateway.ResponseHeaders()[explained], ""), "cached=")
 	require.True(r.t, found)
