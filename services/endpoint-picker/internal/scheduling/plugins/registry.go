@@ -71,12 +71,15 @@ const (
 	SectionNone       Section = "" // plugins that need no reference
 )
 
-// Advice says where to refer to a plugin.
-func (s Section) Advice() string {
+// Page is the section of the documentation with all types.
+const Page = "docs/services/endpoint-picker.md, section Custom scheduling"
+
+// Reason says which reference has an effect on a plugin.
+func (s Section) Reason() string {
 	if s == SectionNone {
 		return "it works without a reference"
 	}
-	return "refer to it in " + string(s)
+	return "only a reference in " + string(s) + " has an effect"
 }
 
 // Types returns all types, sorted by their names.
