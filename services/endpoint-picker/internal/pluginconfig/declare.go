@@ -96,7 +96,7 @@ func (c *compiler) findType(path, name string) plugins.Type {
 }
 
 func (c *compiler) environment() plugins.Environment {
-	return plugins.Environment{StaleAfter: c.options.StaleAfter, Source: c.options.Source}
+	return plugins.Environment{StaleAfter: c.options.StaleAfter, Source: c.options.Source, DefaultEngine: c.options.DefaultEngine}
 }
 
 func (c *compiler) validate(p *plugin) {

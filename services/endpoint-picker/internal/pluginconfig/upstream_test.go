@@ -137,6 +137,19 @@ func TestLoadCountsProducersOfPrefixes(t *testing.T) {
 	}
 }
 
+func TestLoadTakesTheEngineOfFlags(t *testing.T) {
+	t.Parallel()
+	o := options
+	o.DefaultEngine = modelserver.EngineSGLang
+	c, err := Load([]byte(head), o)
+	require.NoError(t, err)
+	assert.Equal(t, modelserver.EngineSGLang, c.Scraping.Extractor.DefaultEngine)
+	assert.Equal(t, modelserver.EngineSGLang, Default(o).Scraping.Extractor.DefaultEngine)
+	c, err = Load([]byte(head+"plugins: [{type: core-metrics-extractor, parameters: {defaultEngine: triton}}]\n"), o)
+	require.NoError(t, err)
+	assert.Equal(t, modelserver.EngineTriton, c.Scraping.Extractor.DefaultEngine, "the configuration takes precedence")
+}
+
 func TestLoadTakesTheSourceOfFlags(t *testing.T) {
 	t.Parallel()
 	port, other := 8002, 9000

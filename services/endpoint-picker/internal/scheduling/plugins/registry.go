@@ -52,8 +52,9 @@ type Type struct {
 
 // Environment contains the settings of the process that plugins need.
 type Environment struct {
-	StaleAfter time.Duration      // time of failing scrapes after which an endpoint's values are stale
-	Source     modelserver.Source // of metrics pages, where the configuration does not set it
+	StaleAfter    time.Duration      // time of failing scrapes after which an endpoint's values are stale
+	Source        modelserver.Source // of metrics pages, where the configuration does not set it
+	DefaultEngine string             // of model servers, where the configuration does not set it; empty is vLLM
 }
 
 // A Section is the part of a configuration that refers to plugins of a type.
