@@ -62,6 +62,9 @@ func New(args []string, out, log io.Writer) *cobra.Command {
 
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
+		if args[0] == "true" || args[0] == "false" {
+			return usageError{fmt.Errorf("unexpected argument %q: the value of a switch follows =, as in --tracing=%s", args[0], args[0])}
+		}
 		return usageError{fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0])}
 	}
 	return nil

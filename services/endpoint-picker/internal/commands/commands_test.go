@@ -39,6 +39,8 @@ func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 	for want, args := range map[string][]string{
 		"unknown flag: --pools-of-all: see --help":                        {"--pools-of-all"},
 		"--pool-name is missing: give the name of the InferencePool":      {"-poolNamespace=n"},
+		"unknown flag: -recording: did you mean --recording?":             {"replay", "-recording=f"},
+		`unexpected argument "false": the value of a switch follows =`:    {"-poolName", "p", "-secureServing", "false"},
 		`--rate "x" is not a number`:                                      {"replay", "--rate=x"},
 		`--seed "-1" is not a whole number of 0 or more`:                  {"replay", "--seed=-1"},
 		`unexpected argument "serve": all settings are flags, see --help`: {"--pool-name=p", "serve"},

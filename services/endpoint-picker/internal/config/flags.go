@@ -75,9 +75,9 @@ func FlagError(fs *pflag.FlagSet, err error) error {
 	)
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return fmt.Errorf("unknown flag: -%s: %s", unknown.GetSpecifiedShortnames(), seeHelp)
+		return unknownFlag(fs, "-", unknown.GetSpecifiedShortnames())
 	case errors.As(err, &unknown):
-		return unknownFlag(fs, unknown.GetSpecifiedName())
+		return unknownFlag(fs, "--", unknown.GetSpecifiedName())
 	case errors.As(err, &invalid):
 		return invalidValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap())
 	case errors.As(err, &missing):
@@ -86,17 +86,19 @@ func FlagError(fs *pflag.FlagSet, err error) error {
 	return fmt.Errorf("%w: %s", err, seeHelp)
 }
 
-func unknownFlag(fs *pflag.FlagSet, name string) error {
+// unknownFlag names the flag with its dashes, and a similar one. pflag reads one dash as that of flags with one letter.
+func unknownFlag(fs *pflag.FlagSet, dashes, name string) error {
+	name, _, _ = strings.Cut(name, "=")
 	var names []string
 	fs.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			names = append(names, f.Name)
 		}
 	})
-	if near := strictyaml.Nearest(name, names); near != "" {
-		return fmt.Errorf("unknown flag: --%s: did you mean --%s?", name, near)
+	if near := strictyaml.Nearest(hyphenated(name), names); near != "" && len(name) > 1 {
+		return fmt.Errorf("unknown flag: %s%s: did you mean --%s?", dashes, name, near)
 	}
-	return fmt.Errorf("unknown flag: --%s: %s", name, seeHelp)
+	return fmt.Errorf("unknown flag: %s%s: %s", dashes, name, seeHelp)
 }
 
 // kinds are the values of flags by pflag's names of their types, for messages.
