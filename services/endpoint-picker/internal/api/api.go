@@ -32,7 +32,7 @@ var (
 	ErrEncoded = errors.New("the picker does not read compressed bodies: send it without Content-Encoding")
 	// ErrNoModel means that the body names no model, though its API has one.
 	ErrNoModel  = errors.New("model not found in request body")
-	errNoParser = errors.New("no parser for its path")
+	errNoParser = errors.New("no parser for its path: add passthrough-parser to requestHandler.parsers to accept any body")
 )
 
 // An API contains the properties of requests to the paths with one suffix.

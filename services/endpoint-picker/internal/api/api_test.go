@@ -92,7 +92,7 @@ func TestParse(t *testing.T) {
 		{name: "lines of JSON of another path", path: "/v1/bulk", body: "{}\n{}\n", headers: Headers{{Name: "content-type", Value: "application/x-ndjson"}}, wantGenerates: true},
 		{name: "another path", path: "/v1/audio", body: `anything`, wantGenerates: true},
 		{name: "another path that ends alike", path: "/v1/chat/completions/7", body: `anything`, wantGenerates: true},
-		{name: "another path without the passthrough parser", parsers: explicit, path: "/v1/audio", body: `x`, wantErr: "parse request body: no parser for its path"},
+		{name: "another path without the passthrough parser", parsers: explicit, path: "/v1/audio", body: `x`, wantErr: "parse request body: no parser for its path: add passthrough-parser to requestHandler.parsers to accept any body"},
 		{name: "no JSON without the passthrough parser", parsers: explicit, path: apitest.Chat, body: `x`, wantErr: "parse request body: at byte 0: unexpected 'x'"},
 		{name: "a list without the passthrough parser", parsers: explicit, path: apitest.Chat, body: `[]`, wantErr: "parse request body: it is not an object"},
 		{name: "no model without the passthrough parser", parsers: explicit, path: apitest.Chat, body: `{}`, wantErr: "parse request body: model not found in request body"},
