@@ -22,7 +22,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := commands.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	err := commands.New(os.Args[1:], os.Stdout, os.Stderr).ExecuteContext(ctx)
 	if err == nil {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
-// maxEvent is the maximum size of a line of an event that is read, in bytes. A longer line has content.
+// maxEvent is the maximum size of a line of an event, or of a body without events, that is read, in bytes. Of longer ones the beginning is read.
 const maxEvent = 16 << 10
 
 // ContentReader finds the parts of a body that carry content: text, reasoning, calls of tools, or whatever else the model produced. Comments and
@@ -15,45 +15,147 @@ const maxEvent = 16 << 10
 // nor do errors. The zero value is ready.
 //
 // Sources: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
-// vLLM's gRPC service, and server-sent events of the WHATWG. A body that is no stream of events is content from its first byte.
+// Triton, TGI and llama.cpp, of vLLM's gRPC service, and server-sent events of the WHATWG.
 type ContentReader struct {
 	Form   Form // that of the usage
 	Events bool // the body is a stream of events that can be read
+	Strict bool // the answers of the API are known: what they do not have is no content
 
 	line     []byte // begun, not complete: of the events, or the body itself
 	long     bool   // the line is longer than maxEvent
-	failed   bool   // the event is named error
-	standard bool   // an event has a format whose streams say that they are complete
-	finished bool   // it said so
-	begun    bool   // there was content
-	any      bool   // there was an event, or a comment
-	last     byte   // of a body without events, beside blanks; 0 while it is empty
+	name     eventName
+	standard bool // an event has a format whose streams say that they are complete
+	strange  bool // an event has another one
+	finished bool // it said so
+	done     bool // there was the event [DONE]
+	begun    bool // there was content
+	comments bool // there was a comment or a ping
+	last     byte // of a body without events, beside blanks
 	errors   int
 	frames   frames
 	found    int
 	scan     jsonscan.Scanner
 }
 
+// eventName is what the name of an event says.
+type eventName uint8
+
+const (
+	otherEvent eventName = iota
+	errorEvent
+	lastEvent
+	pingEvent
+)
+
+func readEventName(value []byte) eventName {
+	switch string(bytes.ToLower(value)) {
+	case "error", typeFailed:
+		return errorEvent
+	case typeStop, typeCompleted, typeIncomplete:
+		return lastEvent
+	case typePing:
+		return pingEvent
+	}
+	return otherEvent
+}
+
 // Errors returns the number of events so far that report an error.
 func (r *ContentReader) Errors() int { return r.errors }
 
-// Began reports whether there was any event or comment. An event that reports an error counts, too.
-func (r *ContentReader) Began() bool { return r.any }
+// Kept reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
+func (r *ContentReader) Kept() bool { return r.begun || r.comments }
 
 // Whole reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
 // and it does not stop in the middle, as far as its format shows.
 func (r *ContentReader) Whole() bool {
 	switch {
-	case r.Events && r.Form != FormVLLM:
-		return r.errors == 0 && (r.finished || !r.standard && r.begun)
-	case r.last == 0: // it is empty
-		return false
-	case r.Form == FormVLLM, r.line[0] != '{':
-		return true
-	case !r.long:
-		r.data(r.line)
+	case r.Form == FormVLLM:
+		return r.last != 0
+	case r.Events:
+		return r.errors == 0 && (r.finished || r.ends())
 	}
-	return r.errors == 0 && r.last == '}'
+	return len(r.line) > 0 && !r.Broken() && r.answers()
+}
+
+// ends reports whether a stream that did not say why it ends may be complete.
+func (r *ContentReader) ends() bool {
+	if r.Strict {
+		return r.done && r.begun
+	}
+	return r.done || r.begun && !r.standard
+}
+
+// Broken reports whether a body can be no answer, whatever follows: it reports an error, or is a page.
+func (r *ContentReader) Broken() bool {
+	switch {
+	case r.errors > 0:
+		return true
+	case r.Events, r.Form == FormVLLM, len(r.line) == 0:
+		return false
+	case r.line[0] == '{':
+		return r.object().failed
+	}
+	return r.Strict && r.line[0] == '<'
+}
+
+// Unknown reports whether a body, which has ended, is neither an answer nor an error that is known: a server may have an API of its own.
+func (r *ContentReader) Unknown() bool {
+	switch {
+	case r.Whole(), r.Broken():
+		return false
+	case r.Events:
+		return r.strange && !r.standard
+	case len(r.line) == 0, r.line[0] == '<':
+		return false
+	case r.line[0] == '{':
+		return r.object().members && (r.long || r.scan.End() == nil)
+	}
+	return string(r.line) != "[]"
+}
+
+// scanner scans a text, which Python wrote.
+func (r *ContentReader) scanner(text []byte) *jsonscan.Scanner {
+	r.scan.NonFinite = true
+	r.scan.Reset(text)
+	return &r.scan
+}
+
+// object reads the beginning of a body.
+func (r *ContentReader) object() *event {
+	var e event
+	if s := r.scanner(r.line); s.Next() == jsonscan.Object {
+		e.read(s)
+	}
+	return &e
+}
+
+// answers reports whether a body, which has ended and reports no error, is an answer.
+func (r *ContentReader) answers() bool {
+	switch r.line[0] {
+	case '{':
+		if r.last != '}' || r.long {
+			return r.last == '}'
+		}
+		e := r.object()
+		return e.members && (!r.Strict || e.answer && r.scan.End() == nil)
+	case '[':
+		if r.long || !r.Strict {
+			return len(r.line) > len("[]")
+		}
+		e := r.element()
+		return e.answer && !e.failed
+	}
+	return !r.Strict
+}
+
+// element reads the first element of a body that is a list.
+func (r *ContentReader) element() *event {
+	var e event
+	s := r.scanner(r.line)
+	if s.Open(); s.More() && s.Next() == jsonscan.Object {
+		e.read(s)
+	}
+	return &e
 }
 
 // Read processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no stream
@@ -64,6 +166,9 @@ func (r *ContentReader) Read(piece []byte) int {
 		r.last = piece[len(piece)-1] | 1
 		r.frames.read(piece, r.message)
 		return r.found
+	}
+	if !r.Events && len(r.line) == 0 {
+		r.Events = beginsEvent(piece)
 	}
 	if !r.Events {
 		r.body(piece)
@@ -80,6 +185,11 @@ func (r *ContentReader) Read(piece []byte) int {
 	}
 }
 
+// beginsEvent reports whether a body begins like a stream of events, which some servers send with another content type.
+func beginsEvent(body []byte) bool {
+	return bytes.HasPrefix(body, []byte("data:")) || bytes.HasPrefix(body, []byte("event:"))
+}
+
 // count counts an event with content.
 func (r *ContentReader) count() { r.found, r.begun = r.found+1, true }
 
@@ -91,55 +201,50 @@ func (r *ContentReader) body(piece []byte) {
 	if len(r.line) == 0 {
 		piece = bytes.TrimLeft(piece, jsonscan.Blanks)
 	}
-	if len(r.line) == 0 && len(piece) > maxEvent {
-		r.line = append(r.line, piece[0])
-	}
 	r.keep(piece)
 }
 
 // keep stores the beginning of a line.
 func (r *ContentReader) keep(piece []byte) {
-	if r.long = r.long || len(r.line)+len(piece) > maxEvent; !r.long {
-		r.line = append(r.line, piece...)
-	}
+	room := maxEvent - len(r.line)
+	r.long = r.long || len(piece) > room
+	r.line = append(r.line, piece[:min(len(piece), room)]...)
 }
 
 // complete reads the end of a line.
 func (r *ContentReader) complete(end []byte) {
 	line := end
-	if len(r.line) > 0 {
-		r.line = append(r.line, end...)
+	if len(r.line) > 0 || len(end) > maxEvent {
+		r.keep(end)
 		line = r.line
 	}
-	if r.long {
-		r.any = true
-		r.count()
-	} else {
-		r.field(bytes.TrimSuffix(line, []byte("\r")))
+	if !r.long {
+		line = bytes.TrimSuffix(line, []byte("\r"))
 	}
+	r.field(line)
 	r.line, r.long = r.line[:0], false
 }
 
 // field reads a line of an event.
 func (r *ContentReader) field(line []byte) {
 	if len(line) == 0 { // the end of the event
-		r.failed = false
+		r.name = otherEvent
 		return
 	}
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimSpace(value)
 	switch string(name) {
 	case "":
-		r.any = true
+		r.comments = true
 	case "event":
-		r.failed = string(value) == "error"
+		r.name = readEventName(value)
+		r.finished, r.comments = r.finished || r.name == lastEvent, r.comments || r.name == pingEvent
 	case "data":
-		r.any = true
 		switch {
-		case len(value) == 0:
+		case len(value) == 0, r.name == pingEvent:
 		case string(value) == "[DONE]":
-			r.finished = true
-		case r.failed:
+			r.done = true
+		case r.name == errorEvent:
 			r.errors++
 		default:
 			r.data(value)
@@ -149,145 +254,32 @@ func (r *ContentReader) field(line []byte) {
 
 // data reads the data of an event.
 func (r *ContentReader) data(text []byte) {
-	s := &r.scan
-	s.Reset(text)
+	s := r.scanner(text)
 	if s.Next() != jsonscan.Object {
-		r.count()
+		r.strange = true
+		if !r.Strict && string(text) != "null" {
+			r.count()
+		}
 		return
 	}
 	var e event
 	e.read(s)
 	r.standard, r.finished = r.standard || e.known, r.finished || e.ends()
-	switch {
-	case e.failed, string(e.typ) == "response.failed":
+	r.strange, r.comments = r.strange || !e.known, r.comments || e.is(typePing)
+	if e.failed {
 		r.errors++
-	case s.Err() != nil, e.content(): // what cannot be read is not judged
+	} else if e.content() || r.unread(&e) {
 		r.count()
 	}
 }
 
-// event is what an event's object has.
-type event struct {
-	typ     []byte // of Anthropic's Messages and of the Responses API
-	known   bool   // it has one of the members below, or a type
-	filled  bool   // one of them carries content
-	failed  bool   // it reports an error
-	ended   bool   // it has the reason of the end
-	calling bool   // it begins the call of a tool
-}
-
-func (e *event) read(s *jsonscan.Scanner) {
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
-		switch string(key) {
-		case "type":
-			e.typ = bytes.Trim(s.Text(s.Value()), `"`)
-			e.known = true
-		case "choices":
-			e.known = true
-			e.choices(s)
-		case "error":
-			e.failed = filled(s) || e.failed
-		case "delta": // of a block, or text
-			e.known = true
-			e.part(s)
-		case "content_block":
-			e.known = true
-			e.part(s)
-		case "text", "output_ids", "token_ids": // SGLang's own
-			e.known = true
-			e.filled = filled(s) || e.filled
-		default:
-			s.Value()
-		}
+// unread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is no JSON, and
+// members that no API has that is known.
+func (r *ContentReader) unread(e *event) bool {
+	if e.known {
+		return !r.Strict && r.scan.Err() != nil
 	}
-}
-
-// choices reads the choices of OpenAI's APIs.
-func (e *event) choices(s *jsonscan.Scanner) {
-	if s.Next() != jsonscan.Array {
-		s.Value()
-		return
-	}
-	for s.Open(); s.More(); {
-		if s.Next() != jsonscan.Object {
-			s.Value()
-			continue
-		}
-		s.Open()
-		for key, ok := s.Key(); ok; key, ok = s.Key() {
-			switch string(key) {
-			case "delta", "message":
-				e.part(s)
-			case "text", "token_ids":
-				e.filled = filled(s) || e.filled
-			case "finish_reason":
-				e.ended = filled(s) || e.ended
-			default:
-				s.Value()
-			}
-		}
-	}
-}
-
-// part reads a delta, a message or a block: any member but its role, type, index and identifier is content, if it is not empty.
-func (e *event) part(s *jsonscan.Scanner) {
-	if s.Next() != jsonscan.Object {
-		e.filled = filled(s) || e.filled
-		return
-	}
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
-		switch string(key) {
-		case "type":
-			e.calling = string(s.Text(s.Value())) == `"tool_use"` || e.calling
-		case "role", "index", "id", "stop_reason", "stop_sequence":
-			s.Value()
-		default:
-			e.filled = filled(s) || e.filled
-		}
-	}
-}
-
-// ends reports whether the event says that the stream is complete.
-func (e *event) ends() bool {
-	switch string(e.typ) {
-	case "message_stop", "response.completed", "response.incomplete":
-		return true
-	}
-	return e.ended
-}
-
-// content reports whether the event carries content.
-func (e *event) content() bool {
-	switch {
-	case !e.known: // of an API that is not known
-		return true
-	case bytes.HasPrefix(e.typ, []byte("response.")):
-		return e.filled && bytes.HasSuffix(e.typ, []byte(".delta"))
-	}
-	switch string(e.typ) {
-	case "ping", "message_start", "message_delta", "message_stop", "content_block_stop":
-		return false
-	}
-	return e.filled || e.calling
-}
-
-// filled reads a value. It reports whether it is anything but null, "", [] and {}.
-func filled(s *jsonscan.Scanner) bool {
-	text := s.Text(s.Value())
-	if len(text) < 2 {
-		return len(text) > 0
-	}
-	switch text[0] {
-	case 'n':
-		return false
-	case '"':
-		return len(text) > 2
-	case '[', '{':
-		return len(bytes.Trim(text[1:len(text)-1], jsonscan.Blanks)) > 0
-	}
-	return true
+	return r.long || !r.Strict && (e.members || r.scan.Err() != nil)
 }
 
 // vllmTokens is the field of GenerateStreamChunk and GenerateComplete with the packed identifiers of tokens.

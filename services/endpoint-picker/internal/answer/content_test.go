@@ -155,6 +155,128 @@ func TestContentReader_Whole(t *testing.T) {
 	}
 }
 
+// bodyOf passes a whole body through a ContentReader, in pieces.
+func bodyOf(r ContentReader, body string, size int) *ContentReader {
+	for at := 0; at < len(body); at += size {
+		r.Read([]byte(body[at:min(at+size, len(body))]))
+	}
+	return &r
+}
+
+// TestContentReader_Strict has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
+func TestContentReader_Strict(t *testing.T) {
+	t.Parallel()
+	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+	pad := strings.Repeat("a", 2*maxEvent)
+	tests := []struct {
+		name         string
+		events       bool
+		give         string
+		strict, open bool // whether it is an answer
+		broken       bool // whether its beginning says that it is none, for a strict reader
+		unknown      bool // whether it is neither an answer nor an error for a strict reader
+	}{
+		{name: "a chat", give: `{"id":"1","choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`, strict: true, open: true},
+		{name: "a message", give: `{"type":"message","content":[],"stop_reason":"end_turn"}`, strict: true, open: true},
+		{name: "a response", give: `{"object":"response","error":null,"output":[],"status":"queued"}`, strict: true, open: true},
+		{name: "embeddings", give: `{"object":"list","data":[{"embedding":[1]}]}`, strict: true, open: true},
+		{name: "SGLang's", give: `{"text":"","output_ids":[],"meta_info":{"finish_reason":{"type":"length"}}}`, strict: true, open: true},
+		{name: "a list of SGLang's", give: ` [{"text":"a"},{"text":"b"}]`, strict: true, open: true},
+		{name: "a large object", give: `{"instructions":"` + pad + `","output":[]}`, strict: true, open: true},
+		{name: "an object whose members come late", give: `{"id":"` + pad + `","error":{}}`, strict: true, open: true},
+		{name: "NaN", give: `{"choices":[{"logprobs":NaN}]}`, strict: true, open: true},
+
+		{name: "an error", give: `{"error":"full"}`, broken: true},
+		{name: "a large error", give: `{"error":{"message":"` + pad + `"}}`, broken: true},
+		{name: "a large error of vLLM", give: `{"object":"error","message":"` + pad + `"}`, broken: true},
+		{name: "an error of vLLM 0.8", give: `{"object":"error","message":"full","code":500}`, broken: true},
+		{name: "an error of Anthropic", give: `{"type":"error","error":{}}`, broken: true},
+		{name: "an aborted answer", give: `{"choices":[{"message":{"content":"a"},"finish_reason":"abort"}]}`, broken: true},
+		{name: "an aborted answer of SGLang", give: `{"text":"","meta_info":{"finish_reason":{"type":"abort","status_code":503}}}`, broken: true},
+		{name: "an empty object", give: `{}`},
+		{name: "no choice", give: `{"choices":[]}`, open: true, unknown: true},
+		{name: "an empty error", give: `{"error":{}}`, open: true, unknown: true},
+		{name: "errors", give: `{"errors":[{"message":"full"}]}`, open: true, unknown: true},
+		{name: "a detail", give: `{"detail":"Not Found"}`, open: true, unknown: true},
+		{name: "a job", give: `{"status":"queued"}`, open: true, unknown: true},
+		{name: "null", give: `null`, open: true, unknown: true},
+		{name: "a string", give: `"error"`, open: true, unknown: true},
+		{name: "an empty list", give: `[]`},
+		{name: "a list of numbers", give: `[[0.5]]`, open: true, unknown: true},
+		{name: "text", give: `Service starting`, open: true, unknown: true},
+		{name: "HTML without its type", give: `<html>`, open: true, broken: true},
+		{name: "bytes", give: "\x00\x01", open: true, unknown: true},
+		{name: "JSON that ends by chance", give: `{"choices":[{"message":{"content":"a"}`, open: true},
+
+		{name: "events", events: true, give: text + `data: {"choices":[{"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n", strict: true, open: true},
+		{name: "events without their type", give: text + "data: [DONE]\n\n", strict: true, open: true},
+		{name: "no token", events: true, give: `data: {"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}` + "\n\n", strict: true, open: true},
+		{name: "a large last event", events: true, give: "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n" +
+			"event: response.completed\ndata: {\"response\":{\"output\":\"" + pad + "\"},\"type\":\"response.completed\"}\n\n", strict: true, open: true},
+		{name: "the end only", events: true, give: "data: [DONE]\n\n", open: true},
+		{name: "a role and the end", events: true, give: `data: {"choices":[{"delta":{"role":"assistant"}}]}` + "\n\ndata: [DONE]\n\n", open: true},
+		{name: "events of nothing", events: true, give: "data: null\n\ndata: {}\n\n", unknown: true},
+		{name: "events of something else", events: true, give: "data: not JSON\n\ndata: {\"detail\":\"full\"}\n\ndata: [DONE]\n\n", open: true, unknown: true},
+		{name: "an error event without a type", give: `data: {"error":{"code":503}}` + "\n\n", broken: true},
+		{name: "an error event of vLLM 0.8", events: true, give: `data: {"object":"error","message":"full"}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "an event of the type error", events: true, give: `data: {"type":"error","code":"server_error"}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "an event with another name", events: true, give: "event: Error\ndata: full\n\n", broken: true},
+		{name: "a large error event", events: true, give: `data: {"error":{"message":"` + pad + `"}}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "an aborted stream", events: true, give: text + `data: {"choices":[{"delta":{},"finish_reason":"error"}]}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "an aborted stream of SGLang", events: true, give: `data: {"text":"","meta_info":{"finish_reason":{"type":"abort"}}}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "an error of TGI", events: true, give: "event:error\ndata:{\"error\":\"overloaded\"}\n\n", broken: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range []int{7, 64, len(tt.give) + 1} {
+				r := bodyOf(ContentReader{Events: tt.events, Strict: true}, tt.give, size)
+				assert.Equal(t, tt.broken, r.Broken(), "in pieces of %d", size)
+				assert.Equal(t, tt.strict, r.Whole(), "in pieces of %d", size)
+				assert.Equal(t, tt.unknown, r.Unknown(), "in pieces of %d", size)
+				assert.Equal(t, tt.open, bodyOf(ContentReader{Events: tt.events}, tt.give, size).Whole(), "open, in pieces of %d", size)
+			}
+		})
+	}
+}
+
+// TestContentReader_FirstContent has events before the first content, of known APIs and others.
+func TestContentReader_FirstContent(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		give   string
+		strict bool // of APIs that are known only
+	}{
+		{give: `data: {"text_output":""}`},
+		{give: `data: {"model_name":"ensemble","sequence_id":0,"text_output":""}`},
+		{give: `data:{"index":1,"token":{"id":1,"text":"","logprob":null,"special":false},"generated_text":null}`},
+		{give: `data:{"index":1,"token":null}`},
+		{give: `data: {"content":"","stop":false}`},
+		{give: `data: {"meta_info":{"id":"1"}}`},
+		{give: "event: ping\ndata: {}"},
+		{give: `data: {}`},
+		{give: `data: ping`, strict: true},
+		{give: `data: {"object":"heartbeat"}`, strict: true},
+		{give: `data: {"id":"1","object":"chat.completion.chunk"}`, strict: true},
+		{give: `data: {"choices":[{"delta":{"content":[{"type":"text","text":""}]}}]}`},
+		{give: `data: {"choices":[{"delta":{"role":"assistant","name":"bot"}}]}`},
+		{give: `data: {"type":"response.output_item.added","item":{"type":"message","content":[]}}`},
+	}
+	for _, tt := range tests {
+		for _, strict := range []bool{true, false} {
+			if r := bodyOf(ContentReader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
+				assert.False(t, r.begun, "%s, strict: %t", tt.give, strict)
+			}
+		}
+	}
+	for _, give := range []string{
+		`data: {"text_output":"a"}`, `data:{"token":{"text":"a"}}`, `data: {"content":"a"}`, `data: {"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}`,
+		`data: {"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
+	} {
+		assert.True(t, bodyOf(ContentReader{Events: true, Strict: true}, give+"\n\n", 1000).begun, give)
+	}
+}
+
 func FuzzContentReader(f *testing.F) {
 	f.Add("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", uint8(3))
 	f.Add("event: error\r\ndata: x\r\n: c\r\n", uint8(1))
@@ -164,6 +286,9 @@ func FuzzContentReader(f *testing.F) {
 		found, errors := contentOf(body, int(size)+1)
 		assert.Equal(t, whole, found)
 		assert.Equal(t, wholeErrors, errors)
+		for _, strict := range []bool{true, false} {
+			assert.Equal(t, bodyOf(ContentReader{Strict: strict}, body, len(body)+1).Whole(), bodyOf(ContentReader{Strict: strict}, body, int(size)+8).Whole())
+		}
 	})
 }
 

@@ -31,10 +31,11 @@ const (
 	FormObject   Form = iota // an object "usage": OpenAI's and Anthropic's APIs
 	FormMetaInfo             // an object "meta_info": SGLang's own
 	FormVLLM                 // messages of vLLM's gRPC service
+	FormOpen                 // an object "usage", or a body in another format
 )
 
 // keys are the keys in front of usage objects.
-var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`)}
+var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`), FormOpen: []byte(`"usage"`)}
 
 // maxUsage is the maximum size of a usage object, in bytes.
 const maxUsage = 4 << 10

@@ -32,7 +32,7 @@ var (
 	ErrEncoded = errors.New("the picker does not read compressed bodies: send it without Content-Encoding")
 	// ErrNoModel means that the body names no model, though its API has one.
 	ErrNoModel  = errors.New("model not found in request body")
-	errNoParser = errors.New("no parser for its path")
+	errNoParser = errors.New("no parser for its path: add passthrough-parser to requestHandler.parsers to accept any body")
 )
 
 // An API contains the properties of requests to the paths with one suffix.
@@ -54,11 +54,12 @@ var (
 	unknown  = &API{Generates: true, read: (*Request).readJSON, fields: otherFields} // for unclaimed paths
 	opaque   = &API{Generates: true}                                                 // for bodies in no known format
 	bodiless = &API{}                                                                // for requests without a body
+	triton   = &API{suffix: kserveGenerate, Generates: true, Usage: answer.FormOpen} // for its generate extension of KServe's protocol
 )
 
 // pathless is for JSON objects from gateways that do not send paths. It has the prompts of all APIs: each API ignores the
 // fields of the others, or has an object there, which is not a prompt (text and prompt of the responses API).
-var pathless = &API{Generates: true, read: (*Request).readJSON, fields: fields{
+var pathless = &API{Generates: true, Usage: answer.FormOpen, read: (*Request).readJSON, fields: fields{
 	"model":        (*Request).readModel,
 	"stream":       (*Request).readStream,
 	"cache_salt":   (*Request).readCacheSalt,
@@ -135,13 +136,18 @@ func NewParsers(names ...string) (*Parsers, error) {
 func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 
 // kservePath is in the paths of KServe's protocol, version 2, which Triton speaks. They name the model, and one of them ends like SGLang's.
-const kservePath = "/v2/models/"
+const (
+	kservePath     = "/v2/models/"
+	kserveGenerate = "/generate" // and /generate_stream
+)
 
 // find returns the API of a clean path, or nil if its bodies are refused.
 func (p *Parsers) find(clean string) *API {
 	api := unknown
-	if strings.Contains(clean, kservePath) {
-		api = opaque
+	if _, model, found := strings.Cut(clean, kservePath); found {
+		if api = opaque; strings.Contains(model, kserveGenerate) {
+			api = triton
+		}
 	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); i >= 0 {
 		return p.apis[i]
 	}

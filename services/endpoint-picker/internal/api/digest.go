@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/cespare/xxhash/v2"
 
+	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -18,7 +19,7 @@ type Digest struct {
 }
 
 // digested is the API of digests.
-var digested = &API{Generates: true}
+var digested = &API{Generates: true, Usage: answer.FormOpen}
 
 // readDigest reads a digest. Its blocks stay where they are.
 func (r *Request) readDigest(d *Digest) {

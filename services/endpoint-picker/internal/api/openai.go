@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
 // openAI are the APIs of OpenAI, as vLLM and SGLang serve them: https://platform.openai.com/docs/api-reference.
@@ -11,10 +13,16 @@ var openAI = []API{
 	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, named: true, Generates: true},
 	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
 	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, named: true, Generates: true, Stores: true},
-	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true},
-	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
+	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true, Usage: answer.FormOpen},
 	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, named: true}, // also of chats
 	{suffix: "/conversations", read: (*Request).readJSON, fields: modelFields},
+	// Of vLLM, SGLang and TGI. Only the model is read.
+	{suffix: "/rerank", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/score", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/classify", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/pooling", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/generate_stream", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
 }
 
 // modelFields are for requests whose prompt is not computed.

@@ -31,7 +31,9 @@ func loadConfiguration(ctx context.Context, cfg *config.Config) (*reload.Loaded,
 
 // configOptions returns the external settings of configurations.
 func configOptions(cfg *config.Config) pluginconfig.Options {
-	return pluginconfig.Options{StaleAfter: cfg.Scraping.StaleAfter, Source: cfg.MetricsSource, EndpointsGiven: cfg.Pool.Given() && !cfg.Pool.Discovered}
+	return pluginconfig.Options{
+		StaleAfter: cfg.Scraping.StaleAfter, Source: cfg.MetricsSource, DefaultEngine: cfg.DefaultEngine, EndpointsGiven: cfg.Pool.Given() && !cfg.Pool.Discovered,
+	}
 }
 
 // prepare checks that all parts can use a configuration, and returns the function that makes it effective in them.

@@ -62,4 +62,7 @@ func TestOptionsOfConfigurations(t *testing.T) {
 	c = config.Default()
 	c.Pool.File = "/etc/endpoints.yaml"
 	assert.True(t, configOptions(c).EndpointsGiven)
+	assert.Empty(t, configOptions(c).DefaultEngine)
+	c.DefaultEngine = "sglang"
+	assert.Equal(t, "sglang", configOptions(c).DefaultEngine)
 }

@@ -32,8 +32,8 @@ func (usageError) Is(target error) bool { return target == ErrUsage }
 // Unwrap returns the cause.
 func (e usageError) Unwrap() error { return e.error }
 
-// New returns the command line. It writes results to out, and logs and remarks to log.
-func New(out, log io.Writer) *cobra.Command {
+// New returns the command line with its arguments. It writes results to out, and logs and remarks to log.
+func New(args []string, out, log io.Writer) *cobra.Command {
 	cfg := config.Default()
 	root := &cobra.Command{
 		Use:           "endpoint-picker",
@@ -47,7 +47,7 @@ func New(out, log io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(log)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{fmt.Errorf("%w: see --help", err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{config.FlagError(cmd.Flags(), err)} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Flags().SortFlags = false
 	cfg.AddFlags(root.Flags())
@@ -56,11 +56,15 @@ func New(out, log io.Writer) *cobra.Command {
 		Use: "graph", Hidden: true, Args: noArguments, Short: "Print the dependencies between components, for Graphviz",
 		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) }, //nolint:wrapcheck // it says what happened
 	})
+	root.SetArgs(config.DoubleDashes(root.Flags(), args))
 	return root
 }
 
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
+		if args[0] == "true" || args[0] == "false" {
+			return usageError{fmt.Errorf("unexpected argument %q: the value of a switch follows =, as in --tracing=%s", args[0], args[0])}
+		}
 		return usageError{fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0])}
 	}
 	return nil

@@ -16,9 +16,7 @@ import (
 // run returns what a command line writes.
 func run(ctx context.Context, args ...string) (out, log string, err error) {
 	var o, l bytes.Buffer
-	command := New(&o, &l)
-	command.SetArgs(args)
-	err = command.ExecuteContext(ctx)
+	err = New(args, &o, &l).ExecuteContext(ctx)
 	return o.String(), l.String(), err
 }
 
@@ -39,7 +37,12 @@ func TestOtherCommands(t *testing.T) {
 func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"unknown flag: --pools: see --help":                               {"--pools"},
+		"unknown flag: --pools-of-all: see --help":                        {"--pools-of-all"},
+		"--pool-name is missing: give the name of the InferencePool":      {"-poolNamespace=n"},
+		"unknown flag: -recording: did you mean --recording?":             {"replay", "-recording=f"},
+		`unexpected argument "false": the value of a switch follows =`:    {"-poolName", "p", "-secureServing", "false"},
+		`--rate "x" is not a number`:                                      {"replay", "--rate=x"},
+		`--seed "-1" is not a whole number of 0 or more`:                  {"replay", "--seed=-1"},
 		`unexpected argument "serve": all settings are flags, see --help`: {"--pool-name=p", "serve"},
 		"--pool-name is missing: give the name":                           {},
 		"--recording is missing: give the file of a recording":            {"replay"},
@@ -72,7 +75,7 @@ func TestEveryFlagOfReplayIsInTheREADME(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	require.NoError(t, err)
-	command, _, err := New(&bytes.Buffer{}, &bytes.Buffer{}).Find([]string{"replay"})
+	command, _, err := New(nil, &bytes.Buffer{}, &bytes.Buffer{}).Find([]string{"replay"})
 	require.NoError(t, err)
 	command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		assert.True(t, bytes.Contains(readme, []byte("`--"+f.Name+"`")), f.Name)

@@ -69,6 +69,7 @@ type Config struct {
 	Proxy         Proxy
 	Scraping      modelserver.Options
 	MetricsSource modelserver.Source // where the configuration of the plugins does not set it
+	DefaultEngine string             // of model servers, where the configuration of the plugins does not set it; empty: vLLM
 	Outliers      outlier.Options
 	Leases        Leases
 	Plugins       Plugins
@@ -160,10 +161,10 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	c, fs := Default(), pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
 	fs.SetOutput(w)
 	c.AddFlags(fs)
-	if err := fs.Parse(args); errors.Is(err, pflag.ErrHelp) {
+	if err := fs.Parse(DoubleDashes(fs, args)); errors.Is(err, pflag.ErrHelp) {
 		return nil, err //nolint:wrapcheck // the help says all
 	} else if err != nil {
-		return nil, fmt.Errorf("%w: see --help", err)
+		return nil, FlagError(fs, err)
 	}
 	return c, c.Complete(fs)
 }
@@ -229,6 +230,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.AddressFile, flagAddressFile, c.AddressFile,
 		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: none.")
 	addUpstreamFlags(fs)
+	acceptCamelFlags(fs)
 }
 
 func (e *ExtProc) addFlags(fs *pflag.FlagSet) {

@@ -17,7 +17,7 @@ func (s *Size) String() string { return resource.NewQuantity(int64(*s), resource
 func (s *Size) Set(text string) error {
 	q, err := resource.ParseQuantity(strings.TrimSuffix(text, "B"))
 	if err != nil {
-		return fmt.Errorf("%q is not a size such as 32Mi: %w", text, err)
+		return fmt.Errorf("%.100q is not a size such as 32Mi, 500k or 1048576", text)
 	}
 	*s = Size(q.Value())
 	return nil

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 )
 
 // Flags of the llm-d router, of the pickers of the Gateway API Inference Extension, and of their charts that are not flags
@@ -47,24 +48,33 @@ var unusedFlags = []struct {
 	{name: "plugin-state-staleness-threshold", why: "requests in flight count until their streams end"},
 	{name: "fairness-id-metric-label-limit", why: "metrics have at most 1000 tenants"},
 	{name: "zap-stacktrace-level", why: "logs have no stack traces, and errors name their origin"},
+	{name: "refreshPodsInterval", why: "the picker watches the pods"},
 	{name: "zap-time-encoding", why: "log times are RFC 3339 in JSON, and the time of day on a console"},
 }
 
-// refusedFlags named metrics of model servers, which the configuration names now. A value that equals the built-in behavior
-// (as in KServe's charts) has no effect and is accepted.
-var refusedFlags = []struct {
-	name, harmless, instead string
-	isSwitch                bool
+// fixedFlags were settings elsewhere. The value that this picker always has is accepted without effect.
+var fixedFlags = []struct {
+	name, value string
+	instead     string // what to do instead of another value
 }{
-	{name: "total-queued-requests-metric", harmless: "vllm:num_requests_waiting", instead: insteadOfMetric},
-	{name: "total-running-requests-metric", harmless: "vllm:num_requests_running", instead: insteadOfMetric},
-	{name: "kv-cache-usage-percentage-metric", harmless: "vllm:kv_cache_usage_perc", instead: insteadOfMetric},
-	{name: "lora-info-metric", harmless: "vllm:lora_requests_info", instead: insteadOfMetric},
-	{name: "cache-info-metric", harmless: "vllm:cache_config_info", instead: insteadOfMetric},
-	{name: "feature-gates", harmless: "flowControl=false", instead: "featureGates"},
+	{name: "feature-gates", value: "flowControl=false", instead: "use featureGates in the configuration"},
+	{name: "destinationEndpointHintKey", value: destination, instead: "the picker sets " + destination + ": let the gateway read that"},
+	{name: "DestinationEndpointHintMetadataNamespace", value: "envoy.lb", instead: "the picker sets metadata in envoy.lb: let the gateway read that"},
+	{name: "targetEndpointKey", value: destination, instead: "the picker sets " + destination + ": let the gateway read that"},
 }
 
-const insteadOfMetric = "engineConfigs of the plugin core-metrics-extractor"
+const destination = "x-gateway-destination-endpoint"
+
+// Flags that name metrics of model servers. Together they select one of the built-in engines.
+const (
+	flagWaitingMetric   = "total-queued-requests-metric"
+	flagRunningMetric   = "total-running-requests-metric"
+	flagKVUsageMetric   = "kv-cache-usage-percentage-metric"
+	flagLoRAMetric      = "lora-info-metric"
+	flagCacheInfoMetric = "cache-info-metric"
+)
+
+var metricFlags = []string{flagWaitingMetric, flagRunningMetric, flagKVUsageMetric, flagLoRAMetric, flagCacheInfoMetric}
 
 // addUpstreamFlags adds these flags. Their values stay in fs until applyUpstreamFlags.
 func addUpstreamFlags(fs *pflag.FlagSet) {
@@ -76,8 +86,12 @@ func addUpstreamFlags(fs *pflag.FlagSet) {
 	for _, f := range unusedFlags {
 		addByKind(fs, f.name, "Accepted without effect: "+f.why+".", f.isSwitch)
 	}
-	for _, f := range refusedFlags {
-		addByKind(fs, f.name, "Refused: use "+f.instead+".", f.isSwitch)
+	for _, name := range metricFlags {
+		fs.String(name, "", "Selects the engine that has this metric, for model servers whose pods have no label for their engine.")
+		fs.Lookup(name).Hidden = true
+	}
+	for _, f := range fixedFlags {
+		fs.String(f.name, "", "Refused, unless it is "+f.value+".")
 		fs.Lookup(f.name).Hidden = true
 	}
 }
@@ -95,7 +109,7 @@ func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:
 // precedence.
 func (c *Config) applyUpstreamFlags(fs *pflag.FlagSet) error {
 	c.Unused = findUnused(fs)
-	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), findRefused(fs))
+	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), c.applyEngine(fs), findRefused(fs))
 }
 
 func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
@@ -177,6 +191,48 @@ func levelOfVerbosity(v int) string {
 	return zap.InfoLevel.String()
 }
 
+// applyEngine selects the engine with the metrics that flags name. Charts give the names of a chosen engine.
+func (c *Config) applyEngine(fs *pflag.FlagSet) error {
+	const why = "the picker reads this metric of vLLM anyway"
+	given := map[string]string{}
+	for _, name := range metricFlags {
+		if fs.Changed(name) {
+			given[name] = strings.Trim(fs.Lookup(name).Value.String(), `"`) // a chart gives quotes
+		}
+	}
+	names := modelserver.MetricNames{
+		Waiting: given[flagWaitingMetric], Running: given[flagRunningMetric], KVUsage: given[flagKVUsageMetric], LoRA: given[flagLoRAMetric], CacheInfo: given[flagCacheInfoMetric],
+	}
+	engine, known := modelserver.FindEngine(names)
+	if !known {
+		return errors.New(unknownMetrics(given))
+	}
+	if engine != modelserver.EngineVLLM {
+		c.DefaultEngine = engine
+		return nil
+	}
+	for _, name := range metricFlags {
+		if value, ok := given[name]; ok && value != "" {
+			c.Unused = append(c.Unused, UnusedFlag{Name: "--" + name, Why: why})
+		} else if ok {
+			c.Unused = append(c.Unused, UnusedFlag{Name: "--" + name, Why: "the picker reads the metrics that a page has"})
+		}
+	}
+	return nil
+}
+
+// unknownMetrics is the message for metrics that no built-in engine has, or that are those of several.
+func unknownMetrics(given map[string]string) string {
+	var flags []string
+	for _, name := range metricFlags {
+		if given[name] != "" {
+			flags = append(flags, fmt.Sprintf("--%s %.100q", name, given[name]))
+		}
+	}
+	return fmt.Sprintf("%s: no built-in engine has these metrics: leave the flags out, and label the pods of model servers %s with one of %s; name the metrics of others in engineConfigs of the plugin core-metrics-extractor",
+		strings.Join(flags, ", "), modelserver.LabelEngine, strings.Join(modelserver.EngineNames(), ", "))
+}
+
 func findUnused(fs *pflag.FlagSet) []UnusedFlag {
 	var found []UnusedFlag
 	for _, f := range unusedFlags {
@@ -184,9 +240,9 @@ func findUnused(fs *pflag.FlagSet) []UnusedFlag {
 			found = append(found, UnusedFlag{Name: "--" + f.name, Why: f.why})
 		}
 	}
-	for _, f := range refusedFlags {
-		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() == f.harmless {
-			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "the picker already does this; to change it, use " + f.instead})
+	for _, f := range fixedFlags {
+		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() == f.value {
+			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "the picker always does this"})
 		}
 	}
 	return found
@@ -194,9 +250,9 @@ func findUnused(fs *pflag.FlagSet) []UnusedFlag {
 
 func findRefused(fs *pflag.FlagSet) error {
 	var errs []error
-	for _, f := range refusedFlags {
-		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() != f.harmless {
-			errs = append(errs, fmt.Errorf("--%s has no effect here: use %s in the configuration", f.name, f.instead))
+	for _, f := range fixedFlags {
+		if value := fs.Lookup(f.name).Value.String(); fs.Changed(f.name) && value != f.value {
+			errs = append(errs, fmt.Errorf("--%s %.100q is not supported: %s", f.name, value, f.instead))
 		}
 	}
 	return errors.Join(errs...)

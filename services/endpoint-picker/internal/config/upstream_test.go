@@ -30,7 +30,7 @@ func parseCharts(args []string) (*Config, error) {
 	if fs.Lookup("tracing") == nil {
 		fs.Bool("tracing", true, "")
 	}
-	if err := fs.Parse(args); err != nil {
+	if err := fs.Parse(DoubleDashes(fs, args)); err != nil {
 		return nil, err
 	}
 	return c, c.applyUpstreamFlags(fs)
@@ -46,7 +46,7 @@ func names(unused []UnusedFlag) []string {
 
 // settings are what these flags are about.
 func settings(c *Config) []any {
-	return []any{c.Pool, c.GRPC, c.HTTP, c.Logging, c.TLS, c.Metrics, c.Messages, c.Drain}
+	return []any{c.Pool, c.GRPC, c.HTTP, c.Logging, c.TLS, c.Metrics, c.Messages, c.Drain, c.Scraping, c.MetricsSource, c.DefaultEngine}
 }
 
 func TestArgumentsOfPublicCharts(t *testing.T) {
@@ -127,6 +127,58 @@ func TestArgumentsOfPublicCharts(t *testing.T) {
 			want: func(*Config) {},
 		},
 		{
+			name: "Gateway API Inference Extension 0.3, as its chart is",
+			give: []string{
+				"-poolName", "qwen", "-poolNamespace", "llm-d", "-v", "3", "-grpcPort", "9002", "-grpcHealthPort", "9003", "-metricsPort", "9091",
+			},
+			want: func(c *Config) { c.HTTP.MetricsAddress = ":9091" },
+		},
+		{
+			name: "Gateway API Inference Extension 0.5, as its chart is for Triton",
+			give: []string{
+				"-poolName", "qwen", "-poolNamespace", "llm-d", "--v", "4", "--grpcPort", "9102", "-grpcHealthPort", "9103", "-metricsPort", "9090",
+				"-configFile", "config/default-plugins.yaml", "--enablePprof=true", "--modelServerMetricsPath=/metrics", "--modelServerMetricsScheme=https",
+				"--modelServerMetricsHttpsInsecureSkipVerify=true", "-totalQueuedRequestsMetric", "nv_trt_llm_request_metrics{request_type=waiting}",
+				"-kvCacheUsagePercentageMetric", "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}", "-loraInfoMetric", "",
+			},
+			want: func(c *Config) {
+				c.Logging.Level, c.GRPC.Port, c.GRPC.HealthPort, c.HTTP.EnablePprof = "debug", 9102, 9103, true
+				c.MetricsSource.Scheme, c.DefaultEngine = "https", "triton-tensorrt-llm"
+			},
+		},
+		{
+			name: "Gateway API Inference Extension 1.0, with single dashes, for Triton",
+			give: []string{
+				"-pool-name", "qwen", "-pool-namespace=llm-d", "--total-queued-requests-metric", "nv_trt_llm_request_metrics{request_type=waiting}",
+				"--kv-cache-usage-percentage-metric", "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}", "--lora-info-metric", "",
+			},
+			want: func(c *Config) { c.DefaultEngine = "triton-tensorrt-llm" },
+		},
+		{
+			name: "Gateway API Inference Extension 1.5, for SGLang",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", `--total-queued-requests-metric="sglang:num_queue_reqs"`, `--total-running-requests-metric="sglang:num_running_reqs"`,
+				`--kv-cache-usage-percentage-metric="sglang:token_usage"`, `--cache-info-metric="sglang:cache_config_info"`,
+			},
+			want: func(c *Config) { c.DefaultEngine = "sglang" },
+		},
+		{
+			name: "Gateway API Inference Extension 1.5, for trtllm-serve",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", `--total-queued-requests-metric="trtllm_num_requests_waiting"`, `--total-running-requests-metric="trtllm_num_requests_running"`,
+				`--kv-cache-usage-percentage-metric="trtllm_kv_cache_utilization"`, `--cache-info-metric="trtllm_cache_config_info"`, "--lora-info-metric", "",
+			},
+			want: func(c *Config) { c.DefaultEngine = "trtllm-serve" },
+		},
+		{
+			name: "Gateway API Inference Extension, without LoRA",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", "--lora-info-metric", "", "--kv-cache-usage-percentage-metric=vllm:gpu_cache_usage_perc",
+			},
+			want:       func(*Config) {},
+			wantUnused: []string{"--kv-cache-usage-percentage-metric", "--lora-info-metric"},
+		},
+		{
 			name: "its lightweight picker",
 			give: []string{
 				"--pool-name=qwen", "--pool-namespace=llm-d", "--pool-group=inference.networking.k8s.io", "--grpc-port=9002", "--grpc-health-port=9003",
@@ -204,26 +256,45 @@ func TestLoggingByUpstreamsFlags(t *testing.T) {
 
 func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	const metric = " has no effect here: use engineConfigs of the plugin core-metrics-extractor in the configuration"
+	const metric = ": no built-in engine has these metrics: leave the flags out, and label the pods of model servers llm-d.ai/engine-type " +
+		"with one of vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton; name the metrics of others in engineConfigs of the plugin core-metrics-extractor"
 	tests := []struct {
 		name string
 		give []string
 		want string
 	}{
-		{name: "queue", give: []string{"--total-queued-requests-metric=q"}, want: "--total-queued-requests-metric" + metric},
-		{name: "running", give: []string{"--total-running-requests-metric=r"}, want: "--total-running-requests-metric" + metric},
-		{name: "cache", give: []string{"--kv-cache-usage-percentage-metric=vllm:gpu_cache_usage_perc"}, want: "--kv-cache-usage-percentage-metric" + metric},
-		{name: "LoRA", give: []string{"--lora-info-metric="}, want: "--lora-info-metric" + metric},
-		{name: "cache configuration", give: []string{"--cache-info-metric=c"}, want: "--cache-info-metric" + metric},
-		{name: "gates", give: []string{"--feature-gates=flowControl=true"}, want: "--feature-gates has no effect here: use featureGates in the configuration"},
-		{name: "scheme", give: []string{"--model-server-metrics-scheme=ftp"}, want: `--model-server-metrics-*: scheme: "ftp" is not known: did you mean "http"?`},
+		{name: "queue", give: []string{"--total-queued-requests-metric=q"}, want: `--total-queued-requests-metric "q"` + metric},
+		{name: "running", give: []string{"--total-running-requests-metric=r"}, want: `--total-running-requests-metric "r"` + metric},
+		{
+			name: "metrics of two engines", give: []string{"--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc", "--total-queued-requests-metric=sglang:num_queue_reqs", "--lora-info-metric="},
+			want: `--total-queued-requests-metric "sglang:num_queue_reqs", --kv-cache-usage-percentage-metric "vllm:kv_cache_usage_perc"` + metric,
+		},
+		{name: "cache configuration", give: []string{"--cache-info-metric=c"}, want: `--cache-info-metric "c"` + metric},
+		{name: "gates", give: []string{"--feature-gates=flowControl=true"}, want: `--feature-gates "flowControl=true" is not supported: use featureGates in the configuration`},
+		{name: "header", give: []string{"-destinationEndpointHintKey=x-dest"}, want: `--destinationEndpointHintKey "x-dest" is not supported: the picker sets x-gateway-destination-endpoint: let the gateway read that`},
+		{name: "metadata", give: []string{"--DestinationEndpointHintMetadataNamespace=mine"}, want: `--DestinationEndpointHintMetadataNamespace "mine" is not supported: the picker sets metadata in envoy.lb: let the gateway read that`},
+		{name: "verbosity", give: []string{"--v=abc"}, want: `--v "abc" is not a whole number`},
+		{name: "short verbosity", give: []string{"-v", "abc"}, want: `--v "abc" is not a whole number`},
+		{name: "old name", give: []string{"-grpcPort=abc"}, want: `--grpc-port "abc" is not a whole number`},
+		{name: "tracing", give: []string{"--tracing=x"}, want: `--tracing "x" is not true or false`},
+		{name: "size", give: []string{"--max-request-body=abc"}, want: `--max-request-body: "abc" is not a size such as 32Mi, 500k or 1048576`},
+		{name: "duration", give: []string{"--refreshMetricsInterval=50"}, want: `--refresh-metrics-interval "50" is not a duration such as 200ms or 1m30s`},
+		{name: "number", give: []string{"--refresh-metrics-budget=x"}, want: `--refresh-metrics-budget "x" is not a number`},
+		{name: "mode", give: []string{"--body-mode=x"}, want: `--body-mode: "x" is not one of full-duplex, streamed, buffered, none`},
+		{name: "no value", give: []string{"--grpc-port"}, want: `--grpc-port "--pool-name=p" is not a whole number`},
+		{name: "misspelt", give: []string{"--pool-nam=p"}, want: "unknown flag: --pool-nam: did you mean --pool-name?"},
+		{name: "unknown", give: []string{"--something-else"}, want: "unknown flag: --something-else: see --help"},
+		{name: "unknown, with one dash", give: []string{"-somethingElse=1"}, want: "unknown flag: -somethingElse: see --help"},
+		{name: "misspelt, with one dash", give: []string{"-poolNam=p"}, want: "unknown flag: -poolNam: did you mean --pool-name?"},
+		{name: "unknown letter", give: []string{"-x"}, want: "unknown flag: -x: see --help"},
+		{name: "scheme", give: []string{"--model-server-metrics-scheme=ftp"}, want: `--model-server-metrics-*: scheme: "ftp" is not known: use one of http, https`},
 		{name: "path", give: []string{"--model-server-metrics-path=metrics"}, want: `--model-server-metrics-*: path: "metrics" does not begin with /`},
 		{name: "port of pages", give: []string{"--model-server-metrics-port=-1"}, want: "--model-server-metrics-*: port: it is not a port: give one from 1 to 65535"},
 		{name: "port", give: []string{"--metrics-port=70000"}, want: "--metrics-port 70000 is not a port: give one from 1 to 65535"},
 		{name: "one port by two names", give: []string{"--metrics-port=1", "--metrics-bind-address=:2"}, want: "--metrics-port and --metrics-bind-address set the same address: leave one of them out"},
 		{name: "level", give: []string{"--zap-log-level=0"}, want: `--zap-log-level "0" is not one of debug, info, error, panic, or a number above 0`},
 		{name: "encoder", give: []string{"--zap-encoder=xml"}, want: `--zap-encoder "xml" is not one of json, console`},
-		{name: "switch", give: []string{"--health-checking=maybe"}, want: `invalid argument "maybe" for "--health-checking" flag: strconv.ParseBool: parsing "maybe": invalid syntax: see --help`},
+		{name: "switch", give: []string{"--health-checking=maybe"}, want: `--health-checking "maybe" is not true or false`},
 		{name: "version of TLS", give: []string{"--tls-min-version=1.2"}, want: `--tls-min-version "1.2" is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13`},
 		{name: "client authorities in plaintext", give: []string{"--metrics-client-ca-file=/ca"}, want: "--metrics-client-ca-file has no effect without --metrics-cert-dir: give both"},
 		{name: "message", give: []string{"--grpc-max-recv-msg-size=-1"}, want: "--grpc-max-recv-msg-size -1 is out of range: give up to 2Gi-1, or 0 for the default"},
@@ -240,12 +311,36 @@ func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `--tls-cipher-suites "AES" is not one of TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384`)
 }
 
-// upstreamFlags are all flags of the pickers of the Inference Extension 1.0 to 1.5 and of the llm-d router up to 0.11, with a value that changes
+// upstreamFlags are all flags of the pickers of the Inference Extension 0.1 to 1.5 and of the llm-d router up to 0.11, with a value that changes
 // something there.
 var upstreamFlags = []struct {
 	flag   string
 	answer string // obeyed, unused, or a part of the error
 }{
+	{"-DestinationEndpointHintMetadataNamespace=envoy.lb", "unused"},
+	{"-certPath=/tls", "obeyed"},
+	{"-configFile=/c.yaml", "obeyed"},
+	{"-configText=" + pluginConfig, "obeyed"},
+	{"-destinationEndpointHintKey=x-gateway-destination-endpoint", "unused"},
+	{"-enablePprof", "obeyed"},
+	{"-grpcHealthPort=9103", "obeyed"},
+	{"-grpcPort=9102", "obeyed"},
+	{"-healthChecking", "unused"},
+	{"-kvCacheUsagePercentageMetric=vllm:gpu_cache_usage_perc", "unused"},
+	{"-loraInfoMetric=", "unused"},
+	{"-metricsPort=9190", "obeyed"},
+	{"-modelServerMetricsHttpsInsecureSkipVerify=false", "obeyed"},
+	{"-modelServerMetricsPath=/m", "obeyed"},
+	{"-modelServerMetricsPort=8002", "obeyed"},
+	{"-modelServerMetricsScheme=https", "obeyed"},
+	{"-poolName=other", "obeyed"},
+	{"-poolNamespace=other", "obeyed"},
+	{"-refreshMetricsInterval=60ms", "obeyed"},
+	{"-refreshPodsInterval=10s", "unused"},
+	{"-refreshPrometheusMetricsInterval=5s", "unused"},
+	{"-secureServing=false", "obeyed"},
+	{"-targetEndpointKey=x-target", "let the gateway read that"},
+	{"-totalQueuedRequestsMetric=sglang:num_queue_reqs", "obeyed"},
 	{"--allow-experimental-plugins=true", "unused"},
 	{"--cache-info-metric=c", "engineConfigs"},
 	{"--cert-path=/tls", "obeyed"},
@@ -307,6 +402,9 @@ func TestEveryUpstreamFlagHasAnAnswer(t *testing.T) {
 		t.Run(tt.flag, func(t *testing.T) {
 			t.Parallel()
 			c, err := Parse([]string{"--pool-name=p", tt.flag}, io.Discard)
+			if strings.HasPrefix(tt.flag, "-poolName=") {
+				c, err = Parse([]string{tt.flag}, io.Discard)
+			}
 			switch tt.answer {
 			case "obeyed":
 				require.NoError(t, err)
@@ -323,6 +421,34 @@ func TestEveryUpstreamFlagHasAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The pickers of the Inference Extension accept names with one dash or two.
+func TestFlagsOfUpstreamWithOneDashOrTwo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range upstreamFlags {
+		other := "-" + tt.flag
+		if strings.HasPrefix(tt.flag, "--") {
+			other = tt.flag[1:]
+		}
+		rest := []string{"--pool-name=p"}
+		if strings.HasPrefix(tt.flag, "-poolName=") {
+			rest = nil
+		}
+		want, wantErr := Parse(append(rest, tt.flag), io.Discard)
+		got, err := Parse(append(rest, other), io.Discard)
+		assert.Equal(t, wantErr, err, other)
+		assert.Equal(t, want, got, other)
+	}
+}
+
+func TestDoubleDashes(t *testing.T) {
+	t.Parallel()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Default().AddFlags(fs)
+	assert.Equal(t,
+		[]string{"--poolName", "-x", "-v", "-v=4", "-v4", "--grpc-port=1", "--grpc-port", "-unknown", "", "-", "--", "-grpcPort"},
+		DoubleDashes(fs, []string{"-poolName", "-x", "-v", "-v=4", "-v4", "-grpc-port=1", "--grpc-port", "-unknown", "", "-", "--", "-grpcPort"}))
 }
 
 func TestSourceFlags(t *testing.T) {

@@ -3,6 +3,7 @@ package decision
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
@@ -15,12 +16,12 @@ type fields struct {
 }
 
 // readObject reads an object. It calls f for each field whose value is not null; f must read the value, or return false for an
-// unknown field.
-func readObject(text []byte, f func(r *fields, name string) bool) *Problem {
+// unknown field. known are the names of all fields.
+func readObject(text []byte, known []string, f func(r *fields, name string) bool) *Problem {
 	r := &fields{}
 	r.Reset(text)
 	if r.Next() == jsonscan.Object {
-		r.members("", f)
+		r.members("", known, f)
 	} else if r.Err() == nil {
 		return wrong("", "the body is not a JSON object")
 	}
@@ -32,8 +33,8 @@ func readObject(text []byte, f func(r *fields, name string) bool) *Problem {
 	return r.problem
 }
 
-// members reads the next value, which must be an object. Names in problems begin with a prefix.
-func (r *fields) members(prefix string, f func(r *fields, name string) bool) {
+// members reads the next value, which must be an object, as readObject does. Names in problems begin with a prefix.
+func (r *fields) members(prefix string, known []string, f func(r *fields, name string) bool) {
 	if !r.expect(prefix, jsonscan.Object, "an object") || !r.Open() {
 		return
 	}
@@ -42,10 +43,12 @@ func (r *fields) members(prefix string, f func(r *fields, name string) bool) {
 		if r.Next() == jsonscan.Null {
 			r.Value()
 		} else if !f(r, name) {
-			r.fail(wrong(join(prefix, name), "unknown field"))
+			r.fail(wrong(join(prefix, name), "unknown field: %s", useOneOf(known)))
 		}
 	}
 }
+
+func useOneOf(known []string) string { return "use one of " + strings.Join(known, ", ") }
 
 func join(prefix, name string) string {
 	if prefix == "" {

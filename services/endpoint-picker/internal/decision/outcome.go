@@ -62,10 +62,13 @@ type outcome struct {
 	usage    exchange.Usage
 }
 
+// outcomeFields are the names of the fields of a report, for messages.
+var outcomeFields = []string{"id", "event", "status", "endpoint", "first_token_seconds", "prompt_tokens", "completion_tokens", "cached_tokens"}
+
 // readOutcome reads a report.
 func readOutcome(text []byte) (*outcome, *Problem) {
 	o, identified := &outcome{}, false
-	problem := readObject(text, func(r *fields, name string) bool {
+	problem := readObject(text, outcomeFields, func(r *fields, name string) bool {
 		switch name {
 		case "id":
 			o.id, identified = parseID(r.raw(name, maxName))

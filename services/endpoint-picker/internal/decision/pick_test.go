@@ -97,6 +97,28 @@ func TestPick_Answer(t *testing.T) {
 }
 
 // TestPick_Wrong gives calls that are refused, with the field that is wrong.
+func TestUnknownNamesListTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ path, give, wantField, want string }{
+		{
+			path: PathPick, give: `{"prompt": "a"}`, wantField: "prompt",
+			want: "unknown field: use one of path, headers, body, body_base64, model, cache_salt, stream, prompt_tokens, prompt_blocks, block_tokens, conversation",
+		},
+		{path: PathPick, give: `{"conversation": {"turns": 2}}`, wantField: "conversation.turns", want: "unknown field: use one of opening, asked, history"},
+		{path: PathPick + "?count=2", give: `{}`, wantField: "count", want: "unknown parameter: use one of n, pool, first_token"},
+		{
+			path: PathOutcome, give: `{"tokens": 1}`, wantField: "tokens",
+			want: "unknown field: use one of id, event, status, endpoint, first_token_seconds, prompt_tokens, completion_tokens, cached_tokens",
+		},
+	} {
+		status, answer := newRig(t).call(tt.path, tt.give)
+		assert.Equal(t, http.StatusBadRequest, status)
+		field, message := wrongOf(t, answer)
+		assert.Equal(t, tt.wantField, field)
+		assert.Contains(t, message, tt.want)
+	}
+}
+
 func TestPick_Wrong(t *testing.T) {
 	t.Parallel()
 	many := "[1" + strings.Repeat(",1", maxHashes) + "]"

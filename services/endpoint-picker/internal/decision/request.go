@@ -28,6 +28,13 @@ const (
 	maxBlockTokens = 4096
 )
 
+// Names for messages: those of the query and of the object of a pick, and of its conversation.
+var (
+	pickParameters     = []string{"n", "pool", "first_token"}
+	pickFields         = []string{"path", "headers", "body", "body_base64", "model", "cache_salt", "stream", "prompt_tokens", "prompt_blocks", "block_tokens", "conversation"}
+	conversationFields = []string{"opening", "asked", "history"}
+)
+
 // headerPath marks the raw form of a pick: its body is the body of the request, and its headers are those of the request.
 const headerPath = "X-Original-Path"
 
@@ -65,7 +72,7 @@ func readOptions(r *http.Request) (options, *Problem) {
 				return o, wrong("first_token", "it is not true or false")
 			}
 		default:
-			return o, wrong(name[:min(len(name), maxName)], "unknown parameter")
+			return o, wrong(name[:min(len(name), maxName)], "unknown parameter: %s", useOneOf(pickParameters))
 		}
 	}
 	return o, nil
@@ -92,7 +99,7 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*request, *Problem) {
 // readObject reads a pick in the form of an object.
 func (s *Server) readObject(text []byte) (*request, *Problem) {
 	o := &object{size: prefixindex.BlockTokens}
-	problem := readObject(text, func(r *fields, name string) bool {
+	problem := readObject(text, pickFields, func(r *fields, name string) bool {
 		return s.readBodyField(r, name, o, len(text)) || o.readDigestField(r, name)
 	})
 	d := &o.digest
@@ -126,7 +133,7 @@ func (s *Server) readBodyField(r *fields, name string, o *object, most int) bool
 	case "path":
 		o.Path = r.text(name, maxPath)
 	case "headers":
-		r.members(name, func(r *fields, header string) bool {
+		r.members(name, nil, func(r *fields, header string) bool {
 			s.readHeader(r, header, &o.request)
 			return true
 		})
@@ -285,7 +292,7 @@ func (r *fields) hash() (hash uint64, ok bool) {
 
 // conversation reads the lengths of a conversation, in blocks.
 func (r *fields) conversation(field string, t *api.Turns) {
-	r.members(field, func(r *fields, name string) bool {
+	r.members(field, conversationFields, func(r *fields, name string) bool {
 		switch name {
 		case "opening":
 			t.Opening = r.integer(join(field, name), maxHashes)

@@ -106,6 +106,7 @@ type Exchange struct {
 	content  answer.ContentReader
 	unlike   bool      // the form of the answer is not the requested one, so that its first piece is no first token
 	page     bool      // the body is HTML
+	wrong    bool      // the body is no answer, although the status says so
 	hidden   bool      // Chunk is not called
 	judged   bool      // see Judge
 	busy     time.Time // see Follower.Judged
@@ -142,26 +143,6 @@ func (e Edit) Growth() int {
 		return 0
 	}
 	return len(e.With) - (e.To - e.From)
-}
-
-// A Request contains the needed parts of a request's headers.
-type Request struct {
-	Subset      *scheduling.Subset
-	Path        string // including the query
-	ID          string
-	TraceParent string
-	Headers     api.Headers // the ones that picks need
-	Private     []string    // names of headers to hide from the model server
-}
-
-// A Response contains the needed parts of a response's headers.
-type Response struct {
-	Status  int
-	Served  string // the endpoint that served, if the gateway reports it
-	Events  bool   // the body is a stream of events
-	Page    bool   // the body is HTML
-	Encoded bool   // the body is compressed
-	Hidden  bool   // the carrier does not show the body
 }
 
 // stage is the progress of an exchange; see the package comment.
@@ -217,6 +198,9 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	return nil
 }
 
+// Strict reports whether the form of answers is known, so that other bodies are none.
+func (x *Exchange) Strict() bool { return x.Inference && x.UsageForm != answer.FormOpen }
+
 // RankingSize returns the maximum length of the ranking of candidates.
 func (x *Exchange) RankingSize() int { return x.options.Ranking }
 
@@ -264,7 +248,7 @@ func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
 	x.unlike = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
-	x.content.Events = r.Events && !r.Encoded
+	x.content.Events, x.content.Strict = r.Events && !r.Encoded, x.Strict() && !r.Encoded
 	if r.Encoded || r.Hidden {
 		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}
@@ -294,7 +278,9 @@ func (x *Exchange) Chunk(chunk []byte) {
 	if n := x.content.Read(chunk); n > 0 {
 		x.Pieces += n
 		x.Last = x.options.Now()
-		x.FirstToken(x.Last)
+		if first := x.first(x.Last); first && (x.content.Events || x.UsageForm == answer.FormVLLM) {
+			x.follower.Began() // a body that is no stream says nothing before it is whole
+		}
 	}
 	if x.Inference && x.content.Errors() > 0 {
 		x.Judge(Faulty)
@@ -308,17 +294,22 @@ func (x *Exchange) Chunk(chunk []byte) {
 // FirstToken records when the answer began. Carriers that do not see the response's body call it in place of Chunk, after
 // Respond. Only the first call counts.
 func (x *Exchange) FirstToken(at time.Time) {
+	if x.first(at) {
+		x.follower.Began()
+	}
+}
+
+// first records the first content. It reports whether that is the beginning of an answer.
+func (x *Exchange) first(at time.Time) bool {
 	if !x.First.IsZero() || x.Placements.Answering() == nil {
-		return
+		return false
 	}
 	x.First = at
 	if x.Status != http.StatusOK || x.unlike || x.page {
-		return
+		return false
 	}
 	x.Placements.first(at)
-	if x.follower != nil {
-		x.follower.Began()
-	}
+	return x.follower != nil
 }
 
 // Complete records the end of the response.

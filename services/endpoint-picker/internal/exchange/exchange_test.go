@@ -151,7 +151,7 @@ func TestExchange_End(t *testing.T) {
 		{
 			name: "complete, in pieces", want: Completed,
 			steps:     []func(x *Exchange){decide, sent, respond, piece, piece, (*Exchange).Complete},
-			wantCalls: append(picked, "Sent", "placed", "Responded", "Began", "Completed"),
+			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "an error with a body", want: Completed,

@@ -10,7 +10,7 @@ const (
 	Unjudged Verdict = iota // nothing
 	Begun                   // it began to answer; the verdict on the whole response follows
 	Answered                // it answered the whole request
-	Doubtful                // the client, or the server, made an error: statuses 300 to 499, and responses that ended early for an unknown reason
+	Doubtful                // the client, or the server, made an error: statuses 300 to 499, 501, and responses that ended early for an unknown reason
 	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it of Doubtful; carriers do not use it
 	Silent                  // the client has gone without any content, which says something of the server if the client waited for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
@@ -21,8 +21,10 @@ const (
 // verdictOf returns the verdict on the status of a response, Unjudged if it depends on the body.
 func (x *Exchange) verdictOf(status int) Verdict {
 	switch {
-	case status < http.StatusOK, status == http.StatusNotImplemented:
+	case status < http.StatusOK, status == http.StatusNotImplemented && !x.Generates:
 		return Unjudged
+	case status == http.StatusNotImplemented:
+		return Doubtful
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
 		return Faulty
 	case status < http.StatusMultipleChoices:
@@ -39,19 +41,21 @@ func (x *Exchange) verdictOf(status int) Verdict {
 }
 
 // Refused reports whether the server answered with something else than what the request asks for.
-func (x *Exchange) Refused() bool { return x.Status >= http.StatusMultipleChoices || x.page }
+func (x *Exchange) Refused() bool { return x.Status >= http.StatusMultipleChoices || x.wrong }
 
 // verdictOfBody returns the verdict on the body of a response, which has ended.
 func (x *Exchange) verdictOfBody() Verdict {
 	switch {
 	case x.Status < http.StatusOK, x.Status >= http.StatusMultipleChoices:
 		return Unjudged // its status said all
-	case x.Inference && !x.Blind && (x.page || !x.content.Whole()):
-		return Faulty
-	case x.Generates && x.page:
-		return Doubtful
+	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && x.content.Whole():
+		return Answered
 	}
-	return Answered
+	x.wrong = true
+	if x.Inference && (x.page || !x.content.Unknown()) {
+		return Faulty
+	}
+	return Doubtful
 }
 
 // Left records that the client has gone, as far as the carrier knows. It does nothing if the answer had begun.

@@ -39,7 +39,7 @@ func TestVerdict(t *testing.T) {
 		end  func(x *Exchange)
 		want Verdict
 	}{
-		{name: "an object", give: Response{Status: 200}, body: `{"choices":[]}`, want: Answered},
+		{name: "an object", give: Response{Status: 200}, body: `{"choices":[{}]}`, want: Answered},
 		{name: "events", give: Response{Status: 200, Events: true}, body: text + "data: [DONE]\n\n", want: Answered},
 		{name: "compressed", give: Response{Status: 200, Events: true, Encoded: true}, body: "\x1f\x8b", want: Answered},
 		{name: "not shown", give: Response{Status: 200, Hidden: true}, want: Answered},
@@ -48,13 +48,16 @@ func TestVerdict(t *testing.T) {
 		{name: "no event", give: Response{Status: 200, Events: true}, want: Faulty},
 		{name: "half an answer", give: Response{Status: 200, Events: true}, body: text, want: Faulty},
 		{name: "an error event", give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", end: func(*Exchange) {}, want: Faulty},
+		{name: "another object", give: Response{Status: 200}, body: `{"status":"queued"}`, want: Doubtful},
+		{name: "an accepted request", give: Response{Status: 202}, body: `{"status":"queued"}`, want: Doubtful},
+		{name: "text", give: Response{Status: 200}, body: `Service starting`, want: Doubtful},
 		{name: "an error object", give: Response{Status: 200}, body: `{"error":{"code":503}}`, want: Faulty},
 		{name: "a page", give: Response{Status: 200, Page: true}, body: `<html>`, want: Faulty},
 		{name: "a login page", give: Response{Status: 302}, want: Faulty},
 		{name: "500", give: Response{Status: 500}, body: `{}`, want: Faulty},
 		{name: "503", give: Response{Status: 503}, want: Faulty},
 		{name: "too many requests", give: Response{Status: 429}, want: Faulty},
-		{name: "not implemented", give: Response{Status: 501}, want: Unjudged},
+		{name: "not implemented", give: Response{Status: 501}, want: Doubtful},
 		{name: "not found", give: Response{Status: 404}, body: `{}`, want: Doubtful},
 		{name: "a wrong request", give: Response{Status: 422}, want: Doubtful},
 		{name: "no status", give: Response{}, want: Unjudged},
@@ -100,9 +103,15 @@ func TestVerdict_UnknownAPI(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		give            Response
+		body            string
 		generates, want Verdict // of a request with a body, and of one without
 	}{
-		{give: Response{Status: 200}, generates: Answered, want: Answered},
+		{give: Response{Status: 200}, body: "a", generates: Answered, want: Answered},
+		{give: Response{Status: 200}, body: `{"results":[]}`, generates: Answered, want: Answered},
+		{give: Response{Status: 200}, generates: Doubtful, want: Answered},
+		{give: Response{Status: 200}, body: `{"error":{"code":503}}`, generates: Doubtful, want: Answered},
+		{give: Response{Status: 200, Events: true}, body: "data:{\"error\":\"overloaded\"}\n\n", generates: Doubtful, want: Answered},
+		{give: Response{Status: 501}, generates: Doubtful, want: Unjudged},
 		{give: Response{Status: 204}, generates: Answered, want: Answered},
 		{give: Response{Status: 200, Page: true}, generates: Doubtful, want: Answered},
 		{give: Response{Status: 302}, generates: Doubtful, want: Unjudged},
@@ -117,6 +126,7 @@ func TestVerdict_UnknownAPI(t *testing.T) {
 			x.Generates = generates
 			x.Decide(context.Background(), nil)
 			x.Respond(&tt.give)
+			x.Chunk([]byte(tt.body))
 			x.Complete()
 			x.End(nil)
 			want := tt.want

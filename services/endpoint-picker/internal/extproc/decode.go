@@ -190,7 +190,7 @@ func readResponseHeader(key, value []byte, r *exchange.Response) {
 	case r.Status == 0 && isHeader(key, headerStatus):
 		r.Status, _ = strconv.Atoi(string(value)) // 0 if there is none
 	case isHeader(key, headerContentType):
-		r.Events, r.Page = bytes.HasPrefix(value, []byte(contentEvents)), bytes.HasPrefix(value, []byte(contentPage))
+		r.SetContentType(string(value))
 	case isHeader(key, headerContentEncoding):
 		r.Encoded = string(value) != encodingNone
 	}

@@ -933,14 +933,14 @@ func TestRecordOfAnExchange(t *testing.T) {
 	first.Request = Request{Request: exchange.Request{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
 	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
 		Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true, Served: address}},
-		piece("data: {}\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"text":"a"}]}`+"\n"))
+		piece("data: 1\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"text":"a"}]}`+"\n"))
 	r := m.close()
 	assert.Same(t, m.exchange.Endpoint, r.Endpoint)
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
 		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), PickTook: time.Second, First: noon.Add(4 * time.Second), Last: noon.Add(5 * time.Second), Ended: noon.Add(6 * time.Second), Placed: true,
-		RequestBytes: 3, ResponseBytes: 93, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
+		RequestBytes: 3, ResponseBytes: 92, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }
 

@@ -33,10 +33,8 @@ const (
 	headerTransfer        = "transfer-encoding"
 	headerUpgrade         = "upgrade"
 
-	contentEvents = "text/event-stream"
-	contentPage   = "text/html"
-	contentGRPC   = "application/grpc"
-	encodingNone  = "identity"
+	contentGRPC  = "application/grpc"
+	encodingNone = "identity"
 )
 
 const headerPicked = exchange.HeaderPicked

@@ -126,7 +126,7 @@ func referenceResponse(headers *corev3.HeaderMap) exchange.Response {
 				r.Status, _ = strconv.Atoi(value)
 			}
 		case headerContentType:
-			r.Events = strings.HasPrefix(value, contentEvents)
+			r.SetContentType(value)
 		case headerContentEncoding:
 			r.Encoded = value != encodingNone
 		}

@@ -12,6 +12,10 @@ const (
 
 	labelModel = "model_name"
 
+	// Labels of the size of the KV cache, for an engine without its own: those of vLLM, as upstream.
+	usualBlockSizeLabel = "block_size"
+	usualBlocksLabel    = "num_gpu_blocks"
+
 	tritonMetricsPort = 8002 // default of --metrics-port; requests have 8000 and 8001
 )
 
@@ -45,10 +49,10 @@ type Engine struct {
 
 	// The size of the KV cache, by labels of a series or by gauges.
 	CacheInfo      string `yaml:"cacheInfoSpec,omitempty"`
-	BlockSizeLabel string `yaml:"cacheBlockSizeLabelName,omitempty"` // tokens
-	BlocksLabel    string `yaml:"cacheNumBlocksLabelName,omitempty"`
-	TokensLabel    string `yaml:"-"`                            // instead of blocks, if the series has it: blocks of hybrid models hold fewer tokens than their size
-	BlockSize      string `yaml:"cacheBlockSizeSpec,omitempty"` // tokens
+	BlockSizeLabel string `yaml:"cacheBlockSizeLabelName,omitempty"` // tokens; empty is that of vLLM
+	BlocksLabel    string `yaml:"cacheNumBlocksLabelName,omitempty"` // empty is that of vLLM
+	TokensLabel    string `yaml:"-"`                                 // instead of blocks, if the series has it: blocks of hybrid models hold fewer tokens than their size
+	BlockSize      string `yaml:"cacheBlockSizeSpec,omitempty"`      // tokens
 	Blocks         string `yaml:"cacheNumBlocksSpec,omitempty"`
 	Tokens         string `yaml:"-"` // instead of blocks, if the page has none
 	HostTokens     string `yaml:"-"` // additional tokens in the host's memory
@@ -89,8 +93,8 @@ func builtinEngines() []Engine {
 			KVUsage:        Metrics{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"},
 			LoRA:           "vllm:lora_requests_info",
 			CacheInfo:      "vllm:cache_config_info",
-			BlockSizeLabel: "block_size",
-			BlocksLabel:    "num_gpu_blocks",
+			BlockSizeLabel: usualBlockSizeLabel,
+			BlocksLabel:    usualBlocksLabel,
 			TokensLabel:    "kv_cache_size_tokens",
 			// In hybrid models a hit is a multiple of the blocks of all layers. hash_block_size is smaller, and no hit ends there.
 			AlignmentLabels: []string{"cache_hit_alignment_tokens", "effective_attention_block_size"},

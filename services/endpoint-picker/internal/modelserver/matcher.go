@@ -2,6 +2,7 @@ package modelserver
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 )
 
@@ -54,8 +55,8 @@ type matcher struct {
 // newMatcher compiles an engine. Its error is a specError.
 func newMatcher(e *Engine) (*matcher, error) {
 	c := compiler{m: &matcher{
-		engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel, tokensLabel: e.TokensLabel,
-		alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks, modelLabel: e.ModelLabel,
+		engine: e.Name, blockSizeLabel: cmp.Or(e.BlockSizeLabel, usualBlockSizeLabel), blocksLabel: cmp.Or(e.BlocksLabel, usualBlocksLabel),
+		tokensLabel: e.TokensLabel, alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks, modelLabel: e.ModelLabel,
 	}}
 	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
 	c.m.running = c.add("runningRequestsSpec", asCount, e.Running...)

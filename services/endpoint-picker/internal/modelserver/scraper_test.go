@@ -123,7 +123,7 @@ func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
 	}{
 		{name: "status", page: status(http.StatusInternalServerError), want: "get metrics page: status 500"},
 		{name: "redirect", page: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, want: "get metrics page: status 302"},
-		{name: "other page", page: text("up 1\n"), want: ErrNoGauges.Error()},
+		{name: "other page", page: text("up 1\n"), want: "page without the request gauges of vllm: name the engine in the label llm-d.ai/engine-type of the pod, or give the address of its metrics page with the flags --model-server-metrics-port and --model-server-metrics-path"},
 		{name: "no answer", page: hang, want: "i/o timeout"},
 	}
 	for _, tt := range tests {

@@ -151,6 +151,35 @@ func TestReadPageCollectsSizesInLabels(t *testing.T) {
 	assert.Equal(t, 3*10*32/16, got.Blocks, "a scheduler without a data parallel rank, and two with one")
 }
 
+// Upstream reads the labels of vLLM if a configuration names none, or only one of them.
+func TestReadPageReadsTheLabelsOfVLLMIfTheEngineHasNone(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Engine
+		page string
+	}{
+		{name: "no labels", page: `mine:cache{block_size="32",num_gpu_blocks="10",num_pages="7",page_size="3"} 1`},
+		{name: "the size", give: Engine{BlockSizeLabel: "page_size"}, page: `mine:cache{block_size="3",num_gpu_blocks="10",page_size="32"} 1`},
+		{name: "the number", give: Engine{BlocksLabel: "num_pages"}, page: `mine:cache{block_size="32",num_gpu_blocks="7",num_pages="10"} 1`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := tt.give
+			e.Name, e.Running, e.CacheInfo = "mine", Metrics{"mine:running"}, "mine:cache"
+			s := DefaultSettings()
+			s.Extractor.Engines = []Engine{e}
+			require.NoError(t, s.Validate())
+			m, err := newMatcher(&e)
+			require.NoError(t, err)
+			got, err := newReading(m).read(strings.NewReader("mine:running 1\n"+tt.page+"\n"), make([]byte, maxLine))
+			require.NoError(t, err)
+			assert.Equal(t, 10*32/16, got.Blocks)
+		})
+	}
+}
+
 func TestReadPageLimitsSeries(t *testing.T) {
 	t.Parallel()
 	priorities := ranks(2*maxSeries, `sglang:num_running_reqs{priority="%d"} 1`)

@@ -146,8 +146,6 @@ func (e *Extractor) Validate(c *strictyaml.Checker) {
 func (e *Engine) validate(c *strictyaml.Checker, at string) {
 	c.Require(e.Name != "" && e.Name != engineReserved, at+".name", "give the engine a name other than %q", engineReserved)
 	c.Require(len(e.Waiting)+len(e.Running) > 0, at, "give at least one of queuedRequestsSpec and runningRequestsSpec")
-	c.Require(e.CacheInfo == "" || e.BlockSizeLabel != "" && e.BlocksLabel != "", at+".cacheInfoSpec",
-		"it needs cacheBlockSizeLabelName and cacheNumBlocksLabelName")
 	if e.CacheInfo == "" && e.BlockSizeLabel+e.BlocksLabel != "" {
 		c.Warnf(at, "cacheBlockSizeLabelName and cacheNumBlocksLabelName have no effect without cacheInfoSpec")
 	}

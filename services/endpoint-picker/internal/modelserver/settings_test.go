@@ -42,7 +42,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		give Settings // the default if empty
 		want string
 	}{
-		{name: "scheme", give: Settings{Source: Source{Scheme: "ftp"}}, want: `scheme: "ftp" is not known: did you mean "http"?`},
+		{name: "scheme", give: Settings{Source: Source{Scheme: "ftp"}}, want: `scheme: "ftp" is not known: use one of http, https`},
 		{name: "path", give: Settings{Source: Source{Path: "metrics"}}, want: `path: "metrics" does not begin with /`},
 		{name: "path over two lines", give: Settings{Source: Source{Path: "/m\r\nHost: x"}}, want: `path: "/m\r\nHost: x" has characters that must be escaped, as in a URL`},
 		{name: "large port", give: Settings{Source: Source{Port: new(70000)}}, want: "port: it is not a port: give one from 1 to 65535"},
@@ -57,13 +57,12 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{name: "name twice", give: engines(Engine{Name: "a", Waiting: Metrics{"q"}}, Engine{Name: "a", Waiting: Metrics{"q"}}), want: `engineConfigs[1].name: engine "a" is listed twice: keep one`},
 		{name: "no metric of requests", give: engines(Engine{Name: "a"}), want: "engineConfigs[0]: give at least one of queuedRequestsSpec and runningRequestsSpec"},
 		{name: "metric", give: named(Engine{KVUsage: Metrics{"sum(x)"}}), want: `engineConfigs[0].kvUsageSpec: metric "sum(x)": does not begin with the name of a metric`},
-		{name: "cache info without labels", give: named(Engine{CacheInfo: "x"}), want: "engineConfigs[0].cacheInfoSpec: it needs cacheBlockSizeLabelName and cacheNumBlocksLabelName"},
 		{name: "attribute", give: named(Engine{Custom: []CustomMetric{{Metric: "x"}}}), want: "engineConfigs[0].customMetrics[0]: give both attributeKey and metricSpec"},
 		{name: "attribute twice", give: named(Engine{Custom: []CustomMetric{{"k", "x"}, {"k", "y"}}}), want: `engineConfigs[0].customMetrics[1].attributeKey: metric "k" is listed twice: keep one`},
 		{name: "custom metric", give: named(Engine{Custom: []CustomMetric{{"k", "x{"}}}), want: `engineConfigs[0].customMetrics[0].metricSpec: metric "x{": labels must be in braces at the end`},
 		{
 			name: "all problems at once", give: Settings{Source: Source{Scheme: "ftp", Port: new(-1)}, Extractor: Extractor{DefaultEngine: "x"}},
-			want: "scheme: \"ftp\" is not known: did you mean \"http\"?\nport: it is not a port: give one from 1 to 65535\n" +
+			want: "scheme: \"ftp\" is not known: use one of http, https\nport: it is not a port: give one from 1 to 65535\n" +
 				"defaultEngine: \"x\" is not known: use one of vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton",
 		},
 	}
@@ -180,7 +179,7 @@ func TestPreparedSettingsTakeEffectWhenTheyAreUsed(t *testing.T) {
 
 	settings.Source.Scheme = "ftp"
 	_, err = Prepare(settings, s.options)
-	require.EqualError(t, err, `prepare scraping: scheme: "ftp" is not known: did you mean "http"?`)
+	require.EqualError(t, err, `prepare scraping: scheme: "ftp" is not known: use one of http, https`)
 }
 
 // TestEveryParameterChangesScrapes checks that no parameter is accepted and ignored: each changes the connection, the request,

@@ -77,6 +77,10 @@ func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
 		return
 	}
 	w.said = true
+	if errors.Is(err, ErrNoGauges) {
+		err = fmt.Errorf("%w: name the engine in the label %s of the pod, or give the address of its metrics page with the flags --model-server-metrics-port and --model-server-metrics-path",
+			err, w.plan.settings.Extractor.EngineLabel)
+	}
 	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.fields(), zap.Error(err))...)
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	StaleAfter time.Duration // time without a valid sample after which an endpoint's values are stale
 	// Source describes metrics pages where a configuration does not; the zero value is modelserver.DefaultSettings().
 	Source modelserver.Source
+	// DefaultEngine is the engine of endpoints without a label for it, where a configuration names none; empty is vLLM.
+	DefaultEngine string
 	// EndpointsGiven means that the flags name the source of endpoints, so that a file-discovery has no effect.
 	EndpointsGiven bool
 	// Previous is the configuration in force; nil at start. A new one keeps the state of its plugins where their parameters

@@ -14,6 +14,7 @@ import (
 type plugin struct {
 	name string
 	path string       // of its declaration; empty for a default
+	flat bool         // its parameters are at its path
 	kind plugins.Type // without a name if the plugin is ignored
 	made plugins.Plugin
 	used bool
@@ -24,8 +25,11 @@ func (p *plugin) isIgnored() bool { return p.kind.Name == "" }
 
 // parameters returns the path of the plugin's parameters.
 func (p *plugin) parameters() string {
-	if p.path == "" {
+	switch {
+	case p.path == "":
 		return "parameters"
+	case p.flat:
+		return p.path
 	}
 	return p.path + ".parameters"
 }
@@ -61,9 +65,6 @@ func (c *compiler) declareOne(path string, spec pluginSpec) *plugin {
 		c.Errorf(path, "another plugin %.100q exists, %s: rename one of them", p.name, other.path)
 		return nil
 	}
-	if named, known := plugins.Find(p.name); known && named.Name == p.name && named.Name != p.kind.Name && !p.isIgnored() {
-		c.Errorf(path, "%s is the name of another type: rename it", p.name)
-	}
 	c.declared[p.name], c.order = p, append(c.order, p)
 	return p
 }
@@ -81,7 +82,7 @@ func (c *compiler) findType(path, name string) plugins.Type {
 	found, ok := plugins.Find(name)
 	switch {
 	case !ok:
-		hint := "see the documentation for those that there are"
+		hint := "use one of those in " + plugins.Page
 		if near := strictyaml.Nearest(name, plugins.Names()); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
@@ -95,7 +96,7 @@ func (c *compiler) findType(path, name string) plugins.Type {
 }
 
 func (c *compiler) environment() plugins.Environment {
-	return plugins.Environment{StaleAfter: c.options.StaleAfter, Source: c.options.Source}
+	return plugins.Environment{StaleAfter: c.options.StaleAfter, Source: c.options.Source, DefaultEngine: c.options.DefaultEngine}
 }
 
 func (c *compiler) validate(p *plugin) {
@@ -116,6 +117,9 @@ func (c *compiler) install(p *plugin, reference string) {
 	}
 	installer.Install(b)
 }
+
+// Declares reports whether a plugin has the name.
+func (c *compiler) Declares(name string) bool { return c.declared[name] != nil }
 
 // Refer returns the plugin with a name if it is of the type, and counts it as used.
 func (c *compiler) Refer(name, typeName string) (plugins.Plugin, bool) {

@@ -1,6 +1,10 @@
 package pluginconfig
 
-import "fairlead.dev/services/endpoint-picker/internal/strictyaml"
+import (
+	"maps"
+
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+)
 
 // API versions and kind of a configuration.
 const (
@@ -19,9 +23,10 @@ type document struct {
 	Plugins            []pluginSpec   `yaml:"plugins,omitempty"`
 	SchedulingProfiles []profileSpec  `yaml:"schedulingProfiles,omitempty"`
 	DataLayer          *dataLayerSpec `yaml:"dataLayer,omitempty"`
+	Data               *dataLayerSpec `yaml:"data,omitempty"` // its name in the Inference Extension 1.3 and 1.4
 	FlowControl        *flowSpec      `yaml:"flowControl,omitempty"`
 	RequestHandler     *handlerSpec   `yaml:"requestHandler,omitempty"`
-	SaturationDetector *referenceSpec `yaml:"saturationDetector,omitempty"`
+	SaturationDetector *detectorSpec  `yaml:"saturationDetector,omitempty"`
 	Parser             *referenceSpec `yaml:"parser,omitempty"`
 }
 
@@ -43,6 +48,23 @@ type profilePlugin struct {
 
 type referenceSpec struct {
 	PluginRef string `yaml:"pluginRef"`
+}
+
+// detectorSpec refers to a saturation detector, or has the parameters of the default one, as in the Inference Extension 1.2 to 1.4.
+type detectorSpec struct {
+	PluginRef                 string         `yaml:"pluginRef,omitempty"`
+	QueueDepthThreshold       strictyaml.Raw `yaml:"queueDepthThreshold,omitempty"`
+	KVCacheUtilThreshold      strictyaml.Raw `yaml:"kvCacheUtilThreshold,omitempty"`
+	MetricsStalenessThreshold strictyaml.Raw `yaml:"metricsStalenessThreshold,omitempty"`
+}
+
+// parameters returns the parameters in the text, by their names.
+func (s *detectorSpec) parameters() map[string]strictyaml.Raw {
+	given := map[string]strictyaml.Raw{
+		"queueDepthThreshold": s.QueueDepthThreshold, "kvCacheUtilThreshold": s.KVCacheUtilThreshold, "metricsStalenessThreshold": s.MetricsStalenessThreshold,
+	}
+	maps.DeleteFunc(given, func(_ string, r strictyaml.Raw) bool { return !r.IsSet() })
+	return given
 }
 
 type dataLayerSpec struct {
@@ -75,7 +97,7 @@ type handlerSpec struct {
 
 // flowSpec is the flow control section. Only its saturation detector is supported.
 type flowSpec struct {
-	SaturationDetector          *referenceSpec `yaml:"saturationDetector,omitempty"`
+	SaturationDetector          *detectorSpec  `yaml:"saturationDetector,omitempty"`
 	MaxBytes                    strictyaml.Raw `yaml:"maxBytes,omitempty"`
 	MaxRequests                 strictyaml.Raw `yaml:"maxRequests,omitempty"`
 	DefaultRequestTTL           strictyaml.Raw `yaml:"defaultRequestTTL,omitempty"`

@@ -106,29 +106,39 @@ func (c *compiler) checkHead() {
 	}
 }
 
-// gates are the feature gates of upstream. One with advice must be off; the others have no effect.
-var gates = map[string]string{
-	"flowControl":                  plugins.NoFlowControl,
-	"haPopulateNonLeaderDatastore": "",
-	"dataLayer":                    "",
-	"prepareDataPlugins":           "",
-	"experimentalDatalayerWithHighAvailability": "",
+// gate is a feature gate of upstream.
+type gate struct {
+	missing string // what to do instead, if the gate must be off
+	why     string // the gate has no effect
 }
 
+// gates are the feature gates of all releases of the Inference Extension and of the llm-d router.
+var gates = map[string]gate{
+	"flowControl":                  {missing: plugins.NoFlowControl},
+	"haPopulateNonLeaderDatastore": {why: "all replicas know all endpoints"},
+	"dataLayer":                    {why: usesDataLayer},
+	"prepareDataPlugins":           {why: usesDataLayer},
+	"experimentalDatalayerWithHighAvailability": {why: usesDataLayer},
+	// In spite of its name it says how pages are scraped, and changes no exported metric.
+	"enableLegacyMetrics": {why: "the picker scrapes in one way only; for older names of its own metrics, give the flag --legacy-metrics"},
+}
+
+const usesDataLayer = "the dataLayer is always in use"
+
 func (c *compiler) checkGates() {
-	for i, gate := range c.document.FeatureGates {
+	for i, text := range c.document.FeatureGates {
 		at := strictyaml.Indexed("featureGates", i)
-		name, on, err := parseGate(gate)
-		advice, known := gates[name]
+		name, on, err := parseGate(text)
+		g, known := gates[name]
 		switch {
 		case err != nil:
 			c.Errorf(at, "%v", err)
 		case !known:
 			c.Errorf(at, "unknown feature gate %.100q: %s", name, strictyaml.Hint(name, sortedKeys(gates)))
-		case advice != "" && on:
-			c.Errorf(at, "this picker has no %s: %s", name, advice)
-		case advice == "":
-			c.Warnf(at, "%s has no effect: leave it out", name)
+		case g.missing != "" && on:
+			c.Errorf(at, "this picker has no %s: %s", name, g.missing)
+		case g.why != "":
+			c.Warnf(at, "%s has no effect: %s: leave it out", name, g.why)
 		}
 	}
 }

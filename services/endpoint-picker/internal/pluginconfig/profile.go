@@ -121,7 +121,9 @@ func (c *compiler) place(path string, p *plugin, weight *float64) {
 		}
 		c.profile.picker, profile.Picker = p, made
 	default:
-		c.Errorf(path+".pluginRef", "%s is neither a filter nor a scorer nor a picker: %s", p.kind.Name, p.kind.Section.Advice())
+		c.Warnf(path+".pluginRef", "it has no effect here: %s is neither a filter nor a scorer nor a picker: leave it out of the profile, because %s",
+			p.kind.Name, p.kind.Section.Reason())
+		c.warnWeight(path, weight)
 	}
 }
 

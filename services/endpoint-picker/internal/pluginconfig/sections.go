@@ -13,23 +13,36 @@ import (
 
 // compileDataLayer compiles the scraping and the source of endpoints.
 func (c *compiler) compileDataLayer() {
-	spec := c.document.DataLayer
-	if spec == nil {
-		spec = &dataLayerSpec{}
-	}
+	path, spec := c.dataLayer()
 	for _, field := range []string{
 		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval", "crossReplicaPublishTimeout",
 	} {
-		if c.Has("dataLayer." + field) {
-			c.Warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in scraped metrics")
+		if at := path + "." + field; c.Has(at) {
+			c.Warnf(at, "it has no effect: replicas see each other's requests in scraped metrics")
 		}
 	}
-	c.compileSources(spec)
-	c.compileDiscovery(spec.Discovery)
+	c.compileSources(path+".sources", spec)
+	c.compileDiscovery(path+".discovery", spec.Discovery)
+}
+
+// dataLayer returns the section and its path. The section may have its old name, with a warning.
+func (c *compiler) dataLayer() (path string, spec *dataLayerSpec) {
+	const old = "data"
+	path, spec = "dataLayer", c.document.DataLayer
+	switch {
+	case c.document.Data != nil && spec != nil:
+		c.Errorf(old, "it is an old name of %s, which is set too: keep only %s", path, path)
+	case c.document.Data != nil:
+		c.Warnf(old, "it is an old name: use %s", path)
+		return old, c.document.Data
+	case spec == nil:
+		spec = &dataLayerSpec{}
+	}
+	return path, spec
 }
 
 // compileSources compiles the configured source, or the default one unless it is disabled.
-func (c *compiler) compileSources(spec *dataLayerSpec) {
+func (c *compiler) compileSources(path string, spec *dataLayerSpec) {
 	var source, extractor *plugin
 	at, read := -1, 0
 	for i, s := range spec.Sources {
@@ -40,14 +53,14 @@ func (c *compiler) compileSources(spec *dataLayerSpec) {
 			at = i
 		}
 		if read == 2 {
-			c.Errorf(strictyaml.Indexed("dataLayer.sources", i), "there are %d sources: only one %s is read",
+			c.Errorf(strictyaml.Indexed(path, i), "there are %d sources: only one %s is read",
 				len(spec.Sources), onlyName(plugins.SectionSources))
 			return
 		}
 	}
 	switch {
 	case read == 1:
-		source, extractor = c.compileSource(strictyaml.Indexed("dataLayer.sources", at), spec.Sources[at])
+		source, extractor = c.compileSource(strictyaml.Indexed(path, at), spec.Sources[at])
 	case spec.InjectDefaults == nil || *spec.InjectDefaults:
 		source, extractor = c.defaultOf(plugins.SectionSources), c.defaultOf(plugins.SectionExtractors)
 	}
@@ -96,8 +109,7 @@ func (c *compiler) defaultOf(section plugins.Section) *plugin {
 }
 
 // compileDiscovery compiles the file of endpoints. The source of endpoints is fixed until the process ends.
-func (c *compiler) compileDiscovery(spec *discoverySpec) {
-	path := "dataLayer.discovery"
+func (c *compiler) compileDiscovery(path string, spec *discoverySpec) {
 	if spec != nil && (spec.Endpoints != nil || spec.PluginRef != "" || spec.Peers.IsEmpty()) {
 		name := spec.PluginRef
 		if spec.Endpoints != nil {
@@ -115,10 +127,12 @@ func (c *compiler) compileDiscovery(spec *discoverySpec) {
 	}
 }
 
+const pathSaturation = "flowControl.saturationDetector"
+
 // compileSaturation reads the detector from its field or, with a warning, from its old one.
 func (c *compiler) compileSaturation() {
 	c.checkFlowControl()
-	path, spec := "flowControl.saturationDetector", (*referenceSpec)(nil)
+	path, spec := pathSaturation, (*detectorSpec)(nil)
 	if flow := c.document.FlowControl; flow != nil {
 		spec = flow.SaturationDetector
 	}
@@ -127,7 +141,9 @@ func (c *compiler) compileSaturation() {
 			c.Errorf("saturationDetector", "%s is set too: keep only that one", path)
 			return
 		}
-		c.Warnf("saturationDetector", "its new place is %s", path)
+		if len(old.parameters()) == 0 {
+			c.Warnf("saturationDetector", "its new place is %s", path)
+		}
 		path, spec = "saturationDetector", old
 	}
 	p := c.detector(path, spec)
@@ -141,12 +157,38 @@ func (c *compiler) compileSaturation() {
 }
 
 // detector returns the referenced detector. The default one needs no declaration.
-func (c *compiler) detector(path string, spec *referenceSpec) *plugin {
+func (c *compiler) detector(path string, spec *detectorSpec) *plugin {
 	standard := plugins.Defaults(plugins.SectionSaturation)[0]
-	if spec == nil || spec.PluginRef == "" || spec.PluginRef == standard.Name {
+	if spec == nil {
+		return c.standard(standard)
+	}
+	if given := spec.parameters(); len(given) > 0 {
+		return c.detectorWith(path, spec.PluginRef, standard, given)
+	}
+	if spec.PluginRef == "" || spec.PluginRef == standard.Name && c.declared[standard.Name] == nil {
 		return c.standard(standard)
 	}
 	return c.sectionReference(path, spec.PluginRef, plugins.SectionSaturation, ": give a "+onlyName(plugins.SectionSaturation))
+}
+
+// detectorWith returns the default detector with the parameters that an old configuration has beside the reference.
+func (c *compiler) detectorWith(path, reference string, kind plugins.Type, given map[string]strictyaml.Raw) *plugin {
+	for _, p := range c.order {
+		if p.kind.Name == kind.Name && reference == "" {
+			reference = p.name
+		}
+	}
+	if reference != "" {
+		for _, field := range sortedKeys(given) {
+			c.Errorf(path+"."+field, "it is a parameter of a plugin: give it in the parameters of %.100q, or leave it out", reference)
+		}
+		return nil
+	}
+	c.Warnf(path, "these are parameters of a %s: declare one with them in plugins, and refer to it in %s", kind.Name, pathSaturation)
+	p := &plugin{name: kind.Name, path: path, flat: true, kind: kind, made: kind.New(c.environment()), used: true}
+	c.DecodeFields(path, given, p.made)
+	c.validate(p)
+	return p
 }
 
 // checkFlowControl warns of unused settings, as upstream does while its gate is off.
@@ -177,8 +219,8 @@ func (c *compiler) compileParsers() {
 	c.addOldParser("requestHandler.parser", handler.Parser, len(handler.Parsers) > 0)
 	c.addOldParser("parser", c.document.Parser, len(handler.Parsers) > 0 || handler.Parser != nil)
 	if len(c.made.ParserNames) == 0 {
-		for _, parser := range plugins.DefaultParsers() {
-			c.addParser(path, parser)
+		for _, kind := range plugins.DefaultParsers() {
+			c.install(c.standard(kind), path)
 		}
 	}
 	parsers, err := api.NewParsers(c.made.ParserNames...)

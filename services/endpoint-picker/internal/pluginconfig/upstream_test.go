@@ -22,8 +22,15 @@ var upstreamFiles = []struct {
 	{name: "gie-0.5-plugins", refused: []string{"low-queue-filter: queue-scorer", "least-kv-cache-filter: kv-cache-utilization-scorer", "decision-tree-filter: list filters"}},
 	{name: "gie-1.0-chart", warnings: []string{"hashBlockSize: its new place is the plugin approx-prefix-cache-producer", "maxPrefixBlocksToMatch: its new place", "lruCapacityPerServer: its new place"}},
 	{name: "gie-1.2-lora-syncer", warnings: []string{"kv-cache-scorer is an old name: use kv-cache-utilization-scorer", "autoTune: its new place", "blockSize: its new place"}},
+	{name: "gie-1.2-saturation", warnings: []string{"saturationDetector: these are parameters of a utilization-detector: declare one with them"}},
+	{name: "gie-1.3-data", warnings: []string{"dataLayer has no effect: the dataLayer is always in use", "model-server-protocol-metrics is an old name", "data: it is an old name: use dataLayer"}},
+	{name: "gie-1.4-model-servers", warnings: []string{"dataLayer has no effect"}},
 	{name: "gie-1.4-predicted-latency", refused: []string{"slo-aware-routing: predicted-wait-scorer", "slo-aware-profile-handler: predicted-wait-scorer", "predicted-latency-scorer: predicted-wait-scorer"}},
 	{name: "gie-1.4-triton", warnings: []string{"model-server-protocol-metrics is an old name: use core-metrics-extractor"}},
+	{name: "gie-1.5-attribute-reporter", warnings: []string{
+		"request-attribute-reporter is not needed", "it has no effect here: openai-parser is neither a filter nor a scorer nor a picker",
+		"its new place is requestHandler.parsers", "the picker scrapes in one way only; for older names of its own metrics, give the flag --legacy-metrics",
+	}},
 	{name: "gie-1.5-e2e"},
 	{name: "gie-conformance", warnings: []string{"clients choose endpoints by the header", "destination-endpoint-served-verifier is not needed"}},
 	{name: "guide-calibrated", refused: []string{"give the measured throughput as peakPrefillThroughput"}},
@@ -40,12 +47,14 @@ var upstreamFiles = []struct {
 	{name: "guide-tiered-prefix-cache-cpu", refused: []string{"the picker has only one index of prefixes", "let all plugins refer to one producer"}},
 	{name: "guide-turn-priority-fairness", refused: []string{"program-aware-fairness: flow control comes with a later version"}},
 	{name: "kserve-scheduler"},
+	{name: "llm-d-0.2-cache-tracking", refused: []string{"mode: this picker reads no events of KV caches: prefix-cache-scorer uses the picker's own index"}},
 	{name: "llm-d-0.8-dp", warnings: []string{"each target port of the InferencePool is an endpoint"}},
 	{name: "llm-d-0.8-estimate", warnings: []string{"requestHandler.parser: its new place is requestHandler.parsers, a list"}},
 	{name: "llm-d-0.8-pd", refused: []string{"pd-profile-handler: this version does not split prefill and decode"}},
 	{name: "llm-d-0.8-sim", warnings: []string{"maxPrefixBlocksToMatch: its new place", "lruCapacityPerServer: its new place"}},
 	{name: "router-0.10-chart"},
 	{name: "router-0.10-chart-payload-agnostic"},
+	{name: "router-0.10-coordinator"},
 	{name: "router-0.10-multicluster", refused: []string{"one picker serves one cluster"}},
 	{name: "router-0.11-discovery", warnings: []string{"dataLayer.discovery.peers: it has no effect", "dataLayer.crossReplica: it has no effect", "propagatePriority: it has no effect", "local-syncer is not needed"}},
 	{name: "router-0.11-reserve-endpoint", refused: []string{"reserve-endpoint: this version does not split prefill and decode"}},
@@ -126,6 +135,19 @@ func TestLoadCountsProducersOfPrefixes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLoadTakesTheEngineOfFlags(t *testing.T) {
+	t.Parallel()
+	o := options
+	o.DefaultEngine = modelserver.EngineSGLang
+	c, err := Load([]byte(head), o)
+	require.NoError(t, err)
+	assert.Equal(t, modelserver.EngineSGLang, c.Scraping.Extractor.DefaultEngine)
+	assert.Equal(t, modelserver.EngineSGLang, Default(o).Scraping.Extractor.DefaultEngine)
+	c, err = Load([]byte(head+"plugins: [{type: core-metrics-extractor, parameters: {defaultEngine: triton}}]\n"), o)
+	require.NoError(t, err)
+	assert.Equal(t, modelserver.EngineTriton, c.Scraping.Extractor.DefaultEngine, "the configuration takes precedence")
 }
 
 func TestLoadTakesTheSourceOfFlags(t *testing.T) {

@@ -145,7 +145,7 @@ func TestNobodyIsThere(t *testing.T) {
 		}
 		a := r.do(r.client(), http.MethodPost, "/", "body")
 		assert.Equal(t, http.StatusServiceUnavailable, a.status)
-		assert.Equal(t, "connect to the model server; try again in 1 s", messageOf(t, a.body), "it has no address")
+		assert.Equal(t, "no connection to the model server; try again in 1 s", messageOf(t, a.body), "it has no address")
 		assert.Equal(t, "1", a.header.Get("Retry-After"))
 		assert.Empty(t, a.header.Get("X-Llm-D-Request-Dropped-Reason"))
 		assert.Equal(t, int64(testOptions().MaxAttempts), r.Stats().Attempts[Unconnected])

@@ -18,44 +18,51 @@ func (a *attempt) declined() bool {
 	if !a.harmless() {
 		return false
 	}
-	switch status := a.response.StatusCode; status {
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
+	switch status := a.response.StatusCode; {
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
 		return true
-	case http.StatusOK:
+	case status < http.StatusMultipleChoices:
 		return a.beginsBadly()
 	default:
-		return status >= http.StatusMultipleChoices && status < http.StatusBadRequest // a login page, which no inference API has
+		return status < http.StatusBadRequest // a login page, which no inference API has
 	}
 }
 
-// beginsBadly reports whether the body ends before any content, is a page of HTML, or begins with an error. A body that is no stream of events
-// is read if it is small, and its size is known.
+// beginsBadly reports whether the body ends before any content, is a page of HTML, or begins with an error. What comes before the first content
+// of a stream is kept until then, but for comments and pings, with which a server keeps the connection of its client; of another body, what
+// fits into a piece.
 func (a *attempt) beginsBadly() bool {
-	response, size := a.describe(), a.response.ContentLength
+	response := a.describe()
 	switch {
 	case response.Page:
 		return true
-	case response.Encoded, !response.Events && (size < 0 || size > pieceSize):
+	case response.Encoded:
 		return false
 	}
 	buffer, _ := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buffer)
-	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Events: response.Events}, 0
+	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
 	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
+	examined := 0
 	for n < len(buffer) {
 		read, err := a.receive(buffer[n:])
-		reader.Read(buffer[n : n+read])
-		n += read
+		if read > 0 {
+			reader.Read(buffer[n : n+read])
+			n += read
+		}
+		if reader.Events || n >= 2*examined || err != nil { // a server may send one byte at a time
+			if examined = n; reader.Broken() {
+				return true
+			}
+		}
 		switch {
-		case reader.Errors() > 0:
-			return true
-		case response.Events && reader.Began():
+		case reader.Events && reader.Kept():
 			return false
 		case errors.Is(err, io.EOF):
-			return !reader.Whole()
+			return !reader.Whole() && !reader.Unknown()
 		case err != nil:
 			return !a.gone()
 		}
 	}
-	return false
+	return reader.Broken()
 }

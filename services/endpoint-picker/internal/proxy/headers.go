@@ -25,8 +25,6 @@ const (
 	headerUpgrade         = "Upgrade"
 	headerUserAgent       = "User-Agent"
 
-	contentEvents = "text/event-stream"
-	contentPage   = "text/html"
 	encodingNone  = "identity"
 	tokenClose    = "close"
 	tokenTrailers = "trailers"

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"strings"
 	"sync"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
@@ -85,11 +84,9 @@ func (a *attempt) check() error {
 // describe returns what the headers of the response say.
 func (a *attempt) describe() *exchange.Response {
 	h := a.response.Header
-	contentType := h.Get(headerContentType)
-	return &exchange.Response{
-		Status: a.response.StatusCode, Served: a.to.address, Encoded: isEncoded(h),
-		Events: strings.HasPrefix(contentType, contentEvents), Page: strings.HasPrefix(contentType, contentPage),
-	}
+	r := &exchange.Response{Status: a.response.StatusCode, Served: a.to.address, Encoded: isEncoded(h)}
+	r.SetContentType(h.Get(headerContentType))
+	return r
 }
 
 // headers sends the headers of the response.

@@ -32,7 +32,7 @@ const (
 )
 
 // errUnconnected means that no connection to a model server could be made.
-var errUnconnected = errors.New("connect to the model server")
+var errUnconnected = errors.New("no connection to the model server")
 
 // An upstream sends requests to model servers. It is safe for concurrent use.
 type upstream struct {

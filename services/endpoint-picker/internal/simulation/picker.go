@@ -259,23 +259,42 @@ func (p *pick) responded(status int) {
 }
 
 // piece passes the first piece of an answer.
-func (p *pick) piece() { p.exchange.Chunk([]byte("data: {}\n\n")) }
+func (p *pick) piece() {
+	text := "\n" // before an object
+	if p.exchange.Streaming {
+		text = `data: {"choices":[{"text":"a"}]}` + "\n\n"
+	}
+	p.exchange.Chunk([]byte(text))
+}
 
 // ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
 // reports cached tokens.
 func (p *pick) ended(j *job) {
 	x := p.exchange
-	switch {
-	case j == nil:
-	case p.on.Reports.Usage:
-		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`, j.prompt, j.out, j.hit))
-	case j.stream:
-		x.Pieces = j.out
-	default:
-		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, j.prompt, j.out))
+	if j != nil {
+		p.last(j)
 	}
 	x.Complete()
 	x.End(nil)
+}
+
+// last passes the last piece of an answer.
+func (p *pick) last(j *job) {
+	usage, details := "", ""
+	if p.on.Reports.Usage {
+		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, j.hit)
+	}
+	if p.on.Reports.Usage || !j.stream {
+		usage = fmt.Sprintf(`,"usage":{"prompt_tokens":%d,"completion_tokens":%d%s}`, j.prompt, j.out, details)
+	}
+	text := `{"choices":[{"text":"","finish_reason":"stop"}]` + usage + "}"
+	if j.stream {
+		text = "data: " + text + "\n\n"
+	}
+	p.exchange.Chunk([]byte(text))
+	if j.stream && usage == "" {
+		p.exchange.Pieces = j.out
+	}
 }
 
 func (p *pick) lost() { p.exchange.End(nil) }

@@ -81,9 +81,16 @@ func (c *Checker) Seconds(field string, value float64) {
 	c.Require(value > 0 && value < maxSeconds, field, "%v is out of range: give more than 0 seconds", value)
 }
 
+// fewWords is a number of words that a message can list in full.
+const fewWords = 4
+
 // OneOf requires one of the given words.
 func (c *Checker) OneOf(field, value string, words ...string) {
-	c.Require(slices.Contains(words, value), field, "%.100q is not known: %s", value, Hint(value, words))
+	hint := "use one of " + strings.Join(words, ", ")
+	if len(words) > fewWords {
+		hint = Hint(value, words)
+	}
+	c.Require(slices.Contains(words, value), field, "%.100q is not known: %s", value, hint)
 }
 
 // Header requires the name of an HTTP header.

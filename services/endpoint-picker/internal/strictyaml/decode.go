@@ -39,6 +39,16 @@ func (d *Document) DecodeAt(path string, r Raw, v any) {
 	}
 }
 
+// DecodeFields sets fields of the struct that v points to from values of the mapping at a path, by their names.
+func (d *Document) DecodeFields(path string, values map[string]Raw, v any) {
+	s := reflect.ValueOf(v).Elem()
+	for _, f := range Fields(s.Type()) {
+		if r := values[f.Name]; r.node != nil {
+			d.decode(path+"."+f.Name, r.node, s.FieldByIndex(f.Index))
+		}
+	}
+}
+
 func (d *Document) decode(path string, n *yaml.Node, v reflect.Value) {
 	d.places[path] = place{n.Line, n.Column}
 	if n = resolve(n); n.ShortTag() == nullTag {

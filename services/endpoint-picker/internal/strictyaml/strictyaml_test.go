@@ -188,7 +188,7 @@ func TestChecker(t *testing.T) {
 		{check: func(c *Checker) { c.Count("a", 0, 1) }, want: "a: 0 is out of range: give 1 to 1073741824"},
 		{check: func(c *Checker) { c.Count("a", 1<<31, 1) }, want: "a: 2147483648 is out of range: give 1 to 1073741824"},
 		{check: func(c *Checker) { c.Seconds("a", 4e9) }, want: "a: 4e+09 is out of range: give more than 0 seconds"},
-		{check: func(c *Checker) { c.OneOf("a", "htp", "http", "https") }, want: `a: "htp" is not known: did you mean "http"?`},
+		{check: func(c *Checker) { c.OneOf("a", "htp", "http", "https") }, want: `a: "htp" is not known: use one of http, https`},
 		{check: func(c *Checker) { c.Header("a", "a b") }, want: `a: "a b" is not the name of a header`},
 		{check: func(c *Checker) { c.Require(false, "", "it is %s", "wrong") }, want: "it is wrong"},
 		{check: func(c *Checker) {

@@ -1,56 +1,104 @@
-"""Requests of OpenAI's and Anthropic's libraries to a picker.
+"""Requests of OpenAI's and Anthropic's libraries to a picker, or to a gateway that asks one.
 
-usage: clients.py <URL> <case>
+usage: clients.py <URL> <case>...
 
-Prints what a user of the library sees: the text of an answer, or the error with its status.
+Prints a line for each case, with what a user of the library sees: the text of an answer, and the error that ended it.
 """
 
+import gzip
 import io
 import sys
 
 import anthropic
 import openai
 
-url, case = sys.argv[1:]
-openai_client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
-anthropic_client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+openai_client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0)
+anthropic_client = anthropic.Anthropic(base_url=sys.argv[1], api_key="none", max_retries=0)
 
 
-def chat(prompt):
-    return openai_client.chat.completions.create(model="m", messages=[{"role": "user", "content": prompt}], stream=True)
+def chat(model="m", prompt="hello"):
+    with openai_client.chat.completions.create(model=model, messages=[{"role": "user", "content": prompt}], stream=True) as stream:
+        for chunk in stream:
+            yield chunk.choices[0].delta.content or ""
 
 
-def messages(prompt):
-    return anthropic_client.messages.stream(model="m", max_tokens=9, messages=[{"role": "user", "content": prompt}])
+def messages(model="m", prompt="hello"):
+    with anthropic_client.messages.stream(model=model, max_tokens=9, messages=[{"role": "user", "content": prompt}]) as stream:
+        yield from stream.text_stream
 
 
-def openai_stream(prompt="hello"):
-    print("".join(chunk.choices[0].delta.content or "" for chunk in chat(prompt)))
+def model_of_chat(model):
+    with openai_client.chat.completions.create(model=model, messages=[{"role": "user", "content": "hello"}], stream=True) as stream:
+        yield " ".join(sorted({chunk.model for chunk in stream}))
 
 
-def anthropic_stream(prompt="hello"):
-    with messages(prompt) as stream:
-        print("".join(stream.text_stream))
+def leave(stream):
+    """Closes a stream after its first text. The server lists models when it knows that."""
+    yield next(stream)
+    stream.close()
+    yield openai_client.models.list().data[0].id
 
 
-def openai_upload():
-    sound = io.BytesIO(b"x" * 300_000)
-    sound.name = "sound.wav"
-    print(openai_client.audio.transcriptions.create(model="m", file=sound).text)
+class Sound(io.RawIOBase):
+    """A file of unknown size, which the library sends in chunks."""
+
+    name = "sound.wav"
+    left = 300_000
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        n = min(len(buffer), self.left)
+        buffer[:n] = b"x" * n
+        self.left -= n
+        return n
+
+
+def upload(file):
+    yield openai_client.audio.transcriptions.create(model="m", file=file).text
+
+
+def wrong_model():
+    yield openai_client.completions.create(model="m" * 2000, prompt="hello", extra_headers={"x-llm-d-model-name-rewrite": "another"}).id
+
+
+def compressed():
+    body = gzip.compress(b'{"model":"m","prompt":"hello"}')
+    yield openai_client.post("/completions", cast_to=object, content=body, options={"headers": {"Content-Encoding": "gzip"}})
 
 
 CASES = {
-    "openai-stream": openai_stream,
-    "anthropic-stream": anthropic_stream,
-    "openai-upload": openai_upload,
-    "openai-too-large": lambda: openai_stream("x" * 500_000),
-    "anthropic-too-large": lambda: anthropic_stream("x" * 500_000),
-    "openai-wrong-model": lambda: openai_client.completions.create(
-        model="m" * 2000, prompt="hello", extra_headers={"x-llm-d-model-name-rewrite": "another"}
-    ),
+    "openai-stream": chat,
+    "openai-rewritten-model": lambda: model_of_chat("chat"),
+    "openai-upload": lambda: upload(("sound.wav", b"x" * 300_000)),
+    "openai-upload-in-chunks": lambda: upload(Sound()),
+    "openai-bad-request": lambda: chat("bad-request"),
+    "openai-broken": lambda: chat("broken"),
+    "openai-no-answer": lambda: chat("no-answer"),
+    "openai-error-event": lambda: chat("error-event"),
+    "openai-too-large": lambda: chat(prompt="x" * 500_000),
+    "openai-upload-too-large": lambda: upload(("sound.wav", b"x" * 500_000)),
+    "openai-wrong-model": wrong_model,
+    "openai-compressed": compressed,
+    "openai-leaves": lambda: leave(chat("endless")),
+    "anthropic-stream": messages,
+    "anthropic-bad-request": lambda: messages("bad-request"),
+    "anthropic-broken": lambda: messages("broken"),
+    "anthropic-no-answer": lambda: messages("no-answer"),
+    "anthropic-error-event": lambda: messages("error-event"),
+    "anthropic-too-large": lambda: messages(prompt="x" * 500_000),
+    "anthropic-leaves": lambda: leave(messages("endless")),
 }
 
-try:
-    CASES[case]()
-except (openai.APIStatusError, anthropic.APIStatusError) as error:
-    print(type(error).__name__, error.status_code, error.message, sep=": ")
+
+def seen(case):
+    """Yields the pieces of what a user of the library sees."""
+    try:
+        yield from CASES[case]()
+    except (openai.APIError, anthropic.APIError) as error:
+        yield f"{type(error).__name__}: {error.message}"
+
+
+for case in sys.argv[2:]:
+    print(case, "".join(seen(case)), sep="\t", flush=True)

@@ -33,7 +33,7 @@ func ids(first, n int) string {
 func (r *rig) cached(server int, prompt string) string {
 	r.t.Helper()
 	s := r.ask(request{body: `{"model": "m", "prompt": [` + prompt + `]}`, subset: list(r.at(server)), rules: envoytest.Rules{Reply: []string{explained}}})
-	s.respond(response{pieces: []string{"{}"}})
+	s.respond(response{pieces: []string{`{"choices":[{}]}`}})
 	s.end()
 	_, after, found := strings.Cut(strings.Join(s.gateway.ResponseHeaders()[explained], ""), "cached=")
 	require.True(r.t, found)
@@ -110,6 +110,27 @@ func TestCachesOfOtherEngines(t *testing.T) {
 		assert.Equal(t, 2.0, page.sum("fairlead_picker_endpoint_requests_running", "endpoint", r.at(server)))
 		assert.Equal(t, 0.5, page.sum("fairlead_picker_endpoint_kv_cache_usage", "endpoint", r.at(server)))
 	}
+}
+
+// The charts of the Inference Extension name the metrics of an engine. Pods need no label for it then.
+func TestEngineOfUpstreamsCharts(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{
+		pages: []string{
+			"sglang:num_queue_reqs 3\nsglang:num_running_reqs 2\nsglang:token_usage 0.5\nsglang:page_size 1\nsglang:num_pages 128\n",
+			"sglang:num_queue_reqs 0\nsglang:num_running_reqs 1\nsglang:token_usage 0.5\nsglang:page_size 64\nsglang:max_total_num_tokens 128\n",
+		},
+		flags: []string{
+			`--total-queued-requests-metric="sglang:num_queue_reqs"`, `--total-running-requests-metric="sglang:num_running_reqs"`,
+			`-kvCacheUsagePercentageMetric="sglang:token_usage"`, `--cache-info-metric="sglang:cache_config_info"`, "--lora-info-metric", "",
+		},
+	})
+	for server := range r.servers {
+		r.await(func() bool { return r.capacity(server) == 8 }, "128 tokens are 8 blocks of 16")
+	}
+	page := r.metrics()
+	assert.Equal(t, 3.0, page.sum("fairlead_picker_endpoint_requests_waiting", "endpoint", r.at(0)))
+	assert.Equal(t, 1.0, page.sum("fairlead_picker_endpoint_requests_running", "endpoint", r.at(1)))
 }
 
 // Triton counts what it has ever executed: a server is not the busier the older it is.

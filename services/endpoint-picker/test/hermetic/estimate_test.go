@@ -38,7 +38,7 @@ func TestLoadOfAFallback(t *testing.T) {
 	assert.Equal(t, []string{r.at(1)}, s.gateway.ResponseHeaders()[picked], "the pick is what it was")
 	assert.Equal(t, [2]bool{true, false}, counted(inFlight))
 	assert.Equal(t, [2]bool{true, false}, counted("fairlead_picker_endpoint_prompt_tokens_owed"))
-	s.piece("data: {}\n\n", false)
+	s.piece("data: {\"choices\":[{\"text\":\"a\"}]}\n\n", false)
 	s.answered()
 	assert.Equal(t, [2]bool{}, counted("fairlead_picker_endpoint_prompt_tokens_owed"), "its first token has come")
 	assert.Equal(t, [2]bool{true, false}, counted(inFlight))
@@ -67,7 +67,7 @@ func TestTokensOfTheFirstPrompts(t *testing.T) {
 				prompts++
 				s := r.ask(request{body: fmt.Sprintf(`{"model":"n","prompt":"%08d%s","stream":true}`, prompts, strings.Repeat("word", 998))})
 				tokens := r.metrics().sum("fairlead_picker_endpoint_prompt_tokens_owed")
-				s.respond(response{pieces: []string{"data: {}\n\n"}})
+				s.respond(response{pieces: []string{"data: {\"choices\":[{\"text\":\"a\"}]}\n\n"}})
 				s.end()
 				return math.Abs(tokens/1000-tt.want) < 0.1
 			}, "%g tokens for each four bytes", tt.want)

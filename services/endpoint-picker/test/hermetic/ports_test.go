@@ -146,5 +146,5 @@ func TestLongHealthRequest(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 	_, err = client.Check(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", 32<<10)), &healthv1.HealthCheckRequest{})
 	require.Error(t, err)
-	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, r.serving(""))
+	r.await(func() bool { return r.serving("") == healthv1.HealthCheckResponse_SERVING }, "serving")
 }

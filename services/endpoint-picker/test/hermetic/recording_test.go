@@ -53,8 +53,7 @@ func TestRecordingIsReplayed(t *testing.T) {
 			assert.NotNil(t, first.TTFT)
 
 			var out, log bytes.Buffer
-			command := commands.New(&out, &log)
-			command.SetArgs([]string{"replay", "--recording=" + path, "--rate=2"})
+			command := commands.New([]string{"replay", "--recording=" + path, "--rate=2"}, &out, &log)
 			require.NoError(t, command.ExecuteContext(t.Context()))
 			assert.Contains(t, out.String(), "played at: 2/s on 2 servers")
 			for _, row := range []string{"recorded", "picker, default", "greedy", "roundrobin"} {

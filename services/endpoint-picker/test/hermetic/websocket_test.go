@@ -8,8 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,9 +42,9 @@ func speaks(s *modelServer) {
 }
 
 // openWebSocket opens a WebSocket. It returns the connection, and what reads it.
-func openWebSocket(t *testing.T, network, address string) (net.Conn, *bufio.Reader) {
+func openWebSocket(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial(network, address)
+	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	_, err = io.WriteString(c, opening)
@@ -61,9 +59,9 @@ func openWebSocket(t *testing.T, network, address string) (net.Conn, *bufio.Read
 
 // assertWebSocket exchanges lines over a WebSocket, each after the answer to the one before. The request is in flight for as long. Then it has
 // the server close others, and expects their last bytes.
-func assertWebSocket(t *testing.T, r *rig, network, address string) {
+func assertWebSocket(t *testing.T, r *rig, address string) {
 	t.Helper()
-	c, from := openWebSocket(t, network, address)
+	c, from := openWebSocket(t, address)
 	for i := range 3 {
 		_, err := fmt.Fprintf(c, "line %d\n", i)
 		require.NoError(t, err)
@@ -76,7 +74,7 @@ func assertWebSocket(t *testing.T, r *rig, network, address string) {
 	r.await(func() bool { return r.metrics().sum(inFlight) == 0 }, "the tunnel has ended")
 
 	for range 3 { // Envoy waits a second before it closes each
-		c, from := openWebSocket(t, network, address)
+		c, from := openWebSocket(t, address)
 		_, err := io.WriteString(c, "bye\n")
 		require.NoError(t, err)
 		last, err := io.ReadAll(from)
@@ -90,30 +88,23 @@ func TestProxy_WebSocket(t *testing.T) {
 	t.Parallel()
 	r := start(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--proxy-bind-address=127.0.0.1:0"}})
 	speaks(r.servers[0])
-	assertWebSocket(t, r, "tcp", r.address("proxy-bind-address"))
+	assertWebSocket(t, r, r.address("proxy-bind-address"))
 }
 
 // TestEnvoy_WebSocket runs Envoy with the example configuration.
 func TestEnvoy_WebSocket(t *testing.T) {
 	t.Parallel()
-	found, err := filepath.Glob("../../../../bin/cache/envoy-*")
-	require.NoError(t, err)
-	if len(found) == 0 {
-		t.Skip("no bin/cache/envoy-*: run make demo to download Envoy")
-	}
-	r := start(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions()})
+	program := findEnvoy(t)
+	r := start(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}})
 	speaks(r.servers[0])
-	b := &running{rig: r, folder: t.TempDir()}
-	b.socket = filepath.Join(b.folder, "http")
-	b.command = []string{found[len(found)-1], "-c", b.bootstrap(), "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn"}
-	b.run()
-	assertWebSocket(t, r, "unix", b.socket)
+	address := r.startEnvoy(program, "")
+	assertWebSocket(t, r, address)
 
 	// A refusal has the form of the API.
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://envoy/v1/completions", strings.NewReader("{no JSON"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/v1/completions", strings.NewReader("{no JSON"))
 	require.NoError(t, err)
 	request.Header.Set("x-llm-d-model-name-rewrite", "another") // so that the picker must read the body
-	response, err := b.client.Do(request)
+	response, err := r.client().Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
@@ -121,29 +112,4 @@ func TestEnvoy_WebSocket(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, response.StatusCode)
 	assert.Equal(t, "application/json", response.Header.Get("Content-Type"))
 	assert.NotEmpty(t, messageOf(t, text))
-}
-
-// bootstrap writes the configuration in the example's ConfigMap, with the addresses of the rig.
-func (b *running) bootstrap() string {
-	b.t.Helper()
-	manifest, err := os.ReadFile("../../../../deploy/examples/inference/envoy.yaml")
-	require.NoError(b.t, err)
-	_, text, _ := strings.Cut(string(manifest), "  envoy.yaml: |\n")
-	text, _, _ = strings.Cut(text, "\n---\n")
-	server := b.servers[0].address
-	_, picker, err := net.SplitHostPort(b.rig.address("grpc-port"))
-	require.NoError(b.t, err)
-	for _, change := range [][2]string{
-		{"socket_address: {address: 0.0.0.0, port_value: 8080}", fmt.Sprintf("pipe: {path: %q}", b.socket)},
-		{"{address: 0.0.0.0, port_value: 19001}", "{address: 127.0.0.1, port_value: 0}"},
-		{"{address: 127.0.0.1, port_value: 19000}", "{address: 127.0.0.1, port_value: 0}"},
-		{"{address: picker, port_value: 9002}", "{address: 127.0.0.1, port_value: " + picker + "}"},
-		{"{address: models, port_value: 8000}", fmt.Sprintf("{address: %s, port_value: %d}", server.Addr(), server.Port())},
-	} {
-		require.Contains(b.t, text, change[0])
-		text = strings.Replace(text, change[0], change[1], 1)
-	}
-	path := filepath.Join(b.folder, "envoy.yaml")
-	require.NoError(b.t, os.WriteFile(path, []byte(strings.ReplaceAll("\n"+text, "\n    ", "\n")), 0o600))
-	return path
 }

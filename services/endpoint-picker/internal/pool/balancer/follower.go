@@ -58,7 +58,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	b, x := f.balancer, f.exchange
 	switch v {
 	case exchange.Answered:
-		f.begun()
+		f.Began()
 	case exchange.Silent:
 		f.silent()
 		return time.Time{}
@@ -103,13 +103,17 @@ func (f *follower) answering() *endpoint.Endpoint {
 	return by
 }
 
-// begun records that the answer has content, so that its prompt is computed.
-func (f *follower) begun() {
-	f.served()
-	if by := f.answering(); by != nil && !f.began {
-		f.observe(by, exchange.Begun)
+// Began records that the answer has content, so that its prompt is computed.
+func (f *follower) Began() {
+	if f.began {
+		return
 	}
 	f.began = true
+	f.served()
+	if by := f.answering(); by != nil {
+		f.observe(by, exchange.Begun)
+	}
+	f.balancer.estimator.Began(&f.expectation)
 }
 
 // observe lets the verdict on the request count for an endpoint.
@@ -146,12 +150,6 @@ func (f *follower) withdraw() {
 		f.balancer.estimator.Withdrawn(f.placement)
 		f.placement = nil
 	}
-}
-
-// Began records the first piece of the answer.
-func (f *follower) Began() {
-	f.begun()
-	f.balancer.estimator.Began(&f.expectation)
 }
 
 // endpointAt returns the endpoint with an address, or nil.

@@ -26,6 +26,9 @@ type Parts struct {
 
 // Declared are the plugins of a configuration.
 type Declared interface {
+	// Declares reports whether a plugin has the name, whatever its type.
+	Declares(name string) bool
+
 	// Refer returns the plugin with a name if it is of the type, and counts it as used.
 	Refer(name, typeName string) (Plugin, bool)
 }
@@ -39,7 +42,7 @@ type Check struct {
 
 // producer requires the name of a plugin of a type, or nothing. The type's own name is always valid.
 func (c *Check) producer(field, name, typeName string) {
-	if name == "" || name == typeName {
+	if name == "" || name == typeName && !c.Plugins.Declares(name) {
 		return
 	}
 	_, ok := c.Plugins.Refer(name, typeName)

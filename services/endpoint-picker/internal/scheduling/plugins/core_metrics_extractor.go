@@ -1,12 +1,20 @@
 package plugins
 
-import "fairlead.dev/services/endpoint-picker/internal/modelserver"
+import (
+	"cmp"
+
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+)
 
 const typeCoreMetricsExtractor = "core-metrics-extractor"
 
 var coreMetricsExtractorType = Type{
 	Name: typeCoreMetricsExtractor, Aliases: []string{"model-server-protocol-metrics"}, Section: SectionExtractors, Default: true,
-	New: func(Environment) Plugin { return &coreMetricsExtractor{modelserver.DefaultSettings().Extractor} },
+	New: func(e Environment) Plugin {
+		p := &coreMetricsExtractor{modelserver.DefaultSettings().Extractor}
+		p.DefaultEngine = cmp.Or(e.DefaultEngine, p.DefaultEngine)
+		return p
+	},
 }
 
 // coreMetricsExtractor sets the metrics to read from pages.

@@ -149,8 +149,12 @@ var parameterCases = map[string]parameterCase{
 			"hashBlockSize": "{hashBlockSize: 32}", "blockSize": "{blockSize: 128}", "blockSizeTokens": "{blockSizeTokens: 64}", "autoTune": "{autoTune: false}",
 			"maxPrefixBlocksToMatch": "{maxPrefixBlocksToMatch: 256}", "maxPrefixTokensToMatch": "{maxPrefixTokensToMatch: 1024}", "lruCapacityPerServer": "{lruCapacityPerServer: 1000}",
 		},
-		noEffect: map[string]string{"matchLengthScaleTokens": "{matchLengthScaleTokens: 1000}"},
-		refused:  map[string]string{"prefixMatchInfoProducerName": "{prefixMatchInfoProducerName: other}"},
+		noEffect: map[string]string{
+			"matchLengthScaleTokens": "{matchLengthScaleTokens: 1000}", "mode": "{mode: estimate}", "indexerConfig": "{indexerConfig: {a: b}}",
+			"kvCacheIndexerConfig": "{kvCacheIndexerConfig: {a: b}}", "kvEventsConfig": "{kvEventsConfig: {a: b}}", "kvBlockIndexConfig": "{kvBlockIndexConfig: {a: b}}",
+			"tokenProcessorConfig": "{tokenProcessorConfig: {a: b}}", "tokenizersPoolConfig": "{tokenizersPoolConfig: {a: b}}", "kvCacheRedisAddr": "{kvCacheRedisAddr: a}",
+		},
+		refused: map[string]string{"prefixMatchInfoProducerName": "{prefixMatchInfoProducerName: other}", "mode": "{mode: cache_tracking}"},
 	},
 	"random-picker":           {changes: map[string]string{"maxNumOfEndpoints": "{maxNumOfEndpoints: 2}"}},
 	"session-affinity-filter": sessionParameters,
@@ -336,6 +340,8 @@ type onePlugin struct {
 	name, typeName string
 	plugin         Plugin
 }
+
+func (o onePlugin) Declares(name string) bool { return name == o.name }
 
 func (o onePlugin) Refer(name, typeName string) (Plugin, bool) {
 	return o.plugin, name == o.name && typeName == o.typeName

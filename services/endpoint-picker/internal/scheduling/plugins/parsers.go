@@ -19,9 +19,14 @@ func parserType(name string) Type {
 	return Type{Name: name, Section: SectionParsers, New: func(Environment) Plugin { return &parser{name: name} }}
 }
 
-// DefaultParsers returns the names of the parsers of a configuration that lists none, in their order. Parsers need no
-// declaration.
-func DefaultParsers() []string { return api.AllParsers() }
+// DefaultParsers returns the parsers of a configuration that lists none, in their order. Parsers need no declaration.
+func DefaultParsers() []Type {
+	var list []Type
+	for _, name := range api.AllParsers() {
+		list = append(list, parserType(name))
+	}
+	return list
+}
 
 // parser is one of the parsers of package request.
 type parser struct {

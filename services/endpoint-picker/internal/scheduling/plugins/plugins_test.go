@@ -28,6 +28,8 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // noPlugins declares nothing.
 type noPlugins struct{}
 
+func (noPlugins) Declares(string) bool { return false }
+
 func (noPlugins) Refer(string, string) (Plugin, bool) { return nil, false }
 
 // build returns a plugin with the given parameters, in YAML, as a configuration does.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 var prefixCacheScorerType = Type{
@@ -28,7 +29,17 @@ type prefixCacheScorer struct {
 	LRUCapacityPerServer   int   `yaml:"lruCapacityPerServer,omitempty"`
 	AutoTune               *bool `yaml:"autoTune,omitempty"`
 
-	moved bool // it has some of these
+	// Parameters of the index that read events of the KV caches, in llm-d 0.2 to 0.5.
+	Mode                 string         `yaml:"mode,omitempty"`
+	IndexerConfig        strictyaml.Raw `yaml:"indexerConfig,omitempty"`
+	KVCacheIndexerConfig strictyaml.Raw `yaml:"kvCacheIndexerConfig,omitempty"`
+	KVEventsConfig       strictyaml.Raw `yaml:"kvEventsConfig,omitempty"`
+	KVBlockIndexConfig   strictyaml.Raw `yaml:"kvBlockIndexConfig,omitempty"`
+	TokenProcessorConfig strictyaml.Raw `yaml:"tokenProcessorConfig,omitempty"`
+	TokenizersPoolConfig strictyaml.Raw `yaml:"tokenizersPoolConfig,omitempty"`
+	KVCacheRedisAddr     strictyaml.Raw `yaml:"kvCacheRedisAddr,omitempty"`
+
+	moved bool // it has some of the producer's
 }
 
 // Validate checks the parameters.
@@ -47,6 +58,25 @@ func (s *prefixCacheScorer) Validate(c *Check) {
 		s.warnMoved(c, field)
 	}
 	s.warnMoved(c, "autoTune")
+	s.validateMode(c)
+}
+
+// validateMode refuses the index that reads events, and warns of its parameters. They had no effect with another one.
+func (s *prefixCacheScorer) validateMode(c *Check) {
+	const estimate, tracking = "estimate", "cache_tracking"
+	switch s.Mode {
+	case "", estimate:
+		c.noEffect("mode", "the index is always an estimate: leave it out")
+	case tracking:
+		c.Errorf("mode", "this picker reads no events of KV caches: %s: leave it out, with indexerConfig, kvEventsConfig and tokenProcessorConfig", useApproximate)
+	default:
+		c.OneOf("mode", s.Mode, estimate, tracking)
+	}
+	for _, field := range []string{
+		"indexerConfig", "kvCacheIndexerConfig", "kvEventsConfig", "kvBlockIndexConfig", "tokenProcessorConfig", "tokenizersPoolConfig", "kvCacheRedisAddr",
+	} {
+		c.noEffect(field, "the picker estimates what is cached, and reads no events of KV caches: leave it out")
+	}
 }
 
 // warnMoved warns of a parameter that belongs to the producer.

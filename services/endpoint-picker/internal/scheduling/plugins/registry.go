@@ -52,8 +52,9 @@ type Type struct {
 
 // Environment contains the settings of the process that plugins need.
 type Environment struct {
-	StaleAfter time.Duration      // time of failing scrapes after which an endpoint's values are stale
-	Source     modelserver.Source // of metrics pages, where the configuration does not set it
+	StaleAfter    time.Duration      // time of failing scrapes after which an endpoint's values are stale
+	Source        modelserver.Source // of metrics pages, where the configuration does not set it
+	DefaultEngine string             // of model servers, where the configuration does not set it; empty is vLLM
 }
 
 // A Section is the part of a configuration that refers to plugins of a type.
@@ -71,12 +72,15 @@ const (
 	SectionNone       Section = "" // plugins that need no reference
 )
 
-// Advice says where to refer to a plugin.
-func (s Section) Advice() string {
+// Page is the section of the documentation with all types.
+const Page = "docs/services/endpoint-picker.md, section Custom scheduling"
+
+// Reason says which reference has an effect on a plugin.
+func (s Section) Reason() string {
 	if s == SectionNone {
 		return "it works without a reference"
 	}
-	return "refer to it in " + string(s)
+	return "only a reference in " + string(s) + " has an effect"
 }
 
 // Types returns all types, sorted by their names.

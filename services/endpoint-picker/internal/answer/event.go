@@ -1,0 +1,242 @@
+package answer
+
+import (
+	"bytes"
+
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+)
+
+// Types of events of Anthropic's Messages and of the Responses API.
+const (
+	typeError      = "error"
+	typePing       = "ping"
+	typeStop       = "message_stop"
+	typeCompleted  = "response.completed"
+	typeIncomplete = "response.incomplete"
+	typeFailed     = "response.failed"
+	typeItem       = "response.output_item.added"
+
+	prefixResponse = "response."
+	suffixDelta    = ".delta"
+)
+
+// An event is what the object of an event has, or that of a whole body. A text that ends in the middle is read as far as it goes.
+type event struct {
+	typ     []byte // of Anthropic's Messages and of the Responses API
+	members bool   // it has any
+	known   bool   // it has one of the members below, or a type
+	answer  bool   // one of them is what a whole answer has
+	filled  bool   // one of them carries content
+	failed  bool   // it reports an error
+	ended   bool   // it has the reason of the end
+	calling bool   // it begins the call of a tool
+}
+
+func (e *event) read(s *jsonscan.Scanner) {
+	s.Open()
+	for key, ok := s.Key(); ok; key, ok = s.Key() {
+		e.members = true
+		e.member(key, s)
+	}
+}
+
+// member reads a member of the object.
+func (e *event) member(key []byte, s *jsonscan.Scanner) {
+	switch string(key) {
+	case "type":
+		e.typ, e.known = text(s), true
+		e.failed = e.failed || readEventName(e.typ) == errorEvent
+	case "object":
+		e.failed = string(text(s)) == "error" || e.failed // of vLLM until 0.9
+	case "error":
+		e.failed = filled(s) || e.failed
+	case "meta_info":
+		e.known = true
+		e.metaInfo(s)
+	case "item":
+		e.item(s)
+	case "output":
+		s.Value()
+		e.answer = true
+	case "data", "embedding", "results":
+		e.answer = filled(s) || e.answer
+	default:
+		e.carrier(key, s)
+	}
+}
+
+// carrier reads a member that may carry content.
+func (e *event) carrier(key []byte, s *jsonscan.Scanner) {
+	known := e.known
+	e.known = true
+	switch string(key) {
+	case "choices":
+		e.choices(s)
+	case "delta", "content_block", "token": // a part, or text
+		e.part(s)
+	case "text", "output_ids", "token_ids", "text_output", "generated_text": // of SGLang, Triton and TGI
+		e.answer = true
+		e.filled = filled(s) || e.filled
+	case "content": // of a whole message, and of llama.cpp
+		e.answer = true
+		e.parts(s)
+	default:
+		e.known = known
+		s.Value()
+	}
+}
+
+// text reads a value. It returns the text between the quotes of a string.
+func text(s *jsonscan.Scanner) []byte { return bytes.Trim(s.Text(s.Value()), `"`) }
+
+// members calls f for the members of the next value, if it is an object.
+func members(s *jsonscan.Scanner, f func(key []byte)) {
+	if s.Next() != jsonscan.Object {
+		s.Value()
+		return
+	}
+	s.Open()
+	for key, ok := s.Key(); ok; key, ok = s.Key() {
+		f(key)
+	}
+}
+
+// choices reads the choices of OpenAI's APIs.
+func (e *event) choices(s *jsonscan.Scanner) {
+	if s.Next() != jsonscan.Array {
+		s.Value()
+		return
+	}
+	for s.Open(); s.More(); {
+		e.answer = true
+		members(s, func(key []byte) {
+			switch string(key) {
+			case "delta", "message":
+				e.part(s)
+			case "text", "token_ids":
+				e.filled = filled(s) || e.filled
+			case "finish_reason":
+				e.finish(s)
+			default:
+				s.Value()
+			}
+		})
+	}
+}
+
+// finish reads the reason of the end.
+func (e *event) finish(s *jsonscan.Scanner) {
+	reason := text(s)
+	switch string(reason) {
+	case "", "null":
+	case "error", "abort":
+		e.failed = true
+	default:
+		e.ended = true
+	}
+}
+
+// metaInfo reads what SGLang says of an answer: {"finish_reason": {"type": "abort"}} is an error.
+func (e *event) metaInfo(s *jsonscan.Scanner) {
+	members(s, func(key []byte) {
+		if string(key) != "finish_reason" || s.Next() != jsonscan.Object {
+			s.Value()
+			return
+		}
+		members(s, func(key []byte) {
+			if string(key) == "type" {
+				e.finish(s)
+			} else {
+				s.Value()
+			}
+		})
+	})
+}
+
+// item reads an item of the Responses API that has begun.
+func (e *event) item(s *jsonscan.Scanner) {
+	members(s, func(key []byte) {
+		if value := text(s); string(key) == "type" && bytes.HasSuffix(value, []byte("_call")) {
+			e.calling = true
+		}
+	})
+}
+
+// part reads a delta, a message or a block: any member but its role, type, name, index and identifier is content, if it is not empty.
+func (e *event) part(s *jsonscan.Scanner) {
+	if s.Next() != jsonscan.Object {
+		e.filled = filled(s) || e.filled
+		return
+	}
+	members(s, func(key []byte) {
+		switch string(key) {
+		case "type":
+			e.calling = string(text(s)) == "tool_use" || e.calling
+		case "content":
+			e.parts(s)
+		case "role", "name", "index", "id", "special", "logprob", "stop_reason", "stop_sequence":
+			s.Value()
+		default:
+			e.filled = filled(s) || e.filled
+		}
+	})
+}
+
+// parts reads content: a text, or a list of parts.
+func (e *event) parts(s *jsonscan.Scanner) {
+	if s.Next() != jsonscan.Array {
+		e.filled = filled(s) || e.filled
+		return
+	}
+	for s.Open(); s.More(); {
+		switch s.Next() {
+		case jsonscan.Object:
+			members(s, func(key []byte) {
+				if string(key) == "type" {
+					s.Value()
+				} else {
+					e.filled = filled(s) || e.filled
+				}
+			})
+		default:
+			e.filled = filled(s) || e.filled
+		}
+	}
+}
+
+// ends reports whether the event says that the stream is complete.
+func (e *event) ends() bool {
+	return e.ended || e.is(typeStop) || e.is(typeCompleted) || e.is(typeIncomplete)
+}
+
+func (e *event) is(typ string) bool { return string(e.typ) == typ }
+
+// content reports whether the event carries content.
+func (e *event) content() bool {
+	switch {
+	case e.is(typeItem):
+		return e.calling
+	case bytes.HasPrefix(e.typ, []byte(prefixResponse)):
+		return e.filled && bytes.HasSuffix(e.typ, []byte(suffixDelta))
+	}
+	switch string(e.typ) {
+	case typePing, "message_start", "message_delta", typeStop, "content_block_stop":
+		return false
+	}
+	return e.filled || e.calling
+}
+
+// filled reads a value. It reports whether it is anything but null, "", [] and {}.
+func filled(s *jsonscan.Scanner) bool {
+	kind := s.Next()
+	text := s.Text(s.Value())
+	switch {
+	case kind == jsonscan.Invalid, kind == jsonscan.Null:
+		return false
+	case s.Err() != nil: // it ends in the middle
+		return true
+	case kind == jsonscan.String, kind == jsonscan.Array, kind == jsonscan.Object:
+		return len(bytes.Trim(text[1:len(text)-1], jsonscan.Blanks)) > 0 || kind == jsonscan.String && len(text) > len(`""`)
+	}
+	return true
+}

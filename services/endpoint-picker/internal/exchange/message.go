@@ -1,0 +1,39 @@
+package exchange
+
+import (
+	"strings"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// A Request contains the needed parts of a request's headers.
+type Request struct {
+	Subset      *scheduling.Subset
+	Path        string // including the query
+	ID          string
+	TraceParent string
+	Headers     api.Headers // the ones that picks need
+	Private     []string    // names of headers to hide from the model server
+}
+
+// A Response contains the needed parts of a response's headers.
+type Response struct {
+	Status  int
+	Served  string // the endpoint that served, if the gateway reports it
+	Events  bool   // the body is a stream of events
+	Page    bool   // the body is HTML
+	Encoded bool   // the body is compressed
+	Hidden  bool   // the carrier does not show the body
+}
+
+// SetContentType records the type of the body.
+func (r *Response) SetContentType(value string) {
+	name, _, _ := strings.Cut(value, ";")
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "text/event-stream":
+		r.Events = true
+	case "text/html", "application/xhtml+xml":
+		r.Page = true
+	}
+}
