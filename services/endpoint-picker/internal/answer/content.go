@@ -24,13 +24,16 @@ type ContentReader struct {
 	line     []byte // begun, not complete: of the events, or the body itself
 	long     bool   // the line is longer than maxEvent
 	name     eventName
-	standard bool // an event has a format whose streams say that they are complete
-	strange  bool // an event has another one
-	finished bool // it said so
-	done     bool // there was the event [DONE]
-	begun    bool // there was content
-	comments bool // there was a comment or a ping
-	last     byte // of a body without events, beside blanks
+	standard bool  // an event has a format whose streams say that they are complete
+	strange  bool  // an event has another one
+	finished bool  // it said so
+	done     bool  // there was the event [DONE]
+	begun    bool  // there was content
+	comments bool  // there was a comment or a ping
+	last     byte  // of a body without events, beside blanks
+	head     event // of such a body
+	parsed   int   // bytes of the line that the head was read from
+	valid    bool  // they are a whole object
 	errors   int
 	frames   frames
 	found    int
@@ -74,7 +77,7 @@ func (r *ContentReader) Whole() bool {
 	case r.Events:
 		return r.errors == 0 && (r.finished || r.ends())
 	}
-	return len(r.line) > 0 && !r.Broken() && r.answers()
+	return len(r.line) > 0 && r.answers() && !r.Broken()
 }
 
 // ends reports whether a stream that did not say why it ends may be complete.
@@ -85,17 +88,20 @@ func (r *ContentReader) ends() bool {
 	return r.done || r.begun && !r.standard
 }
 
-// Broken reports whether a body can be no answer, whatever follows: it reports an error, or is a page.
+// Broken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body anew when
+// that has doubled, because a server may send one byte at a time.
 func (r *ContentReader) Broken() bool {
 	switch {
 	case r.errors > 0:
 		return true
 	case r.Events, r.Form == FormVLLM, len(r.line) == 0:
 		return false
-	case r.line[0] == '{':
-		return r.object().failed
+	case r.line[0] != '{':
+		return r.Strict && r.line[0] == '<'
+	case len(r.line) >= 2*r.parsed:
+		r.object()
 	}
-	return r.Strict && r.line[0] == '<'
+	return r.head.failed
 }
 
 // Unknown reports whether a body, which has ended, is neither an answer nor an error that is known: a server may have an API of its own.
@@ -108,7 +114,7 @@ func (r *ContentReader) Unknown() bool {
 	case len(r.line) == 0, r.line[0] == '<':
 		return false
 	case r.line[0] == '{':
-		return r.object().members && (r.long || r.scan.End() == nil)
+		return r.object().members && (r.long || r.valid)
 	}
 	return string(r.line) != "[]"
 }
@@ -120,13 +126,18 @@ func (r *ContentReader) scanner(text []byte) *jsonscan.Scanner {
 	return &r.scan
 }
 
-// object reads the beginning of a body.
+// object reads the beginning of a body, once.
 func (r *ContentReader) object() *event {
-	var e event
-	if s := r.scanner(r.line); s.Next() == jsonscan.Object {
-		e.read(s)
+	if r.parsed == len(r.line) {
+		return &r.head
 	}
-	return &e
+	r.head, r.parsed = event{}, len(r.line)
+	s := r.scanner(r.line)
+	if s.Next() == jsonscan.Object {
+		r.head.read(s)
+	}
+	r.valid = s.End() == nil
+	return &r.head
 }
 
 // answers reports whether a body, which has ended and reports no error, is an answer.
@@ -137,7 +148,7 @@ func (r *ContentReader) answers() bool {
 			return r.last == '}'
 		}
 		e := r.object()
-		return e.members && (!r.Strict || e.answer && r.scan.End() == nil)
+		return e.members && !e.failed && (!r.Strict || e.answer && r.valid)
 	case '[':
 		if r.long || !r.Strict {
 			return len(r.line) > len("[]")

@@ -43,19 +43,15 @@ func (a *attempt) beginsBadly() bool {
 	defer pieces.Put(buffer)
 	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
 	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
-	examined := 0
 	for n < len(buffer) {
 		read, err := a.receive(buffer[n:])
 		if read > 0 {
 			reader.Read(buffer[n : n+read])
 			n += read
 		}
-		if reader.Events || n >= 2*examined || err != nil { // a server may send one byte at a time
-			if examined = n; reader.Broken() {
-				return true
-			}
-		}
 		switch {
+		case reader.Broken():
+			return true
 		case reader.Events && reader.Kept():
 			return false
 		case errors.Is(err, io.EOF):
