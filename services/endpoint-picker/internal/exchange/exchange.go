@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -64,10 +65,10 @@ type Follower interface {
 	Began()
 	// Completed is called at the end of the response.
 	Completed()
-	// Failed is called for each attempt at a server before the last one, with its "ip:port".
-	Failed(address string)
-	// Judged is called once, unless nothing is known of the response. The request counts as load of its server until the time that
-	// it returns.
+	// Failed is called for each attempt at a server before the last one, with its "ip:port", and what was wrong (Exchange.Failure).
+	Failed(address, failure string)
+	// Judged is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
+	// server until the time that it returns; zero if it did not.
 	Judged(v Verdict) (busy time.Time)
 }
 
@@ -108,6 +109,7 @@ type Exchange struct {
 	page     bool      // the body is HTML
 	hidden   bool      // Chunk is not called
 	judged   bool      // see Judge
+	absent   bool      // no server answered, so that the status is the carrier's
 	busy     time.Time // see Follower.Judged
 }
 
@@ -162,6 +164,8 @@ type Response struct {
 	Page    bool   // the body is HTML
 	Encoded bool   // the body is compressed
 	Hidden  bool   // the carrier does not show the body
+
+	Unanswered bool // it is the carrier's, because no server answered
 }
 
 // stage is the progress of an exchange; see the package comment.
@@ -262,6 +266,7 @@ func (x *Exchange) Sent() {
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
 func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
+	x.absent = r.Unanswered
 	x.unlike = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
 	x.content.Events = r.Events && !r.Encoded
@@ -279,10 +284,11 @@ func (x *Exchange) Respond(r *Response) {
 	x.Judge(x.verdictOf(r.Status))
 }
 
-// Failed records that an attempt at a server failed, and that the request goes to another one.
-func (x *Exchange) Failed(address string) {
+// Failed records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request goes to
+// another one.
+func (x *Exchange) Failed(address string, code int) {
 	x.Sent()
-	x.follower.Failed(address)
+	x.follower.Failed(address, failureOf(code))
 }
 
 // Chunk records a chunk of the response's body.
@@ -294,7 +300,11 @@ func (x *Exchange) Chunk(chunk []byte) {
 	if n := x.content.Read(chunk); n > 0 {
 		x.Pieces += n
 		x.Last = x.options.Now()
-		x.FirstToken(x.Last)
+		if x.First.IsZero() {
+			x.FirstToken(x.Last)
+		} else {
+			x.Placements.continued(x.Last)
+		}
 	}
 	if x.Inference && x.content.Errors() > 0 {
 		x.Judge(Faulty)
@@ -337,8 +347,8 @@ func (x *Exchange) Absent() { x.Placements.abandon(x.options.Now()) }
 
 // release ends the load of the request.
 func (x *Exchange) release() {
-	if !x.busy.IsZero() && x.busy.After(x.options.Now()) {
-		x.Placements.hold(x.busy)
+	if !x.busy.IsZero() {
+		x.Placements.hold(endpoint.Span{Arrived: x.Arrived, Until: x.busy}, x.options.Now())
 		return
 	}
 	x.Placements.release()
