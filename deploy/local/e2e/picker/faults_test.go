@@ -112,6 +112,7 @@ func TestFaults(t *testing.T) {
 			{name: "error-openai"}, {name: "error-anthropic"}, {name: "empty-body"}, {name: "empty-stream"}, {name: "comments", seen: true},
 			{name: "login"}, {name: "page"}, {name: "drop", seen: true},
 			{name: "hang", seen: true, patience: silence}, {name: "silence", seen: true, patience: silence},
+			{name: "stall", seen: true, patience: silence},
 		}...)
 		params = []string{"", ",delay=50ms,rate=0.1"}
 	}

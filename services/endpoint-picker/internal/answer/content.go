@@ -24,20 +24,25 @@ type ContentReader struct {
 	line     []byte // begun, not complete: of the events, or the body itself
 	long     bool   // the line is longer than maxEvent
 	name     eventName
-	standard bool  // an event has a format whose streams say that they are complete
-	strange  bool  // an event has another one
-	finished bool  // it said so
-	done     bool  // there was the event [DONE]
-	begun    bool  // there was content
-	comments bool  // there was a comment or a ping
-	last     byte  // of a body without events, beside blanks
-	head     event // of such a body
-	parsed   int   // bytes of the line that the head was read from
-	valid    bool  // they are a whole object
+	standard bool // an event has a format whose streams say that they are complete
+	strange  bool // an event has another one
+	finished bool // it said so
+	done     bool // there was the event [DONE]
+	begun    bool // there was content
+	comments bool // there was a comment or a ping
+	last     byte // of a body without events, beside blanks
+	head     head // of such a body
+	parsed   int  // bytes of the line that the head was read from
 	errors   int
 	frames   frames
 	found    int
 	scan     jsonscan.Scanner
+}
+
+// A head is what the beginning of a body without events says.
+type head struct {
+	members, answer, failed bool // of an event
+	valid                   bool // it is a whole object
 }
 
 // eventName is what the name of an event says.
@@ -114,7 +119,8 @@ func (r *ContentReader) Unknown() bool {
 	case len(r.line) == 0, r.line[0] == '<':
 		return false
 	case r.line[0] == '{':
-		return r.object().members && (r.long || r.valid)
+		h := r.object()
+		return h.members && (r.long || h.valid)
 	}
 	return string(r.line) != "[]"
 }
@@ -127,17 +133,17 @@ func (r *ContentReader) scanner(text []byte) *jsonscan.Scanner {
 }
 
 // object reads the beginning of a body, once.
-func (r *ContentReader) object() *event {
+func (r *ContentReader) object() head {
 	if r.parsed == len(r.line) {
-		return &r.head
+		return r.head
 	}
-	r.head, r.parsed = event{}, len(r.line)
+	var e event
 	s := r.scanner(r.line)
 	if s.Next() == jsonscan.Object {
-		r.head.read(s)
+		e.read(s)
 	}
-	r.valid = s.End() == nil
-	return &r.head
+	r.head, r.parsed = head{members: e.members, answer: e.answer, failed: e.failed, valid: s.End() == nil}, len(r.line)
+	return r.head
 }
 
 // answers reports whether a body, which has ended and reports no error, is an answer.
@@ -148,7 +154,7 @@ func (r *ContentReader) answers() bool {
 			return r.last == '}'
 		}
 		e := r.object()
-		return e.members && !e.failed && (!r.Strict || e.answer && r.valid)
+		return e.members && !e.failed && (!r.Strict || e.answer && e.valid)
 	case '[':
 		if r.long || !r.Strict {
 			return len(r.line) > len("[]")

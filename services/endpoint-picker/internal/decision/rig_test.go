@@ -122,7 +122,7 @@ func (p *fakePick) Sent() exchange.Follower { return p }
 func (*fakePick) Discard()                  {}
 func (*fakePick) Completed()                {}
 func (*fakePick) Began()                    {}
-func (*fakePick) Failed(string)             {}
+func (*fakePick) Failed(_, _ string)        {}
 
 func (*fakePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
 

@@ -84,7 +84,7 @@ func (x *Expirer) Run(ctx context.Context) {
 			if endpoints := x.endpoints.Load(); endpoints != nil {
 				for _, e := range *endpoints {
 					e.ExpireAbandoned(now.Add(-x.limit))
-					e.ExpireHeld(now)
+					e.ExpireHeld(now, 0)
 				}
 			}
 		}

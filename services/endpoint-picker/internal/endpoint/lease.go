@@ -19,8 +19,8 @@ import (
 //	                                          |  time limit (Expirer)
 //	                                          +----------->  (nothing)   counts as released
 //
-// The lease of a failed request is held: it counts beside the sample for as long as an answer would have taken (Hold), so that a server
-// that fails at once is not the one with the least load.
+// The lease of a failed request is held: it counts beside the sample like a request that is being answered, for as long as an answer
+// would have taken (Hold, ExpireHeld), so that a server that fails at once is not the one with the least load.
 //
 // All methods may be called from any goroutine, in any order and number: calls after the end have no effect. They take the
 // lease's own lock, which nobody else waits for in the usual case: a compare-and-swap each for the end of a request, and none
@@ -34,6 +34,7 @@ type Lease struct {
 	from     origin
 	first    bool // the answer has begun
 	ended    bool
+	over     bool // it was held, and its time is over
 }
 
 // origin is who placed a request.
@@ -45,14 +46,18 @@ const (
 )
 
 // A Tracker follows the request of a lease. Its methods are called one at a time: First at most once, Moved before it if at
-// all, Failed at most once, End last.
+// all, Continued only after it, Failed at most once, HeldFirst only after that, End last.
 type Tracker interface {
 	// First records that the answer has begun.
 	First(now time.Time)
+	// Continued records more of the answer.
+	Continued(now time.Time)
 	// Moved records that another endpoint serves the request.
 	Moved(to *Endpoint, now time.Time)
-	// Failed records that the request has failed, and counts until its End.
+	// Failed records that the request has failed, and counts until its End. From now on it is before the first token, whatever was before.
 	Failed()
+	// HeldFirst records that the answer would have begun by now if the request had not failed.
+	HeldFirst(now time.Time)
 	// End records the end of the request, or that its end will not be observed.
 	End(Ending)
 }
@@ -111,6 +116,15 @@ func (l *Lease) First(now time.Time) {
 	}
 }
 
+// Continued records more of an answer that has begun.
+func (l *Lease) Continued(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first && !l.ended && l.tracker != nil {
+		l.tracker.Continued(now)
+	}
+}
+
 // MoveTo moves the lease to the endpoint that serves the request, after the gateway's attempt at the previous one failed.
 // From now on it is load of that endpoint. It has no effect once the answer has begun.
 func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
@@ -154,29 +168,42 @@ func (l *Lease) Abandon(now time.Time) {
 // sends too many to one that fails. At double, clients with wrong requests can make an idle server look twice as busy.
 const maxHeld = 32
 
-// Hold ends the lease of a failed request, which counts as load until a time.
-func (l *Lease) Hold(until time.Time) {
+// A Span is the time for which a failed request counts as load: from its arrival until an answer would have ended.
+type Span struct{ Arrived, Until time.Time }
+
+// Hold ends the lease of a failed request, which counts as load for the rest of its time.
+func (l *Lease) Hold(s Span, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return
 	}
 	l.endpoint.finish(l.from)
-	if !l.endpoint.hold(heldLease{lease: l, until: until}) {
+	if l.tracker != nil {
+		l.tracker.Failed()
+	}
+	if !s.Until.After(now) || !l.endpoint.hold(heldLease{lease: l, Span: s}) {
 		l.end(Finished)
 		return
 	}
 	l.ended = true
-	if l.tracker != nil {
-		l.tracker.Failed()
-	}
 	l.endProbe()
+}
+
+// heldFirst records that the answer to a held request would have begun.
+func (l *Lease) heldFirst(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over && l.tracker != nil { // another pick may have ended it
+		l.tracker.HeldFirst(now)
+	}
 }
 
 // endHold ends the load of a held lease.
 func (l *Lease) endHold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.over = true
 	if l.tracker != nil {
 		l.tracker.End(Finished)
 	}

@@ -12,12 +12,15 @@ import (
 
 // tracker counts the calls of a lease.
 type tracker struct {
-	firsts, moves, fails, ends int
-	at                         *Endpoint
+	firsts, continued, moves, fails, held, ends int
+
+	at *Endpoint
 }
 
 func (r *tracker) First(time.Time)                 { r.firsts++ }
 func (r *tracker) Moved(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
+func (r *tracker) Continued(time.Time)             { r.continued++ }
+func (r *tracker) HeldFirst(time.Time)             { r.held++ }
 func (r *tracker) Failed()                         { r.fails++ }
 func (r *tracker) End(Ending)                      { r.ends++ }
 
@@ -141,19 +144,50 @@ func TestFailedRequestCountsForAWhile(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	l, r := acquire(e)
-	l.Hold(after(2))
-	l.Hold(after(5))
+	l.Hold(Span{noon, after(2)}, noon)
+	l.Hold(Span{noon, after(5)}, noon)
 	l.Release()
 	l.First(noon)
 	assert.Equal(t, tracker{fails: 1, at: e}, *r)
 	assert.InDelta(t, 1, e.Load().Requests, 0)
 	assert.Zero(t, e.Stats(noon).InFlight, "it has ended")
-	e.ExpireHeld(after(1))
+	e.ExpireHeld(after(1), 0)
 	assert.InDelta(t, 1, e.Load().Requests, 0)
-	e.ExpireHeld(after(2))
+	e.ExpireHeld(after(2), 0)
 	assert.Zero(t, e.Load().Requests)
 	assert.Equal(t, tracker{fails: 1, ends: 1, at: e}, *r)
-	e.ExpireHeld(after(3))
+	e.ExpireHeld(after(3), 0)
+	assert.Zero(t, e.Load().Requests)
+}
+
+func TestFailedRequestCountsLikeOneThatIsAnswered(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	l, r := acquire(e)
+	l.Continued(noon)
+	assert.Zero(t, r.continued, "it has not begun")
+	l.First(noon)
+	l.Continued(noon)
+	l.Hold(Span{noon, after(5)}, after(1))
+	l.Continued(after(1))
+	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, at: e}, *r)
+	e.ExpireHeld(after(3), 0)
+	e.ExpireHeld(after(3), 4)
+	assert.Zero(t, r.held, "not yet")
+	e.ExpireHeld(after(3), 2)
+	e.ExpireHeld(after(4), 2)
+	assert.Equal(t, 1, r.held)
+	e.ExpireHeld(after(5), 2)
+	l.heldFirst(after(5)) // of a pick that came first, and was slower
+	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, held: 1, ends: 1, at: e}, *r)
+}
+
+func TestRequestThatFailsLateCountsNoLonger(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	l, r := acquire(e)
+	l.Hold(Span{noon, after(2)}, after(2))
+	assert.Equal(t, tracker{fails: 1, ends: 1, at: e}, *r)
 	assert.Zero(t, e.Load().Requests)
 }
 
@@ -161,10 +195,10 @@ func TestOnlySoManyFailedRequestsCount(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	for range 3 * maxHeld {
-		e.Acquire().Hold(after(2))
+		e.Acquire().Hold(Span{noon, after(2)}, noon)
 	}
 	assert.InDelta(t, maxHeld, e.Load().Requests, 0)
-	e.ExpireHeld(after(2))
+	e.ExpireHeld(after(2), 0)
 	assert.Zero(t, e.Load().Requests)
 }
 
@@ -174,6 +208,6 @@ func TestFailedProbeAllowsTheNext(t *testing.T) {
 	e.Health().Eject("responses", noon)
 	l := e.Acquire()
 	assert.False(t, e.Health().Usable(noon))
-	l.Hold(after(2))
+	l.Hold(Span{noon, after(2)}, noon)
 	assert.True(t, e.Health().Usable(noon))
 }

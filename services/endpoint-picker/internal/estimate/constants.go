@@ -1,5 +1,7 @@
 package estimate
 
+import "time"
+
 // Every tunable number of the estimator: its unit, its origin, and its sensitivity.
 //
 // Sensitivity is the change of the mean TTFT in percent when the number is halved (½) and doubled (×2), as "one replica / two
@@ -104,6 +106,28 @@ const (
 	// completionSeconds is the memory of the mean rate at which requests end on a server, in seconds (assumed: the
 	// length of an answer). ½ none, ×2 +0.1 / −0.1.
 	completionSeconds = 5
+)
+
+// Servers that have stopped. None of these numbers matters while all servers work.
+const (
+	// minFailing is the number of failures in a row, without a sign of work in between, from which a server is suspect (simulated): with 3,
+	// clients that leave make it suspect while it works; with 12, one that fails at once gets as many requests while first tokens take 1 s.
+	minFailing = 6
+	// minStalled is the number of requests that must wait (guarded): one client that does not read its answer says nothing of the server.
+	minStalled = 3
+	// stalledGaps is the number of usual gaps between two contents after which streams have stalled (simulated). With double, a server that
+	// stalls gets twice as many requests before.
+	stalledGaps = 20
+	usualGap    = 0.0075 // seconds, before the first gap (assumed)
+	gapWeight   = 0.01   // of one gap in the mean of their squares: the last 100 count
+	// stalledPrompts is the multiple of the expected time for the prompts that are there, which streams and prompts may pause beyond that
+	// (simulated): servers that compute long prompts in one step look stalled with none.
+	stalledPrompts = 2
+	// stalledFirsts is the multiple of the usual time to the first content after which requests wait in vain (simulated).
+	stalledFirsts = 1.5
+	paceWeight    = 1.0 / 16 // of one time in the usual one
+	// suspectPause is the time between two requests to a server that is suspect: that of the first ejection.
+	suspectPause = time.Second
 )
 
 // Pages.

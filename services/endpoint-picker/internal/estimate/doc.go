@@ -16,6 +16,7 @@
 //	             one model
 //	server.go    the state of one server: backlog, decoding requests, slowdown, completion rate
 //	sequence.go  one request on a server, from its placement to its end, and the steps that first tokens belong to
+//	suspect.go   servers that seem to have stopped
 //	prefills.go  the requests of a server in prefill, in their order
 //	batch.go     the learned batch size of a server
 //	owner.go     where a prompt is, or is expected to be: prefix index, rendezvous owner

@@ -16,6 +16,7 @@ type Estimator struct {
 	share      share
 	reuse      reuse
 	recent     recent
+	paces      paces
 	tokenizers *tokenizers
 	placements sync.Pool // of *Placement
 	size       atomic.Pointer[CacheSize]
@@ -33,6 +34,7 @@ func NewShared(memory *prefixindex.Memory) *Estimator {
 		learner: newLearner(), index: memory.New(), tokenizers: newTokenizers(),
 		placements: sync.Pool{New: func() any { return &Placement{} }},
 	}
+	x.paces.gap.set(usualGap * usualGap)
 	x.size.Store(&CacheSize{Blocks: usualBlocks, FromPage: true})
 	return x
 }

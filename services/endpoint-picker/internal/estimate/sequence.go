@@ -25,6 +25,9 @@ type sequence struct {
 	moved    bool   // to another server, at an unknown time
 	remote   bool   // another replica placed it
 	request  uint64 // its number for other replicas; 0 if they do not hear of it
+	signs    signs
+
+	first, progress monotonic.Time // its first token, and the progress of the server before
 
 	before, after *sequence // in prefill on the same server
 }
@@ -82,6 +85,7 @@ func (q *sequence) beginOnServer(now time.Time) {
 	tokens, work := costs.Uncached(q.prefill), costs.Work(q.prefill)
 	q.backlog, q.work = int64(tokens), int64(work)
 	learner.tokens.observe(tokens, usualTokensWeight)
+	q.expectAnswer(now)
 	if !q.observed {
 		q.phase = phaseDecode
 		s.addUnobserved(now, work)
@@ -89,8 +93,14 @@ func (q *sequence) beginOnServer(now time.Time) {
 		s.decoding.Add(1)
 		return
 	}
+	q.beginPrefill(now)
+}
+
+// beginPrefill counts the prompt on its server.
+func (q *sequence) beginPrefill(since time.Time) {
+	s := q.server
 	if s.prefills.Load() == 0 {
-		s.lastProgress.Store(monotonic.From(now))
+		s.lastProgress.Store(max(s.lastProgress.Load(), monotonic.From(since)))
 	}
 	s.prefills.Add(1)
 	s.pending.add(q)
@@ -116,34 +126,69 @@ func (q *sequence) endPrefill() {
 // First implements endpoint.Tracker.
 func (q *sequence) First(now time.Time) {
 	s := q.server
+	q.beginAnswer(now)
 	if q.late && !q.moved { // when it came to another server is unknown
 		s.observeFirst(q, now, q.decoding)
 	}
 	if q.phase == phaseDecode {
 		return
 	}
-	q.phase = phaseDecode
-	decoding := s.decoding.Add(1) - 1
-	q.endPrefill()
-	s.lastProgress.Store(monotonic.From(now))
+	decoding := q.decode()
+	q.first = monotonic.From(now)
+	q.progress = s.lastProgress.Swap(q.first)
 	s.observeFirst(q, now, decoding)
 	s.estimator.publish(q.request, Event{Kind: EventFirst})
 }
 
-// Failed implements endpoint.Tracker. A failed request teaches no time. Until its end it counts like one that is being answered.
+// decode moves the sequence from prefill to decode. It returns the number of other sequences there.
+func (q *sequence) decode() (others int64) {
+	q.phase = phaseDecode
+	others = q.server.decoding.Add(1) - 1
+	q.endPrefill()
+	return others
+}
+
+// Failed implements endpoint.Tracker. Until its end, a failed request counts like one that has not failed: its prompt is work, and its first
+// token, if there was one, was no progress. How much work it would have been is what its client says, who may have been wrong: it is
+// usual work at most.
 func (q *sequence) Failed() {
+	s := q.server
+	q.failAnswer()
+	if !q.observed {
+		return
+	}
+	if q.phase == phaseDecode {
+		s.lastProgress.Restore(q.first, q.progress)
+		s.decoding.Add(-1)
+		q.phase = phasePrefill
+	} else {
+		q.endPrefill()
+	}
+	usual := int64(s.estimator.learner.tokens.value())
+	q.backlog, q.work = min(q.backlog, usual), min(q.work, usual)
+	q.beginPrefill(q.placed)
+}
+
+// HeldFirst implements endpoint.Tracker. To other replicas the request has ended, because a first token would teach them a time.
+func (q *sequence) HeldFirst(now time.Time) {
 	if q.phase == phaseDecode {
 		return
 	}
-	q.phase = phaseDecode
-	q.server.decoding.Add(1)
-	q.endPrefill()
+	q.decode()
+	q.server.lastProgress.Store(monotonic.From(now))
+	q.server.estimator.publish(q.request, Event{Kind: EventEnded})
+	q.request = 0
 }
+
+// Continued implements endpoint.Tracker.
+func (q *sequence) Continued(now time.Time) { q.continueAnswer(now) }
 
 // Moved implements endpoint.Tracker. From now on the sequence is on the server that serves it. When the gateway's attempt
 // there began is unknown, so its first token shows progress, but teaches no time.
 func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {
 	q.leaveServer()
+	q.failAnswer()
+	q.signs = signs{}
 	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().Others()
 	q.beginOnServer(now)
 	q.server.estimator.publish(q.request, Event{Kind: EventMoved, Endpoint: to})
@@ -152,6 +197,7 @@ func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {
 // End implements endpoint.Tracker.
 func (q *sequence) End(how endpoint.Ending) {
 	q.leaveServer()
+	q.endAnswer(how)
 	kind := EventEnded
 	if how == endpoint.Unobserved {
 		kind = EventLost

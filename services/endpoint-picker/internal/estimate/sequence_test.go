@@ -54,6 +54,64 @@ func TestSequence_CountsOnce(t *testing.T) {
 	assert.Zero(t, s.unobserved.Load())
 }
 
+// A failed request counts like one that has not failed: in prefill until an answer would have begun, then as being answered.
+func TestSequence_FailedCountsLikeOthers(t *testing.T) {
+	t.Parallel()
+	for _, begun := range []bool{false, true} {
+		x := New(1 << 20)
+		e := x.addEndpoint(1)
+		s := ServerOf(e)
+		other := s.Place(e, noon, Prefill{Tokens: 100})
+		s.Place(e, noon, Prefill{Tokens: 7}).First(after(1))
+		l := s.Place(e, after(1), Prefill{Tokens: 9})
+		if begun {
+			l.First(after(2))
+		}
+		l.Hold(endpoint.Span{Arrived: after(1), Until: after(10)}, after(2))
+		assert.Equal(t, [3]int64{2, 109, 1}, s.counts())
+		assert.Equal(t, monotonic.From(after(1)), s.lastProgress.Load(), "its first token was no progress")
+		assert.Equal(t, int64(100), s.pending.next.Load())
+		e.ExpireHeld(after(3), 0)
+		assert.Equal(t, [3]int64{2, 109, 1}, s.counts(), "no first token is known")
+		e.ExpireHeld(after(4), 3*time.Second)
+		assert.Equal(t, [3]int64{1, 100, 2}, s.counts())
+		assert.Equal(t, monotonic.From(after(4)), s.lastProgress.Load())
+		e.ExpireHeld(after(10), 3*time.Second)
+		assert.Equal(t, [3]int64{1, 100, 1}, s.counts())
+		other.Release()
+		assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
+	}
+}
+
+func TestSequence_FailedWithoutFirstTokens(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	l := s.PlaceUnobserved(e, noon, Prefill{Tokens: 9})
+	l.Hold(endpoint.Span{Arrived: noon, Until: after(10)}, after(1))
+	e.ExpireHeld(after(3), time.Second)
+	assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
+	e.ExpireHeld(after(10), time.Second)
+	assert.Equal(t, [3]int64{}, s.counts())
+	assert.Zero(t, s.unobserved.Load())
+}
+
+// A client that repeats a request with a prompt that is too long must not make servers look busy for as long as the prompt would take.
+func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	for range 2 {
+		s.Place(e, noon, Prefill{Tokens: 100_000}).Hold(endpoint.Span{Arrived: noon, Until: after(10)}, noon)
+	}
+	assert.Less(t, s.work.Load(), int64(2*2000))
+	e.ExpireHeld(after(10), 0)
+	assert.Equal(t, [3]int64{}, s.counts())
+	assert.Zero(t, s.work.Load())
+}
+
 // After a fallback the request is the work of the server that serves it.
 func TestSequence_MovesWithItsLease(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,8 @@ type Server struct {
 	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
 	unobserved      atomic.Int64     // work for prompts of our own requests without an observed first token
 
+	activity activity
+
 	mu                 sync.Mutex
 	observed, expected average // seconds to first token
 	step               step

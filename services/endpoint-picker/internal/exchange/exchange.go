@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -64,10 +65,10 @@ type Follower interface {
 	Began()
 	// Completed is called at the end of the response.
 	Completed()
-	// Failed is called for each attempt at a server before the last one, with its "ip:port".
-	Failed(address string)
-	// Judged is called once, unless nothing is known of the response. The request counts as load of its server until the time that
-	// it returns.
+	// Failed is called for each attempt at a server before the last one, with its "ip:port", and what was wrong (Exchange.Failure).
+	Failed(address, failure string)
+	// Judged is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
+	// server until the time that it returns; zero if it did not.
 	Judged(v Verdict) (busy time.Time)
 }
 
@@ -109,6 +110,7 @@ type Exchange struct {
 	wrong    bool      // the body is no answer, although the status says so
 	hidden   bool      // Chunk is not called
 	judged   bool      // see Judge
+	absent   bool      // no server answered, so that the status is the carrier's
 	busy     time.Time // see Follower.Judged
 }
 
@@ -246,6 +248,7 @@ func (x *Exchange) Sent() {
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
 func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
+	x.absent = r.Unanswered
 	x.unlike = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
 	x.content.Events, x.content.Strict = r.Events && !r.Encoded, x.Strict() && !r.Encoded
@@ -263,10 +266,11 @@ func (x *Exchange) Respond(r *Response) {
 	x.Judge(x.verdictOf(r.Status))
 }
 
-// Failed records that an attempt at a server failed, and that the request goes to another one.
-func (x *Exchange) Failed(address string) {
+// Failed records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request goes to
+// another one.
+func (x *Exchange) Failed(address string, code int) {
 	x.Sent()
-	x.follower.Failed(address)
+	x.follower.Failed(address, failureOf(code))
 }
 
 // Chunk records a chunk of the response's body.
@@ -278,7 +282,9 @@ func (x *Exchange) Chunk(chunk []byte) {
 	if n := x.content.Read(chunk); n > 0 {
 		x.Pieces += n
 		x.Last = x.options.Now()
-		if first := x.first(x.Last); first && (x.content.Events || x.UsageForm == answer.FormVLLM) {
+		if !x.First.IsZero() {
+			x.Placements.continued(x.Last)
+		} else if x.first(x.Last) && (x.content.Events || x.UsageForm == answer.FormVLLM) {
 			x.follower.Began() // a body that is no stream says nothing before it is whole
 		}
 	}
@@ -328,8 +334,8 @@ func (x *Exchange) Absent() { x.Placements.abandon(x.options.Now()) }
 
 // release ends the load of the request.
 func (x *Exchange) release() {
-	if !x.busy.IsZero() && x.busy.After(x.options.Now()) {
-		x.Placements.hold(x.busy)
+	if !x.busy.IsZero() {
+		x.Placements.hold(endpoint.Span{Arrived: x.Arrived, Until: x.busy}, x.options.Now())
 		return
 	}
 	x.Placements.release()

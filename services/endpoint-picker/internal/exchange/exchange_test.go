@@ -98,7 +98,7 @@ func (p *fakePick) Responded() { p.call("Responded") }
 func (p *fakePick) Began()     { p.call("Began") }
 func (p *fakePick) Completed() { p.call("Completed") }
 
-func (p *fakePick) Failed(address string) { p.call("Failed " + address) }
+func (p *fakePick) Failed(address, failure string) { p.call("Failed " + address + ": " + failure) }
 
 func (p *fakePick) Judged(v Verdict) time.Time {
 	p.verdicts = append(p.verdicts, v)

@@ -25,6 +25,8 @@ type Response struct {
 	Page    bool   // the body is HTML
 	Encoded bool   // the body is compressed
 	Hidden  bool   // the carrier does not show the body
+
+	Unanswered bool // it is the carrier's, because no server answered
 }
 
 // SetContentType records the type of the body.

@@ -44,11 +44,18 @@ func (p *Placements) release() {
 	}
 }
 
-// hold counts the request, which has ended, until a time.
-func (p *Placements) hold(until time.Time) {
+// continued records more of an answer that has begun.
+func (p *Placements) continued(now time.Time) {
+	if l := p[Decode]; l != nil {
+		l.Continued(now)
+	}
+}
+
+// hold counts the request, which has failed, for the rest of its time.
+func (p *Placements) hold(s endpoint.Span, now time.Time) {
 	for _, l := range p {
 		if l != nil {
-			l.Hold(until)
+			l.Hold(s, now)
 		}
 	}
 }

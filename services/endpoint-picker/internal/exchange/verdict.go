@@ -1,6 +1,9 @@
 package exchange
 
-import "net/http"
+import (
+	"net/http"
+	"strconv"
+)
 
 // A Verdict is what the response to a request says about its model server.
 type Verdict uint8
@@ -12,7 +15,7 @@ const (
 	Answered                // it answered the whole request
 	Doubtful                // the client, or the server, made an error: statuses 300 to 499, 501, and responses that ended early for an unknown reason
 	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it of Doubtful; carriers do not use it
-	Silent                  // the client has gone without any content, which says something of the server if the client waited for long
+	Silent                  // the client has gone, which says something of the server if it had waited for content for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
 
 	Verdicts // their number
@@ -58,9 +61,38 @@ func (x *Exchange) verdictOfBody() Verdict {
 	return Doubtful
 }
 
-// Left records that the client has gone, as far as the carrier knows. It does nothing if the answer had begun.
+// Failure says what was wrong with a response that was judged, or with the lack of one, for logs.
+func (x *Exchange) Failure() string {
+	switch {
+	case x.absent:
+		return failureOf(0)
+	case x.Status == 0, x.Status >= http.StatusMultipleChoices:
+		return failureOf(x.Status)
+	case x.page:
+		return "a page of HTML"
+	case x.content.Errors() > 0:
+		return failureOf(x.Status)
+	case x.First.IsZero():
+		return "no content"
+	}
+	return "ended early"
+}
+
+// failureOf says what was wrong with a response that was no answer from its beginning, by its status; 0 if there was none.
+func failureOf(status int) string {
+	switch {
+	case status == 0:
+		return "no answer"
+	case status < http.StatusMultipleChoices:
+		return "error in the body"
+	}
+	return "status " + strconv.Itoa(status)
+}
+
+// Left records that the client has gone, as far as the carrier knows. It does nothing if the answer had begun and the carrier does not see
+// its content.
 func (x *Exchange) Left() {
-	if x.Inference && x.First.IsZero() && (x.stage == placed || x.stage == responding) {
+	if x.Inference && (x.First.IsZero() || !x.Last.IsZero()) && (x.stage == placed || x.stage == responding) {
 		x.Judge(Silent)
 	}
 }

@@ -65,7 +65,7 @@ func TestVerdict(t *testing.T) {
 		{name: "the server has gone", give: Response{Status: 200, Events: true}, body: text, end: func(x *Exchange) { x.Judge(Faulty) }, want: Faulty},
 		{name: "the client has gone before any event", give: Response{Status: 200, Events: true}, end: (*Exchange).Left, want: Silent},
 		{name: "the client has gone after comments", give: Response{Status: 200, Events: true}, body: ": ping\n\n", end: (*Exchange).Left, want: Silent},
-		{name: "the client has gone after an event", give: Response{Status: 200, Events: true}, body: text, end: (*Exchange).Left, want: Unjudged},
+		{name: "the client has gone after an event", give: Response{Status: 200, Events: true}, body: text, end: (*Exchange).Left, want: Silent},
 		{name: "the client has gone after an error", give: Response{Status: 404}, end: (*Exchange).Left, want: Doubtful},
 	}
 	for _, tt := range tests {
@@ -97,6 +97,60 @@ func TestVerdict_ClientThatHasGone(t *testing.T) {
 			assert.Empty(t, pool.verdicts, "answers of other APIs may take as long as they like")
 		}
 	}
+}
+
+func TestExchange_Failure(t *testing.T) {
+	t.Parallel()
+	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+	tests := []struct {
+		give Response
+		body string
+		want string
+	}{
+		{want: "no answer"},
+		{give: Response{Status: 502, Unanswered: true}, want: "no answer"},
+		{give: Response{Status: 302}, want: "status 302"},
+		{give: Response{Status: 500}, body: "{}", want: "status 500"},
+		{give: Response{Status: 200, Page: true}, body: "<html>", want: "a page of HTML"},
+		{give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", want: "error in the body"},
+		{give: Response{Status: 200, Events: true}, body: ": ping\n\n", want: "no content"},
+		{give: Response{Status: 200, Events: true}, body: text, want: "ended early"},
+	}
+	for _, tt := range tests {
+		x := begin(newFakePool())
+		x.Streaming, x.Generates, x.Inference = tt.give.Events, true, true
+		x.Decide(context.Background(), nil)
+		x.Respond(&tt.give)
+		x.Chunk([]byte(tt.body))
+		assert.Equal(t, tt.want, x.Failure())
+	}
+}
+
+func TestExchange_Failed(t *testing.T) {
+	t.Parallel()
+	pool := newFakePool()
+	x := begin(pool)
+	x.Decide(context.Background(), nil)
+	for _, status := range []int{0, 200, 503} {
+		x.Failed("10.0.0.1:8000", status)
+	}
+	assert.Equal(t, []string{
+		"Failed 10.0.0.1:8000: no answer", "Failed 10.0.0.1:8000: error in the body", "Failed 10.0.0.1:8000: status 503",
+	}, pool.calls[len(pool.calls)-3:])
+}
+
+// A carrier that does not see the content does not know either how long the client has waited for more.
+func TestVerdict_ClientThatHasGoneAfterTheFirstToken(t *testing.T) {
+	t.Parallel()
+	pool := newFakePool()
+	x := begin(pool)
+	x.Inference = true
+	x.Decide(context.Background(), nil)
+	x.Respond(&Response{Status: 200, Hidden: true, Events: true})
+	x.judged = false
+	x.FirstToken(noon)
+	x.Left()
+	assert.NotContains(t, pool.verdicts, Silent)
 }
 
 func TestVerdict_UnknownAPI(t *testing.T) {
@@ -171,7 +225,7 @@ func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
 		x.Complete()
 		x.End(nil)
 		assert.InDelta(t, tt.want, pool.endpoint.Load().Requests, 0)
-		pool.endpoint.ExpireHeld(noon.Add(tt.busy))
+		pool.endpoint.ExpireHeld(noon.Add(tt.busy), 0)
 		assert.Zero(t, pool.endpoint.Load().Requests)
 	}
 }

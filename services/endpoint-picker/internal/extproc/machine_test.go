@@ -94,7 +94,7 @@ func (p *onePick) Sent() exchange.Follower { return p }
 func (*onePick) Discard()                  {}
 func (*onePick) Began()                    {}
 func (*onePick) Completed()                {}
-func (*onePick) Failed(string)             {}
+func (*onePick) Failed(_, _ string)        {}
 
 func (p *onePick) Judged(v exchange.Verdict) time.Time {
 	p.mu.Lock()

@@ -43,5 +43,8 @@ func (a *Atomic) Load() Time { return Time(a.nanoseconds.Load()) }
 // Store sets the time.
 func (a *Atomic) Store(t Time) { a.nanoseconds.Store(int64(t)) }
 
+// Restore sets the time to a previous one, unless it has changed since.
+func (a *Atomic) Restore(from, to Time) { a.nanoseconds.CompareAndSwap(int64(from), int64(to)) }
+
 // Swap sets the time and returns the previous one.
 func (a *Atomic) Swap(t Time) Time { return Time(a.nanoseconds.Swap(int64(t))) }

@@ -57,13 +57,21 @@ func (t *transfer) forward() (whole bool) {
 			a.end()
 			s.counters.count(err)
 			s.counters.retries.Add(1)
-			x.Failed(a.to.address)
+			x.Failed(a.to.address, a.status())
 		case errors.Is(err, errDeclined):
 			return a.relay()
 		default:
 			return a.fail(err)
 		}
 	}
+}
+
+// status returns the status of the response, 0 if there is none.
+func (a *attempt) status() int {
+	if a.response == nil {
+		return 0
+	}
+	return a.response.StatusCode
 }
 
 // fail ends the last attempt, which has no response.
@@ -119,7 +127,7 @@ func (t *transfer) fail(err error, last string) (whole bool) {
 		r = exchange.Unavailable(errUnconnected)
 		r.Reason = "" // there are endpoints
 	}
-	t.exchange.Respond(&exchange.Response{Status: r.Code, Served: last})
+	t.exchange.Respond(&exchange.Response{Status: r.Code, Served: last, Unanswered: true})
 	t.exchange.Complete()
 	return t.refuse(r)
 }

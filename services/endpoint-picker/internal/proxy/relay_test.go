@@ -200,7 +200,7 @@ func TestVerdictOfClientsThatGo(t *testing.T) {
 		{name: "before anything", want: []exchange.Verdict{exchange.Silent}},
 		{name: "after the headers", headers: true, want: []exchange.Verdict{exchange.Silent}},
 		{name: "after a comment", headers: true, body: ": ping\n\n", want: []exchange.Verdict{exchange.Silent}},
-		{name: "after the first content", headers: true, body: delta},
+		{name: "after the first content", headers: true, body: delta, want: []exchange.Verdict{exchange.Silent}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

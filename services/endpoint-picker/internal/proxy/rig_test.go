@@ -134,9 +134,9 @@ func (f *fakePick) Place() *exchange.Refusal {
 	return nil
 }
 
-func (f *fakePick) Sent() exchange.Follower { return f }
-func (*fakePick) Responded()                {}
-func (f *fakePick) Failed(address string)   { f.pool.failed(address) }
+func (f *fakePick) Sent() exchange.Follower  { return f }
+func (*fakePick) Responded()                 {}
+func (f *fakePick) Failed(address, _ string) { f.pool.failed(address) }
 
 func (f *fakePick) Judged(v exchange.Verdict) time.Time {
 	f.pool.mu.Lock()

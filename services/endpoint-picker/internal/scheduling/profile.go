@@ -1,5 +1,10 @@
 package scheduling
 
+import (
+	"math"
+	"slices"
+)
+
 // A WeightedScorer is a Scorer and its weight.
 type WeightedScorer struct {
 	Name   string // for readers of its scores
@@ -73,8 +78,25 @@ func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Can
 		w.Scorer.Score(r, candidates, scores)
 		w.add(scores, s.totals)
 	}
+	breakTies(candidates, s.totals)
 	s.places = p.Picker.Pick(r, s.totals, s.places)
 	return &candidates[s.places[0]], nil
+}
+
+// breakTies puts those of the best candidates that have more requests than others of them behind. Scorers that go by metrics pages, or by
+// prompts, often rate all servers alike, also one that has stopped, whose requests only become more.
+func breakTies(candidates []Candidate, totals []float64) {
+	best, fewest := slices.Max(totals), math.Inf(1)
+	for i, total := range totals {
+		if total == best {
+			fewest = min(fewest, candidates[i].Load.Requests)
+		}
+	}
+	for i, total := range totals {
+		if total == best && candidates[i].Load.Requests > fewest {
+			totals[i] = math.Nextafter(total, math.Inf(-1))
+		}
+	}
 }
 
 // errEmpty returns the error for a filter that kept no candidate.

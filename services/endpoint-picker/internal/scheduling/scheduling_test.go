@@ -75,6 +75,27 @@ func leastLoaded(staleAfter time.Duration) *Profile {
 	}
 }
 
+// pageScorer rates an endpoint by its queue alone, as of its last page.
+type pageScorer struct{}
+
+func (pageScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		scores[i] = 1 / (1 + candidates[i].Load.Waiting)
+	}
+}
+
+func TestScheduleBreaksTiesByRequests(t *testing.T) {
+	t.Parallel()
+	p := &Profile{Scorers: []WeightedScorer{{Name: "page", Scorer: pageScorer{}, Weight: 1}}, Picker: bestPicker{}}
+	chosen := map[int]bool{}
+	for random := range uint64(20) {
+		c, err := p.Schedule(&Request{Now: noon, Random: random}, busy(Load{Requests: 9}, Load{Requests: 5}, Load{Waiting: 1}, Load{Requests: 5}), &Scratch{})
+		require.NoError(t, err)
+		chosen[c.Index] = true
+	}
+	assert.Equal(t, map[int]bool{1: true, 3: true}, chosen)
+}
+
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	old := noon.Add(-3 * time.Second)

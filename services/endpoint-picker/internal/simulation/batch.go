@@ -56,8 +56,11 @@ type Failure struct {
 	Body     string
 	Cut      bool          // the response does not end
 	Silent   bool          // there is no response, and the client goes
+	Stalls   bool          // the response goes on with nothing, until the client goes
+	Unclear  bool          // the carrier cannot tell whether the client has gone, or the server
 	Every    int           // the server fails each request with a multiple of this number
 	After    time.Duration // from the request to its failure
+	From     time.Duration // when the server begins to fail
 }
 
 // A PageFault is a way in which a metrics page becomes useless.
@@ -97,6 +100,7 @@ type job struct {
 // watcher is notified of a job's progress.
 type watcher interface {
 	began(j *job)
+	continued(j *job) // with another token of a stream, which the gateway has
 	ended(j *job)
 	lost(j *job) // together with its server
 }

@@ -38,9 +38,10 @@ func newServer(e Engine) *server {
 // log is a watcher that keeps what it was told.
 type log struct{ told []string }
 
-func (l *log) began(*job) { l.told = append(l.told, "began") }
-func (l *log) ended(*job) { l.told = append(l.told, "ended") }
-func (l *log) lost(*job)  { l.told = append(l.told, "lost") }
+func (l *log) began(*job)     { l.told = append(l.told, "began") }
+func (l *log) continued(*job) {}
+func (l *log) ended(*job)     { l.told = append(l.told, "ended") }
+func (l *log) lost(*job)      { l.told = append(l.told, "lost") }
 
 // serve has a server take requests at once, and returns what became of them.
 func serve(s *server, arrivals ...*arrival) []*job {

@@ -81,6 +81,7 @@ type whenEnded func(j *job)
 
 func (whenEnded) began(*job)     {}
 func (w whenEnded) ended(j *job) { w(j) }
+func (whenEnded) continued(*job) {}
 func (whenEnded) lost(*job)      {}
 
 // completion is the body of a request: the prompt as tokens, one for each token of a block, by its content.

@@ -35,6 +35,9 @@ func (g *gateway) try(a *arrival) {
 			return
 		}
 		if failure := p.server().failure(); failure != nil {
+			if failure.Stalls {
+				g.timeline.after(hop, func() { v.placement.failing(failure) })
+			}
 			g.timeline.after(failure.After+hop, func() { v.failed(failure, a) })
 			return
 		}
@@ -53,6 +56,7 @@ type visit struct {
 	*gateway
 
 	placement placement
+	over      bool // the client has gone
 }
 
 // began handles the first token. The gateway sends the beginning of the answer to the policy, unless the answer comes in one
@@ -61,19 +65,46 @@ func (v *visit) began(j *job) {
 	if j.stream {
 		v.timeline.after(hop, v.show)
 	}
+	if after := j.leaves; after > 0 {
+		v.timeline.after(hop+after, func() { v.left(j) })
+	}
 }
 
 func (v *visit) show() {
+	if v.over {
+		return
+	}
 	v.placement.responded(http.StatusOK)
 	v.placement.piece()
+}
+
+// continued handles another token of a stream.
+func (v *visit) continued(*job) {
+	if !v.over {
+		v.placement.continued()
+	}
+}
+
+// left handles a client that goes before the last token. The server goes on.
+func (v *visit) left(j *job) {
+	if v.over {
+		return
+	}
+	v.over = true
+	v.placement.left()
+	v.settle(j)
 }
 
 // ended handles the last token.
 func (v *visit) ended(j *job) {
 	v.timeline.after(hop, func() {
+		if v.over {
+			return
+		}
 		if !j.stream {
 			v.show()
 		}
+		v.over = true
 		v.placement.ended(j)
 		v.settle(j)
 	})
@@ -81,6 +112,7 @@ func (v *visit) ended(j *job) {
 
 // lost handles the death of the server. If the client has received nothing, the request can be sent to another server.
 func (v *visit) lost(j *job) {
+	v.over = true
 	if j.first == 0 || !j.stream {
 		v.refused(j.arrival)
 		return

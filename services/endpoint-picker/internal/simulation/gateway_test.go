@@ -43,7 +43,10 @@ func (n *noted) note(format string, args ...any) {
 func (n *noted) server() *server      { return n.on }
 func (n *noted) responded(status int) { n.note("responded %d", status) }
 func (n *noted) piece()               { n.note("piece") }
+func (n *noted) continued()           { n.note("continued") }
+func (n *noted) left()                { n.note("left") }
 func (n *noted) lost()                { n.note("lost") }
+func (n *noted) failing(f *Failure)   { n.note("failing %d", f.Response.Status) }
 func (n *noted) failed(f *Failure)    { n.note("failed %d", f.Response.Status) }
 
 func (n *noted) ended(j *job) {

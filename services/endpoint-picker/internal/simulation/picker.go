@@ -153,9 +153,11 @@ type replica struct {
 	balancer *balancer.Balancer
 	scraping *scraping
 	body     []byte // of the current request
+	unobserved
 
-	members  []*member
-	snapshot *datastore.Snapshot
+	members   []*member
+	snapshot  *datastore.Snapshot
+	ejections int
 }
 
 // member is a server in the view of a replica.
@@ -173,11 +175,9 @@ func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
 		timeline: f.timeline,
 		config:   config,
 		factory:  estimator,
-		detector: outlier.New(outlier.Params{
-			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
-		}),
 		snapshot: &datastore.Snapshot{},
 	}
+	r.detector = outlier.New(outlier.Params{Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: r, Clock: f.timeline})
 	r.scraping = newScraping(f.timeline, &config.Scraping, r.detector, rand.New(rand.NewPCG(f.seed, scrapes+number)))
 	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
 	r.balancer = balancer.New(balancer.Params{
@@ -194,7 +194,9 @@ func (unobserved) StreamStarted()                   {}
 func (unobserved) ObservePick(time.Duration, error) {}
 func (unobserved) RequestPlaced(*exchange.Record)   {}
 func (unobserved) ObserveExchange(*exchange.Record) {}
-func (unobserved) ObserveEjection(string)           {}
+
+// ObserveEjection counts an ejection.
+func (r *replica) ObserveEjection(string) { r.ejections++ }
 
 // Snapshot returns the known endpoints.
 func (r *replica) Snapshot() *datastore.Snapshot { return r.snapshot }
@@ -242,17 +244,17 @@ func (r *replica) choose(a *arrival) (placement, bool) {
 	}
 	x.Sent()
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
-	return &pick{replica: r, exchange: x, on: r.members[i].server}, true
+	return &pick{replica: r, exchange: x, on: r.members[i]}, true
 }
 
 // pick is the picker's choice for one request.
 type pick struct {
 	replica  *replica
 	exchange *exchange.Exchange
-	on       *server
+	on       *member
 }
 
-func (p *pick) server() *server { return p.on }
+func (p *pick) server() *server { return p.on.server }
 
 func (p *pick) responded(status int) {
 	p.exchange.Respond(&exchange.Response{Status: status, Events: p.exchange.Streaming})
@@ -265,6 +267,19 @@ func (p *pick) piece() {
 		text = `data: {"choices":[{"text":"a"}]}` + "\n\n"
 	}
 	p.exchange.Chunk([]byte(text))
+}
+
+// continued records another piece of an answer, as Chunk does, without the time to read one.
+func (p *pick) continued() {
+	x := p.exchange
+	x.Last = p.replica.timeline.Now()
+	x.Placements.Answering().Continued(x.Last)
+}
+
+// left passes that the response ended early, which may be the server's fault.
+func (p *pick) left() {
+	p.exchange.Judge(exchange.Doubtful)
+	p.exchange.End(nil)
 }
 
 // ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
@@ -281,10 +296,10 @@ func (p *pick) ended(j *job) {
 // last passes the last piece of an answer.
 func (p *pick) last(j *job) {
 	usage, details := "", ""
-	if p.on.Reports.Usage {
+	if p.on.server.Reports.Usage {
 		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, j.hit)
 	}
-	if p.on.Reports.Usage || !j.stream {
+	if p.on.server.Reports.Usage || !j.stream {
 		usage = fmt.Sprintf(`,"usage":{"prompt_tokens":%d,"completion_tokens":%d%s}`, j.prompt, j.out, details)
 	}
 	text := `{"choices":[{"text":"","finish_reason":"stop"}]` + usage + "}"
@@ -299,19 +314,26 @@ func (p *pick) last(j *job) {
 
 func (p *pick) lost() { p.exchange.End(nil) }
 
-// failed passes an answer that is none.
+// failing passes the beginning of an answer that is none.
+func (p *pick) failing(f *Failure) {
+	p.exchange.Respond(&f.Response)
+	p.exchange.Chunk([]byte(f.Body))
+}
+
+// failed passes the end of an answer that is none.
 func (p *pick) failed(f *Failure) {
 	x := p.exchange
-	if f.Silent {
-		x.Left()
-		x.End(nil)
-		return
+	if !f.Silent && !f.Stalls {
+		p.failing(f)
 	}
-	x.Respond(&f.Response)
-	x.Chunk([]byte(f.Body))
-	if f.Cut {
+	switch {
+	case f.Unclear && (f.Stalls || f.Cut):
+		x.Judge(exchange.Doubtful)
+	case f.Silent, f.Stalls:
+		x.Left()
+	case f.Cut:
 		x.Judge(exchange.Faulty)
-	} else {
+	default:
 		x.Complete()
 	}
 	x.End(nil)

@@ -29,8 +29,11 @@ type placement interface {
 	server() *server
 	responded(status int)
 	piece()
+	continued()
+	left()
 	ended(j *job) // nil: with an error
 	lost()
+	failing(f *Failure) // the response begins
 	failed(f *Failure)
 }
 
@@ -72,8 +75,11 @@ type chosen struct{ on *server }
 func (c chosen) server() *server { return c.on }
 func (chosen) responded(int)     {}
 func (chosen) piece()            {}
+func (chosen) continued()        {}
+func (chosen) left()             {}
 func (chosen) ended(*job)        {}
 func (chosen) lost()             {}
+func (chosen) failing(*Failure)  {}
 func (chosen) failed(*Failure)   {}
 
 // Greedy chooses the earliest first token, with knowledge of the future. It is a strong reference, but not optimal: it

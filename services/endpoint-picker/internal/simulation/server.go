@@ -116,7 +116,7 @@ func (s *server) enqueue(j *job) {
 
 // failure returns what the next request gets in place of an answer, nil for an answer.
 func (s *server) failure() *Failure {
-	if s.Failure == nil {
+	if s.Failure == nil || s.timeline.now < s.Failure.From {
 		return nil
 	}
 	if s.asked++; s.asked%s.Failure.Every != 0 {
@@ -148,6 +148,7 @@ func (s *server) finishStep() {
 		s.shown = s.gauges(min(s.left, len(s.waiting)))
 	}
 	s.step()
+	s.tellContinued()
 	for _, j := range began {
 		s.send(&j.first, func() {
 			if j.first > 0 { // else it is lost
@@ -158,6 +159,22 @@ func (s *server) finishStep() {
 	for _, j := range ended {
 		s.send(&j.done, func() { j.watcher.ended(j) })
 	}
+}
+
+// tellContinued tells of the tokens of streams that have begun, the oldest first.
+func (s *server) tellContinued() {
+	arrives := s.timeline.now + s.Extra
+	if !slices.ContainsFunc(s.running, func(j *job) bool { return j.stream && j.first > 0 && j.first < arrives }) {
+		return
+	}
+	continuing := slices.Clone(s.running)
+	s.timeline.at(max(arrives, s.busy)+hop, func() {
+		for _, j := range continuing {
+			if j.stream && j.first > 0 && j.first < arrives {
+				j.watcher.continued(j)
+			}
+		}
+	})
 }
 
 // send calls tell for a token when it arrives: at its time, or later if a page delays it, which corrects its time.

@@ -45,7 +45,8 @@ type arrival struct {
 	messages    []message
 	recorded    *recorded // instead of messages
 	stream      bool
-	prompt, out int // tokens
+	leaves      time.Duration // from the first token until the client goes, before the last one; 0 for never
+	prompt, out int           // tokens
 	blockTokens int
 	chain       []int32 // numbers of the blocks of prompt and answer: equal if everything up to there is equal
 	measured    bool

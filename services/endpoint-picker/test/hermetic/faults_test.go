@@ -202,11 +202,17 @@ func TestFaults(t *testing.T) {
 		{fault: "half", seen: true},
 		{fault: "drop,rate=0.1", seen: true},
 		{fault: "hang", seen: true, patience: time.Second},
+		{fault: "stall", seen: true, patience: time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fault, func(t *testing.T) { //nolint:paralleltest // the servers have one fault at a time
 			e.fail(t, tt.fault, broken)
-			got := e.proxy(t, "--proxy-max-attempts=1").run(tt.patience, "m")
+			picker := e.proxy(t, "--proxy-max-attempts=1")
+			got := picker.run(tt.patience, "m")
+			for _, entry := range picker.logs.FilterMessage("Ejected endpoint").All() {
+				assert.NotEmpty(t, entry.ContextMap()["lastFailures"])
+				assert.NotContains(t, entry.ContextMap()["lastFailures"], "")
+			}
 			assert.Positive(t, got.early, "no request met the fault: the test shows nothing")
 			assert.LessOrEqual(t, got.early, 0.03, "%v", got.answers)
 			assert.LessOrEqual(t, got.late, 0.01, "%v", got.answers)
@@ -240,7 +246,8 @@ func TestAdapterThatOneServerLacks(t *testing.T) {
 	assert.LessOrEqual(t, refused, 2+clientsOfRun, "%v", got.answers)
 	assert.Zero(t, r.mostEjected(), "it gets the other requests")
 	assert.InDelta(t, 1, r.metrics().sum("fairlead_picker_ejections_total", "cause", "model"), 0)
-	messages := r.logs.FilterMessage("Endpoint refuses all requests for a model that others answer: they get them").All()
+	messages := r.logs.FilterMessageSnippet("Endpoint refused all requests for a model").All()
 	require.Len(t, messages, 1)
 	assert.Equal(t, adapter, messages[0].ContextMap()["model"])
+	assert.Equal(t, "status 404", messages[0].ContextMap()["failure"])
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -90,9 +91,14 @@ func (s *Server) pause(r *http.Request, d time.Duration) {
 
 // hang does not answer a request until the client disconnects or ReleaseHung is called, then closes the connection.
 func (s *Server) hang(r *http.Request) {
+	s.stall(r.Context())
+	panic(http.ErrAbortHandler)
+}
+
+// stall waits until a request is over, or the server closes.
+func (s *Server) stall(ctx context.Context) {
 	select {
-	case <-r.Context().Done():
+	case <-ctx.Done():
 	case <-s.released:
 	}
-	panic(http.ErrAbortHandler)
 }

@@ -105,6 +105,30 @@ func TestFaultsWithoutAnEnd(t *testing.T) {
 	}
 }
 
+// A stalled answer goes on for as long as its client wants, and the server.
+func TestStallFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, unchanged)
+		s.post(t, "/admin/faults", `{"answer":"stall,tokens=3"}`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+chat, strings.NewReader(fiveTokens(true)))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		response, err := s.client.Do(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, 3, strings.Count(string(body), `"delta":{"content":`))
+		time.AfterFunc(time.Minute, s.ReleaseHung)
+		begin := time.Now()
+		require.Error(t, s.post(t, chat, fiveTokens(true)).err)
+		assert.Equal(t, time.Minute, time.Since(begin))
+	})
+}
+
 // TestEventsBeforeTheFirstToken has a prefill of 2.5 s.
 func TestEventsBeforeTheFirstToken(t *testing.T) {
 	t.Parallel()

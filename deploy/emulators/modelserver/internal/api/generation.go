@@ -19,7 +19,7 @@ const (
 	maxChoices      = 128
 )
 
-// errCut ends an answer with the fault half or drop.
+// errCut ends an answer with the fault half, drop or stall.
 var errCut = errors.New("a fault cut the answer")
 
 // A generation is one HTTP request in the engine, with one sequence for each requested answer.
@@ -162,7 +162,7 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 			return err
 		}
 		if f := g.verdict.Fault; f.Cuts() && g.emitted >= f.Tokens {
-			return errCut
+			return s.cut(ctx, f)
 		}
 		if done {
 			return nil
@@ -181,6 +181,14 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 		case <-due:
 		}
 	}
+}
+
+// cut ends an answer in the middle, or stalls before.
+func (s *Server) cut(ctx context.Context, f faults.Fault) error {
+	if f.Name == faults.Stall {
+		s.stall(ctx)
+	}
+	return errCut
 }
 
 // wake returns when something is due after the elapsed time since the start, 0 for nothing: the next token, or a comment before the first one.

@@ -19,6 +19,7 @@ const (
 	Page           = "page"
 	Half           = "half"
 	Drop           = "drop"
+	Stall          = "stall"
 	Hang           = "hang"
 	Silence        = "silence"
 )
@@ -36,6 +37,7 @@ var Names = []struct{ Name, Meaning string }{
 	{Page, "answers 200 and a page of HTML"},
 	{Half, "ends the answer after some tokens, as if it was whole"},
 	{Drop, "closes the connection after some tokens"},
+	{Stall, "sends nothing more after some tokens"},
 	{Hang, "accepts requests and never answers"},
 	{Silence, "answers with headers only, and never sends a body"},
 }
@@ -48,7 +50,7 @@ type Fault struct {
 	Name   string
 	Delay  time.Duration // from the request to the fault
 	Rate   float64       // share of the affected requests, from 0 to 1
-	Tokens int           // of the answer before Half and Drop
+	Tokens int           // of the answer before Half, Drop and Stall
 }
 
 // ParseFault parses a text of the form Syntax. By default the fault affects all requests at once, and comes after one token.
@@ -100,7 +102,7 @@ func (f Fault) Status() int {
 }
 
 // Cuts reports whether the answer begins.
-func (f Fault) Cuts() bool { return f.Name == Half || f.Name == Drop }
+func (f Fault) Cuts() bool { return f.Name == Half || f.Name == Drop || f.Name == Stall }
 
 // String returns the text form.
 func (f Fault) String() string {

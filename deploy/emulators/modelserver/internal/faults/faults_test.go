@@ -18,6 +18,7 @@ func TestParseFault(t *testing.T) {
 		err  string // empty: valid
 	}{
 		{give: "500", want: Fault{Name: "500", Rate: 1, Tokens: 1}},
+		{give: "stall,tokens=3", want: Fault{Name: Stall, Rate: 1, Tokens: 3}},
 		{give: "hang", want: Fault{Name: Hang, Rate: 1, Tokens: 1}},
 		{give: "429,delay=50ms,rate=0.1", want: Fault{Name: "429", Delay: 50 * time.Millisecond, Rate: 0.1, Tokens: 1}},
 		{give: "drop,tokens=0", want: Fault{Name: Drop, Rate: 1}},

@@ -20,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
@@ -100,6 +101,11 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 // verdict matches a response with a verdict.
 func verdict(v exchange.Verdict) any {
 	return mock.MatchedBy(func(r outlier.Response) bool { return r.Verdict == v })
+}
+
+// failure matches a response that failed.
+func failure(v exchange.Verdict, placed time.Time, why string) any {
+	return mock.MatchedBy(func(r outlier.Response) bool { return r.Verdict == v && r.Placed.Equal(placed) && r.Failure == why })
 }
 
 // decide has the exchange of a request decided at noon.
@@ -634,19 +640,84 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	}
 	nothing := func(*exchange.Exchange) {}
 	leave(firstDuration-1, nothing)
-	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Doubtful, Placed: noon.Add(-firstDuration)}).Once()
+	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
 	leave(firstDuration, nothing)
 	r.usual.observe(time.Second)
-	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Doubtful, Placed: noon.Add(-time.Second)}).Once()
+	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
-	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Steered, Placed: noon.Add(-time.Minute)}).Once()
+	stalled := r.estimator.Stall()
+	sending := func(ago time.Duration) func(x *exchange.Exchange) {
+		return func(x *exchange.Exchange) {
+			x.Status, x.First, x.Last = 200, noon.Add(-ago), noon.Add(-ago)
+		}
+	}
+	leave(time.Minute, sending(stalled-1))
+	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
+	leave(time.Minute, sending(stalled))
+	r.outliers.EXPECT().Observe(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
 	leave(time.Minute, func(x *exchange.Exchange) { x.PromptTokens, x.MatchedTokens = 100, 90 })
-	r.outliers.EXPECT().Observe(b, outlier.Response{Verdict: exchange.Doubtful, Placed: noon.Add(-time.Minute)}).Once()
-	r.outliers.EXPECT().Observe(a, outlier.Response{Verdict: exchange.Faulty, Placed: noon.Add(-time.Minute)}).Twice()
+	r.outliers.EXPECT().Observe(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
+	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Twice()
 	leave(time.Minute, func(x *exchange.Exchange) {
 		x.Respond(&exchange.Response{Status: 200, Events: true, Served: b.Address()})
 	})
-	leave(time.Minute, func(x *exchange.Exchange) { x.Failed(a.Address()) }) // nobody knows which server has it
+	leave(time.Minute, func(x *exchange.Exchange) { x.Failed(a.Address(), 0) }) // nobody knows which server has it
+}
+
+// An answer that ends early for an unknown reason counts as load for as long as others take: the client has gone, or the server.
+func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
+	t.Parallel()
+	a := newEndpoint("10.0.0.1:8000")
+	r := newRig(t, snapshotOf(a))
+	r.outliers.EXPECT().Observe(a, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon, "ended early")).Once()
+	x := r.placed(t, api.Incoming{})
+	x.Respond(&exchange.Response{Status: 200, Events: true})
+	x.Chunk([]byte("data: 1\n\n"))
+	x.Judge(exchange.Doubtful)
+	x.End(nil)
+	assert.InDelta(t, 1, a.Load().Requests, 0)
+	a.ExpireHeld(noon.Add(firstDuration-1), 0)
+	assert.InDelta(t, 1, a.Load().Requests, 0)
+	a.ExpireHeld(noon.Add(firstDuration), 0)
+	assert.Zero(t, a.Load().Requests)
+}
+
+// A server that seems to have stopped gets requests if the others are ejected, or if it alone may have what a request names.
+func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
+	b.Record(b.BeginScrape(noon), running(100))
+	stored := r.placed(t, api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)})
+	require.Same(t, a, stored.Endpoint)
+	respond(stored, false, `{"id":"resp_1","object":"response"}`)
+	only := func(e *endpoint.Endpoint) *scheduling.Subset { return scheduling.ParseSubset([]string{e.Address()}) }
+	fail := func(e *endpoint.Endpoint) {
+		for range 6 {
+			x := &exchange.Exchange{Subset: only(e), Incoming: chat("a", 0)}
+			require.Nil(t, r.decide(x))
+			x.Sent()
+			x.Respond(&exchange.Response{Status: 500})
+			x.Complete()
+			x.End(nil)
+		}
+	}
+	fail(a)
+	for range 3 {
+		x := r.placed(t, api.Incoming{})
+		assert.Same(t, b, x.Endpoint)
+	}
+	assert.Same(t, a, r.placed(t, api.Incoming{Path: "/v1/responses/resp_1"}).Endpoint)
+	x := &exchange.Exchange{Subset: only(a)}
+	require.Nil(t, r.decide(x), "no other is allowed")
+	b.Health().Eject("responses", noon.Add(time.Second))
+	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint, "the other is ejected")
+	b.Health().Succeed()
+	fail(b)
+	a.Record(a.BeginScrape(noon), running(200))
+	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint, "both are alike")
 }
 
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
@@ -692,7 +763,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
 		assert.Same(t, serving, x.Placements.Answering().Endpoint(), tt.name)
 
-		x.Chunk([]byte("data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
+		x.Chunk([]byte("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
 		assert.Equal(t, [2]bool{}, backlog(), tt.name)
 		before = blocks(serving)
 		x.Complete()

@@ -19,17 +19,18 @@ type follower struct {
 	placement   *estimate.Placement  // of the prompt, until it is known whether it was computed; nil without a prompt
 	failed      bool                 // the picked endpoint has failed already
 	began       bool                 // the answer has begun
+	prompt      uint64               // hash of its first half
 	stored      bool                 // the request names a stored response, which may be missing
 }
 
 // Failed records that an attempt failed, and that the request went to another endpoint.
-func (f *follower) Failed(address string) {
+func (f *follower) Failed(address, failure string) {
 	b, x := f.balancer, f.exchange
 	if address == x.Endpoint.Address() {
 		f.failed = true
-		f.observe(x.Endpoint, exchange.Faulty)
+		f.observe(x.Endpoint, exchange.Faulty, failure)
 	} else if e := b.endpointAt(address); e != nil {
-		f.observe(e, exchange.Faulty)
+		f.observe(e, exchange.Faulty, failure)
 	}
 }
 
@@ -41,7 +42,7 @@ func (f *follower) Responded() {
 		return
 	}
 	if !f.failed {
-		f.Failed(x.Endpoint.Address())
+		f.Failed(x.Endpoint.Address(), "the gateway sent the request to another endpoint")
 	}
 	if by := b.endpointAt(x.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
 		x.Placements.Answering().MoveTo(by, b.clock.Now())
@@ -53,18 +54,17 @@ func (f *follower) Responded() {
 }
 
 // Judged records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts as load
-// for as long as an answer takes.
+// for as long as an answer takes. So does one that ended early for an unknown reason, but its prompt may be in the cache.
 func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	b, x := f.balancer, f.exchange
 	switch v {
 	case exchange.Answered:
 		f.Began()
 	case exchange.Silent:
-		f.silent()
-		return time.Time{}
+		return f.silent()
 	}
 	if by := f.answering(); by != nil {
-		f.observe(by, f.ofServer(v))
+		f.observe(by, f.ofServer(v), x.Failure())
 	}
 	switch {
 	case v == exchange.Answered:
@@ -74,23 +74,29 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 		return time.Time{}
 	case v == exchange.Doubtful && !x.Refused(): // the client has gone, perhaps
 		f.served()
-		return time.Time{}
+	default:
+		f.withdraw()
 	}
-	f.withdraw()
 	return x.Arrived.Add(b.usual.value())
 }
 
-// silent records that the client has gone without any content. It is doubtful whether the server works if it said nothing for longer than an
-// answer usually takes; a client that goes earlier does not know either. After a failed attempt, it is not known which server has the request.
-func (f *follower) silent() {
+// silent records that the client has gone before the end of the answer. It is doubtful whether the server works if it sent no content for
+// longer than an answer usually takes, or than streams pause; a client that goes earlier does not know either. After a failed attempt, it is
+// not known which server has the request.
+func (f *follower) silent() (busy time.Time) {
 	b, x := f.balancer, f.exchange
-	if b.clock.Now().Sub(x.Arrived) < b.usual.value() || f.failed && !x.Moved() {
-		return
+	waited, patience := b.clock.Now().Sub(x.Arrived), b.usual.value()
+	if !x.Last.IsZero() {
+		waited, patience = b.clock.Now().Sub(x.Last), min(patience, b.estimator.Stall())
+	}
+	if waited < patience || f.failed && !x.Moved() {
+		return time.Time{}
 	}
 	f.withdraw()
 	if by := f.answering(); by != nil {
-		f.observe(by, f.ofServer(exchange.Doubtful))
+		f.observe(by, f.ofServer(exchange.Doubtful), x.Failure())
 	}
+	return x.Arrived.Add(b.usual.value())
 }
 
 // answering returns the endpoint that answers, nil if it has left the pool.
@@ -111,16 +117,17 @@ func (f *follower) Began() {
 	f.began = true
 	f.served()
 	if by := f.answering(); by != nil {
-		f.observe(by, exchange.Begun)
+		f.observe(by, exchange.Begun, "")
 	}
 	f.balancer.estimator.Began(&f.expectation)
 }
 
-// observe lets the verdict on the request count for an endpoint.
-func (f *follower) observe(e *endpoint.Endpoint, v exchange.Verdict) {
+// observe lets the verdict on the request count for an endpoint, and what was wrong with the response.
+func (f *follower) observe(e *endpoint.Endpoint, v exchange.Verdict, failure string) {
 	x := f.exchange
 	f.balancer.outliers.Observe(e, outlier.Response{
 		Verdict: v, Placed: x.Arrived, Subject: x.Subject, Model: x.Target, Missing: v == exchange.Doubtful && f.missing(),
+		Prompt: f.prompt, Began: f.began, Failure: failure,
 	})
 }
 

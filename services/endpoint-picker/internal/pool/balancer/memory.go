@@ -7,6 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
@@ -236,34 +237,40 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 }
 
 // collect fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
-// choose. If none of them works for the requested model, all of them are candidates.
+// choose. Those that seem to have stopped are candidates only if all others are ejected or lack the model. If none works for the requested
+// model, all of them are candidates.
 func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
-	m.candidates = m.candidates[:0]
-	skipped := false
 	m.lacks = m.balancer.outliers.Lacking(m.exchange.Subject)
-	for _, i := range indexes {
-		switch e := endpoints[i]; {
-		case !m.request.Subset.Contains(e.Identity().Address):
-		case !e.Health().Usable(m.request.Now), m.lacks != nil && !m.lacks.Usable(e, m.request.Now):
-			skipped = true
-		default:
-			m.candidates = append(m.candidates, m.candidate(i, e))
-		}
+	working := func(e *endpoint.Endpoint) bool {
+		return e.Health().Usable(m.request.Now) && (m.lacks == nil || m.lacks.Usable(e, m.request.Now))
+	}
+	now := monotonic.From(m.request.Now)
+	only := m.incoming.Stored != 0 // perhaps one server can answer
+	m.gather(endpoints, indexes, func(e *endpoint.Endpoint) bool { return working(e) && (only || !estimate.ServerOf(e).Suspect(now)) })
+	if len(m.candidates) == 0 {
+		m.gather(endpoints, indexes, working)
+	}
+	if len(m.candidates) == 0 {
+		m.gather(endpoints, indexes, func(*endpoint.Endpoint) bool { return true })
 	}
 	switch {
 	case len(m.candidates) > 0:
-	case skipped:
-		for _, i := range indexes {
-			if e := endpoints[i]; m.request.Subset.Contains(e.Identity().Address) {
-				m.candidates = append(m.candidates, m.candidate(i, e))
-			}
-		}
 	case slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return m.request.Subset.Contains(e.Identity().Address) }):
 		return scheduling.ErrFiltered
 	default:
 		return scheduling.ErrNoneInSubset
 	}
 	return nil
+}
+
+// gather fills the list of candidates with the endpoints that the gateway allows and that are accepted.
+func (m *memory) gather(endpoints []*endpoint.Endpoint, indexes []int, accepts func(e *endpoint.Endpoint) bool) {
+	m.candidates = m.candidates[:0]
+	for _, i := range indexes {
+		if e := endpoints[i]; m.request.Subset.Contains(e.Identity().Address) && accepts(e) {
+			m.candidates = append(m.candidates, m.candidate(i, e))
+		}
+	}
 }
 
 // eligible are the endpoints of a snapshot that a profile may choose.
@@ -290,7 +297,7 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 
 // candidate describes an endpoint from one reading of its load.
 func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
-	e.ExpireHeld(m.request.Now)
+	e.ExpireHeld(m.request.Now, m.balancer.estimator.UsualFirst())
 	load := e.Load()
 	c := candidateOf(i, e, &load)
 	if m.estimated {

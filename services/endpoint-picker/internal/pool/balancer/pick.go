@@ -93,12 +93,20 @@ func (m *memory) schedule() error {
 
 // Sent records the endpoint of the request.
 func (m *memory) Sent() exchange.Follower {
-	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated, stored: m.incoming.Stored != 0}
+	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated, stored: m.incoming.Stored != 0, prompt: m.firstHalf()}
 	if m.estimated && len(m.chain.Hashes) > 0 {
 		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint, &f.expectation)
 	}
 	m.Discard()
 	return f
+}
+
+// firstHalf returns a hash of the first half of the prompt. Requests of one conversation, or with one long beginning, have the same.
+func (m *memory) firstHalf() uint64 {
+	if n := len(m.chain.Hashes); n > 0 {
+		return m.chain.Hashes[n/2]
+	}
+	return m.random
 }
 
 // Discard makes the memory available to other picks.

@@ -13,6 +13,9 @@
 // request, ejects none. A probe is one of the regular requests. An endpoint that was ejected because of a refused scrape also returns with
 // the next scrape that is not refused.
 //
+// Answers that end early for an unknown reason, because the server broke off or the client left, are compared in the same way. If clients may
+// have chosen the endpoint, these answers eject it only if it completes no other one, and several prompts differ.
+//
 // An endpoint that refuses all requests for one model, which others answer, gets no requests for this model in the same way, and all others.
 //
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
@@ -69,6 +72,7 @@ type Detector struct {
 	histories map[*endpoint.Endpoint]*history
 	all       history // of all endpoints together
 	begun     int     // answers of all endpoints
+	whole     wholes
 	subjects  map[uint64]*subject
 
 	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil if there are none
@@ -79,8 +83,11 @@ type Response struct {
 	Verdict exchange.Verdict
 	Placed  time.Time // when the request was placed
 	Subject uint64    // of the request: a hash of its model and its API
+	Prompt  uint64    // a hash of the first half of its prompt
 	Model   string    // for the log
 	Missing bool      // the verdict is Doubtful because the server says that it does not have the model
+	Began   bool      // the answer had content
+	Failure string    // what was wrong with the response, for the log
 }
 
 // Params are the parameters of New.
@@ -154,10 +161,11 @@ func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
 	old = r.Placed.Before(h.ejected)
-	if r.Verdict == exchange.Answered {
-		return false, old // it was counted when it began
-	}
 	switch r.Verdict {
+	case exchange.Answered: // it was counted when it began
+		d.whole.add(r)
+		h.early.end(r)
+		return false, old
 	case exchange.Begun:
 		d.begun++
 		h.refused, h.begun = 0, d.begun
@@ -167,12 +175,19 @@ func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
 		}
 		d.count(h, exchange.Doubtful)
 		return h.outOfProportion(exchange.Doubtful, &d.all), old
-	case exchange.Doubtful, exchange.Steered: // the endpoint may lack the model
-		h.refused++
-		out = d.refusesAll(h.refused, d.begun-h.begun)
+	case exchange.Doubtful, exchange.Steered:
+		h.recent.add(r.Failure)
+		if r.Began { // then the endpoint has the model
+			h.early.add(r, &d.whole)
+			out = h.early.all(&d.whole, len(d.endpoints)-1)
+		} else {
+			h.refused++
+			out = d.refusesAll(h.refused, d.begun-h.begun)
+		}
 		d.refused(e, r, out)
 		return out, old
 	default:
+		h.recent.add(r.Failure)
 		d.count(h, r.Verdict)
 		return h.outOfProportion(r.Verdict, &d.all), old
 	}
@@ -230,7 +245,7 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	past.ejected, past.until = now, now.Add(min(d.options.Base<<min(past.ejections, 16), d.options.Longest))
 	past.ejections++
 	if !h.Ejected() {
-		d.log.Warn("Ejected endpoint", append(fields(e), zap.String("cause", cause))...)
+		d.log.Warn("Ejected endpoint", append(fields(e), past.reasons(cause)...)...)
 	}
 	h.Eject(cause, past.until)
 	d.observer.ObserveEjection(cause)

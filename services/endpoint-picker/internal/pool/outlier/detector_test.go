@@ -158,6 +158,61 @@ func TestRefusalsOfSteeredRequests(t *testing.T) {
 	}
 }
 
+// TestAnswersToSteeredRequestsEndEarly has answers that end early for an unknown reason, to requests whose clients may have chosen the
+// endpoint. They eject it only if it completes no other answer meanwhile.
+func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		prompts int // different ones
+		every   int // one of so many answers is whole; 0 for none
+		want    []string
+	}{
+		{name: "the server", prompts: 60, want: []string{CauseResponses}},
+		{name: "a client", prompts: minDoubtful - 1},
+		{name: "clients", prompts: 60, every: 10},
+	}
+	for _, tt := range tests {
+		r := newRig(t, 3)
+		for i := range 60 {
+			r.respondTo(0, exchange.Begun, Response{Began: true})
+			r.respondTo(0, exchange.Steered, Response{Began: true, Failure: "ended early", Prompt: uint64(i % tt.prompts)})
+			if tt.every > 0 && i%tt.every == 0 {
+				r.respond(0, exchange.Answered, 1)
+			}
+			if i%2 == 0 {
+				r.respond(1, exchange.Answered, 1)
+				r.respond(2, exchange.Answered, 1)
+			}
+			if i == 38 {
+				assert.Empty(t, r.causes, "the others have completed too few")
+			}
+			r.after(time.Millisecond)
+		}
+		assert.Equal(t, tt.want, r.causes, tt.name)
+	}
+}
+
+func TestLogSaysWhyAnEndpointWasEjected(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 4)
+	for _, failure := range []string{"no answer", "status 500", "status 500"} {
+		r.respondTo(0, exchange.Faulty, Response{Failure: failure})
+	}
+	r.ScrapeRefused(r.endpoints[1])
+	logs := r.logs.FilterMessage("Ejected endpoint").All()
+	assert.Equal(t, []any{"no answer", "status 500", "status 500"}, logs[0].ContextMap()["lastFailures"])
+	assert.Contains(t, logs[0].ContextMap()["advice"], "check the log of the model server")
+	assert.NotContains(t, logs[1].ContextMap(), "lastFailures")
+	assert.Contains(t, logs[1].ContextMap()["advice"], "metrics port")
+
+	var last recent
+	for i := range 12 {
+		last.add(fmt.Sprint(i))
+	}
+	assert.Equal(t, []string{"7", "8", "9", "10", "11"}, last.list())
+}
+
 func TestOldFailuresCountLess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3)

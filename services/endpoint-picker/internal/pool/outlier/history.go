@@ -2,6 +2,7 @@ package outlier
 
 import (
 	"math"
+	"math/bits"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
@@ -27,6 +28,10 @@ const (
 	// none by chance once in 150 times. At half the value, once in 12 times, which clients with wrong requests can wait for. At double, an
 	// endpoint without the model of a conversation refuses twice as many of its turns.
 	minBegun = 5
+	// minWhole is the same for whole answers, while all answers of one server end early and nobody knows whose fault it is (simulated). At
+	// half the value, a client that leaves all its requests, and chooses the server by its prompts, can wait for the ejection. At double, a
+	// server that breaks off all answers to such prompts gets a request a second for twice as long.
+	minWhole = 4 * minBegun
 )
 
 // A history is the numbers of responses by their verdict, of which older ones count less, and the last ejections. A response that fails in
@@ -37,10 +42,57 @@ type history struct {
 
 	refused int // doubtful responses since the last answer began
 	begun   int // answers of all endpoints until then
+	early   early
+	recent  recent
 
 	ejections int       // one soon after the other
 	ejected   time.Time // when the last one began
 	until     time.Time // when it ends
+}
+
+// early are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after the first
+// of them and got a whole answer.
+type early struct {
+	prompts uint64    // a bit for each first half of a prompt: one client, whose requests are alike, is not the endpoint
+	since   time.Time // the first of these requests was placed
+	others  bool      // a later request got a whole answer elsewhere, so that this endpoint has had the time for one, too
+	whole   int       // whole answers of all endpoints until then
+}
+
+// wholes are the whole answers of all endpoints.
+type wholes struct {
+	n      int
+	newest time.Time // when the last of their requests was placed
+}
+
+func (w *wholes) add(r *Response) {
+	w.n++
+	if r.Placed.After(w.newest) {
+		w.newest = r.Placed
+	}
+}
+
+// add counts a request, which may be the first one.
+func (e *early) add(r *Response, w *wholes) {
+	if e.prompts == 0 {
+		e.since, e.others = r.Placed, false
+	}
+	if !e.others && w.newest.After(e.since) {
+		e.others, e.whole = true, w.n
+	}
+	e.prompts |= 1 << (r.Prompt % 64)
+}
+
+// end records a whole answer.
+func (e *early) end(r *Response) {
+	if r.Placed.After(e.since) {
+		e.prompts = 0
+	}
+}
+
+// all reports whether the endpoint ends all answers early, while others do not.
+func (e *early) all(w *wholes, others int) bool {
+	return e.others && bits.OnesCount64(e.prompts) >= minDoubtful && w.n-e.whole >= minWhole*max(others, 1)
 }
 
 // add counts a verdict.

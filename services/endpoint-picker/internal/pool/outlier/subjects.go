@@ -32,7 +32,7 @@ type subject struct {
 // A part is what one endpoint did with the requests of a subject.
 type part struct {
 	refused  int  // since its last answer began
-	doubtful bool // one of them was no Steered one
+	doubtful bool // one of them, or the answer itself, which ended early, was doubtful and not steered
 	begun    int  // answers of all endpoints until then
 	lack     *lack
 }
@@ -106,7 +106,9 @@ func (d *Detector) refused(e *endpoint.Endpoint, r *Response, ejected bool) {
 		s.parts[e] = p
 	}
 	s.refused = d.clock.Now()
-	p.refused++
+	if !r.Began {
+		p.refused++
+	}
 	p.doubtful = p.doubtful || r.Verdict == exchange.Doubtful
 	others := s.begun - p.begun
 	switch {
@@ -120,7 +122,8 @@ func (d *Detector) refused(e *endpoint.Endpoint, r *Response, ejected bool) {
 		p.lack = newLack(s.refused, d.options.Base)
 		d.publish()
 		d.observer.ObserveEjection(CauseModel)
-		d.log.Warn("Endpoint refuses all requests for a model that others answer: they get them", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
+		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
+			"Check that the model server has loaded the model", append(fields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
 	}
 }
 

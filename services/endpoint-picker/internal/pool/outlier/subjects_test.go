@@ -52,12 +52,14 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 				}
 				if len(r.having(adapter)) == 3 {
 					refusals++
+					tt.refusal.Failure = "status " + tt.name
 					r.respondTo(0, tt.verdict, tt.refusal)
 				}
 				r.respondTo(1, exchange.Answered, adapter)
 				r.respondTo(2, exchange.Answered, adapter)
 			}
 			assert.Equal(t, tt.want, refusals)
+			assert.Equal(t, "status "+tt.name, r.logs.All()[0].ContextMap()["failure"])
 			assert.Equal(t, []string{CauseModel}, r.causes)
 			assert.Equal(t, []int{0, 1, 2}, r.usable(), "of other requests")
 			assert.Equal(t, []int{0, 1, 2}, r.having(base))

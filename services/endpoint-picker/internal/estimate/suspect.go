@@ -1,0 +1,174 @@
+package estimate
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+// activity is what the requests that this replica placed on a server show of its work, so that a server that has stopped gets no more of
+// them before their clients leave.
+type activity struct {
+	waiting    atomic.Int64     // streams without content, and requests for answers in one piece
+	streaming  atomic.Int64     // streams that have begun
+	failing    atomic.Int64     // failures since the last sign of work of a request that came after the first of them
+	failed     monotonic.Atomic // when the first of them was placed
+	lastPlaced monotonic.Atomic // the last placement
+	lastBegun  monotonic.Atomic // when the waiting began, or the last stream, or the last answer in one piece came
+	lastMore   monotonic.Atomic // when the streaming began, or a stream had more content than its first
+}
+
+// signs are the part of a sequence in the activity of its server.
+type signs struct {
+	waiting, streaming, failed bool
+
+	took float64   // seconds to its first content, until a sign of work follows: a server that fails may be fast
+	last time.Time // its last content
+}
+
+// paces are what is usual in the pool.
+type paces struct {
+	first, whole atomicFloat // seconds to the first content of a stream, and to an answer in one piece; 0 if unknown
+	gap          average     // square of the seconds between two contents of a stream: long gaps count more
+}
+
+// observeFirstContent adds a time to the usual one.
+func observeFirstContent(to *atomicFloat, seconds float64) {
+	last := to.Load()
+	if last == 0 {
+		last = seconds
+	}
+	to.Store(last + paceWeight*(seconds-last))
+}
+
+// UsualFirst returns the usual time from the placement of a request to the first content of its stream, 0 before the first one.
+func (x *Estimator) UsualFirst() time.Duration {
+	return time.Duration(x.paces.first.Load() * float64(time.Second))
+}
+
+// Stall returns how long the content of a stream may pause until the stream counts as stalled.
+func (x *Estimator) Stall() time.Duration {
+	return time.Duration(stalledGaps * math.Sqrt(x.paces.gap.value()) * float64(time.Second))
+}
+
+// Suspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of several
+// requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
+func (s *Server) Suspect(now monotonic.Time) bool {
+	a, x := &s.activity, s.estimator
+	failing := a.failing.Load() >= minFailing
+	streaming, waiting := a.streaming.Load() >= minStalled, a.waiting.Load() >= minStalled
+	if !failing && !streaming && !waiting || now.Sub(a.lastPlaced.Load()) >= suspectPause {
+		return false
+	}
+	if failing {
+		return true
+	}
+	prompts := stalledPrompts * (s.prefillTime(float64(s.work.Load())) + s.unobservedBacklog(now)) // a long one may be computed in one step
+	if streaming && now.Sub(a.lastMore.Load()) > x.Stall()+prompts {
+		return true
+	}
+	usual := max(x.paces.first.Load(), x.paces.whole.Load())
+	return waiting && usual > 0 && now.Sub(a.lastBegun.Load()) > time.Duration(stalledFirsts*usual*float64(time.Second))+prompts
+}
+
+// expectAnswer counts a request that was placed.
+func (q *sequence) expectAnswer(now time.Time) {
+	if q.remote || q.late { // its answer becomes known too late, if at all
+		return
+	}
+	a, at := &q.server.activity, monotonic.From(now)
+	a.lastPlaced.Store(at)
+	q.signs = signs{waiting: true}
+	if a.waiting.Add(1) == 1 {
+		a.lastBegun.Store(at)
+	}
+}
+
+// beginAnswer counts the first content of an answer.
+func (q *sequence) beginAnswer(now time.Time) {
+	switch {
+	case !q.signs.waiting:
+		return
+	case !q.observed: // it counts at its end
+		q.signs.last = now
+		return
+	}
+	a, at := &q.server.activity, monotonic.From(now)
+	q.signs.waiting = false
+	a.waiting.Add(-1)
+	a.lastBegun.Store(at)
+	q.signs.streaming, q.signs.last = true, now
+	if a.streaming.Add(1) == 1 {
+		a.lastMore.Store(at)
+	}
+	if !q.moved {
+		q.signs.took = now.Sub(q.placed).Seconds()
+	}
+}
+
+// continueAnswer counts more content of a stream.
+func (q *sequence) continueAnswer(now time.Time) {
+	if !q.signs.streaming {
+		q.signs.last = now
+		return
+	}
+	a := &q.server.activity
+	a.lastMore.Store(monotonic.From(now))
+	gap := now.Sub(q.signs.last).Seconds()
+	q.server.estimator.paces.gap.observe(gap*gap, gapWeight)
+	q.signs.last = now
+	q.works()
+}
+
+// works records a sign of work.
+func (q *sequence) works() {
+	if a := &q.server.activity; a.failing.Load() != 0 && monotonic.From(q.placed) > a.failed.Load() {
+		a.failing.Store(0)
+	}
+	if q.signs.took == 0 {
+		return
+	}
+	usual := &q.server.estimator.paces.whole
+	if q.observed {
+		usual = &q.server.estimator.paces.first
+	}
+	observeFirstContent(usual, q.signs.took)
+	q.signs.took = 0
+}
+
+// failAnswer counts a failure.
+func (q *sequence) failAnswer() {
+	q.leaveActivity()
+	q.signs.failed = true
+	if a := &q.server.activity; !q.remote && a.failing.Add(1) == 1 {
+		a.failed.Store(monotonic.From(q.placed))
+	}
+}
+
+// endAnswer counts the end of a request. One that did not fail was answered, as far as is known.
+func (q *sequence) endAnswer(how endpoint.Ending) {
+	q.leaveActivity()
+	if how != endpoint.Finished || q.remote || q.signs.failed {
+		return
+	}
+	if !q.observed && !q.signs.last.IsZero() {
+		q.server.activity.lastBegun.Store(monotonic.From(q.signs.last))
+		q.signs.took = q.signs.last.Sub(q.placed).Seconds()
+	}
+	q.works()
+}
+
+// leaveActivity ends the count of the request.
+func (q *sequence) leaveActivity() {
+	a := &q.server.activity
+	if q.signs.waiting {
+		a.waiting.Add(-1)
+	}
+	if q.signs.streaming {
+		a.streaming.Add(-1)
+	}
+	q.signs.waiting, q.signs.streaming = false, false
+}

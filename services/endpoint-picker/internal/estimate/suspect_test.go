@@ -1,0 +1,171 @@
+package estimate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+// suspects reports whether a server is suspect at a time, in seconds after noon.
+func suspects(s *Server, seconds float64) bool { return s.Suspect(monotonic.From(after(seconds))) }
+
+// span is the time of a request at noon that fails.
+var span = endpoint.Span{Arrived: noon, Until: after(10)}
+
+func TestSuspect_FailuresInARow(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	fail := func(n int) {
+		for range n {
+			l := s.Place(e, noon, Prefill{Tokens: 7})
+			l.First(noon) // and nothing more
+			l.Hold(span, noon)
+		}
+	}
+	fail(minFailing - 1)
+	assert.False(t, suspects(s, 0))
+	s.PlaceUnobserved(e, after(0.1), Prefill{}).Release()
+	fail(minFailing - 1)
+	assert.False(t, suspects(s, 0), "not in a row")
+	before := s.Place(e, noon.Add(-time.Second), Prefill{Tokens: 7})
+	before.First(noon)
+	fail(1)
+	before.Continued(after(0.1))
+	assert.True(t, suspects(s, 0.999), "what came before the failures says nothing")
+	assert.False(t, suspects(s, 1), "one may see")
+	l := s.Place(e, after(1), Prefill{Tokens: 7})
+	assert.True(t, suspects(s, 1))
+	l.First(after(1.1))
+	assert.True(t, suspects(s, 1.1), "so did the others")
+	l.Continued(after(1.2))
+	assert.False(t, suspects(s, 1.2))
+}
+
+func TestSuspect_FailuresBeyondThoseThatAreHeld(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	for range minFailing {
+		s.Place(e, noon, Prefill{Tokens: 7}).Hold(endpoint.Span{Arrived: noon, Until: noon}, noon)
+	}
+	assert.True(t, suspects(s, 0), "all count, however long they took")
+}
+
+func TestSuspect_MovedRequests(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e, to := x.addEndpoint(1), x.addEndpoint(2)
+	for range minFailing {
+		l := ServerOf(e).Place(e, noon, Prefill{Tokens: 7})
+		l.MoveTo(to, noon)
+		l.First(noon)
+	}
+	assert.True(t, suspects(ServerOf(e), 0))
+	assert.False(t, suspects(ServerOf(to), 0))
+	assert.Zero(t, ServerOf(e).activity.waiting.Load())
+}
+
+func TestSuspect_StreamsThatStall(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	begin := func(seconds float64) *endpoint.Lease {
+		l := s.Place(e, after(seconds), Prefill{Tokens: 7})
+		l.First(after(seconds))
+		return l
+	}
+	stall := x.Stall().Seconds()
+	begin(0)
+	begin(0)
+	assert.False(t, suspects(s, stall+0.01), "they may be read by a slow client")
+	l := begin(stall)
+	assert.True(t, suspects(s, stall+0.01))
+	l.Continued(after(stall + 0.02))
+	assert.False(t, suspects(s, stall+0.03))
+	assert.False(t, suspects(s, 2*stall))
+	assert.True(t, suspects(s, 2.3*stall))
+	assert.False(t, suspects(s, stall+1), "one may see")
+	l.Release()
+	assert.False(t, suspects(s, 2.3*stall), "two remain")
+}
+
+func TestStallIsOfTheUsualPace(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	l := ServerOf(e).Place(e, noon, Prefill{Tokens: 7})
+	l.First(noon)
+	for i := range 500 {
+		l.Continued(after(0.05 * float64(i+1)))
+	}
+	assert.InDelta(t, 20*0.05, x.Stall().Seconds(), 0.01)
+}
+
+func TestSuspect_RequestsThatWaitInVain(t *testing.T) {
+	t.Parallel()
+	for _, form := range []AnswerForm{Streamed, Whole} {
+		x := New(1 << 20)
+		e, works := x.addEndpoint(1), x.addEndpoint(2)
+		s := ServerOf(e)
+		for range minStalled {
+			s.place(e, noon, Prefill{Tokens: 7}, form)
+		}
+		assert.False(t, suspects(s, 0.9), "what is usual is not known")
+		l := ServerOf(works).place(works, noon, Prefill{Tokens: 7}, form)
+		l.First(after(0.5))
+		if form == Streamed {
+			assert.Zero(t, x.UsualFirst(), "a server that fails may be fast")
+			l.Continued(after(0.5))
+			assert.Equal(t, 500*time.Millisecond, x.UsualFirst())
+		}
+		l.Release()
+		assert.False(t, suspects(s, 0.7))
+		assert.True(t, suspects(s, 0.8))
+		answered := s.place(e, after(0.8), Prefill{Tokens: 7}, form)
+		answered.First(after(0.8))
+		answered.Release()
+		assert.False(t, suspects(s, 1.5))
+		assert.True(t, suspects(s, 1.6))
+	}
+}
+
+// What is not observed says nothing.
+func TestSuspect_RequestsOfOthers(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	x.paces.first.Store(0.1)
+	for range minFailing {
+		s.place(e, noon, Prefill{Tokens: 7}, Late)
+		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed).First(noon)
+		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed)
+	}
+	assert.False(t, suspects(s, 0.9))
+}
+
+// Other replicas must not learn a time from a request that has failed.
+func TestHeldRequestEndsForOtherReplicas(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	heard := &heard{}
+	x.SetPublisher(heard)
+	e := x.addEndpoint(1)
+	ServerOf(e).Place(e, noon, Prefill{Tokens: 7}).Hold(span, noon)
+	e.ExpireHeld(after(1), time.Second)
+	e.ExpireHeld(after(10), time.Second)
+	assert.Equal(t, []EventKind{EventBegun, EventEnded}, heard.kinds)
+}
+
+// heard are the kinds of published events.
+type heard struct{ kinds []EventKind }
+
+func (h *heard) Publish(e Event) { h.kinds = append(h.kinds, e.Kind) }

@@ -1,0 +1,42 @@
+package outlier
+
+import "go.uber.org/zap"
+
+// maxRecent is the number of failures that the log shows: enough to tell one kind from a mixture.
+const maxRecent = 5
+
+// recent are the last failures of an endpoint, for the log.
+type recent struct {
+	failures [maxRecent]string
+	next     int
+}
+
+func (r *recent) add(failure string) {
+	r.failures[r.next%maxRecent] = failure
+	r.next++
+}
+
+// list returns the failures, the oldest first.
+func (r *recent) list() []string {
+	var list []string
+	for i := max(r.next-maxRecent, 0); i < r.next; i++ {
+		list = append(list, r.failures[i%maxRecent])
+	}
+	return list
+}
+
+// advice says what to do about an ejection, by its cause.
+var advice = map[string]string{
+	CauseResponses: "check the log of the model server; it gets a request again after a pause, to see whether it works",
+	CauseProbe:     "check the log of the model server; it gets a request again after a pause, to see whether it works",
+	CauseScrape:    "nothing listens on the metrics port: check that the model server runs",
+}
+
+// reasons are the fields of the log that explain an ejection.
+func (h *history) reasons(cause string) []zap.Field {
+	reasons := []zap.Field{zap.String("cause", cause)}
+	if cause != CauseScrape {
+		reasons = append(reasons, zap.Strings("lastFailures", h.recent.list()))
+	}
+	return append(reasons, zap.String("advice", advice[cause]))
+}
