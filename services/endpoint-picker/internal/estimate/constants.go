@@ -1,6 +1,5 @@
 package estimate
 
-import "time"
 
 // Every tunable number of the estimator: its unit, its origin, and its sensitivity.
 //
@@ -126,8 +125,8 @@ const (
 	// stalledFirsts is the multiple of the usual time to the first content after which requests wait in vain (simulated).
 	stalledFirsts = 1.5
 	paceWeight    = 1.0 / 16 // of one time in the usual one
-	// suspectPause is the time between two requests to a server that is suspect: that of the first ejection.
-	suspectPause = time.Second
+	// suspectPause is the seconds between two requests to a server that is suspect: those of the first ejection.
+	suspectPause = 1.0
 )
 
 // Pages.

@@ -60,7 +60,7 @@ func (s *Server) Suspect(now monotonic.Time) bool {
 	a, x := &s.activity, s.estimator
 	failing := a.failing.Load() >= minFailing
 	streaming, waiting := a.streaming.Load() >= minStalled, a.waiting.Load() >= minStalled
-	if !failing && !streaming && !waiting || now.Sub(a.lastPlaced.Load()) >= suspectPause {
+	if !failing && !streaming && !waiting || now.Sub(a.lastPlaced.Load()).Seconds() >= suspectPause {
 		return false
 	}
 	if failing {
