@@ -1,6 +1,5 @@
 package estimate
 
-
 // Every tunable number of the estimator: its unit, its origin, and its sensitivity.
 //
 // Sensitivity is the change of the mean TTFT in percent when the number is halved (½) and doubled (×2), as "one replica / two
