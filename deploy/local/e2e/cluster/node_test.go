@@ -163,7 +163,9 @@ func TestNode_PausedOneStandsStillAndGoesOn(t *testing.T) {
 	require.True(t, isTimeout(err), "got %v", err)
 
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionResume))
-	require.NoError(t, get(t.Context(), httpClient(c), "web.default:80", "/ping"))
+	require.Eventually(t, func() bool { // its readiness probe may have failed meanwhile
+		return get(t.Context(), httpClient(c), "web.default:80", "/ping") == nil
+	}, kubetest.Patience, tick, "the Service answers")
 	again, err := pods(t.Context(), c.Clientset())
 	require.NoError(t, err)
 	assert.Equal(t, list[0].Status.PodIP, again[0].Status.PodIP)
