@@ -55,14 +55,24 @@ const (
 	pingEvent
 )
 
+// eventNames are the names of events that say something.
+var eventNames = []struct {
+	text []byte
+	name eventName
+}{
+	{[]byte(typeError), errorEvent},
+	{[]byte(typeFailed), errorEvent},
+	{[]byte(typeStop), lastEvent},
+	{[]byte(typeCompleted), lastEvent},
+	{[]byte(typeIncomplete), lastEvent},
+	{[]byte(typePing), pingEvent},
+}
+
 func readEventName(value []byte) eventName {
-	switch string(bytes.ToLower(value)) {
-	case "error", typeFailed:
-		return errorEvent
-	case typeStop, typeCompleted, typeIncomplete:
-		return lastEvent
-	case typePing:
-		return pingEvent
+	for _, n := range eventNames {
+		if bytes.EqualFold(value, n.text) {
+			return n.name
+		}
 	}
 	return otherEvent
 }

@@ -173,7 +173,7 @@ func TestContentReader_Strict(t *testing.T) {
 		events       bool
 		give         string
 		strict, open bool // whether it is an answer
-		broken       bool // whether its beginning says that it is none, for a strict reader
+		broken       bool // whether a strict reader refuses it by its beginning
 		unknown      bool // whether it is neither an answer nor an error for a strict reader
 	}{
 		{name: "a chat", give: `{"id":"1","choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`, strict: true, open: true},

@@ -186,7 +186,7 @@ func (c *collected) end(s *section) {
 	s.count = count{text: c.text - s.text, tokens: c.tokens - s.tokens}
 }
 
-// remove removes a section, and what it counts. An empty one is none.
+// remove removes a section and its counts. It ignores an empty section.
 func (c *collected) remove(s section) {
 	if s.to > s.from {
 		c.parts = slices.Delete(c.parts, s.from, s.to)

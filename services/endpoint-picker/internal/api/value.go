@@ -186,7 +186,7 @@ func (r *Request) readArguments() value {
 	return r.stringValue(span, surplus)
 }
 
-// parseArguments returns the object in the buffer for arguments, false if it is none.
+// parseArguments reads the JSON object in the buffer for arguments. It reports whether the buffer has one.
 func (r *Request) parseArguments() (v value, ok bool) {
 	body := r.body
 	r.scanner, r.inner, r.body = r.inner, r.scanner, r.arguments

@@ -107,7 +107,7 @@ type Exchange struct {
 	content  answer.ContentReader
 	unlike   bool      // the form of the answer is not the requested one, so that its first piece is no first token
 	page     bool      // the body is HTML
-	wrong    bool      // the body is no answer, although the status says so
+	wrong    bool      // the status promises an answer, and the body has none
 	hidden   bool      // Chunk is not called
 	judged   bool      // see Judge
 	absent   bool      // no server answered, so that the status is the carrier's
@@ -200,7 +200,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	return nil
 }
 
-// Strict reports whether the form of answers is known, so that other bodies are none.
+// Strict reports whether the forms of answers are known, so that other bodies are not answers.
 func (x *Exchange) Strict() bool { return x.Inference && x.UsageForm != answer.FormOpen }
 
 // RankingSize returns the maximum length of the ranking of candidates.

@@ -161,7 +161,7 @@ func (r *Request) readForm(key, value []byte) {
 	}
 }
 
-// readLength reads a content length, 0 if it is none.
+// readLength parses a Content-Length header. It returns 0 for a value that is not a number.
 func readLength(value []byte) int {
 	n, err := strconv.ParseUint(string(value), 10, 63)
 	if err != nil {

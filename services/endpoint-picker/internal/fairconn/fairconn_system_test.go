@@ -48,7 +48,7 @@ func TestHTTP2OverTLS(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// TestFramingOverTLS refuses over TLS what it refuses in plaintext, and says so.
+// TestFramingOverTLS checks that the server answers 400 to a malformed request over TLS, as it does in plaintext.
 func TestFramingOverTLS(t *testing.T) {
 	t.Parallel()
 	_, address := overTLS(t)

@@ -58,7 +58,7 @@ type framing struct {
 	kept int
 	tail []byte // the end of the line
 
-	length             int64 // -1 if there is none
+	length             int64 // from Content-Length; -1 without that header
 	chunks, old, opens bool  // Transfer-Encoding; HTTP/1.0; Upgrade: websocket
 }
 

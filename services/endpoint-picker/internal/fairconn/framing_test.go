@@ -158,7 +158,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestDeclinedWebSocket has a client that sends more after a request for a WebSocket. If there is none, nothing of it is read as a request.
+// TestDeclinedWebSocket has a client that sends more bytes after a request for a WebSocket. After the server declines, it reads none of these
+// bytes as a request.
 func TestDeclinedWebSocket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

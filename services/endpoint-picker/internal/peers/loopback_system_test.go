@@ -62,8 +62,11 @@ func TestHalfMessagesInTheHeap(t *testing.T) {
 	halfMessages(t, x, 32, 30<<20, 0) // the state does not allow these
 	halfMessages(t, x, 700, 60<<10, 0)
 	halfMessages(t, r.dialRaw(t, hostile, http2Window), 200, 60<<10, 1)
-	r.await(t, "the attack", func() bool { return r.Stats().Bytes > limit/2 })
-	time.Sleep(time.Second) // so that most of it has arrived
+	r.await(t, "all streams, and bytes of them", func() bool {
+		s := r.Stats()
+		return len(r.service.ended())+s.Streams == 32+700+200 && s.Bytes > limit/2
+	})
+	r.await(t, "an end of what is beyond the limit", func() bool { return r.Stats().Bytes < 3*limit/2 })
 	var held int64
 	assert.Eventually(t, func() bool {
 		held = heap() - before

@@ -82,12 +82,7 @@ func TestFaultsWithoutAnEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := start(t, unchanged)
 			s.post(t, "/admin/faults", `{"answer":"`+name+`"}`)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+chat, strings.NewReader(fiveTokens(true)))
-			require.NoError(t, err)
-			r.Header.Set("Content-Type", "application/json")
-			response, err := s.client.Do(r)
+			response, err := s.askForAnHour(t)
 			assert.Equal(t, headers, err == nil, name)
 			if err == nil {
 				assert.Equal(t, contentEvents, response.Header.Get("Content-Type"))
@@ -97,12 +92,29 @@ func TestFaultsWithoutAnEnd(t *testing.T) {
 				require.NoError(t, response.Body.Close())
 			}
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			time.AfterFunc(time.Minute, s.ReleaseHung)
-			begin := time.Now()
-			require.Error(t, s.post(t, chat, fiveTokens(true)).err)
-			assert.Equal(t, time.Minute, time.Since(begin))
+			s.assertReleased(t)
 		})
 	}
+}
+
+// askForAnHour sends a request whose client leaves after an hour.
+func (s *testServer) askForAnHour(t *testing.T) (*http.Response, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+chat, strings.NewReader(fiveTokens(true)))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	return s.client.Do(r)
+}
+
+// assertReleased expects that a request ends when the server releases the requests that hang.
+func (s *testServer) assertReleased(t *testing.T) {
+	t.Helper()
+	time.AfterFunc(time.Minute, s.ReleaseHung)
+	begin := time.Now()
+	require.Error(t, s.post(t, chat, fiveTokens(true)).err)
+	assert.Equal(t, time.Minute, time.Since(begin))
 }
 
 // A stalled answer goes on for as long as its client wants, and the server.
@@ -111,21 +123,13 @@ func TestStallFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, unchanged)
 		s.post(t, "/admin/faults", `{"answer":"stall,tokens=3"}`)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+chat, strings.NewReader(fiveTokens(true)))
-		require.NoError(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		response, err := s.client.Do(r)
+		response, err := s.askForAnHour(t)
 		require.NoError(t, err)
 		body, err := io.ReadAll(response.Body)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, response.Body.Close())
 		assert.Equal(t, 3, strings.Count(string(body), `"delta":{"content":`))
-		time.AfterFunc(time.Minute, s.ReleaseHung)
-		begin := time.Now()
-		require.Error(t, s.post(t, chat, fiveTokens(true)).err)
-		assert.Equal(t, time.Minute, time.Since(begin))
+		s.assertReleased(t)
 	})
 }
 

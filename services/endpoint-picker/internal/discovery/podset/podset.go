@@ -142,7 +142,7 @@ func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
 	return active, nil
 }
 
-// metricsPort reads the pod's annotation of the port of its metrics page; 0 if there is none.
+// metricsPort returns the port of the metrics page from the pod's annotation, 0 without the annotation.
 func metricsPort(pod *corev1.Pod) (uint16, *Problem) {
 	value, said := pod.Annotations[MetricsPort]
 	if !said {

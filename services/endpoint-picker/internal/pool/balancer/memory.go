@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"slices"
+	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -45,6 +46,7 @@ type memory struct {
 	short      [512]byte       // buffer for texts that are not in their shortest spelling
 	request    scheduling.Request
 	lacks      outlier.Lacks // endpoints that have others than the requested model only
+	first      time.Duration // usual time to the first content of a stream
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
 }
@@ -266,6 +268,7 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
 // gather fills the list of candidates with the endpoints that the gateway allows and that are accepted.
 func (m *memory) gather(endpoints []*endpoint.Endpoint, indexes []int, accepts func(e *endpoint.Endpoint) bool) {
 	m.candidates = m.candidates[:0]
+	m.first = m.balancer.estimator.UsualFirst()
 	for _, i := range indexes {
 		if e := endpoints[i]; m.request.Subset.Contains(e.Identity().Address) && accepts(e) {
 			m.candidates = append(m.candidates, m.candidate(i, e))
@@ -297,7 +300,7 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 
 // candidate describes an endpoint from one reading of its load.
 func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
-	e.ExpireHeld(m.request.Now, m.balancer.estimator.UsualFirst())
+	e.ExpireHeld(m.request.Now, m.first)
 	load := e.Load()
 	c := candidateOf(i, e, &load)
 	if m.estimated {

@@ -75,7 +75,7 @@ type Detector struct {
 	whole     wholes
 	subjects  map[uint64]*subject
 
-	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil if there are none
+	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil while no endpoint lacks one
 }
 
 // A Response is what Observe needs of the response of an endpoint.

@@ -83,15 +83,17 @@ func (d *Detector) answered(e *endpoint.Endpoint, r *Response) (refused bool) {
 	}
 	s.begun++
 	p := s.parts[e]
-	s.parts[e] = &part{begun: s.begun}
 	if p == nil {
+		s.parts[e] = &part{begun: s.begun}
 		return false
 	}
-	if p.lack != nil {
+	before := *p
+	*p = part{begun: s.begun}
+	if before.lack != nil {
 		d.publish()
 		d.log.Info("Endpoint answers requests for the model again", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
 	}
-	return p.doubtful
+	return before.doubtful
 }
 
 // refused counts a refusal of a request of a subject. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
