@@ -81,10 +81,15 @@ func suspend(t *testing.T, c *cluster.Cluster) (resume func()) {
 	return resume
 }
 
-// killServer kills a model server's process, as a crash does. The pod stays.
+// killServer kills a model server's process under load, as a crash does. The pod stays. The server is suspended first, so that it still
+// has a request when it dies.
 func killServer(t *testing.T, c *cluster.Cluster) victim {
 	t.Helper()
 	v := victimOf(t, c)
+	v.signal(t, syscall.SIGSTOP)
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		require.Positive(collect, ofEndpoint(t.Context(), collect, c, inFlight, v.address))
+	}, kubetest.Patience, tick, "the suspended server has a request")
 	v.kill(t)
 	return v
 }
