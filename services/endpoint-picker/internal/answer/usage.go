@@ -8,6 +8,7 @@ package answer
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
@@ -37,8 +38,10 @@ const (
 // keys are the keys in front of usage objects.
 var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`), FormOpen: []byte(`"usage"`)}
 
-// maxUsage is the maximum size of a usage object, in bytes.
-const maxUsage = 4 << 10
+const (
+	usualUsage = 256     // bytes of a usage object
+	maxUsage   = 4 << 10 // the maximum
+)
 
 // UsageReader finds the usage in a body. The zero value is ready.
 type UsageReader struct {
@@ -84,7 +87,7 @@ func (r *UsageReader) Read(piece []byte) {
 		if !found {
 			return
 		}
-		r.inside, r.object, r.depth, r.quoted, r.escape = true, r.object[:0], 0, false, false
+		r.inside, r.object, r.depth, r.quoted, r.escape = true, slices.Grow(r.object[:0], usualUsage), 0, false, false
 		piece = rest
 	}
 }

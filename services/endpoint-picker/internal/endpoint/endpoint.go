@@ -104,21 +104,23 @@ type Endpoint struct {
 
 	health Health
 
-	acquired   atomic.Int64 // leases since the start
-	released   atomic.Int64 // leases since the start
-	open       atomic.Int64 // open leases, including abandoned ones
+	// Read by each pick.
+	acquired  atomic.Int64 // leases since the start
+	released  atomic.Int64 // leases since the start
+	open      atomic.Int64 // open leases, including abandoned ones
+	heldCount atomic.Int64 // length of held
+	failing   atomic.Pointer[time.Time]
+	sample    atomic.Pointer[Sample]
+
 	arrived    atomic.Int64 // leases that moved here from another endpoint, since the start
 	remote     atomic.Int64 // leases of other replicas since the start, counted in acquired, too
 	remoteOpen atomic.Int64 // those that are open
 	failures   atomic.Int64 // failed scrapes since the start
-	failing    atomic.Pointer[time.Time]
-	sample     atomic.Pointer[Sample]
 
 	pages     sync.Mutex // serializes Record
 	leases    sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
 	abandoned []abandonedLease
 	held      []heldLease
-	heldCount atomic.Int32 // its length, to be read without a lock
 }
 
 // New returns an endpoint without load, discovered at the given time. The observer may be nil.
@@ -169,7 +171,7 @@ type Load struct {
 
 // Load returns the current load of the endpoint.
 func (e *Endpoint) Load() Load {
-	s, held := e.sample.Load(), int64(e.heldCount.Load())
+	s, held := e.sample.Load(), e.heldCount.Load()
 	open := float64(e.open.Load() + held)
 	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + held)
 	l := Load{Sample: s, Requests: max(s.Requests()+since, open, 0), Open: open, Since: since}

@@ -18,16 +18,19 @@ func (e *Endpoint) hold(l heldLease) bool {
 		return false
 	}
 	e.held = append(e.held, l)
-	e.heldCount.Store(int32(len(e.held)))
+	e.heldCount.Store(int64(len(e.held)))
 	return true
 }
 
 // ExpireHeld ends the load of failed requests whose time is over. Of the others, those that arrived longer ago than the usual time to the
 // first token count like answers that have begun; 0 if that time is unknown.
 func (e *Endpoint) ExpireHeld(now time.Time, first time.Duration) {
-	if e.heldCount.Load() == 0 {
-		return
+	if e.heldCount.Load() > 0 {
+		e.expireHeld(now, first)
 	}
+}
+
+func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
 	var over, begun []heldLease
 	e.leases.Lock()
 	kept := e.held[:0]
@@ -44,7 +47,7 @@ func (e *Endpoint) ExpireHeld(now time.Time, first time.Duration) {
 	}
 	clear(e.held[len(kept):])
 	e.held = kept
-	e.heldCount.Store(int32(len(kept)))
+	e.heldCount.Store(int64(len(kept)))
 	e.leases.Unlock()
 	for _, l := range begun {
 		l.lease.heldFirst(now)

@@ -44,34 +44,49 @@ func observeFirstContent(to *atomicFloat, seconds float64) {
 	to.Store(last + paceWeight*(seconds-last))
 }
 
-// UsualFirst returns the usual time from the placement of a request to the first content of its stream, 0 before the first one.
-func (x *Estimator) UsualFirst() time.Duration {
-	return time.Duration(x.paces.first.Load() * float64(time.Second))
+// Paces are the usual times of a pool at one moment.
+type Paces struct {
+	First time.Duration // from the placement of a request to the first content of its stream; 0 before the first one
+	Stall time.Duration // how long the content of a stream may pause until the stream counts as stalled
+
+	wait time.Duration // from the placement of a request after which it waits in vain; 0 if unknown
 }
 
-// Stall returns how long the content of a stream may pause until the stream counts as stalled.
-func (x *Estimator) Stall() time.Duration {
-	return time.Duration(stalledGaps * math.Sqrt(x.paces.gap.value()) * float64(time.Second))
+// Paces returns the current ones.
+func (x *Estimator) Paces() Paces {
+	first := x.paces.first.Load()
+	return Paces{
+		First: durationOf(first),
+		Stall: durationOf(stalledGaps * math.Sqrt(x.paces.gap.value())),
+		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.Load())),
+	}
 }
+
+func durationOf(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // Suspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of several
 // requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
-func (s *Server) Suspect(now monotonic.Time) bool {
-	a, x := &s.activity, s.estimator
-	failing := a.failing.Load() >= minFailing
-	streaming, waiting := a.streaming.Load() >= minStalled, a.waiting.Load() >= minStalled
-	if !failing && !streaming && !waiting || now.Sub(a.lastPlaced.Load()).Seconds() >= suspectPause {
+func (s *Server) Suspect(now monotonic.Time, p *Paces) bool {
+	a := &s.activity
+	return (a.failing.Load() >= minFailing || a.streaming.Load() >= minStalled || a.waiting.Load() >= minStalled) && s.seemsStopped(now, p)
+}
+
+func (s *Server) seemsStopped(now monotonic.Time, p *Paces) bool {
+	a := &s.activity
+	switch {
+	case now.Sub(a.lastPlaced.Load()).Seconds() >= suspectPause:
+		return false
+	case a.failing.Load() >= minFailing:
+		return true
+	}
+	paused, waited := now.Sub(a.lastMore.Load()), now.Sub(a.lastBegun.Load())
+	stalled := a.streaming.Load() >= minStalled && paused > p.Stall
+	waits := a.waiting.Load() >= minStalled && p.wait > 0 && waited > p.wait
+	if !stalled && !waits {
 		return false
 	}
-	if failing {
-		return true
-	}
 	prompts := stalledPrompts * (s.prefillTime(float64(s.work.Load())) + s.unobservedBacklog(now)) // a long one may be computed in one step
-	if streaming && now.Sub(a.lastMore.Load()) > x.Stall()+prompts {
-		return true
-	}
-	usual := max(x.paces.first.Load(), x.paces.whole.Load())
-	return waiting && usual > 0 && now.Sub(a.lastBegun.Load()) > time.Duration(stalledFirsts*usual*float64(time.Second))+prompts
+	return stalled && paused > p.Stall+prompts || waits && waited > p.wait+prompts
 }
 
 // expectAnswer counts a request that was placed.

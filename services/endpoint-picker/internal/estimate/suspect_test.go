@@ -11,7 +11,10 @@ import (
 )
 
 // suspects reports whether a server is suspect at a time, in seconds after noon.
-func suspects(s *Server, seconds float64) bool { return s.Suspect(monotonic.From(after(seconds))) }
+func suspects(s *Server, seconds float64) bool {
+	paces := s.estimator.Paces()
+	return s.Suspect(monotonic.From(after(seconds)), &paces)
+}
 
 // span is the time of a request at noon that fails.
 var span = endpoint.Span{Arrived: noon, Until: after(10)}
@@ -82,7 +85,7 @@ func TestSuspect_StreamsThatStall(t *testing.T) {
 		l.First(after(seconds))
 		return l
 	}
-	stall := x.Stall().Seconds()
+	stall := x.Paces().Stall.Seconds()
 	begin(0)
 	begin(0)
 	assert.False(t, suspects(s, stall+0.01), "they may be read by a slow client")
@@ -106,7 +109,7 @@ func TestStallIsOfTheUsualPace(t *testing.T) {
 	for i := range 500 {
 		l.Continued(after(0.05 * float64(i+1)))
 	}
-	assert.InDelta(t, 20*0.05, x.Stall().Seconds(), 0.01)
+	assert.InDelta(t, 20*0.05, x.Paces().Stall.Seconds(), 0.01)
 }
 
 func TestSuspect_RequestsThatWaitInVain(t *testing.T) {
@@ -122,9 +125,9 @@ func TestSuspect_RequestsThatWaitInVain(t *testing.T) {
 		l := ServerOf(works).place(works, noon, Prefill{Tokens: 7}, form)
 		l.First(after(0.5))
 		if form == Streamed {
-			assert.Zero(t, x.UsualFirst(), "a server that fails may be fast")
+			assert.Zero(t, x.Paces().First, "a server that fails may be fast")
 			l.Continued(after(0.5))
-			assert.Equal(t, 500*time.Millisecond, x.UsualFirst())
+			assert.Equal(t, 500*time.Millisecond, x.Paces().First)
 		}
 		l.Release()
 		assert.False(t, suspects(s, 0.7))

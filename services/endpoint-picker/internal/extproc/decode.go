@@ -118,14 +118,14 @@ func (d decoder) readHeaders(whole []byte, m *Message) error {
 
 // readRequestHeader reads one header. If one of the gateway's own headers is repeated, the first counts.
 func (d decoder) readRequestHeader(key, value []byte, r *Request) {
-	switch {
-	case r.Path == "" && isHeader(key, headerPath):
-		r.Path = string(value)
-	case r.ID == "" && isHeader(key, headerRequestID):
-		r.ID = string(value)
-	case r.TraceParent == "" && isHeader(key, headerTrace):
-		r.TraceParent = string(value)
-	case isHeader(key, headerDestination):
+	switch string(key) {
+	case headerPath:
+		keepFirst(&r.Path, value)
+	case headerRequestID:
+		keepFirst(&r.ID, value)
+	case headerTrace:
+		keepFirst(&r.TraceParent, value)
+	case headerDestination:
 		r.Destined = true
 	default:
 		r.readForm(key, value)
@@ -140,23 +140,31 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	}
 }
 
+func keepFirst(to *string, value []byte) {
+	if *to == "" {
+		*to = string(value)
+	}
+}
+
 // readForm reads a header that says in which form the request or its answer comes. Picks may read it, too.
 func (r *Request) readForm(key, value []byte) {
-	switch {
-	case isHeader(key, headerConnection):
+	switch string(key) {
+	case headerConnection:
 		r.Tunnel |= readTunnel(value, Upgraded)
-	case isHeader(key, headerUpgrade):
+	case headerUpgrade:
 		r.Tunnel |= readTunnel(value, Requested)
-	case isHeader(key, headerProtocol):
+	case headerProtocol:
 		r.Tunnel |= Extended
-	case isHeader(key, headerTransfer):
+	case headerTransfer:
 		r.Tunnel |= Framed
-	case isHeader(key, headerContentLength) && string(value) != "0":
-		r.Tunnel |= Framed
-		r.Length = readLength(value)
-	case isHeader(key, headerAccept):
+	case headerContentLength:
+		if string(value) != "0" {
+			r.Tunnel |= Framed
+			r.Length = readLength(value)
+		}
+	case headerAccept:
 		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
-	case isHeader(key, headerContentType):
+	case headerContentType:
 		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
 	}
 }
@@ -186,17 +194,19 @@ func readTunnel(list []byte, flag Tunnel) Tunnel {
 }
 
 func readResponseHeader(key, value []byte, r *exchange.Response) {
-	switch {
-	case r.Status == 0 && isHeader(key, headerStatus):
-		r.Status, _ = strconv.Atoi(string(value)) // 0 if there is none
-	case isHeader(key, headerContentType):
+	switch string(key) {
+	case headerStatus:
+		if r.Status == 0 {
+			r.Status, _ = strconv.Atoi(string(value)) // 0 if there is none
+		}
+	case headerContentType:
 		r.SetContentType(string(value))
-	case isHeader(key, headerContentEncoding):
+	case headerContentEncoding:
 		r.Encoded = string(value) != encodingNone
 	}
 }
 
-// decodeHeader reads a HeaderValue. Envoy sends raw values; not every gateway does.
+// decodeHeader reads a HeaderValue, with its key in lower case. Envoy sends raw values and lower case; not every gateway does.
 func decodeHeader(whole []byte) (key, value []byte, ok bool) {
 	var text []byte
 	f := protoscan.Read(whole)
@@ -213,12 +223,15 @@ func decodeHeader(whole []byte) (key, value []byte, ok bool) {
 	if len(value) == 0 {
 		value = text
 	}
-	return key, value, f.Err() == nil
+	return lower(key), value, f.Err() == nil
 }
 
-// isHeader compares a header's key. Envoy sends lower case; not every gateway does.
-func isHeader(key []byte, name string) bool {
-	return len(key) == len(name) && (string(key) == name || bytes.EqualFold(key, []byte(name)))
+// lower returns a header's key in lower case.
+func lower(key []byte) []byte {
+	if slices.ContainsFunc(key, func(c byte) bool { return 'A' <= c && c <= 'Z' }) {
+		return bytes.ToLower(key)
+	}
+	return key
 }
 
 // decodeBody reads an HttpBody that begins at an offset in the buffer of its message.

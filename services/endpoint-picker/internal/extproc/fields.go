@@ -76,15 +76,14 @@ const (
 	configResponseBody = 2<<3 | integer
 
 	// Metadata, Struct, Value, ListValue, and the entries of maps
-	mapEntry     = 1<<3 | message // of Metadata's filters and of Struct's fields
-	structFields = mapEntry
-	valueNumber  = 2<<3 | fixed64
-	valueText    = 3<<3 | message
-	valueStruct  = 5<<3 | message
-	valueList    = 6<<3 | message
-	listValues   = 1<<3 | message
-	entryKey     = 1<<3 | message
-	entryValue   = 2<<3 | message
+	mapEntry    = 1<<3 | message // of Metadata's filters and of Struct's fields
+	valueNumber = 2<<3 | fixed64
+	valueText   = 3<<3 | message
+	valueStruct = 5<<3 | message
+	valueList   = 6<<3 | message
+	listValues  = 1<<3 | message
+	entryKey    = 1<<3 | message
+	entryValue  = 2<<3 | message
 )
 
 // inKinds maps fields of a ProcessingRequest to parts of an exchange.

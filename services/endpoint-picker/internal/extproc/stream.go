@@ -161,13 +161,11 @@ func free(replies []Reply) {
 
 // refusalOf returns the refusal of a request of which a message could not be received, nil if the stream must end without.
 func (t *stream) refusalOf(err error) *exchange.Refusal {
-	var timeout *peers.TimeoutError
-	var size *peers.MessageSizeError
 	switch {
 	case !t.machine.Waiting():
-	case errors.As(err, &timeout):
+	case is[*peers.TimeoutError](err):
 		return exchange.TimedOut()
-	case errors.As(err, &size):
+	case is[*peers.MessageSizeError](err):
 		return exchange.TooLarge(t.server.machine.MaxBody)
 	case errors.Is(err, fairshare.ErrTooManyBytes):
 		return exchange.Exhausted(err)
@@ -185,14 +183,12 @@ func (t *stream) logPick() {
 
 // ended returns the status for a stream that ended with err, nil if its gateway ended it.
 func ended(err error) error {
-	var timeout *peers.TimeoutError
-	var size *peers.MessageSizeError
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
-	case errors.As(err, &timeout):
+	case is[*peers.TimeoutError](err):
 		return status.Error(codes.DeadlineExceeded, err.Error())
-	case errors.As(err, &size), errors.Is(err, fairshare.ErrTooManyBytes):
+	case is[*peers.MessageSizeError](err), errors.Is(err, fairshare.ErrTooManyBytes):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
 	switch status.Code(err) {
@@ -201,4 +197,10 @@ func ended(err error) error {
 	default:
 		return err
 	}
+}
+
+// is reports whether err is, or wraps, an error of a type.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }

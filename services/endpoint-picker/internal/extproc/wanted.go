@@ -1,10 +1,6 @@
 package extproc
 
-import (
-	"bytes"
-
-	"fairlead.dev/services/endpoint-picker/internal/api"
-)
+import "fairlead.dev/services/endpoint-picker/internal/api"
 
 // wanted is the set of request headers to keep. It skips most other headers by their length.
 type wanted struct {
@@ -29,14 +25,11 @@ func (w *wanted) add(c api.Control) {
 	w.names[c.Name] = c
 }
 
-// find returns the header with the given name in any case.
+// find returns the header with a name, in lower case.
 func (w *wanted) find(key []byte) (api.Control, bool) {
 	if w.lengths>>(len(key)&63)&1 == 0 {
 		return api.Control{}, false
 	}
 	c, ok := w.names[string(key)]
-	if !ok {
-		c, ok = w.names[string(bytes.ToLower(key))]
-	}
 	return c, ok
 }

@@ -1,6 +1,11 @@
 package extproc
 
 import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
@@ -34,25 +39,80 @@ func entry(whole []byte) (key, value []byte) {
 	return key, value
 }
 
-// appendField appends a message field.
-func appendField(b []byte, t tag, value []byte) []byte {
-	return append(appendOpening(b, t, len(value)), value...)
+// A writer writes a message. Messages in it are written in place.
+type writer struct {
+	out  []byte
+	last mem.Buffer // follows out; nil if there is none
 }
 
-// appendText is appendField for text.
-func appendText(b []byte, t tag, value string) []byte {
-	return append(appendOpening(b, t, len(value)), value...)
+func newWriter(size int) *writer { return &writer{out: make([]byte, 0, size)} }
+
+// message returns the message, which refers to the buffer of the last field, if any. It has room for the marker of package peers.
+func (w *writer) message() mem.BufferSlice {
+	all := append(make(mem.BufferSlice, 0, 3), mem.SliceBuffer(w.out))
+	if w.last != nil {
+		all = append(all, w.last)
+	}
+	return all
 }
 
-// appendInteger appends an integer field.
-func appendInteger(b []byte, t tag, value uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(t)), value)
+// begin begins a message field. Its result is for end.
+func (w *writer) begin(t tag) (start int) {
+	w.out = append(protowire.AppendVarint(w.out, uint64(t)), 0) // a length of one byte, as of most
+	return len(w.out)
 }
 
-// appendOpening appends the start of a message field whose value, of size bytes, follows.
-func appendOpening(b []byte, t tag, size int) []byte { return appendInteger(b, t, uint64(size)) }
-
-// fieldSize returns the length of a message field, including its opening.
-func fieldSize(t tag, size int) int {
-	return protowire.SizeVarint(uint64(t)) + protowire.SizeBytes(size)
+// end ends the last message field that has begun.
+func (w *writer) end(start int) {
+	size := len(w.out) - start
+	if w.last != nil {
+		size += w.last.Len()
+	}
+	var room [binary.MaxVarintLen64]byte
+	length := protowire.AppendVarint(room[:0], uint64(size))
+	w.out = slices.Replace(w.out, start-1, start, length...)
 }
+
+// beginEntry begins an entry of a map from text to messages. Its result is for endEntry.
+func (w *writer) beginEntry(key string) (entry [2]int) {
+	entry[0] = w.begin(mapEntry)
+	w.text(entryKey, key)
+	entry[1] = w.begin(entryValue)
+	return entry
+}
+
+func (w *writer) endEntry(entry [2]int) {
+	w.end(entry[1])
+	w.end(entry[0])
+}
+
+// reference writes a field by reference to a buffer, which the message takes over. It must be the last one of the message. A nil buffer is empty.
+func (w *writer) reference(t tag, value mem.Buffer) {
+	if value == nil {
+		w.opening(t, 0)
+		return
+	}
+	w.opening(t, value.Len())
+	w.last = value
+}
+
+func (w *writer) bytes(t tag, value []byte) {
+	w.opening(t, len(value))
+	w.out = append(w.out, value...)
+}
+
+func (w *writer) text(t tag, value string) {
+	w.opening(t, len(value))
+	w.out = append(w.out, value...)
+}
+
+func (w *writer) integer(t tag, value uint64) {
+	w.out = protowire.AppendVarint(protowire.AppendVarint(w.out, uint64(t)), value)
+}
+
+func (w *writer) number(t tag, value float64) {
+	w.out = protowire.AppendFixed64(protowire.AppendVarint(w.out, uint64(t)), math.Float64bits(value))
+}
+
+// opening writes the start of a field whose value has size bytes.
+func (w *writer) opening(t tag, size int) { w.integer(t, uint64(size)) }

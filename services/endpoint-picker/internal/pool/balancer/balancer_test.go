@@ -645,7 +645,7 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	r.usual.observe(time.Second)
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
-	stalled := r.estimator.Stall()
+	stalled := r.estimator.Paces().Stall
 	sending := func(ago time.Duration) func(x *exchange.Exchange) {
 		return func(x *exchange.Exchange) {
 			x.Status, x.First, x.Last = 200, noon.Add(-ago), noon.Add(-ago)

@@ -87,7 +87,7 @@ func (f *follower) silent() (busy time.Time) {
 	b, x := f.balancer, f.exchange
 	waited, patience := b.clock.Now().Sub(x.Arrived), b.usual.value()
 	if !x.Last.IsZero() {
-		waited, patience = b.clock.Now().Sub(x.Last), min(patience, b.estimator.Stall())
+		waited, patience = b.clock.Now().Sub(x.Last), min(patience, b.estimator.Paces().Stall)
 	}
 	if waited < patience || f.failed && !x.Moved() {
 		return time.Time{}

@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"slices"
-	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -46,7 +45,7 @@ type memory struct {
 	short      [512]byte       // buffer for texts that are not in their shortest spelling
 	request    scheduling.Request
 	lacks      outlier.Lacks // endpoints that have others than the requested model only
-	first      time.Duration // usual time to the first content of a stream
+	paces      estimate.Paces
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
 }
@@ -238,42 +237,53 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	}
 }
 
+// A standing says how good a reason there is to choose an endpoint.
+type standing uint8
+
+const (
+	excluded standing = iota // by the gateway
+	unusable                 // ejected, or without the model
+	suspect                  // seems to have stopped
+	working
+)
+
 // collect fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
 // choose. Those that seem to have stopped are candidates only if all others are ejected or lack the model. If none works for the requested
 // model, all of them are candidates.
 func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
-	m.lacks = m.balancer.outliers.Lacking(m.exchange.Subject)
-	working := func(e *endpoint.Endpoint) bool {
-		return e.Health().Usable(m.request.Now) && (m.lacks == nil || m.lacks.Usable(e, m.request.Now))
+	m.lacks, m.paces = m.balancer.outliers.Lacking(m.exchange.Subject), m.balancer.estimator.Paces()
+	for least := working; least > excluded; least-- {
+		if m.gather(endpoints, indexes, least); len(m.candidates) > 0 {
+			return nil
+		}
 	}
-	now := monotonic.From(m.request.Now)
-	only := m.incoming.Stored != 0 // perhaps one server can answer
-	m.gather(endpoints, indexes, func(e *endpoint.Endpoint) bool { return working(e) && (only || !estimate.ServerOf(e).Suspect(now)) })
-	if len(m.candidates) == 0 {
-		m.gather(endpoints, indexes, working)
-	}
-	if len(m.candidates) == 0 {
-		m.gather(endpoints, indexes, func(*endpoint.Endpoint) bool { return true })
-	}
-	switch {
-	case len(m.candidates) > 0:
-	case slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return m.request.Subset.Contains(e.Identity().Address) }):
+	if slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return m.request.Subset.Contains(e.Identity().Address) }) {
 		return scheduling.ErrFiltered
-	default:
-		return scheduling.ErrNoneInSubset
 	}
-	return nil
+	return scheduling.ErrNoneInSubset
 }
 
-// gather fills the list of candidates with the endpoints that the gateway allows and that are accepted.
-func (m *memory) gather(endpoints []*endpoint.Endpoint, indexes []int, accepts func(e *endpoint.Endpoint) bool) {
+// gather fills the list of candidates with the endpoints of at least a standing.
+func (m *memory) gather(endpoints []*endpoint.Endpoint, indexes []int, least standing) {
 	m.candidates = m.candidates[:0]
-	m.first = m.balancer.estimator.UsualFirst()
+	now := monotonic.From(m.request.Now)
 	for _, i := range indexes {
-		if e := endpoints[i]; m.request.Subset.Contains(e.Identity().Address) && accepts(e) {
+		if e := endpoints[i]; m.standing(e, now) >= least {
 			m.candidates = append(m.candidates, m.candidate(i, e))
 		}
 	}
+}
+
+func (m *memory) standing(e *endpoint.Endpoint, now monotonic.Time) standing {
+	switch {
+	case !m.request.Subset.Contains(e.Identity().Address):
+		return excluded
+	case !e.Health().Usable(m.request.Now) || m.lacks != nil && !m.lacks.Usable(e, m.request.Now):
+		return unusable
+	case m.incoming.Stored == 0 && estimate.ServerOf(e).Suspect(now, &m.paces): // otherwise perhaps only this server can answer
+		return suspect
+	}
+	return working
 }
 
 // eligible are the endpoints of a snapshot that a profile may choose.
@@ -300,7 +310,7 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 
 // candidate describes an endpoint from one reading of its load.
 func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
-	e.ExpireHeld(m.request.Now, m.first)
+	e.ExpireHeld(m.request.Now, m.paces.First)
 	load := e.Load()
 	c := candidateOf(i, e, &load)
 	if m.estimated {
