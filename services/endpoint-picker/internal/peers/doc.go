@@ -55,8 +55,9 @@
 //	}
 //
 // gRPC takes buffers of the pool for frames of more than 1 KiB, and joins smaller ones in such a buffer when about 1000 of them wait. What
-// it holds besides is counted as what it is at most: 112 KiB for a piece of a message that is not complete, and 56 KiB for a stream that
-// waits for its peer to read a reply. So the count can be higher than the memory, by 112 KiB for each message that has begun.
+// it holds besides is counted as what it is at most: 112 KiB for a piece of a large message that is not complete, up to 448 KiB for a
+// message of up to 8 KiB that is not, and 56 KiB for a stream that waits for its peer to read a reply. So the count can be higher than the
+// memory, by as much for each message that has begun.
 //
 // Not counted are about 7 KiB for each stream, 17 KiB for each connection (57 KiB with TLS) and 70 KiB for each peer: the
 // limits of streams and connections bound these. A hostile party with many addresses is many peers: client certificates help
