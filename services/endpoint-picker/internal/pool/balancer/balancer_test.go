@@ -471,7 +471,10 @@ func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.rules = holds()
-	for _, path := range []string{"/v1/rerank", "/tokenize", "/v1/audio/speech", "/v1/responses/compact", "/v1/%63ompletions", "//v1/completions", "/v1/completions/"} {
+	for _, path := range []string{
+		"/v1/rerank", "/v1/score", "/tokenize", "/pooling", "/classify", "/v1/audio/speech", "/v1/responses/compact", "/generative_scoring",
+		"/v1/%63ompletions", "//v1/completions", "/v1/completions/",
+	} {
 		x := r.placed(t, api.Incoming{Path: path, Body: []byte(askedBody)})
 		assert.Equal(t, "asked", x.Model, path)
 		assert.Equal(t, "base-v2", x.Target, path)
