@@ -1114,6 +1114,25 @@ func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
 }
 
+// A client that aborts its picks cannot make a server's cache contain, as far as the picker knows, what was never sent there.
+func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
+	t.Parallel()
+	b := replica()
+	first := b.placed(t, chat("known", 0))
+	first.Judge(exchange.Answered)
+	first.End(nil)
+	for text, known := range map[string]bool{"known": true, "guessed": false} {
+		for range 2 {
+			x := &exchange.Exchange{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
+			require.Nil(t, b.decide(x))
+			assert.Equal(t, known, x.MatchedTokens > 0, text)
+			x.Sent()
+			x.Judge(exchange.Aborted)
+			x.End(nil)
+		}
+	}
+}
+
 func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
 	t.Parallel()
 	a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")
