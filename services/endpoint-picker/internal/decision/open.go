@@ -149,7 +149,7 @@ func (p *openPick) apply(o *outcome, now time.Time) (ended bool) {
 		return false
 	case o.event != EventAborted:
 		x.Complete()
-	case !p.responded && x.First.IsZero() && !o.usage.Known:
+	case !p.responded && x.First.IsZero() && !o.usage.Known: // it may never have sent the request
 		x.Judge(exchange.Aborted)
 	}
 	return true
