@@ -202,7 +202,7 @@ func TestBodiesThatServersJudge(t *testing.T) {
 		"compressed":        "\x1f\x8b\x08\x00",
 	} {
 		answer, _ := r.through(r.client(), path, body)
-		assert.Equal(t, http.StatusOK, answer.StatusCode, name)
+		require.Equal(t, http.StatusOK, answer.StatusCode, name)
 		assert.Equal(t, body, <-got, name)
 		r.serve(request{path: path, body: body}, response{pieces: completion})
 		d := r.decide("", object{"path": path, "body_base64": []byte(body)})
