@@ -81,6 +81,8 @@ func TestParse(t *testing.T) {
 		{name: "slashes without meaning", path: "//v1//chat///completions//", body: `{"model": "m"}`, want: "/chat/completions", wantGenerates: true},
 		{name: "dots", path: "/v1/./x/../completions/.", body: `{"model": "m"}`, want: "/completions", wantGenerates: true},
 		{name: "Triton's own, not SGLang's", path: "/v2/models/m/generate", body: "\x1f\x8b", headers: Headers{{Name: "content-encoding", Value: "gzip"}, {Name: "content-type", Value: "application/json"}}, want: kserveGenerate, wantGenerates: true},
+		{name: "a form to SGLang's path", path: apitest.SGLang, body: "prompt=a", headers: Headers{{Name: "content-type", Value: "application/x-www-form-urlencoded"}}, want: "/generate", wantGenerates: true, wantUnread: "at byte 0: unexpected 'p'"},
+		{name: "a form with a file to SGLang's path", path: apitest.SGLang, body: form(`Content-Disposition: form-data; name="file"; filename="a"`, "x"), headers: Headers{{Name: "content-type", Value: formType}}, want: "/generate", wantGenerates: true},
 		{
 			name: "JSON of another path that cannot be read", path: "/v1/audio/speech", body: "\xff\xfe", headers: Headers{{Name: "content-type", Value: "Application/JSON; charset=utf-16"}},
 			wantGenerates: true, wantUnread: `at byte 0: unexpected 'ÿ'`,

@@ -144,11 +144,13 @@ func (p *openPick) apply(o *outcome, now time.Time) (ended bool) {
 	if o.usage.Known {
 		x.Usage = o.usage
 	}
-	if o.event == EventFirstToken {
+	switch {
+	case o.event == EventFirstToken:
 		return false
-	}
-	if o.event != EventAborted {
+	case o.event != EventAborted:
 		x.Complete()
+	case !p.responded && x.First.IsZero() && !o.usage.Known: // it may never have sent the request
+		x.Judge(exchange.Aborted)
 	}
 	return true
 }

@@ -66,6 +66,33 @@ func TestOutcome_Events(t *testing.T) {
 	}
 }
 
+// TestOutcome_AbortedPicks has clients that leave, and may never have sent their requests. A prompt counts as computed if they report
+// something of an answer.
+func TestOutcome_AbortedPicks(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		reports [][2]string
+		want    []exchange.Verdict
+	}{
+		{name: "nothing of an answer", reports: [][2]string{{"aborted", ""}}, want: []exchange.Verdict{exchange.Aborted}},
+		{name: "the first token", reports: [][2]string{{"first_token", ""}, {"aborted", ""}}},
+		{name: "the time of the first token", reports: [][2]string{{"aborted", `,"first_token_seconds":0.1`}}},
+		{name: "the usage", reports: [][2]string{{"aborted", `,"prompt_tokens":3`}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := r.pick("", "{}")
+			for _, one := range tt.reports {
+				require.Equal(t, http.StatusNoContent, r.report(a.ID, one[0], one[1]))
+			}
+			assert.Equal(t, tt.want, r.pool.verdicts)
+		})
+	}
+}
+
 // TestOutcome_Wrong gives reports that are refused. The pick stays open.
 func TestOutcome_Wrong(t *testing.T) {
 	t.Parallel()

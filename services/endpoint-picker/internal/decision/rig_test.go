@@ -37,6 +37,7 @@ type fakePool struct {
 	incoming []api.Incoming
 	records  []exchange.Record // of finished exchanges
 	late     []bool
+	verdicts []exchange.Verdict
 }
 
 func newFakePool() *fakePool {
@@ -124,7 +125,12 @@ func (*fakePick) Completed()                {}
 func (*fakePick) Began()                    {}
 func (*fakePick) Failed(_, _ string)        {}
 
-func (*fakePick) Judged(exchange.Verdict) time.Time { return time.Time{} }
+func (p *fakePick) Judged(v exchange.Verdict) time.Time {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	p.pool.verdicts = append(p.pool.verdicts, v)
+	return time.Time{}
+}
 
 func (p *fakePick) Responded() {
 	for _, e := range p.pool.endpoints {

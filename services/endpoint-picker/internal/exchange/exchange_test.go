@@ -290,6 +290,7 @@ func TestExchange_Chunk(t *testing.T) {
 	pieces := []string{
 		": keep-alive\n\n", `data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n", `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"cho`,
 		`ices":[{"delta":{"content":"b"}}]}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":3,`, `"completion_tokens":4}}` + "\n\ndata: [DONE]\n\n",
+		": keep-alive\n\n",
 	}
 	for _, piece := range pieces {
 		x.Chunk([]byte(piece))

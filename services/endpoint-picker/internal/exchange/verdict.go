@@ -15,6 +15,7 @@ const (
 	Answered                // it answered the whole request
 	Doubtful                // the client, or the server, made an error: statuses 300 to 499, 501, and responses that ended early for an unknown reason
 	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it of Doubtful; carriers do not use it
+	Aborted                 // the client has gone before any answer, and perhaps before it sent the request: nothing of the server, but its cache lacks the prompt
 	Silent                  // the client has gone, which says something of the server if it had waited for content for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
 

@@ -762,6 +762,7 @@ func TestVerdictOfStreamsThatEnd(t *testing.T) {
 		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []exchange.Verdict{exchange.Silent}},
 		{name: "without a response, by an error", steps: []Message{headersEnd(FullDuplex)}, err: errors.New("cut")},
 		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)}, want: []exchange.Verdict{exchange.Doubtful}},
+		{name: "after an error of the server", steps: []Message{headersEnd(FullDuplex), answered(500), pieceEnd("{}")}, want: []exchange.Verdict{exchange.Faulty}},
 		{name: "before the pick", steps: []Message{headers(FullDuplex)}},
 	}
 	for _, tt := range tests {

@@ -170,6 +170,42 @@ func TestPageIsMadeAnewOnlyWhenItSaysSomethingElse(t *testing.T) {
 	assert.Equal(t, []string{"b"}, second.Adapters.Running)
 }
 
+// Servers without a built-in engine are read by engineConfigs, as those of upstream.
+func TestDeclaredEngines(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Engine
+		page string
+		want endpoint.Gauges
+	}{
+		{
+			name: "llama.cpp", give: Engine{Waiting: Metrics{"llamacpp:requests_deferred"}, Running: Metrics{"llamacpp:requests_processing"}, KVUsage: Metrics{"llamacpp:kv_cache_usage_ratio"}},
+			page: "# TYPE llamacpp:prompt_tokens_total counter\nllamacpp:prompt_tokens_total 1120\nllamacpp:kv_cache_usage_ratio 0.25\nllamacpp:requests_processing 3\nllamacpp:requests_deferred 2\n",
+			want: endpoint.Gauges{Waiting: 2, Running: 3, KVUsage: 0.25},
+		},
+		{
+			name: "TGI", give: Engine{Waiting: Metrics{"tgi_queue_size"}, Running: Metrics{"tgi_batch_current_size"}},
+			page: "# TYPE tgi_queue_size gauge\ntgi_queue_size 4\ntgi_batch_current_size 7\ntgi_batch_current_max_tokens 4096\ntgi_request_count 9\n",
+			want: endpoint.Gauges{Waiting: 4, Running: 7},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := DefaultSettings()
+			tt.give.Name = "mine"
+			s.Extractor.Engines, s.Extractor.DefaultEngine = []Engine{tt.give}, "mine"
+			require.NoError(t, s.Validate())
+			p, err := newPlan(s, DefaultOptions().Interval)
+			require.NoError(t, err)
+			got, err := newReading(p.engines["mine"].matcher).read(strings.NewReader(tt.page), make([]byte, maxLine))
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
 func TestUsersEnginesReplaceAndAreAdded(t *testing.T) {
 	t.Parallel()
 	all := mergeEngines([]Engine{{Name: EngineVLLM, Waiting: []string{"queue"}}, {Name: "mine", Waiting: []string{"mine"}}})

@@ -82,7 +82,8 @@ func TestHeadersForModelServers(t *testing.T) {
 		r.serve(func(_ http.ResponseWriter, q *http.Request) { got <- q })
 		r.pool.decision = exchange.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}
 		headers := []string{
-			"Accept", "a", "Accept", "b", "Cookie", "c", "X-Removed", "d", "Connection", "X-Secret", "X-Secret", "e", "X-Forwarded-For", "6.6.6.6",
+			"Accept", "a", "Accept", "b", "Cookie", "c", "X-Removed", "d", "Connection", "X-Secret, X-Forwarded-For", "X-Secret", "e", "X-Forwarded-For", "6.6.6.6",
+			"X_Forwarded_For", "6.6.6.6", "X_Gateway_Destination_Endpoint", "169.254.169.254:80",
 			"X-Gateway-Destination-Endpoint", "169.254.169.254:80", "X-Session", "s", "TE", "trailers, gzip", "Upgrade", "h2c", "Expect", "100-continue",
 		}
 		for _, c := range api.Controls() {
@@ -104,6 +105,21 @@ func TestHeadersForModelServers(t *testing.T) {
 		defer r.pool.mu.Unlock()
 		assert.Contains(t, r.pool.headers, "x-session=s")
 		assert.Contains(t, r.pool.headers, api.HeaderFairness+"=169.254.169.254:80", "picks read them")
+	})
+}
+
+// TestLinesOfRequestsPassUnchanged has methods and paths that model servers must see as they are.
+func TestLinesOfRequestsPassUnchanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(echo)
+		c, from := r.dial()
+		for _, line := range []string{
+			"DELETE /v1/files/1", "OPTIONS /v1/models", "GET //v1//models/", "GET /v1/%6dodels%2Fa?b=%2F;c", "POST /v1/%63ompletions", "GET /a%0d%0aX:%20b", "GET /./a/../b",
+		} {
+			assert.Equal(t, line+" ", send(t, c, from, line+" HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").body)
+		}
 	})
 }
 
@@ -178,6 +194,8 @@ func TestShapesOfRequests(t *testing.T) {
 		{name: "offer of TLS with a body", give: "POST / HTTP/1.1\r\nHost: a\r\nUpgrade: TLS/1.2\r\nConnection: Upgrade\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
 		{name: "unknown protocol", give: "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n", want: 200},
 		{name: "offer of HTTP/2", give: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", want: 200},
+		{name: "offer of HTTP/2 with a body", give: "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nContent-Length: 3\r\n\r\nabc", want: 200, wantBody: "abc"},
+		{name: "usual headers", give: "GET / HTTP/1.1\r\nHost: a\r\nCookie: " + strings.Repeat("a", 40<<10) + "\r\n\r\n", want: 200},
 		{name: "large headers", give: "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", maxHeaders+5000) + "\r\n\r\n", want: 431},
 	}
 	for _, tt := range tests {

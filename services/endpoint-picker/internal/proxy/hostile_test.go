@@ -45,6 +45,11 @@ func TestHostileResponses(t *testing.T) {
 		{name: "too many long fields", response: "HTTP/1.1 200 OK\r\n" + fields(70, "x%d: "+strings.Repeat("x", 1000)) + ok, want: http.StatusBadGateway},
 		{name: "trailers", response: chunked(fields(maxTrailers, "Trailer: x%d"), fields(maxTrailers, "x%d: 1")), want: http.StatusOK},
 		{name: "too many trailers are announced", response: chunked(fields(maxTrailers+1, "Trailer: x%d"), ""), want: http.StatusBadGateway},
+		{name: "too many trailers in one line", response: chunked("Trailer: "+strings.ReplaceAll(fields(maxTrailers+1, "x%d"), "\r\n", ",")+"x\r\n", ""), want: http.StatusBadGateway},
+		{name: "two lengths", response: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n" + ok, want: http.StatusBadGateway},
+		{name: "NUL in a header", response: "HTTP/1.1 200 OK\r\nX: a\x00b\r\n" + ok, want: http.StatusBadGateway},
+		{name: "CR in a header", response: "HTTP/1.1 200 OK\r\nX: a\rb\r\n" + ok, want: http.StatusBadGateway},
+		{name: "length and chunks", response: chunked("Content-Length: 1\r\n", ""), want: http.StatusOK},
 		{name: "hints", response: strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", maxInformational) + "HTTP/1.1 200 OK\r\n" + ok, want: http.StatusOK},
 		{name: "too many hints", response: strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", maxInformational+1) + "HTTP/1.1 200 OK\r\n" + ok, want: http.StatusBadGateway},
 		{name: "too many of those that are not relayed", response: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInformational+1) + "HTTP/1.1 200 OK\r\n" + ok, want: http.StatusBadGateway},
@@ -92,6 +97,22 @@ func TestTooManyTrailersAtTheEnd(t *testing.T) {
 		require.ErrorIs(t, a.err, io.ErrUnexpectedEOF)
 		assert.Equal(t, exchange.Interrupted, r.pool.ended(t, 1)[0].Outcome)
 		assert.Equal(t, int64(1), r.Stats().Attempts[Broken])
+	})
+}
+
+// TestResponseWithoutARequest has a server that sends a second response behind the first. Nobody gets it.
+func TestResponseWithoutARequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serveRaw(func(_ int, c net.Conn) {
+			_ = readRequest(c)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nextra")
+		})
+		for range 3 {
+			assert.Equal(t, "ok", r.do(r.client(), http.MethodPost, "/", "body").body)
+			synctest.Wait()
+		}
 	})
 }
 

@@ -181,6 +181,7 @@ func TestFailingServerWithUpstreamScorers(t *testing.T) {
 		first   time.Duration // to the first token
 		most    float64       // part of the early requests
 	}{
+		"500":                      {failures["500"], 0, 0.03},
 		"refused":                  {failures["refused by validation"], 0, 0.03},
 		"refused, slow others":     {failures["refused by validation"], time.Second, 0.03},
 		"cut":                      {failures["cut behind a gateway"], time.Second, 0.03},

@@ -134,6 +134,19 @@ func TestDecision_RequestsThatNeverCome(t *testing.T) {
 	}
 }
 
+// TestDecision_AbortedPicks has a client that guesses the prompt of another one again and again, and aborts its picks.
+func TestDecision_AbortedPicks(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions(), config: byPrefix})
+	for range 3 {
+		d := r.decide("", completionOf(strings.Repeat("a guess at the words of another client. ", 200)))
+		for _, e := range d.Endpoints {
+			assert.Zero(t, e.Cached)
+		}
+		r.ended(d, object{"event": "aborted"})
+	}
+}
+
 // TestDecision_Fallback has a client whose first endpoint does not answer: the prompt is in the cache of the one that served.
 func TestDecision_Fallback(t *testing.T) {
 	t.Parallel()

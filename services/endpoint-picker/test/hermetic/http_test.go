@@ -3,7 +3,9 @@
 package hermetic
 
 import (
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -176,6 +178,35 @@ func TestHTTP(t *testing.T) {
 				s.end()
 			})
 		}
+	}
+}
+
+// TestBodiesThatServersJudge has bodies without a model, and others that the picker cannot read. Every listener places their requests, and the
+// server gets them as they are.
+func TestBodiesThatServersJudge(t *testing.T) {
+	t.Parallel()
+	const path, chat = "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
+	got := make(chan string, 1)
+	r := startProxy(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions()}, func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		got <- string(body)
+		_, _ = io.WriteString(w, `{"choices":[{}]}`)
+	})
+	for name, body := range map[string]string{
+		"no model":          strings.Replace(chat, `"model":"m",`, "", 1),
+		"null":              strings.Replace(chat, `"m"`, "null", 1),
+		"an empty model":    strings.Replace(chat, `"m"`, `""`, 1),
+		"a byte order mark": "\xef\xbb\xbf" + chat,
+		"UTF-16":            "\xff\xfe" + strings.Join(strings.Split(chat, ""), "\x00") + "\x00",
+		"NaN":               strings.Replace(chat, `"m"`, `"m","temperature":NaN`, 1),
+		"compressed":        "\x1f\x8b\x08\x00",
+	} {
+		answer, _ := r.through(r.client(), path, body)
+		require.Equal(t, http.StatusOK, answer.StatusCode, name)
+		assert.Equal(t, body, <-got, name)
+		r.serve(request{path: path, body: body}, response{pieces: completion})
+		d := r.decide("", object{"path": path, "body_base64": []byte(body)})
+		r.ended(d, object{"event": "completed"})
 	}
 }
 

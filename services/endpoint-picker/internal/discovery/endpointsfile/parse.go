@@ -140,11 +140,13 @@ func (p *parser) address(path string, value *scalar) netip.Addr {
 		bare = strings.TrimSuffix(inner, "]")
 	}
 	ip, err := netip.ParseAddr(bare)
-	if err != nil || ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() {
+	ip = ip.Unmap()
+	// Link-local addresses are those of services of the node, such as the metadata of clouds, which clients of the proxy listener must not reach.
+	if err != nil || ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() {
 		p.Errorf(path, "%.60q is not the IP address of a host: give one such as 10.0.0.1 or fd00::1", text)
 		return netip.Addr{}
 	}
-	return ip.Unmap()
+	return ip
 }
 
 func (p *parser) port(path string, value *scalar) uint16 {

@@ -277,6 +277,11 @@ func TestEndpointsKeepTheirIdentityOverEdits(t *testing.T) {
 		assert.InDelta(t, 1, after["a"].Load().Requests, 0, "and its load")
 		assert.NotSame(t, before["b"], after["b"], "another address is another endpoint")
 
+		write(t, b.path, strings.Replace(file("a 10.0.0.1 prefill"), "port: 8000", "port: 8001", 1))
+		moved := roles(t, store, map[string]string{"a": "prefill"})
+		assert.NotSame(t, before["a"], moved["a"], "and so is another port")
+		assert.Equal(t, "10.0.0.1:8001", moved["a"].Address())
+
 		write(t, b.path, "endpoints: []")
 		roles(t, store, map[string]string{})
 	})

@@ -151,7 +151,7 @@ func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
 
 // Ended records a finished exchange.
 func (b *Balancer) Ended(x *exchange.Exchange) {
-	b.claims.learn(&x.Record)
+	b.claims.learn(x)
 	b.observer.ObserveExchange(&x.Record)
 }
 

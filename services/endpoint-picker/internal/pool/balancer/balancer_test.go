@@ -471,7 +471,10 @@ func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.rules = holds()
-	for _, path := range []string{"/v1/rerank", "/tokenize", "/v1/audio/speech", "/v1/responses/compact", "/v1/%63ompletions", "//v1/completions", "/v1/completions/"} {
+	for _, path := range []string{
+		"/v1/rerank", "/v1/score", "/tokenize", "/pooling", "/classify", "/v1/audio/speech", "/v1/responses/compact", "/generative_scoring",
+		"/v1/%63ompletions", "//v1/completions", "/v1/completions/",
+	} {
 		x := r.placed(t, api.Incoming{Path: path, Body: []byte(askedBody)})
 		assert.Equal(t, "asked", x.Model, path)
 		assert.Equal(t, "base-v2", x.Target, path)
@@ -1109,6 +1112,25 @@ func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	assert.Zero(t, estimator.IndexStats().Blocks)
 	assert.Zero(t, x.PromptTokens)
 	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
+}
+
+// A client that aborts its picks cannot make a server's cache contain, as far as the picker knows, what was never sent there.
+func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
+	t.Parallel()
+	b := replica()
+	first := b.placed(t, chat("known", 0))
+	first.Judge(exchange.Answered)
+	first.End(nil)
+	for text, known := range map[string]bool{"known": true, "guessed": false} {
+		for range 2 {
+			x := &exchange.Exchange{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
+			require.Nil(t, b.decide(x))
+			assert.Equal(t, known, x.MatchedTokens > 0, text)
+			x.Sent()
+			x.Judge(exchange.Aborted)
+			x.End(nil)
+		}
+	}
 }
 
 func TestRankingIsForCarriersThatAskForIt(t *testing.T) {

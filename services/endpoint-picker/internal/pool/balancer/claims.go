@@ -12,15 +12,19 @@ import (
 // twice as many seconds of a server.
 const leastClaim = 128 << 10
 
-// claims limits what clients claim of prompts that they do not show: to the longest prompt with a body that a server of the pool has answered.
+// claims limits what clients claim of prompts whose requests the picker does not carry: to the longest prompt with a body that it has seen
+// answered by a server of the pool.
 type claims struct{ longest atomic.Int64 }
 
-// limit returns the tokens of a claimed prompt that count.
-func (c *claims) limit(tokens int) int { return min(tokens, max(leastClaim, int(c.longest.Load()))) }
+// limit returns the tokens of a claimed prompt that count. A text has fewer than bytes, but an image of a few bytes has many.
+func (c *claims) limit(tokens, bytes int) int {
+	return min(tokens, max(leastClaim, bytes, int(c.longest.Load())))
+}
 
-// learn records a finished exchange.
-func (c *claims) learn(r *exchange.Record) {
-	if r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {
+// learn records a finished exchange. The outcome of a carrier that does not see the body is a claim, too.
+func (c *claims) learn(x *exchange.Exchange) {
+	r := &x.Record
+	if x.Blind || r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {
 		return
 	}
 	for tokens := int64(r.PromptTokens); ; {

@@ -62,6 +62,9 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 		f.Began()
 	case exchange.Silent:
 		return f.silent()
+	case exchange.Aborted:
+		f.withdraw()
+		return time.Time{}
 	}
 	if by := f.answering(); by != nil {
 		f.observe(by, f.ofServer(v), x.Failure())

@@ -69,8 +69,8 @@ func (m *memory) measure(x *exchange.Exchange) {
 		m.prompt.Size = estimate.PromptSize{}
 		return
 	}
-	if x.Incoming.Digest != nil {
-		r.Tokens = m.balancer.claims.limit(r.Tokens)
+	if x.Blind {
+		r.Tokens = m.balancer.claims.limit(r.Tokens, len(x.Incoming.Body))
 	}
 	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
 	x.Subject = prefixindex.Seed(x.Target, r.PathHash)

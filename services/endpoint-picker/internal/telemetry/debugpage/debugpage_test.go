@@ -101,7 +101,9 @@ func TestPage(t *testing.T) {
 
 func TestWhatClientsSayIsText(t *testing.T) {
 	t.Parallel()
-	body := get(t, newPage(t), "/debug/pools.html", "").Body.String()
+	w := get(t, newPage(t), "/debug/pools.html", "")
+	assert.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	body := w.Body.String()
 	assert.NotContains(t, body, "<script>")
 	assert.Contains(t, body, "&lt;b&gt;r-1&lt;/b&gt;")
 }
