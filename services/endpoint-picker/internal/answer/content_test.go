@@ -7,16 +7,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// contentOf passes a body through a ContentReader, in pieces.
-func contentOf(body string, size int) (found, errors int) {
-	r := ContentReader{Events: true}
+// readBody passes a body through a Reader, in pieces. It returns the number of events with content.
+func readBody(r *Reader, body string, size int) (found int) {
 	for at := 0; at < len(body); at += size {
 		found += r.Read([]byte(body[at:min(at+size, len(body))]))
 	}
-	return found, r.Errors()
+	return found
 }
 
-func TestContentReader(t *testing.T) {
+// bodyOf passes a body through a Reader, in pieces.
+func bodyOf(r Reader, body string, size int) *Reader {
+	readBody(&r, body, size)
+	return &r
+}
+
+func TestReader_Content(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, give   string
@@ -90,22 +95,43 @@ data: {"type":"response.completed","response":{}}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{1, 2, 3, 7, 64, len(tt.give) + 1} {
-				found, errors := contentOf(tt.give, size)
-				assert.Equal(t, tt.want, found, "in pieces of %d", size)
-				assert.Equal(t, tt.errors, errors, "in pieces of %d", size)
+				r := Reader{Events: true}
+				assert.Equal(t, tt.want, readBody(&r, tt.give, size), "in pieces of %d", size)
+				assert.Equal(t, tt.errors, r.Errors(), "in pieces of %d", size)
 			}
 		})
 	}
 }
 
-func TestContentReader_Other(t *testing.T) {
+func TestReader_ContentOfVLLM(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "error: a text", "<html>", "\x1f\x8b"} {
-		assert.Equal(t, 1, new(ContentReader).Read([]byte(body)), body)
+	tests := []struct {
+		name string
+		give []byte // a message
+		want int
+	}{
+		{name: "nothing"},
+		{name: "tokens of a chunk", give: field(1, join(number(2, 5), field(1, []byte{7, 8}))), want: 1},
+		{name: "a chunk without tokens", give: field(1, join(field(1, nil), number(2, 5)))},
+		{name: "a whole answer", give: field(2, field(1, []byte{7})), want: 1},
+		{name: "the end of a stream", give: field(2, number(3, 5))},
+		{name: "an embedding", give: join(field(1, make([]byte, 8)), number(2, 12)), want: 1},
+	}
+	for _, tt := range tests {
+		for _, size := range []int{1, 3, 100} {
+			assert.Equal(t, tt.want, readBody(&Reader{Form: FormVLLM}, framed(tt.give), size), "%s, in pieces of %d", tt.name, size)
+		}
 	}
 }
 
-func TestContentReader_Whole(t *testing.T) {
+func TestReader_Other(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "error: a text", "<html>", "\x1f\x8b"} {
+		assert.Equal(t, 1, new(Reader).Read([]byte(body)), body)
+	}
+}
+
+func TestReader_Whole(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	large := `{"choices":[{"message":{"content":"` + strings.Repeat("a", 2*maxEvent) + `"}}]`
@@ -145,26 +171,14 @@ func TestContentReader_Whole(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{1, 7, len(tt.give) + 1} {
-				r := ContentReader{Events: tt.events, Form: tt.form}
-				for at := 0; at < len(tt.give); at += size {
-					r.Read([]byte(tt.give[at:min(at+size, len(tt.give))]))
-				}
-				assert.Equal(t, tt.want, r.Whole(), "in pieces of %d", size)
+				assert.Equal(t, tt.want, bodyOf(Reader{Events: tt.events, Form: tt.form}, tt.give, size).Whole(), "in pieces of %d", size)
 			}
 		})
 	}
 }
 
-// bodyOf passes a whole body through a ContentReader, in pieces.
-func bodyOf(r ContentReader, body string, size int) *ContentReader {
-	for at := 0; at < len(body); at += size {
-		r.Read([]byte(body[at:min(at+size, len(body))]))
-	}
-	return &r
-}
-
-// TestContentReader_Strict has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
-func TestContentReader_Strict(t *testing.T) {
+// TestReader_Strict has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
+func TestReader_Strict(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	pad := strings.Repeat("a", 2*maxEvent)
@@ -230,18 +244,18 @@ func TestContentReader_Strict(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{7, 64, len(tt.give) + 1} {
-				r := bodyOf(ContentReader{Events: tt.events, Strict: true}, tt.give, size)
+				r := bodyOf(Reader{Events: tt.events, Strict: true}, tt.give, size)
 				assert.Equal(t, tt.broken, r.Broken(), "in pieces of %d", size)
 				assert.Equal(t, tt.strict, r.Whole(), "in pieces of %d", size)
 				assert.Equal(t, tt.unknown, r.Unknown(), "in pieces of %d", size)
-				assert.Equal(t, tt.open, bodyOf(ContentReader{Events: tt.events}, tt.give, size).Whole(), "open, in pieces of %d", size)
+				assert.Equal(t, tt.open, bodyOf(Reader{Events: tt.events}, tt.give, size).Whole(), "open, in pieces of %d", size)
 			}
 		})
 	}
 }
 
-// TestContentReader_FirstContent has events before the first content, of known APIs and others.
-func TestContentReader_FirstContent(t *testing.T) {
+// TestReader_FirstContent has events before the first content, of known APIs and others.
+func TestReader_FirstContent(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		give   string
@@ -264,7 +278,7 @@ func TestContentReader_FirstContent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, strict := range []bool{true, false} {
-			if r := bodyOf(ContentReader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
+			if r := bodyOf(Reader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
 				assert.False(t, r.begun, "%s, strict: %t", tt.give, strict)
 			}
 		}
@@ -273,28 +287,28 @@ func TestContentReader_FirstContent(t *testing.T) {
 		`data: {"text_output":"a"}`, `data:{"token":{"text":"a"}}`, `data: {"content":"a"}`, `data: {"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}`,
 		`data: {"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
 	} {
-		assert.True(t, bodyOf(ContentReader{Events: true, Strict: true}, give+"\n\n", 1000).begun, give)
+		assert.True(t, bodyOf(Reader{Events: true, Strict: true}, give+"\n\n", 1000).begun, give)
 	}
 }
 
-func FuzzContentReader(f *testing.F) {
+func FuzzReader(f *testing.F) {
 	f.Add("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", uint8(3))
 	f.Add("event: error\r\ndata: x\r\n: c\r\n", uint8(1))
 	f.Add("data: {\"type\":\"response.a.delta\",\"delta\":{\"a\":[]}}\n", uint8(5))
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
-		whole, wholeErrors := contentOf(body, len(body)+1)
-		found, errors := contentOf(body, int(size)+1)
-		assert.Equal(t, whole, found)
-		assert.Equal(t, wholeErrors, errors)
+		whole, pieces := Reader{Events: true}, Reader{Events: true}
+		assert.Equal(t, readBody(&whole, body, len(body)+1), readBody(&pieces, body, int(size)+1))
+		assert.Equal(t, whole.Errors(), pieces.Errors())
+		assert.Equal(t, whole.Usage(), pieces.Usage())
 		for _, strict := range []bool{true, false} {
-			assert.Equal(t, bodyOf(ContentReader{Strict: strict}, body, len(body)+1).Whole(), bodyOf(ContentReader{Strict: strict}, body, int(size)+8).Whole())
+			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).Whole(), bodyOf(Reader{Strict: strict}, body, int(size)+8).Whole())
 		}
 	})
 }
 
-func BenchmarkContentReader(b *testing.B) {
+func BenchmarkReader(b *testing.B) {
 	piece := []byte(`data: {"id":"chatcmpl-0123456789","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
-	r := ContentReader{Events: true}
+	r := Reader{Events: true}
 	b.ReportAllocs()
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {

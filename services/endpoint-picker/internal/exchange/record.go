@@ -65,7 +65,7 @@ type Record struct {
 	Began    time.Time     // start of the stream
 	Arrived  time.Time     // end of the request's body, when the pick began; zero if it did not arrive
 	PickTook time.Duration // time from Arrived to the choice
-	First    time.Time     // the first content of the response's body (answer.ContentReader); zero if there was none
+	First    time.Time     // the first content of the response's body (answer.Reader); zero if there was none
 	Last     time.Time     // the last content; zero if the carrier does not see the body
 	Ended    time.Time
 

@@ -51,11 +51,11 @@ func (x *Exchange) verdictOfBody() Verdict {
 	switch {
 	case x.Status < http.StatusOK, x.Status >= http.StatusMultipleChoices:
 		return Unjudged // its status said all
-	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && x.content.Whole():
+	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && x.reader.Whole():
 		return Answered
 	}
 	x.wrong = true
-	if x.Inference && (x.page || !x.content.Unknown()) {
+	if x.Inference && (x.page || !x.reader.Unknown()) {
 		return Faulty
 	}
 	return Doubtful
@@ -70,7 +70,7 @@ func (x *Exchange) Failure() string {
 		return failureOf(x.Status)
 	case x.page:
 		return "a page of HTML"
-	case x.content.Errors() > 0:
+	case x.reader.Errors() > 0:
 		return failureOf(x.Status)
 	case x.First.IsZero():
 		return "no content"

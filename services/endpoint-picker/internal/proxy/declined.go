@@ -41,7 +41,7 @@ func (a *attempt) beginsBadly() bool {
 	}
 	buffer, _ := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buffer)
-	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
+	reader, n := answer.Reader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
 	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
 	for n < len(buffer) {
 		read, err := a.receive(buffer[n:])
