@@ -146,7 +146,7 @@ func TestSuspect_RequestsOfOthers(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	x.paces.first.Store(0.1)
+	x.paces.first.set(0.1)
 	for range minFailing {
 		s.place(e, noon, Prefill{Tokens: 7}, Late)
 		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed).First(noon)

@@ -69,7 +69,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	switch {
 	case v == exchange.Answered:
 		if x.Inference {
-			b.usual.observe(b.clock.Now().Sub(x.Arrived))
+			b.usualDuration.observe(b.clock.Now().Sub(x.Arrived))
 		}
 		return time.Time{}
 	case v == exchange.Doubtful && !x.Refused(): // the client has gone, perhaps
@@ -77,7 +77,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	default:
 		f.withdraw()
 	}
-	return x.Arrived.Add(b.usual.value())
+	return x.Arrived.Add(b.usualDuration.value())
 }
 
 // silent records that the client has gone before the end of the answer. It is doubtful whether the server works if it sent no content for
@@ -85,7 +85,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 // not known which server has the request.
 func (f *follower) silent() (busy time.Time) {
 	b, x := f.balancer, f.exchange
-	waited, patience := b.clock.Now().Sub(x.Arrived), b.usual.value()
+	waited, patience := b.clock.Now().Sub(x.Arrived), b.usualDuration.value()
 	if !x.Last.IsZero() {
 		waited, patience = b.clock.Now().Sub(x.Last), min(patience, b.estimator.Paces().Stall)
 	}
@@ -96,7 +96,7 @@ func (f *follower) silent() (busy time.Time) {
 	if by := f.answering(); by != nil {
 		f.observe(by, f.ofServer(exchange.Doubtful), x.Failure())
 	}
-	return x.Arrived.Add(b.usual.value())
+	return x.Arrived.Add(b.usualDuration.value())
 }
 
 // answering returns the endpoint that answers, nil if it has left the pool.
