@@ -97,20 +97,20 @@ type Exchange struct {
 	LateFirst bool               // the carrier knows the first token only after the answer, if at all
 	Blind     bool               // the carrier does not see the body of the response
 
-	options  *Options
-	newID    bool // the request came without an identifier
-	pool     Pool
-	pick     Pick     // until it is sent
-	follower Follower // after that
-	stage    stage
-	reader   answer.Reader
-	unlike   bool      // the form of the answer is not the requested one, so that its first piece is no first token
-	page     bool      // the body is HTML
-	wrong    bool      // the status promises an answer, and the body has none
-	hidden   bool      // Chunk is not called
-	judged   bool      // see Judge
-	absent   bool      // no server answered, so that the status is the carrier's
-	busy     time.Time // see Follower.Judged
+	options    *Options
+	newID      bool // the request came without an identifier
+	pool       Pool
+	pick       Pick     // until it is sent
+	follower   Follower // after that
+	stage      stage
+	reader     answer.Reader
+	otherForm  bool      // the form of the answer is not the requested one, so that its first piece is no first token
+	page       bool      // the body is HTML
+	wrongBody  bool      // the status promises an answer, and the body has none
+	hidden     bool      // Chunk is not called
+	judged     bool      // see Judge
+	unanswered bool      // no server answered, so that the status is the carrier's
+	busy       time.Time // see Follower.Judged
 }
 
 // A Decision is the result of a pick.
@@ -246,8 +246,8 @@ func (x *Exchange) Sent() {
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
 func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
-	x.absent = r.Unanswered
-	x.unlike = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
+	x.unanswered = r.Unanswered
+	x.otherForm = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
 	x.reader.Events, x.reader.Strict = r.Events && !r.Encoded, x.Strict() && !r.Encoded
 	if r.Encoded || r.Hidden {
@@ -308,7 +308,7 @@ func (x *Exchange) first(at time.Time) bool {
 		return false
 	}
 	x.First = at
-	if x.Status != http.StatusOK || x.unlike || x.page {
+	if x.Status != http.StatusOK || x.otherForm || x.page {
 		return false
 	}
 	x.Placements.first(at)
