@@ -149,9 +149,7 @@ func (r *Reader) object() head {
 	}
 	var e event
 	s := r.scanner(r.line)
-	if s.Next() == jsonscan.Object {
-		e.read(s)
-	}
+	e.read(s)
 	r.head, r.parsed = head{members: e.members, answer: e.answer, failed: e.failed, valid: s.End() == nil}, len(r.line)
 	return r.head
 }
@@ -179,7 +177,7 @@ func (r *Reader) answers() bool {
 func (r *Reader) element() *event {
 	var e event
 	s := r.scanner(r.line)
-	if s.Open(); s.More() && s.Next() == jsonscan.Object {
+	if s.Open(); s.More() {
 		e.read(s)
 	}
 	return &e

@@ -119,7 +119,10 @@ func TestReader_ContentOfVLLM(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, size := range []int{1, 3, 100} {
-			assert.Equal(t, tt.want, readBody(&Reader{Form: FormVLLM}, framed(tt.give), size), "%s, in pieces of %d", tt.name, size)
+			r := Reader{Form: FormVLLM}
+			assert.False(t, r.Whole())
+			assert.Equal(t, tt.want, readBody(&r, framed(tt.give), size), "%s, in pieces of %d", tt.name, size)
+			assert.True(t, r.Whole())
 		}
 	}
 }
@@ -131,54 +134,8 @@ func TestReader_Other(t *testing.T) {
 	}
 }
 
+// TestReader_Whole has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
 func TestReader_Whole(t *testing.T) {
-	t.Parallel()
-	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
-	large := `{"choices":[{"message":{"content":"` + strings.Repeat("a", 2*maxEvent) + `"}}]`
-	tests := []struct {
-		name   string
-		events bool
-		form   Form
-		give   string
-		want   bool
-	}{
-		{name: "no event", events: true},
-		{name: "comments only", events: true, give: ": keep-alive\n\n"},
-		{name: "the end only", events: true, give: "data: [DONE]\n\n", want: true},
-		{name: "text and the end", events: true, give: text + "data: [DONE]\n\n", want: true},
-		{name: "text and its last reason", events: true, give: text + `data: {"choices":[{"delta":{},"finish_reason":"length"}]}` + "\n\n", want: true},
-		{name: "half of the text", events: true, give: text},
-		{name: "an error after text", events: true, give: text + `data: {"error":{"code":500}}` + "\n\ndata: [DONE]\n\n"},
-		{name: "the end of Anthropic's", events: true, give: `data: {"type":"message_stop"}` + "\n\n", want: true},
-		{name: "half of Anthropic's", events: true, give: `data: {"type":"content_block_delta","delta":{"text":"a"}}` + "\n\n"},
-		{name: "the end of Responses", events: true, give: `data: {"type":"response.completed","response":{}}` + "\n\n", want: true},
-		{name: "half of Responses", events: true, give: `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n"},
-		{name: "events of an unknown API", events: true, give: "data: a\n\n", want: true},
-		{name: "empty"},
-		{name: "blanks", give: " \n"},
-		{name: "an object", give: ` {"choices":[{"message":{"content":"a"}}]}` + "\n", want: true},
-		{name: "an error", give: `{"object":"error","error":{"message":"the queue is full"}}`},
-		{name: "no error", give: `{"error":null,"output":[]}`, want: true},
-		{name: "half an object", give: `{"choices":[{"message":`},
-		{name: "a large object", give: large + "}", want: true},
-		{name: "most of a large object", give: large},
-		{name: "a list", give: `[1,`, want: true},
-		{name: "bytes", give: "\x1f\x8b", want: true},
-		{name: "gRPC", form: FormVLLM, give: "\x00\x00\x00\x00\x00", want: true},
-		{name: "gRPC without a message", form: FormVLLM},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			for _, size := range []int{1, 7, len(tt.give) + 1} {
-				assert.Equal(t, tt.want, bodyOf(Reader{Events: tt.events, Form: tt.form}, tt.give, size).Whole(), "in pieces of %d", size)
-			}
-		})
-	}
-}
-
-// TestReader_Strict has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
-func TestReader_Strict(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	pad := strings.Repeat("a", 2*maxEvent)
@@ -200,6 +157,11 @@ func TestReader_Strict(t *testing.T) {
 		{name: "an object whose members come late", give: `{"id":"` + pad + `","error":{}}`, strict: true, open: true},
 		{name: "NaN", give: `{"choices":[{"logprobs":NaN}]}`, strict: true, open: true},
 
+		{name: "nothing"},
+		{name: "blanks", give: " \n"},
+		{name: "half an object", give: `{"choices":[{"message":`},
+		{name: "most of a large object", give: `{"choices":[{"message":{"content":"` + pad + `"}}]`, unknown: true},
+		{name: "half a list", give: `[1,`, open: true, unknown: true},
 		{name: "an error", give: `{"error":"full"}`, broken: true},
 		{name: "a large error", give: `{"error":{"message":"` + pad + `"}}`, broken: true},
 		{name: "a large error of vLLM", give: `{"object":"error","message":"` + pad + `"}`, broken: true},
@@ -227,6 +189,15 @@ func TestReader_Strict(t *testing.T) {
 		{name: "no token", events: true, give: `data: {"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}` + "\n\n", strict: true, open: true},
 		{name: "a large last event", events: true, give: "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n" +
 			"event: response.completed\ndata: {\"response\":{\"output\":\"" + pad + "\"},\"type\":\"response.completed\"}\n\n", strict: true, open: true},
+		{name: "the end of Anthropic's", events: true, give: `data: {"type":"message_stop"}` + "\n\n", strict: true, open: true},
+		{name: "the end of Responses", events: true, give: `data: {"type":"response.completed","response":{}}` + "\n\n", strict: true, open: true},
+		{name: "no event", events: true},
+		{name: "comments only", events: true, give: ": keep-alive\n\n"},
+		{name: "half of the text", events: true, give: text},
+		{name: "half of Anthropic's", events: true, give: `data: {"type":"content_block_delta","delta":{"text":"a"}}` + "\n\n"},
+		{name: "half of Responses", events: true, give: `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n"},
+		{name: "an error after text", events: true, give: text + `data: {"error":{"code":500}}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "events of an unknown API", events: true, give: "data: a\n\n", open: true, unknown: true},
 		{name: "the end only", events: true, give: "data: [DONE]\n\n", open: true},
 		{name: "a role and the end", events: true, give: `data: {"choices":[{"delta":{"role":"assistant"}}]}` + "\n\ndata: [DONE]\n\n", open: true},
 		{name: "events of nothing", events: true, give: "data: null\n\ndata: {}\n\n", unknown: true},

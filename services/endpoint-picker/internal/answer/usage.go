@@ -185,18 +185,13 @@ func (r *usageReader) parse() {
 
 // details reads the cached tokens of a prompt's details, which may be null.
 func details(s *jsonscan.Scanner) (cached int, ok bool) {
-	if s.Next() != jsonscan.Object {
-		s.Value()
-		return 0, false
-	}
-	s.Open()
-	for key, more := s.Key(); more; key, more = s.Key() {
+	s.EachMember(func(key []byte) {
 		if string(key) == "cached_tokens" {
 			cached, ok = count(s), true
-			continue
+		} else {
+			s.Value()
 		}
-		s.Value()
-	}
+	})
 	return cached, ok
 }
 

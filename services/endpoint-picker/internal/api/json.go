@@ -88,18 +88,6 @@ func (r *Request) readTools() {
 	r.eachElement(func() { r.tools.add(r.readPart(tool)) })
 }
 
-// eachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
-func (r *Request) eachMember(f func(key []byte)) {
-	if r.scanner.Next() != jsonscan.Object {
-		r.scanner.Value()
-		return
-	}
-	r.scanner.Open()
-	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
-		f(key)
-	}
-}
-
 // eachElement calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip
 // the element.
 func (r *Request) eachElement(f func()) {

@@ -33,7 +33,7 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 	}
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0))
-	s.PlaceUnobserved(e, after(0.1), Prefill{}).Release()
+	s.place(e, after(0.1), Prefill{}, Whole).Release()
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0), "not in a row")
 	before := s.Place(e, noon.Add(-time.Second), Prefill{Tokens: 7})

@@ -89,10 +89,9 @@ func failureOf(status int) string {
 	return "status " + strconv.Itoa(status)
 }
 
-// Left records that the client has gone, as far as the carrier knows. It does nothing if the answer had begun and the carrier does not see
-// its content.
+// Left records that the client has gone, as far as the carrier knows. Carriers that do not see the content of answers do not call it.
 func (x *Exchange) Left() {
-	if x.Inference && (x.First.IsZero() || !x.Last.IsZero()) && (x.stage == placed || x.stage == responding) {
+	if x.Inference && (x.stage == placed || x.stage == responding) {
 		x.Judge(Silent)
 	}
 }
