@@ -80,8 +80,8 @@ func readEventName(value []byte) eventName {
 // Errors returns the number of events so far that report an error.
 func (r *Reader) Errors() int { return r.errors }
 
-// Kept reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
-func (r *Reader) Kept() bool { return r.begun || r.comments }
+// HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
+func (r *Reader) HasOutput() bool { return r.begun || r.comments }
 
 // Whole reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
 // and it does not stop in the middle, as far as its format shows.

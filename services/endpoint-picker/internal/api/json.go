@@ -72,15 +72,18 @@ func (r *Request) readString() (span jsonscan.Span, escaped bool) {
 	return r.scanner.String()
 }
 
-func (r *Request) readModel()  { r.ModelSpan, r.modelEscaped = r.readString() }
-func (r *Request) readStream() { r.Stream = string(r.text(r.scanner.Value())) == "true" }
-
-func (r *Request) readCacheSalt() {
-	r.Salt = 0
-	if span, _ := r.readString(); span.From != span.To {
-		r.Salt = r.hashText(span, r.scanner.Surplus())
+// readHash reads the hash of a string, 0 for an empty one and for other values.
+func (r *Request) readHash() uint64 {
+	span, _ := r.readString()
+	if span.From == span.To {
+		return 0
 	}
+	return r.hashText(span, r.scanner.Surplus())
 }
+
+func (r *Request) readModel()     { r.ModelSpan, r.modelEscaped = r.readString() }
+func (r *Request) readStream()    { r.Stream = string(r.text(r.scanner.Value())) == "true" }
+func (r *Request) readCacheSalt() { r.Salt = r.readHash() }
 
 // readTools reads a list of tools.
 func (r *Request) readTools() {

@@ -9,6 +9,9 @@
 //	Complete                    completed   completed
 //	End                                     the record
 //
+// Between Sent and Respond, Failed is called for each attempt at another server. From Sent on, Judge or Left may be called when the response
+// ends early; the first verdict counts.
+//
 // A request that the gateway answers itself is not placed: its exchange stays receiving. If the gateway does not show the
 // body of the response, the exchange stays placed until its end is known.
 //

@@ -52,7 +52,7 @@ func (a *attempt) beginsBadly() bool {
 		switch {
 		case reader.Broken():
 			return true
-		case reader.Events && reader.Kept():
+		case reader.Events && reader.HasOutput():
 			return false
 		case errors.Is(err, io.EOF):
 			return !reader.Whole() && !reader.Unknown()

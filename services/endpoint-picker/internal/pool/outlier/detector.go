@@ -8,18 +8,20 @@
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// Package exchange judges each response. An endpoint is ejected after a number of failures without an answer in between, or when it fails
-// out of proportion: far more often than the other endpoints of the pool at the same time. What all of them do, such as refusing a wrong
-// request, ejects none. A probe is one of the regular requests. An endpoint that was ejected because of a refused scrape also returns with
-// the next scrape that is not refused.
+// Package exchange judges each response, and package balancer passes the verdict on (follower, which shows what else a failure causes). An
+// endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
+// other endpoints of the pool at the same time. What all of them do, such as refusing a wrong request, ejects none. A probe is one of the
+// regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is not refused.
 //
 // Answers that end early for an unknown reason, because the server broke off or the client left, are compared in the same way. If clients may
 // have chosen the endpoint, these answers eject it only if it completes no other one, and several prompts differ.
 //
-// An endpoint that refuses all requests for one model, which others answer, gets no requests for this model in the same way, and all others.
+// An endpoint that refuses all requests for one model, which others answer, is ejected for the requests for this model alone.
 //
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
 // elsewhere, and sending all requests to fewer endpoints would only move the failures.
+//
+// Servers that seem to have stopped get no requests before they are ejected either: see suspect.go of package estimate.
 package outlier
 
 import (
