@@ -216,8 +216,8 @@ func beginsEvent(body []byte) bool {
 	return bytes.HasPrefix(body, []byte("data:")) || bytes.HasPrefix(body, []byte("event:"))
 }
 
-// count counts an event with content.
-func (r *Reader) count() { r.found, r.begun = r.found+1, true }
+// countContent counts an event with content.
+func (r *Reader) countContent() { r.found, r.begun = r.found+1, true }
 
 // body reads a piece of a body without events.
 func (r *Reader) body(piece []byte) {
@@ -284,7 +284,7 @@ func (r *Reader) data(text []byte) {
 	if s.Next() != jsonscan.Object {
 		r.unknown = true
 		if !r.Strict && string(text) != "null" {
-			r.count()
+			r.countContent()
 		}
 		return
 	}
@@ -295,7 +295,7 @@ func (r *Reader) data(text []byte) {
 	if e.failed {
 		r.errors++
 	} else if e.content() || r.unread(&e) {
-		r.count()
+		r.countContent()
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *Reader) message(b []byte) {
 		case vllmComplete:
 			r.generated(f.Bytes, vllmOverallUsage)
 		case vllmEmbedPrompt:
-			r.count()
+			r.countContent()
 			r.usage.found.Known, r.usage.found.Prompt = true, int(f.Value)
 		}
 	}
@@ -90,6 +90,6 @@ func (r *Reader) generated(b []byte, usage protoscan.Tag) {
 		}
 	}
 	if content {
-		r.count()
+		r.countContent()
 	}
 }

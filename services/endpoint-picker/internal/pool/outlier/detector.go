@@ -183,7 +183,7 @@ func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
 		d.begun++
 		h.streak = streak{begun: d.begun}
 		d.count(h, exchange.Begun)
-		if d.answered(e, r) {
+		if d.countAnswer(e, r) {
 			d.count(h, exchange.Doubtful)
 			out = h.outOfProportion(exchange.Doubtful, &d.all)
 		}
@@ -196,7 +196,7 @@ func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
 			h.refused++
 			out = d.refusesAll(h.streak, d.begun)
 		}
-		d.refused(e, r, out)
+		d.countRefusal(e, r, out)
 	case exchange.Faulty:
 		h.recent.add(r.Failure)
 		d.count(h, exchange.Faulty)

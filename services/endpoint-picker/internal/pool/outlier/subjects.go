@@ -25,9 +25,9 @@ const (
 // A subject is what requests ask for: a model, by one API. Servers differ in what they have: one lacks an adapter that others loaded. Each
 // subject is followed from its first refusal on.
 type subject struct {
-	refused   time.Time // the last refusal
-	begun     int       // answers of all endpoints
-	histories map[*endpoint.Endpoint]*subjectHistory
+	lastRefused time.Time
+	begun       int // answers of all endpoints
+	histories   map[*endpoint.Endpoint]*subjectHistory
 }
 
 // A subjectHistory is what one endpoint did with the requests of a subject.
@@ -75,9 +75,9 @@ func (d *Detector) Lacking(subject uint64) Lacks {
 	return nil
 }
 
-// answered counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests before:
+// countAnswer counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests before:
 // then it does not lack the subject, which says something of the endpoint. The caller holds mu.
-func (d *Detector) answered(e *endpoint.Endpoint, r *Response) (refused bool) {
+func (d *Detector) countAnswer(e *endpoint.Endpoint, r *Response) (refused bool) {
 	s := d.subjects[r.Subject]
 	if s == nil {
 		return false
@@ -93,14 +93,14 @@ func (d *Detector) answered(e *endpoint.Endpoint, r *Response) (refused bool) {
 	return before.doubtful
 }
 
-// refused counts a refusal of a request of a subject. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
-func (d *Detector) refused(e *endpoint.Endpoint, r *Response, ejected bool) {
+// countRefusal counts a refusal of a request of a subject, or an answer to one that ended early. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
+func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool) {
 	s := d.subjects[r.Subject]
 	if s == nil {
 		s = d.newSubject(r.Subject)
 	}
 	h := s.historyOf(e)
-	s.refused = d.clock.Now()
+	s.lastRefused = d.clock.Now()
 	if !r.Began {
 		h.refused++
 	}
@@ -108,12 +108,12 @@ func (d *Detector) refused(e *endpoint.Endpoint, r *Response, ejected bool) {
 	switch {
 	case h.lack != nil:
 		if !r.Placed.Before(h.lack.since) {
-			h.lack = newLack(s.refused, min(2*h.lack.pause, d.options.Longest))
+			h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
 			d.publish()
 		}
 	case ejected:
 	case r.Missing && h.refused >= minMissing && s.begun-h.begun >= minMissing, d.refusesAll(h.streak, s.begun):
-		h.lack = newLack(s.refused, d.options.Base)
+		h.lack = newLack(s.lastRefused, d.options.Base)
 		d.publish()
 		d.observer.ObserveEjection(CauseModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
@@ -137,7 +137,7 @@ func (d *Detector) newSubject(id uint64) *subject {
 		var oldest uint64
 		var last *subject
 		for id, s := range d.subjects {
-			if last == nil || (s.begun > 0) == (last.begun > 0) && s.refused.Before(last.refused) || s.begun == 0 && last.begun > 0 {
+			if last == nil || (s.begun > 0) == (last.begun > 0) && s.lastRefused.Before(last.lastRefused) || s.begun == 0 && last.begun > 0 {
 				oldest, last = id, s
 			}
 		}
