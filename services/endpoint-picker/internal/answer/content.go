@@ -4,29 +4,28 @@ import (
 	"bytes"
 
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
 // maxEvent is the maximum size of a line of an event, or of a body without events, that is read, in bytes. Of longer ones the beginning is read.
 const maxEvent = 16 << 10
 
-// ContentReader finds the parts of a body that carry content: text, reasoning, calls of tools, or whatever else the model produced. Comments and
-// pings that keep a connection open, events that announce an answer (response.created, a delta with only a role) and empty deltas carry none,
-// nor do errors. The zero value is ready.
+// Reader reads the body of a response: which parts of it carry content, whether it is an answer, and its usage. Content is text, reasoning,
+// calls of tools, or whatever else the model produced. Comments and pings that keep a connection open, events that announce an answer
+// (response.created, a delta with only a role) and empty deltas carry none, nor do errors. The zero value is ready.
 //
-// Sources: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
+// Sources of content: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
 // Triton, TGI and llama.cpp, of vLLM's gRPC service, and server-sent events of the WHATWG.
-type ContentReader struct {
-	Form   Form // that of the usage
+type Reader struct {
+	Form   Form
 	Events bool // the body is a stream of events that can be read
 	Strict bool // the answers of the API are known: what they do not have is no content
 
 	line     []byte // begun, not complete: of the events, or the body itself
 	long     bool   // the line is longer than maxEvent
 	name     eventName
-	standard bool // an event has a format whose streams say that they are complete
-	strange  bool // an event has another one
-	finished bool // it said so
+	known    bool // an event has a format whose streams say that they are complete
+	unknown  bool // an event has another one
+	finished bool // an event said that the stream is complete
 	done     bool // there was the event [DONE]
 	begun    bool // there was content
 	comments bool // there was a comment or a ping
@@ -34,8 +33,9 @@ type ContentReader struct {
 	head     head // of such a body
 	parsed   int  // bytes of the line that the head was read from
 	errors   int
+	found    int // events with content in the last piece
 	frames   frames
-	found    int
+	usage    usageReader
 	scan     jsonscan.Scanner
 }
 
@@ -78,14 +78,14 @@ func readEventName(value []byte) eventName {
 }
 
 // Errors returns the number of events so far that report an error.
-func (r *ContentReader) Errors() int { return r.errors }
+func (r *Reader) Errors() int { return r.errors }
 
-// Kept reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
-func (r *ContentReader) Kept() bool { return r.begun || r.comments }
+// HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
+func (r *Reader) HasOutput() bool { return r.begun || r.comments }
 
 // Whole reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
 // and it does not stop in the middle, as far as its format shows.
-func (r *ContentReader) Whole() bool {
+func (r *Reader) Whole() bool {
 	switch {
 	case r.Form == FormVLLM:
 		return r.last != 0
@@ -96,16 +96,16 @@ func (r *ContentReader) Whole() bool {
 }
 
 // ends reports whether a stream that did not say why it ends may be complete.
-func (r *ContentReader) ends() bool {
+func (r *Reader) ends() bool {
 	if r.Strict {
 		return r.done && r.begun
 	}
-	return r.done || r.begun && !r.standard
+	return r.done || r.begun && !r.known
 }
 
 // Broken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body anew when
 // that has doubled, because a server may send one byte at a time.
-func (r *ContentReader) Broken() bool {
+func (r *Reader) Broken() bool {
 	switch {
 	case r.errors > 0:
 		return true
@@ -120,12 +120,12 @@ func (r *ContentReader) Broken() bool {
 }
 
 // Unknown reports whether a body, which has ended, is neither an answer nor an error that is known: a server may have an API of its own.
-func (r *ContentReader) Unknown() bool {
+func (r *Reader) Unknown() bool {
 	switch {
 	case r.Whole(), r.Broken():
 		return false
 	case r.Events:
-		return r.strange && !r.standard
+		return r.unknown && !r.known
 	case len(r.line) == 0, r.line[0] == '<':
 		return false
 	case r.line[0] == '{':
@@ -136,28 +136,26 @@ func (r *ContentReader) Unknown() bool {
 }
 
 // scanner scans a text, which Python wrote.
-func (r *ContentReader) scanner(text []byte) *jsonscan.Scanner {
+func (r *Reader) scanner(text []byte) *jsonscan.Scanner {
 	r.scan.NonFinite = true
 	r.scan.Reset(text)
 	return &r.scan
 }
 
 // object reads the beginning of a body, once.
-func (r *ContentReader) object() head {
+func (r *Reader) object() head {
 	if r.parsed == len(r.line) {
 		return r.head
 	}
 	var e event
 	s := r.scanner(r.line)
-	if s.Next() == jsonscan.Object {
-		e.read(s)
-	}
+	e.read(s)
 	r.head, r.parsed = head{members: e.members, answer: e.answer, failed: e.failed, valid: s.End() == nil}, len(r.line)
 	return r.head
 }
 
 // answers reports whether a body, which has ended and reports no error, is an answer.
-func (r *ContentReader) answers() bool {
+func (r *Reader) answers() bool {
 	switch r.line[0] {
 	case '{':
 		if r.last != '}' || r.long {
@@ -176,10 +174,10 @@ func (r *ContentReader) answers() bool {
 }
 
 // element reads the first element of a body that is a list.
-func (r *ContentReader) element() *event {
+func (r *Reader) element() *event {
 	var e event
 	s := r.scanner(r.line)
-	if s.Open(); s.More() && s.Next() == jsonscan.Object {
+	if s.Open(); s.More() {
 		e.read(s)
 	}
 	return &e
@@ -187,13 +185,14 @@ func (r *ContentReader) element() *event {
 
 // Read processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no stream
 // of events, each piece is one.
-func (r *ContentReader) Read(piece []byte) int {
+func (r *Reader) Read(piece []byte) int {
 	r.found = 0
 	if r.Form == FormVLLM {
-		r.last = piece[len(piece)-1] | 1
+		r.last = 1 // the body is not empty
 		r.frames.read(piece, r.message)
 		return r.found
 	}
+	r.usage.read(piece, keys[r.Form])
 	if !r.Events && len(r.line) == 0 {
 		r.Events = beginsEvent(piece)
 	}
@@ -217,11 +216,11 @@ func beginsEvent(body []byte) bool {
 	return bytes.HasPrefix(body, []byte("data:")) || bytes.HasPrefix(body, []byte("event:"))
 }
 
-// count counts an event with content.
-func (r *ContentReader) count() { r.found, r.begun = r.found+1, true }
+// countContent counts an event with content.
+func (r *Reader) countContent() { r.found, r.begun = r.found+1, true }
 
 // body reads a piece of a body without events.
-func (r *ContentReader) body(piece []byte) {
+func (r *Reader) body(piece []byte) {
 	if text := bytes.TrimRight(piece, jsonscan.Blanks); len(text) > 0 {
 		r.last = text[len(text)-1]
 	}
@@ -232,14 +231,14 @@ func (r *ContentReader) body(piece []byte) {
 }
 
 // keep stores the beginning of a line.
-func (r *ContentReader) keep(piece []byte) {
+func (r *Reader) keep(piece []byte) {
 	room := maxEvent - len(r.line)
 	r.long = r.long || len(piece) > room
 	r.line = append(r.line, piece[:min(len(piece), room)]...)
 }
 
 // complete reads the end of a line.
-func (r *ContentReader) complete(end []byte) {
+func (r *Reader) complete(end []byte) {
 	line := end
 	if len(r.line) > 0 || len(end) > maxEvent {
 		r.keep(end)
@@ -253,7 +252,7 @@ func (r *ContentReader) complete(end []byte) {
 }
 
 // field reads a line of an event.
-func (r *ContentReader) field(line []byte) {
+func (r *Reader) field(line []byte) {
 	if len(line) == 0 { // the end of the event
 		r.name = otherEvent
 		return
@@ -280,51 +279,31 @@ func (r *ContentReader) field(line []byte) {
 }
 
 // data reads the data of an event.
-func (r *ContentReader) data(text []byte) {
+func (r *Reader) data(text []byte) {
 	s := r.scanner(text)
 	if s.Next() != jsonscan.Object {
-		r.strange = true
+		r.unknown = true
 		if !r.Strict && string(text) != "null" {
-			r.count()
+			r.countContent()
 		}
 		return
 	}
 	var e event
 	e.read(s)
-	r.standard, r.finished = r.standard || e.known, r.finished || e.ends()
-	r.strange, r.comments = r.strange || !e.known, r.comments || e.is(typePing)
+	r.known, r.finished = r.known || e.known, r.finished || e.ends()
+	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.is(typePing)
 	if e.failed {
 		r.errors++
 	} else if e.content() || r.unread(&e) {
-		r.count()
+		r.countContent()
 	}
 }
 
 // unread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is no JSON, and
 // members that no API has that is known.
-func (r *ContentReader) unread(e *event) bool {
+func (r *Reader) unread(e *event) bool {
 	if e.known {
 		return !r.Strict && r.scan.Err() != nil
 	}
 	return r.long || !r.Strict && (e.members || r.scan.Err() != nil)
-}
-
-// vllmTokens is the field of GenerateStreamChunk and GenerateComplete with the packed identifiers of tokens.
-const vllmTokens = 1<<3 | protoscan.Bytes
-
-// message reads a message of vLLM's gRPC service.
-func (r *ContentReader) message(b []byte) {
-	for f := protoscan.Read(b); f.Next(); {
-		switch f.Tag {
-		case vllmEmbedPrompt:
-			r.count()
-		case vllmChunk, vllmComplete:
-			for inner := protoscan.Read(f.Bytes); inner.Next(); {
-				if inner.Tag == vllmTokens && len(inner.Bytes) > 0 {
-					r.count()
-					break
-				}
-			}
-		}
-	}
 }

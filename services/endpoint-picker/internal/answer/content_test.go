@@ -7,16 +7,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// contentOf passes a body through a ContentReader, in pieces.
-func contentOf(body string, size int) (found, errors int) {
-	r := ContentReader{Events: true}
+// readBody passes a body through a Reader, in pieces. It returns the number of events with content.
+func readBody(r *Reader, body string, size int) (found int) {
 	for at := 0; at < len(body); at += size {
 		found += r.Read([]byte(body[at:min(at+size, len(body))]))
 	}
-	return found, r.Errors()
+	return found
 }
 
-func TestContentReader(t *testing.T) {
+// bodyOf passes a body through a Reader, in pieces.
+func bodyOf(r Reader, body string, size int) *Reader {
+	readBody(&r, body, size)
+	return &r
+}
+
+func TestReader_Content(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, give   string
@@ -90,81 +95,47 @@ data: {"type":"response.completed","response":{}}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{1, 2, 3, 7, 64, len(tt.give) + 1} {
-				found, errors := contentOf(tt.give, size)
-				assert.Equal(t, tt.want, found, "in pieces of %d", size)
-				assert.Equal(t, tt.errors, errors, "in pieces of %d", size)
+				r := Reader{Events: true}
+				assert.Equal(t, tt.want, readBody(&r, tt.give, size), "in pieces of %d", size)
+				assert.Equal(t, tt.errors, r.Errors(), "in pieces of %d", size)
 			}
 		})
 	}
 }
 
-func TestContentReader_Other(t *testing.T) {
+func TestReader_ContentOfVLLM(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "error: a text", "<html>", "\x1f\x8b"} {
-		assert.Equal(t, 1, new(ContentReader).Read([]byte(body)), body)
-	}
-}
-
-func TestContentReader_Whole(t *testing.T) {
-	t.Parallel()
-	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
-	large := `{"choices":[{"message":{"content":"` + strings.Repeat("a", 2*maxEvent) + `"}}]`
 	tests := []struct {
-		name   string
-		events bool
-		form   Form
-		give   string
-		want   bool
+		name string
+		give []byte // a message
+		want int
 	}{
-		{name: "no event", events: true},
-		{name: "comments only", events: true, give: ": keep-alive\n\n"},
-		{name: "the end only", events: true, give: "data: [DONE]\n\n", want: true},
-		{name: "text and the end", events: true, give: text + "data: [DONE]\n\n", want: true},
-		{name: "text and its last reason", events: true, give: text + `data: {"choices":[{"delta":{},"finish_reason":"length"}]}` + "\n\n", want: true},
-		{name: "half of the text", events: true, give: text},
-		{name: "an error after text", events: true, give: text + `data: {"error":{"code":500}}` + "\n\ndata: [DONE]\n\n"},
-		{name: "the end of Anthropic's", events: true, give: `data: {"type":"message_stop"}` + "\n\n", want: true},
-		{name: "half of Anthropic's", events: true, give: `data: {"type":"content_block_delta","delta":{"text":"a"}}` + "\n\n"},
-		{name: "the end of Responses", events: true, give: `data: {"type":"response.completed","response":{}}` + "\n\n", want: true},
-		{name: "half of Responses", events: true, give: `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n"},
-		{name: "events of an unknown API", events: true, give: "data: a\n\n", want: true},
-		{name: "empty"},
-		{name: "blanks", give: " \n"},
-		{name: "an object", give: ` {"choices":[{"message":{"content":"a"}}]}` + "\n", want: true},
-		{name: "an error", give: `{"object":"error","error":{"message":"the queue is full"}}`},
-		{name: "no error", give: `{"error":null,"output":[]}`, want: true},
-		{name: "half an object", give: `{"choices":[{"message":`},
-		{name: "a large object", give: large + "}", want: true},
-		{name: "most of a large object", give: large},
-		{name: "a list", give: `[1,`, want: true},
-		{name: "bytes", give: "\x1f\x8b", want: true},
-		{name: "gRPC", form: FormVLLM, give: "\x00\x00\x00\x00\x00", want: true},
-		{name: "gRPC without a message", form: FormVLLM},
+		{name: "nothing"},
+		{name: "tokens of a chunk", give: field(1, join(number(2, 5), field(1, []byte{7, 8}))), want: 1},
+		{name: "a chunk without tokens", give: field(1, join(field(1, nil), number(2, 5)))},
+		{name: "a whole answer", give: field(2, field(1, []byte{7})), want: 1},
+		{name: "the end of a stream", give: field(2, number(3, 5))},
+		{name: "an embedding", give: join(field(1, make([]byte, 8)), number(2, 12)), want: 1},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			for _, size := range []int{1, 7, len(tt.give) + 1} {
-				r := ContentReader{Events: tt.events, Form: tt.form}
-				for at := 0; at < len(tt.give); at += size {
-					r.Read([]byte(tt.give[at:min(at+size, len(tt.give))]))
-				}
-				assert.Equal(t, tt.want, r.Whole(), "in pieces of %d", size)
-			}
-		})
+		for _, size := range []int{1, 3, 100} {
+			r := Reader{Form: FormVLLM}
+			assert.False(t, r.Whole())
+			assert.Equal(t, tt.want, readBody(&r, framed(tt.give), size), "%s, in pieces of %d", tt.name, size)
+			assert.True(t, r.Whole())
+		}
 	}
 }
 
-// bodyOf passes a whole body through a ContentReader, in pieces.
-func bodyOf(r ContentReader, body string, size int) *ContentReader {
-	for at := 0; at < len(body); at += size {
-		r.Read([]byte(body[at:min(at+size, len(body))]))
+func TestReader_Other(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "error: a text", "<html>", "\x1f\x8b"} {
+		assert.Equal(t, 1, new(Reader).Read([]byte(body)), body)
 	}
-	return &r
 }
 
-// TestContentReader_Strict has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
-func TestContentReader_Strict(t *testing.T) {
+// TestReader_Whole has bodies with the status 200 from APIs whose answers are known, and what an API that is not known may answer.
+func TestReader_Whole(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	pad := strings.Repeat("a", 2*maxEvent)
@@ -186,6 +157,11 @@ func TestContentReader_Strict(t *testing.T) {
 		{name: "an object whose members come late", give: `{"id":"` + pad + `","error":{}}`, strict: true, open: true},
 		{name: "NaN", give: `{"choices":[{"logprobs":NaN}]}`, strict: true, open: true},
 
+		{name: "nothing"},
+		{name: "blanks", give: " \n"},
+		{name: "half an object", give: `{"choices":[{"message":`},
+		{name: "most of a large object", give: `{"choices":[{"message":{"content":"` + pad + `"}}]`, unknown: true},
+		{name: "half a list", give: `[1,`, open: true, unknown: true},
 		{name: "an error", give: `{"error":"full"}`, broken: true},
 		{name: "a large error", give: `{"error":{"message":"` + pad + `"}}`, broken: true},
 		{name: "a large error of vLLM", give: `{"object":"error","message":"` + pad + `"}`, broken: true},
@@ -213,6 +189,15 @@ func TestContentReader_Strict(t *testing.T) {
 		{name: "no token", events: true, give: `data: {"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}` + "\n\n", strict: true, open: true},
 		{name: "a large last event", events: true, give: "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n" +
 			"event: response.completed\ndata: {\"response\":{\"output\":\"" + pad + "\"},\"type\":\"response.completed\"}\n\n", strict: true, open: true},
+		{name: "the end of Anthropic's", events: true, give: `data: {"type":"message_stop"}` + "\n\n", strict: true, open: true},
+		{name: "the end of Responses", events: true, give: `data: {"type":"response.completed","response":{}}` + "\n\n", strict: true, open: true},
+		{name: "no event", events: true},
+		{name: "comments only", events: true, give: ": keep-alive\n\n"},
+		{name: "half of the text", events: true, give: text},
+		{name: "half of Anthropic's", events: true, give: `data: {"type":"content_block_delta","delta":{"text":"a"}}` + "\n\n"},
+		{name: "half of Responses", events: true, give: `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n"},
+		{name: "an error after text", events: true, give: text + `data: {"error":{"code":500}}` + "\n\ndata: [DONE]\n\n", broken: true},
+		{name: "events of an unknown API", events: true, give: "data: a\n\n", open: true, unknown: true},
 		{name: "the end only", events: true, give: "data: [DONE]\n\n", open: true},
 		{name: "a role and the end", events: true, give: `data: {"choices":[{"delta":{"role":"assistant"}}]}` + "\n\ndata: [DONE]\n\n", open: true},
 		{name: "events of nothing", events: true, give: "data: null\n\ndata: {}\n\n", unknown: true},
@@ -230,18 +215,18 @@ func TestContentReader_Strict(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{7, 64, len(tt.give) + 1} {
-				r := bodyOf(ContentReader{Events: tt.events, Strict: true}, tt.give, size)
+				r := bodyOf(Reader{Events: tt.events, Strict: true}, tt.give, size)
 				assert.Equal(t, tt.broken, r.Broken(), "in pieces of %d", size)
 				assert.Equal(t, tt.strict, r.Whole(), "in pieces of %d", size)
 				assert.Equal(t, tt.unknown, r.Unknown(), "in pieces of %d", size)
-				assert.Equal(t, tt.open, bodyOf(ContentReader{Events: tt.events}, tt.give, size).Whole(), "open, in pieces of %d", size)
+				assert.Equal(t, tt.open, bodyOf(Reader{Events: tt.events}, tt.give, size).Whole(), "open, in pieces of %d", size)
 			}
 		})
 	}
 }
 
-// TestContentReader_FirstContent has events before the first content, of known APIs and others.
-func TestContentReader_FirstContent(t *testing.T) {
+// TestReader_FirstContent has events before the first content, of known APIs and others.
+func TestReader_FirstContent(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		give   string
@@ -264,7 +249,7 @@ func TestContentReader_FirstContent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, strict := range []bool{true, false} {
-			if r := bodyOf(ContentReader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
+			if r := bodyOf(Reader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
 				assert.False(t, r.begun, "%s, strict: %t", tt.give, strict)
 			}
 		}
@@ -273,28 +258,28 @@ func TestContentReader_FirstContent(t *testing.T) {
 		`data: {"text_output":"a"}`, `data:{"token":{"text":"a"}}`, `data: {"content":"a"}`, `data: {"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}`,
 		`data: {"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
 	} {
-		assert.True(t, bodyOf(ContentReader{Events: true, Strict: true}, give+"\n\n", 1000).begun, give)
+		assert.True(t, bodyOf(Reader{Events: true, Strict: true}, give+"\n\n", 1000).begun, give)
 	}
 }
 
-func FuzzContentReader(f *testing.F) {
+func FuzzReader(f *testing.F) {
 	f.Add("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", uint8(3))
 	f.Add("event: error\r\ndata: x\r\n: c\r\n", uint8(1))
 	f.Add("data: {\"type\":\"response.a.delta\",\"delta\":{\"a\":[]}}\n", uint8(5))
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
-		whole, wholeErrors := contentOf(body, len(body)+1)
-		found, errors := contentOf(body, int(size)+1)
-		assert.Equal(t, whole, found)
-		assert.Equal(t, wholeErrors, errors)
+		whole, pieces := Reader{Events: true}, Reader{Events: true}
+		assert.Equal(t, readBody(&whole, body, len(body)+1), readBody(&pieces, body, int(size)+1))
+		assert.Equal(t, whole.Errors(), pieces.Errors())
+		assert.Equal(t, whole.Usage(), pieces.Usage())
 		for _, strict := range []bool{true, false} {
-			assert.Equal(t, bodyOf(ContentReader{Strict: strict}, body, len(body)+1).Whole(), bodyOf(ContentReader{Strict: strict}, body, int(size)+8).Whole())
+			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).Whole(), bodyOf(Reader{Strict: strict}, body, int(size)+8).Whole())
 		}
 	})
 }
 
-func BenchmarkContentReader(b *testing.B) {
+func BenchmarkReader(b *testing.B) {
 	piece := []byte(`data: {"id":"chatcmpl-0123456789","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
-	r := ContentReader{Events: true}
+	r := Reader{Events: true}
 	b.ReportAllocs()
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {

@@ -33,11 +33,10 @@ type event struct {
 }
 
 func (e *event) read(s *jsonscan.Scanner) {
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
+	s.EachMember(func(key []byte) {
 		e.members = true
 		e.member(key, s)
-	}
+	})
 }
 
 // member reads a member of the object.
@@ -89,18 +88,6 @@ func (e *event) carrier(key []byte, s *jsonscan.Scanner) {
 // text reads a value. It returns the text between the quotes of a string.
 func text(s *jsonscan.Scanner) []byte { return bytes.Trim(s.Text(s.Value()), `"`) }
 
-// members calls f for the members of the next value, if it is an object.
-func members(s *jsonscan.Scanner, f func(key []byte)) {
-	if s.Next() != jsonscan.Object {
-		s.Value()
-		return
-	}
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
-		f(key)
-	}
-}
-
 // choices reads the choices of OpenAI's APIs.
 func (e *event) choices(s *jsonscan.Scanner) {
 	if s.Next() != jsonscan.Array {
@@ -109,7 +96,7 @@ func (e *event) choices(s *jsonscan.Scanner) {
 	}
 	for s.Open(); s.More(); {
 		e.answer = true
-		members(s, func(key []byte) {
+		s.EachMember(func(key []byte) {
 			switch string(key) {
 			case "delta", "message":
 				e.part(s)
@@ -138,12 +125,12 @@ func (e *event) finish(s *jsonscan.Scanner) {
 
 // metaInfo reads what SGLang says of an answer: {"finish_reason": {"type": "abort"}} is an error.
 func (e *event) metaInfo(s *jsonscan.Scanner) {
-	members(s, func(key []byte) {
+	s.EachMember(func(key []byte) {
 		if string(key) != "finish_reason" || s.Next() != jsonscan.Object {
 			s.Value()
 			return
 		}
-		members(s, func(key []byte) {
+		s.EachMember(func(key []byte) {
 			if string(key) == "type" {
 				e.finish(s)
 			} else {
@@ -155,7 +142,7 @@ func (e *event) metaInfo(s *jsonscan.Scanner) {
 
 // item reads an item of the Responses API that has begun.
 func (e *event) item(s *jsonscan.Scanner) {
-	members(s, func(key []byte) {
+	s.EachMember(func(key []byte) {
 		if value := text(s); string(key) == "type" && bytes.HasSuffix(value, []byte("_call")) {
 			e.calling = true
 		}
@@ -168,7 +155,7 @@ func (e *event) part(s *jsonscan.Scanner) {
 		e.filled = filled(s) || e.filled
 		return
 	}
-	members(s, func(key []byte) {
+	s.EachMember(func(key []byte) {
 		switch string(key) {
 		case "type":
 			e.calling = string(text(s)) == "tool_use" || e.calling
@@ -191,7 +178,7 @@ func (e *event) parts(s *jsonscan.Scanner) {
 	for s.Open(); s.More(); {
 		switch s.Next() {
 		case jsonscan.Object:
-			members(s, func(key []byte) {
+			s.EachMember(func(key []byte) {
 				if string(key) == "type" {
 					s.Value()
 				} else {

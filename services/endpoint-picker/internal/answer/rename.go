@@ -34,7 +34,7 @@ func (r *Renamer) Append(out, piece []byte) []byte {
 	for {
 		at := bytes.Index(piece, []byte(keyModel))
 		if at < 0 {
-			at = len(piece) - overlap(piece, keyModel)
+			at = len(piece) - overlap(piece, []byte(keyModel))
 			r.held = append(r.held, piece[at:]...)
 			return append(out, piece[:at]...)
 		}
@@ -117,9 +117,9 @@ func (r *Renamer) compare(rest []byte) (int, verdict) {
 }
 
 // overlap returns the number of bytes at the end of the text that could be the beginning of the key.
-func overlap(text []byte, key string) int {
+func overlap(text, key []byte) int {
 	for n := min(len(key)-1, len(text)); n > 0; n-- {
-		if string(text[len(text)-n:]) == key[:n] {
+		if bytes.HasSuffix(text, key[:n]) {
 			return n
 		}
 	}

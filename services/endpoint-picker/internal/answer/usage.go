@@ -1,15 +1,16 @@
-// Package answer reads the bodies of responses as they pass: the number of tokens that the model server reports, and the
-// name of its model.
+// Package answer reads the bodies of responses as they pass: their content (Reader), the usage that the model server reports (Reader), the
+// name of its model (Renamer), and the identifier of a response that it stores (IDReader).
 //
-// Bodies come in pieces with arbitrary boundaries. Both readers rely on one fact about JSON: quotes inside a string are
-// escaped, so an unescaped "usage" followed by a colon is always a key. So they search the body, and need not know whether
-// it is one object or a stream of events.
+// Bodies come in pieces with arbitrary boundaries. Usage and the name of the model are found by one fact about JSON: quotes inside a string
+// are escaped, so an unescaped "usage" followed by a colon is always a key. So the body is searched for it, and need not be known to be
+// one object or a stream of events.
 package answer
 
 import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
@@ -24,7 +25,7 @@ type Usage struct {
 	CachedKnown bool // the server reported the number of cached tokens
 }
 
-// Form is the format of the usage in a body.
+// Form is the format of a body, by its usage.
 type Form uint8
 
 // The forms.
@@ -39,23 +40,21 @@ const (
 var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`), FormOpen: []byte(`"usage"`)}
 
 const (
-	usualUsage = 256     // bytes of a usage object
-	maxUsage   = 4 << 10 // the maximum
+	maxKey     = len(`"meta_info"`) // of keys
+	usualUsage = 256                // bytes of a usage object
+	maxUsage   = 4 << 10            // the maximum
 )
 
-// UsageReader finds the usage in a body. The zero value is ready.
-type UsageReader struct {
-	Form Form
-
-	frames frames
-	usage  Usage
-	extra  extra
-	tail   []byte // the last bytes of the previous pieces, shorter than the key
-	object []byte // begun, not complete
-	inside bool   // in an object
-	depth  int
-	quoted bool
-	escape bool
+// usageReader finds the usage in a JSON body.
+type usageReader struct {
+	found   Usage
+	extra   extra
+	object  []byte // begun, not complete
+	depth   int
+	matched uint8 // bytes of the key at the end of the previous pieces
+	inside  bool  // behind a key, or in its object
+	quoted  bool
+	escape  bool
 }
 
 // extra are prompt tokens that Anthropic's API counts beside the others.
@@ -63,18 +62,14 @@ type extra struct{ read, written int } // from the cache, and to it
 
 // Usage returns the usage found so far. If there are several, the last one counts, field by field: Anthropic's API sends two
 // halves.
-func (r *UsageReader) Usage() Usage {
-	u := r.usage
-	u.Prompt += r.extra.read + r.extra.written
+func (r *Reader) Usage() Usage {
+	u := r.usage.found
+	u.Prompt += r.usage.extra.read + r.usage.extra.written
 	return u
 }
 
-// Read processes the next piece of the body.
-func (r *UsageReader) Read(piece []byte) {
-	if r.Form == FormVLLM {
-		r.frames.read(piece, r.message)
-		return
-	}
+// read processes the next piece of the body, in which usage objects follow a key.
+func (r *usageReader) read(piece, key []byte) {
 	for {
 		if r.inside {
 			rest, done := r.collect(piece)
@@ -83,65 +78,55 @@ func (r *UsageReader) Read(piece []byte) {
 			}
 			piece = rest
 		}
-		rest, found := r.search(piece)
+		rest, found := r.search(piece, key)
 		if !found {
 			return
 		}
-		r.inside, r.object, r.depth, r.quoted, r.escape = true, slices.Grow(r.object[:0], usualUsage), 0, false, false
+		r.inside, r.object, r.depth, r.quoted, r.escape = true, r.object[:0], 0, false, false
 		piece = rest
 	}
 }
 
 // search looks for the key. It returns the text after the key.
-func (r *UsageReader) search(piece []byte) ([]byte, bool) {
-	key := keys[r.Form]
-	if len(r.tail) > 0 { // the key may begin in the previous pieces
-		joined := append(r.tail, piece[:min(len(piece), len(key)-1)]...)
-		if i := bytes.Index(joined, key); i >= 0 && i < len(r.tail) {
-			rest := piece[i+len(key)-len(r.tail):]
-			r.tail = r.tail[:0]
+func (r *usageReader) search(piece, key []byte) ([]byte, bool) {
+	end := piece
+	if r.matched > 0 {
+		end = append(append(make([]byte, 0, 2*maxKey), key[:r.matched]...), piece[:min(len(piece), len(key)-1)]...)
+		if i := bytes.Index(end, key); i >= 0 {
+			rest := piece[i+len(key)-int(r.matched):]
+			r.matched = 0
 			return rest, true
+		}
+		if len(piece) >= len(key) {
+			end = piece
 		}
 	}
 	if i := bytes.Index(piece, key); i >= 0 {
-		r.tail = r.tail[:0]
+		r.matched = 0
 		return piece[i+len(key):], true
 	}
-	r.keep(piece, key)
+	r.matched = uint8(overlap(end, key))
 	return nil, false
-}
-
-// keep stores the end of a piece if the key could begin there.
-func (r *UsageReader) keep(piece, key []byte) {
-	room := len(key) - 1
-	if len(piece) >= room {
-		piece = piece[len(piece)-room:]
-		r.tail = r.tail[:0]
-	}
-	r.tail = append(r.tail, piece...)
-	if len(r.tail) > room {
-		r.tail = r.tail[:copy(r.tail, r.tail[len(r.tail)-room:])]
-	}
-	if i := bytes.IndexByte(r.tail, key[0]); i < 0 {
-		r.tail = r.tail[:0]
-	}
 }
 
 // collect continues after the key: with a colon and an object. It returns the text after the object, or reports that the
 // object continues in the next piece. Any value other than an object is not usage.
-func (r *UsageReader) collect(piece []byte) ([]byte, bool) {
+func (r *usageReader) collect(piece []byte) ([]byte, bool) {
 	for i, c := range piece {
 		switch {
-		case r.depth == 0 && (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ':' && len(r.object) == 0):
+		case r.depth == 0 && (c == ':' || strings.IndexByte(jsonscan.Blanks, c) >= 0):
 			continue
 		case r.depth == 0 && c != '{', len(r.object) == maxUsage:
 			r.inside = false
 			return piece[i:], true
 		}
+		if len(r.object) == 0 {
+			r.object = slices.Grow(r.object, usualUsage)
+		}
 		r.object = append(r.object, c)
 		if r.closes(c) {
 			r.inside = false
-			r.read()
+			r.parse()
 			return piece[i+1:], true
 		}
 	}
@@ -149,7 +134,7 @@ func (r *UsageReader) collect(piece []byte) ([]byte, bool) {
 }
 
 // closes consumes one byte of the object and reports whether it is the last one.
-func (r *UsageReader) closes(c byte) bool {
+func (r *usageReader) closes(c byte) bool {
 	switch {
 	case r.escape:
 		r.escape = false
@@ -166,18 +151,15 @@ func (r *UsageReader) closes(c byte) bool {
 	return r.depth == 0
 }
 
-// read reads the numbers in the object.
-func (r *UsageReader) read() {
+// parse reads the numbers in the object.
+func (r *usageReader) parse() {
 	var s jsonscan.Scanner
 	s.Reset(r.object)
-	found := r.usage
-	extra := r.extra
+	found, extra := r.found, r.extra
 	s.Open()
 	for key, ok := s.Key(); ok; key, ok = s.Key() {
 		switch string(key) {
-		case "prompt_tokens":
-			found.Prompt, found.Known = count(&s), true
-		case "input_tokens":
+		case "prompt_tokens", "input_tokens":
 			found.Prompt, found.Known = count(&s), true
 		case "completion_tokens", "output_tokens":
 			found.Output, found.Known = count(&s), true
@@ -197,24 +179,19 @@ func (r *UsageReader) read() {
 		}
 	}
 	if s.End() == nil {
-		r.usage, r.extra = found, extra
+		r.found, r.extra = found, extra
 	}
 }
 
 // details reads the cached tokens of a prompt's details, which may be null.
 func details(s *jsonscan.Scanner) (cached int, ok bool) {
-	if s.Next() != jsonscan.Object {
-		s.Value()
-		return 0, false
-	}
-	s.Open()
-	for key, more := s.Key(); more; key, more = s.Key() {
+	s.EachMember(func(key []byte) {
 		if string(key) == "cached_tokens" {
 			cached, ok = count(s), true
-			continue
+		} else {
+			s.Value()
 		}
-		s.Value()
-	}
+	})
 	return cached, ok
 }
 

@@ -22,7 +22,7 @@ func number(n protowire.Number, value uint64) []byte {
 
 func join(fields ...[]byte) []byte { return bytes.Join(fields, nil) }
 
-func TestUsageReader(t *testing.T) {
+func TestReader_Usage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -93,56 +93,36 @@ func TestUsageReader(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= len(tt.give)+1; size++ {
-				r := UsageReader{Form: tt.form}
-				for from := 0; from < len(tt.give); from += size {
-					r.Read([]byte(tt.give[from:min(from+size, len(tt.give))]))
-				}
-				assert.Equal(t, tt.want, r.Usage(), "in pieces of %d", size)
+				assert.Equal(t, tt.want, bodyOf(Reader{Form: tt.form}, tt.give, size).Usage(), "in pieces of %d", size)
 			}
 		})
 	}
 }
 
-func TestUsageReaderKeepsNoEndlessObject(t *testing.T) {
+func TestReader_KeepsNoEndlessUsage(t *testing.T) {
 	t.Parallel()
-	var r UsageReader
+	var r Reader
 	r.Read([]byte(`{"usage":{`))
 	for range 10_000 {
 		r.Read([]byte(`"a":1,`))
 	}
-	assert.LessOrEqual(t, cap(r.object), 2*maxUsage)
+	assert.LessOrEqual(t, cap(r.usage.object), 2*maxUsage)
 	r.Read([]byte(`}} "usage":{"prompt_tokens":1}`))
 	assert.Equal(t, Usage{Known: true, Prompt: 1}, r.Usage(), "it goes on")
 }
 
-func TestUsageReaderAllocatesNothingForPiecesWithoutUsage(t *testing.T) {
+func TestReader_AllocatesNothingForEvents(t *testing.T) {
 	piece := []byte("data: {\"id\":\"chatcmpl-8f3b\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"finish_reason\":null}]}\n\n")
-	var r UsageReader
+	r := Reader{Events: true}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Read(piece) }))
 }
 
-func FuzzUsageReader(f *testing.F) {
-	f.Add([]byte(`{"usage":{"prompt_tokens":12,"completion_tokens":34}}`), uint8(3))
-	f.Add([]byte(`"usage""usage":{"a":"\"}"}"usage"`), uint8(1))
-	f.Add([]byte(framed(field(1, number(2, 5)))), uint8(2))
-	f.Fuzz(func(t *testing.T, body []byte, size uint8) {
-		form := Form(size % 3)
-		whole, split := UsageReader{Form: form}, UsageReader{Form: form}
-		whole.Read(body)
-		for from, step := 0, int(size)+1; from < len(body); from += step {
-			split.Read(body[from:min(from+step, len(body))])
-		}
-		assert.Equal(t, whole.Usage(), split.Usage())
+func FuzzReader_Usage(f *testing.F) {
+	f.Add(`{"usage":{"prompt_tokens":12,"completion_tokens":34}}`, uint8(3))
+	f.Add(`"usage""usage":{"a":"\"}"}"usage"`, uint8(1))
+	f.Add(framed(field(1, number(2, 5))), uint8(2))
+	f.Fuzz(func(t *testing.T, body string, size uint8) {
+		form := Reader{Form: Form(size % 3)}
+		assert.Equal(t, bodyOf(form, body, len(body)+1).Usage(), bodyOf(form, body, int(size)+1).Usage())
 	})
-}
-
-func BenchmarkUsageReader(b *testing.B) {
-	piece := []byte("data: {\"id\":\"chatcmpl-8f3b\",\"object\":\"chat.completion.chunk\",\"created\":1763640000,\"model\":\"m\"," +
-		"\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"finish_reason\":null}]}\n\n")
-	var r UsageReader
-	b.ReportAllocs()
-	b.SetBytes(int64(len(piece)))
-	for b.Loop() {
-		r.Read(piece)
-	}
 }

@@ -16,26 +16,28 @@ const (
 	vllmChunk        = 1<<3 | protoscan.Bytes  // of GenerateResponse: a GenerateStreamChunk
 	vllmComplete     = 2<<3 | protoscan.Bytes  // of GenerateResponse: a GenerateComplete
 	vllmEmbedPrompt  = 2<<3 | protoscan.Varint // of EmbedResponse: tokens of the prompt
+	vllmTokens       = 1<<3 | protoscan.Bytes  // of GenerateStreamChunk and GenerateComplete: packed identifiers of tokens
 	vllmChunkUsage   = 2<<3 | protoscan.Varint // of GenerateStreamChunk: prompt, output, cached in this order
 	vllmOverallUsage = 3<<3 | protoscan.Varint // of GenerateComplete: likewise
 )
 
 // frames reassembles gRPC messages.
 type frames struct {
-	head []byte // of the next message
-	body []byte
-	left int  // remaining bytes of the message
-	skip bool // skip the message
+	head     [frameHead]byte // of the next message
+	headSize uint8           // bytes of the head that have arrived
+	skip     bool            // skip the message
+	left     int             // remaining bytes of the message
+	body     []byte
 }
 
 // read processes a piece of a body and calls f for each complete message.
 func (r *frames) read(piece []byte, f func(message []byte)) {
 	for len(piece) > 0 {
-		if len(r.head) < frameHead {
-			n := min(frameHead-len(r.head), len(piece))
-			r.head = append(r.head, piece[:n]...)
+		if r.headSize < frameHead {
+			n := copy(r.head[r.headSize:], piece)
+			r.headSize += uint8(n)
 			piece = piece[n:]
-			if len(r.head) < frameHead {
+			if r.headSize < frameHead {
 				return
 			}
 			r.left = int(binary.BigEndian.Uint32(r.head[1:]))
@@ -50,37 +52,44 @@ func (r *frames) read(piece []byte, f func(message []byte)) {
 		if r.left -= n; r.left > 0 {
 			return
 		}
-		if r.head = r.head[:0]; !r.skip {
+		if r.headSize = 0; !r.skip {
 			f(r.body)
 		}
 	}
 }
 
-// message reads the usage of a GenerateResponse or an EmbedResponse.
-func (r *UsageReader) message(b []byte) {
+// message reads a GenerateResponse or an EmbedResponse.
+func (r *Reader) message(b []byte) {
 	for f := protoscan.Read(b); f.Next(); {
 		switch f.Tag {
 		case vllmChunk:
-			r.counts(f.Bytes, vllmChunkUsage)
+			r.generated(f.Bytes, vllmChunkUsage)
 		case vllmComplete:
-			r.counts(f.Bytes, vllmOverallUsage)
+			r.generated(f.Bytes, vllmOverallUsage)
 		case vllmEmbedPrompt:
-			r.usage.Known, r.usage.Prompt = true, int(f.Value)
+			r.countContent()
+			r.usage.found.Known, r.usage.found.Prompt = true, int(f.Value)
 		}
 	}
 }
 
-// counts reads three numbers in consecutive fields. It ignores a chunk without them.
-func (r *UsageReader) counts(b []byte, first protoscan.Tag) {
+// generated reads the tokens of an answer, or of a part of it, and its usage: three numbers in consecutive fields, if it has them.
+func (r *Reader) generated(b []byte, usage protoscan.Tag) {
 	const next = 1 << 3 // from the tag of a field to that of the next
+	content, u := false, &r.usage.found
 	for f := protoscan.Read(b); f.Next(); {
 		switch f.Tag {
-		case first:
-			r.usage.Known, r.usage.Prompt = true, int(f.Value)
-		case first + next:
-			r.usage.Known, r.usage.Output = true, int(f.Value)
-		case first + 2*next:
-			r.usage.Cached, r.usage.CachedKnown = int(f.Value), true
+		case vllmTokens:
+			content = content || len(f.Bytes) > 0
+		case usage:
+			u.Known, u.Prompt = true, int(f.Value)
+		case usage + next:
+			u.Known, u.Output = true, int(f.Value)
+		case usage + 2*next:
+			u.Cached, u.CachedKnown = int(f.Value), true
 		}
+	}
+	if content {
+		r.countContent()
 	}
 }

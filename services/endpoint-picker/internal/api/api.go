@@ -287,10 +287,7 @@ func (p *Parsers) apiOf(clean string, in *Incoming) *API {
 	if clean != "" {
 		api = p.find(clean)
 	}
-	if api != unknown && api != pathless || isObject(in.Body) {
-		return api
-	}
-	if formatted(in.Headers) {
+	if api != unknown && api != pathless || isObject(in.Body) || formatted(in.Headers) {
 		return api
 	}
 	return opaque

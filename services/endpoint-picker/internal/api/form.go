@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxFormParts is the maximum number of fields and files of a form, as in Starlette, with which vLLM and SGLang read forms. OpenAI's APIs
-	// have some dozens. A form of as many takes a millisecond; at double, twice that.
+	// have some dozens. A form of as many takes a millisecond.
 	maxFormParts = 1000
 	// maxPartHead is the maximum size of the headers of a field, in bytes. Those of clients have about 100.
 	maxPartHead = 8 << 10
@@ -112,7 +112,7 @@ func (f *formReader) opens(at int) bool {
 
 // fieldOf returns the name of a field from its headers, and whether it is a file.
 func fieldOf(head string) (name string, file bool) {
-	for line := range strings.SplitSeq(head, "\r\n") {
+	for line := range strings.SplitSeq(head, newLine) {
 		key, value, _ := strings.Cut(line, ":")
 		if !strings.EqualFold(key, "Content-Disposition") {
 			continue

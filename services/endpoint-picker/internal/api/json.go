@@ -72,32 +72,23 @@ func (r *Request) readString() (span jsonscan.Span, escaped bool) {
 	return r.scanner.String()
 }
 
-func (r *Request) readModel()  { r.ModelSpan, r.modelEscaped = r.readString() }
-func (r *Request) readStream() { r.Stream = string(r.text(r.scanner.Value())) == "true" }
-
-func (r *Request) readCacheSalt() {
-	r.Salt = 0
-	if span, _ := r.readString(); span.From != span.To {
-		r.Salt = r.hashText(span, r.scanner.Surplus())
+// readHash reads the hash of a string, 0 for an empty one and for other values.
+func (r *Request) readHash() uint64 {
+	span, _ := r.readString()
+	if span.From == span.To {
+		return 0
 	}
+	return r.hashText(span, r.scanner.Surplus())
 }
+
+func (r *Request) readModel()     { r.ModelSpan, r.modelEscaped = r.readString() }
+func (r *Request) readStream()    { r.Stream = string(r.text(r.scanner.Value())) == "true" }
+func (r *Request) readCacheSalt() { r.Salt = r.readHash() }
 
 // readTools reads a list of tools.
 func (r *Request) readTools() {
 	r.tools.restart()
 	r.eachElement(func() { r.tools.add(r.readPart(tool)) })
-}
-
-// eachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
-func (r *Request) eachMember(f func(key []byte)) {
-	if r.scanner.Next() != jsonscan.Object {
-		r.scanner.Value()
-		return
-	}
-	r.scanner.Open()
-	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
-		f(key)
-	}
 }
 
 // eachElement calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip

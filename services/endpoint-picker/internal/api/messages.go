@@ -82,7 +82,7 @@ func (r *Request) readMessage(k messageKind) {
 	var o object
 	var role Part
 	var content section
-	r.eachMember(func(key []byte) {
+	r.scanner.EachMember(func(key []byte) {
 		switch string(key) {
 		case "role":
 			r.main.discount(role)
@@ -136,7 +136,7 @@ func (r *Request) readContents(c contents) {
 func (r *Request) readContent(c contents) {
 	c.nesting--
 	var o object
-	r.eachMember(func(key []byte) { r.readMember(key, c, &o) })
+	r.scanner.EachMember(func(key []byte) { r.readMember(key, c, &o) })
 	o.addTo(c.to)
 }
 
@@ -266,7 +266,7 @@ func (r *Request) readAddress(kind jsonscan.Kind) uint64 {
 		m.add(keyURL, r.readValue(maxValueDepth, plain))
 		return m.part().Hash
 	}
-	r.eachMember(func(key []byte) {
+	r.scanner.EachMember(func(key []byte) {
 		if string(key) == keyCacheControl || r.scanner.Next() == jsonscan.Null {
 			r.scanner.Value()
 			return
@@ -284,7 +284,7 @@ func (r *Request) readSource() Part {
 	r.scanner.Next()
 	p := Part{From: uint32(r.scanner.At()), Size: imageTokens, Kind: Media}
 	var m members
-	r.eachMember(func(key []byte) {
+	r.scanner.EachMember(func(key []byte) {
 		if r.scanner.Next() == jsonscan.Null {
 			r.scanner.Value()
 			return

@@ -66,12 +66,7 @@ var responseFields = fields{
 }
 
 // readPrevious reads the identifier of the stored response that the prompt begins with.
-func (r *Request) readPrevious() {
-	r.Stored = 0
-	if span, _ := r.readString(); span.From != span.To {
-		r.Stored = r.hashText(span, r.scanner.Surplus())
-	}
-}
+func (r *Request) readPrevious() { r.Stored = r.readHash() }
 
 // storedResponse returns the hash of the identifier in the path of a stored response, 0 for other paths: /responses/{id}, /cancel and
 // /input_items below it, whatever comes before.

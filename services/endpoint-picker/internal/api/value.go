@@ -141,7 +141,7 @@ func (r *Request) readList(depth int, sh shape) value {
 func (r *Request) readObject(depth int, sh shape) value {
 	var m members
 	size := len(`{`)
-	r.eachMember(func(key []byte) {
+	r.scanner.EachMember(func(key []byte) {
 		if sh.drops(key) || (sh == tool || sh == call) && r.scanner.Next() == jsonscan.Null {
 			r.scanner.Value()
 			return

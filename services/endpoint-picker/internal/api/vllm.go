@@ -15,7 +15,7 @@ var vllmFields = fields{
 
 // readFeatures reads the hashes of media. Their tokens are among the token ids, and the same for all media.
 func (r *Request) readFeatures() {
-	r.eachMember(func(key []byte) {
+	r.scanner.EachMember(func(key []byte) {
 		if string(key) == "mm_hashes" {
 			r.head.add(r.readMedium(0))
 		} else {

@@ -2,12 +2,38 @@ package endpoint
 
 import "time"
 
+// maxHeld is the number of failed requests that count on an endpoint. At half the value, a pool with more requests than that on each server
+// sends too many to one that fails. At double, clients with wrong requests can make an idle server look twice as busy.
+const maxHeld = 32
+
+// A Span is the time for which a failed request counts as load: from its arrival until an answer would have ended.
+type Span struct{ Arrived, Until time.Time }
+
 // heldLease is the lease of a failed request that counts for some time.
 type heldLease struct {
 	Span
 
 	lease *Lease
 	began bool // its answer would have begun
+}
+
+// Hold ends the lease of a failed request, which counts as load for the rest of its time.
+func (l *Lease) Hold(s Span, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	l.endpoint.finish(l.from)
+	if l.tracker != nil {
+		l.tracker.Failed()
+	}
+	if !s.Until.After(now) || !l.endpoint.hold(heldLease{lease: l, Span: s}) {
+		l.end(Finished)
+		return
+	}
+	l.ended = true
+	l.endProbe()
 }
 
 // hold keeps a lease. It returns false if there are too many.
@@ -31,17 +57,17 @@ func (e *Endpoint) ExpireHeld(now time.Time, first time.Duration) {
 }
 
 func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
-	var over, begun []heldLease
+	var over, begun []*Lease
 	e.leases.Lock()
 	kept := e.held[:0]
 	for _, l := range e.held {
 		if !l.Until.After(now) {
-			over = append(over, l)
+			over = append(over, l.lease)
 			continue
 		}
 		if !l.began && first > 0 && now.Sub(l.Arrived) >= first {
 			l.began = true
-			begun = append(begun, l)
+			begun = append(begun, l.lease)
 		}
 		kept = append(kept, l)
 	}
@@ -50,9 +76,28 @@ func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
 	e.heldCount.Store(int64(len(kept)))
 	e.leases.Unlock()
 	for _, l := range begun {
-		l.lease.heldFirst(now)
+		l.heldFirst(now)
 	}
 	for _, l := range over {
-		l.lease.endHold()
+		l.endHold()
+	}
+}
+
+// heldFirst records that the answer to a held request would have begun.
+func (l *Lease) heldFirst(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over && l.tracker != nil { // another pick may have ended it
+		l.tracker.HeldFirst(now)
+	}
+}
+
+// endHold ends the load of a held lease.
+func (l *Lease) endHold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	if l.tracker != nil {
+		l.tracker.End(Finished)
 	}
 }

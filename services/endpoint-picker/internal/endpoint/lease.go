@@ -15,12 +15,14 @@ import (
 //	(nothing) ----------->  open  ---------------------->  (nothing)   counts as released
 //	                        |  ^|
 //	                 MoveTo +--+| Abandon           newer sample
-//	                            +-------> abandoned ------->  (nothing)   the sample has it
-//	                                          |  time limit (Expirer)
-//	                                          +----------->  (nothing)   counts as released
+//	                        |   +-------> abandoned ------->  (nothing)   the sample has it
+//	                        |                 |  time limit (Expirer)
+//	                        |                 +----------->  (nothing)   counts as released
+//	                        | Hold              time limit (ExpireHeld)
+//	                        +-----------> held ----------->  (nothing)   counts as released since Hold
 //
-// The lease of a failed request is held: it counts beside the sample like a request that is being answered, for as long as an answer
-// would have taken (Hold, ExpireHeld), so that a server that fails at once is not the one with the least load.
+// The lease of a failed request is held: it counts beside the sample like a request that is being answered, for as long as an answer would
+// have taken, so that a server that fails at once is not the one with the least load.
 //
 // All methods may be called from any goroutine, in any order and number: calls after the end have no effect. They take the
 // lease's own lock, which nobody else waits for in the usual case: a compare-and-swap each for the end of a request, and none
@@ -164,52 +166,7 @@ func (l *Lease) Abandon(now time.Time) {
 	}
 }
 
-// maxHeld is the number of failed requests that count on an endpoint. At half the value, a pool with more requests than that on each server
-// sends too many to one that fails. At double, clients with wrong requests can make an idle server look twice as busy.
-const maxHeld = 32
-
-// A Span is the time for which a failed request counts as load: from its arrival until an answer would have ended.
-type Span struct{ Arrived, Until time.Time }
-
-// Hold ends the lease of a failed request, which counts as load for the rest of its time.
-func (l *Lease) Hold(s Span, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return
-	}
-	l.endpoint.finish(l.from)
-	if l.tracker != nil {
-		l.tracker.Failed()
-	}
-	if !s.Until.After(now) || !l.endpoint.hold(heldLease{lease: l, Span: s}) {
-		l.end(Finished)
-		return
-	}
-	l.ended = true
-	l.endProbe()
-}
-
-// heldFirst records that the answer to a held request would have begun.
-func (l *Lease) heldFirst(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.over && l.tracker != nil { // another pick may have ended it
-		l.tracker.HeldFirst(now)
-	}
-}
-
-// endHold ends the load of a held lease.
-func (l *Lease) endHold() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.over = true
-	if l.tracker != nil {
-		l.tracker.End(Finished)
-	}
-}
-
-// end is the common part of Release and Abandon. It reports whether the lease was open.
+// end is the common part of Release and Abandon, and of Hold if nothing is held. It reports whether the lease was open.
 func (l *Lease) end(how Ending) bool {
 	if l.ended {
 		return false

@@ -26,3 +26,11 @@ func (a *average) observe(v, weight float64) {
 	last := a.value()
 	a.set(last + weight*(v-last))
 }
+
+// observeOrSet is observe for an average whose 0 means that there was no value: the first one sets it.
+func (a *average) observeOrSet(v, weight float64) {
+	if a.value() == 0 {
+		weight = 1
+	}
+	a.observe(v, weight)
+}

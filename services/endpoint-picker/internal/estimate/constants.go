@@ -123,7 +123,7 @@ const (
 	stalledPrompts = 2
 	// stalledFirsts is the multiple of the usual time to the first content after which requests wait in vain (simulated).
 	stalledFirsts = 1.5
-	paceWeight    = 1.0 / 16 // of one time in the usual one
+	paceWeight    = 1.0 / 16 // of one time in the usual one (assumed): the last 16 count
 	// suspectPause is the seconds between two requests to a server that is suspect: those of the first ejection.
 	suspectPause = 1.0
 )

@@ -45,14 +45,8 @@ func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint
 	return s.place(e, now, p, Streamed)
 }
 
-// PlaceUnobserved counts a request on an endpoint whose answer comes in one piece. It counts as decoding at once, and its
-// prompt counts for its expected duration.
-func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
-	return s.place(e, now, p, Whole)
-}
-
-// place counts a request. A late one is like an unobserved one, but teaches the speed of the server when its first token becomes
-// known, unless a later one did before.
+// place counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected duration.
+// A late one is like that, but teaches the speed of the server when its first token becomes known, unless a later one did before.
 func (s *Server) place(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
 	q := s.newSequence(e, now, p, answer, false)
 	q.request = s.estimator.publishBegun(e, q, answer)

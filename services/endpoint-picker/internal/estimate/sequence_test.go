@@ -45,7 +45,7 @@ func TestSequence_CountsOnce(t *testing.T) {
 	l.Release()
 	assert.Equal(t, [3]int64{}, s.counts(), "ended before its first token")
 
-	l = s.PlaceUnobserved(e, noon, Prefill{Tokens: 7})
+	l = s.place(e, noon, Prefill{Tokens: 7}, Whole)
 	assert.Equal(t, int64(7), s.unobserved.Load())
 	l.First(noon)
 	assert.Equal(t, [3]int64{0, 0, 1}, s.counts(), "it decodes from the beginning")
@@ -88,7 +88,7 @@ func TestSequence_FailedWithoutFirstTokens(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	l := s.PlaceUnobserved(e, noon, Prefill{Tokens: 9})
+	l := s.place(e, noon, Prefill{Tokens: 9}, Whole)
 	l.Hold(endpoint.Span{Arrived: noon, Until: after(10)}, after(1))
 	e.ExpireHeld(after(3), time.Second)
 	assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
@@ -115,15 +115,11 @@ func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
 // After a fallback the request is the work of the server that serves it.
 func TestSequence_MovesWithItsLease(t *testing.T) {
 	t.Parallel()
-	for _, observed := range []bool{true, false} {
+	for form, want := range map[AnswerForm][3]int64{Streamed: {1, 100, 0}, Whole: {0, 0, 1}} {
 		x := New(1 << 20)
 		from, to := x.addEndpoint(1), x.addEndpoint(2)
 		a, b := ServerOf(from), ServerOf(to)
-		place, want := a.Place, [3]int64{1, 100, 0}
-		if !observed {
-			place, want = a.PlaceUnobserved, [3]int64{0, 0, 1}
-		}
-		l := place(from, noon, Prefill{Tokens: 100})
+		l := a.place(from, noon, Prefill{Tokens: 100}, form)
 		assert.Equal(t, want, a.counts())
 		l.MoveTo(to, after(1))
 		assert.Equal(t, [3]int64{}, a.counts())

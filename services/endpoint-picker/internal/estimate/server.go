@@ -97,11 +97,7 @@ func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float6
 	if ours := next.Ours(); ours > 0 {
 		ended *= max(requests/ours, 1)
 	}
-	weight := min(seconds/completionSeconds, 1)
-	if s.completions.value() == 0 {
-		weight = 1
-	}
-	s.completions.observe(ended/seconds, weight)
+	s.completions.observeOrSet(ended/seconds, min(seconds/completionSeconds, 1))
 }
 
 // unobservedBacklog returns the remaining time for prompts without an observed first token.

@@ -52,7 +52,7 @@ func TestServer_SeesOurRequests(t *testing.T) {
 	placed.Release()
 	placed.First(noon)
 	assert.InDelta(t, idle, ttft(e, 0), 1e-9)
-	s.PlaceUnobserved(e, noon, Prefill{}).Abandon(noon)
+	s.place(e, noon, Prefill{}, Whole).Abandon(noon)
 	s.Place(e, noon, Prefill{Tokens: 1000}).Abandon(noon)
 	scrape(e, 1, endpoint.Gauges{})
 	assert.InDelta(t, idle, ttft(e, 60), 1e-9)
@@ -66,7 +66,7 @@ func TestServer_QueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
 		e := x.addEndpoint(1)
 		var open []*endpoint.Lease
 		for range 100 {
-			open = append(open, ServerOf(e).PlaceUnobserved(e, noon, Prefill{}))
+			open = append(open, ServerOf(e).place(e, noon, Prefill{}, Whole))
 		}
 		for second := range 5 {
 			scrape(e, float64(second), endpoint.Gauges{Running: 48, Waiting: 52})
@@ -146,7 +146,7 @@ func TestServer_BacklogEndsWithItsRequests(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	idle := ttft(e, 0)
-	own := ServerOf(e).PlaceUnobserved(e, noon, Prefill{Tokens: 10_000})
+	own := ServerOf(e).place(e, noon, Prefill{Tokens: 10_000}, Whole)
 	scrape(e, 0, endpoint.Gauges{Running: 101})
 	assert.Greater(t, ttft(e, 0.1), idle+1, "a hundred prompts")
 	scrape(e, 0.1, endpoint.Gauges{Running: 1})

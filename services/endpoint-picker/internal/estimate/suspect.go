@@ -14,8 +14,8 @@ import (
 type activity struct {
 	waiting    atomic.Int64     // streams without content, and requests for answers in one piece
 	streaming  atomic.Int64     // streams that have begun
-	failing    atomic.Int64     // failures since the last sign of work of a request that came after the first of them
-	failed     monotonic.Atomic // when the first of them was placed
+	failures   atomic.Int64     // since the last sign of work of a request that came after the first of them
+	firstFail  monotonic.Atomic // when the first of them was placed
 	lastPlaced monotonic.Atomic // the last placement
 	lastBegun  monotonic.Atomic // when the waiting began, or the last stream, or the last answer in one piece came
 	lastMore   monotonic.Atomic // when the streaming began, or a stream had more content than its first
@@ -31,17 +31,8 @@ type signs struct {
 
 // paces are what is usual in the pool.
 type paces struct {
-	first, whole atomicFloat // seconds to the first content of a stream, and to an answer in one piece; 0 if unknown
-	gap          average     // square of the seconds between two contents of a stream: long gaps count more
-}
-
-// observeFirstContent adds a time to the usual one.
-func observeFirstContent(to *atomicFloat, seconds float64) {
-	last := to.Load()
-	if last == 0 {
-		last = seconds
-	}
-	to.Store(last + paceWeight*(seconds-last))
+	first, whole average // seconds to the first content of a stream, and to an answer in one piece; 0 if unknown
+	gap          average // square of the seconds between two contents of a stream: long gaps count more
 }
 
 // Paces are the usual times of a pool at one moment.
@@ -54,11 +45,11 @@ type Paces struct {
 
 // Paces returns the current ones.
 func (x *Estimator) Paces() Paces {
-	first := x.paces.first.Load()
+	first := x.paces.first.value()
 	return Paces{
 		First: durationOf(first),
 		Stall: durationOf(stalledGaps * math.Sqrt(x.paces.gap.value())),
-		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.Load())),
+		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.value())),
 	}
 }
 
@@ -68,7 +59,7 @@ func durationOf(seconds float64) time.Duration { return time.Duration(seconds * 
 // requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
 func (s *Server) Suspect(now monotonic.Time, p *Paces) bool {
 	a := &s.activity
-	return (a.failing.Load() >= minFailing || a.streaming.Load() >= minStalled || a.waiting.Load() >= minStalled) && s.seemsStopped(now, p)
+	return (a.failures.Load() >= minFailing || a.streaming.Load() >= minStalled || a.waiting.Load() >= minStalled) && s.seemsStopped(now, p)
 }
 
 func (s *Server) seemsStopped(now monotonic.Time, p *Paces) bool {
@@ -76,7 +67,7 @@ func (s *Server) seemsStopped(now monotonic.Time, p *Paces) bool {
 	switch {
 	case now.Sub(a.lastPlaced.Load()).Seconds() >= suspectPause:
 		return false
-	case a.failing.Load() >= minFailing:
+	case a.failures.Load() >= minFailing:
 		return true
 	}
 	paused, waited := now.Sub(a.lastMore.Load()), now.Sub(a.lastBegun.Load())
@@ -135,13 +126,13 @@ func (q *sequence) continueAnswer(now time.Time) {
 	gap := now.Sub(q.signs.last).Seconds()
 	q.server.estimator.paces.gap.observe(gap*gap, gapWeight)
 	q.signs.last = now
-	q.works()
+	q.recordWork()
 }
 
-// works records a sign of work.
-func (q *sequence) works() {
-	if a := &q.server.activity; a.failing.Load() != 0 && monotonic.From(q.placed) > a.failed.Load() {
-		a.failing.Store(0)
+// recordWork records a sign of work.
+func (q *sequence) recordWork() {
+	if a := &q.server.activity; a.failures.Load() != 0 && monotonic.From(q.placed) > a.firstFail.Load() {
+		a.failures.Store(0)
 	}
 	if q.signs.took == 0 {
 		return
@@ -150,7 +141,7 @@ func (q *sequence) works() {
 	if q.observed {
 		usual = &q.server.estimator.paces.first
 	}
-	observeFirstContent(usual, q.signs.took)
+	usual.observeOrSet(q.signs.took, paceWeight)
 	q.signs.took = 0
 }
 
@@ -158,8 +149,8 @@ func (q *sequence) works() {
 func (q *sequence) failAnswer() {
 	q.leaveActivity()
 	q.signs.failed = true
-	if a := &q.server.activity; !q.remote && a.failing.Add(1) == 1 {
-		a.failed.Store(monotonic.From(q.placed))
+	if a := &q.server.activity; !q.remote && a.failures.Add(1) == 1 {
+		a.firstFail.Store(monotonic.From(q.placed))
 	}
 }
 
@@ -173,7 +164,7 @@ func (q *sequence) endAnswer(how endpoint.Ending) {
 		q.server.activity.lastBegun.Store(monotonic.From(q.signs.last))
 		q.signs.took = q.signs.last.Sub(q.placed).Seconds()
 	}
-	q.works()
+	q.recordWork()
 }
 
 // leaveActivity ends the count of the request.

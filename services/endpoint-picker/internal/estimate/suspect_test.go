@@ -33,7 +33,7 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 	}
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0))
-	s.PlaceUnobserved(e, after(0.1), Prefill{}).Release()
+	s.place(e, after(0.1), Prefill{}, Whole).Release()
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0), "not in a row")
 	before := s.Place(e, noon.Add(-time.Second), Prefill{Tokens: 7})
@@ -146,7 +146,7 @@ func TestSuspect_RequestsOfOthers(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	x.paces.first.Store(0.1)
+	x.paces.first.set(0.1)
 	for range minFailing {
 		s.place(e, noon, Prefill{Tokens: 7}, Late)
 		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed).First(noon)

@@ -97,21 +97,20 @@ type Exchange struct {
 	LateFirst bool               // the carrier knows the first token only after the answer, if at all
 	Blind     bool               // the carrier does not see the body of the response
 
-	options  *Options
-	newID    bool // the request came without an identifier
-	pool     Pool
-	pick     Pick     // until it is sent
-	follower Follower // after that
-	stage    stage
-	usage    answer.UsageReader
-	content  answer.ContentReader
-	unlike   bool      // the form of the answer is not the requested one, so that its first piece is no first token
-	page     bool      // the body is HTML
-	wrong    bool      // the status promises an answer, and the body has none
-	hidden   bool      // Chunk is not called
-	judged   bool      // see Judge
-	absent   bool      // no server answered, so that the status is the carrier's
-	busy     time.Time // see Follower.Judged
+	options    *Options
+	newID      bool // the request came without an identifier
+	pool       Pool
+	pick       Pick     // until it is sent
+	follower   Follower // after that
+	stage      stage
+	reader     answer.Reader
+	otherForm  bool      // the form of the answer is not the requested one, so that its first piece is no first token
+	page       bool      // the body is HTML
+	wrongBody  bool      // the status promises an answer, and the body has none
+	hidden     bool      // Chunk is not called
+	judged     bool      // see Judge
+	unanswered bool      // no server answered, so that the status is the carrier's
+	busy       time.Time // see Follower.Judged
 }
 
 // A Decision is the result of a pick.
@@ -186,8 +185,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	if refusal != nil {
 		return x.Refuse(refusal)
 	}
-	x.pick, x.stage, x.usage.Form = pick, placed, x.UsageForm
-	x.content.Form = x.UsageForm
+	x.pick, x.stage, x.reader.Form = pick, placed, x.UsageForm
 	if x.Conformance {
 		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Endpoint.Address()})
 	}
@@ -248,10 +246,10 @@ func (x *Exchange) Sent() {
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
 func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
-	x.absent = r.Unanswered
-	x.unlike = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
+	x.unanswered = r.Unanswered
+	x.otherForm = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
-	x.content.Events, x.content.Strict = r.Events && !r.Encoded, x.Strict() && !r.Encoded
+	x.reader.Events, x.reader.Strict = r.Events && !r.Encoded, x.Strict() && !r.Encoded
 	if r.Encoded || r.Hidden {
 		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}
@@ -279,19 +277,18 @@ func (x *Exchange) Chunk(chunk []byte) {
 		return
 	}
 	x.ResponseBytes += len(chunk)
-	if n := x.content.Read(chunk); n > 0 {
+	if n := x.reader.Read(chunk); n > 0 {
 		x.Pieces += n
 		x.Last = x.options.Now()
 		if !x.First.IsZero() {
 			x.Placements.continued(x.Last)
-		} else if x.first(x.Last) && (x.content.Events || x.UsageForm == answer.FormVLLM) {
+		} else if x.first(x.Last) && (x.reader.Events || x.UsageForm == answer.FormVLLM) {
 			x.follower.Began() // a body that is no stream says nothing before it is whole
 		}
 	}
-	if x.Inference && x.content.Errors() > 0 {
+	if x.Inference && x.reader.Errors() > 0 {
 		x.Judge(Faulty)
 	}
-	x.usage.Read(chunk)
 	if x.ResponseID != nil {
 		x.ResponseID.Read(chunk)
 	}
@@ -311,7 +308,7 @@ func (x *Exchange) first(at time.Time) bool {
 		return false
 	}
 	x.First = at
-	if x.Status != http.StatusOK || x.unlike || x.page {
+	if x.Status != http.StatusOK || x.otherForm || x.page {
 		return false
 	}
 	x.Placements.first(at)
@@ -345,7 +342,7 @@ func (x *Exchange) release() {
 func (x *Exchange) End(err error) {
 	x.Ended, x.Outcome, x.Code = x.options.Now(), x.stage.outcome(), status.Code(err)
 	if !x.Usage.Known { // the carrier did not set it, because it passed the body to Chunk
-		x.Usage = x.usage.Usage()
+		x.Usage = x.reader.Usage()
 	}
 	if err != nil {
 		x.Outcome = Failed

@@ -9,6 +9,9 @@
 //	Complete                    completed   completed
 //	End                                     the record
 //
+// Between Sent and Respond, Failed is called for each attempt at another server. From Sent on, Judge or Left may be called when the response
+// ends early; the first verdict counts.
+//
 // A request that the gateway answers itself is not placed: its exchange stays receiving. If the gateway does not show the
 // body of the response, the exchange stays placed until its end is known.
 //
@@ -65,7 +68,7 @@ type Record struct {
 	Began    time.Time     // start of the stream
 	Arrived  time.Time     // end of the request's body, when the pick began; zero if it did not arrive
 	PickTook time.Duration // time from Arrived to the choice
-	First    time.Time     // the first content of the response's body (answer.ContentReader); zero if there was none
+	First    time.Time     // the first content of the response's body (answer.Reader); zero if there was none
 	Last     time.Time     // the last content; zero if the carrier does not see the body
 	Ended    time.Time
 

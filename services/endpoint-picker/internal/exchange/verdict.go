@@ -11,10 +11,10 @@ type Verdict uint8
 // The verdicts.
 const (
 	Unjudged Verdict = iota // nothing
-	Begun                   // it began to answer; the verdict on the whole response follows
+	Begun                   // it began to answer; the verdict on the whole response follows. Pools make it; carriers do not use it
 	Answered                // it answered the whole request
 	Doubtful                // the client, or the server, made an error: statuses 300 to 499, 501, and responses that ended early for an unknown reason
-	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it of Doubtful; carriers do not use it
+	Steered                 // Doubtful, from a server that the client may have chosen. Pools make it, too
 	Aborted                 // the client has gone before any answer, and perhaps before it sent the request: nothing of the server, but its cache lacks the prompt
 	Silent                  // the client has gone, which says something of the server if it had waited for content for long
 	Faulty                  // the server failed: it did not answer, answered with an error, or not to the end
@@ -45,18 +45,18 @@ func (x *Exchange) verdictOf(status int) Verdict {
 }
 
 // Refused reports whether the server answered with something else than what the request asks for.
-func (x *Exchange) Refused() bool { return x.Status >= http.StatusMultipleChoices || x.wrong }
+func (x *Exchange) Refused() bool { return x.Status >= http.StatusMultipleChoices || x.wrongBody }
 
 // verdictOfBody returns the verdict on the body of a response, which has ended.
 func (x *Exchange) verdictOfBody() Verdict {
 	switch {
 	case x.Status < http.StatusOK, x.Status >= http.StatusMultipleChoices:
 		return Unjudged // its status said all
-	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && x.content.Whole():
+	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && x.reader.Whole():
 		return Answered
 	}
-	x.wrong = true
-	if x.Inference && (x.page || !x.content.Unknown()) {
+	x.wrongBody = true
+	if x.Inference && (x.page || !x.reader.Unknown()) {
 		return Faulty
 	}
 	return Doubtful
@@ -65,13 +65,13 @@ func (x *Exchange) verdictOfBody() Verdict {
 // Failure says what was wrong with a response that was judged, or with the lack of one, for logs.
 func (x *Exchange) Failure() string {
 	switch {
-	case x.absent:
+	case x.unanswered:
 		return failureOf(0)
 	case x.Status == 0, x.Status >= http.StatusMultipleChoices:
 		return failureOf(x.Status)
 	case x.page:
 		return "a page of HTML"
-	case x.content.Errors() > 0:
+	case x.reader.Errors() > 0:
 		return failureOf(x.Status)
 	case x.First.IsZero():
 		return "no content"
@@ -90,10 +90,9 @@ func failureOf(status int) string {
 	return "status " + strconv.Itoa(status)
 }
 
-// Left records that the client has gone, as far as the carrier knows. It does nothing if the answer had begun and the carrier does not see
-// its content.
+// Left records that the client has gone, as far as the carrier knows. Carriers that do not see the content of answers do not call it.
 func (x *Exchange) Left() {
-	if x.Inference && (x.First.IsZero() || !x.Last.IsZero()) && (x.stage == placed || x.stage == responding) {
+	if x.Inference && (x.stage == placed || x.stage == responding) {
 		x.Judge(Silent)
 	}
 }

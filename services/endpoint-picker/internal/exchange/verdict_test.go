@@ -139,20 +139,6 @@ func TestExchange_Failed(t *testing.T) {
 	}, pool.calls[len(pool.calls)-3:])
 }
 
-// A carrier that does not see the content does not know either how long the client has waited for more.
-func TestVerdict_ClientThatHasGoneAfterTheFirstToken(t *testing.T) {
-	t.Parallel()
-	pool := newFakePool()
-	x := begin(pool)
-	x.Inference = true
-	x.Decide(context.Background(), nil)
-	x.Respond(&Response{Status: 200, Hidden: true, Events: true})
-	x.judged = false
-	x.FirstToken(noon)
-	x.Left()
-	assert.NotContains(t, pool.verdicts, Silent)
-}
-
 func TestVerdict_UnknownAPI(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -41,7 +41,7 @@ func (a *attempt) beginsBadly() bool {
 	}
 	buffer, _ := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buffer)
-	reader, n := answer.ContentReader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
+	reader, n := answer.Reader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
 	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
 	for n < len(buffer) {
 		read, err := a.receive(buffer[n:])
@@ -52,7 +52,7 @@ func (a *attempt) beginsBadly() bool {
 		switch {
 		case reader.Broken():
 			return true
-		case reader.Events && reader.Kept():
+		case reader.Events && reader.HasOutput():
 			return false
 		case errors.Is(err, io.EOF):
 			return !reader.Whole() && !reader.Unknown()
@@ -60,5 +60,5 @@ func (a *attempt) beginsBadly() bool {
 			return !a.gone()
 		}
 	}
-	return reader.Broken()
+	return false
 }

@@ -63,20 +63,20 @@ type outliers interface {
 
 // Balancer picks endpoints.
 type Balancer struct {
-	options   Options
-	snapshots snapshots
-	configs   configs
-	rules     ruleset
-	estimator *estimate.Estimator
-	outliers  outliers
-	observer  observer
-	clock     clock.PassiveClock
-	random    func() uint64
-	memories  sync.Pool
-	eligible  atomic.Pointer[eligible]
-	usual     duration
-	responses responses
-	claims    claims
+	options       Options
+	snapshots     snapshots
+	configs       configs
+	rules         ruleset
+	estimator     *estimate.Estimator
+	outliers      outliers
+	observer      observer
+	clock         clock.PassiveClock
+	random        func() uint64
+	memories      sync.Pool
+	eligible      atomic.Pointer[eligible]
+	usualDuration duration
+	responses     responses
+	claims        claims
 }
 
 // Options enables details of picks.

@@ -645,7 +645,7 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	leave(firstDuration-1, nothing)
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
 	leave(firstDuration, nothing)
-	r.usual.observe(time.Second)
+	r.usualDuration.observe(time.Second)
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
 	stalled := r.estimator.Paces().Stall

@@ -10,7 +10,18 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 )
 
-// follower learns from the response to one request.
+// follower learns from the response to one request. What a failed request causes:
+//
+//	exchange.Exchange.Judge        the first verdict on the response counts
+//	follower.Judged                whose response it is, and whether its client may have chosen the endpoint
+//	  outlier.Detector.Observe     may eject the endpoint, for all requests or for those for one model
+//	  estimate.Estimator           the prompt is in no cache
+//	exchange.Exchange.Complete     or End: the request counts as load until the time that Judged returned
+//	  endpoint.Lease.Hold          the lease ends, and its endpoint counts it until then
+//	  estimate (suspect.go)        several failures in a row: the server seems to have stopped
+//	endpoint.Endpoint.ExpireHeld   at each pick and once a second: the load ends
+//
+// An attempt after which another server got the request (Failed, Responded) is Faulty at once, and its lease moves there.
 type follower struct {
 	balancer    *Balancer
 	exchange    *exchange.Exchange
@@ -56,15 +67,17 @@ func (f *follower) Responded() {
 // Judged records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts as load
 // for as long as an answer takes. So does one that ended early for an unknown reason, but its prompt may be in the cache.
 func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
-	b, x := f.balancer, f.exchange
-	switch v {
-	case exchange.Answered:
+	b, x, silent := f.balancer, f.exchange, v == exchange.Silent
+	switch {
+	case v == exchange.Answered:
 		f.Began()
-	case exchange.Silent:
-		return f.silent()
-	case exchange.Aborted:
+	case v == exchange.Aborted:
 		f.withdraw()
 		return time.Time{}
+	case silent && !f.waitedInVain():
+		return time.Time{}
+	case silent:
+		v = exchange.Doubtful
 	}
 	if by := f.answering(); by != nil {
 		f.observe(by, f.ofServer(v), x.Failure())
@@ -72,34 +85,26 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	switch {
 	case v == exchange.Answered:
 		if x.Inference {
-			b.usual.observe(b.clock.Now().Sub(x.Arrived))
+			b.usualDuration.observe(b.clock.Now().Sub(x.Arrived))
 		}
 		return time.Time{}
-	case v == exchange.Doubtful && !x.Refused(): // the client has gone, perhaps
+	case v == exchange.Doubtful && !silent && !x.Refused(): // the client has gone, perhaps
 		f.served()
 	default:
 		f.withdraw()
 	}
-	return x.Arrived.Add(b.usual.value())
+	return x.Arrived.Add(b.usualDuration.value())
 }
 
-// silent records that the client has gone before the end of the answer. It is doubtful whether the server works if it sent no content for
-// longer than an answer usually takes, or than streams pause; a client that goes earlier does not know either. After a failed attempt, it is
-// not known which server has the request.
-func (f *follower) silent() (busy time.Time) {
+// waitedInVain reports whether a client that has gone makes it doubtful that the server works: there was no content for longer than an
+// answer usually takes, or than streams pause. After a failed attempt, it is not known which server has the request.
+func (f *follower) waitedInVain() bool {
 	b, x := f.balancer, f.exchange
-	waited, patience := b.clock.Now().Sub(x.Arrived), b.usual.value()
+	since, patience := x.Arrived, b.usualDuration.value()
 	if !x.Last.IsZero() {
-		waited, patience = b.clock.Now().Sub(x.Last), min(patience, b.estimator.Paces().Stall)
+		since, patience = x.Last, min(patience, b.estimator.Paces().Stall)
 	}
-	if waited < patience || f.failed && !x.Moved() {
-		return time.Time{}
-	}
-	f.withdraw()
-	if by := f.answering(); by != nil {
-		f.observe(by, f.ofServer(exchange.Doubtful), x.Failure())
-	}
-	return x.Arrived.Add(b.usual.value())
+	return b.clock.Now().Sub(since) >= patience && (!f.failed || x.Moved())
 }
 
 // answering returns the endpoint that answers, nil if it has left the pool.

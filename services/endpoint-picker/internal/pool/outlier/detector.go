@@ -8,18 +8,20 @@
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// Package exchange judges each response. An endpoint is ejected after a number of failures without an answer in between, or when it fails
-// out of proportion: far more often than the other endpoints of the pool at the same time. What all of them do, such as refusing a wrong
-// request, ejects none. A probe is one of the regular requests. An endpoint that was ejected because of a refused scrape also returns with
-// the next scrape that is not refused.
+// Package exchange judges each response, and package balancer passes the verdict on (follower, which shows what else a failure causes). An
+// endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
+// other endpoints of the pool at the same time. What all of them do, such as refusing a wrong request, ejects none. A probe is one of the
+// regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is not refused.
 //
 // Answers that end early for an unknown reason, because the server broke off or the client left, are compared in the same way. If clients may
 // have chosen the endpoint, these answers eject it only if it completes no other one, and several prompts differ.
 //
-// An endpoint that refuses all requests for one model, which others answer, gets no requests for this model in the same way, and all others.
+// An endpoint that refuses all requests for one model, which others answer, is ejected for the requests for this model alone.
 //
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
 // elsewhere, and sending all requests to fewer endpoints would only move the failures.
+//
+// Servers that seem to have stopped get no requests before they are ejected either: see suspect.go of package estimate.
 package outlier
 
 import (
@@ -70,9 +72,9 @@ type Detector struct {
 	mu        sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
 	endpoints []*endpoint.Endpoint
 	histories map[*endpoint.Endpoint]*history
-	all       history // of all endpoints together
-	begun     int     // answers of all endpoints
-	whole     wholes
+	all       counts // of all endpoints together
+	begun     int    // answers of all endpoints
+	whole     wholeAnswers
 	subjects  map[uint64]*subject
 
 	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil while no endpoint lacks one
@@ -133,11 +135,24 @@ func (d *Detector) Observe(e *endpoint.Endpoint, r Response) {
 		if h.Succeed() {
 			d.restored(e)
 		}
-	case r.Verdict == exchange.Begun && !out:
-	case r.Verdict == exchange.Faulty, r.Verdict != exchange.Begun && h.Ejected(): // a doubtful response ends a probe
+	case r.Verdict == exchange.Faulty, r.Verdict != exchange.Begun && h.Ejected(): // a doubtful response is a failed probe
 		d.failed(e, out)
 	case out:
 		d.eject(e, CauseResponses)
+	}
+}
+
+// ScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
+func (d *Detector) ScrapeRefused(e *endpoint.Endpoint) {
+	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().Until()) {
+		d.eject(e, CauseScrape)
+	}
+}
+
+// Scraped records that the endpoint has answered a scrape.
+func (d *Detector) Scraped(e *endpoint.Endpoint) {
+	if h := e.Health(); h.Ejected() && h.Cause() == CauseScrape && h.Succeed() {
+		d.restored(e)
 	}
 }
 
@@ -160,37 +175,35 @@ func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
-	old = r.Placed.Before(h.ejected)
 	switch r.Verdict {
 	case exchange.Answered: // it was counted when it began
 		d.whole.add(r)
-		h.early.end(r)
-		return false, old
+		h.early.addWhole(r)
 	case exchange.Begun:
 		d.begun++
-		h.refused, h.begun = 0, d.begun
+		h.streak = streak{begun: d.begun}
 		d.count(h, exchange.Begun)
-		if !d.answered(e, r) {
-			return false, old
+		if d.countAnswer(e, r) {
+			d.count(h, exchange.Doubtful)
+			out = h.outOfProportion(exchange.Doubtful, &d.all)
 		}
-		d.count(h, exchange.Doubtful)
-		return h.outOfProportion(exchange.Doubtful, &d.all), old
 	case exchange.Doubtful, exchange.Steered:
 		h.recent.add(r.Failure)
 		if r.Began { // then the endpoint has the model
 			h.early.add(r, &d.whole)
-			out = h.early.all(&d.whole, len(d.endpoints)-1)
+			out = h.early.isAll(&d.whole, len(d.endpoints)-1)
 		} else {
 			h.refused++
-			out = d.refusesAll(h.refused, d.begun-h.begun)
+			out = d.refusesAll(h.streak, d.begun)
 		}
-		d.refused(e, r, out)
-		return out, old
-	default:
+		d.countRefusal(e, r, out)
+	case exchange.Faulty:
 		h.recent.add(r.Failure)
-		d.count(h, r.Verdict)
-		return h.outOfProportion(r.Verdict, &d.all), old
+		d.count(h, exchange.Faulty)
+		out = h.outOfProportion(exchange.Faulty, &d.all)
+	default: // it says nothing
 	}
+	return out, r.Placed.Before(h.ejected)
 }
 
 // count adds a response to the history of an endpoint. The caller holds mu.
@@ -201,9 +214,9 @@ func (d *Detector) count(h *history, v exchange.Verdict) {
 }
 
 // refusesAll reports whether an endpoint refuses all requests while others answer: it refused some since its last answer began, and the
-// others began some answers.
-func (d *Detector) refusesAll(refused, others int) bool {
-	return refused >= minDoubtful && others >= max(minOthers, minBegun*(len(d.endpoints)-1))
+// others began some of the answers.
+func (d *Detector) refusesAll(s streak, begun int) bool {
+	return s.refused >= minDoubtful && begun-s.begun >= max(minOthers, minBegun*(len(d.endpoints)-1))
 }
 
 // historyOf returns the history of an endpoint. The caller holds mu.
@@ -214,20 +227,6 @@ func (d *Detector) historyOf(e *endpoint.Endpoint) *history {
 		d.histories[e] = h
 	}
 	return h
-}
-
-// ScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
-func (d *Detector) ScrapeRefused(e *endpoint.Endpoint) {
-	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().Until()) {
-		d.eject(e, CauseScrape)
-	}
-}
-
-// Scraped records that the endpoint has answered a scrape.
-func (d *Detector) Scraped(e *endpoint.Endpoint) {
-	if h := e.Health(); h.Ejected() && h.Cause() == CauseScrape && h.Succeed() {
-		d.restored(e)
-	}
 }
 
 // eject ejects the endpoint, if enough others remain.

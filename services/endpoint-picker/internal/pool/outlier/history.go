@@ -34,46 +34,75 @@ const (
 	minWhole = 4 * minBegun
 )
 
-// A history is the numbers of responses by their verdict, of which older ones count less, and the last ejections. A response that fails in
-// the middle counts twice. Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
-type history struct {
-	counts [exchange.Verdicts]float64
-	at     time.Time
+// counts are the numbers of responses by their verdict, of which older ones count less. A response that fails in the middle counts twice.
+// Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
+type counts struct {
+	of [exchange.Verdicts]float64
+	at time.Time
+}
 
-	refused int // doubtful responses since the last answer began
-	begun   int // answers of all endpoints until then
-	early   early
-	recent  recent
+// add counts a verdict.
+func (c *counts) add(v exchange.Verdict, now time.Time) {
+	if past := now.Sub(c.at); past > 0 {
+		fade := math.Exp(-past.Seconds() / memory.Seconds())
+		for i := range c.of {
+			c.of[i] *= fade
+		}
+		c.at = now
+	}
+	c.of[v]++
+}
+
+func (c *counts) total() (sum float64) {
+	for _, n := range c.of {
+		sum += n
+	}
+	return sum
+}
+
+// A streak is the refusals of an endpoint since its last answer began.
+type streak struct {
+	refused int // doubtful responses without content
+	begun   int // answers of all endpoints until the last one of this endpoint
+}
+
+// A history is what an endpoint did, and its last ejections.
+type history struct {
+	counts
+	streak
+
+	early  earlyEnds
+	recent recent
 
 	ejections int       // one soon after the other
 	ejected   time.Time // when the last one began
 	until     time.Time // when it ends
 }
 
-// early are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after the first
-// of them and got a whole answer.
-type early struct {
+// earlyEnds are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after the
+// first of them and got a whole answer.
+type earlyEnds struct {
 	prompts uint64    // a bit for each first half of a prompt: one client, whose requests are alike, is not the endpoint
 	since   time.Time // the first of these requests was placed
 	others  bool      // a later request got a whole answer elsewhere, so that this endpoint has had the time for one, too
 	whole   int       // whole answers of all endpoints until then
 }
 
-// wholes are the whole answers of all endpoints.
-type wholes struct {
+// wholeAnswers are the whole answers of all endpoints.
+type wholeAnswers struct {
 	n      int
 	newest time.Time // when the last of their requests was placed
 }
 
-func (w *wholes) add(r *Response) {
+func (w *wholeAnswers) add(r *Response) {
 	w.n++
 	if r.Placed.After(w.newest) {
 		w.newest = r.Placed
 	}
 }
 
-// add counts a request, which may be the first one.
-func (e *early) add(r *Response, w *wholes) {
+// add counts an answer that ended early.
+func (e *earlyEnds) add(r *Response, w *wholeAnswers) {
 	if e.prompts == 0 {
 		e.since, e.others = r.Placed, false
 	}
@@ -83,44 +112,22 @@ func (e *early) add(r *Response, w *wholes) {
 	e.prompts |= 1 << (r.Prompt % 64)
 }
 
-// end records a whole answer.
-func (e *early) end(r *Response) {
+// addWhole records a whole answer of the endpoint.
+func (e *earlyEnds) addWhole(r *Response) {
 	if r.Placed.After(e.since) {
 		e.prompts = 0
 	}
 }
 
-// all reports whether the endpoint ends all answers early, while others do not.
-func (e *early) all(w *wholes, others int) bool {
+// isAll reports whether the endpoint ends all answers early, while others do not.
+func (e *earlyEnds) isAll(w *wholeAnswers, others int) bool {
 	return e.others && bits.OnesCount64(e.prompts) >= minDoubtful && w.n-e.whole >= minWhole*max(others, 1)
 }
 
-// add counts a verdict.
-func (h *history) add(v exchange.Verdict, now time.Time) {
-	if past := now.Sub(h.at); past > 0 {
-		fade := math.Exp(-past.Seconds() / memory.Seconds())
-		for i := range h.counts {
-			h.counts[i] *= fade
-		}
-		h.at = now
-	}
-	h.counts[v]++
-}
-
-func (h *history) total() (sum float64) {
-	for _, n := range h.counts {
-		sum += n
-	}
-	return sum
-}
-
-// outOfProportion reports whether the endpoint of the history has far more responses with a verdict than the other ones have, of which
-// all is the history together with its own.
-func (h *history) outOfProportion(v exchange.Verdict, all *history) bool {
-	if v != exchange.Faulty && v != exchange.Doubtful {
-		return false
-	}
-	own, total := h.counts[v], h.total()
+// outOfProportion reports whether the endpoint has far more responses with a verdict, Faulty or Doubtful, than the others have. all counts
+// the responses of both.
+func (h *history) outOfProportion(v exchange.Verdict, all *counts) bool {
+	own, total := h.of[v], h.total()
 	others := all.total() - total
 	if others < minOthers || own < leastPart*total {
 		return false
@@ -132,6 +139,6 @@ func (h *history) outOfProportion(v exchange.Verdict, all *history) bool {
 	if h.at.Sub(h.until) < memory { // it has returned a moment ago
 		least /= 2
 	}
-	expected := tolerance * total * max(all.counts[v]-own, 0) / others
+	expected := tolerance * total * max(all.of[v]-own, 0) / others
 	return own-expected > least-0.5 // older ones have faded
 }

@@ -25,18 +25,13 @@ func (r *recent) list() []string {
 	return list
 }
 
-// advice says what to do about an ejection, by its cause.
-var advice = map[string]string{
-	CauseResponses: "check the log of the model server; it gets a request again after a pause, to see whether it works",
-	CauseProbe:     "check the log of the model server; it gets a request again after a pause, to see whether it works",
-	CauseScrape:    "nothing listens on the metrics port: check that the model server runs",
-}
-
-// reasons are the fields of the log that explain an ejection.
+// reasons are the fields of the log that explain an ejection, and say what to do.
 func (h *history) reasons(cause string) []zap.Field {
-	reasons := []zap.Field{zap.String("cause", cause)}
-	if cause != CauseScrape {
-		reasons = append(reasons, zap.Strings("lastFailures", h.recent.list()))
+	if cause == CauseScrape {
+		return []zap.Field{zap.String("cause", cause), zap.String("advice", "nothing listens on the metrics port: check that the model server runs")}
 	}
-	return append(reasons, zap.String("advice", advice[cause]))
+	return []zap.Field{
+		zap.String("cause", cause), zap.Strings("lastFailures", h.recent.list()),
+		zap.String("advice", "check the log of the model server; it gets a request again after a pause, to see whether it works"),
+	}
 }

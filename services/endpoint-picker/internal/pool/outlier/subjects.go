@@ -1,6 +1,7 @@
 package outlier
 
 import (
+	"maps"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,16 +25,16 @@ const (
 // A subject is what requests ask for: a model, by one API. Servers differ in what they have: one lacks an adapter that others loaded. Each
 // subject is followed from its first refusal on.
 type subject struct {
-	refused time.Time // the last refusal
-	begun   int       // answers of all endpoints
-	parts   map[*endpoint.Endpoint]*part
+	lastRefused time.Time
+	begun       int // answers of all endpoints
+	histories   map[*endpoint.Endpoint]*subjectHistory
 }
 
-// A part is what one endpoint did with the requests of a subject.
-type part struct {
-	refused  int  // since its last answer began
-	doubtful bool // one of them, or the answer itself, which ended early, was doubtful and not steered
-	begun    int  // answers of all endpoints until then
+// A subjectHistory is what one endpoint did with the requests of a subject.
+type subjectHistory struct {
+	streak
+
+	doubtful bool // one of the refusals, or the last answer, which ended early, was doubtful and not steered
 	lack     *lack
 }
 
@@ -74,21 +75,17 @@ func (d *Detector) Lacking(subject uint64) Lacks {
 	return nil
 }
 
-// answered counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests before:
+// countAnswer counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests before:
 // then it does not lack the subject, which says something of the endpoint. The caller holds mu.
-func (d *Detector) answered(e *endpoint.Endpoint, r *Response) (refused bool) {
+func (d *Detector) countAnswer(e *endpoint.Endpoint, r *Response) (refused bool) {
 	s := d.subjects[r.Subject]
 	if s == nil {
 		return false
 	}
 	s.begun++
-	p := s.parts[e]
-	if p == nil {
-		s.parts[e] = &part{begun: s.begun}
-		return false
-	}
-	before := *p
-	*p = part{begun: s.begun}
+	h := s.historyOf(e)
+	before := *h
+	*h = subjectHistory{streak: streak{begun: s.begun}}
 	if before.lack != nil {
 		d.publish()
 		d.log.Info("Endpoint answers requests for the model again", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
@@ -96,37 +93,42 @@ func (d *Detector) answered(e *endpoint.Endpoint, r *Response) (refused bool) {
 	return before.doubtful
 }
 
-// refused counts a refusal of a request of a subject. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
-func (d *Detector) refused(e *endpoint.Endpoint, r *Response, ejected bool) {
+// countRefusal counts a refusal of a request of a subject, or an answer to one that ended early. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
+func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool) {
 	s := d.subjects[r.Subject]
 	if s == nil {
 		s = d.newSubject(r.Subject)
 	}
-	p := s.parts[e]
-	if p == nil {
-		p = &part{begun: s.begun}
-		s.parts[e] = p
-	}
-	s.refused = d.clock.Now()
+	h := s.historyOf(e)
+	s.lastRefused = d.clock.Now()
 	if !r.Began {
-		p.refused++
+		h.refused++
 	}
-	p.doubtful = p.doubtful || r.Verdict == exchange.Doubtful
-	others := s.begun - p.begun
+	h.doubtful = h.doubtful || r.Verdict == exchange.Doubtful
 	switch {
-	case p.lack != nil:
-		if !r.Placed.Before(p.lack.since) {
-			p.lack = newLack(s.refused, min(2*p.lack.pause, d.options.Longest))
+	case h.lack != nil:
+		if !r.Placed.Before(h.lack.since) {
+			h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
 			d.publish()
 		}
 	case ejected:
-	case r.Missing && p.refused >= minMissing && others >= minMissing, d.refusesAll(p.refused, others):
-		p.lack = newLack(s.refused, d.options.Base)
+	case r.Missing && h.refused >= minMissing && s.begun-h.begun >= minMissing, d.refusesAll(h.streak, s.begun):
+		h.lack = newLack(s.lastRefused, d.options.Base)
 		d.publish()
 		d.observer.ObserveEjection(CauseModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
 			"Check that the model server has loaded the model", append(fields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
 	}
+}
+
+// historyOf returns the history of an endpoint.
+func (s *subject) historyOf(e *endpoint.Endpoint) *subjectHistory {
+	h := s.histories[e]
+	if h == nil {
+		h = &subjectHistory{streak: streak{begun: s.begun}}
+		s.histories[e] = h
+	}
+	return h
 }
 
 // newSubject begins to follow a subject. If there are too many, it forgets one that nobody answers, or the oldest one. The caller holds mu.
@@ -135,7 +137,7 @@ func (d *Detector) newSubject(id uint64) *subject {
 		var oldest uint64
 		var last *subject
 		for id, s := range d.subjects {
-			if last == nil || (s.begun > 0) == (last.begun > 0) && s.refused.Before(last.refused) || s.begun == 0 && last.begun > 0 {
+			if last == nil || (s.begun > 0) == (last.begun > 0) && s.lastRefused.Before(last.lastRefused) || s.begun == 0 && last.begun > 0 {
 				oldest, last = id, s
 			}
 		}
@@ -144,7 +146,7 @@ func (d *Detector) newSubject(id uint64) *subject {
 			d.publish()
 		}
 	}
-	s := &subject{parts: map[*endpoint.Endpoint]*part{}}
+	s := &subject{histories: map[*endpoint.Endpoint]*subjectHistory{}}
 	d.subjects[id] = s
 	return s
 }
@@ -152,11 +154,7 @@ func (d *Detector) newSubject(id uint64) *subject {
 // forget removes endpoints that have left the pool from all subjects. The caller holds mu.
 func (d *Detector) forget(kept map[*endpoint.Endpoint]*history) {
 	for _, s := range d.subjects {
-		for e := range s.parts {
-			if kept[e] == nil {
-				delete(s.parts, e)
-			}
-		}
+		maps.DeleteFunc(s.histories, func(e *endpoint.Endpoint, _ *subjectHistory) bool { return kept[e] == nil })
 	}
 	d.publish()
 }
@@ -165,14 +163,14 @@ func (d *Detector) forget(kept map[*endpoint.Endpoint]*history) {
 func (d *Detector) publish() {
 	all := map[uint64]Lacks{}
 	for id, s := range d.subjects {
-		for e, p := range s.parts {
-			if p.lack == nil {
+		for e, h := range s.histories {
+			if h.lack == nil {
 				continue
 			}
 			if all[id] == nil {
 				all[id] = Lacks{}
 			}
-			all[id][e] = p.lack
+			all[id][e] = h.lack
 		}
 	}
 	if len(all) == 0 {

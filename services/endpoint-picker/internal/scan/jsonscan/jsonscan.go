@@ -162,6 +162,18 @@ func (s *Scanner) Key() ([]byte, bool) {
 	return key, true
 }
 
+// EachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
+func (s *Scanner) EachMember(f func(key []byte)) {
+	if s.Next() != Object {
+		s.Value()
+		return
+	}
+	s.Open()
+	for key, ok := s.Key(); ok; key, ok = s.Key() {
+		f(key)
+	}
+}
+
 // String reads a string. It returns the range between its quotes, unconverted, and whether it contains escapes.
 func (s *Scanner) String() (span Span, escaped bool) {
 	s.peek()

@@ -141,6 +141,18 @@ func FuzzRebuild(f *testing.F) {
 	})
 }
 
+func TestScanner_EachMember(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`{"a":1,"b":{"c":2}}`: "a=1 b={\"c\":2} ", `{}`: "", `[{"a":1}]`: "", `"a"`: ""} {
+		var s Scanner
+		s.Reset([]byte(text))
+		got := ""
+		s.EachMember(func(key []byte) { got += string(key) + "=" + string(s.Text(s.Value())) + " " })
+		assert.Equal(t, want, got)
+		assert.NoError(t, s.End(), text)
+	}
+}
+
 func TestScanner_ReadsAgainWithoutAllocation(t *testing.T) {
 	text := []byte(`{"model": "m", "messages": [{"role": "user", "content": "` + strings.Repeat("word ", 1000) + `"}], "stream": true}`)
 	var s Scanner
