@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -83,99 +84,75 @@ func (r *Result) parts(requests int) (early, late float64) {
 	return float64(n) / float64(requests), float64(len(r.failures)-n) / float64(requests)
 }
 
-// TestFailingServerGetsFewRequests has one of three servers that fails, always or a tenth of the time, at once or a little later.
-func TestFailingServerGetsFewRequests(t *testing.T) {
-	t.Parallel()
-	trace := failingTrace()
-	for name, failure := range failures {
-		for _, every := range []int{1, 10} {
-			for _, after := range []time.Duration{0, 50 * time.Millisecond} {
-				failure.Every, failure.After = every, after
-				r := trace.failing(failure, 1).Run(Picker(1, InTurn))
-				early, late := r.parts(trace.Requests())
-				assert.LessOrEqual(t, early, 0.03, "%s, one of %d after %s", name, every, after)
-				assert.LessOrEqual(t, late, 0.01, "%s, one of %d after %s", name, every, after)
-			}
-		}
-	}
+// A failingCase is one of three servers that fails.
+type failingCase struct {
+	name     string
+	trace    func() *Trace
+	failure  Failure
+	policy   func(t *testing.T) Policy
+	requests int     // of which these are the most that may meet it
+	early    float64 // part in the first 10 s
+	late     float64 // part later
 }
 
-// TestSilentServerGetsFewRequests has one of three servers that never answers, always or a tenth of the time. Clients wait for longer than an
-// answer takes, and then go.
-func TestSilentServerGetsFewRequests(t *testing.T) {
-	t.Parallel()
-	trace := failingTrace()
-	for _, every := range []int{1, 10} {
-		for _, patience := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 6 * time.Second} {
-			r := trace.failing(Failure{Silent: true, Every: every, After: patience}, 1).Run(Picker(1, InTurn))
-			early, late := r.parts(trace.Requests())
-			assert.LessOrEqual(t, early, 0.03, "one of %d, %s", every, patience)
-			assert.LessOrEqual(t, late, 0.01, "one of %d, %s", every, patience)
-		}
-	}
-}
-
-// TestFailingServerAtAColdStart has one of three servers that fails while the first requests to the others are still computed.
-func TestFailingServerAtAColdStart(t *testing.T) {
-	t.Parallel()
-	for _, first := range []time.Duration{200 * time.Millisecond, time.Second} {
-		trace := coldTrace(first)
-		for name, failure := range failures {
-			for _, every := range []int{1, 10} {
-				failure.Every = every
-				r := trace.failing(failure, 1).Run(Picker(1, InTurn))
-				early, late := r.parts(500)
-				assert.LessOrEqual(t, early, 0.03, "%s, one of %d, %s", name, every, first)
-				assert.LessOrEqual(t, late, 0.01, "%s, one of %d, %s", name, every, first)
-			}
-		}
-	}
-}
-
-// TestStalledServerGetsFewRequests has one of three servers that stops after the first token.
-func TestStalledServerGetsFewRequests(t *testing.T) {
-	t.Parallel()
-	for _, gateway := range []bool{false, true} {
-		for _, patience := range []time.Duration{time.Second, 1500 * time.Millisecond, 2500 * time.Millisecond, 4 * time.Second} {
-			traces := map[string]*Trace{"usual": failingTrace()}
-			for _, first := range []time.Duration{0, 200 * time.Millisecond, time.Second} {
-				traces[first.String()] = coldTrace(first)
-			}
-			for name, trace := range traces {
-				failure := stalled(patience, gateway)
-				failure.Every = 1
-				r := trace.failing(failure, 1).Run(Picker(1, InTurn))
-				early, late := r.parts(500)
-				assert.LessOrEqual(t, early, 0.03, "%s %s behind a gateway: %t", name, patience, gateway)
-				assert.LessOrEqual(t, late, 0.01, "%s %s behind a gateway: %t", name, patience, gateway)
-			}
-			failure := stalled(patience, gateway)
-			failure.Every = 10
-			r := failingTrace().failing(failure, 1).Run(Picker(1, InTurn))
-			early, late := r.parts(500)
-			assert.LessOrEqual(t, early, 0.03, "one of ten, %s behind a gateway: %t", patience, gateway)
-			assert.LessOrEqual(t, late, 0.015, "one of ten, %s behind a gateway: %t", patience, gateway) // five must be judged, after their patience
-		}
-	}
-}
-
-// upstreamScorers is a picker with the scorers of the upstream default configuration, which go by metrics pages and prompts.
-func upstreamScorers(t *testing.T) Policy {
+func (c *failingCase) check(t *testing.T) {
 	t.Helper()
-	return ConfiguredPicker("upstream", 1, func(o pluginconfig.Options) *pluginconfig.Config {
-		c, err := pluginconfig.Load([]byte(`{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [
-			{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}, {type: max-score-picker}],
-			schedulingProfiles: [{name: default, plugins: [
-				{pluginRef: queue-scorer, weight: 2}, {pluginRef: kv-cache-utilization-scorer, weight: 2}, {pluginRef: prefix-cache-scorer, weight: 3},
-				{pluginRef: max-score-picker}]}]}`), o)
-		require.NoError(t, err)
-		return c
-	})
+	r := c.trace().failing(c.failure, 1).Run(c.policy(t))
+	early, late := r.parts(c.requests)
+	assert.LessOrEqual(t, early, c.early, c.name)
+	assert.LessOrEqual(t, late, c.late, c.name)
 }
 
-// TestFailingServerWithUpstreamScorers has a server that the scorers like: its page has no queue, and its cache is empty.
-func TestFailingServerWithUpstreamScorers(t *testing.T) {
-	t.Parallel()
+// cold are the traces of a cold start, by the time to the first token of the other servers.
+var cold = map[time.Duration]func() *Trace{
+	0:                      sync.OnceValue(func() *Trace { return coldTrace(0) }),
+	200 * time.Millisecond: sync.OnceValue(func() *Trace { return coldTrace(200 * time.Millisecond) }),
+	time.Second:            sync.OnceValue(func() *Trace { return coldTrace(time.Second) }),
+}
+
+// failingCases are all cases: servers that fail, always or a tenth of the time, at once or a little later, while the others work or have not
+// begun to answer; that never answer; that stop after the first token; and the same with upstream's scorers. Clients wait for longer than an
+// answer takes, and then go.
+func failingCases() (all []failingCase) {
+	add := func(name string, trace func() *Trace, f Failure, every int) *failingCase {
+		f.Every = every
+		all = append(all, failingCase{
+			name: fmt.Sprintf("%s, one of %d", name, every), trace: trace, failure: f,
+			policy: func(*testing.T) Policy { return Picker(1, InTurn) }, requests: 500, early: 0.03, late: 0.01,
+		})
+		return &all[len(all)-1]
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	for _, every := range []int{1, 10} {
+		for name, f := range failures {
+			for _, f.After = range []time.Duration{0, 50 * time.Millisecond} {
+				add(fmt.Sprintf("%s after %s", name, f.After), failingTrace, f, every)
+			}
+			for _, first := range []time.Duration{200 * time.Millisecond, time.Second} {
+				add(fmt.Sprintf("%s at a cold start, %s", name, first), cold[first], failures[name], every)
+			}
+		}
+		for _, s := range []float64{1.5, 2, 3, 6} {
+			add(fmt.Sprintf("silent, patience of %g s", s), failingTrace, Failure{Silent: true, After: seconds(s)}, every)
+		}
+	}
+	for _, gateway := range []bool{false, true} {
+		for _, s := range []float64{1, 1.5, 2.5, 4} {
+			name := fmt.Sprintf("stalled, patience of %g s, gateway %t", s, gateway)
+			f := stalled(seconds(s), gateway)
+			add(name, failingTrace, f, 1)
+			add(name, failingTrace, f, 10).late = 0.015 // five must be judged, after their patience
+			for first, trace := range cold {
+				add(fmt.Sprintf("%s, at a cold start, %s", name, first), trace, f, 1)
+			}
+		}
+	}
+	return append(all, upstreamCases()...)
+}
+
+// upstreamCases have the scorers of the upstream default configuration, which go by metrics pages and prompts, and a server that they like: its
+// page has no queue, and its cache is empty.
+func upstreamCases() (all []failingCase) {
 	for name, tt := range map[string]struct {
 		failure Failure
 		first   time.Duration // to the first token
@@ -191,23 +168,58 @@ func TestFailingServerWithUpstreamScorers(t *testing.T) {
 		"stalled, slow others":     {stalled(3*time.Second, false), time.Second, 0.03},
 		"stalled behind a gateway": {stalled(3*time.Second, true), 0, 0.03},
 	} {
-		for _, whole := range []bool{false, true} {
-			trace := coldTrace(tt.first)
-			if whole {
-				if tt.failure.Stalls {
-					continue // it is like a silent one
-				}
-				s := trace.scenario
-				s.Workload = s.Workload.inOnePiece(1)
-				trace = s.Trace(1)
-			}
-			tt.failure.Every = 1
-			r := trace.failing(tt.failure, 1).Run(upstreamScorers(t))
-			early, late := r.parts(500)
-			assert.LessOrEqual(t, early, tt.most, "%s %t", name, whole)
-			assert.LessOrEqual(t, late, 0.01, "%s %t", name, whole)
+		tt.failure.Every = 1
+		trace := cold[tt.first]
+		c := failingCase{name: "upstream scorers: " + name, trace: trace, failure: tt.failure, policy: upstreamScorers, requests: 500, early: tt.most, late: 0.01}
+		all = append(all, c)
+		if tt.failure.Stalls {
+			continue // in one piece it is like a silent one
+		}
+		c.name += ", answers in one piece"
+		c.trace = func() *Trace {
+			s := trace().scenario
+			s.Workload = s.Workload.inOnePiece(1)
+			return s.Trace(1)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// upstreamScorers is a picker with the scorers of the upstream default configuration.
+func upstreamScorers(t *testing.T) Policy {
+	t.Helper()
+	return ConfiguredPicker("upstream", 1, func(o pluginconfig.Options) *pluginconfig.Config {
+		c, err := pluginconfig.Load([]byte(`{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [
+			{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}, {type: max-score-picker}],
+			schedulingProfiles: [{name: default, plugins: [
+				{pluginRef: queue-scorer, weight: 2}, {pluginRef: kv-cache-utilization-scorer, weight: 2}, {pluginRef: prefix-cache-scorer, weight: 3},
+				{pluginRef: max-score-picker}]}]}`), o)
+		require.NoError(t, err)
+		return c
+	})
+}
+
+// TestFailingServerGetsFewRequestsOnce has a case of each kind. The others are in the long lane.
+func TestFailingServerGetsFewRequestsOnce(t *testing.T) {
+	t.Parallel()
+	once := []string{
+		"500 after 0s, one of 1",
+		"error event after 50ms, one of 10",
+		"cut behind a gateway after 0s, one of 1",
+		"model missing at a cold start, 1s, one of 1",
+		"empty stream at a cold start, 200ms, one of 10",
+		"silent, patience of 3 s, one of 1",
+		"stalled, patience of 2.5 s, gateway true, one of 1",
+		"upstream scorers: refused",
+	}
+	for _, c := range failingCases() {
+		if i := slices.Index(once, c.name); i >= 0 {
+			once = slices.Delete(once, i, i+1)
+			c.check(t)
 		}
 	}
+	assert.Empty(t, once, "there are no such cases")
 }
 
 // TestAnswersThatAreCutWherePromptsAre has a server that begins to cut all answers when it has some prompts in its cache, so that their clients may
@@ -242,43 +254,54 @@ func (t *Trace) leaving(after time.Duration, who func(a *arrival) bool) (*Trace,
 	return &with, n
 }
 
-// TestClientsThatLeaveEjectNobody has clients that leave while they receive answers, behind a gateway that does not say so: a tenth of all
-// requests, or one client with all its requests, which are a twentieth, and whose prompts keep them on few
-// servers.
-func TestClientsThatLeaveEjectNobody(t *testing.T) {
-	t.Parallel()
-	for name, w := range map[string]Scenario{
-		"unique": usual("unique", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(64)),
-		"skewed": usual("skewed", skewed.Workload(100)),
-		"few":    usual("few", skewed.Workload(100)).of(3),
-	} {
-		trace := w.Trace(1)
-		requests := map[int]int{}
-		for _, a := range trace.arrivals {
-			requests[a.group]++
-		}
-		client := trace.arrivals[0].group // it has about a twentieth of the requests
-		for group, n := range requests {
-			distance := func(n int) int { return max(20*n, trace.Requests()) - min(20*n, trace.Requests()) }
-			if d, least := distance(n), distance(requests[client]); d < least || d == least && group < client {
-				client = group
-			}
-		}
-		usual, _ := trace.run(t)
-		for who, leaves := range map[string]func(a *arrival) bool{
-			"a tenth":    func(a *arrival) bool { return a.number%10 == 3 },
-			"one client": func(a *arrival) bool { return a.group == client },
-		} {
-			for _, after := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second} {
-				left, n := trace.leaving(after, leaves)
-				assert.Positive(t, n)
-				got, ejections := left.run(t)
-				assert.Zero(t, ejections, "%s: %s leave after %s", name, who, after)
-				assert.Less(t, got.TTFT().Mean.Seconds(), 1.2*usual.TTFT().Mean.Seconds(), "%s: %s leave after %s", name, who, after)
-				assert.Less(t, usual.apart(&got), 0.1, "%s: %s leave after %s: %v, else %v", name, who, after, got.served, usual.served)
-			}
+// leavingClients are the workloads of clients that leave.
+var leavingClients = map[string]Scenario{
+	"unique": usual("unique", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(64)),
+	"skewed": usual("skewed", skewed.Workload(100)),
+	"few":    usual("few", skewed.Workload(100)).of(3),
+}
+
+// client returns the client with about a twentieth of the requests.
+func (t *Trace) client() int {
+	requests := map[int]int{}
+	for _, a := range t.arrivals {
+		requests[a.group]++
+	}
+	client := t.arrivals[0].group
+	for group, n := range requests {
+		distance := func(n int) int { return max(20*n, t.Requests()) - min(20*n, t.Requests()) }
+		if d, least := distance(n), distance(requests[client]); d < least || d == least && group < client {
+			client = group
 		}
 	}
+	return client
+}
+
+// checkLeaving has clients that leave while they receive answers, behind a gateway that does not say so: a tenth of all requests, or one client
+// with all its requests, which are a twentieth, and whose prompts keep them on few servers. It ejects nobody.
+func checkLeaving(t *testing.T, name string, pauses ...time.Duration) {
+	t.Helper()
+	trace := leavingClients[name].Trace(1)
+	client := trace.client()
+	usual, _ := trace.run(t)
+	for who, leaves := range map[string]func(a *arrival) bool{
+		"a tenth":    func(a *arrival) bool { return a.number%10 == 3 },
+		"one client": func(a *arrival) bool { return a.group == client },
+	} {
+		for _, after := range pauses {
+			left, n := trace.leaving(after, leaves)
+			assert.Positive(t, n)
+			got, ejections := left.run(t)
+			assert.Zero(t, ejections, "%s: %s leave after %s", name, who, after)
+			assert.Less(t, got.TTFT().Mean.Seconds(), 1.2*usual.TTFT().Mean.Seconds(), "%s: %s leave after %s", name, who, after)
+			assert.Less(t, usual.apart(&got), 0.1, "%s: %s leave after %s: %v, else %v", name, who, after, got.served, usual.served)
+		}
+	}
+}
+
+func TestClientsThatLeaveEjectNobodyOnce(t *testing.T) {
+	t.Parallel()
+	checkLeaving(t, "few", 100*time.Millisecond)
 }
 
 // run runs the requests with one picker. It returns its ejections, too.
