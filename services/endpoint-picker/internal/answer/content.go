@@ -130,7 +130,7 @@ func (r *Reader) Unknown() bool {
 		return false
 	case r.line[0] == '{':
 		h := r.object()
-		return h.members && (r.long || h.valid)
+		return h.members && (h.valid || r.long && !h.answer) // a long answer of a known API that stops in the middle is none
 	}
 	return string(r.line) != "[]"
 }
