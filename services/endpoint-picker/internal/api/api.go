@@ -10,7 +10,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -165,17 +164,23 @@ type Incoming struct {
 	Digest  *Digest // describes the prompt in place of a body; may be nil
 }
 
-// CleanPath returns the path that model servers understand: without the query, percent-encoding, and slashes without meaning. It is empty if
-// unknown.
-func (in *Incoming) CleanPath() string {
+// rawPath returns the path as the client wrote it, without the query. It is empty if unknown.
+func (in *Incoming) rawPath() string {
 	raw := in.Path
 	if raw == "" {
 		raw = in.Headers.First(headerOriginalPath, headerForwardedPath)
 	}
+	raw, _, _ = strings.Cut(raw, "?")
+	return raw
+}
+
+// CleanPath returns the path without the query, percent-encoding, and slashes without meaning, which some model servers understand. It is empty
+// if unknown.
+func (in *Incoming) CleanPath() string {
+	raw := in.rawPath()
 	if raw == "" {
 		return ""
 	}
-	raw, _, _ = strings.Cut(raw, "?")
 	if strings.Contains(raw, "%") {
 		if decoded, err := url.PathUnescape(raw); err == nil {
 			raw = decoded
@@ -192,7 +197,7 @@ type Request struct {
 	// (ErrNoModel).
 	Unread error
 
-	PathHash   uint64        // of the path as model servers understand it: of its suffix, for known APIs
+	PathHash   uint64        // of the path as the client wrote it, because servers may refuse another spelling
 	Model      string        // empty if unknown
 	ModelSpan  jsonscan.Span // of the model between its quotes, as the client wrote it
 	ModelPlain bool          // the model is neither quoted nor escaped, because the body is a form
@@ -259,7 +264,7 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 	if r.API = p.apiOf(clean, in); r.API == nil {
 		return errNoParser
 	}
-	r.PathHash = xxhash.Sum64String(cmp.Or(r.API.suffix, clean))
+	r.PathHash = xxhash.Sum64String(in.rawPath())
 	err := r.read(in.Headers)
 	if err == nil && r.API.named && r.Model == "" {
 		err = ErrNoModel

@@ -14,9 +14,8 @@ type Health struct {
 	probed  atomic.Bool      // a probe is running since then
 	failing atomic.Bool      // there are failures to reset
 
-	mu       sync.Mutex
-	failures int // consecutive failures
-	cause    string
+	mu    sync.Mutex
+	cause string
 }
 
 // Ejected reports whether the endpoint is not in use. This includes an endpoint that waits for its probe.
@@ -59,19 +58,16 @@ func (h *Health) Succeed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failing.Store(false)
-	h.failures = 0
 	h.probed.Store(false)
 	return h.until.Swap(0).IsSet()
 }
 
-// Fail counts a failure. It returns the number of consecutive failures, and whether this one came after the end of an
-// ejection.
-func (h *Health) Fail() (failures int, probe bool) {
+// Fail records a failure. It reports whether this one came after the end of an ejection.
+func (h *Health) Fail() (probe bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failing.Store(true)
-	h.failures++
-	return h.failures, h.probed.Load()
+	return h.probed.Load()
 }
 
 // Eject ejects the endpoint until a time.

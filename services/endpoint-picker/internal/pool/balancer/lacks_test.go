@@ -98,3 +98,15 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 		})
 	}
 }
+
+// TestSpellingsOfAPathAreSubjects has paths that a server refuses though it has the model.
+func TestSpellingsOfAPathAreSubjects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	seen := map[uint64]string{}
+	for _, path := range []string{"/v1/chat/completions", "/x/chat/completions", "//v1/chat/completions", "/v1/./chat/completions", "/v1/chat/completions/"} {
+		x := r.placed(t, api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)})
+		assert.Empty(t, seen[x.Subject], path)
+		seen[x.Subject] = path
+	}
+}

@@ -73,7 +73,8 @@ type Detector struct {
 	endpoints []*endpoint.Endpoint
 	histories map[*endpoint.Endpoint]*history
 	all       counts // of all endpoints together
-	begun     int    // answers of all endpoints
+	refusals  tally  // and answers that began
+	failures  tally  // and whole answers
 	whole     wholeAnswers
 	subjects  map[uint64]*subject
 
@@ -127,17 +128,17 @@ func (d *Detector) Observe(e *endpoint.Endpoint, r Response) {
 	if d.options.Failures == 0 || r.Verdict == exchange.Unjudged {
 		return
 	}
-	out, old := d.observe(e, &r)
+	f := d.observe(e, &r)
 	h := e.Health()
 	switch {
-	case old:
+	case f.old:
 	case r.Verdict == exchange.Answered:
 		if h.Succeed() {
 			d.restored(e)
 		}
 	case r.Verdict == exchange.Faulty, r.Verdict != exchange.Begun && h.Ejected(): // a doubtful response is a failed probe
-		d.failed(e, out)
-	case out:
+		d.failed(e, f)
+	case f.out:
 		d.eject(e, CauseResponses)
 	}
 }
@@ -156,54 +157,64 @@ func (d *Detector) Scraped(e *endpoint.Endpoint) {
 	}
 }
 
-// failed counts a failure.
-func (d *Detector) failed(e *endpoint.Endpoint, outOfProportion bool) {
+// failed counts a failure. After a probe that fails like other endpoints, the next request is another probe.
+func (d *Detector) failed(e *endpoint.Endpoint, f finding) {
 	h := e.Health()
-	failures, probe := h.Fail()
-	switch {
+	switch probe := h.Fail(); {
+	case probe && f.usual:
+		h.Unknown()
 	case probe:
 		d.eject(e, CauseProbe)
-	case h.Ejected():
-	case outOfProportion || failures >= d.options.Failures:
+	case !h.Ejected() && f.out:
 		d.eject(e, CauseResponses)
 	}
 }
 
-// observe counts a response. It reports whether the endpoint fails out of proportion, and whether the request is older than the last
-// ejection, of which it says nothing.
-func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (out, old bool) {
+// A finding is what a response says of its endpoint.
+type finding struct {
+	out   bool // it fails far more often than others
+	usual bool // it fails like others
+	old   bool // nothing: the request is older than the last ejection
+}
+
+// observe counts a response.
+func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (f finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
+	f.old = r.Placed.Before(h.ejected)
 	switch r.Verdict {
 	case exchange.Answered: // it was counted when it began
+		h.failures.end(&d.failures)
 		d.whole.add(r)
 		h.early.addWhole(r)
 	case exchange.Begun:
-		d.begun++
-		h.streak = streak{begun: d.begun}
+		h.refusals.end(&d.refusals)
 		d.count(h, exchange.Begun)
 		if d.countAnswer(e, r) {
 			d.count(h, exchange.Doubtful)
-			out = h.outOfProportion(exchange.Doubtful, &d.all)
+			f.out = h.outOfProportion(exchange.Doubtful, &d.all)
 		}
 	case exchange.Doubtful, exchange.Steered:
 		h.recent.add(r.Failure)
 		if r.Began { // then the endpoint has the model
 			h.early.add(r, &d.whole)
-			out = h.early.isAll(&d.whole, len(d.endpoints)-1)
+			f.out = h.early.isAll(&d.whole, len(d.endpoints)-1)
 		} else {
-			h.refused++
-			out = d.refusesAll(h.streak, d.begun)
+			h.refusals.failures++
+			f.out = d.refusesAll(&h.refusals, &d.refusals)
+			f.usual = !f.out && d.refusals.failsOften()
 		}
-		d.countRefusal(e, r, out)
+		d.countRefusal(e, r, f.out || e.Health().Ejected())
 	case exchange.Faulty:
 		h.recent.add(r.Failure)
+		h.failures.failures++
 		d.count(h, exchange.Faulty)
-		out = h.outOfProportion(exchange.Faulty, &d.all)
+		f.out = h.failures.isLong(d.options.Failures, &d.failures) || h.outOfProportion(exchange.Faulty, &d.all)
+		f.usual = !f.out && d.failures.failsOften()
 	default: // it says nothing
 	}
-	return out, r.Placed.Before(h.ejected)
+	return f
 }
 
 // count adds a response to the history of an endpoint. The caller holds mu.
@@ -215,8 +226,8 @@ func (d *Detector) count(h *history, v exchange.Verdict) {
 
 // refusesAll reports whether an endpoint refuses all requests while others answer: it refused some since its last answer began, and the
 // others began some of the answers.
-func (d *Detector) refusesAll(s streak, begun int) bool {
-	return s.refused >= minDoubtful && begun-s.begun >= max(minOthers, minBegun*(len(d.endpoints)-1))
+func (d *Detector) refusesAll(s *streak, all *tally) bool {
+	return s.isLong(minDoubtful, all) && s.others(all) >= max(minOthers, minBegun*(len(d.endpoints)-1))
 }
 
 // historyOf returns the history of an endpoint. The caller holds mu.
@@ -243,6 +254,7 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	}
 	past.ejected, past.until = now, now.Add(min(d.options.Base<<min(past.ejections, 16), d.options.Longest))
 	past.ejections++
+	past.refusals.failures, past.failures.failures = 0, 0
 	if !h.Ejected() {
 		d.log.Warn("Ejected endpoint", append(fields(e), past.reasons(cause)...)...)
 	}

@@ -2,6 +2,7 @@ package outlier
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -190,6 +191,61 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 			r.after(time.Millisecond)
 		}
 		assert.Equal(t, tt.want, r.causes, tt.name)
+	}
+}
+
+// TestFailuresOfAllEndpoints has a client whose requests all endpoints refuse, or fail at, and others that get one answer for ten of them.
+func TestFailuresOfAllEndpoints(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		verdict exchange.Verdict
+		of      Response
+	}{
+		"wrong requests":          {exchange.Doubtful, base},
+		"paths that do not exist": {exchange.Doubtful, Response{Subject: base.Subject, Missing: true}},
+		"steered requests":        {exchange.Steered, base},
+		"unknown models":          {exchange.Doubtful, missing},
+		"failures":                {exchange.Faulty, base},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 3)
+			random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
+			for i := range 500 {
+				r.respondTo(random.IntN(3), exchange.Answered, base)
+				for range 10 {
+					r.respondTo(random.IntN(3), tt.verdict, tt.of)
+				}
+				r.after(100 * time.Millisecond)
+				if i < 10 {
+					r.causes = nil // at first it may have been the endpoint
+				}
+			}
+			assert.Empty(t, r.causes)
+			assert.Equal(t, []int{0, 1, 2}, r.usable())
+			assert.Nil(t, r.Lacking(base.Subject))
+		})
+	}
+}
+
+// TestProbesThatSayNothing has an endpoint that was ejected, and a client whose requests all endpoints refuse, or fail at.
+func TestProbesThatSayNothing(t *testing.T) {
+	t.Parallel()
+	for _, verdict := range []exchange.Verdict{exchange.Doubtful, exchange.Faulty} {
+		r := newRig(t, 3)
+		r.respond(0, exchange.Faulty, 3)
+		for range 30 {
+			r.respond(1, verdict, 10)
+			r.respond(1, exchange.Answered, 1)
+		}
+		r.after(time.Second)
+		for range 20 {
+			assert.Equal(t, []int{0, 1, 2}, r.usable())
+			probe := r.endpoints[0].Acquire()
+			r.respond(0, verdict, 1)
+			probe.Release()
+		}
+		assert.Equal(t, []string{CauseResponses}, r.causes)
 	}
 }
 

@@ -32,6 +32,17 @@ const (
 	// half the value, a client that leaves all its requests, and chooses the server by its prompts, can wait for the ejection. At double, a
 	// server that breaks off all answers to such prompts gets a request a second for twice as long.
 	minWhole = 4 * minBegun
+	// beyondUsual is how many times as long as usual a streak must be, beside its least length: one of an endpoint that works is so long by
+	// chance once in ten thousand times. At half the value, once in a hundred times, so that a client whose requests all endpoints refuse
+	// ejects one of them soon. At double, an endpoint without the model, beside clients with as many wrong requests as good ones, refuses
+	// twice as many.
+	beyondUsual = 10
+	// streakWeight is the weight of the newest streak in the usual length. At half the value, a client that begins to send wrong requests can
+	// eject an endpoint for twice as many answers. At double, one long streak more than doubles the length.
+	streakWeight = 1.0 / 32
+	// firstAnswers is the number of answers without failures that count at the beginning. At half the value, an endpoint that fails before it
+	// answers at first makes failures look usual. At double, wrong requests after a start eject an endpoint more often.
+	firstAnswers = 8
 )
 
 // counts are the numbers of responses by their verdict, of which older ones count less. A response that fails in the middle counts twice.
@@ -60,19 +71,47 @@ func (c *counts) total() (sum float64) {
 	return sum
 }
 
-// A streak is the refusals of an endpoint since its last answer began.
+// A streak is the failures of an endpoint since its last answer, or its last ejection.
 type streak struct {
-	refused int // doubtful responses without content
-	begun   int // answers of all endpoints until the last one of this endpoint
+	failures int
+	answers  int // of all endpoints until that answer
 }
+
+// A tally is what all endpoints do: the answers, and how many failures an endpoint that works has before one.
+type tally struct {
+	answers int
+	usual   float64
+}
+
+// end records an answer of the endpoint.
+func (s *streak) end(all *tally) {
+	all.answers++
+	all.usual += max(streakWeight, 1/float64(all.answers+firstAnswers)) * (float64(s.failures) - all.usual)
+	*s = streak{answers: all.answers}
+}
+
+// others returns the answers of the other endpoints meanwhile.
+func (s *streak) others(all *tally) int { return all.answers - s.answers }
+
+// isLong reports whether the streak has a least length, and is far longer than usual.
+func (s *streak) isLong(least int, all *tally) bool {
+	if all.failsOften() {
+		least += int(beyondUsual * all.usual)
+	}
+	return s.failures >= least
+}
+
+// failsOften reports whether endpoints that work fail once for two answers, so that one failure says nothing.
+func (t *tally) failsOften() bool { return t.usual > 0.5 }
 
 // A history is what an endpoint did, and its last ejections.
 type history struct {
 	counts
-	streak
 
-	early  earlyEnds
-	recent recent
+	refusals streak // doubtful responses without content, until an answer begins
+	failures streak // of whole answers
+	early    earlyEnds
+	recent   recent
 
 	ejections int       // one soon after the other
 	ejected   time.Time // when the last one began

@@ -25,15 +25,15 @@ const (
 // A subject is what requests ask for: a model, by one API. Servers differ in what they have: one lacks an adapter that others loaded. Each
 // subject is followed from its first refusal on.
 type subject struct {
+	tally // of refusals, and answers that began
+
 	lastRefused time.Time
-	begun       int // answers of all endpoints
 	histories   map[*endpoint.Endpoint]*subjectHistory
 }
 
 // A subjectHistory is what one endpoint did with the requests of a subject.
 type subjectHistory struct {
-	streak
-
+	refusals streak
 	doubtful bool // one of the refusals, or the last answer, which ended early, was doubtful and not steered
 	lack     *lack
 }
@@ -82,10 +82,10 @@ func (d *Detector) countAnswer(e *endpoint.Endpoint, r *Response) (refused bool)
 	if s == nil {
 		return false
 	}
-	s.begun++
 	h := s.historyOf(e)
 	before := *h
-	*h = subjectHistory{streak: streak{begun: s.begun}}
+	h.refusals.end(&s.tally)
+	h.doubtful, h.lack = false, nil
 	if before.lack != nil {
 		d.publish()
 		d.log.Info("Endpoint answers requests for the model again", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
@@ -102,22 +102,24 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 	h := s.historyOf(e)
 	s.lastRefused = d.clock.Now()
 	if !r.Began {
-		h.refused++
+		h.refusals.failures++
 	}
 	h.doubtful = h.doubtful || r.Verdict == exchange.Doubtful
+	lacks := d.refusesAll(&h.refusals, &s.tally) ||
+		r.Missing && h.refusals.isLong(minMissing, &s.tally) && h.refusals.others(&s.tally) >= minMissing
 	switch {
-	case h.lack != nil:
-		if !r.Placed.Before(h.lack.since) {
-			h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
-			d.publish()
-		}
-	case ejected:
-	case r.Missing && h.refused >= minMissing && s.begun-h.begun >= minMissing, d.refusesAll(h.streak, s.begun):
-		h.lack = newLack(s.lastRefused, d.options.Base)
+	case h.lack == nil && lacks && !ejected:
+		h.lack, h.refusals.failures = newLack(s.lastRefused, d.options.Base), 0
 		d.publish()
 		d.observer.ObserveEjection(CauseModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
 			"Check that the model server has loaded the model", append(fields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
+	case h.lack == nil, r.Placed.Before(h.lack.since):
+	case !lacks && s.failsOften(): // it says nothing: the next request goes there at once
+		h.lack.until.Store(monotonic.From(s.lastRefused))
+	default:
+		h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
+		d.publish()
 	}
 }
 
@@ -125,7 +127,7 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 func (s *subject) historyOf(e *endpoint.Endpoint) *subjectHistory {
 	h := s.histories[e]
 	if h == nil {
-		h = &subjectHistory{streak: streak{begun: s.begun}}
+		h = &subjectHistory{refusals: streak{answers: s.answers}}
 		s.histories[e] = h
 	}
 	return h
@@ -137,12 +139,12 @@ func (d *Detector) newSubject(id uint64) *subject {
 		var oldest uint64
 		var last *subject
 		for id, s := range d.subjects {
-			if last == nil || (s.begun > 0) == (last.begun > 0) && s.lastRefused.Before(last.lastRefused) || s.begun == 0 && last.begun > 0 {
+			if last == nil || (s.answers > 0) == (last.answers > 0) && s.lastRefused.Before(last.lastRefused) || s.answers == 0 && last.answers > 0 {
 				oldest, last = id, s
 			}
 		}
 		delete(d.subjects, oldest)
-		if last.begun > 0 {
+		if last.answers > 0 {
 			d.publish()
 		}
 	}

@@ -94,6 +94,52 @@ func TestLackOfWhichNothingIsKnown(t *testing.T) {
 	assert.Equal(t, []int{0, 1}, r.having(adapter))
 }
 
+// TestLackBesideWrongRequests has an endpoint without an adapter, and a client whose requests for it all endpoints refuse.
+func TestLackBesideWrongRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3)
+	wrong := Response{Subject: adapter.Subject}
+	r.respondTo(0, exchange.Doubtful, missing)
+	for range 4 {
+		for range 10 {
+			r.respondTo(1, exchange.Doubtful, wrong)
+		}
+		r.respondTo(1, exchange.Answered, adapter)
+		r.respondTo(0, exchange.Doubtful, missing)
+	}
+	assert.Equal(t, []int{0, 1, 2}, r.having(adapter), "perhaps its requests are wrong")
+	more := 0
+	for ; len(r.having(adapter)) == 3; more++ {
+		r.respondTo(0, exchange.Doubtful, missing)
+	}
+	assert.Equal(t, 30, more, "so many are not")
+	for range 100 {
+		r.respondTo(1, exchange.Doubtful, wrong)
+		r.respondTo(1, exchange.Answered, adapter)
+	}
+	r.after(time.Second)
+	r.Lacking(adapter.Subject).Placed(r.endpoints[0], r.clock.Now())
+	r.respondTo(0, exchange.Doubtful, wrong)
+	assert.Equal(t, []int{0, 1, 2}, r.having(adapter), "a wrong request says nothing of it")
+}
+
+// TestRollOut has a model that one of many endpoints has.
+func TestRollOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 10)
+	for range minMissing {
+		for i := range 9 {
+			r.respondTo(i, exchange.Doubtful, missing)
+		}
+		r.respondTo(9, exchange.Answered, adapter)
+	}
+	r.respondTo(9, exchange.Answered, adapter)
+	for i := range 9 {
+		r.respondTo(i, exchange.Doubtful, missing)
+	}
+	assert.Equal(t, []int{9}, r.having(adapter))
+}
+
 // lackAdapter lets endpoint 0 lack the adapter.
 func (r *rig) lackAdapter() {
 	for range minMissing {
