@@ -19,6 +19,7 @@ type Reader struct {
 	Form   Form
 	Events bool // the body is a stream of events that can be read
 	Strict bool // the answers of the API are known: what they do not have is no content
+	Bytes  bool // the body is no text
 
 	line     []byte // begun, not complete: of the events, or the body itself
 	long     bool   // the line is longer than maxEvent
@@ -33,7 +34,8 @@ type Reader struct {
 	head     head // of such a body
 	parsed   int  // bytes of the line that the head was read from
 	errors   int
-	found    int // events with content in the last piece
+	refused  bool // an error says that the request is wrong
+	found    int  // events with content in the last piece
 	frames   frames
 	usage    usageReader
 	scan     jsonscan.Scanner
@@ -41,8 +43,9 @@ type Reader struct {
 
 // A head is what the beginning of a body without events says.
 type head struct {
-	members, answer, failed bool // of an event
-	valid                   bool // it is a whole object
+	members, answer, failed, refused bool // of an event
+
+	valid bool // it is a whole object, or several
 }
 
 // eventName is what the name of an event says.
@@ -77,7 +80,7 @@ func readEventName(value []byte) eventName {
 	return otherEvent
 }
 
-// Errors returns the number of events so far that report an error.
+// Errors returns the number of events so far that report an error of the server.
 func (r *Reader) Errors() int { return r.errors }
 
 // HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
@@ -89,10 +92,12 @@ func (r *Reader) Whole() bool {
 	switch {
 	case r.Form == FormVLLM:
 		return r.last != 0
+	case r.Bytes && !r.Strict:
+		return len(r.line) > 0
 	case r.Events:
-		return r.errors == 0 && (r.finished || r.ends())
+		return r.errors == 0 && !r.refused && (r.finished || r.ends())
 	}
-	return len(r.line) > 0 && r.answers() && !r.Broken()
+	return len(r.line) > 0 && r.answers() && !r.Broken() && !r.head.refused
 }
 
 // ends reports whether a stream that did not say why it ends may be complete.
@@ -109,7 +114,7 @@ func (r *Reader) Broken() bool {
 	switch {
 	case r.errors > 0:
 		return true
-	case r.Events, r.Form == FormVLLM, len(r.line) == 0:
+	case r.Events, r.Form == FormVLLM, len(r.line) == 0, r.Bytes && !r.Strict:
 		return false
 	case r.line[0] != '{':
 		return r.Strict && r.line[0] == '<'
@@ -119,13 +124,14 @@ func (r *Reader) Broken() bool {
 	return r.head.failed
 }
 
-// Unknown reports whether a body, which has ended, is neither an answer nor an error that is known: a server may have an API of its own.
+// Unknown reports whether a body, which has ended, is neither an answer nor an error of the server: it has an API of its own, or the request is
+// wrong.
 func (r *Reader) Unknown() bool {
 	switch {
 	case r.Whole(), r.Broken():
 		return false
 	case r.Events:
-		return r.unknown && !r.known
+		return r.refused || r.unknown && !r.known
 	case len(r.line) == 0, r.line[0] == '<':
 		return false
 	case r.line[0] == '{':
@@ -150,7 +156,9 @@ func (r *Reader) object() head {
 	var e event
 	s := r.scanner(r.line)
 	e.read(s)
-	r.head, r.parsed = head{members: e.members, answer: e.answer, failed: e.failed, valid: s.End() == nil}, len(r.line)
+	valid := s.Err() == nil && (s.End() == nil || isObject(r.line[s.At():]))
+	r.head = head{members: e.members, answer: e.answer, failed: e.failed && !e.refused, refused: e.failed && e.refused, valid: valid}
+	r.parsed = len(r.line)
 	return r.head
 }
 
@@ -211,9 +219,19 @@ func (r *Reader) Read(piece []byte) int {
 	}
 }
 
+// isObject reports whether a text begins like a JSON object.
+func isObject(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, jsonscan.Blanks), []byte("{"))
+}
+
 // beginsEvent reports whether a body begins like a stream of events, which some servers send with another content type.
 func beginsEvent(body []byte) bool {
-	return bytes.HasPrefix(body, []byte("data:")) || bytes.HasPrefix(body, []byte("event:"))
+	for _, field := range []string{"data:", "event:", ":", "id:", "retry:"} {
+		if bytes.HasPrefix(body, []byte(field)) {
+			return true
+		}
+	}
+	return false
 }
 
 // countContent counts an event with content.
@@ -271,10 +289,28 @@ func (r *Reader) field(line []byte) {
 		case string(value) == "[DONE]":
 			r.done = true
 		case r.name == errorEvent:
-			r.errors++
+			r.failure(value)
 		default:
 			r.data(value)
 		}
+	}
+}
+
+// failure reads the data of an error event.
+func (r *Reader) failure(text []byte) {
+	var e event
+	if s := r.scanner(text); s.Next() == jsonscan.Object {
+		e.read(s)
+	}
+	r.fail(&e)
+}
+
+// fail counts an error.
+func (r *Reader) fail(e *event) {
+	if e.refused {
+		r.refused = true
+	} else {
+		r.errors++
 	}
 }
 
@@ -293,7 +329,7 @@ func (r *Reader) data(text []byte) {
 	r.known, r.finished = r.known || e.known, r.finished || e.ends()
 	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.is(typePing)
 	if e.failed {
-		r.errors++
+		r.fail(&e)
 	} else if e.content() || r.unread(&e) {
 		r.countContent()
 	}

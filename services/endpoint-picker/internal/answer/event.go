@@ -2,6 +2,8 @@ package answer
 
 import (
 	"bytes"
+	"net/http"
+	"strconv"
 
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
@@ -28,6 +30,7 @@ type event struct {
 	answer  bool   // one of them is what a whole answer has
 	filled  bool   // one of them carries content
 	failed  bool   // it reports an error
+	refused bool   // the error is the client's
 	ended   bool   // it has the reason of the end
 	calling bool   // it begins the call of a tool
 }
@@ -48,7 +51,11 @@ func (e *event) member(key []byte, s *jsonscan.Scanner) {
 	case "object":
 		e.failed = string(text(s)) == "error" || e.failed // of vLLM until 0.9
 	case "error":
-		e.failed = filled(s) || e.failed
+		e.error(s)
+	case "stop": // of llama.cpp's own format
+		e.ended = string(text(s)) == "true" || e.ended
+	case "code", "error_type": // of vLLM until 0.9, and of TGI
+		e.cause(key, s)
 	case "meta_info":
 		e.known = true
 		e.metaInfo(s)
@@ -134,10 +141,40 @@ func (e *event) metaInfo(s *jsonscan.Scanner) {
 			if string(key) == "type" {
 				e.finish(s)
 			} else {
-				s.Value()
+				e.cause(key, s)
 			}
 		})
 	})
+}
+
+// error reads an error: an object, or a text. A number or a Boolean says that there was none, or what another member explains.
+func (e *event) error(s *jsonscan.Scanner) {
+	switch s.Next() {
+	case jsonscan.Object:
+		s.EachMember(func(key []byte) {
+			e.failed = true
+			e.cause(key, s)
+		})
+	case jsonscan.String, jsonscan.Array:
+		e.failed = filled(s) || e.failed
+	default:
+		value := string(text(s))
+		e.failed = e.failed || value != "" && value != "null" && value != "false" && value != "0"
+	}
+}
+
+// cause reads a member of an error. Some servers begin a stream before they read its request, so that a status cannot say that it is wrong.
+func (e *event) cause(key []byte, s *jsonscan.Scanner) {
+	value := text(s)
+	switch string(key) {
+	case "code", "status_code", "http_status_code":
+		status, err := strconv.Atoi(string(value))
+		e.refused = e.refused || err == nil && status/100 == 4 && status != http.StatusTooManyRequests
+	case "type":
+		e.refused = e.refused || string(value) == "invalid_request_error"
+	case "error_type":
+		e.refused = e.refused || string(value) == "validation"
+	}
 }
 
 // item reads an item of the Responses API that has begun.

@@ -140,6 +140,9 @@ const (
 	kserveGenerate = "/generate" // and /generate_stream
 )
 
+// ollamaGenerate is a path of Ollama, which ends like SGLang's: its answers are lines of JSON.
+const ollamaGenerate = "/api/generate"
+
 // find returns the API of a clean path, or nil if its bodies are refused.
 func (p *Parsers) find(clean string) *API {
 	api := unknown
@@ -147,7 +150,7 @@ func (p *Parsers) find(clean string) *API {
 		if api = opaque; strings.Contains(model, kserveGenerate) {
 			api = triton
 		}
-	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); i >= 0 {
+	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); i >= 0 && clean != ollamaGenerate {
 		return p.apis[i]
 	}
 	if !p.others {

@@ -190,6 +190,8 @@ func TestRequest_Infers(t *testing.T) {
 		{path: "/v2/models/m/generate", body: `{"text_input":"a"}`, want: true},
 		{path: "/v2/models/m/versions/1/generate_stream", body: `{"text_input":"a"}`, want: true},
 		{path: "/v2/models/m/infer", body: `{"inputs":[]}`},
+		{path: "/generate", body: `{"text":"a"}`, want: true},
+		{path: "/api/generate", body: `{"model":"m","prompt":"a"}`},
 		{path: "/v1/models"},
 	} {
 		assert.Equal(t, tt.want, parsed(t, tt.path, tt.body).Infers(), "%s %s", tt.path, tt.body)

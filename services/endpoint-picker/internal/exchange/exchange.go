@@ -249,7 +249,7 @@ func (x *Exchange) Respond(r *Response) {
 	x.unanswered = r.Unanswered
 	x.otherForm = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
-	x.reader.Events, x.reader.Strict = r.Events && !r.Encoded, x.Strict() && !r.Encoded
+	x.reader.Events, x.reader.Strict, x.reader.Bytes = r.Events && !r.Encoded, x.Strict() && !r.Encoded, r.Encoded || r.Bytes
 	if r.Encoded || r.Hidden {
 		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}

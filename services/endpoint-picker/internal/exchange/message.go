@@ -24,6 +24,7 @@ type Response struct {
 	Events  bool   // the body is a stream of events
 	Page    bool   // the body is HTML
 	Encoded bool   // the body is compressed
+	Bytes   bool   // the body is no text
 	Hidden  bool   // the carrier does not show the body
 
 	Unanswered bool // it is the carrier's, because no server answered
@@ -32,7 +33,14 @@ type Response struct {
 // SetContentType records the type of the body.
 func (r *Response) SetContentType(value string) {
 	name, _, _ := strings.Cut(value, ";")
-	switch strings.ToLower(strings.TrimSpace(name)) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	switch kind, _, _ := strings.Cut(name, "/"); kind {
+	case "audio", "image", "video":
+		r.Bytes = true
+	}
+	switch name {
+	case "application/octet-stream":
+		r.Bytes = true
 	case "text/event-stream":
 		r.Events = true
 	case "text/html", "application/xhtml+xml":

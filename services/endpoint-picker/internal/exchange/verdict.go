@@ -3,6 +3,7 @@ package exchange
 import (
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // A Verdict is what the response to a request says about its model server.
@@ -38,10 +39,16 @@ func (x *Exchange) verdictOf(status int) Verdict {
 		return Unjudged
 	case !x.Generates:
 		return Unjudged
-	case status < http.StatusBadRequest && x.Inference: // a login page, which no inference API has
+	case status < http.StatusBadRequest && x.Inference && !x.LooseSlashes(): // a login page, which no inference API has
 		return Faulty
 	}
 	return Doubtful
+}
+
+// LooseSlashes reports whether the path of the request has slashes without meaning: servers redirect to the path without them.
+func (x *Exchange) LooseSlashes() bool {
+	path, _, _ := strings.Cut(x.Path, "?")
+	return strings.HasSuffix(path, "/") || strings.Contains(path, "//")
 }
 
 // Refused reports whether the server answered with something else than what the request asks for.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
 // judged returns the verdict on a response to a request of a known API.
@@ -52,6 +54,8 @@ func TestVerdict(t *testing.T) {
 		{name: "an accepted request", give: Response{Status: 202}, body: `{"status":"queued"}`, want: Doubtful},
 		{name: "text", give: Response{Status: 200}, body: `Service starting`, want: Doubtful},
 		{name: "an error object", give: Response{Status: 200}, body: `{"error":{"code":503}}`, want: Faulty},
+		{name: "an error object for a wrong request", give: Response{Status: 200}, body: `{"error":{"code":400}}`, want: Doubtful},
+		{name: "an error event for a wrong request", give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":400}}` + "\n\n", want: Doubtful},
 		{name: "a page", give: Response{Status: 200, Page: true}, body: `<html>`, want: Faulty},
 		{name: "a login page", give: Response{Status: 302}, want: Faulty},
 		{name: "500", give: Response{Status: 500}, body: `{}`, want: Faulty},
@@ -179,6 +183,41 @@ func TestVerdict_UnknownAPI(t *testing.T) {
 				assert.Equal(t, []Verdict{want}, pool.verdicts, tt.give)
 			}
 		}
+	}
+}
+
+// TestVerdict_Bytes has answers that are no text, and begin like an object.
+func TestVerdict_Bytes(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]Verdict{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
+		pool := newFakePool()
+		x := begin(pool)
+		x.Generates, x.Inference, x.UsageForm = true, true, answer.FormOpen
+		x.Decide(context.Background(), nil)
+		r := Response{Status: 200}
+		r.SetContentType(kind)
+		x.Respond(&r)
+		x.Chunk([]byte("{\x01"))
+		x.Complete()
+		x.End(nil)
+		assert.Equal(t, []Verdict{want}, pool.verdicts, kind)
+	}
+}
+
+// TestVerdict_RedirectsToAnotherSpelling has paths that servers redirect to the ones without their last slashes.
+func TestVerdict_RedirectsToAnotherSpelling(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]Verdict{
+		"/v1/completions": Faulty, "/v1/completions?a=/": Faulty, "/v1/completions/": Doubtful, "/v1/completions/?a": Doubtful, "//v1/completions": Doubtful,
+	} {
+		pool := newFakePool()
+		x := begin(pool)
+		x.Generates, x.Inference, x.Path = true, true, path
+		x.Decide(context.Background(), nil)
+		x.Respond(&Response{Status: 307})
+		x.Complete()
+		x.End(nil)
+		assert.Equal(t, []Verdict{want}, pool.verdicts, path)
 	}
 }
 

@@ -24,7 +24,7 @@ func (a *attempt) declined() bool {
 	case status < http.StatusMultipleChoices:
 		return a.beginsBadly()
 	default:
-		return status < http.StatusBadRequest // a login page, which no inference API has
+		return status < http.StatusBadRequest && !a.exchange.LooseSlashes() // a login page, which no inference API has
 	}
 }
 
@@ -41,7 +41,7 @@ func (a *attempt) beginsBadly() bool {
 	}
 	buffer, _ := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buffer)
-	reader, n := answer.Reader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events}, 0
+	reader, n := answer.Reader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events, Bytes: response.Bytes}, 0
 	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
 	for n < len(buffer) {
 		read, err := a.receive(buffer[n:])

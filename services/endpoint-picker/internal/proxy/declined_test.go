@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 const (
 	answered = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n"
+	wrong    = "data: {\"error\":{\"message\":\"the prompt is too long\",\"code\":400}}\n\n"
 	queueing = "data: {\"error\":{\"message\":\"the queue is full\",\"code\":503}}\n\n"
 )
 
@@ -40,6 +42,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 	good := respond(200, events, answered)
 	tests := []struct {
 		name  string
+		path  string
 		first http.HandlerFunc
 		want  string // of the first server; empty: the second one answers
 	}{
@@ -82,6 +85,8 @@ func TestAnotherServerAnswers(t *testing.T) {
 		{name: "a large object", first: respond(200, object, `{"choices":"`+strings.Repeat("a", 3*pieceSize)+`"}`), want: `{"choices":"` + strings.Repeat("a", 3*pieceSize) + `"}`},
 		{name: "a long event", first: respond(200, events, "data: "+strings.Repeat("a", 3*pieceSize)+"\n\n"), want: "data: " + strings.Repeat("a", 3*pieceSize) + "\n\n"},
 		{name: "not found", first: respond(404, object, `{}`), want: `{}`},
+		{name: "an error event for a wrong request", first: respond(200, events, wrong), want: wrong},
+		{name: "a redirect to a path without the last slash", path: "/v1/chat/completions/", first: respond(307, object, `{}`), want: `{}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,7 +95,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 				r := start(t, testOptions(), fairshare.Limits{})
 				r.pool.decision.Inference = true
 				first, second := r.serve(tt.first), r.serve(good)
-				a := r.do(r.client(), "POST", "/v1/chat/completions", "{}")
+				a := r.do(r.client(), "POST", cmp.Or(tt.path, "/v1/chat/completions"), "{}")
 				record := r.pool.ended(t, 1)[0]
 				if tt.want != "" {
 					assert.Equal(t, tt.want, a.body)
