@@ -133,7 +133,7 @@ func (d *Detector) Observe(e *endpoint.Endpoint, r Response) {
 	switch {
 	case f.old:
 	case r.Verdict == exchange.Answered:
-		if h.Succeed() {
+		if !(h.Ejected() && d.onTrial(e)) && h.Succeed() {
 			d.restored(e)
 		}
 	case r.Verdict == exchange.Faulty, r.Verdict != exchange.Begun && h.Ejected(): // a doubtful response is a failed probe
@@ -250,8 +250,12 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	}
 	past, now := d.historyOf(e), d.clock.Now()
 	if now.Sub(past.until) > memory {
-		past.ejections = 0
+		past.ejections, past.returns = 0, 0
 	}
+	if past.ejections > 0 && cause == CauseResponses {
+		past.returns++
+	}
+	past.trial = trialAnswers * past.returns
 	past.ejected, past.until = now, now.Add(min(d.options.Base<<min(past.ejections, 16), d.options.Longest))
 	past.ejections++
 	past.refusals.failures, past.failures.failures = 0, 0
@@ -260,6 +264,15 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	}
 	h.Eject(cause, past.until)
 	d.observer.ObserveEjection(cause)
+}
+
+// onTrial counts the answer of a probe. It reports whether the endpoint needs more of them.
+func (d *Detector) onTrial(e *endpoint.Endpoint) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.historyOf(e)
+	h.trial--
+	return h.trial >= 0
 }
 
 // room reports whether another endpoint may be ejected.

@@ -315,6 +315,30 @@ func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "later it begins with the first time again")
 }
 
+// TestEndpointThatReturnsAndFailsAgain has an endpoint that fails sometimes. It must answer more probes each time.
+func TestEndpointThatReturnsAndFailsAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 4)
+	for _, want := range []int{1, 1 + trialAnswers, 1 + 2*trialAnswers} {
+		r.respond(0, exchange.Faulty, 3)
+		r.after(4 * time.Second)
+		probes := 0
+		for ; r.endpoints[0].Health().Ejected(); probes++ {
+			probe := r.endpoints[0].Acquire()
+			assert.Equal(t, []int{1, 2, 3}, r.usable(), "one request at a time")
+			r.respond(0, exchange.Answered, 1)
+			probe.Release()
+			assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "another probe, or it is back")
+		}
+		assert.Equal(t, want, probes)
+	}
+	r.after(2 * memory)
+	r.respond(0, exchange.Faulty, 3)
+	r.after(time.Second)
+	r.respond(0, exchange.Answered, 1)
+	assert.False(t, r.endpoints[0].Health().Ejected(), "later it begins anew")
+}
+
 func TestProbeOfWhichNothingIsKnownIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)

@@ -40,6 +40,10 @@ const (
 	// streakWeight is the weight of the newest streak in the usual length. At half the value, a client that begins to send wrong requests can
 	// eject an endpoint for twice as many answers. At double, one long streak more than doubles the length.
 	streakWeight = 1.0 / 32
+	// trialAnswers is how many more probes an endpoint must answer for each time that it has returned and failed again (simulated). At half the
+	// value, one that stalls every tenth answer is returned after two of three trials. At double, one that was restarted twice takes eight
+	// answers more.
+	trialAnswers = 4
 	// firstAnswers is the number of answers without failures that count at the beginning. At half the value, an endpoint that fails before it
 	// answers at first makes failures look usual. At double, wrong requests after a start eject an endpoint more often.
 	firstAnswers = 8
@@ -114,6 +118,8 @@ type history struct {
 	recent   recent
 
 	ejections int       // one soon after the other
+	returns   int       // those of them that followed a return, because the endpoint fails sometimes
+	trial     int       // answers of probes, beside the last one, until it returns
 	ejected   time.Time // when the last one began
 	until     time.Time // when it ends
 }
