@@ -255,7 +255,7 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	if past.ejections > 0 && cause == CauseResponses {
 		past.returns++
 	}
-	past.trial = trialAnswers * past.returns
+	past.trial = trialAnswers * min(past.returns, maxTrials)
 	past.ejected, past.until = now, now.Add(min(d.options.Base<<min(past.ejections, 16), d.options.Longest))
 	past.ejections++
 	past.refusals.failures, past.failures.failures = 0, 0

@@ -319,7 +319,7 @@ func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 func TestEndpointThatReturnsAndFailsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	for _, want := range []int{1, 1 + trialAnswers, 1 + 2*trialAnswers} {
+	for _, want := range []int{1, 1 + trialAnswers, 1 + 2*trialAnswers, 1 + 2*trialAnswers} {
 		r.respond(0, exchange.Faulty, 3)
 		r.after(4 * time.Second)
 		probes := 0

@@ -40,10 +40,10 @@ const (
 	// streakWeight is the weight of the newest streak in the usual length. At half the value, a client that begins to send wrong requests can
 	// eject an endpoint for twice as many answers. At double, one long streak more than doubles the length.
 	streakWeight = 1.0 / 32
-	// trialAnswers is how many more probes an endpoint must answer for each time that it has returned and failed again (simulated). At half the
-	// value, one that stalls every tenth answer is returned after two of three trials. At double, one that was restarted twice takes eight
-	// answers more.
-	trialAnswers = 4
+	// trialAnswers is how many more probes an endpoint must answer for each time that it has returned and failed again, at most maxTrials times
+	// (simulated). At half the value, one that stalls every tenth answer returns after two of three trials. At double, one that was restarted
+	// twice takes eight answers more.
+	trialAnswers, maxTrials = 4, 2
 	// firstAnswers is the number of answers without failures that count at the beginning. At half the value, an endpoint that fails before it
 	// answers at first makes failures look usual. At double, wrong requests after a start eject an endpoint more often.
 	firstAnswers = 8
