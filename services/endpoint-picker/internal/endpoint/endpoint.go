@@ -165,6 +165,7 @@ type Load struct {
 
 	Requests float64   // current requests: the sample, corrected by leases acquired and released since
 	Open     float64   // the part of them that this picker placed, in all replicas that report
+	Held     float64   // the part of those that failed, and are held
 	Since    float64   // leases acquired since the sample began, minus those released since then, plus those that are held
 	Failing  time.Time // when scrapes began to fail, zero if the last one succeeded
 }
@@ -174,7 +175,7 @@ func (e *Endpoint) Load() Load {
 	s, held := e.sample.Load(), e.heldCount.Load()
 	open := float64(e.open.Load() + held)
 	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + held)
-	l := Load{Sample: s, Requests: max(s.Requests()+since, open, 0), Open: open, Since: since}
+	l := Load{Sample: s, Requests: max(s.Requests()+since, open, 0), Open: open, Held: float64(held), Since: since}
 	if failing := e.failing.Load(); failing != nil {
 		l.Failing = *failing
 	}

@@ -198,8 +198,10 @@ func TestOnlySoManyFailedRequestsCount(t *testing.T) {
 		e.Acquire().Hold(Span{noon, after(2)}, noon)
 	}
 	assert.InDelta(t, maxHeld, e.Load().Requests, 0)
+	assert.InDelta(t, maxHeld, e.Load().Held, 0)
 	e.ExpireHeld(after(2), 0)
 	assert.Zero(t, e.Load().Requests)
+	assert.Zero(t, e.Load().Held)
 }
 
 func TestFailedProbeAllowsTheNext(t *testing.T) {

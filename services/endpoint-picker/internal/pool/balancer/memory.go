@@ -328,6 +328,7 @@ func candidateOf(i int, e *endpoint.Endpoint, load *endpoint.Load) scheduling.Ca
 		Load: scheduling.Load{
 			Requests: load.Requests,
 			Open:     load.Open,
+			Held:     load.Held,
 			Waiting:  load.Waiting,
 			Running:  load.Running,
 			KVUsage:  load.KVUsage,

@@ -70,11 +70,12 @@ func (d *concurrencyDetector) Filter(_ *scheduling.Request, candidates []schedul
 	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load) < 1+d.Headroom })
 }
 
-// fullness returns the load of an endpoint divided by its capacity.
+// fullness returns the load of an endpoint divided by its capacity. Failed requests take none of it: a client whose requests all servers refuse
+// must not fill them.
 func (d *concurrencyDetector) fullness(l *scheduling.Load) float64 {
 	full := 0.0
 	if d.requests > 0 {
-		full = l.Requests / d.requests
+		full = (l.Requests - l.Held) / d.requests
 	}
 	if d.tokens > 0 {
 		full = max(full, l.Tokens/d.tokens)
