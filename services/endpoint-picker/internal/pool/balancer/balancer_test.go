@@ -723,6 +723,30 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint, "both are alike")
 }
 
+// A server that seems to have stopped gets requests for which the others have no room.
+func TestSuspectEndpointsGetWhatOthersHaveNoRoomFor(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
+	r.configs = configured(t, `
+plugins:
+- {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
+	for range 6 {
+		x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
+		require.Nil(t, r.decide(x))
+		x.Respond(&exchange.Response{Status: 500})
+		x.Complete()
+		x.End(nil)
+	}
+	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
+	b.Record(b.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
+	a.Record(a.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	assert.Equal(t, 429, r.refused(t, &exchange.Exchange{}, scheduling.ErrNoCapacity).Code)
+}
+
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
 func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	t.Parallel()

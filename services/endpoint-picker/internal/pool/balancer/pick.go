@@ -2,12 +2,14 @@ package balancer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -69,13 +71,9 @@ func (m *memory) Place() *exchange.Refusal {
 func (m *memory) schedule() error {
 	b, x, config, endpoints := m.balancer, m.exchange, m.config, m.snapshot.Endpoints
 	m.lookup(b.estimator, endpoints)
-	if err := m.collect(endpoints, b.eligibleOf(m.snapshot, config.Profile)); err != nil {
-		return err
-	}
-	m.keepStored(endpoints)
-	chosen, err := config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
+	chosen, err := m.choose(endpoints, b.eligibleOf(m.snapshot, config.Profile))
 	if err != nil {
-		return err //nolint:wrapcheck // it says all
+		return err
 	}
 	x.Endpoint, x.MatchedTokens, x.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
 	x.Placements[exchange.Decode] = m.place(x)
@@ -89,6 +87,26 @@ func (m *memory) schedule() error {
 	m.bind(config.Profile)
 	b.tell(x, m, endpoints)
 	return nil
+}
+
+// choose lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
+func (m *memory) choose(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
+	if err := m.collect(endpoints, indexes); err != nil {
+		return nil, err
+	}
+	m.keepStored(endpoints)
+	chosen, err := m.config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
+	if errors.Is(err, scheduling.ErrNoCapacity) && m.stopped(endpoints, indexes) {
+		m.gather(endpoints, indexes, suspect)
+		chosen, err = m.config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
+	}
+	return chosen, err //nolint:wrapcheck // it says all
+}
+
+// stopped reports whether some endpoints seem to have stopped.
+func (m *memory) stopped(endpoints []*endpoint.Endpoint, indexes []int) bool {
+	now := monotonic.From(m.request.Now)
+	return slices.ContainsFunc(indexes, func(i int) bool { return m.standing(endpoints[i], now) == suspect })
 }
 
 // Sent records the endpoint of the request.
