@@ -734,8 +734,9 @@ plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
 	for range 6 {
-		x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
+		x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}
 		require.Nil(t, r.decide(x))
+		x.Sent()
 		x.Respond(&exchange.Response{Status: 500})
 		x.Complete()
 		x.End(nil)
