@@ -43,7 +43,7 @@ type Reader struct {
 
 // A head is what the beginning of a body without events says.
 type head struct {
-	members, answer, failed, refused bool // of an event
+	members, answer, lists, failed, refused bool // of an event
 
 	valid bool // it is a whole object, or several
 }
@@ -117,7 +117,7 @@ func (r *Reader) Broken() bool {
 	case r.Events, r.Form == FormVLLM, len(r.line) == 0, r.Bytes && !r.Strict:
 		return false
 	case r.line[0] != '{':
-		return r.Strict && r.line[0] == '<'
+		return (r.Strict || r.Form == FormLists) && r.line[0] == '<'
 	case len(r.line) >= 2*r.parsed:
 		r.object()
 	}
@@ -157,7 +157,7 @@ func (r *Reader) object() head {
 	s := r.scanner(r.line)
 	e.read(s)
 	valid := s.Err() == nil && (s.End() == nil || isObject(r.line[s.At():]))
-	r.head = head{members: e.members, answer: e.answer, failed: e.failed && !e.refused, refused: e.failed && e.refused, valid: valid}
+	r.head = head{members: e.members, answer: e.answer, lists: e.lists, failed: e.failed && !e.refused, refused: e.failed && e.refused, valid: valid}
 	r.parsed = len(r.line)
 	return r.head
 }
@@ -170,7 +170,7 @@ func (r *Reader) answers() bool {
 			return r.last == '}'
 		}
 		e := r.object()
-		return e.members && !e.failed && (!r.Strict || e.answer && e.valid)
+		return e.members && !e.failed && (r.Form != FormLists || e.lists) && (!r.Strict || e.answer && e.valid)
 	case '[':
 		if r.long || !r.Strict {
 			return len(r.line) > len("[]")
@@ -178,7 +178,7 @@ func (r *Reader) answers() bool {
 		e := r.element()
 		return e.answer && !e.failed
 	}
-	return !r.Strict
+	return !r.Strict && r.Form != FormLists
 }
 
 // element reads the first element of a body that is a list.

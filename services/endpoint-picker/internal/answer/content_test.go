@@ -245,6 +245,39 @@ func TestReader_Whole(t *testing.T) {
 	}
 }
 
+// TestReader_Lists has bodies with the status 200 from APIs whose answers are lists of numbers or images.
+func TestReader_Lists(t *testing.T) {
+	t.Parallel()
+	pad := strings.Repeat("1,", maxEvent)
+	tests := []struct {
+		give                   string
+		whole, broken, unknown bool
+	}{
+		{give: `{"object":"list","data":[{"embedding":"AAAA"}]}`, whole: true},
+		{give: `{"object":"list","data":[{"embedding":[` + pad + `1]}]}`, whole: true},
+		{give: `{"data":[]}`, whole: true},
+		{give: `{"scores":[0.5]}`, whole: true},
+		{give: `[{"index":0,"score":0.5}]`, whole: true},
+		{give: `[[0.5]]`, whole: true},
+		{give: `{"data":[{"embedding":[1`},
+		{give: `{"error":{"message":"full"},"data":[]}`, broken: true},
+		{give: `<html>`, broken: true},
+		{give: `{"detail":"Not authenticated"}`, unknown: true},
+		{give: `{"detail":[{"msg":"field required"}]}`, unknown: true},
+		{give: `{"message":"no healthy upstream","code":503}`, unknown: true},
+		{give: `null`, unknown: true},
+		{give: `Service starting`, unknown: true},
+	}
+	for _, tt := range tests {
+		for _, size := range []int{7, len(tt.give) + 1} {
+			r := bodyOf(Reader{Form: FormLists}, tt.give, size)
+			assert.Equal(t, tt.whole, r.Whole(), tt.give)
+			assert.Equal(t, tt.broken, r.Broken(), tt.give)
+			assert.Equal(t, tt.unknown, r.Unknown(), tt.give)
+		}
+	}
+}
+
 // TestReader_FirstContent has events before the first content, of known APIs and others.
 func TestReader_FirstContent(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ type event struct {
 	members bool   // it has any
 	known   bool   // it has one of the members below, or a type
 	answer  bool   // one of them is what a whole answer has
+	lists   bool   // one of them is a list, and not of errors
 	filled  bool   // one of them carries content
 	failed  bool   // it reports an error
 	refused bool   // the error is the client's
@@ -38,6 +39,7 @@ type event struct {
 func (e *event) read(s *jsonscan.Scanner) {
 	s.EachMember(func(key []byte) {
 		e.members = true
+		e.lists = e.lists || s.Next() == jsonscan.Array && string(key) != "detail" && string(key) != "errors"
 		e.member(key, s)
 	})
 }

@@ -34,10 +34,11 @@ const (
 	FormMetaInfo             // an object "meta_info": SGLang's own
 	FormVLLM                 // messages of vLLM's gRPC service
 	FormOpen                 // an object "usage", or a body in another format
+	FormLists                // an object "usage", in a body that is a list, or has one: embeddings, scores, images
 )
 
 // keys are the keys in front of usage objects.
-var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`), FormOpen: []byte(`"usage"`)}
+var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`), FormOpen: []byte(`"usage"`), FormLists: []byte(`"usage"`)}
 
 const (
 	maxKey     = len(`"meta_info"`) // of keys

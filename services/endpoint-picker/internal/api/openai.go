@@ -13,15 +13,15 @@ var openAI = []API{
 	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, named: true, Generates: true},
 	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
 	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, named: true, Generates: true, Stores: true},
-	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true, Usage: answer.FormOpen},
-	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true, Usage: answer.FormLists},
+	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true, Usage: answer.FormLists},
 	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, named: true}, // also of chats
 	{suffix: "/conversations", read: (*Request).readJSON, fields: modelFields},
 	// Of vLLM, SGLang and TGI. Only the model is read.
-	{suffix: "/rerank", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
-	{suffix: "/score", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
-	{suffix: "/classify", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
-	{suffix: "/pooling", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/rerank", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
+	{suffix: "/score", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
+	{suffix: "/classify", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
+	{suffix: "/pooling", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
 	{suffix: "/generate_stream", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
 }
 

@@ -199,7 +199,9 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 }
 
 // Strict reports whether the forms of answers are known, so that other bodies are not answers.
-func (x *Exchange) Strict() bool { return x.Inference && x.UsageForm != answer.FormOpen }
+func (x *Exchange) Strict() bool {
+	return x.Inference && x.UsageForm != answer.FormOpen && x.UsageForm != answer.FormLists
+}
 
 // RankingSize returns the maximum length of the ranking of candidates.
 func (x *Exchange) RankingSize() int { return x.options.Ranking }
