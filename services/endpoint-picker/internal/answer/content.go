@@ -166,11 +166,7 @@ func (r *Reader) object() head {
 func (r *Reader) answers() bool {
 	switch r.line[0] {
 	case '{':
-		if r.last != '}' || r.long {
-			return r.last == '}'
-		}
-		e := r.object()
-		return e.members && !e.failed && (r.Form != FormLists || e.lists) && (!r.Strict || e.answer && e.valid)
+		return r.last == '}' && (r.long || r.objectAnswers())
 	case '[':
 		if r.long || !r.Strict {
 			return len(r.line) > len("[]")
@@ -179,6 +175,18 @@ func (r *Reader) answers() bool {
 		return e.answer && !e.failed
 	}
 	return !r.Strict && r.Form != FormLists
+}
+
+// objectAnswers reports whether a body that is an object is an answer.
+func (r *Reader) objectAnswers() bool {
+	switch h := r.object(); {
+	case !h.members, h.failed:
+		return false
+	case r.Strict:
+		return h.answer && h.valid
+	default:
+		return h.lists || r.Form != FormLists
+	}
 }
 
 // element reads the first element of a body that is a list.

@@ -54,15 +54,23 @@ func (e *event) member(key []byte, s *jsonscan.Scanner) {
 		e.failed = string(text(s)) == "error" || e.failed // of vLLM until 0.9
 	case "error":
 		e.error(s)
-	case "stop": // of llama.cpp's own format
-		e.ended = string(text(s)) == "true" || e.ended
-	case "code", "error_type": // of vLLM until 0.9, and of TGI
-		e.cause(key, s)
 	case "meta_info":
 		e.known = true
 		e.metaInfo(s)
 	case "item":
 		e.item(s)
+	default:
+		e.other(key, s)
+	}
+}
+
+// other reads a member that some APIs have.
+func (e *event) other(key []byte, s *jsonscan.Scanner) {
+	switch string(key) {
+	case "stop": // of llama.cpp's own format
+		e.ended = string(text(s)) == "true" || e.ended
+	case "code", "error_type": // of vLLM until 0.9, and of TGI
+		e.cause(key, s)
 	case "output":
 		s.Value()
 		e.answer = true

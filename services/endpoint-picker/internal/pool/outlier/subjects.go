@@ -105,8 +105,7 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 		h.refusals.failures++
 	}
 	h.doubtful = h.doubtful || r.Verdict == exchange.Doubtful
-	lacks := d.refusesAll(&h.refusals, &s.tally) ||
-		r.Missing && h.refusals.isLong(minMissing, &s.tally) && h.refusals.others(&s.tally) >= minMissing
+	lacks := d.refusesAll(&h.refusals, &s.tally) || r.Missing && h.misses(s)
 	switch {
 	case h.lack == nil && lacks && !ejected:
 		h.lack, h.refusals.failures = newLack(s.lastRefused, d.options.Base), 0
@@ -121,6 +120,11 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 		h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
 		d.publish()
 	}
+}
+
+// misses reports whether an endpoint that says that it does not have the model does not have it.
+func (h *subjectHistory) misses(s *subject) bool {
+	return h.refusals.isLong(minMissing, &s.tally) && h.refusals.others(&s.tally) >= minMissing
 }
 
 // historyOf returns the history of an endpoint.
