@@ -39,7 +39,6 @@ type event struct {
 func (e *event) read(s *jsonscan.Scanner) {
 	s.EachMember(func(key []byte) {
 		e.members = true
-		e.lists = e.lists || s.Next() == jsonscan.Array && string(key) != "detail" && string(key) != "errors"
 		e.member(key, s)
 	})
 }
@@ -60,7 +59,7 @@ func (e *event) member(key []byte, s *jsonscan.Scanner) {
 	case "item":
 		e.item(s)
 	default:
-		e.other(key, s)
+		e.carrier(key, s)
 	}
 }
 
@@ -75,9 +74,13 @@ func (e *event) other(key []byte, s *jsonscan.Scanner) {
 		s.Value()
 		e.answer = true
 	case "data", "embedding", "results":
+		e.lists = e.lists || s.Next() == jsonscan.Array
 		e.answer = filled(s) || e.answer
+	case "detail", "errors":
+		s.Value()
 	default:
-		e.carrier(key, s)
+		e.lists = e.lists || s.Next() == jsonscan.Array
+		s.Value()
 	}
 }
 
@@ -98,7 +101,7 @@ func (e *event) carrier(key []byte, s *jsonscan.Scanner) {
 		e.parts(s)
 	default:
 		e.known = known
-		s.Value()
+		e.other(key, s)
 	}
 }
 
