@@ -12,6 +12,7 @@ import (
 
 // Headers in the form of http.Header.
 const (
+	headerAcceptEncoding  = "Accept-Encoding"
 	headerConnection      = "Connection"
 	headerContentEncoding = "Content-Encoding"
 	headerContentLength   = "Content-Length"
@@ -131,6 +132,9 @@ func (t *transfer) outgoingHeaders() http.Header {
 		setWebSocket(h)
 	}
 	delete(h, "Expect") // the body is there
+	if x.Inference {
+		delete(h, headerAcceptEncoding) // the picker reads the answers
+	}
 	h.Del(exchange.HeaderDestination)
 	for _, name := range x.Remove {
 		h.Del(name)

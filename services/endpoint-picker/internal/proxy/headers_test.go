@@ -108,6 +108,21 @@ func TestHeadersForModelServers(t *testing.T) {
 	})
 }
 
+// TestAnswersAreNotCompressed has requests for inference, whose answers the picker reads.
+func TestAnswersAreNotCompressed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, testOptions(), fairshare.Limits{})
+		r.serve(func(w http.ResponseWriter, q *http.Request) {
+			_, _ = io.WriteString(w, q.Header.Get("Accept-Encoding"))
+		})
+		c := r.client()
+		assert.Equal(t, "gzip", r.do(c, http.MethodPost, "/files", "body", "Accept-Encoding", "gzip").body)
+		r.pool.decision.Inference = true
+		assert.Empty(t, r.do(c, http.MethodPost, "/v1/completions", "body", "Accept-Encoding", "gzip").body)
+	})
+}
+
 // TestLinesOfRequestsPassUnchanged has methods and paths that model servers must see as they are.
 func TestLinesOfRequestsPassUnchanged(t *testing.T) {
 	t.Parallel()
