@@ -59,7 +59,7 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 						refused++
 					}
 					x.Respond(&response)
-					x.Chunk([]byte(`{"choices":[{}]}`))
+					x.Chunk([]byte(`{"choices":[{}],"results":[{}]}`)) // an answer of each API
 					x.Complete()
 					x.End(nil)
 				}
