@@ -28,7 +28,7 @@ type event struct {
 	members bool   // it has any
 	known   bool   // it has one of the members below, or a type
 	answer  bool   // one of them is what a whole answer has
-	lists   bool   // one of them is a list, and not of errors
+	lists   bool   // a member that carries no text is a list, and not of errors
 	filled  bool   // one of them carries content
 	failed  bool   // it reports an error
 	refused bool   // the error is the client's
