@@ -136,7 +136,8 @@ func (r *Reader) Unknown() bool {
 		return false
 	case r.line[0] == '{':
 		h := r.object()
-		return h.members && (h.valid || r.long && !h.answer) // a long answer of a known API that stops in the middle is none
+		// A body that is longer than what is read, and begins like an answer of a known API, stops in the middle: the server failed.
+		return h.members && (h.valid || r.long && !h.answer)
 	}
 	return string(r.line) != "[]"
 }

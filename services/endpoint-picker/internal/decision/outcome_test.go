@@ -52,9 +52,7 @@ func TestOutcome_Events(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			a := r.pick("", "{}")
-			for _, one := range tt.reports {
-				require.Equal(t, http.StatusNoContent, r.report(a.ID, one[0], one[1]))
-			}
+			r.reportAll(a.ID, tt.reports)
 			got := r.pool.last()
 			assert.Equal(t, tt.want, exchange.Record{Outcome: got.Outcome, Status: got.Status, Usage: got.Usage, Served: got.Served})
 			assert.Equal(t, tt.wantOpen, r.pool.inFlight())
@@ -85,9 +83,7 @@ func TestOutcome_AbortedPicks(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			a := r.pick("", "{}")
-			for _, one := range tt.reports {
-				require.Equal(t, http.StatusNoContent, r.report(a.ID, one[0], one[1]))
-			}
+			r.reportAll(a.ID, tt.reports)
 			assert.Equal(t, tt.want, r.pool.verdicts)
 		})
 	}

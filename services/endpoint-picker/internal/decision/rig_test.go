@@ -238,6 +238,14 @@ func (r *rig) report(id, event, fields string) int {
 	return status
 }
 
+// reportAll reports outcomes, each with further fields.
+func (r *rig) reportAll(id string, reports [][2]string) {
+	r.t.Helper()
+	for _, one := range reports {
+		require.Equal(r.t, http.StatusNoContent, r.report(id, one[0], one[1]))
+	}
+}
+
 // wrongOf returns the field and the message of an error.
 func wrongOf(t testing.TB, answer string) (field, message string) {
 	t.Helper()

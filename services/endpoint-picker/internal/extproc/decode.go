@@ -197,7 +197,7 @@ func readResponseHeader(key, value []byte, r *exchange.Response) {
 	switch string(key) {
 	case headerStatus:
 		if r.Status == 0 {
-			r.Status, _ = strconv.Atoi(string(value)) // 0 if there is none
+			r.Status, _ = strconv.Atoi(string(value)) // Atoi returns 0 for a text
 		}
 	case headerContentType:
 		r.SetContentType(string(value))

@@ -42,7 +42,7 @@ func entry(whole []byte) (key, value []byte) {
 // A writer writes a message. Messages in it are written in place.
 type writer struct {
 	out  []byte
-	last mem.Buffer // follows out; nil if there is none
+	last mem.Buffer // the value of the last field, after out; nil if out is the whole message
 }
 
 func newWriter(size int) *writer { return &writer{out: make([]byte, 0, size)} }

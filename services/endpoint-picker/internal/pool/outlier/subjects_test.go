@@ -112,7 +112,7 @@ func TestLackBesideWrongRequests(t *testing.T) {
 	for ; len(r.having(adapter)) == 3; more++ {
 		r.respondTo(0, exchange.Doubtful, missing)
 	}
-	assert.Equal(t, 30, more, "so many are not")
+	assert.Equal(t, 30, more, "refusals in a row until the endpoint counts as lacking the adapter")
 	for range 100 {
 		r.respondTo(1, exchange.Doubtful, wrong)
 		r.respondTo(1, exchange.Answered, adapter)
