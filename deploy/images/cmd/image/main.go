@@ -1,8 +1,9 @@
-// Command image builds OCI image layouts and pushes them to a registry. It needs no container engine.
+// Command image builds OCI image layouts, pushes them to a registry and signs them. It needs no container engine.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,9 +29,9 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	root := &cobra.Command{Use: "image", Short: "Build OCI image layouts and push them", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "image", Short: "Build OCI image layouts, push them and sign them", SilenceUsage: true, SilenceErrors: true}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(buildCommand(), pushCommand())
+	root.AddCommand(buildCommand(), pushCommand(), signCommand())
 	return root
 }
 
@@ -125,4 +126,77 @@ func pushCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// The variables of cosign.
+const (
+	keyVariable      = "COSIGN_PRIVATE_KEY"
+	passwordVariable = "COSIGN_PASSWORD"
+)
+
+func signCommand() *cobra.Command {
+	var insecure bool
+	var publicKey string
+	cmd := &cobra.Command{
+		Use:   "sign [REFERENCE@DIGEST...]",
+		Short: "Sign images and charts in a registry",
+		Long: "Sign images and charts in a registry, for `cosign verify --key`. Without references, only check the key.\n" +
+			"$" + keyVariable + " is the private key in PEM, or the file of it; $" + passwordVariable + " is its password.\n" +
+			"If $" + keyVariable + " is not set, nothing is signed. If it is empty, as a secret that CI does not have, that is an error.",
+	}
+	f := cmd.Flags()
+	f.BoolVar(&insecure, "insecure", false, "allow plain HTTP beyond loopback")
+	f.StringVar(&publicKey, "public-key", "", "write the public key to this file")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		value, set := os.LookupEnv(keyVariable)
+		if !set {
+			if len(args) > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "image: %s is not set: signed nothing\n", keyVariable)
+			}
+			return nil
+		}
+		key, err := readKey(value, os.Getenv(passwordVariable))
+		if err != nil {
+			return err
+		}
+		for _, reference := range args {
+			if err := key.Sign(cmd.Context(), reference, insecure); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "Signed", reference)
+		}
+		return writePublicKey(key, publicKey)
+	}
+	return cmd
+}
+
+// readKey reads a private key, or the file of one.
+func readKey(value, password string) (registry.Key, error) {
+	text := []byte(value)
+	if value == "" {
+		return registry.Key{}, fmt.Errorf("%s is empty: give it the private key, or unset it to sign nothing", keyVariable)
+	}
+	if !strings.Contains(value, "-----BEGIN ") {
+		var err error
+		if text, err = os.ReadFile(value); err != nil {
+			// The error of the operating system names the file, which may be a key without its first line.
+			return registry.Key{}, fmt.Errorf("%s is neither a key in PEM nor the file of one: %w", keyVariable, errors.Unwrap(err))
+		}
+	}
+	key, err := registry.LoadKey(text, []byte(password))
+	if err != nil {
+		return registry.Key{}, fmt.Errorf("%s, with the password in %s: %w", keyVariable, passwordVariable, err)
+	}
+	return key, nil
+}
+
+func writePublicKey(key registry.Key, file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := key.Public()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
 }

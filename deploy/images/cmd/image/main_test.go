@@ -17,6 +17,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
+	cmd.SetErr(&out)
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), err
 }
