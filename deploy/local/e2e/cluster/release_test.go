@@ -2,6 +2,11 @@ package cluster_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -119,19 +124,32 @@ func addImage(t *testing.T, store, reference, program string, flags ...string) {
 	run(t, root, filepath.Join(bin, "localkube"), "image", "load", "--store", store, layout, reference)
 }
 
-// push pushes the release to a registry and returns the digests of the images by name.
+// push pushes and signs the release in a registry and returns the digests of the images by name.
 func push(t *testing.T, registry string) map[string]string {
 	t.Helper()
 	root, err := cluster.Repository()
 	require.NoError(t, err)
-	out := run(t, root, "make", "--no-print-directory", "push", "REGISTRY="+registry, "VERSION="+releaseVersion,
+	out := run(t, root, "make", "--no-print-directory", "push", "REGISTRY="+registry, "VERSION="+releaseVersion, "COSIGN_PRIVATE_KEY="+signingKey(t),
 		"OCI="+filepath.Join(root, "bin", "oci-e2e"), "RELEASE_IMAGES=endpoint-picker ingress-reconciler")
 	digests := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(registry)+`/([a-z-]+):`+releaseVersion+`@(sha256:[0-9a-f]{64})$`).FindAllStringSubmatch(out, -1) {
 		digests[m[1]] = m[2]
 	}
 	require.Len(t, digests, 2, out)
+	assert.Len(t, regexp.MustCompile(`(?m)^Signed .*@sha256:[0-9a-f]{64}$`).FindAllString(out, -1), len(digests)+strings.Count(out, "Pushed: "), out)
 	return digests
+}
+
+// signingKey returns the file of a new private key.
+func signingKey(t *testing.T) string {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "key.pem")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	return file
 }
 
 // run runs a program in a folder, without the variables of a make that runs the tests, and returns its output.
