@@ -106,6 +106,7 @@ type Exchange struct {
 	reader     answer.Reader
 	otherForm  bool      // the form of the answer is not the requested one, so that its first piece is no first token
 	page       bool      // the body is HTML
+	unasked    bool      // see Response.Unasked
 	wrongBody  bool      // the status promises an answer, and the body has none
 	hidden     bool      // Chunk is not called
 	judged     bool      // see Judge
@@ -248,7 +249,7 @@ func (x *Exchange) Sent() {
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
 func (x *Exchange) Respond(r *Response) {
 	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
-	x.unanswered = r.Unanswered
+	x.unanswered, x.unasked = r.Unanswered, r.Unasked
 	x.otherForm = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
 	x.Streaming = x.Streaming || r.Events
 	x.reader.Events, x.reader.Strict, x.reader.Bytes = r.Events && !r.Encoded, x.Strict() && !r.Encoded, r.Encoded || r.Bytes

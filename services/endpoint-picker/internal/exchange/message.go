@@ -24,6 +24,7 @@ type Response struct {
 	Events  bool   // the body is a stream of events
 	Page    bool   // the body is HTML
 	Encoded bool   // the body is compressed
+	Unasked bool   // it is, and the request did not accept that
 	Bytes   bool   // the body is no text
 	Hidden  bool   // the carrier does not show the body
 

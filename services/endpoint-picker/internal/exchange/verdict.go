@@ -59,11 +59,11 @@ func (x *Exchange) verdictOfBody() Verdict {
 	switch {
 	case x.Status < http.StatusOK, x.Status >= http.StatusMultipleChoices:
 		return Unjudged // its status said all
-	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && x.reader.Whole():
+	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.page && !x.unasked && x.reader.Whole():
 		return Answered
 	}
 	x.wrongBody = true
-	if x.Inference && (x.page || !x.reader.Unknown()) {
+	if x.Inference && !x.unasked && (x.page || !x.reader.Unknown()) {
 		return Faulty
 	}
 	return Doubtful
@@ -78,6 +78,8 @@ func (x *Exchange) Failure() string {
 		return failureOf(x.Status)
 	case x.page:
 		return "a page of HTML"
+	case x.unasked:
+		return "compressed, which the request did not accept"
 	case x.reader.Errors() > 0:
 		return failureOf(x.Status)
 	case x.First.IsZero():

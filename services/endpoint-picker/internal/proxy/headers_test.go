@@ -120,6 +120,15 @@ func TestAnswersAreNotCompressed(t *testing.T) {
 		assert.Equal(t, "gzip", r.do(c, http.MethodPost, "/files", "body", "Accept-Encoding", "gzip").body)
 		r.pool.decision.Inference = true
 		assert.Empty(t, r.do(c, http.MethodPost, "/v1/completions", "body", "Accept-Encoding", "gzip").body)
+		r.serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, "rubbish")
+		})
+		r.pool.decision.Generates = true
+		assert.Equal(t, "rubbish", r.do(c, http.MethodPost, "/v1/completions", "body").body)
+		r.pool.mu.Lock()
+		defer r.pool.mu.Unlock()
+		assert.Equal(t, exchange.Doubtful, r.pool.verdicts[len(r.pool.verdicts)-1])
 	})
 }
 

@@ -84,7 +84,10 @@ func (a *attempt) check() error {
 // describe returns what the headers of the response say.
 func (a *attempt) describe() *exchange.Response {
 	h := a.response.Header
-	r := &exchange.Response{Status: a.response.StatusCode, Served: a.to.address, Encoded: isEncoded(h)}
+	encoded := isEncoded(h)
+	r := &exchange.Response{
+		Status: a.response.StatusCode, Served: a.to.address, Encoded: encoded, Unasked: encoded && a.exchange.Inference, // see outgoingHeaders
+	}
 	r.SetContentType(h.Get(headerContentType))
 	return r
 }
