@@ -37,6 +37,7 @@ type Reader struct {
 	refused  bool // an error says that the request is wrong
 	found    int  // events with content in the last piece
 	frames   frames
+	usual    usual
 	usage    usageReader
 	scan     jsonscan.Scanner
 }
@@ -325,6 +326,10 @@ func (r *Reader) fail(e *event) {
 
 // data reads the data of an event.
 func (r *Reader) data(text []byte) {
+	if r.usual.is(text, &r.scan) {
+		r.countContent()
+		return
+	}
 	s := r.scanner(text)
 	if s.Next() != jsonscan.Object {
 		r.unknown = true
@@ -341,6 +346,7 @@ func (r *Reader) data(text []byte) {
 		r.fail(&e)
 	} else if e.content() || r.unread(&e) {
 		r.countContent()
+		r.usual.learn(text, e.text)
 	}
 }
 

@@ -34,6 +34,8 @@ type event struct {
 	refused bool   // the error is the client's
 	ended   bool   // it has the reason of the end
 	calling bool   // it begins the call of a tool
+
+	text jsonscan.Span // between the quotes of the last text that is content; empty: there is none
 }
 
 func (e *event) read(s *jsonscan.Scanner) {
@@ -75,7 +77,8 @@ func (e *event) other(key []byte, s *jsonscan.Scanner) {
 		e.answer = true
 	case "data", "embedding", "results":
 		e.lists = e.lists || s.Next() == jsonscan.Array
-		e.answer = filled(s) || e.answer
+		_, is := filled(s)
+		e.answer = e.answer || is
 	case "detail", "errors":
 		s.Value()
 	default:
@@ -95,7 +98,7 @@ func (e *event) carrier(key []byte, s *jsonscan.Scanner) {
 		e.part(s)
 	case "text", "output_ids", "token_ids", "text_output", "generated_text": // of SGLang, Triton and TGI
 		e.answer = true
-		e.filled = filled(s) || e.filled
+		e.fill(s)
 	case "content": // of a whole message, and of llama.cpp
 		e.answer = true
 		e.parts(s)
@@ -121,7 +124,7 @@ func (e *event) choices(s *jsonscan.Scanner) {
 			case "delta", "message":
 				e.part(s)
 			case "text", "token_ids":
-				e.filled = filled(s) || e.filled
+				e.fill(s)
 			case "finish_reason":
 				e.finish(s)
 			default:
@@ -169,7 +172,8 @@ func (e *event) error(s *jsonscan.Scanner) {
 			e.cause(key, s)
 		})
 	case jsonscan.String, jsonscan.Array:
-		e.failed = filled(s) || e.failed
+		_, is := filled(s)
+		e.failed = e.failed || is
 	default:
 		value := string(text(s))
 		e.failed = e.failed || value != "" && value != "null" && value != "false" && value != "0"
@@ -202,7 +206,7 @@ func (e *event) item(s *jsonscan.Scanner) {
 // part reads a delta, a message or a block: any member but its role, type, name, index and identifier is content, if it is not empty.
 func (e *event) part(s *jsonscan.Scanner) {
 	if s.Next() != jsonscan.Object {
-		e.filled = filled(s) || e.filled
+		e.fill(s)
 		return
 	}
 	s.EachMember(func(key []byte) {
@@ -214,7 +218,7 @@ func (e *event) part(s *jsonscan.Scanner) {
 		case "role", "name", "index", "id", "special", "logprob", "stop_reason", "stop_sequence":
 			s.Value()
 		default:
-			e.filled = filled(s) || e.filled
+			e.fill(s)
 		}
 	})
 }
@@ -222,7 +226,7 @@ func (e *event) part(s *jsonscan.Scanner) {
 // parts reads content: a text, or a list of parts.
 func (e *event) parts(s *jsonscan.Scanner) {
 	if s.Next() != jsonscan.Array {
-		e.filled = filled(s) || e.filled
+		e.fill(s)
 		return
 	}
 	for s.Open(); s.More(); {
@@ -232,11 +236,11 @@ func (e *event) parts(s *jsonscan.Scanner) {
 				if string(key) == "type" {
 					s.Value()
 				} else {
-					e.filled = filled(s) || e.filled
+					e.fill(s)
 				}
 			})
 		default:
-			e.filled = filled(s) || e.filled
+			e.fill(s)
 		}
 	}
 }
@@ -263,17 +267,28 @@ func (e *event) content() bool {
 	return e.filled || e.calling
 }
 
-// filled reads a value. It reports whether it is anything but null, "", [] and {}.
-func filled(s *jsonscan.Scanner) bool {
+// fill reads a value, which is content if it is filled.
+func (e *event) fill(s *jsonscan.Scanner) {
 	kind := s.Next()
-	text := s.Text(s.Value())
+	value, is := filled(s)
+	e.filled = e.filled || is
+	if is && kind == jsonscan.String && s.Err() == nil {
+		e.text = jsonscan.Span{From: value.From + 1, To: value.To - 1}
+	}
+}
+
+// filled reads a value. It reports whether it is anything but null, "", [] and {}.
+func filled(s *jsonscan.Scanner) (value jsonscan.Span, is bool) {
+	kind := s.Next()
+	value = s.Value()
+	text := s.Text(value)
 	switch {
 	case kind == jsonscan.Invalid, kind == jsonscan.Null:
-		return false
+		return value, false
 	case s.Err() != nil: // it ends in the middle
-		return true
+		return value, true
 	case kind == jsonscan.String, kind == jsonscan.Array, kind == jsonscan.Object:
-		return len(bytes.Trim(text[1:len(text)-1], jsonscan.Blanks)) > 0 || kind == jsonscan.String && len(text) > len(`""`)
+		return value, len(bytes.Trim(text[1:len(text)-1], jsonscan.Blanks)) > 0 || kind == jsonscan.String && len(text) > len(`""`)
 	}
-	return true
+	return value, true
 }
