@@ -140,6 +140,15 @@ var cases = []alerts.Case{
 		Want: []string{`{exported_namespace="m", job="s", model="llama", pool="p"}`},
 	},
 	{
+		Alert: "VariantAutoscalerDemandNotServed", Name: "no replica meets the targets", At: 30 * time.Minute,
+		Series: []string{
+			`fairlead_autoscaler_share{job="s", pod="a", exported_namespace="m", pool="p", model="llama", plan="acted"} 0x40`,
+			`fairlead_autoscaler_share{job="s", pod="a", exported_namespace="m", pool="p", model="llama", plan="optimal"} 0x40`,
+			`fairlead_autoscaler_demand_requests_per_second{job="s", pod="a", exported_namespace="m", pool="p", model="llama"} 12x40`,
+		},
+		Want: []string{`{exported_namespace="m", job="s", model="llama", pool="p"}`},
+	},
+	{
 		Alert: "VariantAutoscalerDemandNotServed", Name: "with honorLabels", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_autoscaler_share{job="s", namespace="m", pool="p", model="llama", plan="acted"} 0.7x40`,

@@ -99,7 +99,7 @@ const (
 	ReasonNoServiceClass = "NoServiceClass"
 	// ReasonCapacityUnknown is the reason while nothing says what a replica serves.
 	ReasonCapacityUnknown = "CapacityUnknown"
-	// ReasonTargetsOutOfReach is the reason while not even an idle replica meets the targets.
+	// ReasonTargetsOutOfReach is the reason while no replica meets the targets: the plan is for a stable load.
 	ReasonTargetsOutOfReach = "TargetsOutOfReach"
 )
 

@@ -178,6 +178,7 @@ func (w *window) found(unseen []string) snapshot.Load {
 		State:  snapshot.Found,
 		Rate:   int64(math.Round(rate * perSecond)),
 		Input:  f.ratio(inputTokens, inputs, w.measured),
+		Cached: min(f.ratio(cacheHits, cacheLookups, w.measured), 1),
 		Output: f.ratio(outputTokens, outputs, w.measured),
 		Queued: f[queued][""], Waiting: f.sum(waitingNow, w.pods()),
 		TTFT: f.ratio(ttftSum, ttftCount, w.measured) * perMilli,

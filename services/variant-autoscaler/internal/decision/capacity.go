@@ -10,10 +10,12 @@ import (
 // capacity is what a replica of a variant serves within the targets.
 type capacity struct {
 	rate       int64
+	stable     int64 // what it serves at a stable load, if the targets are out of reach
 	source     CapacitySource
 	confidence float64
 	reason     Reason          // why the rate is zero
 	model      *queueing.Model // nil: nothing predicts figures
+	tail       float64         // of a Measured
 }
 
 // capacities returns the capacity of each variant.
@@ -31,7 +33,9 @@ func capacities(s *snapshot.Snapshot) []capacity {
 	found := make([]capacity, len(all))
 	optimizer.Each(len(all), func(i int) {
 		found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
-		found[i].rate = min(max(found[i].rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
+		for _, rate := range []*int64{&found[i].rate, &found[i].stable} {
+			*rate = min(max(*rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
+		}
 	})
 	return found
 }
@@ -44,32 +48,51 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 	}
 	t := queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
 	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: percentile}
-	if g.Targets == (snapshot.Targets{}) {
-		targets.TPS = 1 // no targets for latency: a stable load
+	stable := queueing.Targets{TPS: 1, Percentile: percentile}
+	if !g.Targets.Any() {
+		return capacityWithin(v, v.Measured, t, stable)
 	}
-	made := capacity{reason: NoCapacity}
+	c := capacityWithin(v, v.Measured, t, targets)
+	if v.Profile == nil && v.Measured != nil {
+		c.rate = max(c.rate, calm(v, g, headroom))
+	}
+	if c.rate > 0 {
+		return c
+	}
+	measured := v.Stable
+	if measured == nil {
+		measured = v.Measured
+	}
+	if c = capacityWithin(v, measured, t, stable); c.rate > 0 {
+		c.stable, c.rate, c.reason = c.rate, 0, OutOfReach
+	}
+	return c
+}
+
+// capacityWithin returns the capacity of a variant within targets, from its profile or else from what was measured.
+func capacityWithin(v *snapshot.Variant, measured *snapshot.Measured, t queueing.Traffic, targets queueing.Targets) capacity {
+	c := capacity{reason: NoCapacity}
 	profile := v.Profile
 	switch {
 	case profile != nil:
-		made.source, made.confidence = FromProfile, 1
-	case v.Measured == nil:
-		return made
+		c.source, c.confidence = FromProfile, 1
+	case measured == nil:
+		return c
 	default:
-		profile = v.Measured.Profile
-		made.source, made.confidence = CapacitySource(v.Measured.Source), learn.Confidence(v.Measured)
-		made.rate = max(learn.Capacity(v.Measured, t, targets), calm(v, g, headroom))
+		profile = measured.Profile
+		c.source, c.confidence, c.tail = CapacitySource(measured.Source), learn.Confidence(measured), measured.Tail
+		c.rate = learn.Capacity(measured, t, targets)
 	}
 	if profile == nil {
-		return made
+		return c
 	}
-	made.reason = OutOfReach
 	if model, err := queueing.New(queueing.Profile(*profile), t); err == nil {
-		made.model = model
+		c.model = model
 		if v.Profile != nil {
-			made.rate = model.Capacity(targets)
+			c.rate = model.Capacity(targets)
 		}
 	}
-	return made
+	return c
 }
 
 // fewSamples is how many samples a measured capacity needs before replicas are added because of it alone. With half, a new leader, or the

@@ -18,6 +18,7 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	}
 	d.plan = optimizer.Solve(d.problem)
 	d.report = optimizer.NewReport(d.problem)
+	d.relax()
 	d.wanted = optimizer.Wanted(d.problem, d.plan)
 	d.desired = optimizer.Act(d.problem, d.plan)
 	d.room = d.report.Room(d.desired)
@@ -38,6 +39,8 @@ type decider struct {
 
 	problem *optimizer.Problem
 	report  *optimizer.Report
+	within  *optimizer.Report // of the problem in which only what meets the targets serves. Nil: that is problem
+	relaxed []bool            // groups for which the two differ
 	room    *optimizer.Room
 	plan    *optimizer.Plan
 	wanted  []int
@@ -70,6 +73,37 @@ func newDecider(s *snapshot.Snapshot) *decider {
 		d.problem.Groups = append(d.problem.Groups, d.group(g))
 	}
 	return d
+}
+
+// relax plans replicas that miss the targets for a stable load: a target that nobody can meet must not stop the scaling of a model. What
+// meets the targets keeps what the plan gives it. The others serve the rest, and go if there is none.
+func (d *decider) relax() {
+	p := *d.problem
+	p.Groups = slices.Clone(p.Groups)
+	d.relaxed = make([]bool, len(p.Groups))
+	for g := range p.Groups {
+		variants := slices.Clone(p.Groups[g].Variants)
+		for i := range variants {
+			v, c := &variants[i], &d.capacities[d.first[g]+i]
+			switch {
+			case d.held[g] != "":
+			case c.stable > 0:
+				c.rate, d.relaxed[g] = c.stable, true
+				*v = d.variant(g, i)
+			case v.Capacity > 0:
+				v.Min = max(v.Min, d.plan.Replicas[d.first[g]+i])
+			}
+		}
+		if d.relaxed[g] {
+			p.Groups[g].Variants = variants
+		}
+	}
+	if slices.Contains(d.relaxed, true) {
+		d.within = d.report
+		d.problem = &p
+		d.plan = optimizer.Solve(d.problem)
+		d.report = optimizer.NewReport(d.problem)
+	}
 }
 
 // holds returns why a group keeps what it has, or nothing.

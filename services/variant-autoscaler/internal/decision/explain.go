@@ -17,6 +17,12 @@ func (d *decider) decision() *Decision {
 	for g := range d.snapshot.Groups {
 		desired := d.desired[d.first[g]:d.first[g+1]]
 		group := Group{Demand: d.report.Demand(g), Share: d.plan.Shares[g], Acted: d.report.Share(g, desired)}
+		if d.relaxed[g] {
+			if within := d.within.Share(g, d.plan.Replicas[d.first[g]:d.first[g+1]]); within < optimizer.Million {
+				group.Stable = &Served{Share: group.Share, Acted: group.Acted}
+				group.Share, group.Acted = within, d.within.Share(g, desired)
+			}
+		}
 		made.Acted += d.report.Cost(g, desired)
 		loads := d.report.Loads(g, desired, d.problem.Groups[g].Rate)
 		for i := range desired {
@@ -40,8 +46,25 @@ func (d *decider) explain(g, i int, desired []int, load int64) Variant {
 		without[i]--
 		made.ShareWithout = d.report.Share(g, without)
 	}
-	made.Reason, made.Message = d.reason(g, i)
+	if made.Reason, made.Message = d.reason(g, i); made.Reason == OutOfReach {
+		made.Message = fmt.Sprintf("%s: %s. Raise the targets, or check the profile", d.outOfReach(g, c, made.Predicted), made.Message)
+	}
 	return made
+}
+
+// outOfReach says what replicas give where the targets cannot be met.
+func (d *decider) outOfReach(g int, c *capacity, stable *Predicted) string {
+	text := "No replica of the variant meets the targets of " + targets(&d.snapshot.Groups[g])
+	if c.model != nil {
+		low, _ := c.model.Range()
+		if idle, err := c.model.At(low, d.snapshot.Settings.Percentile); err == nil {
+			text += fmt.Sprintf(": an idle one gives TTFT %.4g ms and ITL %.4g ms", idle.TTFT*max(c.tail, 1), idle.ITL)
+		}
+		if stable != nil {
+			text += fmt.Sprintf(", one with its part of the load TTFT %.4g ms and ITL %.4g ms", stable.TTFT*max(c.tail, 1), stable.ITL)
+		}
+	}
+	return text + ". It is planned for a stable load"
 }
 
 // predict returns the figures of a replica under a load, or nil without a model or a load.
@@ -82,8 +105,9 @@ func (d *decider) reason(g, i int) (Reason, string) {
 		return NoMetrics, fmt.Sprintf("Kept %s, because the load is not known: %s", replicas(n), in.Load.Message)
 	case d.why[at] == Probing:
 		return Probing, "Started a replica: nothing says yet what one serves, and no other variant can serve the load"
-	case c.rate == 0 && c.reason == OutOfReach:
-		return OutOfReach, fmt.Sprintf("Kept %s: not even an idle replica meets the targets of %s. Raise the targets, or check the profile", replicas(n), targets(in))
+	case c.reason == OutOfReach:
+		_, text := d.reasonOfPlan(g, at)
+		return OutOfReach, text
 	case c.rate == 0:
 		return NoCapacity, fmt.Sprintf("Kept %s: nothing says what one serves. Add a profile, or let a replica run under load", replicas(n))
 	default:

@@ -31,9 +31,25 @@ type Decision struct {
 type Group struct {
 	Demand int64 `json:"demand"` // rate with headroom
 	// Share is the part of the demand that the plan serves within the targets, in millionths.
-	Share    int64     `json:"share"`
-	Acted    int64     `json:"acted"` // the share of what is acted on
+	Share int64 `json:"share"`
+	Acted int64 `json:"acted"` // the share of what is acted on
+	// Stable is what is served at a stable load, if the targets cannot be met for all of the demand.
+	Stable   *Served   `json:"stable,omitempty"`
 	Variants []Variant `json:"variants"`
+}
+
+// Served is the part of a demand that is served, in millionths.
+type Served struct {
+	Share int64 `json:"share"` // by the plan
+	Acted int64 `json:"acted"` // by what is acted on
+}
+
+// Served returns what is served within the targets, or else at a stable load: what the plan is for.
+func (g *Group) Served() Served {
+	if g.Stable != nil {
+		return *g.Stable
+	}
+	return Served{Share: g.Share, Acted: g.Acted}
 }
 
 // Variant is the decision on a variant.
@@ -94,6 +110,6 @@ const (
 	NoTargets    Reason = "NoServiceClass"       // no class has targets for the model: as before
 	NoCapacity   Reason = "CapacityUnknown"      // nothing says what a replica serves
 	Probing      Reason = "Probing"              // a first replica, to see what it serves
-	OutOfReach   Reason = "TargetsOutOfReach"    // not even an idle replica meets the targets
+	OutOfReach   Reason = "TargetsOutOfReach"    // no replica meets the targets: a stable load
 	Excluded     Reason = "Excluded"             // the variant has a problem
 )

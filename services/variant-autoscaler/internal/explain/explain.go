@@ -85,12 +85,22 @@ func loadOf(g *snapshot.Group, d *decision.Group) string {
 	}
 	if t := g.Targets; t.TTFT > 0 || t.ITL > 0 {
 		class += fmt.Sprintf(", targets TTFT %s, ITL %s", milliseconds(t.TTFT), milliseconds(t.ITL))
+		if t.TTFTPerToken > 0 {
+			class += fmt.Sprintf(" (TTFT with %s for each of %.4g uncached prompt tokens)", milliseconds(t.TTFTPerToken), g.Load.Uncached())
+		}
 	}
 	if g.Load.State != snapshot.Found {
 		return fmt.Sprintf("%s; the load is not known (%s: %s)", class, g.Load.State, clean(g.Load.Message))
 	}
 	return fmt.Sprintf("%s; %.4g requests/s of %.4g + %.4g tokens, demand %.4g requests/s, the plan serves %s", class, float64(g.Load.Rate)/million,
-		g.Load.Input, g.Load.Output, float64(d.Demand)/million, share(d.Share))
+		g.Load.Input, g.Load.Output, float64(d.Demand)/million, served(d))
+}
+
+func served(d *decision.Group) string {
+	if d.Stable == nil {
+		return share(d.Share)
+	}
+	return fmt.Sprintf("%s within the targets, which cannot be met for more, and %s at a stable load", share(d.Share), share(d.Stable.Share))
 }
 
 func share(millionths int64) string {

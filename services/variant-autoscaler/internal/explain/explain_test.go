@@ -74,7 +74,7 @@ func TestApply(t *testing.T) {
 		{name: "minimum", give: Changes{Min: []string{"ns/b*=4"}}, want: `ns/big +1 -> 4`},
 		{name: "maximum", give: Changes{Max: []string{"ns/big=1", "ns/small=0"}}, want: `plan 63,`},
 		{name: "rate", give: Changes{Rates: []string{"ns/meta/llama=5"}}, want: `ns/big +1 -> 0`},
-		{name: "target", give: Changes{ITL: []string{"ns/meta/*=15"}}, want: `ns/small +1 +1 +[\d.]+/s -> - +Optimal -> TargetsOutOfReach`},
+		{name: "target", give: Changes{ITL: []string{"ns/meta/*=15"}}, want: `ns/small +1 -> 0 +1 +[\d.]+/s -> [\d.]+/s +Optimal -> TargetsOutOfReach`},
 		{name: "headroom", give: Changes{Headroom: 900, Saving: -1}, want: `ns/big +1 -> 1[0-9]`},
 	}
 	for _, tt := range tests {

@@ -71,7 +71,7 @@ func (c *Changes) Apply(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
 		apply("--cost", c.Costs, variants, maxCost, func(v *snapshot.Variant, x float64) { v.Cost = int64(math.Round(x * million)) }),
 		apply("--min", c.Min, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Min = int(x) }),
 		apply("--max", c.Max, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Max = int(x) }),
-		apply("--ttft", c.TTFT, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.TTFT = x }),
+		apply("--ttft", c.TTFT, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.TTFT, g.Targets.TTFTPerToken = x, 0 }),
 		apply("--itl", c.ITL, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.ITL = x }),
 		apply("--rate", c.Rates, models, optimizer.MaxRate/million, func(g *snapshot.Group, x float64) {
 			g.Load.Rate, g.Load.State = int64(x*million), snapshot.Found

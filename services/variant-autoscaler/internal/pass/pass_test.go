@@ -183,6 +183,69 @@ func TestSaturation(t *testing.T) {
 	assert.InDelta(t, 1.5, spare.Queue, 1e-9)
 }
 
+// longPrompts is the load of two servers that start in an overload of long prompts: 24 requests run and 40 wait on each of them, and a
+// prefill alone takes 2.5 s.
+func longPrompts(t *testing.T) *rig {
+	t.Helper()
+	r := start(t, `
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: v}, spec: {replicas: 2}, status: {readyReplicas: 2}}
+---
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: v}
+spec: {scaleTargetRef: {kind: Deployment, name: v}, modelID: m, variantCost: "10"}
+`)
+	r.load = snapshot.Load{State: snapshot.Found, Rate: 2_742_857, Input: 4000, Output: 250, Waiting: 80, TTFT: 31_667, ITL: 60}
+	r.sample = &sample.Sample{
+		Time: began, Window: time.Minute, Replicas: 2, Rate: 1.371, Input: 4000, Output: 250, Running: 24, Waiting: 40, Prefill: 2500, TTFT: 31_667, ITL: 60, KVUsage: 0.95,
+	}
+	return r
+}
+
+// TestOverload: servers get the replicas for a stable load whatever their targets are.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, targets string // of a class; empty: none
+		change        func(r *rig)
+		reason        decision.Reason
+		ttft          float64 // the target for the prompts of the load
+	}{
+		{name: "no class", reason: decision.Optimal},
+		{name: "a target that long prompts cannot meet", targets: "slo-ttft: 2000, slo-tpot: 100", reason: decision.OutOfReach, ttft: 2000},
+		{name: "a strict class", targets: "slo-ttft: 500, slo-tpot: 24", reason: decision.OutOfReach, ttft: 500},
+		{name: "the default class of the chart", targets: "slo-ttft: 2000, slo-ttft-per-token: 1, slo-tpot: 100", reason: decision.Optimal, ttft: 6000},
+		{
+			name: "half of each prompt is in a cache", targets: "slo-ttft: 2000, slo-ttft-per-token: 1, slo-tpot: 100", reason: decision.Optimal, ttft: 4000,
+			change: func(r *rig) { r.load.Cached, r.sample.Cached = 0.5, 0.5 },
+		},
+		{
+			name: "the prefill time of the engine has its queue", targets: "slo-ttft: 2000, slo-ttft-per-token: 1, slo-tpot: 100", reason: decision.OutOfReach, ttft: 6000,
+			change: func(r *rig) { r.sample.Prefill = 31_000 },
+		},
+		{
+			name: "the engine has no prefill time", targets: "slo-ttft: 500, slo-tpot: 24", reason: decision.Optimal, ttft: 500,
+			change: func(r *rig) { r.sample.Prefill = 0 },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := longPrompts(t)
+			if tt.targets != "" {
+				require.Empty(t, r.settings.Set(settings.Classes, "c", map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}))
+			}
+			if tt.change != nil {
+				tt.change(r)
+			}
+			assert.GreaterOrEqual(t, r.pass(t)["v"], 4)
+			o := r.outcomes[0]
+			assert.InDelta(t, tt.ttft, o.Snapshot.Groups[0].Targets.TTFT, 1e-9)
+			assert.Equal(t, tt.reason, o.Decision.Groups[0].Variants[0].Reason, o.Decision.Groups[0].Variants[0].Message)
+		})
+	}
+}
+
 // A failure of Prometheus, or a missing address, changes nothing.
 func TestPass_WithoutPrometheus(t *testing.T) {
 	t.Parallel()

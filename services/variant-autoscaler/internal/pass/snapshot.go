@@ -155,6 +155,7 @@ func question(g *snapshot.Group, in *sources.Group) collect.Group {
 // complete adds the load of a group, and what was learned and decided before.
 func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
 	g.Load, g.Zero.Requests = load.Load, load.Requests
+	g.Targets = g.Targets.For(&g.Load)
 	key, slowest := groupOf(g), time.Duration(0)
 	g.Zero.Changed = p.memory.Changed(key, now)
 	for i := range g.Variants {
@@ -226,17 +227,22 @@ func (p *Passes) learn(v *snapshot.Variant, seen *collect.Measured, g *snapshot.
 	if v.Profile != nil || v.Problem != nil {
 		return
 	}
-	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: p.p.Percentile}
 	learner := p.learners[keyOf(v)]
-	switch {
-	case seen.Sample == nil && learner == nil:
-		return
-	case seen.Sample == nil:
-		v.Measured = learner.Measured(targets)
-		return
-	case learner == nil:
+	if learner == nil {
+		if seen.Sample == nil {
+			return
+		}
 		learner = learn.New()
 		p.learners[keyOf(v)] = learner
 	}
-	v.Measured = learner.Observe(seen.Sample, targets)
+	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: p.p.Percentile}
+	if seen.Sample != nil {
+		v.Measured = learner.Observe(seen.Sample, targets)
+	} else {
+		v.Measured = learner.Measured(targets)
+	}
+	traffic := queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
+	if g.Targets.Any() && learn.Capacity(v.Measured, traffic, targets) == 0 {
+		v.Stable = learner.Measured(queueing.Targets{})
+	}
 }

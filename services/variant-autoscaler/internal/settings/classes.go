@@ -42,6 +42,7 @@ type classItem struct {
 	Model     string  `json:"model"`
 	TPOT      float64 `json:"slo-tpot"` // milliseconds
 	TTFT      float64 `json:"slo-ttft"`
+	PerToken  float64 `json:"slo-ttft-per-token"` // of the prompt, without those in a prefix cache
 }
 
 // classes has the classes of all models. Each model is resolved when it is read, so that a lookup takes constant time.
@@ -106,13 +107,13 @@ func parseItem(key string, index int, text []byte, w *warnings) (name modelName,
 		w.add(ReasonInvalid, key, "ignored data[%d]: %s; correct it", index, quote(err.Error()))
 	case item.Model == "":
 		w.add(ReasonInvalid, key, "ignored data[%d]: it has no model; set one, or %s for all models", index, defaultModel)
-	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || item.TPOT == 0 && item.TTFT == 0:
-		w.add(ReasonInvalid, key, "ignored data[%d]: set slo-ttft or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
+	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || !isTarget(item.PerToken) || item.TPOT+item.TTFT+item.PerToken == 0:
+		w.add(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
 	default:
 		if ignored != nil {
 			w.add(ReasonUnknown, key, "ignored a part of data[%d]: %s; remove it, or correct its name", index, quote(ignored.Error()))
 		}
-		return modelName{item.Namespace, item.Model}, snapshot.Targets{TTFT: item.TTFT, ITL: item.TPOT}, true
+		return modelName{item.Namespace, item.Model}, snapshot.Targets{TTFT: item.TTFT, TTFTPerToken: item.PerToken, ITL: item.TPOT}, true
 	}
 	return modelName{}, snapshot.Targets{}, false
 }

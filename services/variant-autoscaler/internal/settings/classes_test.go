@@ -38,22 +38,22 @@ func TestClassLookup(t *testing.T) {
 		want                        string // class, priority and targets
 		note                        string
 	}{
-		{name: "namespace and model", namespace: "prod", model: "meta/llama0-70b", want: "premium.yaml Premium 1 {250 40}"},
-		{name: "namespace and model in another class", namespace: "test", model: "meta/llama0-70b", want: "freemium.yaml Freemium 10 {3000 300}"},
-		{name: "model", namespace: "dev", model: "meta/llama0-70b", want: "premium.yaml Premium 1 {500 80}"},
-		{name: "model before the default of the namespace", namespace: "prod", model: "ibm/granite-13b", want: "freemium.yaml Freemium 10 {2000 200}"},
-		{name: "default of the namespace", namespace: "prod", model: "other", want: "premium.yaml Premium 1 {300 30}"},
-		{name: "default", namespace: "dev", model: "other", want: "premium.yaml Premium 1 {500 24}"},
-		{name: "names are exact", namespace: "dev", model: "Meta/llama0-70b", want: "premium.yaml Premium 1 {500 24}"},
-		{name: "the class asked for", namespace: "prod", model: "meta/llama0-7b", key: "freemium.yaml", want: "freemium.yaml Freemium 10 {1500 150}"},
-		{name: "the class asked for before others", namespace: "test", model: "meta/llama0-70b", key: "premium.yaml", want: "premium.yaml Premium 1 {500 80}"},
-		{name: "the default of the class asked for", namespace: "dev", model: "ibm/granite-13b", key: "premium.yaml", want: "premium.yaml Premium 1 {500 24}"},
+		{name: "namespace and model", namespace: "prod", model: "meta/llama0-70b", want: "premium.yaml Premium 1 [250 40]"},
+		{name: "namespace and model in another class", namespace: "test", model: "meta/llama0-70b", want: "freemium.yaml Freemium 10 [3000 300]"},
+		{name: "model", namespace: "dev", model: "meta/llama0-70b", want: "premium.yaml Premium 1 [500 80]"},
+		{name: "model before the default of the namespace", namespace: "prod", model: "ibm/granite-13b", want: "freemium.yaml Freemium 10 [2000 200]"},
+		{name: "default of the namespace", namespace: "prod", model: "other", want: "premium.yaml Premium 1 [300 30]"},
+		{name: "default", namespace: "dev", model: "other", want: "premium.yaml Premium 1 [500 24]"},
+		{name: "names are exact", namespace: "dev", model: "Meta/llama0-70b", want: "premium.yaml Premium 1 [500 24]"},
+		{name: "the class asked for", namespace: "prod", model: "meta/llama0-7b", key: "freemium.yaml", want: "freemium.yaml Freemium 10 [1500 150]"},
+		{name: "the class asked for before others", namespace: "test", model: "meta/llama0-70b", key: "premium.yaml", want: "premium.yaml Premium 1 [500 80]"},
+		{name: "the default of the class asked for", namespace: "dev", model: "ibm/granite-13b", key: "premium.yaml", want: "premium.yaml Premium 1 [500 24]"},
 		{
-			name: "the class asked for does not list the model", namespace: "dev", model: "meta/llama0-70b", key: "freemium.yaml", want: "premium.yaml Premium 1 {500 80}",
+			name: "the class asked for does not list the model", namespace: "dev", model: "meta/llama0-70b", key: "freemium.yaml", want: "premium.yaml Premium 1 [500 80]",
 			note: `service class "freemium.yaml", which the variant asks for, does not list the model: "premium.yaml" is in force`,
 		},
 		{
-			name: "the class asked for does not exist", namespace: "dev", model: "ibm/granite-13b", key: "premum.yaml", want: "freemium.yaml Freemium 10 {2000 200}",
+			name: "the class asked for does not exist", namespace: "dev", model: "ibm/granite-13b", key: "premum.yaml", want: "freemium.yaml Freemium 10 [2000 200]",
 			note: `service class "premum.yaml", which the variant asks for, does not exist: "freemium.yaml" is in force`,
 		},
 	}
@@ -62,7 +62,7 @@ func TestClassLookup(t *testing.T) {
 			t.Parallel()
 			class, problem := s.Class(tt.namespace, tt.model, tt.key)
 			require.Nil(t, problem)
-			assert.Equal(t, tt.want, fmt.Sprintf("%s %s %d %v", class.Key, class.Name, class.Priority, class.Targets))
+			assert.Equal(t, tt.want, fmt.Sprintf("%s %s %d %v", class.Key, class.Name, class.Priority, []float64{class.Targets.TTFT, class.Targets.ITL}))
 			assert.Equal(t, tt.note, class.Note)
 		})
 	}
@@ -145,7 +145,7 @@ data:
 `})
 	assertWarnings(t, []string{
 		`key "a.yaml": ignored a part of data[0]: json: unknown field "slo-tps"`, `key "a.yaml": ignored data[1]: it has no model`,
-		`key "a.yaml": ignored data[2]: set slo-ttft or slo-tpot to milliseconds`, `key "a.yaml": ignored data[3]: set slo-ttft`, `key "a.yaml": ignored data[4]: set slo-ttft`,
+		`key "a.yaml": ignored data[2]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds`, `key "a.yaml": ignored data[3]: set slo-ttft`, `key "a.yaml": ignored data[4]: set slo-ttft`,
 		`key "a.yaml": ignored data[5]: json: cannot unmarshal string`, `key "a.yaml": ignored data[6]: json: cannot unmarshal array`,
 		`key "a.yaml": ignored data[7]: model "good" is listed before`,
 	}, w)

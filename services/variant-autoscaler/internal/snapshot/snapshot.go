@@ -66,8 +66,20 @@ type Group struct {
 
 // Targets of a group, in milliseconds. Zero: no target.
 type Targets struct {
+	// TTFT is the target for a prompt of the mean length of the load.
 	TTFT float64 `json:"ttftMs,omitempty"`
 	ITL  float64 `json:"itlMs,omitempty"`
+	// TTFTPerToken is the part of TTFT for each prompt token that no prefix cache has.
+	TTFTPerToken float64 `json:"ttftMsPerToken,omitempty"`
+}
+
+// Any reports whether there is a target.
+func (t Targets) Any() bool { return t.TTFT > 0 || t.ITL > 0 }
+
+// For returns the targets for the prompts of a load. TTFT of t is without the part for tokens.
+func (t Targets) For(l *Load) Targets {
+	t.TTFT += t.TTFTPerToken * l.Uncached()
+	return t
 }
 
 // Thresholds say when servers without a profile count as saturated, and how many must be left that are not.
@@ -100,6 +112,8 @@ type Load struct {
 	Recent int64   `json:"recent,omitempty"`
 	Input  float64 `json:"inputTokens"`
 	Output float64 `json:"outputTokens"`
+	// Cached is the part of the input tokens that a prefix cache had. Zero: none, or not known.
+	Cached float64 `json:"cached,omitempty"`
 	// Queued requests wait in the picker, for a model without replicas for example.
 	Queued float64 `json:"queued,omitempty"`
 	// Waiting requests wait in the servers for a place in the batch.
@@ -108,6 +122,9 @@ type Load struct {
 	TTFT float64 `json:"ttftMs,omitempty"`
 	ITL  float64 `json:"itlMs,omitempty"`
 }
+
+// Uncached returns the prompt tokens of a request that no prefix cache has.
+func (l *Load) Uncached() float64 { return l.Input * (1 - l.Cached) }
 
 // Zero is what decides whether a group may have no replicas.
 type Zero struct {
@@ -147,6 +164,8 @@ type Variant struct {
 
 	Profile  *Profile  `json:"profile,omitempty"`
 	Measured *Measured `json:"measured,omitempty"`
+	// Stable is what Measured would be without targets. It is set where Measured serves nothing within them.
+	Stable *Measured `json:"stable,omitempty"`
 	// Spare is set where the group has thresholds and the variant no profile, and servers were seen.
 	Spare *Spare `json:"spare,omitempty"`
 	// Problem excludes the variant from the choice: it keeps its previous replicas.

@@ -140,7 +140,14 @@ func TestBuildReasons(t *testing.T) {
 		{"probing", decided(decision.Probing), usual("Ready=True/Probing", "OptimizationReady=True/Probing"), "Probing", "OptimizationReady", "decided so"},
 		{"no class", decided(decision.NoTargets), failed("NoServiceClass"), "NoServiceClass", "OptimizationReady", "decided so. Add the model to a service class"},
 		{"no capacity", decided(decision.NoCapacity), failed("CapacityUnknown"), "CapacityUnknown", "OptimizationReady", "decided so. Set spec.variantProfile"},
-		{"out of reach", decided(decision.OutOfReach), failed("TargetsOutOfReach"), "TargetsOutOfReach", "OptimizationReady", "decided so. Raise the targets"},
+		{"out of reach", decided(decision.OutOfReach), failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=False/WithinBounds"), "TargetsOutOfReach", "OptimizationReady", "decided so"},
+		{
+			"out of reach, and the maximum", func(in *Input) {
+				decided(decision.OutOfReach)(in)
+				in.Decision.Max, in.Group.Share, in.Group.Stable = 3, 0, &decision.Served{Share: 400_000, Acted: 400_000}
+			},
+			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=True/MaxReplicasBinding"), "TargetsOutOfReach", "BoundsBinding", "serves 40.0 % of its demand, and this variant has its maximum",
+		},
 		{"missing", unknownLoad(snapshot.Missing), failed("MetricsUnavailable", "MetricsAvailable=False/MetricsMissing"), "MetricsUnavailable", "MetricsAvailable", "check that it scrapes"},
 		{"stale", unknownLoad(snapshot.Stale), failed("MetricsUnavailable", "MetricsAvailable=False/MetricsStale"), "MetricsUnavailable", "MetricsAvailable", "still scrapes"},
 		{"prometheus", unknownLoad(snapshot.Failed), failed("MetricsUnavailable", "MetricsAvailable=False/PrometheusError"), "MetricsUnavailable", "MetricsAvailable", "check its address"},

@@ -33,7 +33,6 @@ var remedies = map[string]string{
 	v1alpha1.ReasonFallbackUsed:       "There is no earlier decision, so the workload keeps its replicas within its bounds. See the condition MetricsAvailable",
 	v1alpha1.ReasonNoServiceClass:     "Add the model to a service class of the ConfigMap service-classes-config",
 	v1alpha1.ReasonCapacityUnknown:    "Set spec.variantProfile, or let a replica serve requests so that it can be measured",
-	v1alpha1.ReasonTargetsOutOfReach:  "Raise the targets of the service class, or correct spec.variantProfile",
 }
 
 // metricsRemedies are messages of loads that have none.
@@ -160,7 +159,7 @@ func (in *Input) metricsAvailable() metav1.Condition {
 
 func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionCapacityLimited, Status: metav1.ConditionFalse}
-	if optimization.Status != metav1.ConditionTrue {
+	if !planned(optimization) {
 		return undecided(c, optimization)
 	}
 	c.Reason, c.Message = v1alpha1.ReasonCapacitySufficient, "No limit keeps the variant from replicas"
@@ -200,21 +199,26 @@ func amountUnit(l *snapshot.Limit) string {
 func (in *Input) boundsBinding(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBoundsBinding, Status: metav1.ConditionTrue}
 	d := in.Decision
-	if optimization.Status != metav1.ConditionTrue || in.Group == nil {
+	if !planned(optimization) || in.Group == nil {
 		c.Status = metav1.ConditionFalse
 		return undecided(c, optimization)
 	}
-	switch {
-	case d.Max > 0 && d.Planned >= d.Max && in.Group.Share < whole:
+	switch served := in.Group.Served(); {
+	case d.Max > 0 && d.Planned >= d.Max && served.Share < whole:
 		c.Reason = v1alpha1.ReasonMaxReplicasBinding
 		c.Message = fmt.Sprintf("The model serves %s of its demand, and this variant has its maximum of %d replicas: raise maxReplicas", share(in.Group), d.Max)
-	case d.Min > 0 && d.Desired <= d.Min && d.ShareWithout >= in.Group.Acted:
+	case d.Min > 0 && d.Desired <= d.Min && d.ShareWithout >= served.Acted:
 		c.Reason = v1alpha1.ReasonMinReplicasBinding
 		c.Message = fmt.Sprintf("The minimum of %d replicas is more than the load needs: lower minReplicas to save cost", d.Min)
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "The bounds do not change the plan"
 	}
 	return c
+}
+
+// planned reports whether the replicas of the variant come from a plan, also from one that cannot meet the targets.
+func planned(optimization *metav1.Condition) bool {
+	return optimization.Status == metav1.ConditionTrue || optimization.Reason == v1alpha1.ReasonTargetsOutOfReach
 }
 
 // undecided returns a condition that is not known without an optimization.
@@ -227,7 +231,7 @@ func share(g *decision.Group) string {
 	if g == nil {
 		return "a part"
 	}
-	return fmt.Sprintf("%.1f %%", float64(g.Share)/whole*100)
+	return fmt.Sprintf("%.1f %%", float64(g.Served().Share)/whole*100)
 }
 
 // join makes sentences of two texts. A text that is there already is not repeated.
