@@ -5,7 +5,7 @@
 {{- with .Values.prometheus -}}
 {{- $variables := list -}}
 {{- range $.Values.env -}}{{- $variables = append $variables .name -}}{{- end -}}
-{{- if not (or .url (not $.Values.optimization) (has "PROMETHEUS_BASE_URL" $variables) $.Values.envFrom) -}}
+{{- if not (or .url (not (include "variant-autoscaler.configures" $)) (has "PROMETHEUS_BASE_URL" $variables) $.Values.envFrom) -}}
 {{- fail "set prometheus.url to the address of Prometheus, such as https://prometheus.monitoring.svc:9090" -}}
 {{- end -}}
 {{- if and (hasPrefix "http://" .url) (not .allowHTTP) -}}
@@ -71,6 +71,11 @@
 {{/* The flags that the sub-command plan needs too. */}}
 {{- define "variant-autoscaler.decisionArgs" -}}
 - --config-namespace={{ include "variant-autoscaler.configNamespace" . }}
+{{- $kinds := dict "optimization" "optimization" "acceleratorUnitCosts" "accelerators" "serviceClasses" "classes" "scaleToZero" "scale-to-zero" }}
+{{- $kinds = merge $kinds (dict "saturation" "saturation" "limits" "limits") }}
+{{- range $value, $name := .Values.configMaps }}
+- --config-map={{ get $kinds $value }}={{ $name }}
+{{- end }}
 {{- with .Values.controllerInstance }}
 - {{ printf "--controller-instance=%s" . | quote }}
 {{- end }}
@@ -80,6 +85,11 @@
 - --headroom-percent={{ .Values.plan.headroomPercent }}
 - --saving-percent={{ .Values.plan.savingPercent }}
 - --ttft-percentile={{ .Values.plan.ttftPercentile }}
+{{- end -}}
+
+{{/* Whether the chart creates the ConfigMap with the configuration. */}}
+{{- define "variant-autoscaler.configures" -}}
+{{- if and .Values.optimization (not .Values.configMaps.optimization) }}true{{ end -}}
 {{- end -}}
 
 {{/* How the program reaches Prometheus: the keys of the ConfigMap, or the environment variables of the same names. */}}
@@ -108,7 +118,7 @@
 {{/* Without a ConfigMap of the chart, the environment has the address and the credentials of Prometheus: it wins over an existing one. */}}
 {{- define "variant-autoscaler.env" -}}
 {{- $env := list -}}
-{{- if not .Values.optimization -}}
+{{- if not (include "variant-autoscaler.configures" .) -}}
 {{- range $name, $value := include "variant-autoscaler.prometheus" . | fromYaml -}}
 {{- $env = append $env (dict "name" $name "value" $value) -}}
 {{- end -}}

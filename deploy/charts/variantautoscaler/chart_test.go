@@ -81,6 +81,7 @@ func TestConfigMaps(t *testing.T) {
 				"scaleToZero": entry(helm.Values{"modelID": "llama"}), "saturation": entry(helm.Values{"modelID": "llama"}), "limits": entry(helm.Values{"cards": 1}),
 			},
 		},
+		{name: "named ones", give: helm.Values{"configMaps": helm.Values{"optimization": "a", "serviceClasses": "b"}}, want: always[1:2]},
 		{name: "namespace", give: helm.Values{"configNamespace": "wva", "optimization": nil, "serviceClasses": nil}, want: []string{"wva/accelerator-unit-costs"}},
 	}
 	for _, tt := range tests {
@@ -91,6 +92,26 @@ func TestConfigMaps(t *testing.T) {
 			namespace, _, _ := strings.Cut(tt.want[0], "/")
 			assert.Contains(t, objects.Container(t, set).Args, "--config-namespace="+namespace)
 		})
+	}
+}
+
+// TestNamesOfConfigMaps checks the flags for existing ConfigMaps, which plan needs too.
+func TestNamesOfConfigMaps(t *testing.T) {
+	t.Parallel()
+	values := with(helm.Values{"configMaps": helm.Values{
+		"optimization": "a", "acceleratorUnitCosts": "b", "serviceClasses": "c", "scaleToZero": "d", "saturation": "e", "limits": "f",
+	}})
+	set := objects.Render(t, chart, values)
+	flags := flagsOf(objects.Container(t, set), "--config-map=")
+	assert.ElementsMatch(t, []string{
+		"--config-map=optimization=a", "--config-map=accelerators=b", "--config-map=classes=c", "--config-map=scale-to-zero=d", "--config-map=saturation=e", "--config-map=limits=f",
+	}, flags)
+	assert.Empty(t, configMaps(t, set))
+	assert.Contains(t, objects.Container(t, set).Env, corev1.EnvVar{Name: "PROMETHEUS_BASE_URL", Value: address}, "wins over the key of the ConfigMap")
+	notes, err := helm.Notes(chart, values)
+	require.NoError(t, err)
+	for _, flag := range flags {
+		assert.Contains(t, notes, flag)
 	}
 }
 

@@ -61,6 +61,8 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "saving", give: plan(helm.Values{"savingPercent": 101}), want: "/plan/savingPercent"},
 		{name: "percentile", give: plan(helm.Values{"ttftPercentile": 100}), want: "/plan/ttftPercentile"},
 		{name: "instance", give: with(helm.Values{"controllerInstance": "a b"}), want: "/controllerInstance"},
+		{name: "ConfigMap of nothing", give: with(helm.Values{"configMaps": helm.Values{"classes": "a"}}), want: "/configMaps"},
+		{name: "ConfigMap without a name", give: with(helm.Values{"configMaps": helm.Values{"serviceClasses": ""}}), want: "/configMaps/serviceClasses"},
 		{name: "namespace of ConfigMaps", give: with(helm.Values{"configNamespace": "a/b"}), want: "/configNamespace"},
 		{name: "scaler that is off", give: scaler(helm.Values{"certificateSecret": "tls"}), want: "set externalScaler.enabled"},
 		{name: "authorities without TLS", give: scaler(helm.Values{"enabled": true, "clientCASecret": "ca"}), want: "set externalScaler.certificateSecret too"},

@@ -95,7 +95,7 @@ const (
 	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonUnknownAccelerator is the reason while the accelerator has no price, but others of the model have one.
 	ReasonUnknownAccelerator = "UnknownAccelerator"
-	// ReasonNoServiceClass is the reason while no service class has the model: it has no targets.
+	// ReasonNoServiceClass is the reason while no service class has the model: the plan is for a stable load.
 	ReasonNoServiceClass = "NoServiceClass"
 	// ReasonCapacityUnknown is the reason while nothing says what a replica serves.
 	ReasonCapacityUnknown = "CapacityUnknown"

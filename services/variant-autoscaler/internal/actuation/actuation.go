@@ -90,7 +90,7 @@ func variantOf(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) 
 // hasDecision reports whether there is a decision on a variant. What repeats the previous decision is none without a previous one, unless
 // it adds replicas to a variant without a problem.
 func hasDecision(v *snapshot.Variant, d *decision.Variant) bool {
-	repeats := v.Problem != nil || slices.Contains([]decision.Reason{decision.NoMetrics, decision.NoTargets, decision.Excluded}, d.Reason)
+	repeats := v.Problem != nil || slices.Contains([]decision.Reason{decision.NoMetrics, decision.Excluded}, d.Reason)
 	switch {
 	case d.Desired < 0:
 		return false

@@ -50,7 +50,7 @@ func TestWithoutADecisionThereIsNoVariant(t *testing.T) {
 		{name: "metrics are missing, and the model needs its first replica", reason: decision.NoMetrics, desired: 3, want: true},
 		{name: "a problem, and more replicas than now", reason: decision.Excluded, problem: "TargetNotFound", desired: 3},
 		{name: "metrics went missing", reason: decision.NoMetrics, decided: true, desired: 2, want: true},
-		{name: "no service class from the start", reason: decision.NoTargets},
+		{name: "no service class from the start", reason: decision.NoTargets, want: true},
 		{name: "a problem from the start", reason: decision.Excluded, problem: "TargetNotFound"},
 		{name: "a problem that no reason tells of", reason: decision.Optimal, problem: "TargetNotFound"},
 		{name: "a problem after a decision", reason: decision.Excluded, problem: "TargetNotFound", decided: true, want: true},

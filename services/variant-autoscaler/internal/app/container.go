@@ -35,7 +35,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
 	"fairlead.dev/services/variant-autoscaler/internal/record"
 	"fairlead.dev/services/variant-autoscaler/internal/scaler"
-	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/status"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
 )
@@ -157,7 +156,7 @@ func newRegistry() *prom.Registry {
 
 func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.Recorder, m *metrics.Metrics) *live.Store {
 	return live.NewStore(live.Params{
-		Options: settings.Options{Namespace: cfg.Namespace, Environment: os.Getenv, AllowHTTP: cfg.AllowHTTP},
+		Options: cfg.Settings(os.Getenv),
 		Log:     log, Client: c, Recorder: e, Observer: m,
 	})
 }

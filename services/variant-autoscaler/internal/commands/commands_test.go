@@ -9,6 +9,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
 func TestSolve(t *testing.T) {
@@ -58,6 +62,38 @@ func TestSolveRefuses(t *testing.T) {
 		command.SetArgs([]string{"solve"})
 		require.ErrorContains(t, command.Execute(), want)
 	}
+}
+
+// TestPlanShowsConfigMaps: plan --cluster prints each ConfigMap that it looked for, found or not.
+func TestPlanShowsConfigMaps(t *testing.T) {
+	t.Parallel()
+	configMap := func(name string, data map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "system", "name": name}, "data": data,
+		}}
+	}
+	w := &dryrun.World{}
+	w.Objects = []*unstructured.Unstructured{
+		configMap("kube-root-ca.crt", nil), configMap("a-accelerator-unit-costs", nil), configMap("b-accelerator-unit-costs", nil),
+		configMap("wva-service-classes-config", map[string]any{"premium.yaml": "data: [{model: m, slo-ttft: 500}]", "bad": "["}),
+	}
+	var log strings.Builder
+	s := settingsOf(w, settings.Options{Namespace: "system"}, &log)
+	class, problem := s.Class("a", "m", "")
+	require.Nil(t, problem)
+	assert.InDelta(t, 500, class.Targets.TTFT, 0)
+	text := log.String()
+	for _, want := range []string{
+		"ConfigMap system/workload-variant-autoscaler-variantautoscaling-config (optimization): not found\n", "ConfigMap system/*-variantautoscaling-config (optimization): not found\n",
+		"ConfigMap system/a-accelerator-unit-costs (accelerators): ignored, as several ConfigMaps of this kind exist: a-accelerator-unit-costs, b-accelerator-unit-costs; name one",
+		"ConfigMap system/accelerator-unit-costs (accelerators): not found\n", "ConfigMap system/service-classes-config (classes): not found\n",
+		"ConfigMap system/wva-service-classes-config (classes): in force\n", `ConfigMap system/wva-service-classes-config: key "bad": ignored: not a valid YAML object`,
+		"ConfigMap system/variant-autoscaler-limits (limits): not found\n",
+	} {
+		assert.Contains(t, text, want)
+	}
+	assert.NotContains(t, text, "kube-root-ca.crt")
+	assert.NotContains(t, text, "*-service-classes-config (classes)", "it was found")
 }
 
 const recorded = `{"snapshot":{"settings":{"split":"capacity"},"groups":[{"namespace":"ns","model":"m","priority":1,"targets":{"itlMs":100},` +

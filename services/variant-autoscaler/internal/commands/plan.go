@@ -6,15 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/dryrun"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/app"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
@@ -150,14 +154,8 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	options := settings.Options{Namespace: o.Namespace, Environment: os.Getenv, AllowHTTP: o.AllowHTTP}
-	var names []cache.ObjectName
-	for _, kind := range settings.Kinds() {
-		for _, name := range options.NamesOf(kind) {
-			names = append(names, cache.ObjectName{Namespace: o.Namespace, Name: name})
-		}
-	}
-	w, err := dryrun.ReadCluster(ctx, client, informers.KindList(o.Instance), names...)
+	configMaps := kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Namespace: o.Namespace, Required: true}
+	w, err := dryrun.ReadCluster(ctx, client, append(informers.KindList(o.Instance), configMaps))
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the kind
 	}
@@ -166,7 +164,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
-	spectator := &spectator{settings: settingsOf(w, options, log)}
+	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	p := pass.New(pass.Params{
 		Options: pass.Options{Settings: o.Plan}, Log: zap.NewNop(), World: caches, Configuration: spectator,
 		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
@@ -184,19 +182,32 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	return spectator.outcome.Snapshot, nil
 }
 
-// settingsOf returns what ConfigMaps that were read say.
+// settingsOf returns what ConfigMaps that were read say. It prints each one that was looked for, found or not.
 func settingsOf(w *dryrun.World, o settings.Options, log io.Writer) *settings.Settings {
-	b := settings.NewBuilder(o)
+	b, found := settings.NewBuilder(o), map[string]settings.Source{}
+	for _, u := range w.Objects {
+		if u.GetKind() == "ConfigMap" && u.GetNamespace() == o.Namespace && o.Relevant(u.GetName()) {
+			data, _ := w.ConfigMapData(cache.ObjectName{Namespace: o.Namespace, Name: u.GetName()})
+			found[u.GetName()] = settings.Source{Name: u.GetName(), Data: data}
+		}
+	}
 	for _, kind := range settings.Kinds() {
-		for _, name := range o.NamesOf(kind) {
-			data, found := w.ConfigMapData(cache.ObjectName{Namespace: o.Namespace, Name: name})
-			if !found {
-				continue
+		s := o.Select(kind, slices.Collect(maps.Keys(found)))
+		var sources []settings.Source
+		for _, name := range s.InForce {
+			fmt.Fprintf(log, "ConfigMap %s/%s (%s): in force\n", o.Namespace, name, kind)
+			sources = append(sources, found[name])
+		}
+		for _, name := range s.Ignored {
+			fmt.Fprintf(log, "ConfigMap %s/%s (%s): %s\n", o.Namespace, name, kind, s.Why)
+		}
+		for _, name := range o.Looked(kind) {
+			if !slices.ContainsFunc(append(s.InForce, s.Ignored...), func(is string) bool { return settings.Matches(name, is) }) {
+				fmt.Fprintf(log, "ConfigMap %s/%s (%s): not found\n", o.Namespace, name, kind)
 			}
-			for _, warning := range b.Set(kind, name, data) {
-				fmt.Fprintf(log, "ConfigMap %s/%s: %s\n", o.Namespace, name, warning.String())
-			}
-			break
+		}
+		for _, warning := range b.Set(kind, sources...) {
+			fmt.Fprintf(log, "ConfigMap %s/%s: %s\n", o.Namespace, s.InForce[0], warning.String())
 		}
 	}
 	return b.Settings()

@@ -35,11 +35,12 @@ type Config struct {
 	Metrics   time.Duration // window of rates
 	AllowHTTP bool
 
-	Namespace string // of the ConfigMaps
-	Instance  string
-	Discovery time.Duration
-	Decisions string // file of the decision log
-	Scaler    Scaler
+	Namespace  string            // of the ConfigMaps
+	ConfigMaps map[string]string // names by kind
+	Instance   string
+	Discovery  time.Duration
+	Decisions  string // file of the decision log
+	Scaler     Scaler
 }
 
 // Scaler configures the external scaler for KEDA.
@@ -87,6 +88,7 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Metrics, "metrics-window", c.Metrics, "Window of rates and means in Prometheus. It must contain at least two scrapes.")
 	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
 	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")
+	fs.StringToStringVar(&c.ConfigMaps, "config-map", c.ConfigMaps, "Names of ConfigMaps, as KIND=NAME. KIND is "+kinds()+". Kinds without a name have the usual names, also after the name of a release.")
 	fs.StringVar(&c.Instance, "controller-instance", c.Instance,
 		"Value of the label wva.llmd.ai/controller-instance of the objects that this installation reads, and of a label of its metrics. Empty: objects without the label.")
 }
@@ -112,10 +114,35 @@ func (c *Config) Validate() error {
 	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
 		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
 	}
+	for kind, name := range c.ConfigMaps {
+		if !slices.Contains(settings.Kinds(), settings.Kind(kind)) {
+			fail("--config-map: %q is not one of %s", kind, kinds())
+		}
+		if len(content.IsDNS1123Subdomain(name)) > 0 {
+			fail("--config-map: %q is not the name of a ConfigMap", name)
+		}
+	}
 	if len(content.IsLabelValue(c.Instance)) > 0 {
 		fail("--controller-instance %q is not the value of a label", c.Instance)
 	}
 	return errors.Join(errs...)
+}
+
+// Settings returns the options of the ConfigMaps.
+func (c *Config) Settings(environment func(name string) string) settings.Options {
+	names := map[settings.Kind]string{}
+	for kind, name := range c.ConfigMaps {
+		names[settings.Kind(kind)] = name
+	}
+	return settings.Options{Namespace: c.Namespace, Names: names, Environment: environment, AllowHTTP: c.AllowHTTP}
+}
+
+func kinds() string {
+	var all []string
+	for _, kind := range settings.Kinds() {
+		all = append(all, string(kind))
+	}
+	return strings.Join(all, ", ")
 }
 
 func (c *Config) validateDurations() []error {

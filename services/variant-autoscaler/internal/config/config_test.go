@@ -51,6 +51,8 @@ func TestValidate(t *testing.T) {
 		{[]string{"--discovery-interval=0s"}, "--discovery-interval 0s is out of range"},
 		{[]string{"--config-namespace=A"}, `--config-namespace "A" is not the name of a namespace`},
 		{[]string{"--config-namespace="}, `--config-namespace "" is not the name of a namespace`},
+		{[]string{"--config-map=prices=x"}, `--config-map: "prices" is not one of optimization, accelerators, classes, scale-to-zero, saturation, limits`},
+		{[]string{"--config-map=classes=a/b"}, `--config-map: "a/b" is not the name of a ConfigMap`},
 		{[]string{"--controller-instance=-a"}, `--controller-instance "-a" is not the value of a label`},
 		{[]string{"--scaler-bind-address=:9443", "--scaler-certificates=/c", "--scaler-client-ca-file=/ca", "--scaler-client-name=keda"}, ""},
 		{[]string{"--scaler-bind-address=9443"}, `--scaler-bind-address "9443" is not host:port`},

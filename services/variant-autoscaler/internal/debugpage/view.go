@@ -112,7 +112,7 @@ type variant struct {
 // Troubled reports whether someone has to do something for the variant.
 func (v *variant) Troubled() bool {
 	switch decision.Reason(v.Reason) {
-	case decision.Excluded, decision.NoMetrics, decision.NoTargets, decision.NoCapacity, decision.OutOfReach:
+	case decision.Excluded, decision.NoMetrics, decision.NoCapacity, decision.OutOfReach:
 		return true
 	}
 	return v.Problem != ""

@@ -49,6 +49,9 @@ func (d *decider) explain(g, i int, desired []int, load int64) Variant {
 	if made.Reason, made.Message = d.reason(g, i); made.Reason == OutOfReach {
 		made.Message = fmt.Sprintf("%s: %s. Raise the targets, or check the profile", d.outOfReach(g, c, made.Predicted), made.Message)
 	}
+	if note := d.snapshot.Groups[g].Note; note != "" && made.Reason != Excluded {
+		made.Message += "; " + note
+	}
 	return made
 }
 
@@ -134,7 +137,11 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 	case d.report.Demand(g) == 0 && n > 0 && d.retains(g):
 		return Retained, fmt.Sprintf("%s stay, because the last request was less than %s ago or is not known", replicas(n), in.Zero.Retention)
 	default:
-		return Optimal, fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+		text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+		if in.Class == "" && !in.Targets.Any() {
+			return NoTargets, text + " at a stable load, as the model has no targets"
+		}
+		return Optimal, text
 	}
 }
 

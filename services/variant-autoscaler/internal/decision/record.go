@@ -107,7 +107,7 @@ const (
 	LimitBinding Reason = "LimitBinding"         // a limit leaves no more
 	Retained     Reason = "RetentionPeriod"      // the last request was too recent to go to zero
 	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before
-	NoTargets    Reason = "NoServiceClass"       // no class has targets for the model: as before
+	NoTargets    Reason = "NoServiceClass"       // the plan, for a stable load: no class has targets for the model
 	NoCapacity   Reason = "CapacityUnknown"      // nothing says what a replica serves
 	Probing      Reason = "Probing"              // a first replica, to see what it serves
 	OutOfReach   Reason = "TargetsOutOfReach"    // no replica meets the targets: a stable load

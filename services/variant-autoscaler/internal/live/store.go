@@ -1,8 +1,9 @@
-// Package live watches the ConfigMaps of the settings. It lists and watches only their names, in one namespace.
+// Package live watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force (settings.Options.Relevant),
+// and of the others their names only.
 //
-// The settings in force follow the ConfigMaps, and do not outlive them: a pass without a required ConfigMap keeps the replicas of all
-// variants. Only changes of data count. Each content is reported once: to the users who edit the ConfigMap by Events, to the operator of
-// this process by logs and an observer.
+// The settings in force follow the ConfigMaps, and do not outlive them. Only changes of data count. Each content is reported once: to the
+// users who edit the ConfigMap by Events, to the operator of this process by logs and an observer. So is a ConfigMap that looks like one of
+// these, and is not in force.
 package live
 
 import (
@@ -17,7 +18,6 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/configmap"
@@ -48,57 +48,60 @@ type Params struct {
 // Store holds the settings in force.
 type Store struct {
 	p        Params
-	watches  []*watch
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerRegistration
 	current  atomic.Pointer[settings.Settings]
 	onChange []func(kind settings.Kind, name string)
 	synced   atomic.Bool
 
 	mu      sync.Mutex // guards what follows
 	builder *settings.Builder
-	found   map[string]*corev1.ConfigMap        // by name
-	inForce map[settings.Kind]*corev1.ConfigMap // nil: none
+	found   map[string]*corev1.ConfigMap // by name
+	states  map[settings.Kind]*state
 }
 
-// watch watches one ConfigMap.
-type watch struct {
-	informer cache.SharedIndexInformer
-	handler  cache.ResourceEventHandlerRegistration
+// state is what was last reported of a kind.
+type state struct {
+	inForce []*corev1.ConfigMap
+	ignored map[string]string // by name: why
 }
 
 // NewStore returns a Store with the settings that are in force without any ConfigMap. Run starts it.
 func NewStore(p Params) *Store {
-	s := &Store{p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, inForce: map[settings.Kind]*corev1.ConfigMap{}}
+	s := &Store{p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, states: map[settings.Kind]*state{}}
 	s.current.Store(s.builder.Settings())
-	for _, kind := range settings.Kinds() {
-		for _, name := range p.NamesOf(kind) {
-			s.watches = append(s.watches, s.newWatch(kind, name))
-		}
-	}
-	return s
-}
-
-func (s *Store) newWatch(kind settings.Kind, name string) *watch {
-	w := &watch{informer: kube.NewInformer(s.p.Client, s.p.Client.CoreV1().ConfigMaps(s.p.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-	})}
+	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{Transform: s.strip})
 	set := func(obj any) {
-		if cm, ok := obj.(*corev1.ConfigMap); ok && cm.Name == name {
-			s.set(kind, name, cm)
+		if cm, ok := obj.(*corev1.ConfigMap); ok && p.Relevant(cm.Name) {
+			s.set(cm.Name, cm)
 		}
 	}
 	var err error
-	w.handler, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	s.handler, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
 		DeleteFunc: func(obj any) {
-			if key, err := cache.DeletionHandlingObjectToName(obj); err == nil && key.Name == name {
-				s.set(kind, name, nil)
+			if key, err := cache.DeletionHandlingObjectToName(obj); err == nil && p.Relevant(key.Name) {
+				s.set(key.Name, nil)
 			}
 		},
 	})
 	if err != nil {
-		panic(fmt.Sprintf("informer of ConfigMap %s: %v", name, err)) // only a stopped informer refuses handlers
+		panic(fmt.Sprintf("informer of ConfigMaps: %v", err)) // only a stopped informer refuses handlers
 	}
-	return w
+	return s
+}
+
+// strip removes what the store does not need of a ConfigMap.
+func (s *Store) strip(obj any) (any, error) {
+	cm, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return obj, nil // the tombstone of a deleted object
+	}
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion}}
+	if s.p.Relevant(cm.Name) {
+		kept.Data, kept.BinaryData = cm.Data, cm.BinaryData
+	}
+	return kept, nil
 }
 
 // Settings returns the settings in force.
@@ -111,12 +114,8 @@ func (s *Store) OnChange(f func(kind settings.Kind, name string)) { s.onChange =
 // Run watches the ConfigMaps until ctx ends.
 func (s *Store) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	var synced []cache.InformerSynced
-	for _, w := range s.watches {
-		all.Go(func() { w.informer.RunWithContext(ctx) })
-		synced = append(synced, w.handler.HasSynced)
-	}
-	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+	all.Go(func() { s.informer.RunWithContext(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), s.handler.HasSynced) {
 		s.begin()
 	}
 	all.Wait()
@@ -133,12 +132,12 @@ func (s *Store) Unsynced() []string {
 	return []string{"ConfigMaps of " + s.p.Namespace}
 }
 
-// begin puts what was listed in force, all at once: the order of watches does not decide which of several names counts.
+// begin puts what was listed in force, all at once: the order of events does not decide which of several names counts.
 func (s *Store) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kind := range settings.Kinds() {
-		if !s.load(kind) {
+		if s.load(kind); len(s.states[kind].inForce) == 0 {
 			s.reportMissing(kind)
 		}
 	}
@@ -146,110 +145,134 @@ func (s *Store) begin() {
 }
 
 // set handles the content of a ConfigMap, nil if it does not exist.
-func (s *Store) set(kind settings.Kind, name string, cm *corev1.ConfigMap) {
+func (s *Store) set(name string, cm *corev1.ConfigMap) {
 	s.mu.Lock()
 	if cm == nil {
 		delete(s.found, name)
 	} else {
 		s.found[name] = cm
 	}
-	changed := false
-	if s.synced.Load() {
-		changed = s.load(kind)
+	var changed []settings.Kind
+	for _, kind := range settings.Kinds() {
+		if s.synced.Load() && s.p.Counts(kind, name) && s.load(kind) {
+			changed = append(changed, kind)
+		}
 	}
 	s.mu.Unlock()
-	if changed {
+	for _, kind := range changed {
 		for _, f := range s.onChange {
 			f(kind, name)
 		}
 	}
 }
 
-// load puts the first ConfigMap of a kind that exists in force, and reports whether the data changed.
+// load puts the ConfigMaps of a kind that count in force, and reports whether the data changed.
 func (s *Store) load(kind settings.Kind) bool {
-	before, after := s.inForce[kind], s.first(kind)
-	s.inForce[kind] = after
-	if before == nil && after == nil {
-		return false
+	before := s.states[kind]
+	if before == nil {
+		before = &state{}
 	}
-	changed := before == nil || after == nil || !sameData(before, after)
-	if !changed && before.Name == after.Name {
-		return false
+	selected := s.p.Select(kind, slices.Collect(maps.Keys(s.found)))
+	after := &state{ignored: map[string]string{}}
+	var sources []settings.Source
+	for _, name := range selected.InForce {
+		cm := s.found[name]
+		after.inForce = append(after.inForce, cm)
+		sources = append(sources, settings.Source{Name: name, Data: cm.Data})
 	}
-	if before != nil && (after == nil || before.Name != after.Name) {
+	for _, name := range selected.Ignored {
+		after.ignored[name] = selected.Why
+	}
+	s.states[kind] = after
+	changed := !slices.EqualFunc(before.inForce, after.inForce, sameData)
+	if changed || !slices.EqualFunc(before.inForce, after.inForce, sameName) {
+		warnings := s.builder.Set(kind, sources...)
+		s.current.Store(s.builder.Settings())
 		s.leave(kind, before, after)
+		for _, cm := range after.inForce {
+			s.report(cm, append(binaryWarnings(cm), warnings...))
+		}
 	}
-	if after != nil {
-		warnings := s.builder.Set(kind, after.Name, after.Data)
-		s.report(after, append(binaryWarnings(after), warnings...))
-	} else {
-		s.builder.Set(kind, "", nil)
-	}
-	s.current.Store(s.builder.Settings())
+	s.ignore(before, after)
 	return changed
 }
 
-// first returns the first ConfigMap of a kind that exists, or nil.
-func (s *Store) first(kind settings.Kind) *corev1.ConfigMap {
-	for _, name := range s.p.NamesOf(kind) {
-		if cm := s.found[name]; cm != nil {
-			return cm
-		}
-	}
-	return nil
-}
+func sameName(a, b *corev1.ConfigMap) bool { return a.Name == b.Name }
 
 func sameData(a, b *corev1.ConfigMap) bool {
 	return maps.Equal(a.Data, b.Data) && maps.EqualFunc(a.BinaryData, b.BinaryData, bytes.Equal)
 }
 
-// leave reports that a ConfigMap is no longer in force.
-func (s *Store) leave(kind settings.Kind, before, after *corev1.ConfigMap) {
-	problem := ""
-	if after == nil {
-		if isRequired(kind) {
-			problem = "ConfigMap " + s.fullName(before.Name) + " was deleted"
+// leave reports ConfigMaps that are no longer in force.
+func (s *Store) leave(kind settings.Kind, before, after *state) {
+	for _, cm := range before.inForce {
+		problem := ""
+		switch {
+		case slices.ContainsFunc(after.inForce, func(o *corev1.ConfigMap) bool { return o.Name == cm.Name }):
+			continue
+		case len(after.inForce) > 0:
+			s.p.Log.Info("Another ConfigMap of the same kind is in force", s.about(after.inForce[0].Name), zap.String("before", s.fullName(cm.Name)))
+		default:
+			if isUsual(kind) {
+				problem = "ConfigMap " + s.fullName(cm.Name) + " is not in force any more"
+			}
+			s.p.Log.Warn("ConfigMap was deleted, or is not in force any more", s.about(cm.Name), zap.String("consequence", consequence(kind)))
 		}
-		s.p.Log.Warn("ConfigMap was deleted", s.about(before.Name), zap.String("consequence", consequence(kind)))
-	} else {
-		s.p.Log.Info("Another ConfigMap of the same kind is in force", s.about(after.Name), zap.String("before", s.fullName(before.Name)))
+		s.p.Observer.Configured(s.fullName(cm.Name), problem)
 	}
-	s.p.Observer.Configured(s.fullName(before.Name), problem)
 }
 
-// reportMissing reports that there is no ConfigMap of a kind at the start.
-func (s *Store) reportMissing(kind settings.Kind) {
-	name, problem := s.p.NamesOf(kind)[0], ""
-	if isRequired(kind) {
-		problem = "ConfigMap " + s.fullName(name) + " does not exist"
-		s.p.Log.Warn("A required ConfigMap does not exist: create it", s.about(name), zap.String("consequence", consequence(kind)))
-	} else {
-		s.p.Log.Info("There is no ConfigMap: defaults are in force", s.about(name))
+// ignore reports ConfigMaps that look like those in force, and are not, and the end of that.
+func (s *Store) ignore(before, after *state) {
+	for _, name := range slices.Sorted(maps.Keys(after.ignored)) {
+		if why := after.ignored[name]; before.ignored[name] != why {
+			s.p.Log.Warn("Ignored a ConfigMap", s.about(name), zap.String("warning", why))
+			s.p.Recorder.Event(reference(s.found[name]), corev1.EventTypeWarning, settings.ReasonUnknown, why)
+			s.p.Observer.Configured(s.fullName(name), "ConfigMap "+s.fullName(name)+": "+why)
+		}
 	}
-	s.p.Observer.Configured(s.fullName(name), problem)
+	for name := range before.ignored {
+		_, ignored := after.ignored[name]
+		if !ignored && !slices.ContainsFunc(after.inForce, func(cm *corev1.ConfigMap) bool { return cm.Name == name }) {
+			s.p.Observer.Configured(s.fullName(name), "")
+		}
+	}
+}
+
+// reportMissing reports that no ConfigMap of a kind is in force at the start.
+func (s *Store) reportMissing(kind settings.Kind) {
+	looked := s.p.Looked(kind)
+	log := s.p.Log.Info
+	if isUsual(kind) {
+		log = s.p.Log.Warn
+	}
+	log("No ConfigMap of a kind is in force", s.about(looked[0]), zap.Strings("names", looked), zap.String("consequence", consequence(kind)))
+	if !slices.ContainsFunc(looked, func(name string) bool { return s.states[kind].ignored[name] != "" }) {
+		s.p.Observer.Configured(s.fullName(looked[0]), "")
+	}
 }
 
 func consequence(kind settings.Kind) string {
-	switch {
-	case isRequired(kind):
-		return "all variants keep their replicas until it exists"
-	case kind == settings.Limits:
+	switch kind {
+	case settings.Limits:
 		return "no limit is in force"
+	case settings.Classes:
+		return "models have no targets, and are scaled for a stable load"
+	case settings.Accelerators:
+		return "replicas cost what their variants say, or all the same"
 	default:
 		return "defaults are in force"
 	}
 }
 
-func isRequired(kind settings.Kind) bool {
+// isUsual reports whether an installation usually has a ConfigMap of the kind, so that its absence can be a mistake.
+func isUsual(kind settings.Kind) bool {
 	return kind == settings.Accelerators || kind == settings.Classes
 }
 
 // report reports what is in force, and what is not.
 func (s *Store) report(cm *corev1.ConfigMap, warnings []settings.Warning) {
-	about := &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
-	}
-	problem := ""
+	about, problem := reference(cm), ""
 	for _, w := range warnings {
 		if problem == "" && w.Reason != settings.ReasonUnknown {
 			problem = "ConfigMap " + s.fullName(cm.Name) + ": " + w.String()
@@ -261,6 +284,12 @@ func (s *Store) report(cm *corev1.ConfigMap, warnings []settings.Warning) {
 	s.p.Log.Info("Loaded configuration", s.about(cm.Name))
 	if len(warnings) == 0 {
 		s.p.Recorder.Event(about, corev1.EventTypeNormal, configmap.ReasonLoaded, "the configuration is in force")
+	}
+}
+
+func reference(cm *corev1.ConfigMap) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 	}
 }
 

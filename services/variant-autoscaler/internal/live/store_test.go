@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -84,7 +82,7 @@ func start(t *testing.T, present map[string]map[string]string, change ...func(p 
 				watches++
 			}
 		}
-		return watches == len(r.watches)
+		return watches == 1
 	})
 	assert.Empty(t, r.changes, "what is there at the start is no change")
 	return r
@@ -169,10 +167,17 @@ func TestOnlyDataCounts(t *testing.T) {
 	}, events)
 	assert.ElementsMatch(t, []string{
 		"system/" + long + ": ", "system/" + toZero + ": ", "system/wva-saturation-scaling-config: ", "system/variant-autoscaler-limits: ",
-		"system/" + costs + ": ConfigMap system/" + costs + " does not exist", "system/" + classes + ": ConfigMap system/" + classes + " does not exist",
+		"system/" + costs + ": ", "system/" + classes + ": ",
 	}, problems)
-	assert.Equal(t, 2, r.logs.FilterMessage("A required ConfigMap does not exist: create it").Len())
-	assert.Equal(t, 2, r.logs.FilterMessage("There is no ConfigMap: defaults are in force").Len())
+	missing := map[string]any{}
+	for _, entry := range r.logs.FilterMessage("No ConfigMap of a kind is in force").All() {
+		missing[entry.ContextMap()["configMap"].(string)+" "+entry.Level.String()] = entry.ContextMap()["consequence"]
+	}
+	assert.Equal(t, map[string]any{
+		"system/" + classes + " warn":               "models have no targets, and are scaled for a stable load",
+		"system/" + costs + " warn":                 "replicas cost what their variants say, or all the same",
+		"system/wva-saturation-scaling-config info": "defaults are in force", "system/variant-autoscaler-limits info": "no limit is in force",
+	}, missing)
 
 	r.write(t, long, interval("30s")) // metadata only
 	r.write(t, "other", interval("20s"))
@@ -229,41 +234,38 @@ func TestNamesOfTheOptimizationConfig(t *testing.T) {
 	r.write(t, long, interval("60s"))
 	r.awaitChanges(t, "optimization "+long)
 	assert.Equal(t, 3, r.logs.FilterMessage("Another ConfigMap of the same kind is in force").Len())
-	assert.Zero(t, r.logs.FilterMessage("ConfigMap was deleted").Len())
+	assert.Zero(t, r.logs.FilterMessage("ConfigMap was deleted, or is not in force any more").Len())
 }
 
 func TestAFlagNamesTheConfigMap(t *testing.T) {
 	t.Parallel()
-	mine := map[settings.Kind][]string{settings.Optimization: {"mine"}, settings.Accelerators: {"prices"}}
+	mine := map[settings.Kind]string{settings.Optimization: "mine", settings.Accelerators: "prices"}
 	r := start(t, map[string]map[string]string{"mine": interval("20s"), long: interval("30s")}, func(p *Params) { p.Names = mine })
 	assert.Equal(t, 20*time.Second, r.Settings().Interval())
-	assert.Contains(t, r.Settings().Problem().Message, "ConfigMap system/prices does not exist")
+	assert.Empty(t, r.Settings().ConfigMap(settings.Accelerators))
 	r.write(t, long, interval("40s"))
 	r.write(t, "mine", interval("50s"))
 	r.awaitChanges(t, "optimization mine")
 	assert.Equal(t, 50*time.Second, r.Settings().Interval())
 }
 
-func TestARequiredConfigMapIsDeleted(t *testing.T) {
+func TestAUsualConfigMapIsDeleted(t *testing.T) {
 	t.Parallel()
 	r := start(t, map[string]map[string]string{costs: {"A100": `{"cost":"40"}`}, classes: {}})
-	assert.Nil(t, r.Settings().Problem())
 	r.reports()
 	r.remove(t, costs)
 	r.awaitChanges(t, "accelerators "+costs)
-	require.NotNil(t, r.Settings().Problem())
 	_, known := r.Settings().Prices()["A100"]
 	assert.False(t, known, "the last prices do not stay")
 	events, problems := r.reports()
 	assert.Empty(t, events, "there is no object left that they could be about")
-	assert.Equal(t, []string{"system/" + costs + ": ConfigMap system/" + costs + " was deleted"}, problems)
-	deleted := r.logs.FilterMessage("ConfigMap was deleted").All()
+	assert.Equal(t, []string{"system/" + costs + ": ConfigMap system/" + costs + " is not in force any more"}, problems)
+	deleted := r.logs.FilterMessage("ConfigMap was deleted, or is not in force any more").All()
 	require.Len(t, deleted, 1)
-	assert.Equal(t, "all variants keep their replicas until it exists", deleted[0].ContextMap()["consequence"])
+	assert.Equal(t, "replicas cost what their variants say, or all the same", deleted[0].ContextMap()["consequence"])
 
 	r.write(t, costs, map[string]string{"A100": `{"cost":"50"}`})
 	r.awaitChanges(t, "accelerators "+costs)
-	assert.Nil(t, r.Settings().Problem())
 }
 
 func TestWarningsAreReportedOnce(t *testing.T) {
@@ -272,7 +274,7 @@ func TestWarningsAreReportedOnce(t *testing.T) {
 	events, problems := r.reports()
 	const interval = `key "GLOBAL_OPT_INTERVAL": "5s" is too short, 10s is in force: set a duration from 10s to 10m, for example 60s`
 	assert.Equal(t, []string{
-		"system/" + long + ` uid Warning UnknownConfiguration key "extra": ignored: this key has no effect; remove it, or use the flag of the same purpose`,
+		"system/" + long + " uid Warning UnknownConfiguration ignored extra: the program does not know it; remove it, or correct its name",
 		"system/" + long + " uid Warning InvalidConfiguration " + interval,
 	}, events)
 	assert.Contains(t, problems, "system/"+long+": ConfigMap system/"+long+": "+interval)
@@ -294,28 +296,60 @@ func TestWarningsAreReportedOnce(t *testing.T) {
 	assert.Equal(t, []string{"system/" + long + ": "}, problems)
 }
 
-func TestTheStoreAsksForItsConfigMapsOnly(t *testing.T) {
+// TestTheStoreReadsOneNamespace: it keeps the data of ConfigMaps that can be in force only.
+func TestTheStoreReadsOneNamespace(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
-	want := map[string]bool{}
-	for _, kind := range settings.Kinds() {
-		for _, name := range kind.Names() {
-			want["metadata.name="+name] = true
-		}
-	}
-	got := map[string]bool{}
+	r := start(t, map[string]map[string]string{"kube-root-ca.crt": {"ca.crt": "..."}, classes: {"a": "data: []"}})
 	for _, action := range r.client.Actions() {
 		assert.Equal(t, "system", action.GetNamespace())
-		switch a := action.(type) {
-		case clienttesting.ListAction:
-			got[a.GetListRestrictions().Fields.String()] = true
-		case clienttesting.WatchAction:
-			assert.Contains(t, want, a.GetWatchRestrictions().Fields.String())
-		default:
-			assert.Fail(t, fmt.Sprint(action))
-		}
 	}
-	assert.Equal(t, want, got)
+	kept := map[string]int{}
+	for _, obj := range r.informer.GetStore().List() {
+		kept[obj.(*corev1.ConfigMap).Name] = len(obj.(*corev1.ConfigMap).Data)
+	}
+	assert.Equal(t, map[string]int{"kube-root-ca.crt": 0, classes: 1}, kept)
+}
+
+const (
+	premium = "name: Premium\npriority: 1\ndata: [{model: default/default, slo-tpot: 24, slo-ttft: 500}]"
+	usual   = "name: Default\ndata: [{model: default/default, slo-tpot: 100, slo-ttft: 2000}]"
+)
+
+// TestNamesOfReleases: the chart of the workload-variant-autoscaler calls its ConfigMaps by its release.
+func TestNamesOfReleases(t *testing.T) {
+	t.Parallel()
+	const released, other = "wva-" + classes, "other-" + classes
+	r := start(t, map[string]map[string]string{released: {"premium.yaml": premium}, "wva-" + costs: {"A100": `{"cost":"40"}`}})
+	class, problem := r.Settings().Class("a", "m", "")
+	require.Nil(t, problem)
+	assert.Equal(t, "Premium", class.Name)
+	assert.NotEmpty(t, r.Settings().Prices())
+	r.reports()
+
+	r.write(t, other, map[string]string{"default.yaml": usual}) // nobody knows which one counts
+	r.awaitChanges(t, "classes "+other)
+	_, problem = r.Settings().Class("a", "m", "")
+	require.NotNil(t, problem)
+	assert.Equal(t, settings.ReasonNoClass, problem.Reason)
+	events, problems := r.reports()
+	const why = "ignored, as several ConfigMaps of this kind exist: " + other + ", " + released + "; name one by --config-map=classes=NAME, or delete the others"
+	assert.Equal(t, []string{"system/" + other + " uid Warning UnknownConfiguration " + why, "system/" + released + " uid Warning UnknownConfiguration " + why}, events)
+	assert.Contains(t, problems, "system/"+other+": ConfigMap system/"+other+": "+why)
+
+	r.remove(t, other)
+	r.awaitChanges(t, "classes "+other)
+	_, problem = r.Settings().Class("a", "m", "")
+	assert.Nil(t, problem)
+	_, problems = r.reports()
+	assert.ElementsMatch(t, []string{"system/" + released + ": ", "system/" + other + ": "}, problems)
+
+	r.write(t, classes, map[string]string{"default.yaml": usual}) // both are in force, and disagree
+	r.awaitChanges(t, "classes "+classes)
+	_, problem = r.Settings().Class("a", "m", "")
+	require.NotNil(t, problem)
+	assert.Contains(t, problem.Message, `service classes "service-classes-config/default.yaml" and "wva-service-classes-config/premium.yaml" disagree about model "default/default"`)
+	events, _ = r.reports()
+	assert.Len(t, events, 2, "on both of them")
 }
 
 func TestDefaultNamespace(t *testing.T) {

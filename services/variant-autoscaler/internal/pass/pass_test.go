@@ -165,7 +165,7 @@ func TestSaturation(t *testing.T) {
 	r.load.Rate = 5e6
 	r.uses = []collect.Use{{KV: 0.75}}
 	assert.Equal(t, map[string]int{"big": 1}, r.pass(t), "there are no thresholds")
-	require.Empty(t, r.settings.Set(settings.Saturation, "s", map[string]string{"default": "kvCacheThreshold: 0.8"}))
+	require.Empty(t, r.settings.Set(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
 	assert.Equal(t, map[string]int{"big": 2}, r.pass(t))
 	o := r.outcomes[1]
 	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, KV: 0.75}, o.Snapshot.Groups[0].Variants[0].Spare)
@@ -211,7 +211,7 @@ func TestOverload(t *testing.T) {
 		reason        decision.Reason
 		ttft          float64 // the target for the prompts of the load
 	}{
-		{name: "no class", reason: decision.Optimal},
+		{name: "no class", reason: decision.NoTargets},
 		{name: "a target that long prompts cannot meet", targets: "slo-ttft: 2000, slo-tpot: 100", reason: decision.OutOfReach, ttft: 2000},
 		{name: "a strict class", targets: "slo-ttft: 500, slo-tpot: 24", reason: decision.OutOfReach, ttft: 500},
 		{name: "the default class of the chart", targets: "slo-ttft: 2000, slo-ttft-per-token: 1, slo-tpot: 100", reason: decision.Optimal, ttft: 6000},
@@ -233,7 +233,7 @@ func TestOverload(t *testing.T) {
 			t.Parallel()
 			r := longPrompts(t)
 			if tt.targets != "" {
-				require.Empty(t, r.settings.Set(settings.Classes, "c", map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}))
+				require.Empty(t, r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}}))
 			}
 			if tt.change != nil {
 				tt.change(r)
@@ -244,6 +244,60 @@ func TestOverload(t *testing.T) {
 			assert.Equal(t, tt.reason, o.Decision.Groups[0].Variants[0].Reason, o.Decision.Groups[0].Variants[0].Message)
 		})
 	}
+}
+
+// TestNoServiceClass: a model without targets is scaled for a stable load, whether a variant asks for a class or not, and says so.
+func TestNoServiceClass(t *testing.T) {
+	t.Parallel()
+	asking := strings.ReplaceAll(variants, "modelID: m\n", "modelID: m\n  sloClassRef: {name: service-classes-config, key: premium.yaml}\n")
+	classes := func(text string) func(r *rig) {
+		return func(r *rig) {
+			r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"other.yaml": text}})
+		}
+	}
+	for _, tt := range []struct {
+		name, objects string
+		change        func(r *rig)
+		reason        decision.Reason
+		note          string
+	}{
+		{"no ConfigMap", variants, func(*rig) {}, decision.NoTargets, `; no service class lists model "m" in namespace "ns": add it to a class, or add default/default`},
+		{"no ConfigMap, and a class that variants ask for", asking, func(*rig) {}, decision.NoTargets, "; no service class lists"},
+		{"a ConfigMap without the model", variants, classes("data: [{model: other, slo-ttft: 500}]"), decision.NoTargets, "; no service class lists"},
+		{
+			"another class than the one that variants ask for", asking, classes("data: [{model: m, slo-ttft: 50000}]"), decision.Optimal,
+			`; service class "premium.yaml", which the variant asks for, does not exist: "other.yaml" is in force`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, tt.objects)
+			tt.change(r)
+			assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
+			r.load.Rate = 50e6
+			assert.Equal(t, map[string]int{"big": 3, "small": 1}, r.pass(t))
+			r.load.Rate, r.now = 5e6, r.now.Add(2*time.Minute)
+			assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+			v := r.outcomes[2].Decision.Groups[0].Variants[1]
+			assert.Equal(t, tt.reason, v.Reason)
+			assert.Contains(t, v.Message, tt.note)
+		})
+	}
+}
+
+// TestClassesDisagree: classes of two ConfigMaps that give a model other targets exclude its variants, and the problem names both.
+func TestClassesDisagree(t *testing.T) {
+	t.Parallel()
+	r := start(t, variants)
+	source := func(name, ttft string) settings.Source {
+		return settings.Source{Name: name, Data: map[string]string{"default.yaml": "data: [{model: default/default, slo-ttft: " + ttft + "}]"}}
+	}
+	r.settings.Set(settings.Classes, source("service-classes-config", "2000"), source("wva-service-classes-config", "500"))
+	r.load.Rate = 1e6
+	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
+	problem := r.outcomes[0].Snapshot.Groups[0].Variants[0].Problem
+	require.NotNil(t, problem)
+	assert.Contains(t, problem.Message, `service classes "service-classes-config/default.yaml" and "wva-service-classes-config/default.yaml" disagree`)
 }
 
 // A failure of Prometheus, or a missing address, changes nothing.
@@ -274,9 +328,9 @@ func TestTooManyLimits(t *testing.T) {
 	t.Parallel()
 	const namespaces = 1200
 	s := settings.NewBuilder(settings.Options{})
-	require.Empty(t, s.Set(settings.Limits, "limits", map[string]string{
+	require.Empty(t, s.Set(settings.Limits, settings.Source{Name: "limits", Data: map[string]string{
 		"all": `{namespace: "*", replicas: 10}`, "more": `{namespace: ns-0900, cards: 7, cost: "5"}`, "together": `{cards: 5000}`,
-	}))
+	}}))
 	found := &sources.Result{}
 	for i := range namespaces {
 		v := sources.Variant{Created: began.Add(-time.Duration(i) * time.Minute), Variant: snapshot.Variant{

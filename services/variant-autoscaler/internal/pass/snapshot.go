@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
-	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
@@ -87,13 +86,12 @@ func group(s *settings.Settings, in *sources.Group) snapshot.Group {
 	made.Saturation = s.Saturation(in.Namespace, in.Model)
 	made.Zero.Enabled, made.Zero.Retention = s.Zero(in.Namespace, in.Model)
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
-	wanted := in.Class != (informers.ClassRef{})
-	switch missing := s.Problem(); {
-	case missing != nil && wanted:
-		exclude(&made, missing)
+	switch {
 	case problem == nil:
-		made.Class, made.Priority, made.Targets = class.Name, class.Priority, class.Targets
-	case wanted || problem.Reason != settings.ReasonNoClass:
+		made.Class, made.Priority, made.Targets, made.Note = class.Name, class.Priority, class.Targets, class.Note
+	case problem.Reason == settings.ReasonNoClass:
+		made.Note = problem.Message
+	default:
 		exclude(&made, problem)
 	}
 	return made

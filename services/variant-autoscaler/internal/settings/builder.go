@@ -14,21 +14,13 @@ func DefaultNamespace(environment func(name string) string) string {
 // Options of a Builder.
 type Options struct {
 	Namespace string // of the ConfigMaps
-	// Names are the names of the ConfigMaps of a kind, if they are not those of Kind.Names. The first that exists is in force.
-	Names map[Kind][]string
+	// Names are the names of the ConfigMaps of some kinds. The others have the names that Select looks for.
+	Names map[Kind]string
 	// Environment returns environment variables, which override the keys of the optimization config with the same names: WVA_SCALE_TO_ZERO
 	// and PROMETHEUS_*. Nil: there are none.
 	Environment func(name string) string
 	// AllowHTTP allows a Prometheus without TLS.
 	AllowHTTP bool
-}
-
-// NamesOf returns the names of the ConfigMaps of a kind.
-func (o Options) NamesOf(kind Kind) []string {
-	if names := o.Names[kind]; len(names) > 0 {
-		return names
-	}
-	return kind.Names()
 }
 
 // Builder makes Settings from ConfigMaps. It keeps what later ConfigMaps cannot replace: the address of Prometheus, and valid limits. One
@@ -44,10 +36,9 @@ func NewBuilder(o Options) *Builder {
 	if o.Environment == nil {
 		o.Environment = func(string) string { return "" }
 	}
-	b := &Builder{options: o, now: Settings{required: map[Kind]string{}, present: map[Kind]string{}}}
+	b := &Builder{options: o, now: Settings{present: map[Kind]string{}}}
 	for _, kind := range Kinds() {
-		b.now.required[kind] = o.Namespace + "/" + o.NamesOf(kind)[0]
-		b.Set(kind, "", nil)
+		b.Set(kind)
 	}
 	return b
 }
@@ -59,23 +50,27 @@ func (b *Builder) Settings() *Settings {
 	return &s
 }
 
-// Set puts the content of a ConfigMap in force, and returns its problems, at most a dozen. An empty name means that there is no
-// ConfigMap of this kind.
-func (b *Builder) Set(kind Kind, name string, data map[string]string) []Warning {
+// Source is the content of a ConfigMap.
+type Source struct {
+	Name string
+	Data map[string]string
+}
+
+// Set puts the ConfigMap of a kind in force, or none, and returns its problems, at most a dozen. Classes may have several.
+func (b *Builder) Set(kind Kind, sources ...Source) []Warning {
 	var w warnings
-	if name == "" {
-		delete(b.now.present, kind)
-		data = nil
-	} else {
-		b.now.present[kind] = name
+	var data map[string]string
+	delete(b.now.present, kind)
+	if len(sources) > 0 {
+		b.now.present[kind], data = sources[0].Name, sources[0].Data
 	}
 	switch kind {
 	case Optimization:
-		b.setOptimization(name != "", data, &w)
+		b.setOptimization(len(sources) > 0, data, &w)
 	case Accelerators:
 		b.now.prices = parsePrices(data, &w)
 	case Classes:
-		b.now.classes = parseClasses(data, &w)
+		b.now.classes = parseClasses(sources, &w)
 	case Zero:
 		b.now.zero = parseZero(data, &w)
 	case Saturation:

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -41,50 +42,67 @@ type classItem struct {
 	Namespace string  `json:"namespace"`
 	Model     string  `json:"model"`
 	TPOT      float64 `json:"slo-tpot"` // milliseconds
+	ITL       float64 `json:"slo-itl"`  // as examples of old releases call it
 	TTFT      float64 `json:"slo-ttft"`
 	PerToken  float64 `json:"slo-ttft-per-token"` // of the prompt, without those in a prefix cache
 }
 
 // classes has the classes of all models. Each model is resolved when it is read, so that a lookup takes constant time.
 type classes struct {
-	byKey   map[string]map[modelName]Class
+	byKey   map[string]map[modelName]listed
 	byModel map[modelName]listed
 }
 
-// listed is the class that lists a model, and the key of another one that disagrees.
+// listed is the class that lists a model, and the name of another one that disagrees.
 type listed struct {
 	class    Class
+	source   string // ConfigMap
 	conflict string
 }
 
-func parseClasses(data map[string]string, w *warnings) classes {
-	all := classes{byKey: map[string]map[modelName]Class{}, byModel: map[modelName]listed{}}
-	for _, key := range sortedKeys(data) {
-		document, valid := decodeEntry(key, data[key], classDocument{}, w)
+// parseClasses decodes the classes of all ConfigMaps. What a class is called in messages has the name of its ConfigMap, if there are two.
+func parseClasses(sources []Source, w *warnings) classes {
+	all := classes{byKey: map[string]map[modelName]listed{}, byModel: map[modelName]listed{}}
+	for _, source := range sources {
+		for _, key := range sortedKeys(source.Data) {
+			name := key
+			if len(sources) > 1 {
+				name = source.Name + "/" + key
+			}
+			all.add(key, name, source, w)
+		}
+	}
+	return all
+}
+
+// add adds the class of a key.
+func (c *classes) add(key, name string, source Source, w *warnings) {
+	document, valid := decodeEntry(name, source.Data[key], classDocument{}, w)
+	if !valid {
+		return
+	}
+	class := Class{Key: name, Name: string(document.Name), Priority: parsePriority(name, string(document.Priority), w)}
+	if class.Name == "" {
+		class.Name = strings.TrimSuffix(strings.TrimSuffix(key, ".yaml"), ".yml")
+	}
+	own := map[modelName]bool{}
+	if c.byKey[key] == nil {
+		c.byKey[key] = map[modelName]listed{}
+	}
+	for i, text := range document.Data {
+		model, targets, valid := parseItem(name, i, text, w)
 		if !valid {
 			continue
 		}
-		class := Class{Key: key, Name: string(document.Name), Priority: parsePriority(key, string(document.Priority), w)}
-		if class.Name == "" {
-			class.Name = strings.TrimSuffix(strings.TrimSuffix(key, ".yaml"), ".yml")
+		if own[model] {
+			w.add(ReasonInvalid, name, "ignored data[%d]: %s is listed before; remove one of them", i, model)
+			continue
 		}
-		own := map[modelName]Class{}
-		for i, text := range document.Data {
-			name, targets, valid := parseItem(key, i, text, w)
-			if !valid {
-				continue
-			}
-			if _, found := own[name]; found {
-				w.add(ReasonInvalid, key, "ignored data[%d]: %s is listed before; remove one of them", i, name)
-				continue
-			}
-			class.Targets = targets
-			own[name] = class
-			all.list(name, class, w)
-		}
-		all.byKey[key] = own
+		own[model] = true
+		class.Targets = targets
+		list(c.byKey[key], model, listed{class: class, source: source.Name}, nil) // the warning is that of all classes
+		list(c.byModel, model, listed{class: class, source: source.Name}, w)
 	}
-	return all
 }
 
 // parsePriority returns the lowest priority for what is not a priority.
@@ -101,7 +119,8 @@ func parsePriority(key, text string, w *warnings) int {
 }
 
 func parseItem(key string, index int, text []byte, w *warnings) (name modelName, targets snapshot.Targets, valid bool) {
-	item, ignored, err := decodeJSON[classItem](text)
+	item, unknown, err := decodeJSON(text, classItem{})
+	item.TPOT = cmp.Or(item.TPOT, item.ITL)
 	switch {
 	case err != nil:
 		w.add(ReasonInvalid, key, "ignored data[%d]: %s; correct it", index, quote(err.Error()))
@@ -110,9 +129,7 @@ func parseItem(key string, index int, text []byte, w *warnings) (name modelName,
 	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || !isTarget(item.PerToken) || item.TPOT+item.TTFT+item.PerToken == 0:
 		w.add(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
 	default:
-		if ignored != nil {
-			w.add(ReasonUnknown, key, "ignored a part of data[%d]: %s; remove it, or correct its name", index, quote(ignored.Error()))
-		}
+		w.unknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
 		return modelName{item.Namespace, item.Model}, snapshot.Targets{TTFT: item.TTFT, TTFTPerToken: item.PerToken, ITL: item.TPOT}, true
 	}
 	return modelName{}, snapshot.Targets{}, false
@@ -122,22 +139,30 @@ func isTarget(milliseconds float64) bool {
 	return !math.IsNaN(milliseconds) && milliseconds >= 0 && milliseconds <= maxTarget
 }
 
-// list adds a class that lists a model. Of classes that list default/default, the one with the least key counts: they do not name a model.
-func (c *classes) list(name modelName, class Class, w *warnings) {
-	before, found := c.byModel[name]
+// list adds a class that lists a model. Of classes of a ConfigMap that list default/default, the one with the least key counts: they do not
+// name a model. w is nil for no warning.
+func list(to map[modelName]listed, name modelName, added listed, w *warnings) {
+	before, found := to[name]
 	switch {
 	case !found:
-		c.byModel[name] = listed{class: class}
-	case before.class.Priority == class.Priority && before.class.Targets == class.Targets:
-	case name.model == defaultModel:
-		w.add(ReasonInvalid, class.Key, "%s is in %q, too, with other targets or another priority: %q is in force where a variant does not ask for a class; remove one of them",
-			name, before.class.Key, before.class.Key)
-	case before.conflict == "":
-		before.conflict = class.Key
-		c.byModel[name] = before
-		w.add(ReasonInvalid, class.Key, "%s is in %q, too, with other targets or another priority: variants that do not ask for a class keep their replicas; remove one of them",
-			name, before.class.Key)
+		to[name] = added
+		return
+	case before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets || before.conflict != "":
+		return
+	case name.model == defaultModel && before.source == added.source:
+		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quote(added.class.Key), name, quote(before.class.Key))
+	default:
+		before.conflict = added.class.Key
 	}
+	to[name] = before
+	if w == nil {
+		return
+	}
+	consequence := "variants that do not ask for a class keep their replicas"
+	if before.conflict == "" {
+		consequence = fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)
+	}
+	w.add(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name, before.class.Key, consequence)
 }
 
 // find looks for a model in the class that the variant asks for, then in all classes.
@@ -145,8 +170,9 @@ func (c *classes) find(namespace, model, key string) (Class, *snapshot.Problem) 
 	names := []modelName{{namespace, model}, {"", model}, {namespace, defaultModel}, {"", defaultModel}}
 	own, exists := c.byKey[key]
 	for _, name := range names {
-		if class, found := own[name]; found {
-			return class, nil
+		if found, ok := own[name]; ok {
+			found.class.Note = ""
+			return found.resolve(name)
 		}
 	}
 	for _, name := range names {
@@ -154,19 +180,23 @@ func (c *classes) find(namespace, model, key string) (Class, *snapshot.Problem) 
 		if !ok {
 			continue
 		}
-		if found.conflict != "" {
-			return Class{}, &snapshot.Problem{Reason: ReasonInvalid, Message: fmt.Sprintf(
-				"service classes %q and %q disagree about %s: remove it from one of them, or set sloClassRef.key of the variants", found.class.Key, found.conflict, name)}
-		}
-		class := found.class
 		switch {
 		case key != "" && !exists:
-			class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quote(key), class.Key)
+			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quote(key), found.class.Key)
 		case key != "":
-			class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quote(key), class.Key)
+			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quote(key), found.class.Key)
 		}
-		return class, nil
+		return found.resolve(name)
 	}
 	return Class{}, &snapshot.Problem{Reason: ReasonNoClass, Message: fmt.Sprintf(
 		"no service class lists %s: add it to a class, or add %s", modelName{namespace, model}, defaultModel)}
+}
+
+// resolve returns the class, or a problem if another one disagrees.
+func (l *listed) resolve(name modelName) (Class, *snapshot.Problem) {
+	if l.conflict == "" {
+		return l.class, nil
+	}
+	return Class{}, &snapshot.Problem{Reason: ReasonInvalid, Message: fmt.Sprintf(
+		"service classes %q and %q disagree about %s: remove it from one of them, or set sloClassRef.key of the variants", l.class.Key, l.conflict, name)}
 }

@@ -144,9 +144,9 @@ data:
 - {model: day, slo-ttft: 86400000}
 `})
 	assertWarnings(t, []string{
-		`key "a.yaml": ignored a part of data[0]: json: unknown field "slo-tps"`, `key "a.yaml": ignored data[1]: it has no model`,
+		`key "a.yaml": ignored data[0]: slo-tps: slo-tpot is the time for a token`, `key "a.yaml": ignored data[1]: it has no model`,
 		`key "a.yaml": ignored data[2]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds`, `key "a.yaml": ignored data[3]: set slo-ttft`, `key "a.yaml": ignored data[4]: set slo-ttft`,
-		`key "a.yaml": ignored data[5]: json: cannot unmarshal string`, `key "a.yaml": ignored data[6]: json: cannot unmarshal array`,
+		`key "a.yaml": ignored data[5]: slo-ttft is of the type string`, `key "a.yaml": ignored data[6]: it is of the type array`,
 		`key "a.yaml": ignored data[7]: model "good" is listed before`,
 	}, w)
 	for model, found := range map[string]bool{"good": true, "day": true, "negative": false, "none": false, "huge": false, "text": false} {

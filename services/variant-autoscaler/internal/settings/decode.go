@@ -1,11 +1,11 @@
 package settings
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,45 +67,57 @@ func quote(text string) string {
 
 func sortedKeys(data map[string]string) []string { return slices.Sorted(maps.Keys(data)) }
 
-// decodeYAML decodes a document onto a copy of a value. ignored are fields that the value does not have.
-func decodeYAML[T any](text string, initial T) (value T, ignored, err error) {
-	value = initial
-	strict := yaml.UnmarshalStrict([]byte(text), &value)
-	if strict == nil {
-		return value, nil, nil
-	}
-	value = initial
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+// decodeYAML decodes a document onto a copy of a value. unknown are fields that the value does not have. A field that is there twice is an
+// error.
+func decodeYAML[T any](text string, initial T) (value T, unknown []string, err error) {
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
 		return initial, nil, err
 	}
-	return value, strict, nil
+	return decodeJSON(raw, initial)
 }
 
 // decodeJSON is decodeYAML for a part of a document that has been decoded.
-func decodeJSON[T any](text []byte) (value T, ignored, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	strict := decoder.Decode(&value)
-	if strict == nil {
-		return value, nil, nil
+func decodeJSON[T any](text []byte, initial T) (value T, unknown []string, err error) {
+	value = initial
+	if err := json.Unmarshal(text, &value); err != nil {
+		return initial, nil, plainError(err)
 	}
-	var lenient T
-	if err := json.Unmarshal(text, &lenient); err != nil {
-		return value, nil, err
+	var fields map[string]json.RawMessage
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Struct && json.Unmarshal(text, &fields) == nil {
+		unknown = slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(name string) bool { return hasField(t, name) })
 	}
-	return lenient, strict, nil
+	return value, unknown, nil
+}
+
+// hasField reports whether a struct takes a field of JSON.
+func hasField(t reflect.Type, name string) bool {
+	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return strings.EqualFold(tag, name)
+	})
+}
+
+// plainError says what is wrong without words about Go.
+func plainError(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("it is of the type %s", wrong.Value)
+	}
+	return fmt.Errorf("%s is of the type %s", wrong.Field, wrong.Value)
 }
 
 // decodeEntry decodes an entry of a ConfigMap onto a copy of a value, and reports whether it is valid.
 func decodeEntry[T any](key, text string, initial T, w *warnings) (value T, valid bool) {
-	value, ignored, err := decodeYAML(text, initial)
+	value, unknown, err := decodeYAML(text, initial)
 	if err != nil {
 		w.add(ReasonInvalid, key, "ignored: not a valid YAML object: %s; correct the value", quote(err.Error()))
 		return value, false
 	}
-	if ignored != nil {
-		w.add(ReasonUnknown, key, "ignored a part: %s; remove it, or correct its name", quote(ignored.Error()))
-	}
+	w.unknown(key, "", unknown)
 	return value, true
 }
 

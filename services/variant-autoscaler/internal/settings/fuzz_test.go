@@ -25,7 +25,7 @@ func fuzz(f *testing.F, kind Kind, keys [2]string, check func(t *testing.T, s *S
 	f.Fuzz(func(t *testing.T, one, two string) {
 		data := map[string]string{keys[0]: one, keys[1]: two}
 		b := NewBuilder(Options{})
-		w := b.Set(kind, "c", data)
+		w := b.Set(kind, Source{Name: "c", Data: data})
 		assert.LessOrEqual(t, len(w), maxWarnings+1)
 		for _, text := range w {
 			assert.True(t, utf8.ValidString(text.String()))
@@ -34,7 +34,7 @@ func fuzz(f *testing.F, kind Kind, keys [2]string, check func(t *testing.T, s *S
 		}
 		s := b.Settings()
 		check(t, s)
-		b.Set(kind, "c", data)
+		b.Set(kind, Source{Name: "c", Data: data})
 		assert.Equal(t, s, b.Settings(), "the same content gives the same settings")
 	})
 }

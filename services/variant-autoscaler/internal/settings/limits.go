@@ -88,9 +88,9 @@ func parseLimits(data map[string]string, before map[string]limitEntry, w *warnin
 }
 
 func parseLimit(key, text string, w *warnings) (limitEntry, bool) {
-	document, ignored, err := decodeYAML(text, limitDocument{})
-	if err == nil {
-		err = ignored // a field that is spelled wrong would make the limit wider
+	document, unknown, err := decodeYAML(text, limitDocument{})
+	if err == nil && len(unknown) > 0 { // a field that is spelled wrong would make the limit wider
+		err = fmt.Errorf("unknown field %q", unknown[0])
 	}
 	var entry limitEntry
 	if err == nil {

@@ -37,7 +37,7 @@ func TestLimits(t *testing.T) {
 func TestBadLimits(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"cards: 8O":                              `this limit is invalid: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string`,
+		"cards: 8O":                              `this limit is invalid: cards is of the type string; correct it`,
 		"cards: -1":                              "this limit is invalid: cards is not from 0 to 1000000000; correct it",
 		"replicas: 1000000001":                   "this limit is invalid: replicas is not from 0 to 1000000000",
 		"cards: 1.5":                             "this limit is invalid: ",
@@ -51,7 +51,7 @@ func TestBadLimits(t *testing.T) {
 		"variants: 5":                            "this limit is invalid: a number of variants is for a namespace",
 		"namespace: a\npriority: 5\nvariants: 5": "this limit is invalid: a number of variants is for a namespace",
 		"namespace: a\nvariants: -5":             "this limit is invalid: variants is not from 0",
-		"cards: 8\nacelerator: A100":             "this limit is invalid: error unmarshaling JSON: while decoding JSON: json: unknown field",
+		"cards: 8\nacelerator: A100":             `this limit is invalid: unknown field "acelerator"`,
 		"cards: [":                               "this limit is invalid: ",
 	} {
 		s, w := build(Limits, map[string]string{"bad": text, "good": "cards: 5"})
@@ -72,18 +72,18 @@ func TestTheLowerLimitCounts(t *testing.T) {
 func TestATypingErrorDoesNotRemoveALimit(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Options{})
-	b.Set(Limits, "l", map[string]string{"a": "namespace: x\ncards: 5\nvariants: 3", "b": "replicas: 7"})
+	b.Set(Limits, Source{Name: "l", Data: map[string]string{"a": "namespace: x\ncards: 5\nvariants: 3", "b": "replicas: 7"}})
 	for range 2 { // it stays in force through further edits
-		w := b.Set(Limits, "l", map[string]string{"a": "namespace: x\ncards: 5O", "b": "replicas: 8"})
+		w := b.Set(Limits, Source{Name: "l", Data: map[string]string{"a": "namespace: x\ncards: 5O", "b": "replicas: 8"}})
 		assertWarnings(t, []string{`key "a": this limit is invalid`, `key "a": the last valid limit of this key stays in force`}, w)
 		assert.Equal(t, []snapshot.Limit{
 			{Name: "b", Unit: snapshot.Replicas, Amount: 8}, {Name: "a", Unit: snapshot.Cards, Namespace: "x", Amount: 5},
 		}, b.Settings().Limits([]string{"x"}))
 		assert.Equal(t, 3, b.Settings().MaxVariants("x"))
 	}
-	assert.Empty(t, b.Set(Limits, "l", map[string]string{"b": "replicas: 8"}))
+	assert.Empty(t, b.Set(Limits, Source{Name: "l", Data: map[string]string{"b": "replicas: 8"}}))
 	assert.Len(t, b.Settings().Limits([]string{"x"}), 1, "the key was removed")
-	assert.Empty(t, b.Set(Limits, "", nil))
+	assert.Empty(t, b.Set(Limits))
 	assert.Empty(t, b.Settings().Limits([]string{"x"}), "the ConfigMap was deleted")
 }
 

@@ -2,6 +2,8 @@ package settings
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,14 +33,16 @@ type optimization struct {
 
 func parseOptimization(data map[string]string, o Options, w *warnings) optimization {
 	values := parseFile(data, w)
+	var unknown []string
 	for _, key := range sortedKeys(data) {
 		switch {
-		case key == keyInterval || key == keyScaleToZero || isPrometheus(key):
+		case isOptimization(key):
 			values[key] = strings.TrimSpace(data[key])
 		case key != keyFile:
-			w.add(ReasonUnknown, key, "ignored: this key has no effect; remove it, or use the flag of the same purpose")
+			unknown = append(unknown, key)
 		}
 	}
+	w.unknown("", "", unknown)
 	result := optimization{interval: parseInterval(values[keyInterval], w)}
 	for _, key := range append([]string{keyScaleToZero}, prometheusKeys...) {
 		if set := o.Environment(key); set != "" {
@@ -53,7 +57,11 @@ func parseOptimization(data map[string]string, o Options, w *warnings) optimizat
 	return result
 }
 
-// parseFile returns the known keys of the file. Its other keys are flags of another program.
+func isOptimization(key string) bool {
+	return key == keyInterval || key == keyScaleToZero || isPrometheus(key)
+}
+
+// parseFile returns the known keys of the file.
 func parseFile(data map[string]string, w *warnings) map[string]string {
 	values := map[string]string{}
 	text, found := data[keyFile]
@@ -64,7 +72,12 @@ func parseFile(data map[string]string, w *warnings) map[string]string {
 	if !valid {
 		return values
 	}
-	for _, key := range append([]string{keyInterval, keyScaleToZero}, prometheusKeys...) {
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(file)) {
+		if !isOptimization(key) {
+			unknown = append(unknown, key)
+			continue
+		}
 		switch value := file[key].(type) {
 		case string:
 			values[key] = strings.TrimSpace(value)
@@ -72,6 +85,7 @@ func parseFile(data map[string]string, w *warnings) map[string]string {
 			values[key] = fmt.Sprint(value)
 		}
 	}
+	w.unknown(keyFile, "", unknown)
 	return values
 }
 

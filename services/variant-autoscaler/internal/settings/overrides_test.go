@@ -87,7 +87,7 @@ func TestZero(t *testing.T) {
 			data: map[string]string{"a": "modelID: [", "b": "enableScaleToZero: 7", "c": "modelID: m\n" + on},
 		},
 		{
-			name: "an unknown field", enabled: true, retention: 10 * time.Minute, warn: []string{`key "c": ignored a part: `},
+			name: "an unknown field", enabled: true, retention: 10 * time.Minute, warn: []string{`key "c": ignored retention: the program does not know it`},
 			data: map[string]string{"c": "modelID: m\nretention: 5m\n" + on},
 		},
 		{name: "an empty value", retention: 10 * time.Minute, data: map[string]string{"__defaults__": ""}},
@@ -96,8 +96,8 @@ func TestZero(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := NewBuilder(Options{})
-			require.Empty(t, b.Set(Optimization, "c", map[string]string{keyScaleToZero: tt.environment}))
-			assertWarnings(t, tt.warn, b.Set(Zero, "z", tt.data))
+			require.Empty(t, b.Set(Optimization, Source{Name: "c", Data: map[string]string{keyScaleToZero: tt.environment}}))
+			assertWarnings(t, tt.warn, b.Set(Zero, Source{Name: "z", Data: tt.data}))
 			enabled, retention := b.Settings().Zero("ns", "m")
 			assert.Equal(t, tt.enabled, enabled)
 			assert.Equal(t, tt.retention, retention)
@@ -151,8 +151,11 @@ func TestSaturation(t *testing.T) {
 			warn: []string{`key "a": ignored: kvCacheThreshold is less than kvSpareTrigger`, `key "b": ignored: not a valid YAML object`},
 		},
 		{
-			name: "what has no effect", data: map[string]string{"default": "kvCacheThreshold: 0.9\nanalyzerName: saturation"},
-			want: with(func(t *snapshot.Thresholds) { t.KVCache = 0.9 }), warn: []string{`key "default": ignored a part: `},
+			name: "what has no effect", data: map[string]string{"default": "kvCacheThreshold: 0.9\nanalyzerName: saturation\nscaleUpThreshold: 0.8\nenableLimiter: false"},
+			want: with(func(t *snapshot.Thresholds) { t.KVCache = 0.9 }), warn: []string{
+				`key "default": ignored enableLimiter: limits are in the ConfigMap variant-autoscaler-limits; it can be removed`,
+				`key "default": ignored analyzerName, scaleUpThreshold: what a replica serves is learned, and the four thresholds add replicas to the plan; it can be removed`,
+			},
 		},
 		{
 			name: "spare above the threshold", data: map[string]string{"default": "kvSpareTrigger: 0.81"}, want: DefaultThresholds(),
@@ -173,7 +176,7 @@ func TestSaturation(t *testing.T) {
 		{name: "no model", data: map[string]string{"a": "namespace: ns"}, want: DefaultThresholds(), warn: []string{`key "a": ignored: it names no model`}},
 		{
 			name: "later fields", data: map[string]string{"default": "queueSpareTrigger: 2\npriority: 1"}, want: with(func(t *snapshot.Thresholds) { t.QueueSpare = 2 }),
-			warn: []string{`key "default": ignored a part: `},
+			warn: []string{`key "default": ignored priority: priorities are those of service classes`},
 		},
 	}
 	for _, tt := range tests {

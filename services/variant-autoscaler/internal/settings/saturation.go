@@ -37,8 +37,7 @@ func validate(t *snapshot.Thresholds) error {
 	return nil
 }
 
-// saturationDocument is an entry of the saturation config. Released versions have more fields: a second analyzer, whose tokens are a stock
-// and no rate, and a limiter. What replicas serve is learned here, and limits are of another ConfigMap.
+// saturationDocument is an entry of the saturation config. Released versions have more fields: see withoutEffect.
 type saturationDocument struct {
 	identity
 	snapshot.Thresholds

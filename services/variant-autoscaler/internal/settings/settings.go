@@ -1,12 +1,14 @@
 // Package settings decodes the ConfigMaps that administrators write into the settings of a pass. It is pure.
 //
-//	kind           ConfigMap                                               required   an invalid entry
-//	Optimization   workload-variant-autoscaler-variantautoscaling-config   no         has its default
-//	Accelerators   accelerator-unit-costs                                  yes        is ignored
-//	Classes        service-classes-config                                  yes        is ignored
-//	Zero           model-scale-to-zero-config                              no         is ignored
-//	Saturation     wva-saturation-scaling-config                           no         is ignored
-//	Limits         variant-autoscaler-limits                               no         keeps its last valid value
+//	kind           ConfigMap                                               without it                          an invalid entry
+//	Optimization   workload-variant-autoscaler-variantautoscaling-config   defaults                            has its default
+//	Accelerators   accelerator-unit-costs                                  replicas cost what variants say     is ignored
+//	Classes        service-classes-config                                  no targets: stable loads            is ignored
+//	Zero           model-scale-to-zero-config                              defaults                            is ignored
+//	Saturation     wva-saturation-scaling-config                           no thresholds                       is ignored
+//	Limits         variant-autoscaler-limits                               no limits                           keeps its last valid value
+//
+// Options.Select says which ConfigMaps of a namespace are in force: releases of the workload-variant-autoscaler call them differently.
 //
 // An invalid entry costs itself only, and gives a warning that names its key and what to do. A limit is an exception: without its last
 // valid value, a typing error would remove it, and tenants could take what it kept from them.
@@ -17,7 +19,6 @@ package settings
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -47,28 +48,8 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{Optimization, Accelerators, Classes, Zero, Saturation, Limits} }
 
-// Names returns the default names of the ConfigMaps of a kind. The first that exists is in force. The names after the first are those of
-// other releases of the workload-variant-autoscaler.
-func (k Kind) Names() []string {
-	switch k {
-	case Optimization:
-		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config"}
-	case Accelerators:
-		return []string{"accelerator-unit-costs"}
-	case Classes:
-		return []string{"service-classes-config"}
-	case Zero:
-		return []string{"model-scale-to-zero-config", "wva-model-scale-to-zero-config"}
-	case Saturation:
-		return []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config"}
-	default:
-		return []string{"variant-autoscaler-limits"}
-	}
-}
-
 // Settings are what all ConfigMaps say together. They never change.
 type Settings struct {
-	required     map[Kind]string // full names of the ConfigMaps
 	present      map[Kind]string // names of the ConfigMaps
 	optimization optimization
 	prices       map[string]int64
@@ -84,19 +65,8 @@ func (s *Settings) Interval() time.Duration { return s.optimization.interval }
 // Prometheus says how to reach Prometheus. Only the tokens change while the process runs.
 func (s *Settings) Prometheus() Prometheus { return s.optimization.prometheus }
 
-// ConfigMap returns the name of the ConfigMap that is in force for a kind. Empty: there is none.
+// ConfigMap returns the name of the ConfigMap that is in force for a kind, the first one of several. Empty: there is none.
 func (s *Settings) ConfigMap(kind Kind) string { return s.present[kind] }
-
-// Problem returns the reason why no decision is possible, or nil: a required ConfigMap is missing.
-func (s *Settings) Problem() *snapshot.Problem {
-	for _, kind := range []Kind{Accelerators, Classes} {
-		if s.present[kind] == "" {
-			return &snapshot.Problem{Reason: ReasonInvalid, Message: fmt.Sprintf(
-				"ConfigMap %s does not exist: create it; all variants keep their replicas until then", s.required[kind])}
-		}
-	}
-	return nil
-}
 
 // Prices are what cards of accelerators cost, in millionths of a cent per hour. They must not be changed.
 func (s *Settings) Prices() map[string]int64 { return s.prices }

@@ -15,7 +15,7 @@ import (
 // build returns the settings that one ConfigMap gives, and its warnings.
 func build(kind Kind, data map[string]string) (*Settings, []Warning) {
 	b := NewBuilder(Options{Namespace: "system"})
-	w := b.Set(kind, kind.Names()[0], data)
+	w := b.Set(kind, Source{Name: kind.Names()[0], Data: data})
 	return b.Settings(), w
 }
 
@@ -46,30 +46,15 @@ func TestDefaults(t *testing.T) {
 	assert.Equal(t, ReasonNoClass, problem.Reason)
 }
 
-func TestRequiredConfigMaps(t *testing.T) {
+func TestSettingsDoNotChange(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Options{Namespace: "system"})
-	assertProblem := func(want string) {
-		t.Helper()
-		problem := b.Settings().Problem()
-		if want == "" {
-			assert.Nil(t, problem)
-			return
-		}
-		require.NotNil(t, problem)
-		assert.Equal(t, ReasonInvalid, problem.Reason)
-		assert.Contains(t, problem.Message, want)
-	}
-	assertProblem("ConfigMap system/accelerator-unit-costs does not exist: create it")
-	b.Set(Accelerators, "accelerator-unit-costs", map[string]string{})
-	assertProblem("ConfigMap system/service-classes-config does not exist: create it")
-	b.Set(Classes, "service-classes-config", nil)
-	assertProblem("")
+	b.Set(Classes, Source{Name: "service-classes-config"})
 	before := b.Settings()
 	assert.Equal(t, "service-classes-config", before.ConfigMap(Classes))
-	b.Set(Accelerators, "", nil)
-	assertProblem("ConfigMap system/accelerator-unit-costs does not exist")
-	assert.Nil(t, before.Problem(), "settings do not change")
+	b.Set(Classes)
+	assert.Equal(t, "service-classes-config", before.ConfigMap(Classes))
+	assert.Empty(t, b.Settings().ConfigMap(Classes))
 }
 
 func TestInterval(t *testing.T) {
@@ -138,7 +123,7 @@ func TestOptimizationConfig(t *testing.T) {
 		{
 			name:    "a file",
 			data:    map[string]string{keyFile: "GLOBAL_OPT_INTERVAL: 20s\nWVA_SCALE_TO_ZERO: true\nLEADER_ELECT: true\nPROMETHEUS_BASE_URL: https://file\n", keyInterval: "30s"},
-			enabled: true, interval: 30 * time.Second, url: "https://file",
+			enabled: true, interval: 30 * time.Second, url: "https://file", warn: []string{`key "config.yaml": ignored LEADER_ELECT: a flag of the program sets it`},
 		},
 		{
 			name: "a bad file", data: map[string]string{keyFile: "a: [", keyInterval: "30s"},
@@ -146,7 +131,7 @@ func TestOptimizationConfig(t *testing.T) {
 		},
 		{
 			name: "an unknown key", data: map[string]string{"GLOBAL_OPT_INTERVALL": "30s"},
-			interval: time.Minute, warn: []string{`key "GLOBAL_OPT_INTERVALL": ignored: this key has no effect`},
+			interval: time.Minute, warn: []string{`ignored GLOBAL_OPT_INTERVALL: the program does not know it`},
 		},
 		{
 			name: "without TLS", data: map[string]string{keyBaseURL: "http://user:pass@p"},
@@ -165,7 +150,7 @@ func TestOptimizationConfig(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := NewBuilder(Options{Environment: func(name string) string { return tt.environment[name] }})
-			w := b.Set(Optimization, "c", tt.data)
+			w := b.Set(Optimization, Source{Name: "c", Data: tt.data})
 			s := b.Settings()
 			enabled, _ := s.Zero("a", "m")
 			assert.Equal(t, tt.enabled, enabled)
@@ -179,7 +164,7 @@ func TestOptimizationConfig(t *testing.T) {
 		})
 	}
 	b := NewBuilder(Options{AllowHTTP: true})
-	assert.Empty(t, b.Set(Optimization, "c", map[string]string{keyBaseURL: "http://p"}))
+	assert.Empty(t, b.Set(Optimization, Source{Name: "c", Data: map[string]string{keyBaseURL: "http://p"}}))
 	assert.Equal(t, "http://p", b.Settings().Prometheus().BaseURL)
 }
 
@@ -194,15 +179,15 @@ func TestPrometheusIsImmutable(t *testing.T) {
 		BearerToken: "first", TokenPath: "/token",
 	}
 	b := NewBuilder(Options{})
-	b.Set(Optimization, "c", map[string]string{keyServerName: "early"})
-	assert.Empty(t, b.Set(Optimization, "c", all), "there was no address before")
+	b.Set(Optimization, Source{Name: "c", Data: map[string]string{keyServerName: "early"}})
+	assert.Empty(t, b.Set(Optimization, Source{Name: "c", Data: all}), "there was no address before")
 	assert.Equal(t, want, b.Settings().Prometheus())
 
 	tests := map[string]string{keyBaseURL: "https://b", keySkipVerify: "false", keyCACert: "/b", keyClientCert: "/b", keyClientKey: "/b", keyServerName: "b"}
 	for key, value := range tests {
 		changed := maps.Clone(all)
 		changed[key] = value
-		w := b.Set(Optimization, "c", changed)
+		w := b.Set(Optimization, Source{Name: "c", Data: changed})
 		assertWarnings(t, []string{fmt.Sprintf("key %q: ignored a change: this value cannot change while the controller runs", key)}, w)
 		assert.Equal(t, "ImmutableConfigChangeRejected", w[0].Reason)
 		assert.Equal(t, want, b.Settings().Prometheus())
@@ -210,11 +195,11 @@ func TestPrometheusIsImmutable(t *testing.T) {
 	changed := maps.Clone(all)
 	changed[keyBearerToken], changed[keyTokenPath], changed[keyInterval] = "second", "/other", "30s"
 	want.BearerToken, want.TokenPath = "second", "/other"
-	assert.Empty(t, b.Set(Optimization, "c", changed), "tokens change, and so does all else")
+	assert.Empty(t, b.Set(Optimization, Source{Name: "c", Data: changed}), "tokens change, and so does all else")
 	assert.Equal(t, want, b.Settings().Prometheus())
 	assert.Equal(t, 30*time.Second, b.Settings().Interval())
 
-	assert.Empty(t, b.Set(Optimization, "", nil), "deleted")
+	assert.Empty(t, b.Set(Optimization), "deleted")
 	assert.Equal(t, want, b.Settings().Prometheus())
 	assert.Equal(t, time.Minute, b.Settings().Interval())
 }
@@ -269,7 +254,7 @@ func TestPrices(t *testing.T) {
 		`key "a-json": ignored: not a valid YAML object`, `key "b-nan": ignored: the cost "NaN" is not a decimal number, as 10 or 10.50: set it in cents per hour and card`,
 		`key "c-negative": ignored: the cost "-1"`, `key "d-none": ignored: the cost ""`, `key "e-huge": ignored: the cost "1000000.01" is more than 1000000 cents`,
 		`key "f-list": ignored: not a valid YAML object`, `key "g-nested": ignored`, `key "h-huge": ignored: the cost "1000000000000000000000000000000" is too large`,
-		`key "i-extra": ignored a part: `, `key "j-empty": ignored: the cost ""`,
+		`key "i-extra": ignored price: the program does not know it`, `key "j-empty": ignored: the cost ""`,
 	}, w)
 }
 
@@ -286,5 +271,58 @@ func TestWarningsAreBounded(t *testing.T) {
 		for _, one := range w {
 			assert.Less(t, len(one.String()), 600)
 		}
+	}
+}
+
+// TestDocumentedKeys: what releases of the workload-variant-autoscaler document is read, or named with the reason in plain words.
+func TestDocumentedKeys(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		kind Kind
+		data map[string]string
+		want []string
+	}{
+		{
+			"chart 0.5", Optimization, map[string]string{
+				"PROMETHEUS_BASE_URL": "https://p", "GLOBAL_OPT_INTERVAL": "60s", "WVA_SCALE_TO_ZERO": "false", "PROMETHEUS_TLS_INSECURE_SKIP_VERIFY": "true",
+				"EPP_METRIC_READER_BEARER_TOKEN": "", "PROMETHEUS_METRICS_CACHE_TTL": "30s", "PROMETHEUS_METRICS_CACHE_ENABLED": "true", "WVA_LIMITED_MODE": "false", "WVA_NODE_SELECTOR": "",
+			},
+			[]string{
+				`ignored WVA_LIMITED_MODE, WVA_NODE_SELECTOR: limits are in the ConfigMap variant-autoscaler-limits; it can be removed`,
+				`ignored PROMETHEUS_METRICS_CACHE_ENABLED, PROMETHEUS_METRICS_CACHE_TTL: the program keeps no metrics between passes; it can be removed`,
+				`ignored EPP_METRIC_READER_BEARER_TOKEN: the program reads the metrics of the picker from Prometheus; it can be removed`,
+			},
+		},
+		{
+			"the file of later charts", Optimization, map[string]string{keyFile: "PROMETHEUS_BASE_URL: https://p\nWATCH_NAMESPACE: models\nV: 2\nSCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY: 10\n"},
+			[]string{
+				`key "config.yaml": ignored V: a flag of the program sets it; it can be removed`,
+				`key "config.yaml": ignored SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY: models at zero get`,
+				`key "config.yaml": ignored WATCH_NAMESPACE: variants of all namespaces count`,
+			},
+		},
+		{"release 0.0", Optimization, map[string]string{"GLOBAL_OPT_TRIGGER": "false"}, []string{`ignored GLOBAL_OPT_TRIGGER: a pass follows each change`}},
+		{"classes of 0.0", Classes, map[string]string{"c": "data: [{model: m, slo-itl: 30, slo-ttw: 500}]"}, []string{`key "c": ignored data[0]: slo-ttw: slo-ttft has the wait, too; it can be removed`}},
+		{
+			"later thresholds", Saturation, map[string]string{"default": "analyzers: []\nscaleDownBoundary: 0.7\nlimiters: []\nscaleToZero: {enabled: true}"},
+			[]string{`key "default": ignored limiters: limits`, `key "default": ignored scaleToZero: the ConfigMap model-scale-to-zero-config`, `key "default": ignored analyzers, scaleDownBoundary: what`},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, w := build(tt.kind, tt.data)
+			assertWarnings(t, tt.want, w)
+			for _, warning := range w {
+				assert.Equal(t, ReasonUnknown, warning.Reason, "nothing is wrong")
+				assert.NotContains(t, warning.Message, "json")
+			}
+			if tt.kind == Classes {
+				class, problem := s.Class("a", "m", "")
+				require.Nil(t, problem)
+				assert.InDelta(t, 30, class.Targets.ITL, 0, "slo-itl is slo-tpot")
+			}
+		})
 	}
 }

@@ -55,7 +55,9 @@ type Group struct {
 	Class    string  `json:"class,omitempty"` // service class; empty: none has the model
 	Priority int     `json:"priority"`        // 1 is the most important
 	Targets  Targets `json:"targets"`
-	Load     Load    `json:"load"`
+	// Note is what the owners of the variants should know of the class, or why there is none.
+	Note string `json:"note,omitempty"`
+	Load Load   `json:"load"`
 	// Saturation has the thresholds of the administrator. It is nil without a ConfigMap of them.
 	Saturation *Thresholds `json:"saturation,omitempty"`
 	Zero       Zero        `json:"zero"`

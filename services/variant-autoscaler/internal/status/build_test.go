@@ -138,7 +138,7 @@ func TestBuildReasons(t *testing.T) {
 		{"retained", decided(decision.Retained), usual(), "RetentionPeriod", "OptimizationReady", "decided so"},
 		{"limit", decided(decision.LimitBinding), usual(), "LimitBinding", "OptimizationReady", "decided so"},
 		{"probing", decided(decision.Probing), usual("Ready=True/Probing", "OptimizationReady=True/Probing"), "Probing", "OptimizationReady", "decided so"},
-		{"no class", decided(decision.NoTargets), failed("NoServiceClass"), "NoServiceClass", "OptimizationReady", "decided so. Add the model to a service class"},
+		{"no class", decided(decision.NoTargets), usual("Ready=True/NoServiceClass", "OptimizationReady=True/NoServiceClass"), "NoServiceClass", "OptimizationReady", "decided so"},
 		{"no capacity", decided(decision.NoCapacity), failed("CapacityUnknown"), "CapacityUnknown", "OptimizationReady", "decided so. Set spec.variantProfile"},
 		{"out of reach", decided(decision.OutOfReach), failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=False/WithinBounds"), "TargetsOutOfReach", "OptimizationReady", "decided so"},
 		{

@@ -31,7 +31,6 @@ var remedies = map[string]string{
 	v1alpha1.ReasonOptimizationFailed: "The last decision stands. See the log of the variant-autoscaler",
 	v1alpha1.ReasonMetricsUnavailable: "The last decision stands. See the condition MetricsAvailable",
 	v1alpha1.ReasonFallbackUsed:       "There is no earlier decision, so the workload keeps its replicas within its bounds. See the condition MetricsAvailable",
-	v1alpha1.ReasonNoServiceClass:     "Add the model to a service class of the ConfigMap service-classes-config",
 	v1alpha1.ReasonCapacityUnknown:    "Set spec.variantProfile, or let a replica serve requests so that it can be measured",
 }
 
@@ -90,10 +89,12 @@ func (in *Input) outcome() (metav1.ConditionStatus, string) {
 			return metav1.ConditionFalse, v1alpha1.ReasonFallbackUsed
 		}
 		return metav1.ConditionFalse, v1alpha1.ReasonMetricsUnavailable
-	case decision.NoTargets, decision.NoCapacity, decision.OutOfReach, decision.Excluded:
+	case decision.NoCapacity, decision.OutOfReach, decision.Excluded:
 		return metav1.ConditionFalse, string(r)
 	case decision.Probing:
 		return metav1.ConditionTrue, v1alpha1.ReasonProbing
+	case decision.NoTargets:
+		return metav1.ConditionTrue, v1alpha1.ReasonNoServiceClass
 	}
 	if in.Variant.Profile == nil {
 		return metav1.ConditionTrue, v1alpha1.ReasonSaturationOnlyMode

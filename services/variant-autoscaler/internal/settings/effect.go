@@ -1,0 +1,63 @@
+package settings
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	ofCache     = "the program keeps no metrics between passes"
+	ofFlags     = "a flag of the program sets it"
+	ofPicker    = "the program reads the metrics of the picker from Prometheus"
+	ofCapacity  = "what a replica serves is learned, and the four thresholds add replicas to the plan"
+	ofLimits    = "limits are in the ConfigMap variant-autoscaler-limits"
+	ofZero      = "models at zero get their first replica from the plan"
+	ofMode      = "there is one mode"
+	ofReconcile = "a pass follows each change of a variant, and each interval"
+)
+
+// withoutEffect are the keys and fields that releases of the workload-variant-autoscaler document and this program does not read, with why
+// it needs none. A * stands for any text.
+var withoutEffect = map[string]string{ //nolint:gochecknoglobals // constant
+	"PROMETHEUS_METRICS_CACHE_*": ofCache, "EPP_METRICS_CACHE_*": ofCache,
+	"EPP_METRIC_READER_BEARER_TOKEN": ofPicker, "ENABLE_EXPERIMENTAL_FLOW_CONTROL_LAYER": ofPicker,
+	"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY": ofZero, "ENABLE_SCALE_TO_ZERO": "WVA_SCALE_TO_ZERO sets it",
+	"WVA_LIMITED_MODE": ofLimits, "WVA_NODE_SELECTOR": ofLimits,
+	"GLOBAL_OPT_TRIGGER": ofReconcile, "GLOBAL_OPT_ENABLE": ofMode, "EXPERIMENTAL_HYBRID_OPTIMIZATION": ofMode,
+	"METRICS_*": ofFlags, "HEALTH_PROBE_BIND_ADDRESS": ofFlags, "LEADER_ELECT*": ofFlags, "REST_CLIENT_TIMEOUT": ofFlags, "ENABLE_HTTP2": ofFlags,
+	"WEBHOOK_*": "the program has no webhook", "LOG_LEVEL": ofFlags, "V": ofFlags, "CONTROLLER_INSTANCE": ofFlags,
+	"WATCH_NAMESPACE": "variants of all namespaces count; annotate the others with wva.llmd.ai/exclude: \"true\"",
+
+	"enableLimiter": ofLimits, "limiters": ofLimits,
+	"analyzerName": ofCapacity, "analyzers": ofCapacity, "scaleUpThreshold": ofCapacity, "scaleDownBoundary": ofCapacity,
+	"priority":    "priorities are those of service classes",
+	"scaleToZero": "the ConfigMap model-scale-to-zero-config sets it",
+	"slo-ttw":     "slo-ttft has the wait, too", "slo-tps": "slo-tpot is the time for a token",
+}
+
+// effectOf returns why a key has no effect, or nothing if no release documents it.
+func effectOf(name string) string {
+	for pattern, why := range withoutEffect {
+		if start, isPattern := strings.CutSuffix(pattern, "*"); pattern == name || isPattern && strings.HasPrefix(name, start) {
+			return why
+		}
+	}
+	return ""
+}
+
+// unknown warns of names that the program does not read: one warning for all with the same reason. part is the part of the entry that has
+// them, with a space, if it is not all of it. An empty key means that the names are keys.
+func (w *warnings) unknown(key, part string, names []string) {
+	why := map[string][]string{}
+	for _, name := range names {
+		if reason := effectOf(name); reason != "" {
+			why[reason] = append(why[reason], name)
+		} else {
+			w.add(ReasonUnknown, key, "ignored %s%s: the program does not know it; remove it, or correct its name", part, quote(name))
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		w.add(ReasonUnknown, key, "ignored %s%s: %s; it can be removed", part, quote(strings.Join(why[reason], ", ")), reason)
+	}
+}

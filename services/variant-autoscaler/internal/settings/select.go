@@ -1,0 +1,126 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Names returns the names of the ConfigMaps of a kind. The first that exists is in force. The names after the first are those of other
+// releases of the workload-variant-autoscaler.
+func (k Kind) Names() []string {
+	switch k {
+	case Optimization:
+		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config"}
+	case Accelerators:
+		return []string{"accelerator-unit-costs"}
+	case Classes:
+		return []string{"service-classes-config"}
+	case Zero:
+		return []string{"model-scale-to-zero-config", "wva-model-scale-to-zero-config"}
+	case Saturation:
+		return []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config"}
+	default:
+		return []string{"variant-autoscaler-limits"}
+	}
+}
+
+// suffixes are the ends of the names that the chart of the workload-variant-autoscaler gives the ConfigMaps of a kind from 0.5 on, after
+// the name of the release.
+func (k Kind) suffixes() []string {
+	if k == Limits { // only this program has them
+		return nil
+	}
+	var all []string
+	for _, name := range k.Names() {
+		all = append(all, "-"+name)
+	}
+	return all
+}
+
+// Selection says which ConfigMaps of a kind are in force.
+type Selection struct {
+	// InForce are the names of those that are. Only classes can have two: their models add up.
+	InForce []string
+	// Ignored are the names of those that look like it and are not, and Why the reason and what to do, for all of them.
+	Ignored []string
+	Why     string
+}
+
+// Relevant reports whether a ConfigMap of this name may be in force.
+func (o Options) Relevant(name string) bool {
+	return slices.ContainsFunc(Kinds(), func(k Kind) bool { return o.Counts(k, name) })
+}
+
+// Counts reports whether a name is one of a kind.
+func (o Options) Counts(kind Kind, name string) bool {
+	if named := o.Names[kind]; named != "" {
+		return name == named
+	}
+	return slices.Contains(kind.Names(), name) || hasSuffix(kind, name)
+}
+
+// hasSuffix reports whether a name is one of a kind after the name of a release.
+func hasSuffix(kind Kind, name string) bool {
+	return slices.ContainsFunc(kind.suffixes(), func(suffix string) bool { return strings.HasSuffix(name, suffix) && len(name) > len(suffix) })
+}
+
+// Looked returns the names that are looked for, with a * for the name of a release.
+func (o Options) Looked(kind Kind) []string {
+	if named := o.Names[kind]; named != "" {
+		return []string{named}
+	}
+	all := slices.Clone(kind.Names())
+	for _, suffix := range kind.suffixes() {
+		if !slices.ContainsFunc(kind.suffixes(), func(other string) bool { return len(other) < len(suffix) && strings.HasSuffix(suffix, other) }) {
+			all = append(all, "*"+suffix)
+		}
+	}
+	return all
+}
+
+// Matches reports whether a name is one of those that Looked returned.
+func Matches(looked, name string) bool {
+	suffix, isPattern := strings.CutPrefix(looked, "*")
+	return name == looked || isPattern && strings.HasSuffix(name, suffix)
+}
+
+// Select returns the ConfigMaps of a kind that are in force, of those that exist. A name that the flag --config-map gives stands alone.
+// Otherwise the first of Kind.Names counts, and else the one with the name of a release before it: of several of these, none does.
+// Classes of both are in force together.
+func (o Options) Select(kind Kind, exist []string) Selection {
+	if named := o.Names[kind]; named != "" {
+		return Selection{InForce: only(exist, func(name string) bool { return name == named })}
+	}
+	var s Selection
+	for _, name := range kind.Names() {
+		if slices.Contains(exist, name) {
+			s.InForce = append(s.InForce, name)
+		}
+	}
+	released := only(exist, func(name string) bool { return hasSuffix(kind, name) && !slices.Contains(kind.Names(), name) })
+	slices.Sort(released)
+	if len(released) == 1 && (kind == Classes || len(s.InForce) == 0) {
+		s.InForce, released = append(s.InForce, released[0]), nil
+	}
+	if len(released) > 0 && len(s.InForce) == 0 {
+		s.Ignored, s.Why = released, fmt.Sprintf("ignored, as several ConfigMaps of this kind exist: %s; name one by --config-map=%s=NAME, or delete the others", strings.Join(released, ", "), kind)
+		return s
+	}
+	most := 1
+	if kind == Classes {
+		most = 2
+	}
+	if len(s.InForce) > most {
+		released, s.InForce = append(released, s.InForce[most:]...), s.InForce[:most]
+	}
+	if len(released) > 0 {
+		s.Ignored = released
+		s.Why = fmt.Sprintf("ignored, as ConfigMap %s is in force: delete one of them, or name one by --config-map=%s=NAME", s.InForce[0], kind)
+	}
+	return s
+}
+
+func only(names []string, keep func(name string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !keep(name) })
+}
