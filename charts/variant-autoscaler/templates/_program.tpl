@@ -85,6 +85,7 @@
 - --headroom-percent={{ .Values.plan.headroomPercent }}
 - --saving-percent={{ .Values.plan.savingPercent }}
 - --ttft-percentile={{ .Values.plan.ttftPercentile }}
+- --trials={{ .Values.plan.trials }}
 {{- end -}}
 
 {{/* Whether the chart creates the ConfigMap with the configuration. */}}

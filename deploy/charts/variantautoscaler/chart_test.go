@@ -346,7 +346,7 @@ func TestNotes(t *testing.T) {
 	}{
 		{
 			name: "default", want: "plan --cluster --config-namespace=system --metrics-window=1m --allow-http-prometheus=false --split=observed " +
-				"--headroom-percent=10 --saving-percent=5 --ttft-percentile=90\n",
+				"--headroom-percent=10 --saving-percent=5 --ttft-percentile=90 --trials=true\n",
 		},
 		{name: "other namespace", give: helm.Values{"configNamespace": "wva"}, want: "ConfigMaps of namespace wva"},
 		{name: "existing configuration", give: helm.Values{"optimization": nil}, want: "creates no ConfigMap " + optimization},

@@ -55,7 +55,7 @@ type Scaler struct {
 func Default(environment func(name string) string) *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Plan:   snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90},
+		Plan:   snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90, Trials: true},
 		Window: 5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment), Instance: environment("CONTROLLER_INSTANCE"),
 		Discovery: 30 * time.Second,
 	}
@@ -85,6 +85,7 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Plan.HeadroomPercent, "headroom-percent", c.Plan.HeadroomPercent, "Percent of the load to plan for in addition.")
 	fs.Int64Var(&c.Plan.SavingPercent, "saving-percent", c.Plan.SavingPercent, "Least saving, in percent of the present cost, for which a plan replaces replicas that serve as much.")
 	fs.Float64Var(&c.Plan.Percentile, "ttft-percentile", c.Plan.Percentile, "Percentile of the time to first token that targets are for. 0: the mean.")
+	fs.BoolVar(&c.Plan.Trials, "trials", c.Plan.Trials, "Give a replica, once and for at most 30 minutes, to a variant at zero that is cheaper than others and of which nothing says what a replica serves.")
 	fs.DurationVar(&c.Metrics, "metrics-window", c.Metrics, "Window of rates and means in Prometheus. It must contain at least two scrapes.")
 	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
 	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")

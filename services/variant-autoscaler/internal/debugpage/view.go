@@ -183,6 +183,9 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 	order := make([]int, len(d.Variants))
 	for i := range d.Variants {
 		order[i] = i
+		if g.Variants[i].Problem != nil { // no part of the plan
+			continue
+		}
 		cost := float64(g.Variants[i].Cost) / micro
 		m.Cost += cost * float64(d.Variants[i].Desired)
 		m.Planned += cost * float64(d.Variants[i].Planned)

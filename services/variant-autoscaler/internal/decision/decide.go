@@ -25,6 +25,7 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	for g := range s.Groups {
 		d.saturate(g)
 		d.start(g)
+		d.try(g)
 	}
 	return d.decision(), nil
 }
@@ -46,6 +47,7 @@ type decider struct {
 	wanted  []int
 	desired []int
 	why     []Reason // of replicas beyond the wanted ones
+	trial   []bool   // variants of which a replica shows what it serves
 }
 
 func newDecider(s *snapshot.Snapshot) *decider {
@@ -58,7 +60,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 			d.bounds = append(d.bounds, boundsOf(v, clock.Last(v.Schedule)))
 		}
 	}
-	d.why = make([]Reason, len(d.bounds))
+	d.why, d.trial = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds))
 	d.capacities = capacities(s)
 	d.problem = &optimizer.Problem{
 		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
@@ -127,7 +129,7 @@ func (d *decider) group(g int) optimizer.Group {
 		d.probe(g, made.Variants)
 	} else {
 		made.Rate = 0
-		keepOne(&made)
+		keepOne(&made, in)
 	}
 	return made
 }
@@ -151,8 +153,11 @@ func (d *decider) variant(g, i int) optimizer.Variant {
 	}
 	if d.held[g] != "" || made.Capacity == 0 {
 		keep := b.clamp(in.Now)
-		if in.Decided {
+		switch {
+		case in.Decided:
 			keep = b.clamp(in.Previous)
+		case in.Problem != nil: // nobody is told a number, so the minimum makes no replicas
+			keep = min(in.Now, optimizer.MaxReplicas)
 		}
 		made.Min, made.Now, made.Held, made.Capacity = keep, keep, keep, 0
 	}
@@ -217,13 +222,13 @@ func cheaper(a, b *optimizer.Variant) bool {
 }
 
 // keepOne gives the cheapest variant of a group that keeps what it has a replica, if it has none and must not go to zero.
-func keepOne(g *optimizer.Group) {
+func keepOne(g *optimizer.Group, in *snapshot.Group) {
 	if !g.KeepOne || slices.ContainsFunc(g.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
 		return
 	}
 	best := -1
 	for i := range g.Variants {
-		if best < 0 || cheaper(&g.Variants[i], &g.Variants[best]) {
+		if in.Variants[i].Problem == nil && (best < 0 || cheaper(&g.Variants[i], &g.Variants[best])) {
 			best = i
 		}
 	}

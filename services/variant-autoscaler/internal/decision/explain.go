@@ -3,6 +3,7 @@ package decision
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -23,7 +24,15 @@ func (d *decider) decision() *Decision {
 				group.Share, group.Acted = within, d.within.Share(g, desired)
 			}
 		}
-		made.Acted += d.report.Cost(g, desired)
+		for i := range desired {
+			at, v := d.first[g]+i, &d.snapshot.Groups[g].Variants[i]
+			if v.Problem != nil { // no part of the plan
+				made.Cost -= v.Cost * int64(d.plan.Replicas[at])
+				made.Bound -= v.Cost * int64(d.plan.Replicas[at])
+				continue
+			}
+			made.Acted += v.Cost * int64(d.desired[at])
+		}
 		loads := d.report.Loads(g, desired, d.problem.Groups[g].Rate)
 		for i := range desired {
 			group.Variants = append(group.Variants, d.explain(g, i, desired, loads[i]))
@@ -39,7 +48,7 @@ func (d *decider) explain(g, i int, desired []int, load int64) Variant {
 	c := &d.capacities[at]
 	made := Variant{
 		Min: d.bounds[at].Min, Max: d.bounds[at].Max, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
-		Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i),
+		Trial: d.trial[at], Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i),
 	}
 	if desired[i] > 0 {
 		without := slices.Clone(desired)
@@ -102,15 +111,21 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	at, in := d.first[g]+i, &d.snapshot.Groups[g]
 	v, n := &in.Variants[i], d.desired[at]
 	switch c := &d.capacities[at]; {
+	case v.Problem != nil && n == 0:
+		return Excluded, "Takes no part: " + v.Problem.Message
 	case v.Problem != nil:
 		return Excluded, fmt.Sprintf("Kept %s: %s", replicas(n), v.Problem.Message)
 	case d.held[g] == NoMetrics:
 		return NoMetrics, fmt.Sprintf("Kept %s, because the load is not known: %s", replicas(n), in.Load.Message)
+	case d.trial[at]:
+		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
 	case d.why[at] == Probing:
 		return Probing, "Started a replica: nothing says yet what one serves, and no other variant can serve the load"
 	case c.reason == OutOfReach:
 		_, text := d.reasonOfPlan(g, at)
 		return OutOfReach, text
+	case c.rate == 0 && !v.Tried.IsZero():
+		return NoCapacity, fmt.Sprintf("Kept %s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", replicas(n), v.Tried.UTC().Format(time.RFC3339))
 	case c.rate == 0:
 		return NoCapacity, fmt.Sprintf("Kept %s: nothing says what one serves. Add a profile, or let a replica run under load", replicas(n))
 	default:
@@ -138,6 +153,9 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 		return Retained, fmt.Sprintf("%s stay, because the last request was less than %s ago or is not known", replicas(n), in.Zero.Retention)
 	default:
 		text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+		if d.hasUnknown(g) {
+			text += " with the variants whose capacity is known"
+		}
 		if in.Class == "" && !in.Targets.Any() {
 			return NoTargets, text + " at a stable load, as the model has no targets"
 		}

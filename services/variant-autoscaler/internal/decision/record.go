@@ -63,6 +63,8 @@ type Variant struct {
 	// Reason is a constant that says how Desired came about; Message explains it to people.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
+	// Trial reports whether Desired has a replica only to see what it serves, for a time.
+	Trial bool `json:"trial,omitempty"`
 
 	Capacity       int64          `json:"capacity"` // of a replica
 	CapacitySource CapacitySource `json:"capacitySource"`

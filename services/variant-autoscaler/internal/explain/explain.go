@@ -4,6 +4,7 @@ package explain
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -33,7 +34,11 @@ func Table(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "cost per hour: plan %s (no plan that serves as much costs less than %s), desired %s\n", amount(d.Cost), amount(d.Bound), amount(d.Acted))
+	known := ""
+	if slices.ContainsFunc(d.Groups, hasUnknown) {
+		known = " with the variants whose capacity is known"
+	}
+	fmt.Fprintf(w, "cost per hour: plan %s (no plan%s that serves as much costs less than %s), desired %s\n", amount(d.Cost), known, amount(d.Bound), amount(d.Acted))
 	if len(d.Limiting) > 0 {
 		fmt.Fprintf(w, "limits that bind: %s\n", clean(strings.Join(d.Limiting, ", ")))
 	}
@@ -94,6 +99,10 @@ func loadOf(g *snapshot.Group, d *decision.Group) string {
 	}
 	return fmt.Sprintf("%s; %.4g requests/s of %.4g + %.4g tokens, demand %.4g requests/s, the plan serves %s", class, float64(g.Load.Rate)/million,
 		g.Load.Input, g.Load.Output, float64(d.Demand)/million, served(d))
+}
+
+func hasUnknown(g decision.Group) bool {
+	return slices.ContainsFunc(g.Variants, func(v decision.Variant) bool { return v.Reason == decision.NoCapacity || v.Reason == decision.Probing })
 }
 
 func served(d *decision.Group) string {

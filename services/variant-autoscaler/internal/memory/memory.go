@@ -51,6 +51,8 @@ type variant struct {
 	wanted   []wanted // falling, as a smaller number that is older never counts
 	pods     map[string]bool
 	starts   []time.Duration
+	tried    time.Time // when a trial began
+	trying   bool
 }
 
 // wanted is a number of replicas that was wanted at a time.
@@ -131,6 +133,22 @@ func (m *Memory) Decide(k Key, wants, desired int, now time.Time) {
 		v.wanted = v.wanted[:len(v.wanted)-1]
 	}
 	v.wanted = append(v.wanted, wanted{at: now, n: wants})
+}
+
+// Try records whether a trial of a variant goes on.
+func (m *Memory) Try(k Key, trying bool, now time.Time) {
+	v := m.variant(k, now)
+	if v.trying = trying; trying && v.tried.IsZero() {
+		v.tried = now
+	}
+}
+
+// Tried returns when a trial of a variant began, zero if there was none, and whether it goes on.
+func (m *Memory) Tried(k Key) (since time.Time, trying bool) {
+	if v := m.variants[k]; v != nil {
+		return v.tried, v.trying
+	}
+	return time.Time{}, false
 }
 
 // DecideGroup records the replicas decided for a group.

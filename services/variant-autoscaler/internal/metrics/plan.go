@@ -41,7 +41,7 @@ func newPlan() *plan {
 		share: desc("fairlead_autoscaler_share",
 			"Part of the demand of a group that is served within the targets, by plan: optimal, or acted (after hysteresis and stabilization).",
 			"namespace", "pool", "model", "plan"),
-		cost: desc("fairlead_autoscaler_cost_per_hour", "Cost of all replicas, in the unit of the prices, by plan: optimal or acted.", "plan"),
+		cost: desc("fairlead_autoscaler_cost_per_hour", "Cost of the replicas of all variants without a problem, in the unit of the prices, by plan: optimal or acted.", "plan"),
 		gap: desc("fairlead_autoscaler_cost_gap_per_hour",
 			"What the optimal plan may cost above the least possible cost. 0 if the optimum is proven."),
 		groups:   desc("fairlead_autoscaler_groups", "Groups of variants that share a load. The first 4096 have series of their own."),

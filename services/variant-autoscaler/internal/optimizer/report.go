@@ -14,9 +14,6 @@ func (r *Report) Demand(group int) int64 { return r.solver.groups[group].demand 
 // Share returns the part of its demand, in millionths, that a group serves with replicas of its variants.
 func (r *Report) Share(group int, replicas []int) int64 { return r.solver.share(group, replicas) }
 
-// Cost returns the cost of replicas of the variants of a group.
-func (r *Report) Cost(group int, replicas []int) int64 { return r.solver.costOf(group, replicas) }
-
 // Loads returns the rate that one replica of each variant of a group gets. It is zero for variants that are set aside.
 func (r *Report) Loads(group int, replicas []int, rate int64) []int64 {
 	var weight int64

@@ -300,6 +300,45 @@ func TestClassesDisagree(t *testing.T) {
 	assert.Contains(t, problem.Message, `service classes "service-classes-config/default.yaml" and "wva-service-classes-config/default.yaml" disagree`)
 }
 
+// TestTrial: a cheaper variant at zero is tried once. It stays if it serves for less, and goes if it shows nothing.
+func TestTrial(t *testing.T) {
+	t.Parallel()
+	cheap := strings.ReplaceAll(strings.Split(variants, "\n  variantProfile")[0]+"\n---\n", "name: big}, spec: {replicas: 1}, status: {readyReplicas: 1}", "name: big}, spec: {replicas: 0}") +
+		"apiVersion: llmd.ai/v1alpha1" + strings.Split(variants, "apiVersion: llmd.ai/v1alpha1")[2]
+	cheap = strings.Replace(cheap, `variantCost: "40"`, `variantCost: "5"`, 1)
+	r := start(t, cheap)
+	r.p.Trials = true
+	assert.Equal(t, map[string]int{"big": 1, "small": 3}, r.pass(t))
+	v := r.outcomes[0].Decision.Groups[0].Variants[0]
+	assert.Equal(t, decision.Probing, v.Reason)
+	r.now = r.now.Add(29 * time.Minute)
+	assert.Equal(t, map[string]int{"big": 1, "small": 3}, r.pass(t))
+	r.now = r.now.Add(time.Minute)
+	assert.Equal(t, map[string]int{"big": 0, "small": 3}, r.pass(t), "it showed nothing")
+	r.now = r.now.Add(time.Hour)
+	assert.Equal(t, map[string]int{"big": 0, "small": 3}, r.pass(t), "once")
+	assert.Contains(t, r.outcomes[3].Decision.Groups[0].Variants[0].Message, "a trial from 2026-01-01T00:00:00Z on did not show what one serves")
+
+	r = start(t, cheap)
+	r.p.Trials = true
+	r.pass(t)
+	r.now = r.now.Add(time.Minute)
+	r.sample = &sample.Sample{Time: r.now, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10}
+	r.pass(t)
+	r.now = r.now.Add(10 * time.Minute)
+	r.sample.Time = r.now
+	got := r.pass(t)
+	assert.Greater(t, got["big"], 1, "it serves for less")
+
+	status := `{"desiredOptimizedAlloc":{"numReplicas":1,"lastUpdate":{"reason":"Probing"}}}`
+	r = start(t, cheap+"\n---\n"+`{apiVersion: apps/v1, kind: Deployment, metadata: {name: tiny}, spec: {replicas: 1}}`+"\n---\n"+
+		`{apiVersion: llmd.ai/v1alpha1, kind: VariantAutoscaling, metadata: {name: tiny}, spec: {scaleTargetRef: {kind: Deployment, name: tiny}, modelID: m, accelerator: T, variantCost: "1", minReplicas: 0}, status: `+status+`}`)
+	r.p.Trials = true
+	assert.Equal(t, map[string]int{"big": 0, "small": 3, "tiny": 1}, r.pass(t), "another leader began a trial")
+	r.now = r.now.Add(31 * time.Minute)
+	assert.Equal(t, 0, r.pass(t)["tiny"], "which ends, too")
+}
+
 // A failure of Prometheus, or a missing address, changes nothing.
 func TestPass_WithoutPrometheus(t *testing.T) {
 	t.Parallel()

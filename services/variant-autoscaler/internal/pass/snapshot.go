@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
@@ -194,10 +195,13 @@ func spare(v *snapshot.Variant, uses []collect.Use, t *snapshot.Thresholds) *sna
 // recall adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
 func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time) {
 	key := keyOf(v)
-	if n, found := lastDecision(in.Status); found {
-		p.memory.Restore(key, n, now)
-	}
 	v.Previous, v.Decided = p.memory.Previous(key)
+	if n, reason, found := lastDecision(in.Status); found && !v.Decided {
+		p.memory.Restore(key, n, now)
+		p.memory.Try(key, reason == decision.Probing && n == 1, now) // of another leader: it ends, too
+		v.Previous, v.Decided = n, true
+	}
+	v.Tried, v.Trying = p.memory.Tried(key)
 	v.Held = p.memory.Held(key, v.Now, now)
 	pods := make([]memory.Pod, len(in.Pods))
 	for i, pod := range in.Pods {
@@ -206,18 +210,21 @@ func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time)
 	v.Start = p.memory.Start(key, pods, now)
 }
 
-// lastDecision returns the replicas in the status of a VariantAutoscaling. Whoever may write the status can set any number: decisions keep
+// lastDecision returns the replicas in the status of a VariantAutoscaling, and their reason. Whoever may write the status can set any number: decisions keep
 // bounds and limits.
-func lastDecision(status []byte) (n int, found bool) {
+func lastDecision(status []byte) (n int, reason decision.Reason, found bool) {
 	var s struct {
 		Desired struct {
 			Replicas *int32 `json:"numReplicas"`
+			Update   struct {
+				Reason decision.Reason `json:"reason"`
+			} `json:"lastUpdate"`
 		} `json:"desiredOptimizedAlloc"`
 	}
 	if len(status) == 0 || json.Unmarshal(status, &s) != nil || s.Desired.Replicas == nil || *s.Desired.Replicas < 0 {
-		return 0, false
+		return 0, "", false
 	}
-	return int(*s.Desired.Replicas), true
+	return int(*s.Desired.Replicas), s.Desired.Update.Reason, true
 }
 
 // learn adds what the replicas of a variant were seen to serve.

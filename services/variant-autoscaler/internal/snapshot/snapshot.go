@@ -24,6 +24,8 @@ type Settings struct {
 	SavingPercent int64 `json:"savingPercent"`
 	// Percentile of TTFT that the targets are for. Zero: the mean.
 	Percentile float64 `json:"percentile"`
+	// Trials permits a first replica of a cheaper variant, to see what it serves.
+	Trials bool `json:"trials,omitempty"`
 }
 
 // Unit is what a limit counts.
@@ -170,6 +172,9 @@ type Variant struct {
 	Stable *Measured `json:"stable,omitempty"`
 	// Spare is set where the group has thresholds and the variant no profile, and servers were seen.
 	Spare *Spare `json:"spare,omitempty"`
+	// Tried is when a trial of the variant began. Zero: there was none. Trying reports whether it goes on.
+	Tried  time.Time `json:"tried,omitzero"`
+	Trying bool      `json:"trying,omitempty"`
 	// Problem excludes the variant from the choice: it keeps its previous replicas.
 	Problem *Problem `json:"problem,omitempty"`
 }
