@@ -31,6 +31,7 @@ const (
 type Variant struct {
 	Namespace   string
 	Name        string
+	Object      string // that declares the variant, if it has another name
 	Source      snapshot.Source
 	Target      snapshot.Target
 	Accelerator string
@@ -82,7 +83,7 @@ func Of(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) [
 
 func variantOf(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) Variant {
 	return Variant{
-		Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Model: group.Model,
+		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Model: group.Model,
 		Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
 	}
 }

@@ -68,6 +68,7 @@ type Declaration struct {
 
 // Spec is what an object says of its variant. It is comparable.
 type Spec struct {
+	Name         string // of the variant, if it is not that of the object
 	Target       snapshot.Target
 	Model        string
 	VariantID    string
@@ -114,6 +115,7 @@ func readDeclaration(source snapshot.Source, instance string, u *unstructured.Un
 		d.Multiplies = hpaMultiplies(f)
 	case snapshot.ScaledObject:
 		readAnnotations(d, f)
+		readTrigger(d.Spec, f)
 		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicaCount"), f.number("spec", "maxReplicaCount")
 		d.Spec.IdleReplicas = f.number("spec", "idleReplicaCount")
 		d.Multiplies = scaledObjectMultiplies(f)
@@ -134,8 +136,61 @@ func declares(source snapshot.Source, instance string, u *unstructured.Unstructu
 		if ofKEDA(u, f) {
 			return false
 		}
+	case snapshot.ScaledObject:
+		if f.annotation(AnnotationManaged) == "" && declaringTrigger(f) != nil {
+			return true
+		}
 	}
 	return f.annotation(AnnotationManaged) == trueValue
+}
+
+// Metadata of a trigger that declares a variant.
+const (
+	metadataModel   = "modelID"
+	metadataCost    = "variantCost"
+	metadataVariant = "variantName"
+)
+
+// declaringTrigger returns the first trigger of an external scaler that names a model, nil if there is none.
+func declaringTrigger(f *fields) *fields {
+	triggers, _ := f.at("spec", "triggers").([]any)
+	for _, t := range triggers {
+		t, _ := t.(map[string]any)
+		g := &fields{object: t, prefix: "spec.triggers: "}
+		if kind := g.text("type"); (kind == "external" || kind == "external-push") && g.text("metadata", metadataModel) != "" {
+			return g
+		}
+	}
+	return nil
+}
+
+// readTrigger reads the metadata of a trigger that declares a variant. The variant has the name of its target, unless the trigger gives it
+// another one. What annotations say, too, must be the same.
+func readTrigger(s *Spec, f *fields) {
+	trigger := declaringTrigger(f)
+	if trigger == nil {
+		return
+	}
+	s.Name = trigger.text("metadata", metadataVariant)
+	if s.Name == "" {
+		s.Name = s.Target.Name
+	}
+	for _, field := range []struct {
+		key, annotation string
+		to              *string
+	}{{metadataModel, AnnotationModel, &s.Model}, {metadataCost, AnnotationCost, &s.Cost}} {
+		value := trigger.text("metadata", field.key)
+		if value == "" {
+			continue
+		}
+		if *field.to != "" && *field.to != value {
+			f.fail("the metadata "+field.key+" of the trigger", "differs from the annotation "+field.annotation)
+		}
+		*field.to = value
+	}
+	if f.invalid == "" {
+		f.invalid = trigger.invalid
+	}
 }
 
 // ofKEDA reports whether KEDA made a HorizontalPodAutoscaler for a ScaledObject, whose annotations it can have.
@@ -271,7 +326,8 @@ func scaledObjectMultiplies(f *fields) bool {
 		g := fields{object: t}
 		query, _ := g.at("metadata", "query").(string)
 		address, _ := g.at("metadata", "scalerAddress").(string)
-		if strings.Contains(query, metric) || strings.Contains(address, scaler) {
+		model, _ := g.at("metadata", metadataModel).(string)
+		if strings.Contains(query, metric) || strings.Contains(address, scaler) || model != "" {
 			return true
 		}
 	}

@@ -46,7 +46,8 @@ type Table struct {
 
 // term is a set of decisions.
 type term struct {
-	variants map[name]*actuation.Variant
+	variants map[name]*actuation.Variant // without a kind
+	objects  map[name]*actuation.Variant // that declare them
 	targets  map[name]*actuation.Variant
 }
 
@@ -57,7 +58,7 @@ func NewTable() *Table { return &Table{changed: make(chan struct{})} }
 
 // Publish replaces all decisions.
 func (t *Table) Publish(variants []actuation.Variant) {
-	made := &term{variants: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants))}
+	made := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants))}
 	for _, v := range variants {
 		if v.Resolution != actuation.Suppressed {
 			made.add(&v)
@@ -112,18 +113,15 @@ func (t *Table) current() *term {
 
 // add adds a variant. Of several with one name or target, the first one has it.
 func (t *term) add(v *actuation.Variant) {
-	for _, kind := range []string{"", v.Target.Kind} {
-		key := name{v.Namespace, kind, v.Target.Name}
-		if t.targets[key] == nil {
-			t.targets[key] = v
+	put := func(all map[name]*actuation.Variant, kind, called string) {
+		if key := (name{v.Namespace, kind, called}); all[key] == nil {
+			all[key] = v
 		}
 	}
-	for _, kind := range []string{"", string(v.Source)} {
-		key := name{v.Namespace, kind, v.Name}
-		if t.variants[key] == nil {
-			t.variants[key] = v
-		}
-	}
+	put(t.targets, "", v.Target.Name)
+	put(t.targets, v.Target.Kind, v.Target.Name)
+	put(t.variants, "", v.Name)
+	put(t.objects, string(v.Source), cmp.Or(v.Object, v.Name))
 }
 
 func (t *term) find(q Query) *actuation.Variant {
@@ -134,7 +132,7 @@ func (t *term) find(q Query) *actuation.Variant {
 		return t.targets[name{q.Namespace, q.TargetKind, q.TargetName}]
 	}
 	found := []*actuation.Variant{
-		t.variants[name{q.Namespace, string(snapshot.ScaledObject), q.ScaledObject}],
+		t.objects[name{q.Namespace, string(snapshot.ScaledObject), q.ScaledObject}],
 		t.variants[name{q.Namespace, "", q.ScaledObject}],
 		t.targets[name{q.Namespace, "", q.ScaledObject}],
 	}

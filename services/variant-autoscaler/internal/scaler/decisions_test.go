@@ -28,8 +28,10 @@ func TestLookup(t *testing.T) {
 	set.Target = snapshot.Target{Kind: "StatefulSet", Name: "llama-h100-decode"}
 	loser := variant("a", "loser", 9)
 	loser.Resolution = actuation.Suppressed
+	named := variant("a", "qwen", 11) // by the metadata of the trigger of a ScaledObject
+	named.Object, named.Target.Name = "qwen-so", "qwen"
 	table := NewTable()
-	table.Publish([]actuation.Variant{sameName, declared, set, loser, variant("a", "chat", 3), variant("b", "chat", 7)})
+	table.Publish([]actuation.Variant{named, sameName, declared, set, loser, variant("a", "chat", 3), variant("b", "chat", 7)})
 
 	tests := []struct {
 		name  string
@@ -39,6 +41,8 @@ func TestLookup(t *testing.T) {
 		{name: "the ScaledObject is a variant", query: Query{ScaledObject: "chat"}, want: 3},
 		{name: "the ScaledObject has the name of a variant", query: Query{ScaledObject: "llama-h100"}, want: 5},
 		{name: "the ScaledObject has the name of a target", query: Query{ScaledObject: "chat-decode"}, want: 3},
+		{name: "the ScaledObject declares a variant of another name", query: Query{ScaledObject: "qwen-so"}, want: 11},
+		{name: "and its metadata names it", query: Query{ScaledObject: "qwen-so", Variant: "qwen"}, want: 11},
 		{name: "the metadata names a variant", query: Query{ScaledObject: "chat", Variant: "llama-h100"}, want: 5},
 		{name: "the metadata names a target", query: Query{ScaledObject: "chat", TargetName: "llama-h100-decode"}, want: 5},
 		{name: "the metadata names a target and its kind", query: Query{ScaledObject: "chat", TargetName: "llama-h100-decode", TargetKind: "StatefulSet"}, want: 6},

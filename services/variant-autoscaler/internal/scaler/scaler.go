@@ -70,7 +70,11 @@ func (s *service) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsAc
 // GetMetricSpec is the same for all, with and without a decision: KEDA before 2.20 wrote a HorizontalPodAutoscaler without metrics after an
 // error, for which Kubernetes assumes a target of processor use.
 func (*service) GetMetricSpec(context.Context, *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
-	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}, nil
+	return metricSpec(), nil
+}
+
+func metricSpec() *pb.GetMetricSpecResponse {
+	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}
 }
 
 // GetMetrics returns the desired replicas. It does not matter what name the metric has in the request: there is only one.
@@ -86,6 +90,31 @@ func (s *service) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (
 // StreamIsActive sends what IsActive answers, at first and with each change. While there is no decision on the object it sends nothing. It
 // ends without an error at the end of a term, because KEDA opens the stream again two seconds later: after an error, within a minute.
 func (s *service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
+	var sent *bool
+	return s.follow(ref, stream, func(query Query) error {
+		replicas, err := s.decisions.Lookup(query)
+		if active := replicas > 0; err == nil && (sent == nil || *sent != active) {
+			sent = &active
+			return stream.Send(&pb.IsActiveResponse{Result: active})
+		}
+		return nil
+	})
+}
+
+// StreamMetricSpec sends what GetMetricSpec answers, once: it never changes. The stream stays open, as KEDA would open another one at once.
+func (s *service) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
+	sent := false
+	return s.follow(ref, stream, func(Query) error {
+		if sent {
+			return nil
+		}
+		sent = true
+		return stream.Send(metricSpec())
+	})
+}
+
+// follow calls send at first and with each change, until the end of the term or of the stream.
+func (s *service) follow(ref *pb.ScaledObjectRef, stream grpc.ServerStream, send func(query Query) error) error {
 	query, err := queryOf(ref)
 	if err != nil {
 		return err
@@ -97,18 +126,13 @@ func (s *service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStre
 		return status.Error(codes.ResourceExhausted, "too many streams: use the trigger external instead of external-push")
 	}
 	defer s.streams.close(query.Namespace)
-	var sent *bool
 	for {
 		changed := s.decisions.Changed()
-		replicas, err := s.decisions.Lookup(query)
-		if errors.Is(err, ErrNotLeading) {
+		if !s.decisions.Leading() {
 			return nil
 		}
-		if active := replicas > 0; err == nil && (sent == nil || *sent != active) {
-			if err := stream.Send(&pb.IsActiveResponse{Result: active}); err != nil {
-				return err
-			}
-			sent = &active
+		if err := send(query); err != nil {
+			return err
 		}
 		select {
 		case <-changed:

@@ -154,6 +154,7 @@ func TestProtocol(t *testing.T) {
 		"externalscaler.ExternalScaler.IsActive(ScaledObjectRef) IsActiveResponse stream=false",
 		"externalscaler.ExternalScaler.StreamIsActive(ScaledObjectRef) IsActiveResponse stream=true",
 		"externalscaler.ExternalScaler.GetMetricSpec(ScaledObjectRef) GetMetricSpecResponse stream=false",
+		"externalscaler.ExternalScaler.StreamMetricSpec(ScaledObjectRef) GetMetricSpecResponse stream=true",
 		"externalscaler.ExternalScaler.GetMetrics(GetMetricsRequest) GetMetricsResponse stream=false",
 	}, methods)
 	want := map[protoreflect.Name][]string{
@@ -331,6 +332,37 @@ func TestStreamPushesChanges(t *testing.T) {
 		require.ErrorIs(t, <-ended, io.EOF, "KEDA opens it again soon")
 		assert.Zero(t, w.counts.open())
 	})
+}
+
+// TestStreamOfMetricSpecs: KEDA from 2.21 on gets what GetMetricSpec answers, once, on a stream that ends with the term.
+func TestStreamOfMetricSpecs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, client := keda(t, variant("a", "chat", 3))
+		opened, err := client.StreamMetricSpec(t.Context(), ref("a", "chat"))
+		require.NoError(t, err)
+		spec, err := opened.Recv()
+		require.NoError(t, err)
+		want, err := client.GetMetricSpec(t.Context(), ref("a", "chat"))
+		require.NoError(t, err)
+		assert.Equal(t, want.String(), spec.String())
+		assert.Equal(t, 1, w.counts.open())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := opened.Recv()
+			ended <- err
+		}()
+		w.table.Publish([]actuation.Variant{variant("a", "chat", 4)})
+		synctest.Wait()
+		assert.Empty(t, ended, "nothing has changed")
+		w.table.Clear()
+		synctest.Wait()
+		require.ErrorIs(t, <-ended, io.EOF, "KEDA opens it again soon")
+		assert.Zero(t, w.counts.open())
+	})
+	s := &service{decisions: NewTable(), streams: newStreams(&counts{})}
+	assert.Equal(t, codes.Unavailable, status.Code(s.StreamMetricSpec(ref("a", "chat"), nil)))
+	assert.Equal(t, codes.InvalidArgument, status.Code(s.StreamMetricSpec(ref("", "chat"), nil)))
 }
 
 func TestStreamEndsWithItsContext(t *testing.T) {

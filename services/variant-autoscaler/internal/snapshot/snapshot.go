@@ -144,8 +144,10 @@ type Zero struct {
 type Variant struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"` // unique in the namespace
-	Source    Source `json:"source"`
-	Target    Target `json:"target"`
+	// ObjectName is the name of the object that declares the variant, if it has another one.
+	ObjectName string `json:"object,omitempty"`
+	Source     Source `json:"source"`
+	Target     Target `json:"target"`
 
 	Accelerator string `json:"accelerator"`
 	Cards       int64  `json:"cards"` // of a replica

@@ -69,7 +69,7 @@ func (v *Variant) readNames() {
 		v.reject(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model", informers.AnnotationModel)
 	}
 	for _, field := range []struct{ name, text string }{
-		{"model", s.Model}, {"accelerator", s.Accelerator}, {"name of the service class", s.Class.Name + s.Class.Key},
+		{"name", v.Name}, {"model", s.Model}, {"accelerator", s.Accelerator}, {"name of the service class", s.Class.Name + s.Class.Key},
 	} {
 		if strings.ContainsFunc(field.text, unicode.IsControl) {
 			v.reject(InvalidConfiguration, "the %s has control characters: remove them", field.name)

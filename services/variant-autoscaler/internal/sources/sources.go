@@ -170,13 +170,18 @@ func (c *collector) declared() []*Variant {
 }
 
 func newVariant(d *informers.Declaration) *Variant {
-	return &Variant{
+	v := &Variant{
 		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1, Schedule: d.Schedule},
 		Object: corev1.ObjectReference{
 			APIVersion: apiVersions[d.Source], Kind: string(d.Source), Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.Version,
 		},
 		Generation: d.Generation, Created: d.Created, Status: d.Status, Class: d.Spec.Class, spec: d.Spec, multiplies: d.Multiplies,
 	}
+	if d.Spec.Name != "" && d.Spec.Name != d.Name {
+		v.Name, v.Object.Name = d.Spec.Name, d.Name
+		v.ObjectName = d.Name
+	}
+	return v
 }
 
 // place adds a variant to its group.

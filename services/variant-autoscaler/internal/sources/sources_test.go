@@ -488,3 +488,49 @@ func TestMetricsThatDoNotMultiply(t *testing.T) {
 		assert.Nil(t, got.Groups[0].Variants[0].Problem)
 	}
 }
+
+// TestTriggers: the metadata of a trigger declares a variant, as the annotations do.
+func TestTriggers(t *testing.T) {
+	t.Parallel()
+	object := func(name, annotations, kind, metadata string) string {
+		return fmt.Sprintf(`
+- apiVersion: keda.sh/v1alpha1
+  kind: ScaledObject
+  metadata: {name: %s, annotations: {%s}}
+  spec: {scaleTargetRef: {name: a}, maxReplicaCount: 8, triggers: [{type: cron}, {type: %s, metadata: {scalerAddress: "wva:9443", %s}}]}`, name, annotations, kind, metadata)
+	}
+	tests := []struct {
+		name, give string
+		want       []string
+		object     string // of the variant
+	}{
+		{"a model", object("so", "", "external", "modelID: m"), []string{"models//m so/a 0..8 10000000 variantCost"}, "so"},
+		{"with a cost and a name", object("so", "", "external-push", `modelID: m, variantCost: "12.5", variantName: m-a`), []string{"models//m so/m-a 0..8 12500000 variantCost"}, "so"},
+		{"a name that refers to a variant", object("so", "", "external", "variantName: a"), nil, ""},
+		{"a trigger of another kind", object("so", "", "prometheus", "modelID: m"), nil, ""},
+		{"an annotation without a name", object("so", `llm-d.ai/managed: "true", llm-d.ai/model-id: m`, "external", "variantName: a"), []string{"models//m so/so 0..8 10000000 variantCost"}, ""},
+		{"both, and the same", object("so", `llm-d.ai/managed: "true", llm-d.ai/model-id: m`, "external", "modelID: m"), []string{"models//m so/a 0..8 10000000 variantCost"}, "so"},
+		{"both, and not the same", object("so", `llm-d.ai/managed: "true", llm-d.ai/model-id: other`, "external", "modelID: m"), []string{"models//m so/a 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
+		{"switched off", object("so", `llm-d.ai/managed: "false"`, "external", "modelID: m"), nil, ""},
+		{"the name of its object", object("a", "", "external", "modelID: m"), []string{"models//m so/a 0..8 10000000 variantCost"}, ""},
+		{"control characters", object("so", "", "external", `modelID: m, variantName: "a\n"`), []string{"models//m so/a\n 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
+		{"a cost that is none", object("so", "", "external", "modelID: m, variantCost: much"), []string{"models//m so/a 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
+		{"metadata that is none", object("so", "", "external", "modelID: {}"), nil, ""},
+		{"two of one name", object("so", "", "external", "modelID: m") + strings.ReplaceAll(object("so2", "", "external", "modelID: m, variantName: a"), "scaleTargetRef: {name: a}", "scaleTargetRef: {name: b}"),
+			[]string{"models//m so/a 0..8 10000000 variantCost", "rejected so/a NameConflict"}, "so"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := collect(t, sources.Params{}, parse(t, deployments("a", "b")+tt.give)...)
+			assert.Equal(t, tt.want, describe(got))
+			if len(got.Groups) > 0 {
+				v := &got.Groups[0].Variants[0]
+				assert.Equal(t, tt.object, v.ObjectName)
+				if tt.object != "" {
+					assert.Equal(t, tt.object, v.Object.Name, "Events are about the object")
+				}
+			}
+		})
+	}
+}
