@@ -74,7 +74,9 @@
 {{- $kinds := dict "optimization" "optimization" "acceleratorUnitCosts" "accelerators" "serviceClasses" "classes" "scaleToZero" "scale-to-zero" }}
 {{- $kinds = merge $kinds (dict "saturation" "saturation" "limits" "limits") }}
 {{- range $value, $name := .Values.configMaps }}
-- --config-map={{ get $kinds $value }}={{ $name }}
+{{- with $name }}
+- --config-map={{ get $kinds $value }}={{ . }}
+{{- end }}
 {{- end }}
 {{- with .Values.controllerInstance }}
 - {{ printf "--controller-instance=%s" . | quote }}

@@ -39,11 +39,12 @@ func readSource(t *testing.T, path ...string) string {
 // TestRoles checks that the program may do what it does, and nothing else: it lists and watches the kinds of its informers.
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events"}
-	kinds := regexp.MustCompile(`(?:newKind|declarations)\("([\w.-]*)", "\w+", "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
+	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events", "get production-stack.vllm.ai/vllmruntimes/scale", "get workload.serving.volcano.sh/modelservings/scale"}
+	kinds := regexp.MustCompile(`(?:newKind\("([\w.-]*)", "\w+"|declarations\("([\w.-]*)", "\w+"|workloads\("([\w.-]*)"), "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
 	require.Len(t, kinds, 10)
 	for _, kind := range kinds {
-		want = append(want, "list "+kind[1]+"/"+kind[2], "watch "+kind[1]+"/"+kind[2])
+		name := kind[1] + kind[2] + kind[3] + "/" + kind[4]
+		want = append(want, "list "+name, "watch "+name)
 	}
 	for _, values := range []helm.Values{nil, {"externalScaler": helm.Values{"enabled": true}}} {
 		assert.ElementsMatch(t, want, objects.Permissions(role(t, objects.Render(t, chart, with(values)), own).Rules))

@@ -34,6 +34,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
 	"fairlead.dev/services/variant-autoscaler/internal/record"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 	"fairlead.dev/services/variant-autoscaler/internal/status"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
@@ -94,6 +95,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		},
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance})
+		},
+		func(c kube.Clientset, d dynamic.Interface, now clock.RealClock) *scale.Reader {
+			return scale.New(d, c.Discovery(), now.Now)
 		},
 		newStore,
 		newReadiness,
@@ -205,6 +209,7 @@ type passParts struct {
 	Config     *config.Config
 	Log        *zap.Logger
 	Informers  *informers.Informers
+	Scales     *scale.Reader
 	Store      *live.Store
 	Prometheus *Prometheus
 	Publisher  *publish.Publisher
@@ -215,7 +220,7 @@ type passParts struct {
 func newPasses(p passParts) *pass.Passes {
 	return pass.New(pass.Params{
 		Options: pass.Options{Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics}, Log: p.Log,
-		World: p.Informers.Caches(), Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
+		World: p.Informers.Caches(), Scales: p.Scales, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/pkg/dryrun"
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/variant-autoscaler/internal/app"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
@@ -26,6 +27,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/record"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -154,6 +156,10 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+	clients, err := kube.NewClientset(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
 	configMaps := kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Namespace: o.Namespace, Required: true}
 	w, err := dryrun.ReadCluster(ctx, client, append(informers.KindList(o.Instance), configMaps))
 	if err != nil {
@@ -166,7 +172,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	p := pass.New(pass.Params{
-		Options: pass.Options{Settings: o.Plan}, Log: zap.NewNop(), World: caches, Configuration: spectator,
+		Options: pass.Options{Settings: o.Plan}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.New(client, clients.Discovery(), time.Now),
 		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
 	})
 	if _, _, err := p.Pass(ctx); err != nil {

@@ -32,8 +32,12 @@ const (
 	LeaderWorkerSet = "LeaderWorkerSet"
 )
 
-// byTarget indexes pods by the workload that they belong to.
-const byTarget = "target"
+const (
+	// byTarget indexes pods by the workload that they belong to.
+	byTarget = "target"
+	// byOwner indexes workloads by the object of another kind that made them.
+	byOwner = "owner"
+)
 
 // Set has something for each kind.
 type Set[T any] struct {
@@ -101,13 +105,18 @@ func Kinds(instance string) Set[kit.Kind] {
 	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
 		return newKind(group, version, resource, string(source), func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
 	}
+	workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
+		k := newKind(group, "v1", resource, name, read)
+		k.Indexers = cache.Indexers{byOwner: indexWorkloadByOwner}
+		return k
+	}
 	return Set[kit.Kind]{
 		VariantAutoscalings:      declarations("llmd.ai", "v1alpha1", "variantautoscalings", snapshot.VariantAutoscaling),
 		HorizontalPodAutoscalers: declarations("autoscaling", "v2", "horizontalpodautoscalers", snapshot.HorizontalPodAutoscaler),
 		ScaledObjects:            declarations("keda.sh", "v1alpha1", "scaledobjects", snapshot.ScaledObject),
-		Deployments:              newKind("apps", "v1", "deployments", Deployment, readWorkload),
-		StatefulSets:             newKind("apps", "v1", "statefulsets", StatefulSet, readWorkload),
-		LeaderWorkerSets:         newKind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", LeaderWorkerSet, readLeaderWorkerSet),
+		Deployments:              workloads("apps", "deployments", Deployment, readWorkload),
+		StatefulSets:             workloads("apps", "statefulsets", StatefulSet, readWorkload),
+		LeaderWorkerSets:         workloads("leaderworkerset.x-k8s.io", "leaderworkersets", LeaderWorkerSet, readLeaderWorkerSet),
 		Pods:                     pod,
 		InferencePools:           newKind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", readPool),
 		AlphaInferencePools:      newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool", readAlphaPool),
@@ -158,6 +167,17 @@ func Get[T any](r kit.Reader, name cache.ObjectName) *T {
 
 // PodsOf returns the pods of a workload.
 func PodsOf(r kit.Reader, w Owner) []*Pod { return typed[Pod](r.ByIndex(byTarget, w.String())) }
+
+// OwnedBy returns the workloads that an object of another kind made, with the kind of each.
+func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
+	all := map[Owner]*Workload{}
+	for kind, reader := range map[string]kit.Reader{Deployment: c.Deployments, StatefulSet: c.StatefulSets, LeaderWorkerSet: c.LeaderWorkerSets} {
+		for _, w := range typed[Workload](reader.ByIndex(byOwner, o.String())) {
+			all[Owner{Namespace: w.Namespace, Kind: kind, Name: w.Name}] = w
+		}
+	}
+	return all
+}
 
 func typed[T any](objects []any) []*T {
 	all := make([]*T, 0, len(objects))

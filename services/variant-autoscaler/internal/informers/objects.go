@@ -56,6 +56,8 @@ type Workload struct {
 	Cards int64
 	// Labels are those of the pods that serve.
 	Labels map[string]string
+	// Owner is the object of another kind that made it, which has no name if nobody did.
+	Owner Owner
 }
 
 // Pod is a pod that serves, or will. The program only needs to know the existence of others, whose Owner is empty.
@@ -173,7 +175,31 @@ func ownerOf(u *unstructured.Unstructured, f *fields) (kind, name string) {
 			}
 		}
 	}
+	if o := makerOf(u); o.Name != "" {
+		return o.Kind, o.Name
+	}
 	return "", ""
+}
+
+// makerOf returns the object of a CRD that controls another one. A kind of the name of a workload would be taken for that.
+func makerOf(u *unstructured.Unstructured) Owner {
+	for _, o := range u.GetOwnerReferences() {
+		group, _, _ := strings.Cut(o.APIVersion, "/")
+		if slices.Contains([]string{Deployment, StatefulSet, LeaderWorkerSet}, o.Kind) {
+			continue
+		}
+		if o.Controller != nil && *o.Controller && strings.Contains(group, ".") && len(o.Kind)+len(o.Name) <= MaxText {
+			return Owner{Namespace: u.GetNamespace(), Kind: strings.Clone(o.Kind), Name: strings.Clone(o.Name)}
+		}
+	}
+	return Owner{}
+}
+
+func indexWorkloadByOwner(obj any) ([]string, error) {
+	if w, ok := obj.(*Workload); ok && w.Owner.Name != "" {
+		return []string{w.Owner.String()}, nil
+	}
+	return nil, nil
 }
 
 func indexPodByTarget(obj any) ([]string, error) {
@@ -188,7 +214,7 @@ func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	return &Workload{
 		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
-		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"),
+		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u),
 	}
 }
 
@@ -201,7 +227,7 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.at(own...) != nil {
 		leader = own
 	}
-	w := &Workload{Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value}
+	w := &Workload{Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u)}
 	size := int64(1)
 	if n := f.number("spec", "leaderWorkerTemplate", "size"); n.Set {
 		size = min(max(n.Value, 1), maxCards)

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -51,6 +52,11 @@ type configuration interface {
 // prometheus returns the collector for the address in the settings, or an error that says what to set.
 type prometheus interface {
 	Collector(s *settings.Settings) (Collector, error)
+}
+
+// scales reads the targets of kinds that are not watched.
+type scales interface {
+	Pass(ctx context.Context) (read scale.Read, end func())
 }
 
 // meter measures the parts of a pass.
@@ -91,6 +97,7 @@ type Params struct {
 
 	Log           *zap.Logger
 	World         informers.Caches
+	Scales        scales // nil: none can be read
 	Configuration configuration
 	Prometheus    prometheus
 	Actuator      actuator
@@ -128,7 +135,13 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 		p.p.Meter.Part(name, end.Sub(began))
 		began = end
 	}
-	found, err := sources.Collect(p.p.World, sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices()})
+	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices()}
+	if p.p.Scales != nil {
+		read, end := p.p.Scales.Pass(ctx)
+		defer end()
+		params.Scale = read
+	}
+	found, err := sources.Collect(p.p.World, params)
 	if err != nil {
 		return interval, 0, fmt.Errorf("read variants: %w", err)
 	}

@@ -16,8 +16,8 @@ const (
 
 	// TargetNotFound: the target does not exist. Remedy: create it, or correct scaleTargetRef.
 	TargetNotFound = "TargetNotFound"
-	// UnsupportedTarget: the target is not a Deployment, a StatefulSet or a LeaderWorkerSet, or the cluster does not have its kind. Remedy:
-	// use one of these, or install the CRD.
+	// UnsupportedTarget: the kind of the target has no scale subresource that this program may read, or the cluster does not have it. Remedy:
+	// use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD.
 	UnsupportedTarget = "UnsupportedTarget"
 	// InvalidConfiguration: a field or annotation has no usable value. Remedy: the message names the field, and what it may have.
 	InvalidConfiguration = "InvalidConfiguration"

@@ -2,7 +2,9 @@ package sources
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -50,7 +53,8 @@ func (c *collector) read(v *Variant) {
 	v.readProfile()
 	w := c.resolve(v)
 	if w != nil {
-		v.readTarget(w, c.world.Pods)
+		v.readTarget(w)
+		v.readPods(c.world)
 	}
 	v.readCards(w)
 	v.readVariantID()
@@ -212,8 +216,7 @@ func (c *collector) resolve(v *Variant) *informers.Workload {
 		v.reject(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
 		return nil
 	case reader == nil, t.APIVersion != targetVersions[t.Kind]:
-		v.reject(UnsupportedTarget, "the target is a %q of %q: use a Deployment, StatefulSet or LeaderWorkerSet", t.Kind, t.APIVersion)
-		return nil
+		return c.resolveScale(v)
 	case !reader.Listed():
 		v.reject(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
 		return nil
@@ -225,14 +228,58 @@ func (c *collector) resolve(v *Variant) *informers.Workload {
 	return w
 }
 
-func (v *Variant) readTarget(w *informers.Workload, pods kit.Reader) {
+// resolveScale returns a target of a kind that is not watched, as far as its scale subresource, and the workloads that it made, say it.
+func (c *collector) resolveScale(v *Variant) *informers.Workload {
+	t := v.Target
+	made, err := (*scale.Scale)(nil), scale.ErrNoScale
+	if c.params.Scale != nil {
+		made, err = c.params.Scale(v.Namespace, t)
+	}
+	switch {
+	case errors.Is(err, scale.ErrNotFound):
+		v.reject(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+		return nil
+	case err != nil:
+		v.reject(UnsupportedTarget, "the target is a %q of %q, and %s: use a Deployment, a StatefulSet, a LeaderWorkerSet, or a kind with a scale subresource", t.Kind, t.APIVersion, err)
+		return nil
+	}
+	w := &informers.Workload{Replicas: made.Replicas, Ready: made.Current, Labels: made.Labels}
+	owned := informers.OwnedBy(c.world, v.owner())
+	if len(owned) == 0 {
+		return w
+	}
+	w.Ready = 0
+	for _, o := range slices.SortedFunc(maps.Keys(owned), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
+		w.Ready += owned[o].Ready
+		if w.Cards == 0 {
+			w.Cards = owned[o].Cards
+		}
+		if w.Labels == nil {
+			w.Labels = owned[o].Labels
+		}
+	}
+	return w
+}
+
+func (v *Variant) owner() informers.Owner {
+	return informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
+}
+
+func (v *Variant) readTarget(w *informers.Workload) {
 	v.labels = w.Labels
 	v.Now, v.Ready = int(min(max(w.Replicas, 0), optimizer.MaxReplicas)), int(min(max(w.Ready, 0), optimizer.MaxReplicas))
 	if w.Replicas > optimizer.MaxReplicas {
 		v.note(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
 	}
-	for _, p := range informers.PodsOf(pods, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}) {
-		v.Pods = append(v.Pods, Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
+}
+
+// readPods reads the pods of the target, and those of workloads that it made.
+func (v *Variant) readPods(world informers.Caches) {
+	owners := append(slices.Collect(maps.Keys(informers.OwnedBy(world, v.owner()))), v.owner())
+	for _, o := range owners {
+		for _, p := range informers.PodsOf(world.Pods, o) {
+			v.Pods = append(v.Pods, Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
+		}
 	}
 	slices.SortFunc(v.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -22,6 +22,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -33,6 +34,8 @@ const DefaultPerNamespace = 1000
 type Params struct {
 	// PerNamespace returns the largest number of variants of a namespace. Nil: DefaultPerNamespace.
 	PerNamespace func(namespace string) int
+	// Scale reads the scale of a target of a kind that is not watched. Nil: none can be read.
+	Scale scale.Read
 	// Prices are the micro-units per hour that a card of an accelerator costs.
 	Prices map[string]int64
 }

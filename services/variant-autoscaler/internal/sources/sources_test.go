@@ -16,6 +16,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
@@ -531,6 +532,68 @@ func TestTriggers(t *testing.T) {
 					assert.Equal(t, tt.object, v.Object.Name, "Events are about the object")
 				}
 			}
+		})
+	}
+}
+
+// TestScaledTargets: targets of any kind with a scale subresource, with the pods of the workloads that they made, or their own.
+func TestScaledTargets(t *testing.T) {
+	t.Parallel()
+	scales := func(namespace string, target snapshot.Target) (*scale.Scale, error) {
+		switch {
+		case namespace != "models" || target.Kind == "Router":
+			return nil, scale.ErrNoScale
+		case target.Name == "none":
+			return nil, scale.ErrNotFound
+		}
+		return &scale.Scale{Replicas: 4, Current: 3, Labels: map[string]string{"app": "rt"}}, nil
+	}
+	object := func(kind, target string) string {
+		return fmt.Sprintf(`
+- apiVersion: keda.sh/v1alpha1
+  kind: ScaledObject
+  metadata: {name: so, annotations: {llm-d.ai/managed: "true", llm-d.ai/model-id: m}}
+  spec: {scaleTargetRef: {apiVersion: production-stack.vllm.ai/v1alpha1, kind: %s, name: %s}, maxReplicaCount: 8}`, kind, target)
+	}
+	const (
+		owner = `ownerReferences: [{apiVersion: production-stack.vllm.ai/v1alpha1, kind: VLLMRuntime, name: rt, uid: u, controller: true}]`
+		ready = `status: {conditions: [{type: Ready, status: "True"}]}`
+		pool  = `
+- {apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: pool}, spec: {selector: {matchLabels: {app: rt}}}}`
+		made = `
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: rt-deployment-vllm, ` + owner + `}, spec: {replicas: 4, template: {metadata: {labels: {app: rt}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: "2"}}}]}}}, status: {readyReplicas: 2}}
+- {apiVersion: v1, kind: Pod, metadata: {name: rt-deployment-vllm-abc-0, labels: {pod-template-hash: abc}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rt-deployment-vllm-abc, uid: u, controller: true}]}, ` + ready + `}`
+		own = `
+- {apiVersion: v1, kind: Pod, metadata: {name: rt-0, ` + owner + `}, ` + ready + `}
+- {apiVersion: v1, kind: Pod, metadata: {name: job, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: rt, uid: u, controller: true}]}, ` + ready + `}`
+	)
+	type facts struct {
+		now, ready int
+		cards      int64
+		pods       []string
+	}
+	tests := []struct {
+		name, give string
+		want       []string
+		facts      facts
+	}{
+		{"its own pods", object("VLLMRuntime", "rt") + pool + own, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, []string{"rt-0"}}},
+		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-deployment-vllm-abc-0"}}},
+		{"no pods", object("VLLMRuntime", "rt"), []string{"models//m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, nil}},
+		{"no object", object("VLLMRuntime", "none"), []string{"models//m so/so 0..8 10000000 variantCost TargetNotFound"}, facts{0, 0, 1, nil}},
+		{"no scale", object("Router", "r"), []string{"models//m so/so 0..8 10000000 variantCost UnsupportedTarget"}, facts{0, 0, 1, nil}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := collect(t, sources.Params{Scale: scales}, parse(t, tt.give)...)
+			assert.Equal(t, tt.want, describe(got))
+			v := &got.Groups[0].Variants[0]
+			var pods []string
+			for _, p := range v.Pods {
+				pods = append(pods, p.Name)
+			}
+			assert.Equal(t, tt.facts, facts{v.Now, v.Ready, v.Cards, pods})
 		})
 	}
 }
