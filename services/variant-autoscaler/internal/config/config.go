@@ -111,17 +111,10 @@ func (c *Config) Validate() error {
 		fail("--ttft-percentile %g is out of range: give 0 for the mean, or up to 99.9", c.Plan.Percentile)
 	}
 	errs = append(errs, c.validateDurations()...)
+	errs = append(errs, c.validateConfigMaps()...)
 	errs = append(errs, c.Scaler.validate()...)
 	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
 		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
-	}
-	for kind, name := range c.ConfigMaps {
-		if !slices.Contains(settings.Kinds(), settings.Kind(kind)) {
-			fail("--config-map: %q is not one of %s", kind, kinds())
-		}
-		if len(content.IsDNS1123Subdomain(name)) > 0 {
-			fail("--config-map: %q is not the name of a ConfigMap", name)
-		}
 	}
 	if len(content.IsLabelValue(c.Instance)) > 0 {
 		fail("--controller-instance %q is not the value of a label", c.Instance)
@@ -144,6 +137,19 @@ func kinds() string {
 		all = append(all, string(kind))
 	}
 	return strings.Join(all, ", ")
+}
+
+func (c *Config) validateConfigMaps() []error {
+	var errs []error
+	for kind, name := range c.ConfigMaps {
+		if !slices.Contains(settings.Kinds(), settings.Kind(kind)) {
+			errs = append(errs, fmt.Errorf("--config-map: %q is not one of %s", kind, kinds()))
+		}
+		if len(content.IsDNS1123Subdomain(name)) > 0 {
+			errs = append(errs, fmt.Errorf("--config-map: %q is not the name of a ConfigMap", name))
+		}
+	}
+	return errs
 }
 
 func (c *Config) validateDurations() []error {

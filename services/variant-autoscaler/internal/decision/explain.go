@@ -152,15 +152,21 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 	case d.report.Demand(g) == 0 && n > 0 && d.retains(g):
 		return Retained, fmt.Sprintf("%s stay, because the last request was less than %s ago or is not known", replicas(n), in.Zero.Retention)
 	default:
-		text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
-		if d.hasUnknown(g) {
-			text += " with the variants whose capacity is known"
-		}
-		if in.Class == "" && !in.Targets.Any() {
-			return NoTargets, text + " at a stable load, as the model has no targets"
-		}
-		return Optimal, text
+		return d.optimal(g, n)
 	}
+}
+
+// optimal says that replicas are those of the plan, and what the plan is the cheapest of.
+func (d *decider) optimal(g, n int) (Reason, string) {
+	in := &d.snapshot.Groups[g]
+	text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+	if d.hasUnknown(g) {
+		text += " with the variants whose capacity is known"
+	}
+	if in.Class == "" && !in.Targets.Any() {
+		return NoTargets, text + " at a stable load, as the model has no targets"
+	}
+	return Optimal, text
 }
 
 // limited reports whether a limit that makes the plan serve less or cost more counts a variant of the group.

@@ -16,34 +16,52 @@ const trialTime = 30 * time.Minute
 func (d *decider) try(g int) {
 	in := &d.snapshot.Groups[g]
 	served := d.held[g] == "" && d.plan.Shares[g] == optimizer.Million
-	best, dearest, cost := -1, int64(0), int64(0)
-	for i := range in.Variants {
-		v, at := &in.Variants[i], d.first[g]+i
-		switch {
-		case v.Problem != nil:
-		case !d.isUnknown(at):
-			if n := d.plan.Replicas[at]; n > 0 {
-				dearest, cost = max(dearest, v.Cost), cost+v.Cost*int64(n)
-			}
-		case v.Trying && served && (!d.snapshot.Settings.Trials || d.snapshot.Time.Sub(v.Tried) >= trialTime):
-			d.desired[at] = d.bounds[at].clamp(0)
-			d.wanted[at] = d.desired[at]
-			return
-		case v.Trying:
-			d.trial[at] = true
-			return
-		case v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && d.bounds[at].clamp(1) == 1:
-			if best < 0 || cheaper(&d.problem.Groups[g].Variants[i], &d.problem.Groups[g].Variants[best]) {
-				best = i
-			}
-		}
-	}
-	if !d.snapshot.Settings.Trials || !served || in.Load.Rate == 0 || best < 0 {
+	if d.goOn(g, served) || !d.snapshot.Settings.Trials || !served || in.Load.Rate == 0 {
 		return
+	}
+	best := d.candidate(g)
+	if best < 0 {
+		return
+	}
+	dearest, cost := int64(0), int64(0)
+	for i := range in.Variants {
+		if n := d.plan.Replicas[d.first[g]+i]; n > 0 && in.Variants[i].Problem == nil && !d.isUnknown(d.first[g]+i) {
+			dearest, cost = max(dearest, d.cost(g, i)), cost+d.cost(g, i)*int64(n)
+		}
 	}
 	if c := d.cost(g, best); c < dearest && 2*c <= cost && d.raise(g, best, 1, Probing) { //nolint:mnd // half
 		d.trial[d.first[g]+best] = true
 	}
+}
+
+// goOn ends the trial of a group that took too long while others serve the load, and reports whether the group had one.
+func (d *decider) goOn(g int, served bool) bool {
+	for i := range d.snapshot.Groups[g].Variants {
+		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
+		if !v.Trying || v.Problem != nil || !d.isUnknown(at) {
+			continue
+		}
+		late := !d.snapshot.Settings.Trials || d.snapshot.Time.Sub(v.Tried) >= trialTime
+		if d.trial[at] = !served || !late; !d.trial[at] {
+			d.desired[at] = d.bounds[at].clamp(0)
+			d.wanted[at] = d.desired[at]
+		}
+		return true
+	}
+	return false
+}
+
+// candidate returns the cheapest variant of a group at zero of which nothing is known, and that was never tried, or -1.
+func (d *decider) candidate(g int) int {
+	best, variants := -1, d.problem.Groups[g].Variants
+	for i := range variants {
+		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
+		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && d.bounds[at].clamp(1) == 1
+		if free && (best < 0 || cheaper(&variants[i], &variants[best])) {
+			best = i
+		}
+	}
+	return best
 }
 
 // isUnknown reports whether nothing says what a replica of a variant serves.

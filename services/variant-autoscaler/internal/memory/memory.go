@@ -135,11 +135,18 @@ func (m *Memory) Decide(k Key, wants, desired int, now time.Time) {
 	v.wanted = append(v.wanted, wanted{at: now, n: wants})
 }
 
-// Try records whether a trial of a variant goes on.
-func (m *Memory) Try(k Key, trying bool, now time.Time) {
+// Try records that a trial of a variant goes on.
+func (m *Memory) Try(k Key, now time.Time) {
 	v := m.variant(k, now)
-	if v.trying = trying; trying && v.tried.IsZero() {
+	if v.trying = true; v.tried.IsZero() {
 		v.tried = now
+	}
+}
+
+// EndTrial records that no trial of a variant goes on.
+func (m *Memory) EndTrial(k Key) {
+	if v := m.variants[k]; v != nil {
+		v.trying = false
 	}
 }
 

@@ -176,7 +176,9 @@ func (p *Passes) remember(o *Outcome, now time.Time) {
 		for i := range group.Variants {
 			key, d := keyOf(&group.Variants[i]), &o.Decision.Groups[g].Variants[i]
 			p.memory.Decide(key, d.Wanted, d.Desired, now)
-			p.memory.Try(key, d.Trial, now)
+			if p.memory.EndTrial(key); d.Trial {
+				p.memory.Try(key, now)
+			}
 			variants[key] = true
 			total += d.Desired
 		}

@@ -198,7 +198,9 @@ func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time)
 	v.Previous, v.Decided = p.memory.Previous(key)
 	if n, reason, found := lastDecision(in.Status); found && !v.Decided {
 		p.memory.Restore(key, n, now)
-		p.memory.Try(key, reason == decision.Probing && n == 1, now) // of another leader: it ends, too
+		if reason == decision.Probing && n == 1 {
+			p.memory.Try(key, now) // of another leader: it ends, too
+		}
 		v.Previous, v.Decided = n, true
 	}
 	v.Tried, v.Trying = p.memory.Tried(key)

@@ -87,7 +87,7 @@ func TestRead(t *testing.T) {
 		{"no version", snapshot.Target{Kind: "VLLMRuntime", Name: "rt"}, ErrNoScale},
 	} {
 		_, err := read("models", tt.target)
-		assert.ErrorIs(t, err, tt.want, tt.name)
+		require.ErrorIs(t, err, tt.want, tt.name)
 	}
 	end()
 	asked := r.asked
@@ -99,7 +99,7 @@ func TestRead(t *testing.T) {
 	r.fails = apierrors.NewForbidden(schema.GroupResource{Resource: "vllmruntimes"}, "rt", errors.New("no role"))
 	_, err = read("models", target("VLLMRuntime", "rt"))
 	require.ErrorIs(t, err, ErrNoScale)
-	assert.ErrorContains(t, err, "grant get on vllmruntimes/scale")
+	require.ErrorContains(t, err, "grant get on vllmruntimes/scale")
 	end()
 	r.now = r.now.Add(kindTime)
 	read, _ = r.Pass(t.Context())

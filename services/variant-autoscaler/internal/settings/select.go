@@ -103,9 +103,17 @@ func (o Options) Select(kind Kind, exist []string) Selection {
 	if len(released) == 1 && (kind == Classes || len(s.InForce) == 0) {
 		s.InForce, released = append(s.InForce, released[0]), nil
 	}
-	if len(released) > 0 && len(s.InForce) == 0 {
-		s.Ignored, s.Why = released, fmt.Sprintf("ignored, as several ConfigMaps of this kind exist: %s; name one by --config-map=%s=NAME, or delete the others", strings.Join(released, ", "), kind)
-		return s
+	s.ignore(kind, released)
+	return s
+}
+
+// ignore sets what is ignored, besides released ones: all but the first in force, and but the second of classes.
+func (s *Selection) ignore(kind Kind, released []string) {
+	if len(s.InForce) == 0 {
+		if s.Ignored = released; len(released) > 0 {
+			s.Why = fmt.Sprintf("ignored, as several ConfigMaps of this kind exist: %s; name one by --config-map=%s=NAME, or delete the others", strings.Join(released, ", "), kind)
+		}
+		return
 	}
 	most := 1
 	if kind == Classes {
@@ -114,11 +122,9 @@ func (o Options) Select(kind Kind, exist []string) Selection {
 	if len(s.InForce) > most {
 		released, s.InForce = append(released, s.InForce[most:]...), s.InForce[:most]
 	}
-	if len(released) > 0 {
-		s.Ignored = released
+	if s.Ignored = released; len(released) > 0 {
 		s.Why = fmt.Sprintf("ignored, as ConfigMap %s is in force: delete one of them, or name one by --config-map=%s=NAME", s.InForce[0], kind)
 	}
-	return s
 }
 
 func only(names []string, keep func(name string) bool) []string {

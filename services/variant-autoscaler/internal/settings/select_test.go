@@ -53,7 +53,7 @@ func TestSelect(t *testing.T) {
 				o.Names = map[Kind]string{tt.kind: tt.named}
 			}
 			got := o.Select(tt.kind, tt.exist)
-			assert.Equal(t, tt.want, Selection{InForce: append([]string(nil), got.InForce...), Ignored: got.Ignored, Why: got.Why})
+			assert.Equal(t, tt.want, Selection{InForce: append([]string(nil), got.InForce...), Ignored: append([]string(nil), got.Ignored...), Why: got.Why})
 			for _, name := range append(got.InForce, got.Ignored...) {
 				assert.True(t, o.Relevant(name), name)
 			}

@@ -593,7 +593,8 @@ func TestScaledTargets(t *testing.T) {
 			for _, p := range v.Pods {
 				pods = append(pods, p.Name)
 			}
-			assert.Equal(t, tt.facts, facts{v.Now, v.Ready, v.Cards, pods})
+			seen := facts{v.Now, v.Ready, v.Cards, pods}
+			assert.Equal(t, tt.facts, seen)
 		})
 	}
 }
