@@ -14,24 +14,29 @@ const trialTime = 30 * time.Minute
 // never needs it, and cannot know that it is cheaper. It costs less than a replica in the plan, and at most half of what the plan costs. A
 // group has one trial at a time.
 func (d *decider) try(g int) {
-	in := &d.snapshot.Groups[g]
 	served := d.held[g] == "" && d.plan.Shares[g] == optimizer.Million
-	if d.goOn(g, served) || !d.snapshot.Settings.Trials || !served || in.Load.Rate == 0 {
+	if d.goOn(g, served) || !d.snapshot.Settings.Trials || !served || d.snapshot.Groups[g].Load.Rate == 0 {
 		return
 	}
 	best := d.candidate(g)
 	if best < 0 {
 		return
 	}
-	dearest, cost := int64(0), int64(0)
-	for i := range in.Variants {
-		if n := d.plan.Replicas[d.first[g]+i]; n > 0 && in.Variants[i].Problem == nil && !d.isUnknown(d.first[g]+i) {
-			dearest, cost = max(dearest, d.cost(g, i)), cost+d.cost(g, i)*int64(n)
-		}
-	}
-	if c := d.cost(g, best); c < dearest && 2*c <= cost && d.raise(g, best, 1, Probing) { //nolint:mnd // half
+	dearest, total := d.costs(g)
+	if c := d.cost(g, best); c < dearest && 2*c <= total && d.raise(g, best, 1, Probing) { //nolint:mnd // half
 		d.trial[d.first[g]+best] = true
 	}
+}
+
+// costs returns the largest cost of a replica in the plan of a group, and the cost of all of them.
+func (d *decider) costs(g int) (dearest, total int64) {
+	for i := range d.snapshot.Groups[g].Variants {
+		at := d.first[g] + i
+		if n := d.plan.Replicas[at]; n > 0 && d.snapshot.Groups[g].Variants[i].Problem == nil && !d.isUnknown(at) {
+			dearest, total = max(dearest, d.cost(g, i)), total+d.cost(g, i)*int64(n)
+		}
+	}
+	return dearest, total
 }
 
 // goOn ends the trial of a group that took too long while others serve the load, and reports whether the group had one.
