@@ -169,3 +169,20 @@ func TestManyClassesOfOneModel(t *testing.T) {
 	assert.Equal(t, "class-0001", s.classes.byModel[modelName{"", "m"}].conflict)
 	assert.Less(t, len(strings.Join(sortedKeys(data), "")), 1<<20)
 }
+
+// TestClassesThatListTheDefault: the class that is in force says that another one of its ConfigMap lists default/default, too.
+func TestClassesThatListTheDefault(t *testing.T) {
+	t.Parallel()
+	s, w := build(Classes, map[string]string{
+		"default.yaml": "data: [{model: default/default, slo-ttft: 2000}]", "premium.yaml": "data: [{model: default/default, slo-ttft: 500}]",
+	})
+	require.Len(t, w, 1)
+	class, problem := s.Class("a", "m", "")
+	require.Nil(t, problem)
+	assert.Equal(t, "default.yaml", class.Key)
+	assert.Equal(t, `service class "premium.yaml" lists model "default/default", too, with other targets or another priority: "default.yaml" is in force`, class.Note)
+	class, problem = s.Class("a", "m", "premium.yaml")
+	require.Nil(t, problem)
+	assert.Equal(t, "premium.yaml", class.Key)
+	assert.Empty(t, class.Note, "the variant asks for it")
+}
