@@ -12,10 +12,12 @@
 package informers
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -37,6 +39,8 @@ const (
 	byTarget = "target"
 	// byOwner indexes workloads by the object of another kind that made them.
 	byOwner = "owner"
+	// byNamespace indexes pods that only their labels assign to a target.
+	byNamespace = "namespace"
 )
 
 // Set has something for each kind.
@@ -101,7 +105,7 @@ func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
 // or groups would change.
 func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
-	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget}
+	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget, byNamespace: indexPodByNamespace}
 	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
 		return newKind(group, version, resource, string(source), func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
 	}
@@ -167,6 +171,12 @@ func Get[T any](r kit.Reader, name cache.ObjectName) *T {
 
 // PodsOf returns the pods of a workload.
 func PodsOf(r kit.Reader, w Owner) []*Pod { return typed[Pod](r.ByIndex(byTarget, w.String())) }
+
+// PodsBySelector returns the pods of a namespace that a selector selects, of those that belong to no Deployment, StatefulSet or
+// LeaderWorkerSet.
+func PodsBySelector(r kit.Reader, namespace string, selector labels.Selector) []*Pod {
+	return slices.DeleteFunc(typed[Pod](r.ByIndex(byNamespace, namespace)), func(p *Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
+}
 
 // OwnedBy returns the workloads that an object of another kind made, with the kind of each.
 func OwnedBy(c Caches, o Owner) map[Owner]*Workload {

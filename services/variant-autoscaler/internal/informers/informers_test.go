@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
@@ -149,7 +150,8 @@ func TestPods(t *testing.T) {
 			ready, informers.Owner{Namespace: "models", Kind: "LeaderWorkerSet", Name: "chat"}, true},
 		{"worker of a group", `labels: {leaderworkerset.sigs.k8s.io/name: chat, leaderworkerset.sigs.k8s.io/worker-index: "1"}, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: chat-0, controller: true}]`,
 			ready, informers.Owner{}, false},
-		{"of a ReplicaSet without a Deployment", `ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: chat, controller: true}]`, ready, informers.Owner{}, false},
+		{"of a ReplicaSet without a Deployment", `ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: chat, controller: true}]`, ready, informers.Owner{}, true},
+		{"of a CRD", `ownerReferences: [{apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: chat, controller: true}]`, ready, informers.Owner{Namespace: "models", Kind: "ModelServing", Name: "chat"}, true},
 		{"of another kind", `ownerReferences: [{apiVersion: batch/v1, kind: Job, name: chat, controller: true}]`, ready, informers.Owner{}, false},
 		{"of another group", `ownerReferences: [{apiVersion: example.com/v1, kind: StatefulSet, name: chat, controller: true}]`, ready, informers.Owner{}, false},
 		{"of something that does not control it", `ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: chat}]`, ready, informers.Owner{}, false},
@@ -176,6 +178,29 @@ func TestPods(t *testing.T) {
 			assert.Equal(t, []*informers.Pod{p}, found)
 			assert.Equal(t, "2026-11-01T12:00:00Z", p.Created().UTC().Format(time.RFC3339))
 		})
+	}
+}
+
+// TestLabelsOfPods: the labels of pods take memory, so that only those are kept that can be the only tie to a target.
+func TestLabelsOfPods(t *testing.T) {
+	t.Parallel()
+	owners := map[string]bool{
+		"apiVersion: apps/v1, kind: ReplicaSet, name: chat-a-7d9c":                              false, // of a Deployment
+		"apiVersion: apps/v1, kind: StatefulSet, name: chat":                                    false,
+		"apiVersion: apps/v1, kind: DaemonSet, name: chat":                                      false,
+		"apiVersion: batch/v1, kind: Job, name: chat":                                           false,
+		"apiVersion: apps/v1, kind: ReplicaSet, name: chat-a-54f":                               true, // of a Rollout
+		"apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: chat":      true,
+		"apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: '', x: ''": false,
+	}
+	for owner, kept := range owners {
+		manifest := "kind: Pod\nmetadata: {namespace: models, name: p, labels: {pod-template-hash: 7d9c}, ownerReferences: [{" + owner + ", controller: true}]}"
+		p := read[informers.Pod](t, informers.Kinds("").Pods, manifest)
+		assert.Equal(t, kept, p.Labels["pod-template-hash"] == "7d9c", owner)
+		world, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
+		require.NoError(t, err)
+		assert.Equal(t, kept, len(informers.PodsBySelector(world.Pods, "models", labels.Everything())) == 1, owner)
+		assert.Empty(t, informers.PodsBySelector(world.Pods, "other", labels.Everything()))
 	}
 }
 

@@ -19,6 +19,8 @@ const (
 	leaderIndex       = "0"
 )
 
+const replicaSet = "ReplicaSet"
+
 // maxCards bounds the cards of one replica, so that sums do not overflow. The largest servers have 72.
 const maxCards = 1e7
 
@@ -60,9 +62,12 @@ type Workload struct {
 	Owner Owner
 }
 
-// Pod is a pod that serves, or will. The program only needs to know the existence of others, whose Owner is empty.
+// Pod is a pod that serves, or will. The program only needs to know the existence of others, whose Owner and Labels are empty.
 type Pod struct {
 	Identity
+	// Labels are those of a pod that belongs to no Deployment, StatefulSet or LeaderWorkerSet: the selector of its target can tell whether it
+	// serves.
+	Labels  map[string]string
 	owner   unique.Handle[Owner] // pods of a workload share it
 	created int64                // in seconds, as the API has it
 	ready   int64                // since when, in seconds; 0: it is not
@@ -129,11 +134,16 @@ func readPod(u *unstructured.Unstructured) any {
 	if phase := f.text("status", "phase"); u.GetDeletionTimestamp() != nil || phase == "Succeeded" || phase == "Failed" {
 		return p
 	}
-	owner := Owner{Namespace: p.Namespace}
-	if owner.Kind, owner.Name = ownerOf(u, f); owner.Name == "" {
-		return p
+	owner := ownerOf(u, f)
+	if owner.Name == "" {
+		if owner = makerOf(u); owner.Name == "" && !hasReplicaSet(u) {
+			return p
+		}
+		p.Labels = f.labels("metadata", "labels")
 	}
-	p.owner = unique.Make(owner)
+	if owner.Name != "" {
+		p.owner = unique.Make(owner)
+	}
 	p.created = u.GetCreationTimestamp().Unix()
 	conditions, _ := f.at("status", "conditions").([]any)
 	for _, c := range conditions {
@@ -157,28 +167,34 @@ func readySince(condition map[string]any, created int64) int64 {
 }
 
 // ownerOf returns the workload of a pod. The ReplicaSets of a Deployment are called as it, followed by the hash of the template.
-func ownerOf(u *unstructured.Unstructured, f *fields) (kind, name string) {
+func ownerOf(u *unstructured.Unstructured, f *fields) Owner {
+	owner := func(kind, name string) Owner { return Owner{Namespace: u.GetNamespace(), Kind: kind, Name: name} }
 	if set := f.label(labelSetName); set != "" {
 		if f.label(labelWorkerIndex) == leaderIndex {
-			return LeaderWorkerSet, set
+			return owner(LeaderWorkerSet, set)
 		}
-		return "", ""
+		return Owner{}
 	}
 	for _, o := range u.GetOwnerReferences() {
 		switch {
 		case o.Controller == nil || !*o.Controller || !strings.HasPrefix(o.APIVersion, "apps/"):
 		case o.Kind == StatefulSet:
-			return StatefulSet, o.Name
-		case o.Kind == "ReplicaSet":
+			return owner(StatefulSet, o.Name)
+		case o.Kind == replicaSet:
 			if name, ok := strings.CutSuffix(o.Name, "-"+f.label(labelTemplateHash)); ok {
-				return Deployment, name
+				return owner(Deployment, name)
 			}
 		}
 	}
-	if o := makerOf(u); o.Name != "" {
-		return o.Kind, o.Name
-	}
-	return "", ""
+	return Owner{}
+}
+
+// hasReplicaSet reports whether a ReplicaSet controls a pod. It is one of another kind than a Deployment, such as a Rollout, if the pod
+// does not have the label of a Deployment.
+func hasReplicaSet(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return o.Controller != nil && *o.Controller && o.Kind == replicaSet
+	})
 }
 
 // makerOf returns the object of a CRD that controls another one. A kind of the name of a workload would be taken for that.
@@ -208,6 +224,14 @@ func indexPodByTarget(obj any) ([]string, error) {
 		return nil, nil
 	}
 	return []string{p.Owner().String()}, nil
+}
+
+// indexPodByNamespace indexes pods with labels.
+func indexPodByNamespace(obj any) ([]string, error) {
+	if p, ok := obj.(*Pod); ok && p.Labels != nil {
+		return []string{p.Namespace}, nil
+	}
+	return nil, nil
 }
 
 func readWorkload(u *unstructured.Unstructured) any {

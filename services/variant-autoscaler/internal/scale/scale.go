@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -42,7 +43,8 @@ var (
 type Scale struct {
 	Replicas int64             // that the spec asks for
 	Current  int64             // that there are
-	Labels   map[string]string // that its selector requires of pods
+	Selector labels.Selector   // of the pods that serve, one for each replica; nil: not known
+	Labels   map[string]string // that Selector requires
 }
 
 // Read returns the scale of a target in a namespace.
@@ -157,8 +159,16 @@ func scaleOf(u *unstructured.Unstructured) *Scale {
 	made.Replicas, _, _ = unstructured.NestedInt64(u.Object, "spec", "replicas")
 	made.Current, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
 	text, _, _ := unstructured.NestedString(u.Object, "status", "selector")
-	if selector, err := metav1.ParseToLabelSelector(text); err == nil && text != "" {
-		made.Labels = selector.MatchLabels
+	selector, err := labels.Parse(text)
+	if err != nil || selector.Empty() {
+		return made
+	}
+	made.Selector, made.Labels = selector, map[string]string{}
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		if value, single := selector.RequiresExactMatch(requirements[i].Key()); single {
+			made.Labels[requirements[i].Key()] = value
+		}
 	}
 	return made
 }

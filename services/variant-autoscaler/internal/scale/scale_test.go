@@ -74,6 +74,8 @@ func TestRead(t *testing.T) {
 	read, end := r.Pass(t.Context())
 	got, err := read("models", target("VLLMRuntime", "rt"))
 	require.NoError(t, err)
+	assert.Equal(t, "app=rt,tier in (a,b)", got.Selector.String())
+	got.Selector = nil
 	assert.Equal(t, &Scale{Replicas: 4, Current: 3, Labels: map[string]string{"app": "rt"}}, got)
 	for _, tt := range []struct {
 		name   string

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
@@ -54,7 +55,6 @@ func (c *collector) read(v *Variant) {
 	w := c.resolve(v)
 	if w != nil {
 		v.readTarget(w)
-		v.readPods(c.world)
 	}
 	v.readCards(w)
 	v.readVariantID()
@@ -224,7 +224,9 @@ func (c *collector) resolve(v *Variant) *informers.Workload {
 	w := informers.Get[informers.Workload](reader, cache.ObjectName{Namespace: v.Namespace, Name: t.Name})
 	if w == nil {
 		v.reject(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+		return nil
 	}
+	v.addPods(informers.PodsOf(c.world.Pods, informers.Owner{Namespace: v.Namespace, Kind: t.Kind, Name: t.Name}))
 	return w
 }
 
@@ -243,26 +245,59 @@ func (c *collector) resolveScale(v *Variant) *informers.Workload {
 		v.reject(UnsupportedTarget, "the target is a %q of %q, and %s: use a Deployment, a StatefulSet, a LeaderWorkerSet, or a kind with a scale subresource", t.Kind, t.APIVersion, err)
 		return nil
 	}
-	w := &informers.Workload{Replicas: made.Replicas, Ready: made.Current, Labels: made.Labels}
-	owned := informers.OwnedBy(c.world, v.owner())
-	if len(owned) == 0 {
-		return w
+	return c.readScaled(v, made)
+}
+
+// readScaled returns what a scale, the workloads that the target made, and pods say of a target. The selector of the scale selects the pods
+// that serve, one for each replica: a replica of a ModelServing has others too.
+func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
+	owner := informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
+	w := &informers.Workload{Replicas: s.Replicas, Ready: s.Current, Labels: s.Labels}
+	workloads := informers.OwnedBy(c.world, owner)
+	maps.DeleteFunc(workloads, func(_ informers.Owner, made *informers.Workload) bool {
+		return s.Selector != nil && !s.Selector.Matches(labels.Set(made.Labels))
+	})
+	if len(workloads) > 0 {
+		w.Ready = 0
 	}
-	w.Ready = 0
-	for _, o := range slices.SortedFunc(maps.Keys(owned), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
-		w.Ready += owned[o].Ready
-		if w.Cards == 0 {
-			w.Cards = owned[o].Cards
-		}
-		if w.Labels == nil {
-			w.Labels = owned[o].Labels
-		}
+	for _, o := range slices.SortedFunc(maps.Keys(workloads), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
+		w.Ready += workloads[o].Ready
+		w.Cards = cmp.Or(w.Cards, workloads[o].Cards)
+		w.Labels = withLabels(w.Labels, workloads[o].Labels)
+		v.addPods(informers.PodsOf(c.world.Pods, o))
+	}
+	own := informers.PodsOf(c.world.Pods, owner)
+	if s.Selector != nil {
+		own = informers.PodsBySelector(c.world.Pods, v.Namespace, s.Selector)
+	}
+	v.addPods(own)
+	if len(workloads) == 0 && len(own) > 0 {
+		w.Ready = readyOf(own, s)
+		w.Labels = withLabels(w.Labels, slices.MinFunc(own, func(a, b *informers.Pod) int { return cmp.Compare(a.Name, b.Name) }).Labels)
 	}
 	return w
 }
 
-func (v *Variant) owner() informers.Owner {
-	return informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
+// readyOf returns the replicas that are ready. Without a selector, a replica may have several pods.
+func readyOf(pods []*informers.Pod, s *scale.Scale) int64 {
+	ready := int64(0)
+	for _, p := range pods {
+		if !p.Ready().IsZero() {
+			ready++
+		}
+	}
+	if s.Selector == nil {
+		ready = min(ready, s.Current)
+	}
+	return ready
+}
+
+// withLabels returns labels with more labels.
+func withLabels(before, more map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, before)
+	maps.Copy(all, more)
+	return all
 }
 
 func (v *Variant) readTarget(w *informers.Workload) {
@@ -273,13 +308,9 @@ func (v *Variant) readTarget(w *informers.Workload) {
 	}
 }
 
-// readPods reads the pods of the target, and those of workloads that it made.
-func (v *Variant) readPods(world informers.Caches) {
-	owners := append(slices.Collect(maps.Keys(informers.OwnedBy(world, v.owner()))), v.owner())
-	for _, o := range owners {
-		for _, p := range informers.PodsOf(world.Pods, o) {
-			v.Pods = append(v.Pods, Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
-		}
+func (v *Variant) addPods(pods []*informers.Pod) {
+	for _, p := range pods {
+		v.Pods = append(v.Pods, Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
 	}
 	slices.SortFunc(v.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
 }

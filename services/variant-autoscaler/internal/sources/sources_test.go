@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -546,7 +547,12 @@ func TestScaledTargets(t *testing.T) {
 		case target.Name == "none":
 			return nil, scale.ErrNotFound
 		}
-		return &scale.Scale{Replicas: 4, Current: 3, Labels: map[string]string{"app": "rt"}}, nil
+		s := &scale.Scale{Replicas: 4, Current: 3}
+		if target.Name != "unselected" {
+			s.Labels = map[string]string{"modelserving": "rt"}
+			s.Selector = labels.SelectorFromSet(s.Labels)
+		}
+		return s, nil
 	}
 	object := func(kind, target string) string {
 		return fmt.Sprintf(`
@@ -556,17 +562,26 @@ func TestScaledTargets(t *testing.T) {
   spec: {scaleTargetRef: {apiVersion: production-stack.vllm.ai/v1alpha1, kind: %s, name: %s}, maxReplicaCount: 8}`, kind, target)
 	}
 	const (
-		owner = `ownerReferences: [{apiVersion: production-stack.vllm.ai/v1alpha1, kind: VLLMRuntime, name: rt, uid: u, controller: true}]`
 		ready = `status: {conditions: [{type: Ready, status: "True"}]}`
 		pool  = `
 - {apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: pool}, spec: {selector: {matchLabels: {app: rt}}}}`
 		made = `
-- {apiVersion: apps/v1, kind: Deployment, metadata: {name: rt-deployment-vllm, ` + owner + `}, spec: {replicas: 4, template: {metadata: {labels: {app: rt}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: "2"}}}]}}}, status: {readyReplicas: 2}}
-- {apiVersion: v1, kind: Pod, metadata: {name: rt-deployment-vllm-abc-0, labels: {pod-template-hash: abc}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rt-deployment-vllm-abc, uid: u, controller: true}]}, ` + ready + `}`
-		own = `
-- {apiVersion: v1, kind: Pod, metadata: {name: rt-0, ` + owner + `}, ` + ready + `}
-- {apiVersion: v1, kind: Pod, metadata: {name: job, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: rt, uid: u, controller: true}]}, ` + ready + `}`
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: rt-vllm, ownerReferences: [{apiVersion: production-stack.vllm.ai/v1alpha1, kind: VLLMRuntime, name: rt, controller: true}]}, spec: {replicas: 4, template: {metadata: {labels: {modelserving: rt, app: rt}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: "2"}}}]}}}, status: {readyReplicas: 2}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: rt-router, ownerReferences: [{apiVersion: production-stack.vllm.ai/v1alpha1, kind: VLLMRuntime, name: rt, controller: true}]}, spec: {replicas: 1, template: {metadata: {labels: {modelserving: router}}}}, status: {readyReplicas: 1}}
+- {apiVersion: v1, kind: Pod, metadata: {name: rt-vllm-abc-0, labels: {pod-template-hash: abc}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rt-vllm-abc, controller: true}]}, ` + ready + `}
+- {apiVersion: v1, kind: Pod, metadata: {name: rt-router-abc-0, labels: {pod-template-hash: abc}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rt-router-abc, controller: true}]}, ` + ready + `}`
 	)
+	pod := func(name, labels, owner, status string) string {
+		return fmt.Sprintf(`
+- {apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: rt%s}, ownerReferences: [{%s, controller: true}]}, %s}`, name, labels, owner, status)
+	}
+	modelServing := func(name string) string {
+		return "apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: " + name
+	}
+	serving := func(name string) string { // as kthena: a leader and a worker in each replica, of which the selector selects the leader
+		return pod(name+"-0-0", ", modelserving: rt", modelServing(name), ready) + pod(name+"-0-1", "", modelServing(name), ready) +
+			pod(name+"-1-0", ", modelserving: rt", modelServing(name), "status: {}") + pod("job", ", modelserving: rt", "apiVersion: batch/v1, kind: Job, name: "+name, ready)
+	}
 	type facts struct {
 		now, ready int
 		cards      int64
@@ -577,8 +592,10 @@ func TestScaledTargets(t *testing.T) {
 		want       []string
 		facts      facts
 	}{
-		{"its own pods", object("VLLMRuntime", "rt") + pool + own, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, []string{"rt-0"}}},
-		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-deployment-vllm-abc-0"}}},
+		{"pods that the selector selects", object("ModelServing", "rt") + pool + serving("rt"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-0-0", "rt-1-0"}}},
+		{"its own pods without a selector", object("ModelServing", "unselected") + pool + serving("unselected"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 1, []string{"unselected-0-0", "unselected-0-1", "unselected-1-0"}}},
+		{"pods of a ReplicaSet that it made", object("Rollout", "rt") + pool + pod("rt-abc-0", ", modelserving: rt, rollouts-pod-template-hash: abc", "apiVersion: apps/v1, kind: ReplicaSet, name: rt-abc", ready), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-abc-0"}}},
+		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-vllm-abc-0"}}},
 		{"no pods", object("VLLMRuntime", "rt"), []string{"models//m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, nil}},
 		{"no object", object("VLLMRuntime", "none"), []string{"models//m so/so 0..8 10000000 variantCost TargetNotFound"}, facts{0, 0, 1, nil}},
 		{"no scale", object("Router", "r"), []string{"models//m so/so 0..8 10000000 variantCost UnsupportedTarget"}, facts{0, 0, 1, nil}},
