@@ -47,23 +47,26 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 		return capacity{reason: Excluded}
 	}
 	t := queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
-	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: percentile}
-	stable := queueing.Targets{TPS: 1, Percentile: percentile}
-	if !g.Targets.Any() {
-		return capacityWithin(v, v.Measured, t, stable)
+	within := func(measured *snapshot.Measured, targets snapshot.Targets) capacity {
+		q := queueing.Targets{TTFT: targets.TTFT, ITL: targets.ITL, Percentile: percentile}
+		if !targets.Any() {
+			q.TPS = 1 // a stable load
+		}
+		c := capacityWithin(v, measured, t, q)
+		if v.Profile == nil && v.Measured != nil {
+			c.rate = max(c.rate, calm(v, g, targets, headroom))
+		}
+		return c
 	}
-	c := capacityWithin(v, v.Measured, t, targets)
-	if v.Profile == nil && v.Measured != nil {
-		c.rate = max(c.rate, calm(v, g, headroom))
-	}
-	if c.rate > 0 {
+	c := within(v.Measured, g.Targets)
+	if c.rate > 0 || !g.Targets.Any() {
 		return c
 	}
 	measured := v.Stable
 	if measured == nil {
 		measured = v.Measured
 	}
-	if c = capacityWithin(v, measured, t, stable); c.rate > 0 {
+	if c = within(measured, snapshot.Targets{}); c.rate > 0 {
 		c.stable, c.rate, c.reason = c.rate, 0, OutOfReach
 	}
 	return c
@@ -102,8 +105,8 @@ const fewSamples = 3
 
 // calm returns what replicas with few samples serve at least: the load that they have, with headroom, if nobody waits and the targets are
 // far. It is 0 otherwise.
-func calm(v *snapshot.Variant, g *snapshot.Group, headroom int64) int64 {
-	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || !servedWell(&g.Load, &g.Targets) {
+func calm(v *snapshot.Variant, g *snapshot.Group, targets snapshot.Targets, headroom int64) int64 {
+	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || !servedWell(&g.Load, &targets) {
 		return 0
 	}
 	for i := range g.Variants {

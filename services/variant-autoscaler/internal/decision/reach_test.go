@@ -87,6 +87,27 @@ func TestDecide_OutOfReachAsWithoutTargets(t *testing.T) {
 	}
 }
 
+// TestDecide_FewSamples: the first sample of a new leader buys no replicas while nobody waits, without targets and with impossible ones.
+func TestDecide_FewSamples(t *testing.T) {
+	t.Parallel()
+	measured := func(proven int64) *snapshot.Measured {
+		return &snapshot.Measured{Input: 100, Output: 100, Source: string(FromEngine), Samples: 1, Proven: proven * 1e6}
+	}
+	for _, tt := range []struct {
+		targets snapshot.Targets
+		within  int64 // that a replica serves within them
+	}{{snapshot.Targets{}, 5}, {snapshot.Targets{TTFT: 1e-3}, 0}} {
+		first := func(g *snapshot.Group) {
+			g.Targets, g.Load.TTFT, g.Load.ITL = tt.targets, 300, 20
+			g.Variants = g.Variants[1:]
+			g.Variants[0].Now, g.Variants[0].Ready = 2, 2
+			g.Variants[0].Measured, g.Variants[0].Stable = measured(tt.within), measured(5)
+		}
+		assert.Equal(t, []int{2}, decide(t, one(load(40), first)).Desired, "%v", tt.targets)
+		assert.Equal(t, []int{9}, decide(t, one(load(40), first, waiting(1))).Desired, "%v", tt.targets)
+	}
+}
+
 func TestDecide_OutOfReachSaysWhatReplicasGive(t *testing.T) {
 	t.Parallel()
 	d, err := Decide(one(load(3), has(0, 2), big(slow), small(slow), big(func(v *snapshot.Variant) { v.Max = 1 })))
