@@ -204,11 +204,12 @@ func settingsOf(w *dryrun.World, o settings.Options, log io.Writer) *settings.Se
 			fmt.Fprintf(log, "ConfigMap %s/%s (%s): in force\n", o.Namespace, name, kind)
 			sources = append(sources, found[name])
 		}
-		for _, name := range s.Ignored {
-			fmt.Fprintf(log, "ConfigMap %s/%s (%s): %s\n", o.Namespace, name, kind, s.Why)
+		shown := slices.Sorted(maps.Keys(s.Ignored))
+		for _, name := range shown {
+			fmt.Fprintf(log, "ConfigMap %s/%s (%s): %s\n", o.Namespace, name, kind, s.Ignored[name])
 		}
 		for _, name := range o.Looked(kind) {
-			if !slices.ContainsFunc(append(s.InForce, s.Ignored...), func(is string) bool { return settings.Matches(name, is) }) {
+			if !slices.ContainsFunc(append(shown, s.InForce...), func(is string) bool { return settings.Matches(name, is) }) {
 				fmt.Fprintf(log, "ConfigMap %s/%s (%s): not found\n", o.Namespace, name, kind)
 			}
 		}

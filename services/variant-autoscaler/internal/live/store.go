@@ -141,6 +141,7 @@ func (s *Store) begin() {
 			s.reportMissing(kind)
 		}
 	}
+	s.builder.FixPrometheus()
 	s.synced.Store(true)
 }
 
@@ -173,15 +174,12 @@ func (s *Store) load(kind settings.Kind) bool {
 		before = &state{}
 	}
 	selected := s.p.Select(kind, slices.Collect(maps.Keys(s.found)))
-	after := &state{ignored: map[string]string{}}
+	after := &state{ignored: selected.Ignored}
 	var sources []settings.Source
 	for _, name := range selected.InForce {
 		cm := s.found[name]
 		after.inForce = append(after.inForce, cm)
 		sources = append(sources, settings.Source{Name: name, Data: cm.Data})
-	}
-	for _, name := range selected.Ignored {
-		after.ignored[name] = selected.Why
 	}
 	s.states[kind] = after
 	changed := !slices.EqualFunc(before.inForce, after.inForce, sameData)

@@ -296,6 +296,28 @@ func TestWarningsAreReportedOnce(t *testing.T) {
 	assert.Equal(t, []string{"system/" + long + ": "}, problems)
 }
 
+// TestEnvironmentAndConfigMap: the chart sets the address in the environment, and a ConfigMap of another release has other keys. Only what
+// changes after the start is refused.
+func TestEnvironmentAndConfigMap(t *testing.T) {
+	t.Parallel()
+	environment := func(p *Params) {
+		p.Environment = func(name string) string { return map[string]string{"PROMETHEUS_BASE_URL": "https://a"}[name] }
+	}
+	r := start(t, map[string]map[string]string{long: {"PROMETHEUS_BASE_URL": "https://a", "PROMETHEUS_TLS_INSECURE_SKIP_VERIFY": "true"}}, environment)
+	events, _ := r.reports()
+	assert.Equal(t, []string{"system/" + long + " uid Normal ConfigurationLoaded the configuration is in force"}, events)
+	assert.Equal(t, settings.Prometheus{BaseURL: "https://a", InsecureSkipVerify: true}, r.Settings().Prometheus())
+
+	r = start(t, nil, environment)
+	r.reports()
+	r.write(t, long, map[string]string{"PROMETHEUS_TLS_INSECURE_SKIP_VERIFY": "true"})
+	r.awaitChanges(t, "optimization "+long)
+	events, _ = r.reports()
+	require.Len(t, events, 1)
+	assert.Contains(t, events[0], `ImmutableConfigChangeRejected key "PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"`)
+	assert.False(t, r.Settings().Prometheus().InsecureSkipVerify)
+}
+
 // TestTheStoreReadsOneNamespace: it keeps the data of ConfigMaps that can be in force only.
 func TestTheStoreReadsOneNamespace(t *testing.T) {
 	t.Parallel()

@@ -40,8 +40,12 @@ func NewBuilder(o Options) *Builder {
 	for _, kind := range Kinds() {
 		b.Set(kind)
 	}
+	b.fixed = false // a ConfigMap that exists from the start may add to the environment
 	return b
 }
+
+// FixPrometheus keeps the address of Prometheus and its certificates from now on, if there is an address.
+func (b *Builder) FixPrometheus() { b.fixed = b.now.optimization.prometheus.BaseURL != "" }
 
 // Settings returns the settings in force.
 func (b *Builder) Settings() *Settings {

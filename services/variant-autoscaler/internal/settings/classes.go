@@ -120,6 +120,10 @@ func parsePriority(key, text string, w *warnings) int {
 
 func parseItem(key string, index int, text []byte, w *warnings) (name modelName, targets snapshot.Targets, valid bool) {
 	item, unknown, err := decodeJSON(text, classItem{})
+	w.unknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
+	if item.TPOT != 0 && item.ITL != 0 && item.TPOT != item.ITL {
+		w.add(ReasonInvalid, key, "data[%d] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them", index)
+	}
 	item.TPOT = cmp.Or(item.TPOT, item.ITL)
 	switch {
 	case err != nil:
@@ -129,7 +133,6 @@ func parseItem(key string, index int, text []byte, w *warnings) (name modelName,
 	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || !isTarget(item.PerToken) || item.TPOT+item.TTFT+item.PerToken == 0:
 		w.add(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
 	default:
-		w.unknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
 		return modelName{item.Namespace, item.Model}, snapshot.Targets{TTFT: item.TTFT, TTFTPerToken: item.PerToken, ITL: item.TPOT}, true
 	}
 	return modelName{}, snapshot.Targets{}, false

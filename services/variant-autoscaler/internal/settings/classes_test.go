@@ -186,3 +186,33 @@ func TestClassesThatListTheDefault(t *testing.T) {
 	assert.Equal(t, "premium.yaml", class.Key)
 	assert.Empty(t, class.Note, "the variant asks for it")
 }
+
+// TestTargetsInPlainWords: what is wrong with targets is named, also beside what has no effect.
+func TestTargetsInPlainWords(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give string
+		want       []string
+	}{
+		{"a target that has no effect", "data: [{model: m, slo-tps: 30}]", []string{
+			`key "c": ignored data[0]: slo-tps: slo-tpot is the time for a token; it can be removed`,
+			`key "c": ignored data[0]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most 86400000`,
+		}},
+		{"two names of a target", "data: [{model: m, slo-itl: 30, slo-tpot: 24}]", []string{
+			`key "c": data[0] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them`,
+		}},
+		{"no number", "data: [{model: m, slo-ttft: .nan}]", []string{
+			`key "c": ignored: not a valid YAML object: NaN is not a number that can be used; correct the value`,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, w := range NewBuilder(Options{}).Set(Classes, Source{Name: "c", Data: map[string]string{"c": tt.give}}) {
+				got = append(got, w.String())
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}

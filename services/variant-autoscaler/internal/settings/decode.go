@@ -72,7 +72,7 @@ func sortedKeys(data map[string]string) []string { return slices.Sorted(maps.Key
 func decodeYAML[T any](text string, initial T) (value T, unknown []string, err error) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
-		return initial, nil, err
+		return initial, nil, plainError(err)
 	}
 	return decodeJSON(raw, initial)
 }
@@ -100,8 +100,13 @@ func hasField(t reflect.Type, name string) bool {
 
 // plainError says what is wrong without words about Go.
 func plainError(err error) error {
-	var wrong *json.UnmarshalTypeError
+	var (
+		wrong  *json.UnmarshalTypeError
+		number *json.UnsupportedValueError
+	)
 	switch {
+	case errors.As(err, &number):
+		return fmt.Errorf("%s is not a number that can be used", number.Str)
 	case !errors.As(err, &wrong):
 		return err
 	case wrong.Field == "":

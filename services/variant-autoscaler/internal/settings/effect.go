@@ -14,6 +14,8 @@ const (
 	ofLimits    = "limits are in the ConfigMap variant-autoscaler-limits"
 	ofZero      = "models at zero get their first replica from the plan"
 	ofMode      = "there is one mode"
+	ofRescale   = "models with the better priority get what limits leave"
+	ofBounds    = "the program writes no bounds of autoscalers"
 	ofReconcile = "a pass follows each change of a variant, and each interval"
 )
 
@@ -29,7 +31,10 @@ var withoutEffect = map[string]string{ //nolint:gochecknoglobals // constant
 	"WEBHOOK_*": "the program has no webhook", "LOG_LEVEL": ofFlags, "V": ofFlags, "CONTROLLER_INSTANCE": ofFlags,
 	"WATCH_NAMESPACE": "variants of all namespaces count; annotate the others with wva.llmd.ai/exclude: \"true\"",
 
-	"enableLimiter": ofLimits, "limiters": ofLimits,
+	"PROMETHEUS_ALLOW_HTTP": "the flag --allow-http-prometheus permits it", "POOL_GROUP": "InferencePools of both groups count",
+	"EXPERIMENTAL_COORDINATOR_ENABLED": ofBounds, "COORDINATOR_INTERVAL": ofBounds,
+
+	"enableLimiter": ofLimits, "enableRescale": ofRescale, "limiters": ofLimits,
 	"analyzerName": ofCapacity, "analyzers": ofCapacity, "scaleUpThreshold": ofCapacity, "scaleDownBoundary": ofCapacity,
 	"priority":    "priorities are those of service classes",
 	"scaleToZero": "the ConfigMap model-scale-to-zero-config sets it",

@@ -11,7 +11,7 @@ import (
 func (k Kind) Names() []string {
 	switch k {
 	case Optimization:
-		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config"}
+		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config", "wva-manager-config"}
 	case Accelerators:
 		return []string{"accelerator-unit-costs"}
 	case Classes:
@@ -42,10 +42,12 @@ func (k Kind) suffixes() []string {
 type Selection struct {
 	// InForce are the names of those that are. Only classes can have two: their models add up.
 	InForce []string
-	// Ignored are the names of those that look like it and are not, and Why the reason and what to do, for all of them.
-	Ignored []string
-	Why     string
+	// Ignored are those that look like it and are not, with the reason and what to do, by name.
+	Ignored map[string]string
 }
+
+// queueing is the ConfigMap with the targets of the queueing model of the workload-variant-autoscaler from 0.6 on.
+const queueing = "wva-queueing-model-config"
 
 // Relevant reports whether a ConfigMap of this name may be in force.
 func (o Options) Relevant(name string) bool {
@@ -57,8 +59,10 @@ func (o Options) Counts(kind Kind, name string) bool {
 	if named := o.Names[kind]; named != "" {
 		return name == named
 	}
-	return slices.Contains(kind.Names(), name) || hasSuffix(kind, name)
+	return slices.Contains(kind.Names(), name) || hasSuffix(kind, name) || kind == Classes && isQueueing(name)
 }
+
+func isQueueing(name string) bool { return name == queueing || strings.HasSuffix(name, "-"+queueing) }
 
 // hasSuffix reports whether a name is one of a kind after the name of a release.
 func hasSuffix(kind Kind, name string) bool {
@@ -104,15 +108,16 @@ func (o Options) Select(kind Kind, exist []string) Selection {
 		s.InForce, released = append(s.InForce, released[0]), nil
 	}
 	s.ignore(kind, released)
+	if kind == Classes {
+		s.ignoreAll(only(exist, isQueueing), "ignored: give models their targets as slo-ttft and slo-tpot in a ConfigMap service-classes-config")
+	}
 	return s
 }
 
 // ignore sets what is ignored, besides released ones: all but the first in force, and but the second of classes.
 func (s *Selection) ignore(kind Kind, released []string) {
 	if len(s.InForce) == 0 {
-		if s.Ignored = released; len(released) > 0 {
-			s.Why = fmt.Sprintf("ignored, as several ConfigMaps of this kind exist: %s; name one by --config-map=%s=NAME, or delete the others", strings.Join(released, ", "), kind)
-		}
+		s.ignoreAll(released, fmt.Sprintf("ignored, as several ConfigMaps of this kind exist: %s; name one by --config-map=%s=NAME, or delete the others", strings.Join(released, ", "), kind))
 		return
 	}
 	most := 1
@@ -122,8 +127,15 @@ func (s *Selection) ignore(kind Kind, released []string) {
 	if len(s.InForce) > most {
 		released, s.InForce = append(released, s.InForce[most:]...), s.InForce[:most]
 	}
-	if s.Ignored = released; len(released) > 0 {
-		s.Why = fmt.Sprintf("ignored, as ConfigMap %s is in force: delete one of them, or name one by --config-map=%s=NAME", s.InForce[0], kind)
+	s.ignoreAll(released, fmt.Sprintf("ignored, as ConfigMap %s is in force: delete one of them, or name one by --config-map=%s=NAME", s.InForce[0], kind))
+}
+
+func (s *Selection) ignoreAll(names []string, why string) {
+	for _, name := range names {
+		if s.Ignored == nil {
+			s.Ignored = map[string]string{}
+		}
+		s.Ignored[name] = why
 	}
 }
 

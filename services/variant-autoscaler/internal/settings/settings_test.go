@@ -303,6 +303,13 @@ func TestDocumentedKeys(t *testing.T) {
 			},
 		},
 		{"release 0.0", Optimization, map[string]string{"GLOBAL_OPT_TRIGGER": "false"}, []string{`ignored GLOBAL_OPT_TRIGGER: a pass follows each change`}},
+		{"what 0.9 adds", Optimization, map[string]string{"config.yaml": "PROMETHEUS_ALLOW_HTTP: 'true'\nEXPERIMENTAL_COORDINATOR_ENABLED: 'false'\nCOORDINATOR_INTERVAL: 15s"}, []string{
+			`key "config.yaml": ignored PROMETHEUS_ALLOW_HTTP: the flag --allow-http-prometheus permits it; it can be removed`,
+			`key "config.yaml": ignored COORDINATOR_INTERVAL, EXPERIMENTAL_COORDINATOR_ENABLED: the program writes no bounds of autoscalers; it can be removed`,
+		}},
+		{"thresholds of 0.9", Saturation, map[string]string{"default": "{enableRescale: false}"}, []string{
+			`key "default": ignored enableRescale: models with the better priority get what limits leave; it can be removed`,
+		}},
 		{"classes of 0.0", Classes, map[string]string{"c": "data: [{model: m, slo-itl: 30, slo-ttw: 500}]"}, []string{`key "c": ignored data[0]: slo-ttw: slo-ttft has the wait, too; it can be removed`}},
 		{
 			"later thresholds", Saturation, map[string]string{"default": "analyzers: []\nscaleDownBoundary: 0.7\nlimiters: []\nscaleToZero: {enabled: true}"},
