@@ -137,7 +137,7 @@ func declares(source snapshot.Source, instance string, u *unstructured.Unstructu
 			return false
 		}
 	case snapshot.ScaledObject:
-		if f.annotation(AnnotationManaged) == "" && declaringTrigger(f) != nil {
+		if f.annotation(AnnotationManaged) == "" && len(declaringTriggers(f)) > 0 {
 			return true
 		}
 	}
@@ -151,26 +151,31 @@ const (
 	metadataVariant = "variantName"
 )
 
-// declaringTrigger returns the first trigger of an external scaler that names a model, nil if there is none.
-func declaringTrigger(f *fields) *fields {
+// declaringTriggers returns the triggers of external scalers that name a model.
+func declaringTriggers(f *fields) []*fields {
+	var all []*fields
 	triggers, _ := f.at("spec", "triggers").([]any)
 	for _, t := range triggers {
 		t, _ := t.(map[string]any)
 		g := &fields{object: t, prefix: "spec.triggers: "}
 		if kind := g.text("type"); (kind == "external" || kind == "external-push") && g.text("metadata", metadataModel) != "" {
-			return g
+			all = append(all, g)
 		}
 	}
-	return nil
+	return all
 }
 
 // readTrigger reads the metadata of a trigger that declares a variant. The variant has the name of its target, unless the trigger gives it
 // another one. What annotations say, too, must be the same.
 func readTrigger(s *Spec, f *fields) {
-	trigger := declaringTrigger(f)
-	if trigger == nil {
+	triggers := declaringTriggers(f)
+	if len(triggers) == 0 {
 		return
 	}
+	if len(triggers) > 1 {
+		f.fail("spec.triggers", fmt.Sprintf("has %d triggers with the metadata %s: only one declares a variant", len(triggers), metadataModel))
+	}
+	trigger := triggers[0]
 	s.Name = trigger.text("metadata", metadataVariant)
 	if s.Name == "" {
 		s.Name = s.Target.Name
