@@ -3,6 +3,7 @@ package decision
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
@@ -114,9 +115,9 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	case v.Problem != nil && n == 0:
 		return Excluded, "Takes no part: " + v.Problem.Message
 	case v.Problem != nil:
-		return Excluded, fmt.Sprintf("Kept %s: %s", replicas(n), v.Problem.Message)
+		return Excluded, fmt.Sprintf("%s: %s", d.kept(g, i), v.Problem.Message)
 	case d.held[g] == NoMetrics:
-		return NoMetrics, fmt.Sprintf("Kept %s, because the load is not known: %s", replicas(n), in.Load.Message)
+		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.kept(g, i), in.Load.Message)
 	case d.trial[at]:
 		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
 	case d.why[at] == Probing:
@@ -125,9 +126,9 @@ func (d *decider) reason(g, i int) (Reason, string) {
 		_, text := d.reasonOfPlan(g, at)
 		return OutOfReach, text
 	case c.rate == 0 && !v.Tried.IsZero():
-		return NoCapacity, fmt.Sprintf("Kept %s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", replicas(n), v.Tried.UTC().Format(time.RFC3339))
+		return NoCapacity, fmt.Sprintf("%s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", d.kept(g, i), v.Tried.UTC().Format(time.RFC3339))
 	case c.rate == 0:
-		return NoCapacity, fmt.Sprintf("Kept %s: nothing says what one serves. Add a profile, or let a replica run under load", replicas(n))
+		return NoCapacity, fmt.Sprintf("%s: nothing says what one serves. Add a profile, or let a replica run under load", d.kept(g, i))
 	default:
 		return d.reasonOfPlan(g, at)
 	}
@@ -174,6 +175,19 @@ func (d *decider) limited(g int) bool {
 	return slices.ContainsFunc(d.plan.Limiting, func(l int) bool { return d.report.Counts(l, g) })
 }
 
+// kept says how many replicas a variant has that is not planned.
+func (d *decider) kept(g, i int) string {
+	v, n := &d.snapshot.Groups[g].Variants[i], d.desired[d.first[g]+i]
+	switch {
+	case n <= v.Now:
+		return "Kept " + replicas(n)
+	case v.Decided:
+		return "Kept the last decision, " + replicas(n)
+	default:
+		return fmt.Sprintf("Asked for %s, the minimum", replicas(n))
+	}
+}
+
 func replicas(n int) string {
 	if n == 1 {
 		return "1 replica"
@@ -182,7 +196,14 @@ func replicas(n int) string {
 }
 
 func targets(g *snapshot.Group) string {
-	return fmt.Sprintf("TTFT %g ms and ITL %g ms", g.Targets.TTFT, g.Targets.ITL)
+	var all []string
+	if g.Targets.TTFT > 0 {
+		all = append(all, fmt.Sprintf("TTFT %.4g ms", g.Targets.TTFT))
+	}
+	if g.Targets.ITL > 0 {
+		all = append(all, fmt.Sprintf("ITL %.4g ms", g.Targets.ITL))
+	}
+	return strings.Join(all, " and ")
 }
 
 func percent(share int64) float64 { return float64(share) * 100 / optimizer.Million }

@@ -118,3 +118,12 @@ func TestDecide_OutOfReachSaysWhatReplicasGive(t *testing.T) {
 	assert.Positive(t, d.Groups[0].Variants[1].Capacity)
 	assert.NotNil(t, d.Groups[0].Variants[1].Predicted)
 }
+
+func TestDecide_OutOfReachNamesTheTargetsThatThereAre(t *testing.T) {
+	t.Parallel()
+	for want, targets := range map[string]snapshot.Targets{"TTFT 500 ms:": {TTFT: 500}, "ITL 1 ms:": {ITL: 1}, "TTFT 0.3333 ms and ITL 1 ms:": {TTFT: 1. / 3, ITL: 1}} {
+		d, err := Decide(one(load(3), big(slow), small(slow), func(g *snapshot.Group) { g.Targets = targets }))
+		require.NoError(t, err)
+		assert.Contains(t, d.Groups[0].Variants[1].Message, "meets the targets of "+want)
+	}
+}

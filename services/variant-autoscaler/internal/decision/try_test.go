@@ -83,6 +83,28 @@ func TestDecide_OnlyOfWhatIsKnown(t *testing.T) {
 	assert.Equal(t, "2 replicas "+known, message(one(problem)), "a variant with a problem is none")
 }
 
+// TestDecide_NotPlanned: messages do not say that replicas are kept which do not exist.
+func TestDecide_NotPlanned(t *testing.T) {
+	t.Parallel()
+	minimum := small(func(v *snapshot.Variant) { v.Measured, v.Min = nil, 1 })
+	unknown := func(g *snapshot.Group) { g.Load.State, g.Load.Message = snapshot.Missing, "no answer" }
+	before := small(func(v *snapshot.Variant) { v.Previous, v.Decided = 4, true })
+	for _, tt := range []struct {
+		name string
+		give *snapshot.Snapshot
+		want string
+	}{
+		{"its minimum", one(minimum), "Asked for 1 replica, the minimum: nothing says what one serves"},
+		{"what it has", one(has(0, 1), minimum), "Kept 1 replica: nothing says what one serves"},
+		{"its minimum without metrics", one(minimum, unknown), "Asked for 1 replica, the minimum, because the load is not known: no answer"},
+		{"its last decision without metrics", one(before, unknown), "Kept the last decision, 4 replicas, because the load is not known: no answer"},
+	} {
+		d, err := Decide(tt.give)
+		require.NoError(t, err)
+		assert.Contains(t, d.Groups[0].Variants[1].Message, tt.want, tt.name)
+	}
+}
+
 // TestDecide_Excluded: a variant with a problem gets no replica from its minimum, and none of its replicas are in the sums.
 func TestDecide_Excluded(t *testing.T) {
 	t.Parallel()
@@ -98,7 +120,7 @@ func TestDecide_Excluded(t *testing.T) {
 	}{
 		{"no replicas", one(small(problem)), 0, "Takes no part: Deployment x does not exist", 80e6},
 		{"replicas", one(small(problem), small(func(v *snapshot.Variant) { v.Now = 3 })), 3, "Kept 3 replicas: Deployment x does not exist", 80e6},
-		{"a decision before", one(small(problem), small(func(v *snapshot.Variant) { v.Previous, v.Decided = 2, true })), 2, "Kept 2 replicas: Deployment x does not exist", 80e6},
+		{"a decision before", one(small(problem), small(func(v *snapshot.Variant) { v.Previous, v.Decided = 2, true })), 2, "Kept the last decision, 2 replicas: Deployment x does not exist", 80e6},
 		{"all have one, and the load is not known", one(big(problem), small(problem), func(g *snapshot.Group) { g.Load.State = snapshot.Missing }), 0, "Takes no part: Deployment x does not exist", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
