@@ -71,10 +71,10 @@ func (d *decider) outOfReach(g int, c *capacity, stable *Predicted) string {
 	if c.model != nil {
 		low, _ := c.model.Range()
 		if idle, err := c.model.At(low, d.snapshot.Settings.Percentile); err == nil {
-			text += fmt.Sprintf(": an idle one gives TTFT %.4g ms and ITL %.4g ms", idle.TTFT*max(c.tail, 1), idle.ITL)
+			text += fmt.Sprintf(": an idle one gives TTFT %s and ITL %s", milliseconds(idle.TTFT*max(c.tail, 1)), milliseconds(idle.ITL))
 		}
 		if stable != nil {
-			text += fmt.Sprintf(", one with its part of the load TTFT %.4g ms and ITL %.4g ms", stable.TTFT*max(c.tail, 1), stable.ITL)
+			text += fmt.Sprintf(", one with its part of the load TTFT %s and ITL %s", milliseconds(stable.TTFT*max(c.tail, 1)), milliseconds(stable.ITL))
 		}
 	}
 	return text + ". It is planned for a stable load"
@@ -198,12 +198,20 @@ func replicas(n int) string {
 func targets(g *snapshot.Group) string {
 	var all []string
 	if g.Targets.TTFT > 0 {
-		all = append(all, fmt.Sprintf("TTFT %.4g ms", g.Targets.TTFT))
+		all = append(all, "TTFT "+milliseconds(g.Targets.TTFT))
 	}
 	if g.Targets.ITL > 0 {
-		all = append(all, fmt.Sprintf("ITL %.4g ms", g.Targets.ITL))
+		all = append(all, "ITL "+milliseconds(g.Targets.ITL))
 	}
 	return strings.Join(all, " and ")
+}
+
+func milliseconds(ms float64) string {
+	const noFraction = 1000 // from here on
+	if ms >= noFraction {
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.4g ms", ms)
 }
 
 func percent(share int64) float64 { return float64(share) * 100 / optimizer.Million }

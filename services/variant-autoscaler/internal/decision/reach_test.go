@@ -127,3 +127,29 @@ func TestDecide_OutOfReachNamesTheTargetsThatThereAre(t *testing.T) {
 		assert.Contains(t, d.Groups[0].Variants[1].Message, "meets the targets of "+want)
 	}
 }
+
+// TestDecide_NoTargets: only a model without a class is said to have none; a class for prompts alone has no target without prompts.
+func TestDecide_NoTargets(t *testing.T) {
+	t.Parallel()
+	none := func(g *snapshot.Group) { g.Targets = snapshot.Targets{} }
+	class := func(g *snapshot.Group) { g.Class = "gold" }
+	assert.Equal(t, NoTargets, decide(t, one(none)).Reasons[1])
+	assert.Equal(t, Optimal, decide(t, one(none, class)).Reasons[1])
+	assert.Equal(t, Optimal, decide(t, one()).Reasons[1])
+}
+
+// TestDecide_OutOfReachInTails: figures are for the percentile of the target, of which the tail was measured.
+func TestDecide_OutOfReachInTails(t *testing.T) {
+	t.Parallel()
+	d, err := Decide(one(load(3), func(g *snapshot.Group) {
+		profile := &snapshot.Profile{Alpha: 40, Beta: 1, Gamma: 2000, Delta: 0, MaxBatch: 8}
+		g.Variants = g.Variants[:1]
+		v := &g.Variants[0]
+		v.Measured = &snapshot.Measured{Profile: profile, Tail: 3, Input: 100, Output: 100, Source: string(FromEngine), Samples: 8}
+		stable := *v.Measured
+		v.Stable, stable.Proven = &stable, 1e6
+	}))
+	require.NoError(t, err)
+	assert.Contains(t, d.Groups[0].Variants[0].Message, "an idle one gives TTFT 6000 ms and ITL 4")
+	assert.Regexp(t, `load TTFT 14\d\d\d ms`, d.Groups[0].Variants[0].Message)
+}

@@ -43,7 +43,7 @@ func (d *decider) costs(g int) (dearest, total int64) {
 func (d *decider) goOn(g int, served bool) bool {
 	for i := range d.snapshot.Groups[g].Variants {
 		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
-		if !v.Trying || v.Problem != nil || !d.isUnknown(at) {
+		if !v.Trying || !d.isUnknown(at) {
 			continue
 		}
 		late := !d.snapshot.Settings.Trials || d.snapshot.Time.Sub(v.Tried) >= trialTime
@@ -61,7 +61,7 @@ func (d *decider) candidate(g int) int {
 	best, variants := -1, d.problem.Groups[g].Variants
 	for i := range variants {
 		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
-		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && d.bounds[at].clamp(1) == 1
+		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0
 		if free && (best < 0 || cheaper(&variants[i], &variants[best])) {
 			best = i
 		}

@@ -29,6 +29,13 @@ func TestDecide_Trial(t *testing.T) {
 	third := func(g *snapshot.Group) {
 		g.Variants = append(g.Variants, snapshot.Variant{Namespace: "ns", Name: "tiny", Accelerator: "T", Cards: 1, Cost: 1e6, Max: 10})
 	}
+	problem := func(v *snapshot.Variant) { v.Problem = &snapshot.Problem{Reason: "TargetNotFound"} }
+	unmeasured := func(v *snapshot.Variant) { v.Measured = nil }
+	cheap := func(g *snapshot.Group) {
+		g.Variants = append(g.Variants, snapshot.Variant{Namespace: "ns", Name: "tiny", Accelerator: "T", Cards: 1, Cost: 20e6, Max: 10, Measured: &snapshot.Measured{
+			Proven: 20e6, Input: 100, Output: 100, Source: string(FromEngine), Samples: 8,
+		}})
+	}
 	tests := []struct {
 		name string
 		give *snapshot.Snapshot
@@ -37,10 +44,10 @@ func TestDecide_Trial(t *testing.T) {
 	}{
 		{"a cheaper one is tried", trials(one(has(2, 0), unknown)), 1, Probing},
 		{"not if nobody wants it", one(has(2, 0), unknown), 0, NoCapacity},
-		{"not if it is dearer", trials(one(has(2, 0), unknown, cost(41))), 0, NoCapacity},
+		{"not if it is dearer", trials(one(load(50), has(4, 0), unknown, cost(41))), 0, NoCapacity},
 		{"not if it costs more than half of the plan", trials(one(load(14), has(1, 0), unknown)), 0, NoCapacity},
 		{"nor without load", trials(one(load(0), has(1, 0), unknown, cost(5))), 0, NoCapacity},
-		{"nor with a problem", trials(one(has(2, 0), unknown, small(func(v *snapshot.Variant) { v.Problem = &snapshot.Problem{Reason: "TargetNotFound"} }))), 0, Excluded},
+		{"nor with a problem", trials(one(has(2, 0), unknown, small(problem))), 0, Excluded},
 		{"nor beyond a limit", limited(trials(one(has(2, 0), unknown)), snapshot.Limit{Name: "l", Unit: snapshot.Cards, Accelerator: "L"}), 0, NoCapacity},
 		{"nor while the others cannot serve: then it is needed", trials(one(load(1000), has(10, 0), unknown)), 1, Probing},
 		{"nor beside another trial", trials(one(has(2, 0), unknown, third, func(g *snapshot.Group) {
@@ -53,6 +60,10 @@ func TestDecide_Trial(t *testing.T) {
 		{"it ends when nobody wants it any more", one(has(2, 1), unknown, tried(time.Minute, true)), 0, NoCapacity},
 		{"not while the others cannot serve", trials(one(load(1000), has(10, 1), unknown, tried(trialTime, true))), 1, Probing},
 		{"it is not tried again", trials(one(has(2, 0), unknown, tried(time.Hour, false))), 0, NoCapacity},
+		{"nor because a variant with a problem is dearer", trials(one(load(50), has(4, 0), unknown, big(problem), cheap)), 0, NoCapacity},
+		{"nor because one that is not known is dearer", trials(one(load(50), has(4, 0), unknown, big(unmeasured), cheap)), 0, NoCapacity},
+		{"nor while somebody else runs it", trials(one(has(2, 0), unknown, small(func(v *snapshot.Variant) { v.Now = 1 }))), 0, NoCapacity},
+		{"a problem takes it out of a trial", trials(one(has(2, 1), unknown, tried(trialTime, true), small(problem))), 1, Excluded},
 		{"a replica of somebody else stays", trials(one(has(2, 1), unknown)), 1, NoCapacity},
 		{"it has shown what it serves", trials(one(load(20), has(2, 1), tried(time.Hour, true))), 1, Optimal},
 	}
@@ -64,6 +75,7 @@ func TestDecide_Trial(t *testing.T) {
 			v := d.Groups[0].Variants[1]
 			assert.Equal(t, tt.want, v.Desired, v.Message)
 			assert.Equal(t, tt.why, v.Reason, v.Message)
+			assert.LessOrEqual(t, v.Wanted, v.Desired, "what ends holds no replica later")
 		})
 	}
 }
@@ -118,7 +130,7 @@ func TestDecide_Excluded(t *testing.T) {
 		message string
 		cost    int64
 	}{
-		{"no replicas", one(small(problem)), 0, "Takes no part: Deployment x does not exist", 80e6},
+		{"no replicas", one(small(problem), func(g *snapshot.Group) { g.Note = "no class" }), 0, "Takes no part: Deployment x does not exist", 80e6},
 		{"replicas", one(small(problem), small(func(v *snapshot.Variant) { v.Now = 3 })), 3, "Kept 3 replicas: Deployment x does not exist", 80e6},
 		{"a decision before", one(small(problem), small(func(v *snapshot.Variant) { v.Previous, v.Decided = 2, true })), 2, "Kept the last decision, 2 replicas: Deployment x does not exist", 80e6},
 		{"all have one, and the load is not known", one(big(problem), small(problem), func(g *snapshot.Group) { g.Load.State = snapshot.Missing }), 0, "Takes no part: Deployment x does not exist", 0},
@@ -129,7 +141,7 @@ func TestDecide_Excluded(t *testing.T) {
 			require.NoError(t, err)
 			v := d.Groups[0].Variants[1]
 			assert.Equal(t, tt.desired, v.Desired)
-			assert.Equal(t, tt.message, v.Message)
+			assert.Equal(t, tt.message, v.Message, "without the note of the class")
 			assert.Equal(t, []int64{tt.cost, tt.cost, tt.cost}, []int64{d.Cost, d.Bound, d.Acted})
 		})
 	}

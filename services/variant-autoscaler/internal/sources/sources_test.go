@@ -549,7 +549,9 @@ func TestScaledTargets(t *testing.T) {
 			return nil, scale.ErrNotFound
 		}
 		s := &scale.Scale{Replicas: 4, Current: 3}
-		if target.Name != "unselected" {
+		if target.Name == "unselected" {
+			s.Current = 1
+		} else {
 			s.Labels = map[string]string{"modelserving": "rt"}
 			s.Selector = labels.SelectorFromSet(s.Labels)
 		}
@@ -594,7 +596,7 @@ func TestScaledTargets(t *testing.T) {
 		facts      facts
 	}{
 		{"pods that the selector selects", object("ModelServing", "rt") + pool + serving("rt"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-0-0", "rt-1-0"}}},
-		{"its own pods without a selector", object("ModelServing", "unselected") + pool + serving("unselected"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 1, []string{"unselected-0-0", "unselected-0-1", "unselected-1-0"}}},
+		{"its own pods without a selector", object("ModelServing", "unselected") + pool + serving("unselected"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"unselected-0-0", "unselected-0-1", "unselected-1-0"}}},
 		{"pods of a ReplicaSet that it made", object("Rollout", "rt") + pool + pod("rt-abc-0", ", modelserving: rt, rollouts-pod-template-hash: abc", "apiVersion: apps/v1, kind: ReplicaSet, name: rt-abc", ready), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-abc-0"}}},
 		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-vllm-abc-0"}}},
 		{"no pods", object("VLLMRuntime", "rt"), []string{"models//m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, nil}},
