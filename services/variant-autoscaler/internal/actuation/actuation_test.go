@@ -27,10 +27,10 @@ func TestOf(t *testing.T) {
 	t.Parallel()
 	predicted := &decision.Predicted{TTFT: 300, ITL: 20}
 	previous := variant("a", "chat")
-	previous.Previous, previous.Decided = 5, true
+	previous.Previous, previous.Decided, previous.ObjectName = 5, true, "so"
 	got := one([]snapshot.Variant{previous}, []decision.Variant{{Desired: 3, Reason: decision.Optimal, Predicted: predicted}})
 	assert.Equal(t, []Variant{{
-		Namespace: "a", Name: "chat", Source: snapshot.HorizontalPodAutoscaler, Target: previous.Target, Accelerator: "H100", Model: "llama",
+		Namespace: "a", Name: "chat", Object: "so", Source: snapshot.HorizontalPodAutoscaler, Target: previous.Target, Accelerator: "H100", Model: "llama",
 		Desired: 3, Current: 2, Previous: 5, Decided: true, Reason: decision.Optimal, Predicted: predicted,
 	}}, got)
 }

@@ -380,3 +380,14 @@ func TestNewPodGetsMost(t *testing.T) {
 		})
 	}
 }
+
+// TestCachedTokens: a prefix cache that answers for more tokens than were asked for has all of them.
+func TestCachedTokens(t *testing.T) {
+	t.Parallel()
+	for hits, want := range map[float64]float64{0: 0, 3: 0.75, 9: 1} {
+		answer := append(idle("p1"), value(cacheLookups, "p1", 4), value(cacheHits, "p1", hits), value(inputTokens, "p1", 100), value(inputs, "p1", 1))
+		l := collectOne(t, always(answer...), groupOf("ns", "m", "p1")).Load
+		assert.InDelta(t, want, l.Cached, 1e-9)
+		assert.InDelta(t, 100*(1-want), l.Uncached(), 1e-9)
+	}
+}

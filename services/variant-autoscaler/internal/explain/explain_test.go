@@ -91,6 +91,11 @@ func TestApply(t *testing.T) {
 			assert.Regexp(t, tt.want, out.String())
 		})
 	}
+	prompts := chat()
+	prompts.Groups[0].Targets.TTFTPerToken = 3
+	changed, err := (&Changes{TTFT: []string{"ns/meta/llama=700"}, Headroom: -1, Saving: -1, Percentile: -1}).Apply(prompts)
+	require.NoError(t, err)
+	assert.Equal(t, snapshot.Targets{TTFT: 700, ITL: prompts.Groups[0].Targets.ITL}, changed.Groups[0].Targets, "the whole target, without a part for tokens")
 	none := NoChanges()
 	assert.True(t, none.None())
 	assert.Equal(t, chat(), base, "a change changes a copy")

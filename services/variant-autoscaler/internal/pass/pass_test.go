@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -247,6 +248,50 @@ func TestOverload(t *testing.T) {
 }
 
 // TestNoServiceClass: a model without targets is scaled for a stable load, whether a variant asks for a class or not, and says so.
+// TestOverloadOfSeenServers: a replica serves at a stable load what it was seen to serve outside of the targets.
+func TestOverloadOfSeenServers(t *testing.T) {
+	t.Parallel()
+	r := longPrompts(t)
+	require.Empty(t, r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, slo-tpot: 1}]"}}))
+	r.load.Rate, r.load.Waiting, r.load.TTFT, r.load.ITL = 10e6, 0, 0, 60
+	r.sample.Rate, r.sample.Running, r.sample.Waiting, r.sample.TTFT, r.sample.Prefill = 5, 75, 0, 0, 0
+	for range 5 {
+		r.now = r.now.Add(time.Minute)
+		r.sample.Time = r.now
+		r.pass(t)
+	}
+	v := r.outcomes[4].Decision.Groups[0].Variants[0]
+	assert.Equal(t, decision.OutOfReach, v.Reason, v.Message)
+	assert.Equal(t, int64(5e6), v.Capacity)
+	assert.Equal(t, 2, v.Desired, v.Message)
+}
+
+// TestScales: the pass reads targets of other kinds, and says when it has read them all.
+func TestScales(t *testing.T) {
+	t.Parallel()
+	r := start(t, `
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: v}
+spec: {scaleTargetRef: {apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: ms}, modelID: m, variantCost: "10"}
+`)
+	s := &scaleStub{}
+	r.p.Scales = s
+	assert.Equal(t, map[string]int{"v": 3}, r.pass(t))
+	assert.Equal(t, []string{"ns/ms", "end"}, s.calls)
+	assert.Equal(t, 3, r.outcomes[0].Snapshot.Groups[0].Variants[0].Now)
+}
+
+// scaleStub has three replicas of everything.
+type scaleStub struct{ calls []string }
+
+func (s *scaleStub) Pass(context.Context) (read scale.Read, end func()) {
+	return func(namespace string, t snapshot.Target) (*scale.Scale, error) {
+		s.calls = append(s.calls, namespace+"/"+t.Name)
+		return &scale.Scale{Replicas: 3, Current: 3}, nil
+	}, func() { s.calls = append(s.calls, "end") }
+}
+
 func TestNoServiceClass(t *testing.T) {
 	t.Parallel()
 	asking := strings.ReplaceAll(variants, "modelID: m\n", "modelID: m\n  sloClassRef: {name: service-classes-config, key: premium.yaml}\n")
@@ -318,6 +363,15 @@ func TestTrial(t *testing.T) {
 	r.now = r.now.Add(time.Hour)
 	assert.Equal(t, map[string]int{"big": 0, "small": 3}, r.pass(t), "once")
 	assert.Contains(t, r.outcomes[3].Decision.Groups[0].Variants[0].Message, "a trial from 2026-01-01T00:00:00Z on did not show what one serves")
+
+	other := `{apiVersion: apps/v1, kind: Deployment, metadata: {name: tiny}, spec: {replicas: 0}}` + "\n---\n" +
+		`{apiVersion: llmd.ai/v1alpha1, kind: VariantAutoscaling, metadata: {name: tiny}, spec: {scaleTargetRef: {kind: Deployment, name: tiny}, modelID: m, accelerator: T, variantCost: "1", minReplicas: 0}}`
+	r = start(t, cheap+"\n---\n"+other)
+	r.p.Trials = true
+	assert.Equal(t, map[string]int{"big": 0, "small": 3, "tiny": 1}, r.pass(t))
+	r.now = r.now.Add(30 * time.Minute)
+	assert.Equal(t, map[string]int{"big": 0, "small": 3, "tiny": 0}, r.pass(t))
+	assert.Equal(t, map[string]int{"big": 1, "small": 3, "tiny": 0}, r.pass(t), "the next one has its turn")
 
 	r = start(t, cheap)
 	r.p.Trials = true

@@ -148,6 +148,22 @@ func TestBuildReasons(t *testing.T) {
 			},
 			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=True/MaxReplicasBinding"), "TargetsOutOfReach", "BoundsBinding", "serves 40.0 % of its demand, and this variant has its maximum",
 		},
+		{
+			"out of reach, and the minimum", func(in *Input) {
+				decided(decision.OutOfReach)(in)
+				in.Decision.Min, in.Decision.ShareWithout = 3, whole
+				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: whole, Acted: whole}
+			},
+			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=True/MinReplicasBinding"), "TargetsOutOfReach", "BoundsBinding", "The minimum of 3 replicas is more than",
+		},
+		{
+			"out of reach, and a minimum that a stable load needs", func(in *Input) {
+				decided(decision.OutOfReach)(in)
+				in.Decision.Min, in.Decision.ShareWithout = 3, whole/2
+				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: whole, Acted: whole}
+			},
+			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=False/WithinBounds"), "TargetsOutOfReach", "BoundsBinding", "do not change",
+		},
 		{"missing", unknownLoad(snapshot.Missing), failed("MetricsUnavailable", "MetricsAvailable=False/MetricsMissing"), "MetricsUnavailable", "MetricsAvailable", "check that it scrapes"},
 		{"stale", unknownLoad(snapshot.Stale), failed("MetricsUnavailable", "MetricsAvailable=False/MetricsStale"), "MetricsUnavailable", "MetricsAvailable", "still scrapes"},
 		{"prometheus", unknownLoad(snapshot.Failed), failed("MetricsUnavailable", "MetricsAvailable=False/PrometheusError"), "MetricsUnavailable", "MetricsAvailable", "check its address"},
