@@ -28,6 +28,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	})
 	assert.Equal(t, "fairlead", c.Namespace)
 	assert.Equal(t, "blue", c.Instance)
+	assert.True(t, c.Plan.Trials)
+	assert.False(t, parse(t, "--trials=false").Plan.Trials)
 }
 
 func TestValidate(t *testing.T) {

@@ -358,6 +358,15 @@ func TestNamesOfReleases(t *testing.T) {
 	assert.Equal(t, []string{"system/" + other + " uid Warning UnknownConfiguration " + why, "system/" + released + " uid Warning UnknownConfiguration " + why}, events)
 	assert.Contains(t, problems, "system/"+other+": ConfigMap system/"+other+": "+why)
 
+	r.write(t, "wva-queueing-model-config", nil)
+	r.write(t, "wva-"+costs, map[string]string{"A100": `{"cost":"41"}`})
+	r.awaitChanges(t, "accelerators wva-"+costs)
+	events, _ = r.reports()
+	assert.Equal(t, []string{
+		"system/wva-queueing-model-config uid Warning UnknownConfiguration ignored: give models their targets as slo-ttft and slo-tpot in a ConfigMap service-classes-config",
+		"system/wva-" + costs + " uid Normal ConfigurationLoaded the configuration is in force",
+	}, events, "what was reported is not reported again")
+
 	r.remove(t, other)
 	r.awaitChanges(t, "classes "+other)
 	_, problem = r.Settings().Class("a", "m", "")

@@ -85,8 +85,8 @@ func (r *Reader) Pass(ctx context.Context) (read Read, end func()) {
 			key := object{namespace, t}
 			err := fmt.Errorf("a pass reads at most %d targets of such kinds, and %d of a namespace", maxReads, maxOfNamespace)
 			var made *Scale
-			if total++; total <= maxReads && counts[namespace] < maxOfNamespace {
-				counts[namespace]++
+			if total < maxReads && counts[namespace] < maxOfNamespace {
+				total, counts[namespace] = total+1, counts[namespace]+1
 				made, err = r.read(ctx, namespace, t)
 			}
 			if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNoScale) && r.last[key] != nil {

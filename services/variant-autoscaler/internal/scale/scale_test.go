@@ -37,6 +37,7 @@ func (r *rig) ServerResourcesForGroupVersionWithContext(_ context.Context, group
 	}
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{
 		{Name: "vllmruntimes", Kind: "VLLMRuntime", Namespaced: true}, {Name: "vllmruntimes/scale", Kind: "Scale", Namespaced: true},
+		{Name: "clusterruntimes", Kind: "ClusterRuntime"}, {Name: "clusterruntimes/scale", Kind: "Scale"},
 		{Name: "vllmrouters", Kind: "VLLMRouter", Namespaced: true}, {Name: "vllmrouters/status", Kind: "VLLMRouter", Namespaced: true},
 	}}, nil
 }
@@ -50,7 +51,7 @@ func start() *rig {
 		switch {
 		case r.fails != nil:
 			return true, nil, r.fails
-		case get.GetSubresource() != "scale" || get.GetNamespace() != "models" && get.GetNamespace() != "other":
+		case get.GetSubresource() != "scale" || get.GetNamespace() == "":
 			return true, nil, errors.New("nobody asks for that")
 		case get.GetName() == "none":
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "vllmruntimes"}, "none")
@@ -84,6 +85,7 @@ func TestRead(t *testing.T) {
 	}{
 		{"no object", target("VLLMRuntime", "none"), ErrNotFound},
 		{"a kind without a scale", target("VLLMRouter", "r"), ErrNoScale},
+		{"a kind without namespaces", target("ClusterRuntime", "rt"), ErrNoScale},
 		{"a kind that nobody serves", target("Other", "r"), ErrNoScale},
 		{"a group that nobody serves", snapshot.Target{APIVersion: "x/v1", Kind: "VLLMRuntime", Name: "rt"}, ErrNoScale},
 		{"no version", snapshot.Target{Kind: "VLLMRuntime", Name: "rt"}, ErrNoScale},
@@ -126,6 +128,13 @@ func TestOutage(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, int64(4), got.Replicas)
 	}
+	r.fails = apierrors.NewNotFound(schema.GroupResource{Resource: "vllmruntimes"}, "rt")
+	_, err = pass("rt")
+	require.ErrorIs(t, err, ErrNotFound, "an answer is no outage")
+	r.fails = nil
+	_, err = pass("rt")
+	require.NoError(t, err)
+	r.fails = errors.New("no answer")
 	_, err = pass("new")
 	require.ErrorContains(t, err, "read its scale: no answer")
 	_, err = pass("rt")
@@ -149,4 +158,18 @@ func TestReadsAreBounded(t *testing.T) {
 	_, err := read("other", target("VLLMRuntime", "rt"))
 	require.NoError(t, err)
 	assert.Equal(t, maxOfNamespace+1, r.read)
+	for i := range 2 * maxReads {
+		_, _ = read(fmt.Sprint("ns-", i), target("VLLMRuntime", "rt"))
+	}
+	assert.Equal(t, maxReads, r.read, "what was refused is not counted")
+}
+
+// TestSelectors: an empty selector selects nothing, as for a HorizontalPodAutoscaler.
+func TestSelectors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]map[string]string{"": nil, "=": nil, "a in (b),c=d,e!=f": {"a": "b", "c": "d"}} {
+		got := scaleOf(&unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"selector": text}}})
+		assert.Equal(t, want, got.Labels, text)
+		assert.Equal(t, want != nil, got.Selector != nil, text)
+	}
 }

@@ -181,8 +181,7 @@ func newVariant(d *informers.Declaration) *Variant {
 		Generation: d.Generation, Created: d.Created, Status: d.Status, Class: d.Spec.Class, spec: d.Spec, multiplies: d.Multiplies,
 	}
 	if d.Spec.Name != "" && d.Spec.Name != d.Name {
-		v.Name, v.Object.Name = d.Spec.Name, d.Name
-		v.ObjectName = d.Name
+		v.Name, v.ObjectName = d.Spec.Name, d.Name
 	}
 	return v
 }

@@ -518,6 +518,7 @@ func TestTriggers(t *testing.T) {
 		{"control characters", object("so", "", "external", `modelID: m, variantName: "a\n"`), []string{"models//m so/a\n 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
 		{"two triggers", strings.Replace(object("so", "", "external", "modelID: m"), "{type: cron}", "{type: external-push, metadata: {modelID: other}}", 1), []string{"models//other so/a 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
 		{"a cost that is none", object("so", "", "external", "modelID: m, variantCost: much"), []string{"models//m so/a 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
+		{"a cost that is no text", object("so", "", "external", "modelID: m, variantCost: 5"), []string{"models//m so/a 0..8 10000000 variantCost InvalidConfiguration"}, "so"},
 		{"metadata that is none", object("so", "", "external", "modelID: {}"), nil, ""},
 		{"two of one name", object("so", "", "external", "modelID: m") + strings.ReplaceAll(object("so2", "", "external", "modelID: m, variantName: a"), "scaleTargetRef: {name: a}", "scaleTargetRef: {name: b}"),
 			[]string{"models//m so/a 0..8 10000000 variantCost", "rejected so/a NameConflict"}, "so"},
