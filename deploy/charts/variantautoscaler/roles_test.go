@@ -77,7 +77,7 @@ func configMapNames(t *testing.T) []string {
 	for _, match := range regexp.MustCompile(`"([a-z0-9-]+)"`).FindAllStringSubmatch(function, -1) {
 		names = append(names, match[1])
 	}
-	require.Len(t, names, 11)
+	require.Len(t, names, 12)
 	return names
 }
 

@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
 func nothing(string) string { return "" }
@@ -29,6 +31,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	assert.Equal(t, "fairlead", c.Namespace)
 	assert.Equal(t, "blue", c.Instance)
 	assert.True(t, c.Plan.Trials)
+	assert.Equal(t, "mine", parse(t, "--config-map=classes=mine").Settings(nil).Names[settings.Classes])
 	assert.False(t, parse(t, "--trials=false").Plan.Trials)
 }
 

@@ -499,7 +499,7 @@ func TestTriggers(t *testing.T) {
 - apiVersion: keda.sh/v1alpha1
   kind: ScaledObject
   metadata: {name: %s, annotations: {%s}}
-  spec: {scaleTargetRef: {name: a}, maxReplicaCount: 8, triggers: [{type: cron}, {type: %s, metadata: {scalerAddress: "wva:9443", %s}}]}`, name, annotations, kind, metadata)
+  spec: {scaleTargetRef: {name: a}, maxReplicaCount: 8, triggers: [{type: cron}, {type: %s, metadata: {scalerAddress: "other:9443", %s}}]}`, name, annotations, kind, metadata)
 	}
 	tests := []struct {
 		name, give string
@@ -509,6 +509,7 @@ func TestTriggers(t *testing.T) {
 		{"a model", object("so", "", "external", "modelID: m"), []string{"models//m so/a 0..8 10000000 variantCost"}, "so"},
 		{"with a cost and a name", object("so", "", "external-push", `modelID: m, variantCost: "12.5", variantName: m-a`), []string{"models//m so/m-a 0..8 12500000 variantCost"}, "so"},
 		{"a name that refers to a variant", object("so", "", "external", "variantName: a"), nil, ""},
+		{"a metric that multiplies", strings.Replace(object("so", "", "external", "modelID: m"), "{type: external,", "{type: external, metricType: Value,", 1), []string{"models//m so/a 0..8 10000000 variantCost MetricTypeValue"}, "so"},
 		{"a trigger of another kind", object("so", "", "prometheus", "modelID: m"), nil, ""},
 		{"an annotation without a name", object("so", `llm-d.ai/managed: "true", llm-d.ai/model-id: m`, "external", "variantName: a"), []string{"models//m so/so 0..8 10000000 variantCost"}, ""},
 		{"both, and the same", object("so", `llm-d.ai/managed: "true", llm-d.ai/model-id: m`, "external", "modelID: m"), []string{"models//m so/a 0..8 10000000 variantCost"}, "so"},
