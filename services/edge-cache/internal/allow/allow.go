@@ -19,6 +19,7 @@ const (
 	EndpointSlices Filter = "endpointslices"
 	Endpoints      Filter = "endpoints"
 	Secrets        Filter = "secrets"
+	ConfigMaps     Filter = "configmaps"
 	Nodes          Filter = "nodes"
 )
 
@@ -55,7 +56,26 @@ type List struct {
 	Writes    []Write
 	// Read kinds are not cached as a whole: a get is passed on, and its answer kept.
 	Read []Write
+	// Names are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
+	Names Names
 }
+
+// Names are where a controller finds the names of Secrets.
+type Names struct {
+	// Annotations of Ingresses and Services, without the prefix, which some controllers let their administrator choose.
+	Annotations []string
+	// Keys of the ConfigMaps in the controller's own namespace, besides those of Annotations: they can have a default for all Services.
+	Keys []string
+}
+
+// Annotation reports whether the value of an annotation names a Secret. What ends in "secret" does, whatever the profile.
+func (n Names) Annotation(name string) bool {
+	name = name[strings.LastIndex(name, "/")+1:]
+	return slices.Contains(n.Annotations, name) || strings.HasSuffix(name, "secret")
+}
+
+// Key reports whether a key of a ConfigMap names a Secret.
+func (n Names) Key(key string) bool { return slices.Contains(n.Keys, key) || n.Annotation(key) }
 
 var (
 	services       = Resource{Version: "v1", Name: "services"}
@@ -67,8 +87,10 @@ var (
 	ingressClasses = Resource{Group: "networking.k8s.io", Version: "v1", Name: "ingressclasses", ClusterScoped: true}
 	secrets        = Resource{Version: "v1", Name: "secrets", Filter: Secrets, FieldSelector: "type!=helm.sh/release.v1"}
 	configMaps     = Resource{Version: "v1", Name: "configmaps", Own: true}
-	ownPods        = Resource{Version: "v1", Name: "pods", Own: true}
-	pods           = Resource{Version: "v1", Name: "pods"}
+	// namedConfigMaps are those that custom resources name: authorities for TLS.
+	namedConfigMaps = Resource{Version: "v1", Name: "configmaps", Filter: ConfigMaps}
+	ownPods         = Resource{Version: "v1", Name: "pods", Own: true}
+	pods            = Resource{Version: "v1", Name: "pods"}
 
 	ingressStatus = Write{Group: "networking.k8s.io", Name: "ingresses/status", Verbs: []string{"update", "patch"}}
 	events        = Write{Name: "events", Verbs: []string{"create", "patch"}}
@@ -82,23 +104,53 @@ var (
 // profiles are the allow-lists by name.
 var profiles = map[string]List{
 	"traefik": {Resources: base, Writes: []Write{ingressStatus}},
+	// With its provider for custom resources, Traefik waits at its start until it has listed all of them.
+	"traefik-crd": {Resources: slices.Concat(base, traefikKinds(), []Resource{namedConfigMaps}), Writes: []Write{ingressStatus}},
 	"haproxytech": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
 		Writes:    []Write{ingressStatus, events, newEvents},
+		Names: Names{
+			Annotations: []string{"auth-secret", "server-ca", "server-crt"},
+			Keys:        []string{"ssl-certificate", "client-ca", "generate-certificates-signer", "prometheus-endpoint-auth-secret"},
+		},
 	},
 	"haproxy-ingress": {
 		Resources: slices.Concat(base, []Resource{endpoints, configMaps, namespaces, ownPods}),
 		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		Names: Names{
+			Annotations: []string{"auth-secret", "auth-tls-secret", "secure-crt-secret", "secure-verify-ca-secret"},
+			Keys:        []string{"auth-tls-default-secret", "ssl-dh-param", "stats-ssl-cert"},
+		},
 	},
 	"nginx-f5": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, pods}),
 		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		Names: Names{
+			Annotations: []string{"basic-auth-secret", "jwt-key"},
+			Keys:        []string{"license-token-secret-name", "ssl-certificate-secret-name", "ssl-trusted-certificate-secret-name"},
+		},
 	},
 	"ingress-nginx": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
 		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		Names: Names{
+			Annotations: []string{"auth-secret", "auth-tls-secret", "proxy-ssl-secret", "secure-verify-ca-secret"},
+			Keys:        []string{"ssl-dh-param"},
+		},
 	},
 	"custom": {},
+}
+
+// traefikKinds returns the custom resources of Traefik.
+func traefikKinds() []Resource {
+	var kinds []Resource
+	for _, name := range []string{
+		"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports", "serverstransporttcps",
+		"tlsoptions", "tlsstores", "traefikservices",
+	} {
+		kinds = append(kinds, Resource{Group: "traefik.io", Version: "v1alpha1", Name: name, Custom: true})
+	}
+	return kinds
 }
 
 // Profiles returns the names of all profiles.
@@ -110,7 +162,7 @@ func Profile(name string, additional []string) (List, error) {
 	if !ok {
 		return List{}, fmt.Errorf("profile %q is not one of %s", name, strings.Join(Profiles(), ", "))
 	}
-	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read}
+	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read, Names: found.Names}
 	for _, text := range additional {
 		r, err := Parse(text)
 		if err != nil {

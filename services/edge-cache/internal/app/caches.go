@@ -45,8 +45,11 @@ type caches struct {
 	newest     *newestNodes
 	connection *upstream.Connection
 	log        *zap.Logger
-	fetches    chan wanted     // objects that a projection wants now
-	absent     map[wanted]bool // objects that did not exist when they were wanted; their creation is an event
+	metrics    *metrics.Metrics
+	fetches    chan view.Target // objects that a projection wants now
+	// Of the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event, and references that were logged.
+	absent   map[view.Target]bool
+	reported map[view.Reference]bool
 }
 
 // cacheParts are the dependencies of newCaches.
@@ -68,7 +71,7 @@ type cacheParts struct {
 func newCaches(p cacheParts) *caches {
 	c := &caches{
 		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
-		fetches: make(chan wanted, 1024), absent: map[wanted]bool{},
+		metrics: p.Metrics, fetches: make(chan view.Target, 1024), absent: map[view.Target]bool{},
 		endpoints: view.Endpoints{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
 	}
 	c.newest = &newestNodes{turnsUnready: c.endpoints.TurnsUnready, log: c.log}
@@ -130,17 +133,22 @@ func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
 		params.Virtual, params.Projection, params.Companion = true, c.endpoints.Slices, c.adjuster
 	case r.Filter == allow.Endpoints:
 		params.Virtual, params.Projection = true, c.endpoints.Legacy
-	case r.Filter == allow.Secrets:
-		params.Virtual, params.Discard, params.Projection = true, true, view.Secrets(c.references)
+	case r.Filter == allow.Secrets, r.Filter == allow.ConfigMaps:
+		params.Virtual, params.Discard, params.Projection = true, true, view.Named(c.references, r.Filter)
 	case r.Filter == allow.Nodes && p.Config.Pool.Membership == config.NodePool:
 		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, view.Nodes(c.pool), c.adjustNodes
 	case r.Filter == allow.Nodes:
 		params.OnChange = c.nodesChanged
-	case r.Name == "ingresses":
-		params.OnChange = c.ingressesChanged
-	case r.Name == "nodepools":
+	case r.Name == "nodepools" && r.Custom:
 		params.OnChange = c.nodePoolChanged
+	case namesOthers(r):
+		params.OnChange = func(changed map[string][]byte) { c.referencesChanged(r, changed) }
 	}
+}
+
+// namesOthers reports whether objects of a kind can name Secrets.
+func namesOthers(r allow.Resource) bool {
+	return r.Custom || r.Filter == allow.None && slices.Contains([]string{"ingresses", "services", "configmaps"}, r.Name)
 }
 
 // storeID names a store in the journal, in metrics and in logs.
@@ -173,8 +181,8 @@ func (c *caches) after(r allow.Resource) func(context.Context) error {
 	switch r.Filter {
 	case allow.EndpointSlices, allow.Endpoints:
 		needs = func(o *cached) bool { return o.resource.Filter == allow.Nodes || o.hidden }
-	case allow.Secrets:
-		needs = func(o *cached) bool { return o.resource.Name == "ingresses" }
+	case allow.Secrets, allow.ConfigMaps: // custom kinds may not exist
+		needs = func(o *cached) bool { return namesOthers(o.resource) && !o.resource.Custom }
 	case allow.Nodes:
 		needs = func(o *cached) bool { return o.hidden }
 	default:
@@ -255,15 +263,16 @@ func (c *caches) nodePoolChanged(changed map[string][]byte) {
 	}
 }
 
-func (c *caches) ingressesChanged(changed map[string][]byte) {
-	for _, key := range c.references.Update(changed) {
-		c.filtered(allow.Secrets, func(s *store.Store) {
-			if _, err := s.RefilterKeys(key); err != nil {
-				c.log.Warn("Could not show a Secret", zap.String("secret", key), zap.Error(err))
+// referencesChanged shows what objects of a resource name now, and hides what no object names anymore.
+func (c *caches) referencesChanged(r allow.Resource, changed map[string][]byte) {
+	for _, target := range c.references.Update(r, changed) {
+		c.filtered(target.Kind, func(s *store.Store) {
+			if _, err := s.RefilterKeys(target.Key); err != nil {
+				c.log.Warn("Could not show an object", zap.String(string(target.Kind), target.Key), zap.Error(err))
 			}
 		})
-		if c.references.Wanted(key) {
-			c.enqueueFetch(wanted{allow.Secrets, key})
+		if c.references.Wanted(target) {
+			c.enqueueFetch(target)
 		}
 	}
 }
@@ -301,7 +310,7 @@ func (c *caches) refilter(nodes []string) {
 		}
 		for _, node := range nodes { // the store has forgotten those that were not in the pool
 			if _, member := c.pool.Members()[node]; member {
-				c.enqueueFetch(wanted{allow.Nodes, node})
+				c.enqueueFetch(view.Target{Kind: allow.Nodes, Key: node})
 			}
 		}
 	})

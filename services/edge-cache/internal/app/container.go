@@ -75,9 +75,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 
 		// What the controller sees.
 		func(log *zap.Logger) *pool.Pool { return pool.New(log.Named("pool")) },
-		func(cfg *config.Config, log *zap.Logger) *view.References {
-			return view.NewReferences(cfg.Class(), cfg.Client.Secrets, log.Named("view"))
-		},
+		newReferences,
 		newAdjuster,
 		newCaches,
 
@@ -141,6 +139,12 @@ type namespace string
 func newNamespace(cfg *config.Config) (namespace, error) {
 	ns, err := credentials.Namespace(cfg.Client.NamespaceFile)
 	return namespace(ns), err
+}
+
+func newReferences(cfg *config.Config, l allow.List, ns namespace, log *zap.Logger) *view.References {
+	return view.NewReferences(view.ReferenceParams{
+		Class: cfg.Class(), Names: l.Names, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
+	})
 }
 
 func newRESTConfig(cfg *config.Config) (*rest.Config, error) {

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/services/edge-cache/internal/allow"
 	"fairlead.dev/services/edge-cache/internal/upstream"
+	"fairlead.dev/services/edge-cache/internal/view"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
@@ -21,14 +22,8 @@ const (
 	maxFetched   = 2 << 20 // etcd holds at most 1.5 MiB
 )
 
-// wanted is an object that the store of its kind has forgotten, or never had.
-type wanted struct {
-	filter allow.Filter // Secrets, or Nodes of a NodePool
-	key    string
-}
-
 // enqueueFetch asks for an object that a projection wants now. A full queue is emptied by the periodic check of all wanted objects.
-func (c *caches) enqueueFetch(w wanted) {
+func (c *caches) enqueueFetch(w view.Target) {
 	select {
 	case c.fetches <- w:
 	default:
@@ -52,40 +47,86 @@ func (c *caches) runFetches(ctx context.Context) {
 			for _, w := range c.missing() {
 				c.fetch(ctx, w)
 			}
+			c.reportReferences()
 		}
 	}
 }
 
 // missing returns wanted objects that are not stored: those that do not exist, and those that could not be read.
-func (c *caches) missing() []wanted {
-	var missing []wanted
+func (c *caches) missing() []view.Target {
+	var missing []view.Target
 	all := c.wanted()
 	c.forget(all)
 	for _, w := range all {
-		if o := c.find(w); o != nil && o.store.Synced() {
-			if object, err := o.store.Object(w.key); err == nil && object == nil && !c.absent[w] {
-				missing = append(missing, w)
-			}
+		if !c.absent[w] && !c.stored(w) {
+			missing = append(missing, w)
 		}
 	}
 	return missing
 }
 
 // wanted returns the objects that projections want, of kinds whose stores forget all others.
-func (c *caches) wanted() []wanted {
-	var all []wanted
-	for _, key := range c.references.All() {
-		all = append(all, wanted{allow.Secrets, key})
-	}
+func (c *caches) wanted() []view.Target {
+	all := c.references.Targets()
 	for node := range c.pool.Members() {
-		all = append(all, wanted{allow.Nodes, node})
+		all = append(all, view.Target{Kind: allow.Nodes, Key: node})
 	}
 	return all
 }
 
+// stored reports whether there is nothing to read: the object is stored, or its store will have it, or there is none for it.
+func (c *caches) stored(w view.Target) bool {
+	o := c.find(w)
+	if o == nil || !o.store.Synced() {
+		return true
+	}
+	object, err := o.store.Object(w.Key)
+	return err != nil || object != nil
+}
+
+// problem returns why a reference leads to no object; empty if it does, or if nobody knows yet.
+func (c *caches) problem(w view.Target) view.Problem {
+	switch {
+	case c.find(w) == nil:
+		return view.NotCached
+	case c.absent[w] && !c.stored(w):
+		return view.Missing
+	}
+	return ""
+}
+
+// maxReported limits the log lines of a check: a tenant can write any number of references.
+const maxReported = 20
+
+// reportReferences counts the references that do not lead to an object, and logs the new ones.
+func (c *caches) reportReferences() {
+	unfollowed := c.references.Unfollowed(c.problem)
+	counts, reported := map[view.Problem]int{}, make(map[view.Reference]bool, len(unfollowed))
+	lines := 0
+	for _, r := range unfollowed {
+		counts[r.Problem]++
+		if c.reported[r] || lines < maxReported {
+			reported[r] = true
+		}
+		if c.reported[r] || lines == maxReported {
+			continue
+		}
+		lines++
+		fields := []zap.Field{zap.String("resource", r.Resource), zap.String("object", r.Object), zap.String("field", r.Field), zap.String("problem", string(r.Problem))}
+		if !r.Guessed {
+			fields = append(fields, zap.String(string(r.Target.Kind), r.Target.Key))
+		}
+		c.log.Warn("Object names a Secret or ConfigMap that the controller does not see", fields...)
+	}
+	c.reported = reported
+	for _, p := range view.Problems() {
+		c.metrics.Unfollowed(string(p), counts[p])
+	}
+}
+
 // forget removes from absent what is no longer wanted: tenants can name any number of Secrets, one after the other.
-func (c *caches) forget(all []wanted) {
-	still := make(map[wanted]bool, len(c.absent))
+func (c *caches) forget(all []view.Target) {
+	still := make(map[view.Target]bool, len(c.absent))
 	for _, w := range all {
 		if c.absent[w] {
 			still[w] = true
@@ -95,16 +136,16 @@ func (c *caches) forget(all []wanted) {
 }
 
 // find returns the store of a wanted object, nil if that store keeps all objects.
-func (c *caches) find(w wanted) *cached {
+func (c *caches) find(w view.Target) *cached {
 	for _, o := range c.all {
-		if o.resource.Filter == w.filter && o.store.Virtual() && (o.namespace == "" || strings.HasPrefix(w.key, o.namespace+"/")) {
+		if o.resource.Filter == w.Kind && o.store.Virtual() && (o.namespace == "" || strings.HasPrefix(w.Key, o.namespace+"/")) {
 			return o
 		}
 	}
 	return nil
 }
 
-func (c *caches) fetch(ctx context.Context, w wanted) {
+func (c *caches) fetch(ctx context.Context, w view.Target) {
 	o := c.find(w)
 	if o == nil || !o.store.Synced() {
 		return // the first list has it
@@ -112,24 +153,25 @@ func (c *caches) fetch(ctx context.Context, w wanted) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	delete(c.absent, w) // it may exist by now; a failure must not hide it for ever
-	err := o.store.Fetched(w.key, func() ([]byte, error) { return c.readOne(ctx, w) })
+	err := o.store.Fetched(w.Key, func() ([]byte, error) { return c.readOne(ctx, w) })
 	if err != nil {
-		c.log.Debug("Could not read an object that the controller should see", zap.String("kind", string(w.filter)), zap.String("key", w.key), zap.Error(err))
+		c.log.Debug("Could not read an object that the controller should see", zap.String("kind", string(w.Kind)), zap.String("key", w.Key), zap.Error(err))
 	}
 }
 
-func (w wanted) path() string {
-	namespace, name, namespaced := strings.Cut(w.key, "/")
+// pathOf returns the path of an object of the core group.
+func pathOf(w view.Target) string {
+	namespace, name, namespaced := strings.Cut(w.Key, "/")
 	if !namespaced {
-		return "/api/v1/" + string(w.filter) + "/" + w.key
+		return "/api/v1/" + string(w.Kind) + "/" + w.Key
 	}
-	return "/api/v1/namespaces/" + namespace + "/" + string(w.filter) + "/" + name
+	return "/api/v1/namespaces/" + namespace + "/" + string(w.Kind) + "/" + name
 }
 
 // readOne returns the encoding of an object, nil if it does not exist: its creation will be an event.
-func (c *caches) readOne(ctx context.Context, w wanted) ([]byte, error) {
+func (c *caches) readOne(ctx context.Context, w view.Target) ([]byte, error) {
 	response, err := c.connection.Do(ctx, upstream.Request{
-		Source: "fetch", Path: w.path(), Header: http.Header{"Accept": {"application/vnd.kubernetes.protobuf"}},
+		Source: "fetch", Path: pathOf(w), Header: http.Header{"Accept": {"application/vnd.kubernetes.protobuf"}},
 	})
 	if err != nil {
 		return nil, err
@@ -144,7 +186,7 @@ func (c *caches) readOne(ctx context.Context, w wanted) ([]byte, error) {
 	}
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxFetched))
 	if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", w.filter, w.key, err)
+		return nil, fmt.Errorf("read %s %s: %w", w.Kind, w.Key, err)
 	}
 	_, _, object, err := wire.Open(raw)
 	return object, err

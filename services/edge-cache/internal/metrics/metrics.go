@@ -23,6 +23,7 @@ type Metrics struct {
 	unconfirmed *prometheus.CounterVec
 	watches     prometheus.Gauge
 	watchEnded  *prometheus.CounterVec
+	unfollowed  *prometheus.GaugeVec
 }
 
 // refilterBuckets are the upper bounds of the time of a new projection, in seconds. The goal for the move of one node is 50 ms.
@@ -52,8 +53,12 @@ func New(r prometheus.Registerer) *Metrics {
 		unconfirmed: counter("unconfirmed_reads_total", "Lists of the newest state that the API server did not confirm: it is offline, or its watch is behind.", "resource"),
 		watches:     gauge("watches", "Open watches of the client."),
 		watchEnded:  counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
+		unfollowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_edgecache_unfollowed_references",
+			Help: "Names of Secrets and ConfigMaps in objects that lead the controller to none, by problem: other_namespace, too_many, namespace_not_cached, missing.",
+		}, []string{"problem"}),
 	}
-	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnded)
+	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnded, m.unfollowed)
 	return m
 }
 
@@ -108,6 +113,11 @@ func (m *Metrics) Watching(delta int) { m.watches.Add(float64(delta)) }
 
 // WatchEnded counts an ended watch.
 func (m *Metrics) WatchEnded(reason string) { m.watchEnded.WithLabelValues(reason).Inc() }
+
+// Unfollowed records the number of references that lead to no object.
+func (m *Metrics) Unfollowed(problem string, n int) {
+	m.unfollowed.WithLabelValues(problem).Set(float64(n))
+}
 
 // Source is a store whose size is measured.
 type Source interface {

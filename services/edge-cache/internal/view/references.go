@@ -1,135 +1,169 @@
 package view
 
 import (
-	"strings"
 	"sync"
 
 	"go.uber.org/zap"
-	networkingv1 "k8s.io/api/networking/v1"
+
+	"fairlead.dev/services/edge-cache/internal/allow"
 )
 
-const (
-	classAnnotation = "kubernetes.io/ingress.class"
-	// maxReferences limits the Secrets that one Ingress can name. An Ingress with more rules than that does not fit into etcd.
-	maxReferences = 1000
-)
-
-// References knows which Secrets the Ingresses of a class name: in spec.tls, and in annotations whose name ends in "secret". An annotation can
-// only name a Secret in the namespace of its Ingress: whoever may write an Ingress may not therefore read every Secret.
-type References struct {
-	class  string
-	always map[string]struct{}
-	log    *zap.Logger
-
-	mu     sync.Mutex
-	byFrom map[string][]string // by Ingress
-	count  map[string]int      // by Secret
+// Target is an object that the controller sees only while another object names it.
+type Target struct {
+	Kind allow.Filter // Secrets or ConfigMaps; Nodes are wanted by the pool
+	Key  string
 }
 
-// NewReferences returns references of the Ingresses of a class. The named Secrets are always wanted.
-func NewReferences(class string, always []string, log *zap.Logger) *References {
-	r := &References{class: class, always: map[string]struct{}{}, log: log, byFrom: map[string][]string{}, count: map[string]int{}}
-	for _, key := range always {
-		r.always[key] = struct{}{}
+// Problem is a reason for which a reference is not followed.
+type Problem string
+
+const (
+	// OtherNamespace: whoever may write an object may not therefore read the Secrets of another namespace.
+	OtherNamespace Problem = "other_namespace"
+	// TooMany: the object names more than maxReferences.
+	TooMany Problem = "too_many"
+	// NotCached: the namespace is not among those of the cache.
+	NotCached Problem = "namespace_not_cached"
+	// Missing: the target does not exist.
+	Missing Problem = "missing"
+)
+
+// Problems returns all problems.
+func Problems() []Problem { return []Problem{OtherNamespace, TooMany, NotCached, Missing} }
+
+// Reference is a field of an object that names another one.
+type Reference struct {
+	Resource string // of the object; a flag for what the administrator names
+	Object   string
+	Field    string
+	Target   Target
+	Problem  Problem // OtherNamespace, TooMany, or empty
+	// Guessed references are fields of custom resources whose names say that they name a Secret. Their values can be secrets themselves.
+	Guessed bool
+}
+
+// References knows which Secrets, and ConfigMaps for TLS, other objects name: Ingresses of a class, Services, ConfigMaps of the controller's own
+// namespace, and custom resources. References to other namespaces are not followed, except those of the administrator.
+type References struct {
+	params ReferenceParams
+
+	mu     sync.Mutex
+	byFrom map[from][]Reference
+	count  map[Target]int // of references without a problem
+}
+
+// from is an object that names others.
+type from struct{ resource, key string }
+
+// ReferenceParams are the arguments of NewReferences.
+type ReferenceParams struct {
+	Class     string // of Ingresses, and of custom resources that have one
+	Names     allow.Names
+	Namespace string   // of the controller: its ConfigMaps are the administrator's
+	Secrets   []string // that are always wanted
+	Log       *zap.Logger
+}
+
+// NewReferences returns the references of the administrator.
+func NewReferences(p ReferenceParams) *References {
+	r := &References{params: p, byFrom: map[from][]Reference{}, count: map[Target]int{}}
+	always := make([]Reference, 0, len(p.Secrets))
+	for _, key := range p.Secrets {
+		always = append(always, Reference{Resource: "--secrets", Object: key, Target: Target{Kind: allow.Secrets, Key: key}})
 	}
+	r.replace(from{resource: "--secrets"}, always, func(Target) {})
 	return r
 }
 
-// Wanted reports whether a Secret is named.
-func (r *References) Wanted(secret string) bool {
+// Wanted reports whether an object is named.
+func (r *References) Wanted(t Target) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, always := r.always[secret]
-	return always || r.count[secret] > 0
+	return r.count[t] > 0
 }
 
-// All returns the names of all wanted Secrets.
-func (r *References) All() []string {
+// Targets returns all wanted objects.
+func (r *References) Targets() []Target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	keys := make([]string, 0, len(r.count)+len(r.always))
-	for key := range r.count {
-		keys = append(keys, key)
+	targets := make([]Target, 0, len(r.count))
+	for t := range r.count {
+		targets = append(targets, t)
 	}
-	for key := range r.always {
-		keys = append(keys, key)
-	}
-	return keys
+	return targets
 }
 
-// Update applies changes of Ingresses, and returns the Secrets that are now wanted or no longer wanted.
-func (r *References) Update(ingresses map[string][]byte) (changed []string) {
+// Unfollowed returns the references that do not lead to an object, with their problems. problem is asked for those that could be followed.
+func (r *References) Unfollowed(problem func(Target) Problem) []Reference {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := map[string]bool{}
-	note := func(secret string) {
-		if _, known := before[secret]; !known {
-			before[secret] = r.count[secret] > 0
-		}
-	}
-	for key, object := range ingresses {
-		for _, secret := range r.byFrom[key] {
-			note(secret)
-			if r.count[secret]--; r.count[secret] == 0 {
-				delete(r.count, secret)
+	var unfollowed []Reference
+	for _, references := range r.byFrom {
+		for _, reference := range references {
+			if r.count[reference.Target] > 0 {
+				reference.Problem = problem(reference.Target)
+			}
+			if reference.Problem != "" {
+				unfollowed = append(unfollowed, reference)
 			}
 		}
-		delete(r.byFrom, key)
-		named := r.named(key, object)
-		if len(named) > 0 {
-			r.byFrom[key] = named
-		}
-		for _, secret := range named {
-			note(secret)
-			r.count[secret]++
+	}
+	return unfollowed
+}
+
+// Update applies changes of objects of a resource, and returns the targets that are now wanted or no longer wanted.
+func (r *References) Update(resource allow.Resource, objects map[string][]byte) (changed []Target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := map[Target]bool{}
+	note := func(t Target) {
+		if _, known := before[t]; !known {
+			before[t] = r.count[t] > 0
 		}
 	}
-	for secret, was := range before {
-		if was != (r.count[secret] > 0) {
-			changed = append(changed, secret)
+	for key, object := range objects {
+		r.replace(from{resource.Path(), key}, r.named(resource, key, object), note)
+	}
+	for t, was := range before {
+		if was != (r.count[t] > 0) {
+			changed = append(changed, t)
 		}
 	}
 	return changed
 }
 
-// named returns the Secrets that an Ingress names.
-func (r *References) named(key string, object []byte) []string {
+// replace replaces the references of an object. note is called before the count of a target changes. The caller has the lock.
+func (r *References) replace(f from, references []Reference, note func(Target)) {
+	for _, reference := range r.byFrom[f] {
+		if reference.Problem != "" {
+			continue
+		}
+		note(reference.Target)
+		if r.count[reference.Target]--; r.count[reference.Target] == 0 {
+			delete(r.count, reference.Target)
+		}
+	}
+	delete(r.byFrom, f)
+	if len(references) > 0 {
+		r.byFrom[f] = references
+	}
+	for _, reference := range references {
+		if reference.Problem == "" {
+			note(reference.Target)
+			r.count[reference.Target]++
+		}
+	}
+}
+
+// named returns what an object names, nothing if it is gone or malformed.
+func (r *References) named(resource allow.Resource, key string, object []byte) []Reference {
 	if object == nil {
 		return nil
 	}
-	var ingress networkingv1.Ingress
-	if err := ingress.Unmarshal(object); err != nil {
-		r.log.Warn("Ignored the Secrets of a malformed Ingress", zap.String("ingress", key), zap.Error(err))
+	n := names{params: r.params, resource: resource.Path()}
+	if err := n.read(resource, object); err != nil {
+		r.params.Log.Warn("Ignored the references of a malformed object", zap.String("resource", resource.Path()), zap.String("object", key), zap.Error(err))
 		return nil
 	}
-	if !r.ofClass(&ingress) {
-		return nil
-	}
-	var named []string
-	add := func(name string) {
-		if name != "" && len(named) < maxReferences {
-			named = append(named, ingress.Namespace+"/"+name)
-		}
-	}
-	for _, tls := range ingress.Spec.TLS {
-		add(tls.SecretName)
-	}
-	for annotation, value := range ingress.Annotations {
-		if !strings.HasSuffix(annotation, "secret") {
-			continue
-		}
-		if namespace, name, qualified := strings.Cut(value, "/"); !qualified {
-			add(value)
-		} else if namespace == ingress.Namespace {
-			add(name)
-		}
-	}
-	return named
-}
-
-func (r *References) ofClass(i *networkingv1.Ingress) bool {
-	if i.Spec.IngressClassName != nil {
-		return *i.Spec.IngressClassName == r.class
-	}
-	return i.Annotations[classAnnotation] == r.class
+	return n.found
 }

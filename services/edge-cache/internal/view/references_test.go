@@ -1,16 +1,35 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/services/edge-cache/internal/allow"
 )
+
+var (
+	ingresses  = allow.Resource{Group: "networking.k8s.io", Version: "v1", Name: "ingresses"}
+	services   = allow.Resource{Version: "v1", Name: "services"}
+	configMaps = allow.Resource{Version: "v1", Name: "configmaps", Own: true}
+	custom     = allow.Resource{Group: "a.example", Version: "v1", Name: "things", Custom: true}
+)
+
+// references returns those of a profile, for the class edge and a controller in the namespace ingress.
+func references(t *testing.T, profile string, always ...string) *References {
+	t.Helper()
+	list, err := allow.Profile(profile, nil)
+	require.NoError(t, err)
+	return NewReferences(ReferenceParams{Class: "edge", Names: list.Names, Namespace: "ingress", Secrets: always, Log: zap.NewNop()})
+}
 
 // ingress returns an Ingress in namespace a whose rules name Secrets.
 func ingress(t *testing.T, class string, annotations map[string]string, secrets ...string) []byte {
@@ -27,51 +46,175 @@ func ingress(t *testing.T, class string, annotations map[string]string, secrets 
 	return raw
 }
 
-func TestReferencesOfAnIngress(t *testing.T) {
-	t.Parallel()
-	many := make([]string, 2*maxReferences)
-	for i := range many {
-		many[i] = fmt.Sprintf("s%05d", i)
+func service(t *testing.T, annotations map[string]string) []byte {
+	t.Helper()
+	s := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "s", Annotations: annotations}, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}}
+	raw, err := s.Marshal()
+	require.NoError(t, err)
+	return raw
+}
+
+func configMap(t *testing.T, namespace string, data map[string]string) []byte {
+	t.Helper()
+	c := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}, Data: data}
+	raw, err := c.Marshal()
+	require.NoError(t, err)
+	return raw
+}
+
+// thing returns a custom resource in namespace a.
+func thing(t *testing.T, spec string) []byte {
+	t.Helper()
+	object := map[string]any{"metadata": map[string]any{"namespace": "a", "name": "x"}}
+	require.NoError(t, yaml.Unmarshal([]byte("spec: "+spec), &object))
+	raw, err := json.Marshal(object)
+	require.NoError(t, err)
+	return raw
+}
+
+func secrets(keys ...string) []Target {
+	var targets []Target
+	for _, key := range keys {
+		targets = append(targets, Target{Kind: allow.Secrets, Key: key})
 	}
+	return targets
+}
+
+// TestReferences has what each controller reads, by its source: see the tables of package allow.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	type annotations = map[string]string
 	tests := []struct {
-		name string
-		give []byte
-		want []string
+		name     string
+		profile  string
+		resource allow.Resource
+		give     []byte
+		want     []Target
 	}{
-		{"TLS", ingress(t, "edge", nil, "x", "", "x", "y"), []string{"a/x", "a/y"}},
-		{"another class", ingress(t, "other", map[string]string{classAnnotation: "edge"}, "x"), nil},
-		{"class in an annotation", ingress(t, "", map[string]string{classAnnotation: "edge"}, "x"), []string{"a/x"}},
-		{"no class", ingress(t, "", nil, "x"), nil},
-		{"annotations", ingress(t, "edge", map[string]string{"auth-secret": "x", "tls-secret": "a/y", "secret-type": "z"}), []string{"a/x", "a/y"}},
-		{"a Secret of another namespace", ingress(t, "edge", map[string]string{"auth-secret": "victim/x"}), nil},
-		{"malformed", []byte{0xff}, nil},
-		{"deleted", nil, nil},
+		{"TLS", "traefik", ingresses, ingress(t, "edge", nil, "x", "", "x", "y"), secrets("a/x", "a/y")},
+		{"another class", "traefik", ingresses, ingress(t, "other", nil, "x"), nil},
+		{"class in an annotation", "traefik", ingresses, ingress(t, "", annotations{classAnnotation: "edge"}, "x"), secrets("a/x")},
+		{"class in an annotation that wins in haproxy-ingress", "haproxy-ingress", ingresses, ingress(t, "other", annotations{classAnnotation: "edge"}, "x"), secrets("a/x")},
+		{"no class", "traefik", ingresses, ingress(t, "", nil, "x"), nil},
+		{
+			"annotations of any controller", "custom", ingresses,
+			ingress(t, "edge", annotations{"auth-secret": "x", "a.example/tls-secret": "a/y", "secret-type": "z"}), secrets("a/x", "a/y"),
+		},
+		{"a Secret of another namespace", "haproxytech", ingresses, ingress(t, "edge", annotations{"haproxy.org/server-ca": "victim/x"}), nil},
+		{"no names", "haproxytech", ingresses, ingress(t, "edge", annotations{"auth-secret": "file:///etc/passwd", "server-ca": "A/../b", "server-crt": "a/b/c"}), nil},
+		{"malformed", "traefik", ingresses, []byte{0xff}, nil},
+		{"deleted", "traefik", ingresses, nil, nil},
+		{
+			"haproxytech: an Ingress", "haproxytech", ingresses,
+			ingress(t, "edge", annotations{"haproxy.org/server-ca": "a/ca", "haproxy.org/server-crt": "a/crt", "haproxy.org/auth-secret": "users"}),
+			secrets("a/ca", "a/crt", "a/users"),
+		},
+		{"haproxytech: a Service", "haproxytech", services, service(t, annotations{"haproxy.org/server-ca": "a/ca", "haproxy.org/server-crt": "a/crt"}), secrets("a/ca", "a/crt")},
+		{
+			"haproxytech: its ConfigMap", "haproxytech", configMaps, configMap(t, "ingress", annotations{
+				"ssl-certificate": "default-tls", "client-ca": "a/client-ca", "server-ca": "b/ca", "generate-certificates-signer": "b/signer",
+				"prometheus-endpoint-auth-secret": "b/users", "ssl-redirect-port": "443",
+			}), secrets("ingress/default-tls", "a/client-ca", "b/ca", "b/signer", "b/users"),
+		},
+		{"a ConfigMap of a tenant", "haproxytech", configMaps, configMap(t, "a", annotations{"ssl-certificate": "a/x", "client-ca": "victim/x"}), nil},
+		{
+			"haproxy-ingress: a Service", "haproxy-ingress", services, service(t, annotations{
+				"haproxy-ingress.github.io/secure-verify-ca-secret": "ca", "ingress.kubernetes.io/secure-crt-secret": "crt", "haproxy-ingress.github.io/auth-secret": "users",
+			}), secrets("a/ca", "a/crt", "a/users"),
+		},
+		{
+			"haproxy-ingress: its ConfigMaps", "haproxy-ingress", configMaps, configMap(t, "ingress", annotations{
+				"auth-tls-default-secret": "b/ca", "ssl-dh-param": "b/dh", "stats-ssl-cert": "file:///stats.pem", "7000": "a/db:5432::PROXY:b/tls:2s:b/clients", "http-port": "8000",
+			}), secrets("b/ca", "b/dh", "b/tls", "b/clients"),
+		},
+		{
+			"nginx-f5: an Ingress", "nginx-f5", ingresses,
+			ingress(t, "edge", annotations{"nginx.com/jwt-key": "jwk", "nginx.org/basic-auth-secret": "users", "nginx.com/jwt-token": "$cookie_t"}), secrets("a/jwk", "a/users"),
+		},
+		{
+			"nginx-f5: its ConfigMap for management", "nginx-f5", configMaps, configMap(t, "ingress", annotations{"license-token-secret-name": "license", "ssl-certificate-secret-name": "client"}),
+			secrets("ingress/license", "ingress/client"),
+		},
+		{
+			"ingress-nginx: an Ingress", "ingress-nginx", ingresses, ingress(t, "edge", annotations{
+				"nginx.ingress.kubernetes.io/auth-tls-secret": "a/ca", "nginx.ingress.kubernetes.io/proxy-ssl-secret": "a/tls", "nginx.ingress.kubernetes.io/auth-secret-type": "auth-map",
+			}), secrets("a/ca", "a/tls"),
+		},
+		{"ingress-nginx: its ConfigMap", "ingress-nginx", configMaps, configMap(t, "ingress", annotations{"ssl-dh-param": "b/dh"}), secrets("b/dh")},
+		{"Traefik: IngressRoute", "traefik-crd", custom, thing(t, "{tls: {secretName: x, options: {name: o}}, routes: [{services: [{name: s}]}]}"), secrets("a/x")},
+		{"Traefik: Middlewares", "traefik-crd", custom, thing(t, `{basicAuth: {secret: b}, digestAuth: {secret: d}, forwardAuth: {tls: {caSecret: c, certSecret: e}},
+			rateLimit: {redis: {secret: r}}, plugin: {jwt: {secret: literal, keys: ["urn:k8s:secret:p:key"]}}}`), secrets("a/b", "a/d", "a/c", "a/e", "a/r", "a/p")},
+		{"Traefik: TLSOption", "traefik-crd", custom, thing(t, "{clientAuth: {secretNames: [x, w]}}"), secrets("a/x", "a/w")},
+		{"Traefik: TLSStore", "traefik-crd", custom, thing(t, "{defaultCertificate: {secretName: x}, certificates: [{secretName: w}]}"), secrets("a/x", "a/w")},
+		{
+			"Traefik: ServersTransport", "traefik-crd", custom, thing(t, "{rootCAsSecrets: [x], rootCAs: [{secret: w}, {configMap: z}], certificatesSecrets: [c]}"),
+			append(secrets("a/x", "a/w", "a/c"), Target{Kind: allow.ConfigMaps, Key: "a/z"}),
+		},
+		{"nginx-f5: VirtualServer", "nginx-f5", custom, thing(t, "{ingressClassName: edge, tls: {secret: x}}"), secrets("a/x")},
+		{"nginx-f5: of another class", "nginx-f5", custom, thing(t, "{ingressClassName: other, tls: {secret: x}}"), nil},
+		{"nginx-f5: Policies", "nginx-f5", custom, thing(t, `{ingressMTLS: {clientCertSecret: a}, egressMTLS: {tlsSecret: b, trustedCertSecret: c}, jwt: {secret: d},
+			oidc: {clientSecret: e}, apiKey: {clientSecret: f}}`), secrets("a/a", "a/b", "a/c", "a/d", "a/e", "a/f")},
+		{"Gateway API", "custom", custom, thing(t, `{listeners: [{tls: {certificateRefs: [{name: x}, {kind: Secret, name: w}, {kind: Other, name: z}, {name: v, namespace: victim}]}}],
+			validation: {caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`), append(secrets("a/x", "a/w"), Target{Kind: allow.ConfigMaps, Key: "a/ca"})},
+		{"haproxytech: TCP", "haproxytech", custom, thing(t, "[{frontend: {binds: {a: {ssl_certificate: x}, b: {ssl_certificate: /etc/certs}}}}]"), secrets("a/x")},
+		{"keys of Secrets", "custom", custom, thing(t, "{env: {secretKeyRef: {name: x, key: k}}, secret: {secretName: w}, secretType: z}"), secrets("a/x", "a/w")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := NewReferences("edge", []string{"b/always"}, zap.NewNop())
-			assert.ElementsMatch(t, tt.want, r.Update(map[string][]byte{"a/i": tt.give}))
-			assert.ElementsMatch(t, append(slices.Clone(tt.want), "b/always"), r.All())
-			assert.True(t, r.Wanted("b/always"))
-			assert.False(t, r.Wanted("victim/x"))
-			assert.ElementsMatch(t, tt.want, r.Update(map[string][]byte{"a/i": nil}))
-			assert.Equal(t, []string{"b/always"}, r.All())
+			r := references(t, tt.profile, "b/always")
+			assert.ElementsMatch(t, tt.want, r.Update(tt.resource, map[string][]byte{"a/i": tt.give}))
+			assert.ElementsMatch(t, append(secrets("b/always"), tt.want...), r.Targets())
+			assert.False(t, r.Wanted(secrets("victim/x")[0]))
+			assert.ElementsMatch(t, tt.want, r.Update(tt.resource, map[string][]byte{"a/i": nil}))
+			assert.Equal(t, secrets("b/always"), r.Targets())
 		})
 	}
-	r := NewReferences("edge", nil, zap.NewNop())
-	assert.Len(t, r.Update(map[string][]byte{"a/i": ingress(t, "edge", nil, many...)}), maxReferences)
 }
 
-func TestASecretIsWantedUntilTheLastIngressIsGone(t *testing.T) {
+func TestASecretIsWantedUntilTheLastReferenceIsGone(t *testing.T) {
 	t.Parallel()
-	r := NewReferences("edge", nil, zap.NewNop())
+	r := references(t, "haproxytech")
 	raw := ingress(t, "edge", nil, "x")
-	assert.Equal(t, []string{"a/x"}, r.Update(map[string][]byte{"a/i": raw}))
-	assert.Empty(t, r.Update(map[string][]byte{"a/j": raw}))
-	assert.Empty(t, r.Update(map[string][]byte{"a/i": raw}), "the same again")
-	assert.Empty(t, r.Update(map[string][]byte{"a/i": nil}))
-	assert.True(t, r.Wanted("a/x"))
-	assert.Equal(t, []string{"a/x"}, r.Update(map[string][]byte{"a/j": nil}))
-	assert.False(t, r.Wanted("a/x"))
+	assert.Equal(t, secrets("a/x"), r.Update(ingresses, map[string][]byte{"a/i": raw}))
+	assert.Empty(t, r.Update(services, map[string][]byte{"a/i": service(t, map[string]string{"haproxy.org/server-ca": "a/x"})}), "a Service of the same name")
+	assert.Empty(t, r.Update(ingresses, map[string][]byte{"a/i": raw}), "the same again")
+	assert.Empty(t, r.Update(ingresses, map[string][]byte{"a/i": nil}))
+	assert.True(t, r.Wanted(secrets("a/x")[0]))
+	assert.Equal(t, secrets("a/x"), r.Update(services, map[string][]byte{"a/i": nil}))
+	assert.False(t, r.Wanted(secrets("a/x")[0]))
+}
+
+// TestUnfollowedReferences names what leads to nothing, except what the administrator shows.
+func TestUnfollowedReferences(t *testing.T) {
+	t.Parallel()
+	r := references(t, "haproxytech", "b/permitted", "b/gone")
+	many := make([]string, maxReferences+10)
+	for i := range many {
+		many[i] = fmt.Sprintf("s%05d", i)
+	}
+	assert.Len(t, r.Update(ingresses, map[string][]byte{"a/many": ingress(t, "edge", nil, many...)}), maxReferences)
+	r.Update(services, map[string][]byte{
+		"a/s": service(t, map[string]string{"haproxy.org/server-ca": "b/forbidden", "haproxy.org/server-crt": "b/permitted"}),
+	})
+	r.Update(custom, map[string][]byte{"a/x": thing(t, "{tls: {secretName: perhaps}}")})
+	got := r.Unfollowed(func(target Target) Problem {
+		switch target.Key {
+		case "b/gone", "a/perhaps":
+			return Missing
+		}
+		return ""
+	})
+	assert.ElementsMatch(t, []Reference{
+		{Resource: "--secrets", Object: "b/gone", Target: secrets("b/gone")[0], Problem: Missing},
+		{
+			Resource: "v1/services", Object: "a/s", Field: "metadata.annotations.haproxy.org/server-ca", Target: secrets("b/forbidden")[0],
+			Problem: OtherNamespace,
+		},
+		{
+			Resource: "networking.k8s.io/v1/ingresses", Object: "a/i", Field: "spec.tls.secretName",
+			Target: secrets(fmt.Sprintf("a/s%05d", maxReferences))[0], Problem: TooMany,
+		},
+		{Resource: "a.example/v1/things", Object: "a/x", Field: "spec.tls.secretName", Target: secrets("a/perhaps")[0], Problem: Missing, Guessed: true},
+	}, got)
 }

@@ -1,4 +1,4 @@
-// Package view decides what the ingress controller sees: the endpoints of the pool, and the Secrets of its class.
+// Package view decides what the ingress controller sees: the endpoints of the pool, and the Secrets that its objects name.
 //
 // Each function returns the projection of a store. A projection is pure CPU work: it runs with the lock of its store.
 package view
@@ -8,6 +8,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"fairlead.dev/services/edge-cache/internal/allow"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
@@ -117,9 +118,9 @@ func Nodes(m members) store.Projection {
 	}
 }
 
-// Secrets returns the projection of Secrets: only those that Ingresses of the class name are visible.
-func Secrets(r *References) store.Projection {
+// Named returns the projection of a kind of which only the objects are visible that others name.
+func Named(r *References, kind allow.Filter) store.Projection {
 	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
-		return object, nil, r.Wanted(key), nil
+		return object, nil, r.Wanted(Target{Kind: kind, Key: key}), nil
 	}
 }

@@ -1,0 +1,216 @@
+package view
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"fairlead.dev/services/edge-cache/internal/allow"
+)
+
+const (
+	classAnnotation = "kubernetes.io/ingress.class"
+	// maxReferences limits the references of one object. An Ingress with more rules than that does not fit into etcd.
+	maxReferences = 1000
+	// secretURN begins a value of a plugin of Traefik: urn:k8s:secret:NAME:KEY. Other values of a plugin can be secrets themselves.
+	secretURN    = "urn:k8s:secret:"
+	pluginFields = "spec.plugin."
+)
+
+// names collects what one object names.
+type names struct {
+	params   ReferenceParams
+	resource string
+	object   metav1.ObjectMeta
+	trusted  bool // the administrator wrote it
+	custom   bool
+	found    []Reference
+}
+
+// read reads an object of one of the kinds that name others.
+func (n *names) read(resource allow.Resource, object []byte) error {
+	switch {
+	case resource.Custom:
+		return n.readCustom(object)
+	case resource.Name == "ingresses":
+		return n.readIngress(object)
+	case resource.Name == "configmaps":
+		return n.readConfigMap(object)
+	}
+	var o metav1.PartialObjectMetadata // every kind has its metadata in the same field
+	if err := o.Unmarshal(object); err != nil {
+		return err
+	}
+	n.readAnnotations(o.ObjectMeta)
+	return nil
+}
+
+// add adds a reference to NAME or NAMESPACE/NAME. A value that is neither, such as a path, is no reference.
+func (n *names) add(kind allow.Filter, field, value string) {
+	namespace, name, qualified := strings.Cut(value, "/")
+	if !qualified {
+		namespace, name = n.object.Namespace, value
+	}
+	if len(n.found) > maxReferences || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return
+	}
+	r := Reference{
+		Resource: n.resource, Object: n.object.Namespace + "/" + n.object.Name, Field: field, Target: Target{Kind: kind, Key: namespace + "/" + name}, Guessed: n.custom,
+	}
+	switch {
+	case len(n.found) == maxReferences:
+		r.Problem = TooMany
+	case namespace != n.object.Namespace && !n.trusted:
+		r.Problem = OtherNamespace
+	}
+	n.found = append(n.found, r)
+}
+
+// readIngress reads an Ingress. Controllers differ in which of field and annotation wins if the classes differ.
+func (n *names) readIngress(object []byte) error {
+	var ingress networkingv1.Ingress
+	if err := ingress.Unmarshal(object); err != nil {
+		return err
+	}
+	class := ingress.Spec.IngressClassName
+	if (class == nil || *class != n.params.Class) && ingress.Annotations[classAnnotation] != n.params.Class {
+		return nil
+	}
+	n.readAnnotations(ingress.ObjectMeta)
+	for _, tls := range ingress.Spec.TLS {
+		n.add(allow.Secrets, "spec.tls.secretName", tls.SecretName)
+	}
+	return nil
+}
+
+func (n *names) readAnnotations(o metav1.ObjectMeta) {
+	n.object = o
+	for name, value := range o.Annotations {
+		if n.params.Names.Annotation(name) {
+			n.add(allow.Secrets, "metadata.annotations."+name, value)
+		}
+	}
+}
+
+// readConfigMap reads a ConfigMap of the controller's own namespace.
+func (n *names) readConfigMap(object []byte) error {
+	var c corev1.ConfigMap
+	if err := c.Unmarshal(object); err != nil || c.Namespace != n.params.Namespace {
+		return err
+	}
+	n.object, n.trusted = c.ObjectMeta, true
+	for key, value := range c.Data {
+		if n.params.Names.Key(key) {
+			n.add(allow.Secrets, "data."+key, value)
+			continue
+		}
+		// A TCP service of haproxy-ingress: service, port, PROXY, PROXY, certificate, interval, authority.
+		if _, err := strconv.ParseUint(key, 10, 16); err == nil {
+			for i, part := range strings.Split(value, ":") {
+				if i == 4 || i == 6 {
+					n.add(allow.Secrets, "data."+key, part)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readCustom reads a custom resource: of the class, or without one.
+func (n *names) readCustom(object []byte) error {
+	var o struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     any               `json:"spec"`
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		return err
+	}
+	fields, _ := o.Spec.(map[string]any) // HAProxy's kind TCP has a list
+	class, _ := fields["ingressClassName"].(string)
+	for _, class := range []string{class, o.Metadata.Annotations[classAnnotation]} {
+		if class != "" && class != n.params.Class {
+			return nil
+		}
+	}
+	n.object, n.custom = o.Metadata, true
+	n.walk("spec", o.Spec)
+	return nil
+}
+
+// walk adds what the fields below a value name.
+func (n *names) walk(path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, below := range value {
+			field := path + "." + key
+			if kind := kindOf(key); kind != allow.None && !strings.HasPrefix(field, pluginFields) {
+				n.addAll(kind, field, below)
+			} else {
+				n.walk(field, below)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			n.walk(path, item)
+		}
+	case string:
+		if rest, found := strings.CutPrefix(value, secretURN); found {
+			name, _, _ := strings.Cut(rest, ":")
+			n.add(allow.Secrets, path, name)
+		}
+	}
+}
+
+// addAll adds the value of a field that names objects: a name, a reference with a name and perhaps a kind and a namespace, or a list of them.
+func (n *names) addAll(kind allow.Filter, field string, value any) {
+	switch value := value.(type) {
+	case string:
+		n.add(kind, field, value)
+	case []any:
+		for _, item := range value {
+			n.addAll(kind, field, item)
+		}
+	case map[string]any:
+		name, named := value["name"].(string)
+		if !named {
+			n.walk(field, value)
+			return
+		}
+		switch value["kind"] {
+		case nil:
+		case "Secret":
+			kind = allow.Secrets
+		case "ConfigMap":
+			kind = allow.ConfigMaps
+		default:
+			return
+		}
+		if namespace, _ := value["namespace"].(string); namespace != "" {
+			name = namespace + "/" + name
+		}
+		n.add(kind, field, name)
+	}
+}
+
+// kindOf returns what a field of a custom resource names by its own name: secret, secretName, rootCAsSecrets, clientCertSecret, secretKeyRef, configMap,
+// certificateRefs and so on.
+func kindOf(field string) allow.Filter {
+	name := strings.ToLower(field)
+	for _, suffix := range []string{"refs", "ref", "selector", "key", "names", "name"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	name = strings.TrimSuffix(name, "s")
+	isReference := strings.HasSuffix(field, "Ref") || strings.HasSuffix(field, "Refs")
+	switch {
+	case strings.HasSuffix(name, "secret"), isReference && strings.HasSuffix(name, "certificate"), name == "ssl_certificate": // HAProxy's kind TCP
+		return allow.Secrets
+	case strings.HasSuffix(name, "configmap"):
+		return allow.ConfigMaps
+	}
+	return allow.None
+}
