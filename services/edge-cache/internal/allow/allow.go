@@ -58,6 +58,8 @@ type List struct {
 	Read []Write
 	// Names are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
 	Names Names
+	// NamespaceSetting says how the controller is told to list some namespaces, each alone.
+	NamespaceSetting string
 }
 
 // Names are where a controller finds the names of Secrets.
@@ -103,12 +105,18 @@ var (
 
 // profiles are the allow-lists by name.
 var profiles = map[string]List{
-	"traefik": {Resources: base, Writes: []Write{ingressStatus}},
+	"traefik": {
+		Resources: base, Writes: []Write{ingressStatus}, NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces to the same namespaces",
+	},
 	// With its provider for custom resources, Traefik waits at its start until it has listed all of them.
-	"traefik-crd": {Resources: slices.Concat(base, traefikKinds(), []Resource{namedConfigMaps}), Writes: []Write{ingressStatus}},
+	"traefik-crd": {
+		Resources: slices.Concat(base, traefikKinds(), []Resource{namedConfigMaps}), Writes: []Write{ingressStatus},
+		NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces and --providers.kubernetesCRD.namespaces to the same namespaces",
+	},
 	"haproxytech": {
-		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
-		Writes:    []Write{ingressStatus, events, newEvents},
+		Resources:        slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
+		Writes:           []Write{ingressStatus, events, newEvents},
+		NamespaceSetting: "give the controller --namespace-whitelist once for each of them",
 		Names: Names{
 			Annotations: []string{"auth-secret", "server-ca", "server-crt"},
 			Keys:        []string{"ssl-certificate", "client-ca", "generate-certificates-signer", "prometheus-endpoint-auth-secret"},
@@ -117,6 +125,7 @@ var profiles = map[string]List{
 	"haproxy-ingress": {
 		Resources: slices.Concat(base, []Resource{endpoints, configMaps, namespaces, ownPods}),
 		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		NamespaceSetting: "the controller lists one namespace or all: give one to --namespaces and to its --watch-namespace, or neither",
 		Names: Names{
 			Annotations: []string{"auth-secret", "auth-tls-secret", "secure-crt-secret", "secure-verify-ca-secret"},
 			Keys:        []string{"auth-tls-default-secret", "ssl-dh-param", "stats-ssl-cert"},
@@ -125,6 +134,7 @@ var profiles = map[string]List{
 	"nginx-f5": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, pods}),
 		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		NamespaceSetting: "set the controller's -watch-namespace to the same namespaces",
 		Names: Names{
 			Annotations: []string{"basic-auth-secret", "jwt-key"},
 			Keys:        []string{"license-token-secret-name", "ssl-certificate-secret-name", "ssl-trusted-certificate-secret-name"},
@@ -133,12 +143,13 @@ var profiles = map[string]List{
 	"ingress-nginx": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
 		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		NamespaceSetting: "the controller lists one namespace or all: give one to --namespaces and to its --watch-namespace, or neither",
 		Names: Names{
 			Annotations: []string{"auth-secret", "auth-tls-secret", "proxy-ssl-secret", "secure-verify-ca-secret"},
 			Keys:        []string{"ssl-dh-param"},
 		},
 	},
-	"custom": {},
+	"custom": {NamespaceSetting: "let the controller list each of them alone"},
 }
 
 // traefikKinds returns the custom resources of Traefik.
@@ -162,7 +173,7 @@ func Profile(name string, additional []string) (List, error) {
 	if !ok {
 		return List{}, fmt.Errorf("profile %q is not one of %s", name, strings.Join(Profiles(), ", "))
 	}
-	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read, Names: found.Names}
+	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read, Names: found.Names, NamespaceSetting: found.NamespaceSetting}
 	for _, text := range additional {
 		r, err := Parse(text)
 		if err != nil {

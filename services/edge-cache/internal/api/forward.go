@@ -20,11 +20,24 @@ const (
 	readTimeout = 2 * time.Second
 	// writeTimeout is the time after which a write counts as lost. The API server itself gives up after 34 s.
 	writeTimeout = 35 * time.Second
-	// maxDocument is the largest answer that is kept.
+	// maxDocument is the largest answer that is kept. Larger ones pass without a stop in memory.
 	maxDocument = 2 << 20
 	// maxAnswer is the largest answer that is passed on.
 	maxAnswer = 16 << 20
+	// maxBuffered is the number of requests whose bodies are in memory: 48 MiB. Others wait. At half, a controller that writes the status of many Ingresses at
+	// the same time does it in twice as many steps.
+	maxBuffered = 16
 )
+
+// buffer waits for the right to hold a body in memory.
+func (s *Server) buffer(ctx context.Context) (release func(), err error) {
+	select {
+	case s.buffers <- struct{}{}:
+		return func() { <-s.buffers }, nil
+	case <-ctx.Done():
+		return nil, unavailable("edge-cache: too many other requests are waiting for the API server: nothing was sent to it")
+	}
+}
 
 // forward passes on a write.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) error {
@@ -32,8 +45,15 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) er
 		return s.notAllowed(req)
 	}
 	if !s.params.Backend.Online() {
-		return unavailable("edge-cache: the API server does not answer, so nothing was written")
+		return unavailable("edge-cache: nothing was written, because the API server has not answered the last probe")
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
+	defer cancel()
+	release, err := s.buffer(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		return badRequest("read body: %v", err)
@@ -41,8 +61,6 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) er
 	if len(body) > maxBody {
 		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than 3 MiB")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
-	defer cancel()
 	response, err := s.params.Backend.Do(ctx, upstream.Request{
 		Source: "write", Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: forwarded(r.Header), Body: bytes.NewReader(body),
 	})
@@ -116,20 +134,20 @@ func (s *Server) readOne(w http.ResponseWriter, r *http.Request, req request) er
 	return s.keep(w, r, req)
 }
 
-// keep passes on a read and keeps the answer for the time when the API server does not answer. Answers 403 and 404 are answers; all other
-// errors are not.
+// keep passes on a read and keeps the answer for the time when the API server does not answer. Answers 403 and 404 are answers about the request; all
+// other errors are not.
 func (s *Server) keep(w http.ResponseWriter, r *http.Request, req request) error {
 	key := r.URL.Path + "?" + documentQuery(r) + "|" + strings.Join(r.Header.Values("Accept"), ",")
+	cause := errors.New("it has not answered the last probe")
 	if s.params.Backend.Online() {
-		done, err := s.readThrough(w, r, key)
-		if done || err != nil {
+		if cause = s.readThrough(w, r, key); cause == nil {
 			s.count(req, "upstream")
-			return err
+			return nil
 		}
 	}
 	d, found := s.params.Documents.Load(key)
 	if !found {
-		return unavailable("edge-cache: the API server gives no answer to GET %s, and there is none from before", r.URL.Path)
+		return unavailable("edge-cache: GET %s: no answer of the API server from before, and none now: %v", r.URL.Path, cause)
 	}
 	s.count(req, "kept")
 	w.Header().Set("Content-Type", d.ContentType)
@@ -145,13 +163,18 @@ func documentQuery(r *http.Request) string {
 	return r.URL.Query().Encode()
 }
 
-// readThrough answers with what the API server says. It returns false if that says nothing.
-func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string) (bool, error) {
+// readThrough answers with what the API server says. An error means that it says nothing about the request; nothing was written then.
+func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
+	release, err := s.buffer(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	response, err := s.params.Backend.Do(ctx, upstream.Request{Source: "read", Path: r.URL.Path, Query: r.URL.Query(), Header: forwarded(r.Header)})
 	if err != nil {
-		return false, nil // what was kept is the answer
+		return err
 	}
 	defer response.Body.Close()
 	switch response.StatusCode {
@@ -160,27 +183,30 @@ func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string)
 	case http.StatusNotFound:
 		s.params.Documents.Delete(key)
 		relay(w, response)
-		return true, nil
+		return nil
 	case http.StatusForbidden:
 		relay(w, response)
-		return true, nil
+		return nil
 	}
-	return false, nil
+	return upstream.ReadStatus(response)
 }
 
-func (s *Server) keepAnswer(w http.ResponseWriter, response *http.Response, key string) (bool, error) {
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+// keepAnswer passes on an answer, and keeps it unless it is too large.
+func (s *Server) keepAnswer(w http.ResponseWriter, response *http.Response, key string) error {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
 	if err != nil {
-		return false, nil //nolint:nilerr // what was kept is the answer
-	}
-	if len(body) == maxAnswer {
-		return false, errors.New("the answer of the API server is too large")
+		return err
 	}
 	d := Document{ContentType: response.Header.Get("Content-Type"), Body: body}
+	w.Header().Set("Content-Type", d.ContentType)
 	if len(body) <= maxDocument {
 		s.params.Documents.Save(key, d)
+		_, _ = w.Write(body)
+		return nil
 	}
-	w.Header().Set("Content-Type", d.ContentType)
-	_, _ = w.Write(body)
-	return true, nil
+	rest := io.LimitReader(response.Body, maxAnswer-int64(len(body)))
+	if _, err := io.Copy(w, io.MultiReader(bytes.NewReader(body), rest)); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+	}
+	return nil
 }

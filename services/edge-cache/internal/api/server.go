@@ -101,6 +101,7 @@ type Server struct {
 	token    [sha256.Size]byte
 	watches  chan struct{}
 	requests chan struct{}
+	buffers  chan struct{}
 	pages    pages
 }
 
@@ -108,7 +109,7 @@ type Server struct {
 func New(p Params) *Server {
 	s := &Server{
 		params: p, stores: map[string][]Served{}, token: sha256.Sum256([]byte(p.Token)),
-		watches: make(chan struct{}, p.Limits.Watches), requests: make(chan struct{}, p.Limits.Requests),
+		watches: make(chan struct{}, p.Limits.Watches), requests: make(chan struct{}, p.Limits.Requests), buffers: make(chan struct{}, maxBuffered),
 	}
 	for _, served := range p.Served {
 		path := served.Resource.Path()
@@ -236,7 +237,23 @@ func (s *Server) find(req request) (Served, error) {
 	if req.namespace == "" && len(candidates) == 1 {
 		return candidates[0], nil
 	}
-	return Served{}, forbidden("edge-cache: %s in namespace %q are not cached: add the namespace with --namespaces", req.resource, req.namespace)
+	return Served{}, s.notCovered(req, candidates)
+}
+
+// notCovered says how to get at objects of namespaces that no store covers.
+func (s *Server) notCovered(req request, candidates []Served) error {
+	switch {
+	case req.namespace == "":
+		namespaces := make([]string, 0, len(candidates))
+		for _, served := range candidates {
+			namespaces = append(namespaces, served.Namespace)
+		}
+		return forbidden("edge-cache: %s of all namespaces are not cached, only those of %s: %s", req.resource, strings.Join(namespaces, ", "), s.params.Allow.NamespaceSetting)
+	case candidates[0].Resource.Own:
+		return forbidden("edge-cache: %s in namespace %q are not cached, only those in the controller's own namespace %s: add %s with --resources",
+			req.resource, req.namespace, s.params.Namespace, req.gvr())
+	}
+	return forbidden("edge-cache: %s in namespace %q are not cached: add the namespace with --namespaces", req.resource, req.namespace)
 }
 
 // get serves one object.

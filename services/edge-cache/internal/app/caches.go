@@ -135,6 +135,7 @@ func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
 		params.Virtual, params.Projection = true, c.endpoints.Legacy
 	case r.Filter == allow.Secrets, r.Filter == allow.ConfigMaps:
 		params.Virtual, params.Discard, params.Projection = true, true, view.Named(c.references, r.Filter)
+		params.OnRemove = func() { p.Journal.secrets.Store(true) }
 	case r.Filter == allow.Nodes && p.Config.Pool.Membership == config.NodePool:
 		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, view.Nodes(c.pool), c.adjustNodes
 	case r.Filter == allow.Nodes:

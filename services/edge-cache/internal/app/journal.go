@@ -2,10 +2,12 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,6 +29,27 @@ const lockWait = 20 * time.Second
 type durable struct {
 	journal *journal.Journal
 	log     *zap.Logger
+	secrets atomic.Bool // some were removed, and are still on the disk
+}
+
+// eraseInterval is the time after which removed Secrets leave the disk. A tenant can name a Secret and forget it again as often as it likes: each interval
+// costs at most one snapshot.
+const eraseInterval = 20 * time.Second
+
+// runErasures removes Secrets that are gone from the disk until ctx ends.
+func (d *durable) runErasures(ctx context.Context) {
+	ticker := time.NewTicker(eraseInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if d.secrets.Swap(false) {
+				d.journal.Erase()
+			}
+		}
+	}
 }
 
 // openJournal opens the journal of the data directory.
@@ -45,7 +68,9 @@ func openJournal(cfg *config.Config, log *zap.Logger) (*durable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
-	return &durable{journal: j, log: log}, nil
+	d := &durable{journal: j, log: log}
+	d.secrets.Store(true) // what the process before this one removed
+	return d, nil
 }
 
 // Append implements store.Journal.

@@ -129,6 +129,7 @@ func (p *parts) serve(ctx context.Context) error {
 	all.Go(func() { p.Connection.Run(ctx) })
 	all.Go(func() { p.Pool.Run(ctx, p.Caches.refilter) })
 	all.Go(func() { p.Caches.runFetches(ctx) })
+	all.Go(func() { p.Journal.runErasures(ctx) })
 	all.Go(func() { p.Caches.runAdjuster(ctx) })
 	for _, o := range p.Caches.all {
 		all.Go(func() { o.reflector.Run(ctx) })

@@ -14,15 +14,46 @@ import (
 // Record is the type of records in the journal.
 const Record uint16 = 6
 
-// limit is the number of documents. Discovery of a cluster with many CRDs has about 60 groups.
-const limit = 512
+// Limits of all documents together. Discovery of a cluster with many CRDs has about 60 groups and 1 MiB. Each form in which a client asks for it is another
+// document. At half, two forms of the largest discovery do not fit; at double, a client that asks for many takes a tenth of the memory that the chart gives.
+const (
+	limit    = 512
+	maxBytes = 16 << 20
+)
 
 // Documents are kept answers by path.
 type Documents struct {
 	journal store.Journal
 
-	mu   sync.Mutex
-	docs map[string]api.Document
+	mu    sync.Mutex
+	docs  map[string]api.Document
+	bytes int
+}
+
+func size(key string, doc api.Document) int { return len(key) + len(doc.ContentType) + len(doc.Body) }
+
+// put adds or replaces a document, if there is room. The caller has the lock.
+func (d *Documents) put(key string, doc api.Document) bool {
+	old, found := d.docs[key]
+	bytes := d.bytes + size(key, doc)
+	if found {
+		bytes -= size(key, old)
+	}
+	if bytes > maxBytes || !found && len(d.docs) >= limit {
+		return false
+	}
+	d.docs[key], d.bytes = doc, bytes
+	return true
+}
+
+// remove removes a document, and reports whether there was one. The caller has the lock.
+func (d *Documents) remove(key string) bool {
+	old, found := d.docs[key]
+	if found {
+		delete(d.docs, key)
+		d.bytes -= size(key, old)
+	}
+	return found
 }
 
 // New returns no documents.
@@ -41,10 +72,9 @@ func (d *Documents) Save(key string, doc api.Document) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old, found := d.docs[key]
-	if found && old.ContentType == doc.ContentType && string(old.Body) == string(doc.Body) || !found && len(d.docs) >= limit {
+	if found && old.ContentType == doc.ContentType && string(old.Body) == string(doc.Body) || !d.put(key, doc) {
 		return
 	}
-	d.docs[key] = doc
 	_ = d.journal.Append(record(key, doc)) // the journal reports and heals itself
 }
 
@@ -52,10 +82,9 @@ func (d *Documents) Save(key string, doc api.Document) {
 func (d *Documents) Delete(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, found := d.docs[key]; !found {
+	if !d.remove(key) {
 		return
 	}
-	delete(d.docs, key)
 	_ = d.journal.Append(store.Record{Type: Record, Key: key})
 }
 
@@ -70,14 +99,14 @@ func (d *Documents) Restore(r store.Record) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r.Value == nil {
-		delete(d.docs, r.Key)
+		d.remove(r.Key)
 		return nil
 	}
-	size, n := binary.Uvarint(r.Value)
-	if n <= 0 || size > uint64(len(r.Value)-n) {
+	length, n := binary.Uvarint(r.Value)
+	if n <= 0 || length > uint64(len(r.Value)-n) {
 		return errors.New("record of a document is malformed")
 	}
-	d.docs[r.Key] = api.Document{ContentType: string(r.Value[n : n+int(size)]), Body: r.Value[n+int(size):]}
+	d.put(r.Key, api.Document{ContentType: string(r.Value[n : n+int(length)]), Body: r.Value[n+int(length):]})
 	return nil
 }
 

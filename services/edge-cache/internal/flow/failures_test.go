@@ -362,3 +362,32 @@ func tryGet(c *rest.Config, path string) (int, error) {
 	got, err := tryAsk(c, path)
 	return got.code, err
 }
+
+// TestAPIServerThatIsNotReady answers everything, and calls itself not ready: an unhealthy etcd or KMS (kubernetes#119535), or a server without that path.
+// Writes and discovery pass.
+func TestAPIServerThatIsNotReady(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{http.StatusInternalServerError, http.StatusNotFound, http.StatusTooManyRequests} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.node("in-1", "edge")
+			l := w.liar()
+			l.all.Store(true)
+			var probes atomic.Int32
+			l.tell(func(out http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/readyz" {
+					probes.Add(1)
+					http.Error(out, "[-]etcd failed", code)
+					return
+				}
+				l.proxy.ServeHTTP(out, r)
+			})
+			e := w.edge("edge", l.configure).ready()
+			require.Eventually(t, func() bool { return probes.Load() >= 3 }, kubetest.Patience, tick)
+			assert.Equal(t, 1.0, e.metric("fairlead_edgecache_upstream_online"))
+			assert.Equal(t, http.StatusBadRequest, e.write(t), "the API server says that the patch is empty")
+			assert.Equal(t, http.StatusOK, ask(t, e.rest(), "/apis/events.k8s.io/v1", values(), "").code)
+		})
+	}
+}

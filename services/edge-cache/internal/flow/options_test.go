@@ -175,10 +175,10 @@ func TestNamespacesOfTheController(t *testing.T) {
 		for _, ns := range []string{"team-a", "team-b"} {
 			assert.Len(t, ask(t, e.rest(), path(ns), values(), "").Items, 1, ns)
 		}
-		for _, refused := range []string{path("secret-team"), slicesPath} {
+		for refused, remedy := range map[string]string{path("secret-team"): "--namespaces", slicesPath: "--providers.kubernetesIngress.namespaces"} {
 			got := ask(t, e.rest(), refused, values(), "")
 			assert.Equal(t, http.StatusForbidden, got.code, refused)
-			assert.Contains(t, string(got.body), "--namespaces")
+			assert.Contains(t, string(got.body), remedy)
 		}
 		nodes := ask(t, e.rest(), "/api/v1/nodes", values(), "")
 		assert.Len(t, nodes.Items, 1, "nodes have no namespace")

@@ -25,6 +25,17 @@ const (
 	maxRetry = 30 * time.Second
 )
 
+// erasure counts the requests to remove what was deleted from the disk. A snapshot fulfills those that were there when its log began.
+type erasure struct{ asked, attempt, done uint64 }
+
+// Erase removes values that were deleted before from the disk, by a new snapshot without the one before it. It does not wait for that.
+func (j *Journal) Erase() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.erase.asked++
+	j.signalCompactLocked()
+}
+
 func (j *Journal) compactLoop() {
 	defer j.background.Done()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +74,7 @@ func (j *Journal) compactionDue() bool {
 	if j.writer != nil {
 		size += j.writer.size
 	}
-	return j.degraded || j.base.rekey || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
+	return j.degraded || j.erase.done != j.erase.asked || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
 }
 
 // compact writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
@@ -99,12 +110,12 @@ func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 	if j.degraded {
 		j.abandonLocked()
 	}
-	if j.writer == nil || j.writer.gen != j.attempt {
+	if j.writer == nil || j.writer.gen != j.attempt || j.erase.attempt != j.erase.asked {
 		if err := j.rotateLocked(j.writer == nil); err != nil {
 			return 0, j.failures, fmt.Errorf("create log: %w", err)
 		}
 	}
-	j.attempt = j.writer.gen
+	j.attempt, j.erase.attempt = j.writer.gen, j.erase.asked
 	return j.writer.gen, j.failures, nil
 }
 
@@ -201,10 +212,10 @@ func (j *Journal) interrupted(failures uint64) error {
 func (j *Journal) finishSnapshot(gen, failures uint64, size int64) {
 	j.mu.Lock()
 	previous := j.base.gen
-	if j.chain.broken || j.base.rekey {
+	if j.chain.broken || j.erase.done != j.erase.attempt {
 		previous = gen // what is there is of no use, or must not stay readable
 	}
-	j.chain.broken = false
+	j.chain.broken, j.erase.done = false, j.erase.attempt
 	j.base, j.attempt = base{gen: gen, size: size}, 0
 	j.status.SnapshotTime = time.Now()
 	j.status.Compactions++

@@ -19,7 +19,7 @@
 //	log-0000000000000008          batches after a restart; a log is never appended to by two processes
 //	snapshot-….tmp                a snapshot in the making
 //
-// The snapshot before the newest one stays, together with its logs.
+// The snapshot before the newest one stays, together with its logs, unless Erase asks for its removal.
 package journal
 
 import (
@@ -129,6 +129,7 @@ type Journal struct {
 	base     base      // what the log stands on
 	nextGen  uint64
 	attempt  uint64 // generation of a snapshot that failed: the next attempt needs no other log
+	erase    erasure
 	failures uint64 // errors of the disk; a snapshot that sees it change is dropped
 	degraded bool
 	status   Status
@@ -142,11 +143,10 @@ type Journal struct {
 
 // base is the snapshot that the current log stands on, and the logs between them.
 type base struct {
-	gen   uint64
-	size  int64 // of the snapshot
-	logs  int   // number of finished logs since then
-	log   int64 // their bytes
-	rekey bool  // some of them are not encrypted with the current key
+	gen  uint64
+	size int64 // of the snapshot
+	logs int   // number of finished logs since then
+	log  int64 // their bytes
 }
 
 // Status is what metrics and the readiness text say about the journal.

@@ -3,14 +3,17 @@ package journal_test
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/edge-cache/internal/journal"
@@ -90,6 +93,70 @@ func TestEncryptionOfAnExistingDirectory(t *testing.T) {
 		s, _, _ := replayed(t, disk, journal.Options{Keys: keys})
 		sealed.requireLatest(t, s)
 	})
+}
+
+// TestErase removes a deleted value from the disk: also one that the snapshot has that is being written, and one of a full disk.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	put := journal.Record{Op: journal.Put, Type: objectType, Key: "secret", Value: []byte(secret)}
+	remove := journal.Record{Op: journal.Delete, Type: objectType, Key: "secret"}
+	onDisk := func(disk *faultfs.Disk) bool {
+		return slices.ContainsFunc(disk.Names(), func(name string) bool { return bytes.Contains(disk.Content(name), []byte(secret)) })
+	}
+	tests := []struct {
+		name   string
+		during func(c *cache, disk *faultfs.Disk)
+		after  func(disk *faultfs.Disk)
+	}{
+		{name: "settled"},
+		{name: "in the log of a snapshot that fails", during: func(c *cache, _ *faultfs.Disk) {
+			c.fail.Store(true)
+			c.journal.Erase()
+			time.Sleep(5 * time.Second)
+			_ = c.append(put)
+		}},
+		{name: "while a snapshot is written", during: func(c *cache, _ *faultfs.Disk) {
+			c.setPause(time.Second)
+			c.journal.Erase()
+			time.Sleep(5 * time.Second)
+		}},
+		{name: "full disk", during: func(c *cache, disk *faultfs.Disk) {
+			disk.SetFree(1)
+			c.journal.Erase()
+			time.Sleep(5 * time.Second)
+		}, after: (*faultfs.Disk).SetUnbounded},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				disk := faultfs.New()
+				c := startCache(t, disk, journal.Options{})
+				for i := range 20 {
+					require.NoError(t, c.append(journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint("other-", i), Value: []byte("x")}))
+				}
+				require.NoError(t, c.append(put))
+				c.journal.Erase() // the snapshot before the last one has it
+				time.Sleep(time.Minute)
+				require.True(t, onDisk(disk))
+				if tt.during != nil {
+					tt.during(c, disk)
+				}
+				_ = c.append(remove) // the disk may be full
+				c.journal.Erase()
+				time.Sleep(5 * time.Second)
+				if tt.after != nil {
+					tt.after(disk)
+				}
+				c.fail.Store(false)
+				time.Sleep(time.Minute)
+				assert.False(t, onDisk(disk))
+				c.close(t)
+				s, _, _ := replayed(t, disk, journal.Options{})
+				c.requireLatest(t, s)
+			})
+		})
+	}
 }
 
 // TestEncryptedFilesThatWereChanged has a right checksum and a wrong content: somebody who can write the files, but does not have the key.

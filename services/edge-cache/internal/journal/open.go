@@ -134,11 +134,14 @@ func (j *Journal) findState() error {
 	j.chain = chosen
 	j.recovery.Base = base
 	j.base.gen, j.base.size = max(chosen.snapshot, 1), chosen.snapshotEnd
-	j.base.rekey = chosen.snapshot != 0 && j.outdated(snapshot.header)
+	outdated := chosen.snapshot != 0 && j.outdated(snapshot.header)
 	for _, s := range chosen.logs {
 		j.base.logs++
 		j.base.log += c.logs[s.gen].size
-		j.base.rekey = j.base.rekey || j.outdated(c.logs[s.gen].header)
+		outdated = outdated || j.outdated(c.logs[s.gen].header)
+	}
+	if outdated {
+		j.erase.asked++
 	}
 	c.report(chosen, base)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ func (s state) apply(r journal.Record) error {
 // cache is a caller of a journal: it appends, then changes its memory, and remembers every state it had.
 type cache struct {
 	journal *journal.Journal
-	pause   func() // called between two values that source yields, if set
+	pause   func()      // called between two values that source yields, if set
+	fail    atomic.Bool // source fails
 
 	mu      sync.Mutex
 	now     state
@@ -67,6 +69,9 @@ func startCache(t *testing.T, fs journal.FS, o journal.Options) *cache {
 }
 
 func (c *cache) source(yield func(journal.Record) error) error {
+	if c.fail.Load() {
+		return errors.New("no state today")
+	}
 	c.mu.Lock()
 	now, pause := maps.Clone(c.now), c.pause
 	c.mu.Unlock()

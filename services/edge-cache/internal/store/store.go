@@ -104,6 +104,8 @@ type Params struct {
 	Companion Companion
 	// OnChange is called after changes of objects, with their encodings. It is called without the lock, one call at a time.
 	OnChange func(changed map[string][]byte)
+	// OnRemove is called with the lock after objects were removed.
+	OnRemove func()
 }
 
 // Store holds the objects of one resource, namespace and selector.
@@ -262,11 +264,12 @@ func (s *Store) commit(changes []change) {
 	}
 	records = append(records, s.positionRecord())
 	s.append(records...)
-	now := s.params.Now()
+	now, removed := s.params.Now(), false
 	for i := range changes {
 		c := &changes[i]
 		old := s.objects[c.key]
 		if c.next == nil {
+			removed = removed || old != nil
 			delete(s.objects, c.key)
 		} else {
 			s.objects[c.key] = c.next
@@ -284,6 +287,9 @@ func (s *Store) commit(changes []change) {
 	}
 	s.history.trim(now)
 	s.wake()
+	if removed && s.params.OnRemove != nil {
+		s.params.OnRemove()
+	}
 }
 
 func isVisible(e *entry) bool { return e != nil && e.shown != nil }

@@ -1,7 +1,8 @@
 // Package upstream reads from the API server: connection, health, identity of the cluster, and one reflector per store.
 //
-// An answer counts only if an API server can have given it. A proxy that answers in its place while the network is down, with 400, 404 or an
-// empty list without a version, changes nothing here: whatever the stores hold stays. Only 401 and 403 are answers about rights.
+// The API server is online while it answers, with any status: each request then decides by its own answer. An answer changes a store only if an API
+// server can have given it. A proxy that answers in its place while the network is down, with 400, 404 or an empty list without a version, changes
+// nothing here: whatever the stores hold stays. Only 401 and 403 are answers about rights.
 package upstream
 
 import (
@@ -267,21 +268,19 @@ func (b *body) Close() error { return b.counted.Close() }
 
 // health is the state of the API server, with hysteresis: one lost packet does not make it offline.
 type health struct {
-	online    atomic.Bool
-	since     atomic.Pointer[time.Time]
-	mu        sync.Mutex
-	known     bool
-	successes int
-	failures  int
+	online   atomic.Bool
+	since    atomic.Pointer[time.Time]
+	mu       sync.Mutex
+	known    bool
+	failures int
 }
 
 const (
 	probeInterval = 5 * time.Second
 	retryInterval = time.Second
 	probeTimeout  = 2 * time.Second
-	// failuresToOffline and successesToOnline: with one failure, each restart of an API server behind a load balancer would count.
+	// failuresToOffline: with one failure, each restart of an API server behind a load balancer would count.
 	failuresToOffline = 3
-	successesToOnline = 2
 )
 
 // Run probes the API server until ctx ends.
@@ -307,6 +306,7 @@ func (c *Connection) Run(ctx context.Context) {
 	c.transport.CloseIdleConnections()
 }
 
+// probe returns an error if there is no answer. Whether the API server calls itself ready does not matter: it can serve all that is asked of it without.
 func (c *Connection) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -316,11 +316,7 @@ func (c *Connection) probe(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	_, _ = io.CopyN(io.Discard, response.Body, 4096)
-	switch response.StatusCode {
-	case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden:
-		return nil
-	}
-	return fmt.Errorf("GET /readyz: %s", response.Status)
+	return nil
 }
 
 // record counts the result of a probe, and changes the state.
@@ -329,7 +325,6 @@ func (c *Connection) record(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
-		h.successes = 0
 		h.failures++
 		if h.since.Load() == nil {
 			now := time.Now()
@@ -344,16 +339,11 @@ func (c *Connection) record(err error) {
 		return
 	}
 	h.failures = 0
-	h.successes++
+	h.since.Store(nil)
 	if h.online.Load() {
-		h.since.Store(nil)
-		return
-	}
-	if h.known && h.successes < successesToOnline {
 		return
 	}
 	h.known = true
-	h.since.Store(nil)
 	h.online.Store(true)
 	c.setOnline()
 }

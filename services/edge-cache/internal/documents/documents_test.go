@@ -1,0 +1,59 @@
+package documents
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/edge-cache/internal/api"
+	"fairlead.dev/services/edge-cache/internal/store"
+)
+
+// records is a journal in memory.
+type records []store.Record
+
+func (r *records) Append(more ...store.Record) error {
+	*r = append(*r, more...)
+	return nil
+}
+
+func document(letter string, size int) api.Document {
+	return api.Document{ContentType: "application/json", Body: []byte(strings.Repeat(letter, size))}
+}
+
+// TestBytesAreBounded keeps the first documents, in memory and in the journal, whatever a client asks for (512 answers of 2 MiB were 1 GiB), and restores no
+// more than that.
+func TestBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	var journal records
+	d := New(&journal)
+	const large = 2 << 20
+	for i := range 512 {
+		d.Save(fmt.Sprint("/apis?", i), document("x", large))
+	}
+	assert.LessOrEqual(t, d.bytes, maxBytes)
+	assert.Len(t, journal, maxBytes/large-1)
+	_, found := d.Load("/apis?0")
+	assert.True(t, found)
+	_, found = d.Load("/apis?100")
+	assert.False(t, found)
+
+	d.Save("/apis?0", document("y", 1))
+	d.Save("/version", document("z", large))
+	_, found = d.Load("/version")
+	assert.True(t, found, "a smaller answer makes room")
+	d.Delete("/apis?1")
+	assert.LessOrEqual(t, d.bytes, maxBytes-large)
+
+	restored := New(&records{})
+	for i := range 512 { // of a version without the bound
+		require.NoError(t, restored.Restore(record(fmt.Sprint("/apis?", i), document("x", large))))
+	}
+	assert.LessOrEqual(t, restored.bytes, maxBytes)
+	kept := 0
+	require.NoError(t, restored.Records(func(store.Record) error { kept++; return nil }))
+	assert.Equal(t, maxBytes/large-1, kept)
+}
