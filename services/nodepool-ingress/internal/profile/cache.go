@@ -22,7 +22,8 @@ const (
 	// Not the defaults of the sidecar, which controllers use, too.
 	cacheHealth, cacheMetrics = 16444, 16445
 
-	accountFolder     = "/var/run/secrets/kubernetes.io/serviceaccount"
+	secretsFolder     = "/var/run/secrets"
+	accountFolder     = secretsFolder + "/kubernetes.io/serviceaccount"
 	cacheUpstream     = "/var/run/secrets/fairlead.dev/upstream"
 	cacheCredentials  = "/var/run/secrets/fairlead.dev/credentials" //nolint:gosec // a folder
 	cacheData         = "/var/lib/edge-cache"

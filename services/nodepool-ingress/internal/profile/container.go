@@ -3,6 +3,7 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 type portReference = intstr.IntOrString
 
 // build returns a container of a custom manifest.
-func (m *containerManifest) build(b *builder) (corev1.Container, error) {
+func (m *containerManifest) build(b *builder, volumes []corev1.Volume) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: m.Name, Image: m.Image, Command: m.Command, Args: m.Args, Resources: m.Resources, RestartPolicy: m.RestartPolicy,
 		SecurityContext: containerSecurity(),
@@ -34,8 +35,8 @@ func (m *containerManifest) build(b *builder) (corev1.Container, error) {
 	m.setPorts(&c)
 	m.setEnv(&c)
 	for _, v := range m.VolumeMounts {
-		if strings.HasPrefix(v.MountPath, accountFolder) {
-			return c, fmt.Errorf("container %s: %s belongs to the ServiceAccount", m.Name, v.MountPath)
+		if err := v.check(volumes); err != nil {
+			return c, fmt.Errorf("container %s: %w", m.Name, err)
 		}
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, SubPath: v.SubPath, ReadOnly: v.ReadOnly})
 	}
@@ -44,6 +45,22 @@ func (m *containerManifest) build(b *builder) (corev1.Container, error) {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: m.Lifecycle.PreStop.Exec, Sleep: m.Lifecycle.PreStop.Sleep}}
 	}
 	return c, nil
+}
+
+// check returns an error for a volume that the manifest does not have, such as one of the cache, and for the folder of credentials, by each of its names: a
+// mount in it would take the place of the files that the cache or the kubelet mounts there.
+func (m *mountManifest) check(volumes []corev1.Volume) error {
+	if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+		return fmt.Errorf("volume %q is not a volume of the manifest", m.Name)
+	}
+	folder := path.Clean("/" + m.MountPath)
+	if below, found := strings.CutPrefix(folder, "/run/"); found { // /var/run links to /run in many images
+		folder = "/var/run/" + below
+	}
+	if folder == secretsFolder || strings.HasPrefix(folder, secretsFolder+"/") {
+		return fmt.Errorf("mountPath %s belongs to the ServiceAccount", m.MountPath)
+	}
+	return nil
 }
 
 func (m *containerManifest) setPorts(c *corev1.Container) {

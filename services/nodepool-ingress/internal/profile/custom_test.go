@@ -37,7 +37,15 @@ func TestManifestRefuses(t *testing.T) {
 		{name: "port of the node", container: "livenessProbe: {httpGet: {host: 10.0.0.1, port: 80}}", want: `unknown field "host"`},
 		{name: "Secret in the environment", container: "env: [{name: A, valueFrom: {secretKeyRef: {name: a, key: b}}}]", want: `unknown field "secretKeyRef"`},
 		{name: "environment from a Secret", container: "envFrom: [{secretRef: {name: a}}]", want: `unknown field "envFrom"`},
-		{name: "folder of the ServiceAccount", container: "volumeMounts: [{name: a, mountPath: " + accountFolder + "/x}]", want: "belongs to the ServiceAccount"},
+		{name: "mount of the token for the API server", container: mount("edge-cache-upstream", "/stolen"), want: `volume "edge-cache-upstream" is not a volume of the manifest`},
+		{name: "mount of the key for TLS", container: mount("edge-cache-data", "/stolen"), want: `"edge-cache-data" is not`},
+		{name: "mount of the controller's token", pod: "initContainers: [{name: i, image: registry.example/ingress, " + mount("edge-cache-credentials", "/stolen") + "}]", want: `"edge-cache-credentials" is not`},
+		{name: "mount of no volume", container: mount("b", "/b"), want: `"b" is not`},
+		{name: "folder of the ServiceAccount", pod: emptyVolume, container: mount("a", accountFolder+"/x"), want: "belongs to the ServiceAccount"},
+		{name: "folder of the ServiceAccount by a link", pod: emptyVolume, container: mount("a", "/run/secrets/kubernetes.io/serviceaccount"), want: "belongs to the ServiceAccount"},
+		{name: "folder of the ServiceAccount with more slashes", pod: emptyVolume, container: mount("a", "/var/run/secrets//kubernetes.io/./serviceaccount"), want: "belongs to the ServiceAccount"},
+		{name: "parent of the folder of the ServiceAccount", pod: emptyVolume, container: mount("a", "/var/run/secrets/kubernetes.io"), want: "belongs to the ServiceAccount"},
+		{name: "folder of the cache's token", pod: emptyVolume, container: mount("a", cacheUpstream), want: "belongs to the ServiceAccount"},
 		{name: "second container of another registry", pod: "initContainers: [{name: i, image: evil.example/miner}]", want: `image "evil.example/miner" is not allowed`},
 		{name: "name of the cache", pod: "initContainers: [{name: edge-cache, image: registry.example/ingress}]", want: "belongs to the cache"},
 		{name: "misspelled field", container: "arg: [a]", want: `unknown field "arg"`},
@@ -78,6 +86,12 @@ func TestManifestRefuses(t *testing.T) {
 			assert.Contains(t, problems[0].Message, tt.want)
 		})
 	}
+}
+
+const emptyVolume = "volumes: [{name: a, emptyDir: {}}]"
+
+func mount(volume, folder string) string {
+	return fmt.Sprintf("volumeMounts: [{name: %s, mountPath: %q}]", volume, folder)
 }
 
 func binding(kind, role string) string {

@@ -15,6 +15,8 @@ func (b *builder) haproxyTech() controller {
 			"--publish-service=" + b.self(),
 			"--http-bind-port=8000",
 			"--https-bind-port=8443",
+			// A snippet is code: it reads files of the container, so who may write Ingresses or Services would read all Secrets of the cluster.
+			"--disable-config-snippets=all",
 		},
 		Ports:           b.ports(podHTTP, podHTTPS),
 		Resources:       b.resources("100m", "256Mi"),
@@ -45,6 +47,7 @@ func (b *builder) haproxyIngress() controller {
 			"--watch-gateway=false",
 			"--election-id=" + b.name + ".%s", // the program puts the class there, or at the end after a dash
 			"--publish-service=" + b.self(),
+			"--disable-config-keywords=*", // snippets of annotations, as above
 		},
 		Ports:           b.ports(podHTTP, podHTTPS),
 		Resources:       b.resources("100m", "256Mi"),

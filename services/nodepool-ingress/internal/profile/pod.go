@@ -130,14 +130,14 @@ func (m *podManifest) build(b *builder) (corev1.PodSpec, error) {
 		pod.Volumes = append(pod.Volumes, volume)
 	}
 	for i := range m.Containers {
-		container, err := m.Containers[i].build(b)
+		container, err := m.Containers[i].build(b, pod.Volumes)
 		if err != nil {
 			return pod, err
 		}
 		pod.Containers = append(pod.Containers, container)
 	}
 	for i := range m.InitContainers {
-		container, err := m.InitContainers[i].build(b)
+		container, err := m.InitContainers[i].build(b, pod.Volumes)
 		if err != nil {
 			return pod, err
 		}
