@@ -139,6 +139,7 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	writes := map[string][]string{
 		"traefik":         {"networking.k8s.io/ingresses/status"},
+		"traefik-crd":     {"networking.k8s.io/ingresses/status"},
 		"haproxytech":     {"networking.k8s.io/ingresses/status", "/events", "events.k8s.io/events"},
 		"haproxy-ingress": {"networking.k8s.io/ingresses/status", "/events", "events.k8s.io/events", "coordination.k8s.io/leases"},
 		"nginx-f5":        {"networking.k8s.io/ingresses/status", "/events", "events.k8s.io/events", "coordination.k8s.io/leases"},
@@ -180,7 +181,7 @@ func resourcesOf(rules []rbacv1.PolicyRule) []string {
 // TestNamespacesLimitTheRoles checks that a cache for some namespaces can read no Secret of another one.
 func TestNamespacesLimitTheRoles(t *testing.T) {
 	t.Parallel()
-	for _, profile := range []string{"traefik", "haproxytech", "haproxy-ingress", "nginx-f5", "ingress-nginx"} {
+	for _, profile := range []string{"traefik", "traefik-crd", "haproxytech", "haproxy-ingress", "nginx-f5", "ingress-nginx"} {
 		set := objects.Render(t, chartPath(), values(helm.Values{"profile": profile, "membership": "nodepool", "namespaces": []any{"a", "b"}}))
 		cluster := resourcesOf(objects.The[rbacv1.ClusterRole](t, set).Rules)
 		assert.Subset(t, []string{"namespaces", "nodes", "ingressclasses", "nodepools"}, cluster, profile)

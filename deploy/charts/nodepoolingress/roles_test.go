@@ -17,6 +17,12 @@ import (
 // own is the name of the ClusterRole of the program, and the prefix of those of ingress controllers.
 const own = "system:release-nodepool-ingress"
 
+// traefikKinds are the resources that Traefik lists with its provider for custom resources.
+var traefikKinds = []string{
+	"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports", "serverstransporttcps", "tlsoptions", "tlsstores",
+	"traefikservices",
+}
+
 // role returns a ClusterRole.
 func role(t *testing.T, set objects.Set, name string) *rbacv1.ClusterRole {
 	t.Helper()
@@ -46,6 +52,7 @@ func TestRoles(t *testing.T) {
 		verbs("apps.openyurt.io/nodepools", "list", "watch"), verbs("/nodes", "list", "watch"),
 		verbs("networking.k8s.io/ingressclasses", written...), verbs("rbac.authorization.k8s.io/clusterrolebindings", written...),
 		verbs("rbac.authorization.k8s.io/clusterroles", "bind"), verbs("/events", "create", "patch"),
+		verbs("apiextensions.k8s.io/customresourcedefinitions", "list", "watch"),
 	), objects.Permissions(role(t, set, own).Rules))
 	var local []string
 	for _, r := range objects.All[rbacv1.Role](t, set) {
@@ -111,10 +118,22 @@ func TestRolesOfControllers(t *testing.T) {
 			}
 		}
 	}
-	assert.ElementsMatch(t, slices.Concat(
-		verbs("/services", "list", "watch"), verbs("/secrets", "list", "watch"), verbs("/nodes", "list", "watch"), verbs("discovery.k8s.io/endpointslices", "list", "watch"),
-		verbs("networking.k8s.io/ingresses", "list", "watch"), verbs("networking.k8s.io/ingressclasses", "list", "watch"), verbs("networking.k8s.io/ingresses/status", "update"),
-	), objects.Permissions(role(t, set, own+":traefik").Rules))
+	want := slices.Concat(
+		verbs("/services", "list", "watch"), verbs("/secrets", "get", "list", "watch"), verbs("/configmaps", "get", "list", "watch"), verbs("/nodes", "list", "watch"),
+		verbs("discovery.k8s.io/endpointslices", "list", "watch"), verbs("networking.k8s.io/ingresses", "list", "watch"),
+		verbs("networking.k8s.io/ingressclasses", "list", "watch"), verbs("networking.k8s.io/ingresses/status", "update"),
+	)
+	for _, kind := range traefikKinds {
+		want = append(want, verbs("traefik.io/"+kind, "list", "watch")...)
+	}
+	assert.ElementsMatch(t, want, objects.Permissions(role(t, set, own+":traefik").Rules))
+	var definitions []string
+	for _, kind := range traefikKinds {
+		definitions = append(definitions, kind+".traefik.io")
+	}
+	rules := role(t, set, own).Rules
+	i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, "apiextensions.k8s.io") })
+	assert.ElementsMatch(t, definitions, rules[i].ResourceNames)
 }
 
 // TestLeases checks that the policy for Leases comes with the profiles whose roles write Leases. A test of the program lets an API server evaluate it.

@@ -47,9 +47,10 @@ type caches struct {
 	log        *zap.Logger
 	metrics    *metrics.Metrics
 	fetches    chan view.Target // objects that a projection wants now
-	// Of the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event, and references that were logged.
-	absent   map[view.Target]bool
-	reported map[view.Reference]bool
+	// Of the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event, those that could not be read, and
+	// references that were logged.
+	absent, unreadable map[view.Target]bool
+	reported           map[view.Reference]bool
 }
 
 // cacheParts are the dependencies of newCaches.
@@ -71,7 +72,7 @@ type cacheParts struct {
 func newCaches(p cacheParts) *caches {
 	c := &caches{
 		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
-		metrics: p.Metrics, fetches: make(chan view.Target, 1024), absent: map[view.Target]bool{},
+		metrics: p.Metrics, fetches: make(chan view.Target, 1024), absent: map[view.Target]bool{}, unreadable: map[view.Target]bool{},
 		endpoints: view.Endpoints{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
 	}
 	c.newest = &newestNodes{turnsUnready: c.endpoints.TurnsUnready, log: c.log}

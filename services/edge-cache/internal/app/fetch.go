@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -91,6 +92,8 @@ func (c *caches) problem(w view.Target) view.Problem {
 		return view.NotCached
 	case c.absent[w] && !c.stored(w):
 		return view.Missing
+	case c.unreadable[w] && !c.stored(w):
+		return view.Unreadable
 	}
 	return ""
 }
@@ -124,15 +127,15 @@ func (c *caches) reportReferences() {
 	}
 }
 
-// forget removes from absent what is no longer wanted: tenants can name any number of Secrets, one after the other.
+// forget removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
 func (c *caches) forget(all []view.Target) {
-	still := make(map[view.Target]bool, len(c.absent))
+	still := make(map[view.Target]bool, len(all))
 	for _, w := range all {
-		if c.absent[w] {
-			still[w] = true
-		}
+		still[w] = true
 	}
-	c.absent = still
+	gone := func(w view.Target, _ bool) bool { return !still[w] }
+	maps.DeleteFunc(c.absent, gone)
+	maps.DeleteFunc(c.unreadable, gone)
 }
 
 // find returns the store of a wanted object, nil if that store keeps all objects.
@@ -153,8 +156,10 @@ func (c *caches) fetch(ctx context.Context, w view.Target) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	delete(c.absent, w) // it may exist by now; a failure must not hide it for ever
+	delete(c.unreadable, w)
 	err := o.store.Fetched(w.Key, func() ([]byte, error) { return c.readOne(ctx, w) })
 	if err != nil {
+		c.unreadable[w] = true
 		c.log.Debug("Could not read an object that the controller should see", zap.String("kind", string(w.Kind)), zap.String("key", w.Key), zap.Error(err))
 	}
 }

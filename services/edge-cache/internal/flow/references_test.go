@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -129,4 +130,23 @@ func TestObjectsOfTraefik(t *testing.T) {
 		require.Len(c, list.Items, 1)
 		assert.Equal(c, "backend-ca", list.Items[0].Name)
 	}, kubetest.Patience, tick)
+}
+
+// TestSecretThatCannotBeRead has a role without get: the Secret of an Ingress that comes later is not shown, and a metric says so.
+func TestSecretThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	w.secret("mine")
+	w.grant("", rbacv1.PolicyRule{
+		APIGroups: []string{"", "discovery.k8s.io", "networking.k8s.io"}, Verbs: []string{"list", "watch"},
+		Resources: []string{"nodes", "services", "secrets", "endpointslices", "ingresses", "ingressclasses"},
+	})
+	e := w.edge("edge", func(c *config.Config) { w.serviceAccountKubeconfig(c.Upstream.Kubeconfig) }).ready()
+	e.requireShown()
+	w.ingress("mine", "edge", "mine")
+	require.Eventually(t, func() bool {
+		return e.metric(`fairlead_edgecache_unfollowed_references{problem="unreadable"}`) == 1
+	}, kubetest.Patience, tick)
+	e.requireShown()
 }

@@ -55,7 +55,7 @@ func New(r prometheus.Registerer) *Metrics {
 		watchEnded:  counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
 		unfollowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_edgecache_unfollowed_references",
-			Help: "Names of Secrets and ConfigMaps in objects that lead the controller to none, by problem: other_namespace, too_many, namespace_not_cached, missing.",
+			Help: "Names of Secrets and ConfigMaps in objects that lead the controller to none, by problem: other_namespace, too_many, namespace_not_cached, missing, unreadable.",
 		}, []string{"problem"}),
 	}
 	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnded, m.unfollowed)

@@ -26,10 +26,12 @@ const (
 	NotCached Problem = "namespace_not_cached"
 	// Missing: the target does not exist.
 	Missing Problem = "missing"
+	// Unreadable: the API server did not give the target to the cache.
+	Unreadable Problem = "unreadable"
 )
 
 // Problems returns all problems.
-func Problems() []Problem { return []Problem{OtherNamespace, TooMany, NotCached, Missing} }
+func Problems() []Problem { return []Problem{OtherNamespace, TooMany, NotCached, Missing, Unreadable} }
 
 // Reference is a field of an object that names another one.
 type Reference struct {

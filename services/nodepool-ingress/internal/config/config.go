@@ -287,5 +287,5 @@ func prefixes(ranges []string) []netip.Prefix {
 
 // Informers returns the options of package informers.
 func (p *Policy) Informers() informers.Options {
-	return informers.Options{Namespace: p.Namespace, LabelKeys: p.LabelKeys}
+	return informers.Options{Namespace: p.Namespace, LabelKeys: p.LabelKeys, Traefik: slices.Contains(p.Profiles, v1alpha1.ProfileTraefik)}
 }

@@ -23,6 +23,7 @@ import (
 //	an IngressClass                its owner, and those that list the pool with the class
 //	another object of a pool       its owner
 //	a ConfigMap with a manifest    those that name it
+//	a definition of Traefik's      all
 func Handle(i *informers.Informers, classPrefix string, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, classPrefix: classPrefix}
 	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
@@ -39,6 +40,9 @@ func Handle(i *informers.Informers, classPrefix string, enqueue func(cache.Objec
 		on(informer, owner)
 	}
 	on(i.Manifests, h.manifest)
+	for _, definition := range i.Definitions {
+		on(definition, h.all)
+	}
 }
 
 type handlers struct {
@@ -98,6 +102,12 @@ func (h *handlers) class(obj any) []cache.ObjectName {
 			h.listing(names, pool)
 		}
 	}
+	return objectNames(names)
+}
+
+func (h *handlers) all(any) []cache.ObjectName {
+	names := sets.New[string]()
+	addNames(names, h.informers.YurtIngresses.List())
 	return objectNames(names)
 }
 

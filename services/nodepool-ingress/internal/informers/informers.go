@@ -20,12 +20,16 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
+	"fairlead.dev/services/nodepool-ingress/internal/profile"
 )
 
 // YurtIngresses is the resource of the specifications.
 var YurtIngresses = v1alpha1.SchemeGroupVersion.WithResource("yurtingresses")
 
-var nodes = corev1.SchemeGroupVersion.WithResource("nodes")
+var (
+	nodes       = corev1.SchemeGroupVersion.WithResource("nodes")
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+)
 
 // nodePoolVersions are the versions of NodePool that OpenYurt has had, in order of preference.
 var nodePoolVersions = []string{"v1beta2", "v1beta1", "v1alpha1"}
@@ -42,6 +46,7 @@ const (
 type Options struct {
 	Namespace string   // of the objects of pools and of custom manifests
 	LabelKeys []string // of nodes
+	Traefik   bool     // pools may have it
 }
 
 // Set contains a value for each kind. The comments give the types of the cached objects.
@@ -53,13 +58,15 @@ type Set[T any] struct {
 
 	// NodePools contains a value for each version, in order of preference: *metav1.PartialObjectMetadata.
 	NodePools []T
+	// Definitions contains a value for each custom resource of Traefik: *metav1.PartialObjectMetadata of its definition.
+	Definitions []T
 	// Managed contains a value for each kind that the program writes, except IngressClass: *unstructured.Unstructured.
 	Managed map[schema.GroupVersionResource]T
 }
 
 // all returns the values in any order.
 func (s *Set[T]) all() []T {
-	all := append([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools...)
+	all := slices.Concat([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools, s.Definitions)
 	return slices.AppendSeq(all, maps.Values(s.Managed))
 }
 
@@ -81,6 +88,11 @@ func Kinds(o Options) Set[kit.Kind] {
 	for _, version := range nodePoolVersions {
 		resource := schema.GroupVersionResource{Group: v1alpha1.SchemeGroupVersion.Group, Version: version, Resource: "nodepools"}
 		kinds.NodePools = append(kinds.NodePools, kit.Kind{Resource: resource, Name: "NodePool", Transform: kit.Metadata()})
+	}
+	for _, definition := range profile.TraefikDefinitions() { // each alone: all definitions of a cluster take more memory than all else
+		kinds.Definitions = append(kinds.Definitions, kit.Kind{
+			Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(), Off: !o.Traefik,
+		})
 	}
 	for _, k := range plan.Kinds() {
 		if k.Resource == plan.IngressClasses {
@@ -105,6 +117,9 @@ func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	}
 	for _, a := range of.NodePools {
 		made.NodePools = append(made.NodePools, f(a))
+	}
+	for _, a := range of.Definitions {
+		made.Definitions = append(made.Definitions, f(a))
 	}
 	for resource, a := range of.Managed {
 		made.Managed[resource] = f(a)

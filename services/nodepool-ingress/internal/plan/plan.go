@@ -21,6 +21,8 @@ type Input struct {
 	Manifest Manifest
 	Pools    map[string]Observed // of each pool in the specification
 	Live     []Live              // all objects that the YurtIngress controls
+	// TraefikKinds is whether the API server serves all custom resources of Traefik.
+	TraefikKinds bool
 }
 
 // Manifest is the custom manifest that the specification names.
@@ -131,6 +133,7 @@ func (plan *Plan) pool(in *Input, spec *v1alpha1.IngressPool, listed int) Pool {
 	settings, problems := plan.Settings.pool(&in.Object.Spec, spec, &in.Policy)
 	observed := in.Pools[spec.Name]
 	settings.Nodes = observed.Nodes
+	settings.CustomResources = settings.Profile == v1alpha1.ProfileTraefik && in.TraefikKinds
 	p := Pool{
 		Name: spec.Name, Class: settings.Class, Addresses: Addresses(spec), Replicas: settings.Replicas, Observed: observed, Image: settings.Image,
 	}

@@ -49,6 +49,7 @@ type builder struct {
 // controller is what a profile decides.
 type controller struct {
 	class    string             // IngressClass.spec.controller
+	served   string             // group and version of the custom resources that the controller reads, empty: none
 	roles    []string           // ClusterRoles for the whole cluster
 	local    []string           // ClusterRoles for the namespace of the pool
 	config   map[string]string  // the ConfigMap of the controller
@@ -89,11 +90,15 @@ func (b *builder) meta(name string) metav1.ObjectMeta {
 
 // ingressClass never has the annotation of the default class: that is a decision for the whole cluster.
 func (b *builder) ingressClass(c controller) Object {
-	return &networkingv1.IngressClass{
+	class := &networkingv1.IngressClass{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"},
 		ObjectMeta: metav1.ObjectMeta{Name: b.pool.Class, Labels: b.labels},
 		Spec:       networkingv1.IngressClassSpec{Controller: c.class},
 	}
+	if c.served != "" {
+		class.Annotations = map[string]string{v1alpha1.AnnotationServed: c.served}
+	}
+	return class
 }
 
 // serviceAccount gives no token to pods that do not ask for one.

@@ -102,13 +102,16 @@ func (b *builder) cacheContainer() corev1.Container {
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
 		address, host = cacheHost, cacheHost // not for everyone who reaches the node
 	}
-	health := intstr.FromInt32(cacheHealth)
+	health, profile := intstr.FromInt32(cacheHealth), b.pool.Profile
+	if b.pool.CustomResources {
+		profile += "-crd"
+	}
 	c := corev1.Container{
 		Name: cacheName, Image: b.cacheImage(), RestartPolicy: ptr(corev1.ContainerRestartPolicyAlways),
 		Args: []string{
 			"--pool=" + b.pool.Name,
 			"--pool-label-key=" + b.pool.LabelKey,
-			"--profile=" + b.pool.Profile,
+			"--profile=" + profile,
 			"--ingress-class=" + b.pool.Class,
 			"--upstream-server=" + server,
 			"--listen-address=" + cacheHost + ":" + strconv.Itoa(cachePort),

@@ -47,6 +47,7 @@ type Pool struct {
 	Cache            *Cache              // nil: no sidecar
 	ProgressDeadline int32               // seconds
 	Manifest         *Manifest           // of the profile custom
+	CustomResources  bool                // the API server serves those of the controller
 }
 
 // Cache configures the cache sidecar.

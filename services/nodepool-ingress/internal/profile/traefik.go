@@ -26,6 +26,22 @@ const (
 	traefikDrain = 30
 )
 
+// TraefikGroup is the group and version of Traefik's custom resources.
+const TraefikGroup = "traefik.io/v1alpha1"
+
+// TraefikDefinitions returns the names of the definitions of Traefik's custom resources. With its provider for them, Traefik waits at its start until it has
+// listed all of them.
+func TraefikDefinitions() []string {
+	var names []string
+	for _, kind := range []string{
+		"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports", "serverstransporttcps",
+		"tlsoptions", "tlsstores", "traefikservices",
+	} {
+		names = append(names, kind+".traefik.io")
+	}
+	return names
+}
+
 // traefik isolates pools by the name of the class: all Traefiks have the same controller string. It elects no leader.
 func (b *builder) traefik() controller {
 	http, https := b.listenPorts()
@@ -51,8 +67,13 @@ func (b *builder) traefik() controller {
 	container.ReadinessProbe.HTTPGet.Host, container.LivenessProbe.HTTPGet.Host = host, host
 	// A ping is answered before the routes are read. Without the delay the first requests of a new pod get 404.
 	container.ReadinessProbe.InitialDelaySeconds, container.ReadinessProbe.PeriodSeconds = 3, 2
+	served := ""
+	if b.pool.CustomResources {
+		served = TraefikGroup
+	}
 	return b.grant(controller{
 		class:  traefikClass,
+		served: served,
 		config: map[string]string{traefikFile: traefikDynamic},
 		meta:   b.podMeta(),
 		pod: corev1.PodSpec{
@@ -94,8 +115,19 @@ func (b *builder) traefikArgs(http, https int32, internal string) []string {
 		"--providers.kubernetesIngress.allowEmptyServices=true",   // 503 while no pod is ready; without it 404
 		"--providers.kubernetesIngress.strictPrefixMatching=true", // /a is no prefix of /ab, as Kubernetes has it
 	)
-	if b.pool.Cache != nil {
-		args = append(args, "--providers.kubernetesIngress.endpoint="+cacheURL)
+	providers := []string{"kubernetesIngress"}
+	if b.pool.CustomResources {
+		providers = append(providers, "kubernetesCRD")
+		args = append(args,
+			"--providers.kubernetesCRD=true",
+			"--providers.kubernetesCRD.ingressClass="+b.pool.Class, // of IngressRoutes; without it, Traefik serves those of all pools
+			"--providers.kubernetesCRD.allowEmptyServices=true",
+		)
+	}
+	for _, provider := range providers {
+		if b.pool.Cache != nil {
+			args = append(args, "--providers."+provider+".endpoint="+cacheURL)
+		}
 	}
 	return args
 }
