@@ -31,7 +31,7 @@ WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler s
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/images/test/cosign deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, of the oldest API server that is supported, and of older clients.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus prometheus-adapter conformance gateway-conformance yurthub) deploy/local/oldest \
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext haproxy-ingress prometheus prometheus-adapter conformance gateway-conformance yurthub) deploy/local/oldest \
 	services/edge-cache/test/clients/v0.32 services/edge-cache/test/clients/v0.35
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 # Modules of the product. The others are what its tests run in.
@@ -196,7 +196,7 @@ test: doctor-go doctor-cc testlanes ## Run the tests that need no socket, proces
 	@$(EACH) test "$(TESTED_MODULES)" $(TEST) first -timeout 10m
 
 .PHONY: test-system
-test-system: doctor-go local edge-clients picker-clients testlanes $(ENVOY) ## Run the tests that need an API server, sockets or processes (RACE=1: with the race detector)
+test-system: doctor-go local edge-clients picker-clients traefik haproxy-ingress testlanes $(ENVOY) ## Run the tests that need an API server, sockets or processes (RACE=1: with the race detector)
 	@$(EACH) test-system "$(TESTED_MODULES) $(filter services/% deploy/images/%,$(STANDALONE_MODULES))" $(TEST) system -timeout 30m
 
 .PHONY: test-world
@@ -214,7 +214,7 @@ test-long: test-world test-oldest ## Run what takes hours: long calculations, ki
 	@$(MAKE) --no-print-directory fuzz
 
 .PHONY: test-loaded
-test-loaded: doctor-go doctor-cc local edge-clients picker-clients testlanes $(ENVOY) ## Run the first two lanes many times, on an idle machine and beside busy loops (hours; LANES="first system")
+test-loaded: doctor-go doctor-cc local edge-clients picker-clients traefik haproxy-ingress testlanes $(ENVOY) ## Run the first two lanes many times, on an idle machine and beside busy loops (hours; LANES="first system")
 	@./.ci/repeat.sh $(or $(LANES),first system) -- "$(TESTED_MODULES)"
 
 # What talks to an API server, with the oldest one that is supported: server-side apply, reviews of tokens, and the routes.
@@ -226,7 +226,7 @@ test-oldest: doctor-go local testlanes $(OLDEST_APISERVER) ## Run the tests that
 		RUN='$(OLDEST_FLOWS)' PACKAGES=./internal/flow $(EACH) test-oldest services/ingress-reconciler $(TEST) system
 
 .PHONY: cover
-cover: doctor-go local edge-clients picker-clients $(ENVOY) ## Run the tests of the first two lanes with coverage: profiles in bin/cover/, totals here
+cover: doctor-go local edge-clients picker-clients traefik haproxy-ingress $(ENVOY) ## Run the tests of the first two lanes with coverage: profiles in bin/cover/, totals here
 	@mkdir -p $(BIN)/cover
 	@$(EACH) cover "$(WORKSPACE_MODULES)" bash -euo pipefail -c 'profile=$(BIN)/cover/$${PWD##*/}.out; \
 		$(GO) test -p $(JOBS) -tags=system -coverprofile=$$profile ./...; $(GO) tool cover -func=$$profile | tail -n 1'

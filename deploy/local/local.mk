@@ -99,7 +99,7 @@ e2e_plain_ingress := ingress-reconciler
 of_folders = $(sort $(foreach folder,$(E2E_FOLDERS),$($(1)_$(folder))))
 
 .PHONY: third-party
-third-party: local edge-clients image-tool image-envoy $(CRDS)/inferencepools.yaml $(call of_folders,e2e_third_party) ## Make the programs of others that the tests need: Kubernetes, gateways, Prometheus (40 CPU-minutes from nothing)
+third-party: local edge-clients haproxy-ingress image-tool image-envoy $(CRDS)/inferencepools.yaml $(call of_folders,e2e_third_party) ## Make the programs of others that the tests need: Kubernetes, gateways, Prometheus (40 CPU-minutes from nothing)
 
 .PHONY: images-race
 images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e) \
@@ -158,6 +158,17 @@ traefik: $(HUB)/library/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml
 $(HUB)/library/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
 	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik "" \
 		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
+
+# The controller of a profile of the nodepool-ingress: a program beside its templates, for tests with hostile objects.
+.PHONY: haproxy-ingress
+haproxy-ingress: $(BIN)/haproxy/controller ## Make HAProxy Ingress (4 minutes from nothing)
+
+$(BIN)/haproxy/controller: deploy/local/images/haproxy-ingress/go.mod | doctor-go
+	@echo "haproxy-ingress: building HAProxy Ingress (minutes from nothing)" >&2
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@cd deploy/local/images/haproxy-ingress && export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false' && \
+		cp -r --no-preserve=mode "$$($(GO) list -m -f '{{.Dir}}' github.com/jcmoraisjr/haproxy-ingress)/rootfs" $(@D)/ && \
+		$(CURDIR)/.ci/go.sh build -ldflags "-s -w" -o $@ $$(sed -n 's/^tool //p' go.mod)
 
 # OpenYurt's proxy of the API server on a node: a program, as localkube runs it as a process of the node.
 .PHONY: yurthub
