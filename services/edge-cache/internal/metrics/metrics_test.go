@@ -39,5 +39,6 @@ func TestREADMEHasAllMetrics(t *testing.T) {
 	m.Unconfirmed("v1/services")
 	m.Watching(1)
 	m.WatchEnded("timeout")
+	m.Unfollowed("missing", 1)
 	golden.Metrics(t, "../../README.md", r, func(string) string { return "" })
 }

@@ -3,6 +3,8 @@ package profile
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
 // haproxyTech isolates pools by the controller string, which ends with the class.
@@ -46,12 +48,15 @@ func (b *builder) haproxyIngress() controller {
 			"--watch-ingress-without-class=false",
 			"--watch-gateway=false",
 			"--election-id=" + b.name + ".%s", // the program puts the class there, or at the end after a dash
-			"--publish-service=" + b.self(),
-			"--disable-config-keywords=*", // snippets of annotations, as above
+			"--disable-config-keywords=*",     // snippets of annotations, as above
 		},
 		Ports:           b.ports(podHTTP, podHTTPS),
 		Resources:       b.resources("100m", "256Mi"),
 		SecurityContext: containerSecurity(bindLowPorts), // the program in the image does not start without it
+	}
+	// The program ends at its start if the Service has no address outside of the cluster. Without a Service, it writes those of its nodes.
+	if t := b.pool.Exposure.Type; t == v1alpha1.ExposureLoadBalancer || t == v1alpha1.ExposureExternalIPs {
+		container.Args = append(container.Args, "--publish-service="+b.self())
 	}
 	pageProbes(&container, "/healthz", "/healthz", intstr.FromInt32(10254))
 	return b.grant(controller{

@@ -132,14 +132,15 @@ func TestClassesOfProfiles(t *testing.T) {
 		},
 		{
 			profile: v1alpha1.ProfileHAProxyTech, controller: "haproxy.org/ingress-controller/eu.pool",
-			args:  []string{"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own},
+			args:  []string{"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own, "--disable-config-snippets=all"},
 			never: []string{"--empty-ingress-class"},
 		},
 		{
 			profile: v1alpha1.ProfileHAProxyIngress, controller: "haproxy-ingress.github.io/controller/eu.pool",
 			args: []string{
-				"--controller-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou.%s", "--configmap=" + own, "--publish-service=" + own,
+				"--controller-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou.%s", "--configmap=" + own, "--disable-config-keywords=*",
 			},
+			never: []string{"--publish-service"}, // the pool has no address outside of the cluster, and the program would not start
 		},
 		{
 			profile: v1alpha1.ProfileF5NGINX, controller: "nginx.org/ingress-controller",
