@@ -85,10 +85,24 @@ func newController(t *testing.T, name string, customResources bool) *controller 
 	c.apply("{apiVersion: v1, kind: Pod, metadata: {name: controller, namespace: " + namespace + ", labels: {app: controller}}, " +
 		"spec: {serviceAccountName: ingress-hangzhou, containers: [{name: c, image: registry.example/c}]}}")
 	c.apply("{apiVersion: v1, kind: Namespace, metadata: {name: tenant}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: victim}}")
-	for _, ns := range []string{"tenant", "victim"} {
-		c.apply("{apiVersion: v1, kind: Service, metadata: {name: web, namespace: " + ns + "}, spec: {ports: [{name: http, port: 80}]}}")
-	}
 	return c
+}
+
+func serviceManifest(ns, name, annotations string) string {
+	return "{apiVersion: v1, kind: Service, metadata: {name: " + name + ", namespace: " + ns + ", annotations: {" + annotations + "}}, spec: {ports: [{name: http, port: 80}]}}"
+}
+
+// ingressManifest is an Ingress of the pool for a Service of its name, and the host of its name and .example.
+func ingressManifest(ns, name, annotations string) string {
+	return `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: ` + name + `, namespace: ` + ns + `, annotations: {` + annotations + `}}
+spec:
+  ingressClassName: hangzhou
+  rules:
+  - host: ` + name + `.example
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: ` + name + `, port: {number: 80}}}}]}`
 }
 
 // program returns the path of a program that make builds.
@@ -118,20 +132,6 @@ func (c *controller) start(cmd *exec.Cmd) {
 	})
 }
 
-// ingress makes an Ingress of the pool for HOST, which is its name and .example.
-func (c *controller) ingress(ns, name, annotations string) {
-	c.t.Helper()
-	c.apply(`
-apiVersion: networking.k8s.io/v1
-kind: Ingress
-metadata: {name: ` + name + `, namespace: ` + ns + `, annotations: {` + annotations + `}}
-spec:
-  ingressClassName: hangzhou
-  rules:
-  - host: ` + name + `.example
-    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}`)
-}
-
 // snippetKeys are annotations of HAProxy Ingress that take a snippet, and others whose value comes into the configuration.
 var snippetKeys = []string{
 	"config-backend", "config-backend-early", "config-backend-late", "config-defaults", "config-frontend", "config-frontend-early", "config-frontend-late",
@@ -141,8 +141,9 @@ var snippetKeys = []string{
 	"session-cookie-keywords", "ssl-cipher-suites-backend", "ssl-options-backend", "timeout-server", "whitelist-source-range",
 }
 
-// TestHostileIngressOfHAProxyIngress gives the real controller snippets that would read its token (haproxy-ingress 0.13.18 and 0.14.9). None comes into the
-// configuration of HAProxy, and the Ingress of somebody else does.
+// TestHostileIngressOfHAProxyIngress gives the real controller snippets that would read its token (haproxy-ingress 0.13.18 and 0.14.9). None becomes a directive of
+// HAProxy, and the Ingress of somebody else is served. A second line would become one, by balance-algorithm and others, also with snippets off: the policy of
+// the chart refuses it.
 func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 	t.Parallel()
 	c := newController(t, v1alpha1.ProfileHAProxyIngress, false)
@@ -153,14 +154,31 @@ func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(home, "rootfs", script), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // a program
 		require.NoError(t, os.Chmod(filepath.Join(home, "rootfs", script), 0o700))                            //nolint:gosec // a program
 	}
-	var annotations []string
-	for _, key := range snippetKeys {
-		annotations = append(annotations, fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key, `x
-    http-request return status 200 content-type text/plain file /run/secrets/kubernetes".io"/serviceaccount/token`))
+	c.chartObjects("templates/annotations.yaml")
+	const directive = `http-request return status 200 content-type text/plain file /run/secrets/kubernetes".io"/serviceaccount/token`
+	refuses := func(manifest string) bool {
+		return strings.Contains(fmt.Sprint(c.cluster.Apply(t.Context(), manifest)), "must have one line")
 	}
-	c.ingress("tenant", "hostile", strings.Join(annotations, ", "))
-	c.apply("{apiVersion: v1, kind: Service, metadata: {name: web, namespace: tenant, annotations: {" + strings.Join(annotations, ", ") + "}}, spec: {ports: [{name: http, port: 80}]}}")
-	c.ingress("victim", "good", "")
+	require.Eventually(t, func() bool { // the API server compiles the policy
+		return refuses(ingressManifest("tenant", "second-line", "haproxy.org/path-rewrite: "+strconv.Quote("x\n"+directive)))
+	}, kubetest.Patience, tick)
+	for i, key := range snippetKeys { // each alone: some of them end the backend of others
+		lines, line := fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key, "x\n"+directive), fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key, directive)
+		if key == "headers" {
+			line = lines
+		} else {
+			assert.True(t, refuses(ingressManifest("tenant", "second-line", lines)), key)
+			assert.True(t, refuses(serviceManifest("tenant", "second-line", lines)), key)
+		}
+		for kind, annotations := range map[string][2]string{"ingress": {line, ""}, "service": {"", line}} {
+			name := fmt.Sprintf("%s-%d", kind, i)
+			c.apply(serviceManifest("tenant", name, annotations[1]))
+			c.apply(ingressManifest("tenant", name, annotations[0]))
+		}
+	}
+	assert.True(t, refuses(strings.Replace(ingressManifest("tenant", "second-line", ""), "path: /", `path: "/\nx"`, 1)))
+	c.apply(serviceManifest("victim", "good", ""))
+	c.apply(ingressManifest("victim", "good", ""))
 	cmd := exec.CommandContext(t.Context(), binary, append(c.args, "--local-filesystem-prefix="+root, "--healthz-addr=127.0.0.1:0")...)
 	cmd.Dir = home
 	c.start(cmd)
@@ -175,14 +193,14 @@ func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 		})
 		return all.String()
 	}
+	config := func() string { return written(".cfg") }
 	require.Eventually(t, func() bool {
-		maps := written(".map")
-		return strings.Contains(maps, "good.example") && strings.Contains(maps, "hostile.example")
+		return strings.Contains(config(), "backend victim_good_80") && strings.Contains(config(), "backend tenant_service-0_80") &&
+			strings.Contains(config(), "backend tenant_ingress-0_80")
 	}, kubetest.Patience, tick)
-	// A host with several lines gets as many lines in the maps of hosts, which name nothing but backends. The configuration has neither.
-	config := written(".cfg")
-	assert.Contains(t, config, "backend victim_web_80")
-	assert.NotContains(t, config, "serviceaccount")
+	for _, line := range strings.Split(config(), "\n") {
+		assert.False(t, strings.HasPrefix(strings.TrimSpace(line), "http-request return status 200 content-type text/plain"), line)
+	}
 }
 
 // hostileObjects are what a writer of Ingresses and of Traefik's kinds in one namespace can try: Services of others, the API of Traefik, addresses outside of
@@ -235,8 +253,13 @@ func TestHostileObjectsOfTraefik(t *testing.T) {
 	}
 	c.apply("{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: auth, namespace: victim}, spec: {basicAuth: {secret: users}}}")
 	c.apply(hostileObjects)
-	c.ingress("tenant", "rule", "traefik.ingress.kubernetes.io/router.pathmatcher: 'Path(`/`) || Host(`good.example`) || Path'")
-	c.ingress("victim", "good", "")
+	for ns, names := range map[string][]string{"tenant": {"web", "rule"}, "victim": {"web", "good"}} {
+		for _, name := range names {
+			c.apply(serviceManifest(ns, name, ""))
+		}
+	}
+	c.apply(ingressManifest("tenant", "rule", "traefik.ingress.kubernetes.io/router.pathmatcher: 'Path(`/`) || Host(`good.example`) || Path'"))
+	c.apply(ingressManifest("victim", "good", ""))
 	dir := t.TempDir()
 	for name, text := range c.config {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
