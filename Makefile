@@ -106,7 +106,7 @@ OPERATOR_VERSION  := $(call required_by,deploy/charts,github.com/prometheus-oper
 INFERENCE_VERSION := $(call required_by,services/endpoint-picker,sigs.k8s.io/gateway-api-inference-extension)
 # Of the examples.
 KEDA_VERSION      := v2.20.1
-SCHEMAS := $(BIN)/cache/schemas-$(KUBERNETES_SCHEMAS_VERSION)-$(OPERATOR_VERSION)-$(INFERENCE_VERSION)-$(KEDA_VERSION)
+SCHEMAS := $(BIN)/cache/schemas-$(KUBERNETES_SCHEMAS_VERSION)-$(OPERATOR_VERSION)-$(INFERENCE_VERSION)-$(KEDA_VERSION)-$(shell sha256sum .ci/schemas.sh | cut -c 1-8)
 # Charts whose values are described in the form of helm-docs. Their README.md is generated.
 DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.md.gotmpl))
 

@@ -29,7 +29,7 @@ crd() {
 }
 cd "$made" # outside of every module
 crd "github.com/prometheus-operator/prometheus-operator@$operator" \
-	example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml
+	example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,prometheusrules,servicemonitors}.yaml
 crd "sigs.k8s.io/gateway-api-inference-extension@$inference" config/crd/bases/inference.networking.k8s.io_inferencepools.yaml
 crd "github.com/kedacore/keda/v2@$keda" config/crd/bases/keda.sh_{scaledobjects,clustertriggerauthentications}.yaml
 chmod 0755 "$made"

@@ -136,6 +136,19 @@ func TestRolesOfControllers(t *testing.T) {
 	assert.ElementsMatch(t, definitions, rules[i].ResourceNames)
 }
 
+// TestAnnotationPolicy checks that the policy for annotations comes with the profiles of HAProxy's controllers. A test of the program lets an API server
+// evaluate it.
+func TestAnnotationPolicy(t *testing.T) {
+	t.Parallel()
+	for profile, want := range map[string]bool{"traefik": false, "nginx-f5": false, "haproxytech": true, "haproxy-ingress": true} {
+		set := objects.Render(t, chart, helm.Values{"profiles": helm.Values{"enabled": []string{profile}, "default": profile}})
+		found := slices.ContainsFunc(set, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() == "ValidatingAdmissionPolicy" && strings.HasSuffix(u.GetName(), "-annotations")
+		})
+		assert.Equal(t, want, found, profile)
+	}
+}
+
 // TestLeases checks that the policy for Leases comes with the profiles whose roles write Leases. A test of the program lets an API server evaluate it.
 func TestLeases(t *testing.T) {
 	t.Parallel()
@@ -146,7 +159,7 @@ func TestLeases(t *testing.T) {
 			writes = writes || slices.Contains(objects.Permissions(r.Rules), "create coordination.k8s.io/leases")
 		}
 		policies := slices.DeleteFunc(slices.Clone(set), func(o *unstructured.Unstructured) bool {
-			return !strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy")
+			return !strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") || !strings.HasSuffix(o.GetName(), "-leases")
 		})
 		if !writes {
 			assert.Empty(t, policies, profile)

@@ -116,6 +116,7 @@ func newObject(kind string) any {
 		"policy/v1/PodDisruptionBudget":                                &policyv1.PodDisruptionBudget{},
 		"networking.k8s.io/v1/IngressClass":                            &networkingv1.IngressClass{},
 		"networking.k8s.io/v1/NetworkPolicy":                           &networkingv1.NetworkPolicy{},
+		"monitoring.coreos.com/v1/PodMonitor":                          &monitoringv1.PodMonitor{},
 		"monitoring.coreos.com/v1/ServiceMonitor":                      &monitoringv1.ServiceMonitor{},
 		"monitoring.coreos.com/v1/PrometheusRule":                      &monitoringv1.PrometheusRule{},
 		"rbac.authorization.k8s.io/v1/ClusterRole":                     &rbacv1.ClusterRole{},
