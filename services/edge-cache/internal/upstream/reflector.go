@@ -192,15 +192,6 @@ func nextDelay(last time.Duration, a attempt) time.Duration {
 	return min(2*last, lastRetry)
 }
 
-// RetryAfter returns the pause that the API server asks for.
-func RetryAfter(err error) time.Duration {
-	var status *StatusError
-	if !errors.As(err, &status) {
-		return 0
-	}
-	return status.RetryAfter
-}
-
 // pause waits for a time, or until the API server comes back. It reports whether it did.
 func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-chan struct{}) (back bool) {
 	if r.params.Connection.Online() {

@@ -39,6 +39,15 @@ func ReadStatus(response *http.Response) error {
 	return &StatusError{Status: status, RetryAfter: parseRetryAfter(response.Header.Get("Retry-After"))}
 }
 
+// RetryAfter returns the pause that the API server asks for.
+func RetryAfter(err error) time.Duration {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.RetryAfter
+}
+
 // parseRetryAfter returns the pause in a header, at most maxRetryAfter. API servers give seconds, never a date.
 func parseRetryAfter(text string) time.Duration {
 	seconds, err := strconv.ParseUint(text, 10, 31)

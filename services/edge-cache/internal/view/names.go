@@ -18,7 +18,7 @@ const (
 	// maxReferences limits the references of one object. An Ingress with more rules than that does not fit into etcd.
 	maxReferences = 1000
 	// secretURN begins a value of a plugin of Traefik: urn:k8s:secret:NAME:KEY. Other values of a plugin can be secrets themselves.
-	secretURN    = "urn:k8s:secret:"
+	secretURN    = "urn:k8s:secret:" //nolint:gosec // the begin of a name
 	pluginFields = "spec.plugin."
 )
 

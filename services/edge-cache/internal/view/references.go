@@ -18,15 +18,15 @@ type Target struct {
 type Problem string
 
 const (
-	// OtherNamespace: whoever may write an object may not therefore read the Secrets of another namespace.
+	// OtherNamespace means that the target is in another namespace: whoever may write an object may not therefore read the Secrets there.
 	OtherNamespace Problem = "other_namespace"
-	// TooMany: the object names more than maxReferences.
+	// TooMany means that the object names more than maxReferences.
 	TooMany Problem = "too_many"
-	// NotCached: the namespace is not among those of the cache.
+	// NotCached means that the namespace is not among those of the cache.
 	NotCached Problem = "namespace_not_cached"
-	// Missing: the target does not exist.
+	// Missing means that the target does not exist.
 	Missing Problem = "missing"
-	// Unreadable: the API server did not give the target to the cache.
+	// Unreadable means that the API server did not give the target to the cache.
 	Unreadable Problem = "unreadable"
 )
 

@@ -151,8 +151,8 @@ func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 	home, root := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(home, "rootfs"), os.DirFS(filepath.Join(filepath.Dir(binary), "rootfs"))))
 	for _, script := range []string{"haproxy-reload.sh", "haproxy-shutdown.sh"} { // HAProxy itself would listen on fixed ports
-		require.NoError(t, os.WriteFile(filepath.Join(home, "rootfs", script), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // a program
-		require.NoError(t, os.Chmod(filepath.Join(home, "rootfs", script), 0o700))                            //nolint:gosec // a program
+		require.NoError(t, os.WriteFile(filepath.Join(home, "rootfs", script), []byte("#!/bin/sh\n"), 0o700))
+		require.NoError(t, os.Chmod(filepath.Join(home, "rootfs", script), 0o700))
 	}
 	c.chartObjects("templates/annotations.yaml")
 	const directive = `http-request return status 200 content-type text/plain file /run/secrets/kubernetes".io"/serviceaccount/token`
@@ -276,10 +276,10 @@ func TestHostileObjectsOfTraefik(t *testing.T) {
 	for _, name := range names {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer l.Close()
+		t.Cleanup(func() { l.Close() })
 		file, err := l.(*net.TCPListener).File()
 		require.NoError(t, err)
-		defer file.Close()
+		t.Cleanup(func() { file.Close() })
 		addresses[name], cmd.ExtraFiles = l.Addr().String(), append(cmd.ExtraFiles, file)
 	}
 	c.start(cmd)

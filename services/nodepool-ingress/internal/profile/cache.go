@@ -22,7 +22,7 @@ const (
 	// Not the defaults of the sidecar, which controllers use, too.
 	cacheHealth, cacheMetrics = 16444, 16445
 
-	secretsFolder     = "/var/run/secrets"
+	secretsFolder     = "/var/run/secrets" //nolint:gosec // a folder
 	accountFolder     = secretsFolder + "/kubernetes.io/serviceaccount"
 	cacheUpstream     = "/var/run/secrets/fairlead.dev/upstream"
 	cacheCredentials  = "/var/run/secrets/fairlead.dev/credentials" //nolint:gosec // a folder
