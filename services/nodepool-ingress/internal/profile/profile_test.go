@@ -3,6 +3,8 @@ package profile
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -361,4 +363,19 @@ func TestProblems(t *testing.T) {
 	_, problems = Build(install(), noManifest)
 	require.Len(t, problems, 1)
 	assert.Equal(t, v1alpha1.ReasonInvalidManifest, problems[0].Reason)
+}
+
+// TestImagesAreOfTestedVersions compares the images with the programs that tests run.
+func TestImagesAreOfTestedVersions(t *testing.T) {
+	t.Parallel()
+	for profile, module := range map[string]string{
+		v1alpha1.ProfileTraefik: "traefik/go.mod github.com/traefik/traefik/v3", v1alpha1.ProfileHAProxyIngress: "haproxy-ingress/go.mod github.com/jcmoraisjr/haproxy-ingress",
+	} {
+		file, path, _ := strings.Cut(module, " ")
+		raw, err := os.ReadFile(filepath.Join("../../../../deploy/local/images", file))
+		require.NoError(t, err)
+		_, version, found := strings.Cut(DefaultImages()[profile], ":")
+		require.True(t, found)
+		assert.Contains(t, string(raw), path+" "+version+" ", profile)
+	}
 }
