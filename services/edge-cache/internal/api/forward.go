@@ -204,8 +204,8 @@ func (s *Server) keepAnswer(w http.ResponseWriter, response *http.Response, key 
 		_, _ = w.Write(body)
 		return nil
 	}
-	rest := io.LimitReader(response.Body, maxAnswer-int64(len(body)))
-	if _, err := io.Copy(w, io.MultiReader(bytes.NewReader(body), rest)); err != nil {
+	all := io.MultiReader(bytes.NewReader(body), response.Body)
+	if n, err := io.Copy(w, io.LimitReader(all, maxAnswer)); err != nil || n == maxAnswer {
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 	return nil

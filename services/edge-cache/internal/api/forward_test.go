@@ -78,6 +78,15 @@ func TestReadsThatAreKept(t *testing.T) {
 	}
 }
 
+// TestAnswersThatAreTooLarge are cut off, so that the client does not take a part for the whole.
+func TestAnswersThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	s := New(Params{Backend: answers{code: 200, body: strings.Repeat("x", maxAnswer)}, Documents: kept{}, Token: "t", Limits: DefaultLimits()})
+	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
+	r.Header.Set("Authorization", "Bearer t")
+	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { s.ServeHTTP(httptest.NewRecorder(), r) })
+}
+
 // TestBodiesInMemoryAreBounded lets requests wait whose bodies would not fit, until their clients give up.
 func TestBodiesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
