@@ -52,6 +52,7 @@ func (n *names) read(resource allow.Resource, object []byte) error {
 
 // add adds a reference to NAME or NAMESPACE/NAME. A value that is neither, such as a path, is no reference.
 func (n *names) add(kind allow.Filter, field, value string) {
+	value = strings.TrimPrefix(value, "secret://") // haproxy-ingress has a protocol, too
 	namespace, name, qualified := strings.Cut(value, "/")
 	if !qualified {
 		namespace, name = n.object.Namespace, value

@@ -123,6 +123,11 @@ func TestReferences(t *testing.T) {
 			}), secrets("a/ca", "a/crt", "a/users"),
 		},
 		{
+			"haproxy-ingress: with a protocol", "haproxy-ingress", ingresses, ingress(t, "edge", annotations{
+				"haproxy-ingress.github.io/auth-tls-secret": "secret://ca", "haproxy-ingress.github.io/secure-crt-secret": "secret://a/crt", "haproxy-ingress.github.io/auth-secret": "file://a",
+			}), secrets("a/ca", "a/crt"),
+		},
+		{
 			"haproxy-ingress: its ConfigMaps", "haproxy-ingress", configMaps, configMap(t, "ingress", annotations{
 				"auth-tls-default-secret": "b/ca", "ssl-dh-param": "b/dh", "stats-ssl-cert": "file:///stats.pem", "7000": "a/db:5432::PROXY:b/tls:2s:b/clients", "http-port": "8000",
 			}), secrets("b/ca", "b/dh", "b/tls", "b/clients"),
