@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,11 +43,10 @@ func (c *caches) runFetches(ctx context.Context) {
 		case w := <-c.fetches:
 			c.fetch(ctx, w)
 		case <-ticker.C:
-			if !c.connection.Online() {
-				continue
-			}
-			for _, w := range c.missing() {
-				c.fetch(ctx, w)
+			if c.connection.Online() {
+				for _, w := range c.missing() {
+					c.fetch(ctx, w)
+				}
 			}
 			c.reportReferences()
 		}
@@ -107,6 +107,9 @@ func (c *caches) reportReferences() {
 	counts, reported := map[view.Problem]int{}, make(map[view.Reference]bool, len(unfollowed))
 	lines := 0
 	for _, r := range unfollowed {
+		if !slices.ContainsFunc(c.all, func(o *cached) bool { return o.resource.Filter == r.Target.Kind }) {
+			continue // a controller that cannot list the kind does not read it
+		}
 		counts[r.Problem]++
 		if c.reported[r] || lines < maxReported {
 			reported[r] = true

@@ -93,6 +93,23 @@ func TestSecretsOfServicesAndConfigMaps(t *testing.T) {
 	e.restart()
 	e.ready()
 	e.requireShown("late-ca")
+	require.Eventually(t, func() bool { return metric("other_namespace") == 1 }, kubetest.Patience, tick, "also offline")
+}
+
+// TestReferencesThatNobodyFollows has a controller that lists no Secrets: their names are no problem.
+func TestReferencesThatNobodyFollows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	w.ingress("web", "edge", "tls")
+	e := w.edge("edge", func(c *config.Config) {
+		c.Client.Profile, c.Client.Resources = "custom", []string{"discovery.k8s.io/v1/endpointslices", "networking.k8s.io/v1/ingresses"}
+	}).ready()
+	for _, problem := range []string{"missing", "namespace_not_cached"} { // a series is there after a check
+		series := fmt.Sprintf("fairlead_edgecache_unfollowed_references{problem=%q}", problem)
+		require.Eventually(t, func() bool { return e.metric(series) >= 0 }, kubetest.Patience, tick)
+		assert.Zero(t, e.metric(series), problem)
+	}
 }
 
 // TestObjectsOfTraefik shows what Traefik's custom resources name, among them authorities in ConfigMaps. Kinds that do not exist do not matter.
