@@ -19,6 +19,7 @@ func (b *builder) haproxyTech() controller {
 			"--https-bind-port=8443",
 			// A snippet is code: it reads files of the container, so who may write Ingresses or Services would read all Secrets of the cluster.
 			"--disable-config-snippets=all",
+			"--disable-service-external-name", // such as 127.0.0.1: ports of the controller, or of its node
 		},
 		Ports:           b.ports(podHTTP, podHTTPS),
 		Resources:       b.resources("100m", "256Mi"),
@@ -49,6 +50,7 @@ func (b *builder) haproxyIngress() controller {
 			"--watch-gateway=false",
 			"--election-id=" + b.name + ".%s", // the program puts the class there, or at the end after a dash
 			"--disable-config-keywords=*",     // snippets of annotations, as above
+			"--disable-external-name",
 		},
 		Ports:           b.ports(podHTTP, podHTTPS),
 		Resources:       b.resources("100m", "256Mi"),

@@ -55,6 +55,7 @@ func (b *builder) ingressNGINX() controller {
 		"--https-port=8443",
 		"--healthz-port=10254",
 		"--enable-annotation-validation=true",
+		"--disable-svc-external-name=true", // a name of 127.0.0.1: its port for Lua gives the keys of all certificates
 	}
 	if b.pool.Cache != nil {
 		args = append(args, "--apiserver-host="+cacheURL, "--certificate-authority="+accountFolder+"/ca.crt")

@@ -134,13 +134,14 @@ func TestClassesOfProfiles(t *testing.T) {
 		},
 		{
 			profile: v1alpha1.ProfileHAProxyTech, controller: "haproxy.org/ingress-controller/eu.pool",
-			args:  []string{"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own, "--disable-config-snippets=all"},
+			args:  []string{"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own, "--disable-config-snippets=all", "--disable-service-external-name"},
 			never: []string{"--empty-ingress-class"},
 		},
 		{
 			profile: v1alpha1.ProfileHAProxyIngress, controller: "haproxy-ingress.github.io/controller/eu.pool",
 			args: []string{
 				"--controller-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou.%s", "--configmap=" + own, "--disable-config-keywords=*",
+				"--disable-external-name",
 			},
 			never: []string{"--publish-service"}, // the pool has no address outside of the cluster, and the program would not start
 		},
@@ -155,7 +156,7 @@ func TestClassesOfProfiles(t *testing.T) {
 			profile: v1alpha1.ProfileIngressNGINX, controller: "k8s.io/ingress-nginx-eu.pool",
 			args: []string{
 				"--controller-class=k8s.io/ingress-nginx-eu.pool", "--ingress-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou",
-				"--publish-service=" + own, "--configmap=" + own,
+				"--publish-service=" + own, "--configmap=" + own, "--disable-svc-external-name=true",
 			},
 			never:  []string{"--ingress-class-by-name", "--validating-webhook"},
 			cached: []string{"--apiserver-host=https://127.0.0.1:16443", "--certificate-authority=" + accountFolder + "/ca.crt"},
