@@ -90,15 +90,23 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 // TestBodiesInMemoryAreBounded lets requests wait whose bodies would not fit, until their clients give up.
 func TestBodiesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
-	s := New(Params{Backend: answers{code: 200}, Documents: kept{}, Limits: DefaultLimits()})
+	list, err := allow.Profile("haproxytech", nil)
+	require.NoError(t, err)
+	s := New(Params{Allow: list, Backend: answers{code: 200}, Documents: kept{}, Token: "t", Limits: DefaultLimits()})
 	for range maxBuffered {
 		_, err := s.buffer(t.Context())
 		require.NoError(t, err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.buffer(canceled)
-	require.ErrorContains(t, err, "nothing was sent")
+	for method, path := range map[string]string{http.MethodGet: "/apis", http.MethodPost: "/api/v1/namespaces/a/events"} {
+		r := httptest.NewRequest(method, path, nil).WithContext(canceled)
+		r.Header.Set("Authorization", "Bearer t")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+		assert.Contains(t, w.Body.String(), "nothing was sent", path)
+	}
 }
 
 // TestNamespacesThatAreNotCached names a remedy that helps.

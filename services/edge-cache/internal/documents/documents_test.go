@@ -31,8 +31,9 @@ func TestBytesAreBounded(t *testing.T) {
 	var journal records
 	d := New(&journal)
 	const large = 2 << 20
+	x := document("x", large)
 	for i := range 512 {
-		d.Save(fmt.Sprint("/apis?", i), document("x", large))
+		d.Save(fmt.Sprint("/apis?", i), x)
 	}
 	assert.LessOrEqual(t, d.bytes, maxBytes)
 	assert.Len(t, journal, maxBytes/large-1)
@@ -48,12 +49,24 @@ func TestBytesAreBounded(t *testing.T) {
 	d.Delete("/apis?1")
 	assert.LessOrEqual(t, d.bytes, maxBytes-large)
 
-	restored := New(&records{})
+	restored, r := New(&records{}), record("", x)
 	for i := range 512 { // of a version without the bound
-		require.NoError(t, restored.Restore(record(fmt.Sprint("/apis?", i), document("x", large))))
+		r.Key = fmt.Sprint("/apis?", i)
+		require.NoError(t, restored.Restore(r))
 	}
 	assert.LessOrEqual(t, restored.bytes, maxBytes)
 	kept := 0
 	require.NoError(t, restored.Records(func(store.Record) error { kept++; return nil }))
 	assert.Equal(t, maxBytes/large-1, kept)
+}
+
+// TestNumberIsBounded keeps no more small documents than the limit.
+func TestNumberIsBounded(t *testing.T) {
+	t.Parallel()
+	var journal records
+	d := New(&journal)
+	for i := range limit + 10 {
+		d.Save(fmt.Sprint("/apis?", i), document("x", 1))
+	}
+	assert.Len(t, journal, limit)
 }

@@ -96,6 +96,22 @@ func TestSecretsOfServicesAndConfigMaps(t *testing.T) {
 	require.Eventually(t, func() bool { return metric("other_namespace") == 1 }, kubetest.Patience, tick, "also offline")
 }
 
+// TestErasureAfterARestart has a cache that ends before the Secret that it forgot has left the disk.
+func TestErasureAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	w.secret("mine")
+	w.ingress("mine", "edge", "mine")
+	e := w.edge("edge").ready()
+	e.requireShown("mine")
+	require.NoError(t, w.direct.NetworkingV1().Ingresses("default").Delete(t.Context(), "mine", metav1.DeleteOptions{}))
+	e.requireShown()
+	e.restart()
+	e.ready()
+	require.Eventually(t, func() bool { return !e.onDisk("content of mine") }, kubetest.Patience, 10*tick)
+}
+
 // TestReferencesThatNobodyFollows has a controller that lists no Secrets: their names are no problem.
 func TestReferencesThatNobodyFollows(t *testing.T) {
 	t.Parallel()

@@ -383,3 +383,26 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	_, err = w.store.Watch(100)
 	require.ErrorIs(t, err, ErrExpired)
 }
+
+// TestOnRemove is called after objects were removed, and not after other changes.
+func TestOnRemove(t *testing.T) {
+	t.Parallel()
+	removals, shown := 0, true
+	s := New(Params{
+		ID: "slices", Virtual: true, Discard: true, Journal: memory{}, Log: zap.NewNop(), OnRemove: func() { removals++ },
+		Projection: func(_ string, object []byte) ([]byte, []uint32, bool, error) { return object, nil, shown, nil },
+	})
+	require.NoError(t, s.Replace().Commit(1))
+	require.NoError(t, s.Put(object(t, "a", "n0", 2)))
+	require.NoError(t, s.Put(object(t, "a", "n1", 3)))
+	require.NoError(t, s.Put(object(t, "b", "n0", 4)))
+	require.Zero(t, removals)
+	require.NoError(t, s.Remove(object(t, "b", "n0", 5)))
+	require.Equal(t, 1, removals)
+	shown = false
+	_, err := s.RefilterKeys("ns/a")
+	require.NoError(t, err)
+	require.Equal(t, 2, removals)
+	require.NoError(t, s.Put(object(t, "a", "n0", 6)))
+	require.Equal(t, 2, removals, "it was not stored")
+}

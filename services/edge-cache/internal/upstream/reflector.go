@@ -79,7 +79,7 @@ type Reflector struct {
 	following   time.Time // when the watch of this attempt was accepted
 	listed      bool      // in this attempt
 	failures    int       // attempts in a row
-	failing     time.Time // begin of the first of them
+	failing     time.Time // end of the first of them
 	wake        chan struct{}
 	problem     atomic.Pointer[error]
 	confirming  chan struct{} // a lock
@@ -120,14 +120,14 @@ func (r *Reflector) Run(ctx context.Context) {
 		working, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(connected, cancel)
 		r.following, r.listed = time.Time{}, false
-		if r.failures == 0 {
-			r.failing = time.Now()
-		}
 		err := r.reflect(working)
 		stop()
 		cancel()
 		if ctx.Err() != nil {
 			return
+		}
+		if r.failures == 0 || r.followed() > firstRetry { // not the begin of the attempt: its watch can have been open for hours
+			r.failing = time.Now()
 		}
 		r.judge(err)
 		r.problem.Store(&err)

@@ -72,6 +72,17 @@ func thing(t *testing.T, spec string) []byte {
 	return raw
 }
 
+// annotated returns a custom resource with an annotation.
+func annotated(t *testing.T, name, value string, object []byte) []byte {
+	t.Helper()
+	var o map[string]any
+	require.NoError(t, json.Unmarshal(object, &o))
+	o["metadata"].(map[string]any)["annotations"] = map[string]any{name: value}
+	raw, err := json.Marshal(o)
+	require.NoError(t, err)
+	return raw
+}
+
 func secrets(keys ...string) []Target {
 	var targets []Target
 	for _, key := range keys {
@@ -157,6 +168,7 @@ func TestReferences(t *testing.T) {
 		},
 		{"nginx-f5: VirtualServer", "nginx-f5", custom, thing(t, "{ingressClassName: edge, tls: {secret: x}}"), secrets("a/x")},
 		{"nginx-f5: of another class", "nginx-f5", custom, thing(t, "{ingressClassName: other, tls: {secret: x}}"), nil},
+		{"class of a custom resource in an annotation", "traefik-crd", custom, annotated(t, classAnnotation, "other", thing(t, "{tls: {secretName: x}}")), nil},
 		{"nginx-f5: Policies", "nginx-f5", custom, thing(t, `{ingressMTLS: {clientCertSecret: a}, egressMTLS: {tlsSecret: b, trustedCertSecret: c}, jwt: {secret: d},
 			oidc: {clientSecret: e}, apiKey: {clientSecret: f}}`), secrets("a/a", "a/b", "a/c", "a/d", "a/e", "a/f")},
 		{"Gateway API", "custom", custom, thing(t, `{listeners: [{tls: {certificateRefs: [{name: x}, {kind: Secret, name: w}, {kind: Other, name: z}, {name: v, namespace: victim}]}}],

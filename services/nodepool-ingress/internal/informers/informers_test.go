@@ -92,3 +92,15 @@ func TestNodes(t *testing.T) {
 	require.NoError(t, err, "one node does not fail the list")
 	assert.False(t, obj.(*Node).Ready)
 }
+
+// TestDefinitions are watched only where pools may have Traefik.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	for _, traefik := range []bool{false, true} {
+		definitions := Kinds(Options{Traefik: traefik}).Definitions
+		assert.NotEmpty(t, definitions)
+		for _, kind := range definitions {
+			assert.Equal(t, !traefik, kind.Off, kind.Fields)
+		}
+	}
+}

@@ -200,6 +200,20 @@ func TestReplace(t *testing.T) {
 	assert.Equal(t, map[string]bool{"IngressClass": true, "ClusterRoleBinding": true, "Service": true}, without(replaced, "RoleBinding"))
 }
 
+// TestCustomResourcesAreOfTraefik checks that other profiles do not change where the API server serves Traefik's custom resources.
+func TestCustomResourcesAreOfTraefik(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{v1alpha1.ProfileTraefik: true, v1alpha1.ProfileHAProxyTech: false, v1alpha1.ProfileF5NGINX: false} {
+		y := object("a")
+		y.Spec.Profile = name
+		y.Spec.CacheSidecar = &v1alpha1.CacheSidecar{Enabled: true}
+		in := input(y)
+		before := Build(in).Pools[0].Revision
+		in.TraefikKinds = true
+		assert.Equal(t, want, before != Build(in).Pools[0].Revision, name)
+	}
+}
+
 func without(m map[string]bool, key string) map[string]bool {
 	delete(m, key)
 	return m
