@@ -96,20 +96,31 @@ func TestSecretsOfServicesAndConfigMaps(t *testing.T) {
 	require.Eventually(t, func() bool { return metric("other_namespace") == 1 }, kubetest.Patience, tick, "also offline")
 }
 
-// TestErasureAfterARestart has a cache that ends before the Secret that it forgot has left the disk.
-func TestErasureAfterARestart(t *testing.T) {
+// TestErasure has a cache that ends before the Secret that it forgot has left the disk. The next one erases it, and later another one.
+func TestErasure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.node("in-1", "edge")
-	w.secret("mine")
-	w.ingress("mine", "edge", "mine")
+	for _, name := range []string{"first", "second"} {
+		w.secret(name)
+		w.ingress(name, "edge", name)
+	}
 	e := w.edge("edge").ready()
-	e.requireShown("mine")
-	require.NoError(t, w.direct.NetworkingV1().Ingresses("default").Delete(t.Context(), "mine", metav1.DeleteOptions{}))
-	e.requireShown()
+	e.requireShown("first", "second")
+	forget := func(name string) {
+		require.NoError(t, w.direct.NetworkingV1().Ingresses("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	erased := func(name string) {
+		require.Eventually(t, func() bool { return !e.onDisk("content of " + name) }, kubetest.Patience, 10*tick, name)
+	}
+	forget("first")
+	e.requireShown("second")
 	e.restart()
 	e.ready()
-	require.Eventually(t, func() bool { return !e.onDisk("content of mine") }, kubetest.Patience, 10*tick)
+	erased("first")
+	require.True(t, e.onDisk("content of second"))
+	forget("second")
+	erased("second")
 }
 
 // TestReferencesThatNobodyFollows has a controller that lists no Secrets: their names are no problem.

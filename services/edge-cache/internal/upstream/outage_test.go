@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,4 +81,35 @@ func TestReadsAreSoonAfterAShortOutage(t *testing.T) {
 			assert.LessOrEqual(t, back.Sub(o.end), 5*time.Second)
 		})
 	}
+}
+
+// TestLostProbes loses every other probe: only probes in a row make an outage, and any answer ends it.
+func TestLostProbes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var probes, lost atomic.Int32
+		lost.Store(2)
+		r, _ := newReflector(t, func(*http.Request) (int, string) {
+			if probes.Add(1)%lost.Load() == 0 {
+				return 0, ""
+			}
+			return http.StatusInternalServerError, "[-]etcd failed"
+		})
+		c := r.params.Connection
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); c.Run(ctx) }()
+		for range 60 {
+			time.Sleep(time.Second)
+			assert.True(t, c.Online())
+		}
+		lost.Store(1)
+		time.Sleep(20 * time.Second)
+		assert.False(t, c.Online())
+		lost.Store(1000)
+		time.Sleep(10 * time.Second)
+		assert.True(t, c.Online())
+		cancel()
+		<-ended
+	})
 }

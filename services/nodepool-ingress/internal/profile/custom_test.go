@@ -45,6 +45,7 @@ func TestManifestRefuses(t *testing.T) {
 		{name: "folder of the ServiceAccount by a link", pod: emptyVolume, container: mount("a", "/run/secrets/kubernetes.io/serviceaccount"), want: "belongs to the ServiceAccount"},
 		{name: "folder of the ServiceAccount with more slashes", pod: emptyVolume, container: mount("a", "/var/run/secrets//kubernetes.io/./serviceaccount"), want: "belongs to the ServiceAccount"},
 		{name: "parent of the folder of the ServiceAccount", pod: emptyVolume, container: mount("a", "/var/run/secrets/kubernetes.io"), want: "belongs to the ServiceAccount"},
+		{name: "folder of the ServiceAccount without the first slash", pod: emptyVolume, container: mount("a", "run/secrets/x"), want: "belongs to the ServiceAccount"},
 		{name: "folder of all tokens", pod: emptyVolume, container: mount("a", "/run/secrets"), want: "belongs to the ServiceAccount"},
 		{name: "folder of the cache's token", pod: emptyVolume, container: mount("a", cacheUpstream), want: "belongs to the ServiceAccount"},
 		{name: "second container of another registry", pod: "initContainers: [{name: i, image: evil.example/miner}]", want: `image "evil.example/miner" is not allowed`},

@@ -191,6 +191,19 @@ func TestClassesOfProfiles(t *testing.T) {
 	assert.Len(t, tests, len(v1alpha1.Profiles()))
 }
 
+// TestPublishedServiceOfHAProxyIngress is named only if it has an address outside of the cluster: the program ends at its start otherwise.
+func TestPublishedServiceOfHAProxyIngress(t *testing.T) {
+	t.Parallel()
+	for exposure, want := range map[string]bool{
+		v1alpha1.ExposureClusterIP: false, v1alpha1.ExposureNodePort: false, v1alpha1.ExposureLoadBalancer: true, v1alpha1.ExposureExternalIPs: true,
+	} {
+		p := pool(v1alpha1.ProfileHAProxyIngress)
+		p.Exposure = v1alpha1.Exposure{Type: exposure, HTTPPort: 30080, HTTPSPort: 30443}
+		args := find[*appsv1.Deployment](t, build(t, p)).Spec.Template.Spec.Containers[0].Args
+		assert.Equal(t, want, slices.Contains(args, "--publish-service=fairlead/ingress-hangzhou"), exposure)
+	}
+}
+
 // TestEveryCombination builds each profile with each exposure, with and without a cache, and checks what holds for all of them.
 func TestEveryCombination(t *testing.T) {
 	t.Parallel()
