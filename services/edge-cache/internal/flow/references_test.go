@@ -85,6 +85,7 @@ func TestSecretsOfServicesAndConfigMaps(t *testing.T) {
 	w.secret("late-ca")
 	e.requireShown("backend-ca", "default-tls", "late-ca")
 	require.Eventually(t, func() bool { return metric("missing") == 0 }, kubetest.Patience, tick)
+	assert.Equal(t, 1, logged.FilterField(zap.String("object", "default/spy")).Len(), "each check finds it, and one logs it")
 	require.NoError(t, w.direct.CoreV1().Services("default").Delete(t.Context(), "pay", metav1.DeleteOptions{}))
 	require.NoError(t, w.direct.CoreV1().ConfigMaps("ingress").Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 	e.requireShown("late-ca")
@@ -173,6 +174,19 @@ func TestObjectsOfTraefik(t *testing.T) {
 		require.NoError(c, err)
 		require.Len(c, list.Items, 1)
 		assert.Equal(c, "backend-ca", list.Items[0].Name)
+	}, kubetest.Patience, tick)
+}
+
+// TestReferencesToOtherNamespaces has a cache of one namespace, and a Secret of the administrator in another one.
+func TestReferencesToOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.node("in-1", "edge")
+	e := w.edge("edge", func(c *config.Config) {
+		c.Client.Namespaces, c.Client.Secrets = []string{"default"}, []string{"elsewhere/tls"}
+	}).ready()
+	require.Eventually(t, func() bool {
+		return e.metric(`fairlead_edgecache_unfollowed_references{problem="namespace_not_cached"}`) == 1
 	}, kubetest.Patience, tick)
 }
 
