@@ -136,16 +136,21 @@ func TestRolesOfControllers(t *testing.T) {
 	assert.ElementsMatch(t, definitions, rules[i].ResourceNames)
 }
 
-// TestAnnotationPolicy checks that the policy for annotations comes with the profiles of HAProxy's controllers. A test of the program lets an API server
-// evaluate it.
+// TestAnnotationPolicy checks that the policy for annotations comes with the profiles of HAProxy's controllers, and that it refuses the Secrets of haproxytech
+// with that profile alone. A test of the program lets an API server evaluate it.
 func TestAnnotationPolicy(t *testing.T) {
 	t.Parallel()
-	for profile, want := range map[string]bool{"traefik": false, "nginx-f5": false, "haproxytech": true, "haproxy-ingress": true} {
+	for profile, want := range map[string]int{"traefik": 0, "nginx-f5": 0, "haproxytech": 3, "haproxy-ingress": 2} {
 		set := objects.Render(t, chart, helm.Values{"profiles": helm.Values{"enabled": []string{profile}, "default": profile}})
-		found := slices.ContainsFunc(set, func(u *unstructured.Unstructured) bool {
-			return u.GetKind() == "ValidatingAdmissionPolicy" && strings.HasSuffix(u.GetName(), "-annotations")
-		})
-		assert.Equal(t, want, found, profile)
+		validations := 0
+		for _, o := range set {
+			if o.GetKind() == "ValidatingAdmissionPolicy" && strings.HasSuffix(o.GetName(), "-annotations") {
+				all, _, err := unstructured.NestedSlice(o.Object, "spec", "validations")
+				require.NoError(t, err)
+				validations += len(all)
+			}
+		}
+		assert.Equal(t, want, validations, profile)
 	}
 }
 
