@@ -12,16 +12,18 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
-// removedFor is how long a component counts as removed after the specification stopped naming it. A component that still exists
-// after this time belongs to the serving runtime.
-const removedFor = 5 * time.Second
+// runtimeAfter is how long a component that the specification stopped naming counts as removed in OME 1.3, where its serving runtime
+// may declare it, too. Nothing in the cluster shows whether OME has processed the specification. With 70 services OME 1.2 was up to
+// 40 s behind; 10 min are in proportion to 1 000 services.
+const runtimeAfter = 10 * time.Minute
 
-// removed tracks components that were removed from specifications. OME deletes their Services within milliseconds, and a data plane
-// answers 500 for a route without its Service, so the route has to change first. A new leader does not have this state: if existing
-// routes bypass a router, the previous leader may have changed them, so the router counts as removed from the start.
+// removed tracks components that were removed from specifications. OME deletes their Services when it comes to it, seconds or minutes
+// later, and a data plane answers 500 for a route without its Service, so the route has to change first and must not change back. In
+// OME 1.2 a runtime adds no components, so a removed component never counts again. A new leader does not have this state: if
+// existing routes bypass a router, the previous leader may have changed them, so the router counts as removed from the start.
 type removed struct {
 	mu       sync.Mutex
-	services map[cache.ObjectName]map[isvc.Role]time.Time // end of removedFor by component; zero while the specification names the component
+	services map[cache.ObjectName]map[isvc.Role]time.Time // time of the removal by component; zero while the specification names the component
 }
 
 // bypassed returns the router if the existing routes of a service lead to another component, although the router has a Service.
@@ -37,7 +39,7 @@ func bypassed(in *plan.Input) []isvc.Role {
 }
 
 // observe updates the state from a specification. It returns the removed components, and the time until the first of them no longer
-// counts as removed. The components in bypassed count as removed when the service is new to this replica.
+// counts as removed, 0 if none of them ever does. The components in bypassed count as removed when the service is new to this replica.
 func (l *removed) observe(s *isvc.Service, bypassed []isvc.Role, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,24 +48,27 @@ func (l *removed) observe(s *isvc.Service, bypassed []isvc.Role, now time.Time) 
 	if known == nil {
 		known = map[isvc.Role]time.Time{}
 		for _, r := range bypassed {
-			known[r] = now.Add(removedFor)
+			known[r] = now
 		}
 		l.services[name] = known
 	}
 	for _, r := range isvc.Roles {
-		until, was := known[r]
+		since, was := known[r]
 		switch {
 		case s.Components[r] != nil:
 			known[r] = time.Time{}
 			continue
 		case !was:
 			continue
-		case until.IsZero():
-			until = now.Add(removedFor)
-			known[r] = until
+		case since.IsZero():
+			since = now
+			known[r] = since
 		}
-		rest := until.Sub(now)
-		if rest <= 0 {
+		rest := runtimeAfter - now.Sub(since)
+		switch {
+		case !s.RuntimeComponents:
+			rest = 0
+		case rest <= 0:
 			delete(known, r)
 			continue
 		}
@@ -71,7 +76,7 @@ func (l *removed) observe(s *isvc.Service, bypassed []isvc.Role, now time.Time) 
 			roles = map[isvc.Role]bool{}
 		}
 		roles[r] = true
-		if next == 0 || rest < next {
+		if rest > 0 && (next == 0 || rest < next) {
 			next = rest
 		}
 	}

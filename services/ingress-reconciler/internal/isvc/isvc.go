@@ -68,6 +68,8 @@ type Service struct {
 	Serving    map[Role]bool       // components with ready and serving instances, as OME 1.3 reports in the status
 	Conditions []Condition         // in the order of the object
 
+	RuntimeComponents bool // the status is that of OME 1.3, where a serving runtime can add components
+
 	Version       string // resourceVersion
 	HasStatus     bool   // the object has a status
 	HasConditions bool   // the status has a list of conditions

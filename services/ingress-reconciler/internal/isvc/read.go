@@ -50,6 +50,7 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 		if components[string(role)] != nil {
 			s.Reported[role] = true
 		}
+		s.RuntimeComponents = s.RuntimeComponents || scaled(components[string(role)])
 		if serving(components[string(role)], cmp.Or(replicas[role], s.Name+"-"+string(role))) {
 			s.Serving[role] = true
 		}
@@ -105,6 +106,12 @@ func serving(component any, replica string) bool {
 	}
 	return of(target, "apiVersion") == Resource.GroupVersion().String() && of(target, "kind") == inferenceReplica && of(target, "name") == replica &&
 		positive(of(counts, "readyReplicas")) && positive(of(counts, "servingReplicas"))
+}
+
+// scaled reports whether the status of a component names its scale target, as OME 1.3 does for each component.
+func scaled(component any) bool {
+	object, _ := component.(map[string]any)
+	return object["scaleTargetRef"] != nil
 }
 
 // reader collects the fields that have the wrong type.

@@ -87,7 +87,7 @@ type Input struct {
 	Services    []*corev1.Service          // Services that the InferenceService controls, and other Services with the names of its components
 	Knative     map[isvc.Role]bool         // components that are Knative Services
 	Live        map[Slot][]isvc.Role       // components that existing routes point to
-	Removed     map[isvc.Role]bool         // components that were recently removed from the specification
+	Removed     map[isvc.Role]bool         // components that were removed from the specification
 	Unserved    map[settings.Strategy]bool // strategies whose kind is not available
 	Gateways    map[types.NamespacedName]gatewayapi.Gateway
 	Istio       map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not served
@@ -293,7 +293,7 @@ func (b *builder) possible() bool {
 
 // present reports whether a service has a component, from its specification, its status, or a Service that OME created: a serving
 // runtime can add components that the specification does not name. A component that was removed from the specification keeps its
-// Service for a moment: routes must stop using the Service before OME deletes it.
+// Service until OME comes to it: routes must stop using the Service before OME deletes it.
 func (b *builder) present(r isvc.Role) bool {
 	if b.Service.Components[r] != nil {
 		return true
