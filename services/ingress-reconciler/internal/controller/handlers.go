@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -13,6 +14,7 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
@@ -25,6 +27,7 @@ import (
 //	the Service of an endpoint picker                the services that use the object
 //	a GatewayClass                                   the services that use a Gateway of the class
 //	an IngressClass                                  the services that may have an Ingress
+//	a route of somebody else                         the services that use one of its hosts
 //	the labels of a Namespace                        the services in the namespace
 func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, users: users}
@@ -35,7 +38,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 	on(i.Services, func(obj any) []cache.ObjectName { return append(owner(obj), h.named(uses.Service)(obj)...) })
 	on(i.Knative, owner)
 	for _, informer := range i.Managed {
-		on(informer, owner)
+		on(informer, func(obj any) []cache.ObjectName { return append(owner(obj), h.hosts(obj)...) })
 	}
 	on(i.Gateways, h.named(uses.Gateway))
 	on(i.IstioGateways, h.named(uses.IstioGateway))
@@ -74,6 +77,19 @@ func (h handlers) named(kind string) func(any) []cache.ObjectName {
 		}
 		return users
 	}
+}
+
+// hosts returns the services that use a host of a route that this program did not write.
+func (h handlers) hosts(obj any) []cache.ObjectName {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || informers.IsOurs(u) {
+		return nil
+	}
+	var users []cache.ObjectName
+	for _, host := range render.Hosts(u) {
+		users = append(users, h.users.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: host}})...)
+	}
+	return users
 }
 
 func (h handlers) class(obj any) []cache.ObjectName {

@@ -32,9 +32,9 @@ func (r *run) predict(o *render.Object) gatewayapi.Verdict {
 	case o.Exposure == nil:
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 	case o.Resource == render.VirtualServices:
-		return judgeVirtualService(o.Exposure)
+		return r.contested(o, o.Object, judgeVirtualService(o.Exposure))
 	case o.Resource == render.Ingresses:
-		return noAddress
+		return r.contested(o, o.Object, noAddress)
 	}
-	return gatewayapi.Unseen
+	return r.contested(o, o.Object, gatewayapi.Unseen)
 }

@@ -174,10 +174,10 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	s := object.Service
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	o := r.Observer.Observe(s, config)
-	r.Uses.Set(name, o.Uses)
 	var recheck time.Duration
 	o.Input.Removed, recheck = r.removed.observe(s, bypassed(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
+	r.Uses.Set(name, append(o.Uses, hosts(&p)...))
 	refused := r.claim(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
 	p.Refuse(refused)
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, hold: config.Document.Hold()}
@@ -185,6 +185,15 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 		next.recheck(recheck, "a component was removed from the specification")
 	}
 	return next
+}
+
+// hosts returns the hosts of a plan: routes of others may answer their requests.
+func hosts(p *plan.Plan) []uses.Object {
+	var all []uses.Object
+	for i := range p.Wants {
+		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.Wants[i].Host}})
+	}
+	return all
 }
 
 // unconfigured returns the state of a service while no configuration is in force.

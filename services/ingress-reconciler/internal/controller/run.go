@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
-	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -113,7 +112,7 @@ func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err e
 	if wait > 0 {
 		r.recheck(wait, v.Message)
 	}
-	return v
+	return r.contested(o, stored, v)
 }
 
 // ReasonNotWritten is the reason for an object that the API server rejected.
@@ -142,13 +141,22 @@ func (r *run) release(ctx context.Context) {
 		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
 	var old []observe.Live
+	served := true // all routes
 	for _, l := range r.observed.Live {
 		if !slices.ContainsFunc(r.wanted, func(w wanted) bool {
 			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
 		}) {
 			old = append(old, l)
-			in.Old = append(in.Old, transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.lost(&l), Exclusive: r.exclusive(&l)})
+			next := transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.lost(&l)}
+			if in.HandedToOME {
+				next.Served = r.handOver(ctx, &l)
+				served = served && next.Served
+			}
+			in.Old = append(in.Old, next)
 		}
+	}
+	for i := range in.Old { // routes refer to the other objects
+		in.Old[i].Served = in.Old[i].Served && (render.IsRoute(old[i].Resource) || served)
 	}
 	for i := range r.wanted {
 		in.Wanted = append(in.Wanted, transition.Wanted{Slot: r.wanted[i].Slot, Verdict: r.wanted[i].verdict.Acceptance})
@@ -182,16 +190,6 @@ func (r *run) lost(l *observe.Live) bool {
 	}
 	_, refused := r.refused[c]
 	return refused
-}
-
-// exclusive reports whether the admission webhook of the ingress controller rejects OME's Ingress for the host while this Ingress
-// exists.
-func (r *run) exclusive(l *observe.Live) bool {
-	if l.Resource != render.Ingresses {
-		return false
-	}
-	c := ingressclass.Of(r.observed.Input.Classes, l.Object).Controller
-	return c != nil && c.RefusesDuplicates
 }
 
 // mark records when an object was superseded. An empty time removes the record.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -37,6 +38,7 @@ var (
 const (
 	byOwner     = "owner"     // namespace/name of the InferenceService that controls an object
 	byNamespace = "namespace" // namespace of an InferenceService
+	byHost      = "host"      // host of a route that this program did not write
 )
 
 // Written lists the resources that the reconciler writes. Each comes before the resources that refer to it.
@@ -56,7 +58,8 @@ type Set[T any] struct {
 	Knative           T // *metav1.PartialObjectMetadata
 	Pools             T // *inferencev1.InferencePool, of any owner
 
-	// Managed contains a value for each resource in Written: the objects of this program, as *unstructured.Unstructured.
+	// Managed contains a value for each resource in Written: the objects of this program, as *unstructured.Unstructured. Those of
+	// routes also contain the routes of others, which may answer the requests for a host.
 	Managed map[schema.GroupVersionResource]T
 }
 
@@ -92,10 +95,14 @@ func Kinds(writable []string) Set[kit.Kind] {
 		Managed:        map[schema.GroupVersionResource]kit.Kind{},
 	}
 	for _, resource := range Written {
-		kinds.Managed[resource] = kit.Kind{
-			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager, Indexers: owned,
-			Transform: keepManager, Off: off(resource),
+		kind := kit.Kind{
+			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
+			Indexers: cache.Indexers{byOwner: indexOurs, byHost: indexForeign}, Transform: keepManager, Off: off(resource),
 		}
+		if render.IsRoute(resource) {
+			kind.Selector = ""
+		}
+		kinds.Managed[resource] = kind
 	}
 	return kinds
 }
@@ -167,6 +174,9 @@ func Snapshot(world kit.Snapshot, writable []string) (Caches, error) {
 // OwnedBy returns the objects that an InferenceService controls.
 func OwnedBy(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwner, service.String()) }
 
+// Foreign returns the routes for a host that this program did not write.
+func Foreign(r Reader, host string) []any { return r.ByIndex(byHost, host) }
+
 // InNamespace returns the InferenceServices of a namespace.
 func (i *Informers) InNamespace(namespace string) []any {
 	return i.InferenceServices.ByIndex(byNamespace, namespace)
@@ -194,6 +204,32 @@ func indexByOwner(obj any) ([]string, error) {
 		return []string{owner.String()}, nil
 	}
 	return nil, nil
+}
+
+// indexOurs is indexByOwner for the objects of this program.
+func indexOurs(obj any) ([]string, error) {
+	if !IsOurs(obj) {
+		return nil, nil
+	}
+	return indexByOwner(obj)
+}
+
+func indexForeign(obj any) ([]string, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || IsOurs(obj) {
+		return nil, nil
+	}
+	return render.Hosts(u), nil
+}
+
+// IsOurs reports whether this program wrote an object for an InferenceService. The label alone does not hide an object of a tenant.
+func IsOurs(obj any) bool {
+	o, ok := obj.(metav1.Object)
+	if !ok || o.GetLabels()[render.LabelManagedBy] != render.Manager {
+		return false
+	}
+	_, owned := Owner(obj)
+	return owned
 }
 
 // trimService keeps the fields that package backend reads. A Service without OME's label can be an endpoint picker, or have the name

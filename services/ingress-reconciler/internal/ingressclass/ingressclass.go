@@ -37,6 +37,11 @@ type Controller struct {
 	// StripPrefix returns the paths and annotations that remove a prefix from the path of requests. nil: the controller cannot
 	// remove a prefix on a host that several Ingresses share.
 	StripPrefix func(Prefix) Stripped
+	// YieldRoot changes a path "/" and annotations so that the webhook admits another Ingress with this path. The Ingress still
+	// answers all requests for the host. nil: no webhook refuses the other Ingress.
+	YieldRoot func(path map[string]any, annotations map[string]string)
+	// MatchesHost means that StripPrefix changes how the controller matches the paths of all Ingresses of the host.
+	MatchesHost bool
 	// Safe lists the annotations that are copied from an InferenceService by default.
 	Safe []SafeAnnotation
 }
@@ -98,6 +103,9 @@ func path(kind networkingv1.PathType, text string) networkingv1.HTTPIngressPath 
 // StripsPrefixes reports whether the controller can strip path prefixes on a host that several Ingresses share.
 func (c *Controller) StripsPrefixes() bool { return c != nil && c.StripPrefix != nil }
 
+// RewritesHost reports whether the controller cannot strip a prefix without a change to the other Ingresses of the host.
+func (c *Controller) RewritesHost() bool { return c != nil && c.MatchesHost }
+
 // ComputedAnnotations returns the keys of annotations that Streaming and StripPrefix write, sorted.
 func (c *Controller) ComputedAnnotations() []string {
 	computed := map[string]string{}
@@ -149,13 +157,19 @@ func Of(classes []*networkingv1.IngressClass, ingress *unstructured.Unstructured
 	return Resolve(classes, NameOf(ingress))
 }
 
-// NameOf returns the name of the class in an Ingress, nil if the Ingress names no class.
+// NameOf returns the name of the class in an Ingress, also in the older annotation, nil if the Ingress names no class.
 func NameOf(ingress *unstructured.Unstructured) *string {
 	if name, found, err := unstructured.NestedString(ingress.Object, "spec", "ingressClassName"); found && err == nil {
 		return &name
 	}
+	if name, found := ingress.GetAnnotations()[annotationClass]; found {
+		return &name
+	}
 	return nil
 }
+
+// annotationClass is the older way to name a class.
+const annotationClass = "kubernetes.io/ingress.class"
 
 // Exists reports whether the IngressClass exists.
 func (c Class) Exists() bool { return c.SpecController != "" }

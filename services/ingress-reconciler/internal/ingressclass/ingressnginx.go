@@ -17,6 +17,7 @@ var IngressNGINX = Controller{
 	Name:              "ingress-nginx",
 	SpecControllers:   []string{"k8s.io/ingress-nginx"},
 	RefusesDuplicates: true,
+	MatchesHost:       true, // use-regex of one Ingress makes all paths of the host, Exact ones too, case-insensitive expressions
 	Streaming: func(s Streaming) map[string]string {
 		buffer, seconds := "off", strconv.Itoa(int(s.timeout()/time.Second))
 		if s.Buffer {
@@ -33,6 +34,11 @@ var IngressNGINX = Controller{
 			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(p.bare())+"(/|$)(.*)")},
 			Annotations: map[string]string{prefixIngressNGINX + "use-regex": "true", prefixIngressNGINX + "rewrite-target": "/$2"},
 		}
+	},
+	// The webhook compares the texts of paths, and the longer expression answers.
+	YieldRoot: func(path map[string]any, annotations map[string]string) {
+		path["path"], path["pathType"] = "/(.*)", string(networkingv1.PathTypeImplementationSpecific)
+		annotations[prefixIngressNGINX+"use-regex"] = "true"
 	},
 	Safe: []SafeAnnotation{
 		{prefixIngressNGINX + "limit-connections", "a number; limits each client of the tenant's own paths"},

@@ -92,13 +92,20 @@ func (o *Observer) Names() []cache.ObjectName {
 	return names
 }
 
+// Foreign returns the routes of a kind for a host that this program did not write, except those that are being deleted.
+func (o *Observer) Foreign(resource schema.GroupVersionResource, host string) []*unstructured.Unstructured {
+	return slices.DeleteFunc(list[*unstructured.Unstructured](informers.Foreign(o.Managed[resource], host)), func(u *unstructured.Unstructured) bool {
+		return u.GetDeletionTimestamp() != nil
+	})
+}
+
 // Owners returns the names of InferenceServices with routes of this controller. They include deleted InferenceServices.
 func (o *Observer) Owners() []cache.ObjectName {
 	seen := map[cache.ObjectName]bool{}
 	var names []cache.ObjectName
 	for _, resource := range render.Routes {
 		for _, obj := range o.Managed[resource].List() {
-			if name, ok := informers.Owner(obj); ok && !seen[name] {
+			if name, ok := informers.Owner(obj); ok && informers.IsOurs(obj) && !seen[name] {
 				seen[name] = true
 				names = append(names, name)
 			}
@@ -155,11 +162,18 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 		}
 	}
 	in.Live = slots(out.Live)
+	in.Routed = map[ownership.Claim]bool{}
+	for i := range out.Live {
+		if c, ok := out.Live[i].Claim(); ok {
+			in.Routed[c] = true
+		}
+	}
+	in.Foreign = func(host string) []*unstructured.Unstructured { return o.Foreign(render.Ingresses, host) }
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
 		in.Unserved[strategy] = !o.Available(resource)
 	}
-	in.Labels = o.labels(s.Namespace)
+	in.Labels = o.NamespaceLabels(s.Namespace)
 	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())
 	o.gateways(&out)
 	o.istioGateway(&out)
@@ -219,8 +233,8 @@ func slots(live []Live) map[plan.Slot][]isvc.Role {
 	return roles
 }
 
-// labels returns the labels of a namespace, nil if the namespace is not in the cache.
-func (o *Observer) labels(namespace string) map[string]string {
+// NamespaceLabels returns the labels of a namespace, nil if the namespace is not in the cache.
+func (o *Observer) NamespaceLabels(namespace string) map[string]string {
 	obj, found := o.Namespaces.Get(cache.ObjectName{Name: namespace})
 	if n, ok := obj.(*metav1.PartialObjectMetadata); found && ok {
 		if n.Labels == nil {

@@ -260,6 +260,10 @@ func (c *collector) addOne(e Exposure) {
 		c.unsupported = true
 		return
 	}
+	if e.Path != root && !c.hostAlone(&e) {
+		c.unsupported = true
+		return
+	}
 	if t := c.timeout(c.role); t > 0 && c.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
 		c.addWarning(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeouts(e.Gateway), t)
 	}
@@ -323,6 +327,28 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 	}
 	e.URL = scheme + "://" + e.Host + e.Path
 	return e.Class.Controller.StripsPrefixes(), nil
+}
+
+// hostAlone reports whether an Ingress may rewrite its path. If the rewrite changes how the controller matches all paths of the host,
+// no other Ingress may use the host. An existing route stays: otherwise any Ingress for the host could remove it.
+func (c *collector) hostAlone(e *Exposure) bool {
+	if c.plan.Strategy != settings.Ingress || c.Foreign == nil || !e.Class.Controller.RewritesHost() {
+		return true
+	}
+	for _, other := range c.Foreign(e.Host) {
+		if ingressclass.Of(c.Classes, other).Identity() != e.Class.Identity() {
+			continue
+		}
+		const text = "a rewrite of path %s makes %s match all paths of host %s as regular expressions, and Ingress %s/%s has paths there: "
+		args := []any{e.Path, e.Class.Controller.Name, e.Host, other.GetNamespace(), other.GetName()}
+		if c.Routed[e.Claim()] {
+			c.addWarning(c.role, ReasonPathRewriteUnsupported, text+"move one of them to another host", args...)
+			return true
+		}
+		c.addReason(c.role, ReasonPathRewriteUnsupported, text+"set perISVCSubdomain: true, or choose another host", args...)
+		return false
+	}
+	return true
 }
 
 // secret returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own Secret:

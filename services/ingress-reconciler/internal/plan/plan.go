@@ -26,6 +26,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
@@ -95,6 +96,10 @@ type Input struct {
 	Classes     []*networkingv1.IngressClass
 	Pools       map[string]*inferencev1.InferencePool // InferencePools that the settings name, by name; nil: the kind is not served
 	Pickers     map[string]*corev1.Service            // Services of endpoint pickers, by name
+	Routed      map[ownership.Claim]bool              // claims that existing routes serve
+
+	// Foreign returns the Ingresses for a host that this program did not write. nil: there are none.
+	Foreign func(host string) []*unstructured.Unstructured
 }
 
 // Plan describes how a service is exposed.

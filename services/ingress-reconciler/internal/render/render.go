@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -44,9 +45,35 @@ const (
 	annotationClaim   = "fairlead.dev/claim"            // host, path and model that an object serves
 )
 
+// IsRoute reports whether the objects of a resource route requests.
+func IsRoute(resource schema.GroupVersionResource) bool {
+	return resource == HTTPRoutes || resource == Ingresses || resource == VirtualServices
+}
+
+// Hosts returns the hosts of an HTTPRoute, Ingress or VirtualService, sorted.
+func Hosts(u *unstructured.Unstructured) []string {
+	var hosts []string
+	switch u.GetKind() {
+	case Kinds[HTTPRoutes]:
+		hosts, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "hostnames")
+	case Kinds[VirtualServices]:
+		hosts, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "hosts")
+	case Kinds[Ingresses]:
+		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+		for _, r := range rules {
+			rule, _ := r.(map[string]any)
+			if host, _, _ := unstructured.NestedString(rule, "host"); host != "" {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
 // Claim returns the host, path and model that an object serves. It returns false for objects that are not routes.
 func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
-	if resource != HTTPRoutes && resource != Ingresses && resource != VirtualServices {
+	if !IsRoute(resource) {
 		return ownership.Claim{}, false
 	}
 	c, ok := ownership.Parse(o.GetAnnotations()[annotationClaim])

@@ -208,3 +208,24 @@ func TestIngressesThatSayMore(t *testing.T) {
 		})
 	}
 }
+
+// One Ingress with a regular expression makes all paths of its host expressions with ingress-nginx, Exact ones too.
+func TestExpressionsChangeTheirHost(t *testing.T) {
+	t.Parallel()
+	const annotations = `{nginx.ingress.kubernetes.io/use-regex: "true", nginx.ingress.kubernetes.io/rewrite-target: /$2}`
+	portal := ingress("portal", "", onHost("a.example.com", at("Exact", "/login", "portal")+","+at("Exact", "/models/chat", "portal")+","+at("Prefix", "/Docs", "docs")))
+	ours := ingress("ours", annotations, onHost("a.example.com", at("ImplementationSpecific", "/models/chat(/|$)(.*)", "chat")))
+	tests := []struct{ path, alone, beside string }{
+		{"/login", "ns/portal:80 /login", "ns/portal:80 /login"},
+		{"/login/deeper", "no route", "ns/portal:80 /login/deeper"},
+		{"/loginX", "no route", "ns/portal:80 /loginX"},
+		{"/LOGIN", "no route", "ns/portal:80 /LOGIN"},
+		{"/docs/x", "no route", "ns/docs:80 /docs/x"},
+		{"/models/chat", "ns/portal:80 /models/chat", "ns/chat:80 /"},
+		{"/models/chat/v1/models", "no route", "ns/chat:80 /v1/models"},
+	}
+	for _, tt := range tests {
+		assert.Equal(t, tt.alone, ask(t, world(t, class("k8s.io/ingress-nginx"), portal), get(atOurClass, "a.example.com"+tt.path)), tt.path)
+		assert.Equal(t, tt.beside, ask(t, world(t, class("k8s.io/ingress-nginx"), portal, ours), get(atOurClass, "a.example.com"+tt.path)), tt.path)
+	}
+}

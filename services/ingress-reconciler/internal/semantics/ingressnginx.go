@@ -19,7 +19,7 @@ import (
 //	hosts                     only the most specific host counts       paths of all hosts compete
 //	Prefix                    compares elements                        compares elements
 //	ImplementationSpecific    as Prefix                                as Prefix
-//	a regular expression      all paths of the host except Exact       likewise
+//	a regular expression      all paths of the host, Exact ones too,   all paths of the host except Exact
 //	                          become expressions: anchored at the
 //	                          start only, and case-insensitive
 //	winning path              Exact, then the longest; expressions     the rule with the longest text
@@ -72,7 +72,7 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 		return nil, err
 	}
 	for _, m := range slices.Concat(nginx, traefik) {
-		m.request, m.world, m.rewrite, m.loses = r, w, rewriteNGINX, nginxReason
+		m.request, m.world, m.rewrite, m.loses = r, w, rewriteNGINX, servers.reason
 	}
 	switch {
 	case redirects:
@@ -95,11 +95,12 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 	return contenders, nil
 }
 
-func nginxReason(loser, winner *ingressMatch) string {
+// reason explains why a location loses to another one.
+func (s servers) reason(loser, winner *ingressMatch) string {
 	switch {
 	case gatewayapi.CompareHostnames(loser.host, winner.host) > 0:
 		return "its host is less specific"
-	case winner.kind == networkingv1.PathTypeExact && loser.kind != winner.kind:
+	case s.exact(winner.location) && !s.exact(loser.location):
 		return "its path is not exact"
 	case len(loser.path) < len(winner.path):
 		return "its path is shorter"
@@ -152,7 +153,7 @@ func nginxMatches(s servers, all []*location, path string) (found []*ingressMatc
 	group := firstHost(all)
 	exact := map[string]bool{} // paths of type Exact
 	for _, l := range group {
-		exact[l.path] = exact[l.path] || l.kind == networkingv1.PathTypeExact
+		exact[l.path] = exact[l.path] || s.exact(l)
 	}
 	slash := false // a prefix equals the path with a trailing slash
 	for _, l := range oldestOfEach(group) {
@@ -165,15 +166,15 @@ func nginxMatches(s servers, all []*location, path string) (found []*ingressMatc
 		}
 		slash = slash || l.path == path+"/" && l.kind != networkingv1.PathTypeExact && !s[l.host].nginx
 	}
-	slices.SortFunc(found, compareNGINX)
-	longest := len(found) == 0 || found[0].kind != networkingv1.PathTypeExact && len(found[0].path) < len(path)
+	slices.SortFunc(found, s.compare)
+	longest := len(found) == 0 || !s.exact(found[0].location) && len(found[0].path) < len(path)
 	return found, slash && longest, nil
 }
 
 // nginxFits reports whether a location matches a path. A prefix does not match its own path if an Exact location has the same path.
 func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
 	switch {
-	case l.kind == networkingv1.PathTypeExact:
+	case s.exact(l):
 		return l.path == path, nil
 	case s[l.host].nginx:
 		re, err := compile("(?i)^" + l.path)
@@ -182,15 +183,21 @@ func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
 	return strings.HasPrefix(path, strings.TrimSuffix(l.path, "/")+"/") || path == l.path && !exact, nil
 }
 
-// compareNGINX orders locations that match a path: Exact first, then the longest path, then the last path in lexical order.
-func compareNGINX(a, b *ingressMatch) int {
-	exact := func(m *ingressMatch) int {
-		if m.kind == networkingv1.PathTypeExact {
-			return 0
+// exact reports whether ingress-nginx compares a whole path. On a host with a regular expression, it does not even for type Exact
+// (internal/ingress/controller/template: buildLocation).
+func (s servers) exact(l *location) bool {
+	return l.kind == networkingv1.PathTypeExact && !s[l.host].nginx
+}
+
+// compare orders locations that match a path: Exact first, then the longest path, then the last path in lexical order.
+func (s servers) compare(a, b *ingressMatch) int {
+	if s.exact(a.location) != s.exact(b.location) {
+		if s.exact(a.location) {
+			return -1
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(exact(a), exact(b)), cmp.Compare(len(b.path), len(a.path)), cmp.Compare(b.path, a.path))
+	return cmp.Or(cmp.Compare(len(b.path), len(a.path)), cmp.Compare(b.path, a.path))
 }
 
 // firstHost returns the locations of the most specific host.

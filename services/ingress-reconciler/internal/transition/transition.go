@@ -2,7 +2,8 @@
 //
 //	an old object of a slot                                     action
 //	whose wanted state is unknown                               keep; so are objects without a known slot
-//	of a service that must not be exposed                       delete; if OME exposes the service instead, after the hold
+//	of a service that must not be exposed                       delete
+//	of a service that OME must expose instead                   keep until an accepted route of OME serves the host, then as below
 //	without new objects                                         delete
 //	whose host and path belong to another service               delete: it would receive requests for the other service
 //	whose new objects are not all accepted                      keep
@@ -32,7 +33,7 @@ type Old struct {
 	Slot       plan.Slot
 	Superseded time.Time // when new objects replaced it; zero: not yet
 	Lost       bool      // its host and path belong to another service
-	Exclusive  bool      // while it exists, OME cannot create its own object for the host
+	Served     bool      // an accepted route of OME serves its host and path; used only with HandedToOME
 }
 
 // Input is the input of Decide.
@@ -41,7 +42,7 @@ type Input struct {
 	Hold        time.Duration
 	Keep        []plan.Slot
 	Disabled    bool // the service must not be exposed
-	HandedToOME bool // OME exposes the service; set only with Disabled
+	HandedToOME bool // OME must expose the service; set only with Disabled
 	Wanted      []Wanted
 	Old         []Old
 }
@@ -78,9 +79,9 @@ func (in *Input) action(o Old) (action Action, wait time.Duration) {
 	}
 	replaced, accepted := in.replaced(o.Slot)
 	switch {
-	case in.Disabled && (!in.HandedToOME || o.Exclusive), !in.Disabled && !replaced:
+	case in.Disabled && !in.HandedToOME, !in.Disabled && !replaced:
 		return Delete, 0
-	case !in.Disabled && !accepted:
+	case in.Disabled && !o.Served, !in.Disabled && !accepted:
 		return Keep, 0
 	case in.Hold <= 0:
 		return Delete, 0

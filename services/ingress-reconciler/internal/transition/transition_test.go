@@ -24,6 +24,12 @@ func entry(ago time.Duration) Old { return Old{Slot: plan.Entry, Superseded: now
 // unmarked is an old object without a time.
 var unmarked = Old{Slot: plan.Entry}
 
+// served returns an old object whose host an accepted route of OME serves.
+func served(o Old) Old {
+	o.Served = true
+	return o
+}
+
 func wanted(slot plan.Slot, all ...gatewayapi.Acceptance) []Wanted {
 	var w []Wanted
 	for _, a := range all {
@@ -49,10 +55,13 @@ func TestDecide(t *testing.T) {
 		{name: "of no known slot", give: Input{Hold: hold, Old: []Old{{Slot: ""}}}, want: []Action{Delete}},
 
 		{name: "withheld", give: Input{Hold: hold, Disabled: true, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
-		{name: "handed over", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
-		{name: "handed over, for a while", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
-		{name: "handed over, for long enough", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{entry(hold)}}, want: []Action{Delete}},
-		{name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Delete}},
+		{name: "handed over", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}}, want: []Action{Mark}, next: hold},
+		{name: "handed over, and OME does not serve it", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{name: "handed over without a hold, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Keep}},
+		{name: "of another service, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{{Slot: plan.Entry, Lost: true}}}, want: []Action{Delete}},
+		{name: "handed over, for a while", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}}, want: []Action{Keep}, next: 4 * time.Minute},
+		{name: "handed over, for long enough", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(hold))}}, want: []Action{Delete}},
+		{name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}}, want: []Action{Delete}},
 
 		{name: "no new objects", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
 		{name: "no new objects, while other slots have some", give: Input{Hold: hold, Wanted: wanted(engine, gatewayapi.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Object identifies an object that services depend on: a Gateway, an Istio Gateway, an IngressClass, an InferencePool, or the
-// Service of an endpoint picker.
+// Object identifies an object that services depend on: a Gateway, an Istio Gateway, an IngressClass, an InferencePool, the
+// Service of an endpoint picker, or the routes of others for a host.
 type Object struct {
 	Kind string
 	Name cache.ObjectName
@@ -22,6 +22,7 @@ const (
 	InferencePool = "InferencePool"
 	Service       = "Service"
 	IngressClass  = "IngressClass" // without a name: the default class may change
+	Host          = "Host"         // routes of others for a host
 )
 
 // Index maps services to the objects that they use, and objects to the services that use them.

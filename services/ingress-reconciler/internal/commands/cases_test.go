@@ -1,0 +1,170 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Manifests of clusters from public reports, in short form.
+const (
+	chatService = `
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: chat, namespace: models, uid: u, creationTimestamp: "2026-01-01T00:00:00Z", annotations: {}}
+spec: {engine: {}}
+---
+`
+	openGateway = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: gateways}
+spec: {gatewayClassName: envoy, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}
+---
+`
+	classes = `
+{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx}, spec: {controller: k8s.io/ingress-nginx}}
+---
+{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: traefik}, spec: {controller: traefik.io/ingress-controller}}
+---
+{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: haproxy}, spec: {controller: haproxy.org/ingress-controller}}
+---
+`
+	domain       = "ingressDomain: example.org\n"
+	byHTTPRoute  = domain + "omeIngressGateway: gateways/public\n"
+	byIngress    = domain + "strategy: ingress\ningressClassName: "
+	byIstio      = domain + "strategy: virtualservice\ningressGateway: istio/public\n"
+	istioGateway = `
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: public, namespace: istio}
+spec: {selector: {istio: x}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*/*"]}]}
+---
+`
+)
+
+// foreign returns a route of namespace web for a host and path, older than the service unless a year is given.
+func foreign(kind, host, path string, year int, more string) string {
+	meta := fmt.Sprintf(`metadata: {name: legacy, namespace: web, creationTimestamp: "%d-01-01T00:00:00Z"%s}`, year, more)
+	switch kind {
+	case "HTTPRoute":
+		return fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, %s, spec: {parentRefs: [{name: public, namespace: gateways}], hostnames: [%s],
+			rules: [{matches: [{path: {type: PathPrefix, value: %s}}], backendRefs: [{name: legacy, port: 80}]}]}}`, meta, host, path)
+	case "VirtualService":
+		return fmt.Sprintf(`{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, %s, spec: {gateways: [istio/public], hosts: [%s],
+			http: [{match: [{uri: {prefix: %s}}], route: [{destination: {host: legacy.web.svc.cluster.local, port: {number: 80}}}]}]}}`, meta, host, path)
+	}
+	return fmt.Sprintf(`{apiVersion: networking.k8s.io/v1, kind: Ingress, %s, spec: {ingressClassName: %s, rules: [{host: %s, http: {paths: [
+		{path: %s, pathType: Prefix, backend: {service: {name: legacy, port: {number: 80}}}}]}}]}}`, meta, kind, host, path)
+}
+
+// messages returns the messages of plan.
+func messages(t *testing.T, config, manifests string, args ...string) string {
+	t.Helper()
+	_, log, _ := run(t, manifests, append([]string{"plan", "--config", file(t, config), "-f", "-"}, args...)...)
+	return log
+}
+
+// A data plane can send the requests for a host to a route of somebody else: the condition says so.
+func TestRoutesOfOthers(t *testing.T) {
+	t.Parallel()
+	const host, conflict = "chat.models.example.org", "condition False HostConflict: "
+	const leftOver = `, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]`
+	tests := []struct {
+		name, config, other string
+		want                []string
+		not                 string
+	}{
+		{
+			name: "an older HTTPRoute", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, ""),
+			want: []string{conflict, "HTTPRoute web/legacy answers chat.models.example.org/, not this program's route (this program's route loses: its object is younger)"},
+		},
+		{name: "an older HTTPRoute for another host", config: byHTTPRoute, other: foreign("HTTPRoute", "other.example.org", "/", 2025, ""), not: "legacy"},
+		{name: "a wildcard is less specific", config: byHTTPRoute, other: foreign("HTTPRoute", "'*.models.example.org'", "/", 2025, ""), not: "legacy"},
+		{
+			name: "an older HTTPRoute for the paths of the API", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/v1", 2025, ""), not: conflict,
+			want: []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/chat/completions"},
+		},
+		{name: "an HTTPRoute for another path", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/docs", 2025, ""), not: "legacy"},
+		{
+			name: "a label does not hide it", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, ", labels: {fairlead.dev/managed-by: ingress-reconciler}"),
+			want: []string{conflict},
+		},
+		{
+			name: "a left-over of OME", config: byHTTPRoute, other: strings.Replace(foreign("HTTPRoute", host, "/", 2025, leftOver), "namespace: web", "namespace: models", 1), not: conflict,
+			want: []string{"HTTPRoute models/legacy of OME answers", "ingress-reconciler adopt deletes it"},
+		},
+		{name: "an older Ingress", config: byIngress + "nginx\n", other: foreign("nginx", host, "/", 2025, ""), want: []string{conflict, "Ingress web/legacy"}},
+		{name: "an Ingress of another class", config: byIngress + "nginx\n", other: foreign("traefik", host, "/", 2025, ""), not: "legacy"},
+		{
+			name: "Traefik can choose", config: byIngress + "traefik\n", other: foreign("traefik", host, "/", 2025, ""),
+			want: []string{conflict, "Ingress web/legacy", "the data plane can choose either route"},
+		},
+		{
+			name: "a controller that is not modeled", config: byIngress + "haproxy\n", other: foreign("haproxy", host, "/", 2025, ""),
+			want: []string{conflict, "it has the same path and is older"},
+		},
+		{name: "an older VirtualService", config: byIstio, other: foreign("VirtualService", host, "/", 2025, ""), want: []string{conflict, "VirtualService web/legacy"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := messages(t, tt.config, chatService+openGateway+istioGateway+classes+tt.other)
+			for _, want := range append(tt.want, "would be created") {
+				assert.Contains(t, log, want)
+			}
+			if tt.not != "" {
+				assert.NotContains(t, log, tt.not)
+			}
+		})
+	}
+}
+
+// A rewrite of ingress-nginx changes how all paths of its host match, also those of other Ingresses.
+func TestRewritesOfIngressNGINX(t *testing.T) {
+	t.Parallel()
+	const byPath = byIngress + "nginx\npathTemplate: /{{ .Namespace }}/{{ .Name }}\n"
+	const refused = "PathRewriteUnsupported: a rewrite of path /models/chat/ makes ingress-nginx match all paths of host example.org as regular expressions, and Ingress web/legacy has paths there: "
+	tests := []struct{ name, config, manifests, want, not string }{
+		{name: "the host of a portal", config: byPath, manifests: foreign("nginx", "example.org", "/Docs", 2025, ""), want: refused, not: "http://example.org/models/chat/ reaches"},
+		{
+			name: "an annotation of a tenant", config: byIngress + "nginx\n", want: refused, not: "http://example.org/models/chat/ reaches",
+			manifests: "\n---\n" + strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/ingress-path-template: '/models/chat'}", 1) + foreign("nginx", "example.org", "/Docs", 2025, ""),
+		},
+		{name: "a class in the older annotation", config: byPath, manifests: strings.Replace(foreign("x", "example.org", "/Docs", 2025, ", annotations: {kubernetes.io/ingress.class: nginx}"), "ingressClassName: x, ", "", 1), want: refused},
+		{name: "another host", config: byPath, manifests: foreign("nginx", "portal.example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
+		{name: "another controller", config: byPath, manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
+		{name: "Traefik", config: strings.Replace(byPath, "nginx", "traefik", 1), manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
+		{
+			name: "an existing route stays", config: byPath, want: "http://example.org/models/chat/ reaches the engine",
+			manifests: foreign("nginx", "example.org", "/Docs", 2025, "") + `
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: chat-fairlead-0
+  namespace: models
+  labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry, fairlead.dev/component: engine}
+  annotations: {fairlead.dev/claim: example.org/models/chat/}
+  ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]
+spec: {ingressClassName: nginx}
+`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			manifests := chatService + classes + tt.manifests
+			if strings.Contains(tt.manifests, "kind: InferenceService, metadata") || strings.Contains(tt.manifests, "kind: InferenceService\n") {
+				manifests = tt.manifests + "\n---\n" + classes
+			}
+			log := messages(t, tt.config, manifests)
+			assert.Contains(t, log, tt.want)
+			if tt.not != "" {
+				assert.NotContains(t, log, tt.not)
+			}
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+	"fairlead.dev/services/ingress-reconciler/internal/semantics"
+)
+
+// api is the path below a URL that clients of model servers request.
+const api = "v1/chat/completions"
+
+// contested returns the verdict on an accepted route. The data plane may send its requests to a route of somebody else:
+//
+//	a route of somebody else wins        verdict
+//	all requests for the URL             Refused, HostConflict
+//	those for the API below the URL      that of the data plane, with a warning
+//	all, and it is OME's left-over       that of the data plane, with a warning: adopt deletes it
+func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v gatewayapi.Verdict) gatewayapi.Verdict {
+	rivals := r.Observer.Foreign(o.Resource, o.Exposure.Host)
+	if v.Acceptance == gatewayapi.Refused || o.Exposure.Attachment.Reason != "" || len(rivals) == 0 {
+		return v
+	}
+	stored = r.aged(stored)
+	world, err := semantics.FromObjects(append(r.surroundings(o.Exposure, rivals), stored))
+	if err != nil {
+		return v // an object that the API server accepts and the data plane does not understand
+	}
+	for _, path := range []string{o.Exposure.Path, o.Exposure.Path + api} {
+		winner, why := r.winner(world, o, stored, rivals, path)
+		switch {
+		case winner == nil:
+			continue
+		case metav1.IsControlledBy(winner, &metav1.ObjectMeta{UID: r.observed.Input.Service.UID}):
+			r.warn(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", name(winner), o.Exposure.Host, path, why)
+		case path == o.Exposure.Path:
+			return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(
+				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", name(winner), o.Exposure.Host, path, why)}
+		default:
+			r.warn(o.Exposure, "%s answers %s%s (%s)", name(winner), o.Exposure.Host, path, why)
+		}
+		return v
+	}
+	return v
+}
+
+func (r *run) warn(e *plan.Exposure, format string, args ...any) {
+	r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Role: e.Role, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+func name(u *unstructured.Unstructured) string {
+	return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+}
+
+// winner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
+func (r *run) winner(
+	world *semantics.World, o *render.Object, stored *unstructured.Unstructured, rivals []*unstructured.Unstructured, path string,
+) (*unstructured.Unstructured, string) {
+	e := o.Exposure
+	request := semantics.Request{Entrance: r.entrance(o), Host: e.Host, Path: path, Method: "POST"}
+	if e.Model.Header != "" {
+		request.Header = map[string]string{e.Model.Header: e.Model.Name}
+	}
+	answer, err := world.Explain(request)
+	switch {
+	case errors.Is(err, semantics.ErrAmbiguous):
+		return samePath(rivals, o, nil), "the data plane can choose either route"
+	case answer.Winner == nil && !errors.Is(err, semantics.ErrNoRoute):
+		created := stored.GetCreationTimestamp()
+		return samePath(rivals, o, &created), "it has the same path and is older"
+	case answer.Winner == nil:
+		return nil, ""
+	}
+	i := slices.IndexFunc(rivals, func(u *unstructured.Unstructured) bool {
+		return u.GetNamespace() == answer.Winner.Namespace && u.GetName() == answer.Winner.Name
+	})
+	if i < 0 {
+		return nil, ""
+	}
+	for _, l := range answer.Losers {
+		if l.Namespace == o.Object.GetNamespace() && l.Name == o.Object.GetName() {
+			return rivals[i], "this program's route loses: " + l.Reason
+		}
+	}
+	return rivals[i], answer.Winner.Rule
+}
+
+// samePath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data plane is not modeled, or can choose.
+func samePath(rivals []*unstructured.Unstructured, o *render.Object, than *metav1.Time) *unstructured.Unstructured {
+	var found *unstructured.Unstructured
+	for _, u := range rivals {
+		created := u.GetCreationTimestamp()
+		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.Paths(u, o.Exposure.Host), o.Exposure.Path) || than != nil && than.Before(&created) {
+			continue
+		}
+		if first := found; first == nil || created.Time.Before(first.GetCreationTimestamp().Time) {
+			found = u
+		}
+	}
+	return found
+}
+
+// annotationCanary marks an Ingress that takes a part of the requests of another one.
+const annotationCanary = "nginx.ingress.kubernetes.io/canary"
+
+// aged returns a stored route. A route that is not stored yet would be younger than all others.
+func (r *run) aged(stored *unstructured.Unstructured) *unstructured.Unstructured {
+	if created := stored.GetCreationTimestamp(); !created.IsZero() {
+		return stored
+	}
+	next := stored.DeepCopy()
+	next.SetCreationTimestamp(metav1.NewTime(r.Clock.Now().Add(time.Second)))
+	return next
+}
+
+// entrance returns the entrance at which the requests of an exposure arrive.
+func (r *run) entrance(o *render.Object) semantics.Entrance {
+	e := o.Exposure
+	switch o.Resource {
+	case render.HTTPRoutes:
+		return semantics.Entrance{Gateway: gatewayName(e), Port: e.Attachment.Port}
+	case render.Ingresses:
+		return semantics.Entrance{IngressClass: e.Class.Name}
+	}
+	namespace, name := istiogateway.ParseName(r.observed.Input.Settings.IstioGateway, r.observed.Input.Service.Namespace)
+	return semantics.Entrance{IstioGateway: namespace + "/" + name}
+}
+
+// surroundings returns the objects on which the answers of routes depend, with the routes.
+func (r *run) surroundings(e *plan.Exposure, routes []*unstructured.Unstructured) []*unstructured.Unstructured {
+	in := &r.observed.Input
+	all := slices.Clone(routes)
+	add := func(typed any, kind string) {
+		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err == nil {
+			u := &unstructured.Unstructured{Object: content}
+			u.SetAPIVersion(map[string]string{"Gateway": render.HTTPRoutes.GroupVersion().String(), "IngressClass": render.Ingresses.GroupVersion().String(), "Namespace": "v1"}[kind])
+			u.SetKind(kind)
+			all = append(all, u)
+		}
+	}
+	if g := in.Gateways[gatewayName(e)].Gateway; g != nil {
+		add(g, "Gateway")
+	}
+	for _, c := range in.Classes {
+		add(c, "IngressClass")
+	}
+	namespaces := map[string]bool{in.Service.Namespace: true}
+	for _, u := range routes {
+		namespaces[u.GetNamespace()] = true
+	}
+	for n := range namespaces {
+		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.Observer.NamespaceLabels(n)}}, "Namespace")
+	}
+	return all
+}
