@@ -24,6 +24,8 @@ const (
 	modeRay        mode = "MultiNodeRayVLLM"
 	modeNative     mode = "OMENative"
 	modeVirtual    mode = "VirtualDeployment"
+
+	modeDisaggregated mode = "PDDisaggregated" // only in the annotation of a service
 )
 
 const (
@@ -52,7 +54,7 @@ type component struct {
 
 var (
 	errNoEngine = errors.New("the InferenceService has no engine: set spec.engine")
-	errKnative  = errors.New("deployment mode Serverless requires Knative, which is not emulated: choose another mode")
+	errKnative  = errors.New("deployment mode Serverless requires Knative Services, which the API server does not serve")
 	errMode     = errors.New("invalid deployment mode")
 )
 
@@ -92,8 +94,6 @@ func components(s *inferenceService, o *Options) ([]component, error) {
 // rejected returns an error if the component cannot have its mode.
 func (c *component) rejected(r Release) error {
 	switch {
-	case c.mode == modeServerless:
-		return controller.Terminal("ServerlessModeRejected", errKnative)
 	case c.mode == modeVirtual, r == Release13 && c.mode == modeMultiNode && c.role == Router:
 		return controller.Terminal("ComponentReconcileError", fmt.Errorf("%s: %w: %s", c.role, errMode, c.mode))
 	}
@@ -235,7 +235,7 @@ func firstContainer(templates ...*podSpec) corev1.Container {
 }
 
 // ports returns the ports of the Service: the ports of the first container, or the default port with the container's name. Mode
-// MultiNodeRayVLLM adds the ports of Ray.
+// MultiNodeRayVLLM adds the ports of Ray (reconcilers/service/ray_service_reconciler.go of 1.2), and names the default port after the component.
 func (c *component) ports() []corev1.ServicePort {
 	container := c.container()
 	var ports []corev1.ServicePort
@@ -243,10 +243,14 @@ func (c *component) ports() []corev1.ServicePort {
 		ports = append(ports, servicePort(p.Name, p.ContainerPort, p.Protocol))
 	}
 	if len(ports) == 0 {
-		ports = append(ports, servicePort(container.Name, defaultPort, ""))
+		name := container.Name
+		if c.mode == modeRay {
+			name = c.name
+		}
+		ports = append(ports, servicePort(name, defaultPort, ""))
 	}
 	if c.mode == modeRay {
-		ports = append(ports, servicePort("dashboard", 8265, ""), servicePort("ray-http", 8000, ""))
+		ports = append(ports, servicePort("dashboard", 8265, ""), servicePort("metrics", 8000, ""), servicePort("redis", 6379, ""))
 	}
 	return ports
 }
@@ -258,10 +262,15 @@ func servicePort(name string, number int32, protocol corev1.Protocol) corev1.Ser
 	return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: protocol}
 }
 
-// selector returns the selector of the Service. In mode MultiNode it matches the leaders of all services in the namespace.
+// selector returns the selector of the Service. In mode MultiNode it matches the leaders of all services in the namespace. In mode
+// MultiNodeRayVLLM it matches no pods: OME gives the label the name of the component here, and that of the service on pods.
 func (c *component) selector() map[string]string {
 	switch c.mode {
-	case modeMultiNode, modeRay:
+	case modeRay:
+		return map[string]string{
+			"app.kubernetes.io/created-by": "kuberay-operator", "app.kubernetes.io/name": "kuberay", labelNodeType: nodeHead, LabelService: c.name,
+		}
+	case modeMultiNode:
 		return map[string]string{labelNodeType: nodeHead}
 	case modeNative:
 		if c.leaderOnly {

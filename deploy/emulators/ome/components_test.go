@@ -44,8 +44,8 @@ func TestComponents(t *testing.T) {
 		{name: "nodes", release: Release12, spec: "engine: {leader: {}}, decoder: {worker: {}}, router: {leader: {}}", want: modes{Engine: modeMultiNode, Decoder: modeMultiNode, Router: modeRaw}},
 		{name: "annotated", release: Release12, spec: "engine: {leader: {}, annotations: {ome.io/deploymentMode: MultiNodeRayVLLM}}", want: modes{Engine: modeRay}},
 		{name: "invalid annotation", release: Release12, spec: "engine: {annotations: {ome.io/deploymentMode: PDDisaggregated}}", want: modes{Engine: modeRaw}},
-		{name: "no replicas", release: Release12, spec: "engine: {minReplicas: 0}", wantErr: errKnative},
-		{name: "no replicas of a router", release: Release12, spec: "engine: {}, router: {minReplicas: 0}", wantErr: errKnative},
+		{name: "no replicas", release: Release12, spec: "engine: {minReplicas: 0}", want: modes{Engine: modeServerless}},
+		{name: "no replicas of a router", release: Release12, spec: "engine: {}, router: {minReplicas: 0}", want: modes{Engine: modeRaw, Router: modeServerless}},
 		{name: "no replicas beside a decoder", release: Release12, spec: "engine: {minReplicas: 0}, decoder: {minReplicas: 0}", want: modes{Engine: modeRaw, Decoder: modeRaw}},
 		{name: "a mode of 1.3 in 1.2", release: Release12, spec: "deploymentMode: OMENative, engine: {}", want: modes{Engine: modeRaw}},
 
@@ -102,7 +102,7 @@ func TestPorts(t *testing.T) {
 		{name: "leader", spec: "engine: {leader: {runner: {name: a, ports: [{containerPort: 5, name: l}]}}, worker: {runner: {name: b, ports: [{containerPort: 6}]}}}", want: ports{"l": 5}},
 		{name: "leader beside a container", release: Release13, spec: "engine: {leader: {runner: {name: a, ports: [{containerPort: 5, name: l}]}}, runner: {name: c, ports: [{containerPort: 7}]}}", want: ports{"l": 5}},
 		{name: "raw, beside a leader", release: Release13, spec: "deploymentMode: RawDeployment, engine: {leader: {runner: {name: a, ports: [{containerPort: 5, name: l}]}}, runner: {name: c, ports: [{containerPort: 7, name: r}]}}", want: ports{"r": 7}},
-		{name: "Ray", spec: "engine: {annotations: {ome.io/deploymentMode: MultiNodeRayVLLM}}", want: ports{"ome-container": 8080, "dashboard": 8265, "ray-http": 8000}},
+		{name: "Ray", spec: "engine: {annotations: {ome.io/deploymentMode: MultiNodeRayVLLM}}", want: ports{"chat-engine": 8080, "dashboard": 8265, "metrics": 8000, "redis": 6379}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

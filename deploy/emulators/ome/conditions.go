@@ -23,6 +23,8 @@ const (
 	reasonNotReady     = "ComponentNotReady"
 	reasonVirtual      = "VirtualDeployment"
 
+	reasonAvailable    = "MinimumReplicasAvailable"
+	messageAvailable   = "Deployment has minimum availability."
 	messageUnavailable = "Deployment does not have minimum availability."
 	messageDisabled    = "Ingress creation is disabled, using external service for access"
 	messageNotReady    = "Target service not ready for ingress creation"

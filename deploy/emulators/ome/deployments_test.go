@@ -58,7 +58,7 @@ func TestDeployments(t *testing.T) {
 	require.NoError(t, err)
 	w.eventually(func(c *assert.CollectT) {
 		live := w.get(c, "chat")
-		assert.Equal(c, "True", conditions(live)["EngineReady"])
+		assert.Equal(c, "True MinimumReplicasAvailable", conditions(live)["EngineReady"])
 		assert.Equal(c, "False MinimumReplicasUnavailable", conditions(live)["RouterReady"])
 		observed, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
 		assert.EqualValues(c, 5, observed)

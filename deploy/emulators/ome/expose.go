@@ -63,7 +63,9 @@ func (r *reconciler) external(ctx context.Context, s *inferenceService, entry *c
 	}
 	wanted := buildExternal(s, entry)
 	if !found {
-		err = r.store.create(ctx, services, wanted)
+		if err = r.store.create(ctx, services, wanted); err == nil && r.options.Release == Release12 {
+			err = fmt.Errorf("set URL of the external Service: %w", errStale)
+		}
 	} else if !sameExternal(live, wanted) {
 		live.Spec, live.Labels, live.Annotations = wanted.Spec, wanted.Labels, wanted.Annotations
 		err = r.store.update(ctx, services, live)

@@ -21,11 +21,11 @@ import (
 	"fairlead.dev/pkg/kube"
 )
 
-// labelledKinds are the built-in kinds that the emulator watches and cleans up. A change of an object with LabelService causes a
-// reconcile of the service that controls the object. OME's own Ingress has no label, so its changes cause no reconcile.
+// labelledKinds are the built-in kinds that the emulator watches and cleans up. A change of an object causes a
+// reconcile of the service that controls the object, whoever wrote it. OME's own Ingress has no label, so its changes cause no reconcile.
 var labelledKinds = []kind{services, configMaps, deployments, ingresses}
 
-// informers are the caches: InferenceServices, and the metadata of objects with LabelService.
+// informers are the caches: InferenceServices, and the metadata of objects of other kinds.
 type informers struct {
 	services cache.SharedIndexInformer
 	labels   map[kind]cache.SharedIndexInformer
@@ -48,7 +48,11 @@ func newInformers(c clients, r Release, log *zap.Logger, enqueue func(cache.Obje
 		optional: map[kind]*kube.OptionalInformer{},
 	}
 	newLabelled := func(k kind) cache.SharedIndexInformer {
-		carries := func(o *metav1.ListOptions) { o.LabelSelector = LabelService }
+		carries := func(o *metav1.ListOptions) {
+			if k == ingresses { // OME reconciles a service when another object changes that the service controls
+				o.LabelSelector = LabelService
+			}
+		}
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		return metadatainformer.NewFilteredMetadataInformer(c.metadata, k.GroupVersionResource, metav1.NamespaceAll, 0, indexers, carries).Informer()
 	}
@@ -62,7 +66,9 @@ func newInformers(c clients, r Release, log *zap.Logger, enqueue func(cache.Obje
 		return informer
 	}
 	optional := []kind{virtualServices}
-	if r == Release13 {
+	if r == Release12 {
+		optional = append(optional, knativeServices)
+	} else {
 		optional = append(optional, replicas)
 		i.replicas = newOptional(replicas, func() cache.SharedIndexInformer {
 			return metadatainformer.NewFilteredMetadataInformer(c.metadata, replicas.GroupVersionResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
@@ -132,6 +138,8 @@ func (i *informers) service(name cache.ObjectName) *unstructured.Unstructured {
 	}
 	return nil
 }
+
+func (i *informers) serves(k kind) bool { return i.optional[k] != nil && i.optional[k].Listed() }
 
 func (i *informers) labelled(name cache.ObjectName) map[kind][]metav1.Object {
 	found := map[kind][]metav1.Object{}

@@ -23,6 +23,9 @@ func buildService(s *inferenceService, c *component) *corev1.Service {
 	if c.referenced { // the replica's own labels and annotations stay on its pods
 		annotations, labels = nil, map[string]string{LabelService: s.Name, LabelComponent: string(c.role)}
 	}
+	if c.mode == modeRaw {
+		labels[labelApp] = c.name
+	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: c.name, Namespace: s.Namespace, Labels: labels, Annotations: annotations,
@@ -76,7 +79,7 @@ func serviceType(annotations map[string]string) corev1.ServiceType {
 // of OME's LeaderWorkerSet.
 func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	container := c.served(o)
-	pods := merge(c.labels(s), c.selector(), map[string]string{labelApp: c.name})
+	pods := merge(c.selector(), c.labels(s), map[string]string{labelApp: c.name}) // those of the service win: see selector
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: c.name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
@@ -165,16 +168,16 @@ func buildIngress(s *inferenceService, c configuration, r Release, rules []rule)
 		Spec: networkingv1.IngressSpec{IngressClassName: c.IngressClassName},
 	}
 	for _, rule := range rules {
-		port := int32(defaultPort) // release 1.2 ignores the port of the Service
+		port, name := int32(defaultPort), s.Name+"-"+string(rule.backend.role) // release 1.2 ignores the port of the Service, and does not truncate its name
 		if r == Release13 {
-			port = rule.backend.ports()[0].Port
+			port, name = rule.backend.ports()[0].Port, rule.backend.name
 		}
 		ingress.Spec.Rules = append(ingress.Spec.Rules, networkingv1.IngressRule{
 			Host: rule.host,
 			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
 				Path: "/", PathType: &prefix,
 				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
-					Name: rule.backend.name, Port: networkingv1.ServiceBackendPort{Number: port},
+					Name: name, Port: networkingv1.ServiceBackendPort{Number: port},
 				}},
 			}}}},
 		})

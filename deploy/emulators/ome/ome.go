@@ -74,7 +74,8 @@ func New(p Params) (*Emulator, error) {
 		return nil, err
 	}
 	config := rest.CopyConfig(p.Config)
-	config.WarningHandlerWithContext = rest.NoWarnings{} // the API server warns about OME's finalizer
+	config.WarningHandlerWithContext = rest.NoWarnings{}       // the API server warns about OME's finalizer
+	config.QPS, config.Burst, config.RateLimiter = 20, 30, nil // the defaults of controller-runtime, which OME keeps
 	c, err := newClients(config)
 	if err != nil {
 		return nil, err
@@ -95,8 +96,10 @@ func New(p Params) (*Emulator, error) {
 	if p.Release == Release13 {
 		reader.ttl = p.ConfigTTL
 	}
+	workers := controller.DefaultOptions()
+	workers.Workers = 1 // OME's manager sets no number
 	e.controller = controller.New(controller.Params{
-		Options: controller.DefaultOptions(), Name: "ome", Log: p.Log, Metrics: controller.NewMetrics(p.Registry), Clock: clock.RealClock{},
+		Options: workers, Name: "ome", Log: p.Log, Metrics: controller.NewMetrics(p.Registry), Clock: clock.RealClock{},
 		Reconciler: &reconciler{options: p.Options, cluster: e.informers, store: store, config: reader, clock: clock.RealClock{}},
 	})
 	return e, nil

@@ -27,7 +27,7 @@ func TestShippedDefaults(t *testing.T) {
 	w.eventually(func(c *assert.CollectT) {
 		live := w.get(c, "chat")
 		assert.Equal(c, map[string]string{
-			"Ready": "True", "IngressReady": "True IngressDisabled", "EngineReady": "True", "RouterReady": "True", "DecoderReady": "True",
+			"Ready": "True", "IngressReady": "True IngressDisabled", "EngineReady": "True MinimumReplicasAvailable", "RouterReady": "True MinimumReplicasAvailable", "DecoderReady": "True MinimumReplicasAvailable",
 		}, conditions(live))
 		assert.Equal(c, []string{ome.Finalizer}, live.GetFinalizers())
 		assert.Equal(c, "http://chat.models.svc.cluster.local:8080", text(live, "status", "url"))
@@ -44,7 +44,7 @@ func TestShippedDefaults(t *testing.T) {
 
 	engine := found["chat-engine"]
 	assert.Equal(t, map[string]string{
-		"team": "a", "ome.io/inferenceservice": "chat", "component": "engine", "serving-runtime": "srt", "base-model-name": "llama",
+		"team": "a", "ome.io/inferenceservice": "chat", "component": "engine", "serving-runtime": "srt", "base-model-name": "llama", "app": "chat-engine",
 	}, engine.Labels)
 	assert.Equal(t, "text", engine.Annotations["note"])
 	assert.NotContains(t, engine.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -125,7 +125,7 @@ func TestReadiness(t *testing.T) {
 	w.patch("chat", `{"metadata":{"annotations":{"emulator.fairlead.dev/ready":"engine"}}}`)
 	w.eventually(func(c *assert.CollectT) {
 		assert.Equal(c, map[string]string{
-			"Ready": "True", "IngressReady": "True IngressDisabled", "EngineReady": "True", "RouterReady": "False Initializing",
+			"Ready": "True", "IngressReady": "True IngressDisabled", "EngineReady": "True MinimumReplicasAvailable", "RouterReady": "False Initializing",
 		}, conditions(w.get(c, "chat")))
 	})
 	w.patch("chat", `{"metadata":{"annotations":{"emulator.fairlead.dev/ready":"router"}}}`)
@@ -133,7 +133,7 @@ func TestReadiness(t *testing.T) {
 		live := w.get(c, "chat")
 		assert.Equal(c, map[string]string{
 			"Ready": "False MinimumReplicasUnavailable", "IngressReady": "True IngressDisabled",
-			"EngineReady": "False MinimumReplicasUnavailable", "RouterReady": "True",
+			"EngineReady": "False MinimumReplicasUnavailable", "RouterReady": "True MinimumReplicasAvailable",
 		}, conditions(live))
 		assert.NotEmpty(c, text(live, "status", "components", "engine", "url"), "OME never removes a URL")
 	})
@@ -179,7 +179,7 @@ func TestCleanUp(t *testing.T) {
 		live := w.get(c, "chat")
 		components, _, _ := unstructured.NestedMap(live.Object, "status", "components")
 		assert.NotContains(c, components, "decoder")
-		assert.Equal(c, "True", conditions(live)["DecoderReady"], "OME never removes conditions")
+		assert.Equal(c, "True MinimumReplicasAvailable", conditions(live)["DecoderReady"], "OME never removes conditions")
 	})
 	w.settled()
 }

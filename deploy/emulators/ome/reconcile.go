@@ -23,6 +23,7 @@ import (
 var (
 	errRay     = errors.New("unsupported deployment mode " + string(modeRay))
 	errNoRoute = errors.New(`no kind is registered for the type v1.HTTPRoute in scheme`)
+	errStale   = errors.New("the Service is not in the cache yet")
 	errRoutes  = errors.New("HTTPRoutes of OME 1.3 are not emulated")
 )
 
@@ -30,6 +31,8 @@ var (
 type cluster interface {
 	// service returns an InferenceService, or nil if it does not exist. Callers must not change it.
 	service(name cache.ObjectName) *unstructured.Unstructured
+	// serves reports whether the API server serves an optional kind.
+	serves(k kind) bool
 	// labelled returns the objects with LabelService for a service, by kind.
 	labelled(name cache.ObjectName) map[kind][]metav1.Object
 }
@@ -88,6 +91,9 @@ func (r *reconciler) finalizer(ctx context.Context, live *unstructured.Unstructu
 	next := live.DeepCopy()
 	if wanted {
 		next.SetFinalizers(append(next.GetFinalizers(), Finalizer))
+		if r.options.Release == Release12 {
+			admit(next)
+		}
 	} else {
 		next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == Finalizer }))
 	}
@@ -136,8 +142,11 @@ func (r *reconciler) component(ctx context.Context, s *inferenceService, c *comp
 			return err
 		}
 	}
-	if c.mode == modeNative {
+	switch c.mode {
+	case modeNative:
 		return r.native(ctx, s, c)
+	case modeServerless:
+		return r.serverless(ctx, s, c)
 	}
 	host, err := config.host(s, c.name)
 	if err != nil {
@@ -229,13 +238,10 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 	} else {
 		s.Status.ObservedGeneration = 1 // the generation of an unchanged Deployment
 		if listed, annotated := s.listed(AnnotationReady, c.role); listed || !annotated {
-			ready.Status = corev1.ConditionTrue
+			ready.Status, ready.Reason, ready.Message = corev1.ConditionTrue, reasonAvailable, messageAvailable
 		} else if was := s.Status.find(ready.Type); was != nil && was.Reason != reasonInitializing {
 			ready.Reason, ready.Message = reasonUnavailable, messageUnavailable
 		}
-	}
-	if ready.Status == corev1.ConditionTrue {
-		ready.Reason, ready.Message = "", ""
 	}
 	return ready, nil
 }

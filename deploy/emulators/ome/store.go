@@ -39,6 +39,7 @@ var (
 	configMaps        = newKind("", "v1", "configmaps", "ConfigMap")
 	deployments       = newKind("apps", "v1", "deployments", "Deployment")
 	ingresses         = newKind("networking.k8s.io", "v1", "ingresses", "Ingress")
+	knativeServices   = newKind("serving.knative.dev", "v1", "services", "Service")
 	virtualServices   = newKind("networking.istio.io", "v1beta1", "virtualservices", "VirtualService")
 )
 

@@ -29,6 +29,10 @@ const (
 	LabelComponent = "component"
 )
 
+// AnnotationScheme is the annotation of a Service with which Traefik chooses the protocol. OME copies annotations of an
+// InferenceService to its Services.
+const AnnotationScheme = "traefik.ingress.kubernetes.io/service.serversscheme"
+
 var (
 	// ErrNotFound means that OME has not created a Service for the component yet.
 	ErrNotFound = errors.New("the Service does not exist")
@@ -46,6 +50,8 @@ type Service struct {
 	Port        int32
 	PortName    string // empty: the port has no name
 	AppProtocol string // empty: not set
+	GRPC        bool   // the port speaks only gRPC
+	Scheme      string // that Traefik uses for the Service: the value of AnnotationScheme
 	TargetPort  Port   // port of the pods
 }
 
@@ -139,24 +145,28 @@ func revision(s *corev1.Service, name string) bool {
 
 // apiPort selects the API port among the TCP ports:
 //
-//  1. ports with names for other purposes (metrics, health, ...) are ignored, unless no other port exists;
+//  1. ports with names for other purposes (metrics, health, ...) are ignored, unless no other port exists, then ports for gRPC;
 //  2. the port named http, then http1, then h2c;
 //  3. the first port whose name starts with "http-";
 //  4. the first port whose appProtocol is HTTP;
 //  5. the first port, as OME selects it.
 func apiPort(s *corev1.Service) (Service, error) {
-	var ports, auxiliary []corev1.ServicePort
+	var ports, grpc, auxiliary []corev1.ServicePort
 	for _, p := range s.Spec.Ports {
 		switch {
 		case p.Protocol != "" && p.Protocol != corev1.ProtocolTCP:
 		case isAuxiliary(p.Name):
 			auxiliary = append(auxiliary, p)
+		case isGRPC(&p):
+			grpc = append(grpc, p)
 		default:
 			ports = append(ports, p)
 		}
 	}
-	if len(ports) == 0 {
-		ports = auxiliary
+	for _, others := range [][]corev1.ServicePort{grpc, auxiliary} {
+		if len(ports) == 0 {
+			ports = others
+		}
 	}
 	if len(ports) == 0 {
 		return Service{}, fmt.Errorf("%s: %w", s.Name, ErrNoPort)
@@ -168,7 +178,7 @@ func apiPort(s *corev1.Service) (Service, error) {
 			break
 		}
 	}
-	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: target(&p)}
+	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: target(&p), GRPC: isGRPC(&p), Scheme: s.Annotations[AnnotationScheme]}
 	if p.AppProtocol != nil {
 		out.AppProtocol = *p.AppProtocol
 	}
@@ -183,6 +193,21 @@ func isAuxiliary(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "metric") || strings.Contains(name, "prometheus") ||
 		slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool { return slices.Contains(auxiliary, word) })
+}
+
+// isGRPC reports whether a port speaks only gRPC: by its name, as grpc1 of OME's runtimes, or by its appProtocol. A server of gRPC
+// answers no other HTTP request. kubernetes.io/h2c alone is HTTP/2, which REST servers speak, too.
+func isGRPC(p *corev1.ServicePort) bool {
+	if p.AppProtocol != nil && !slices.Contains([]string{"kubernetes.io/h2c", "h2c", "http2", "tcp"}, strings.ToLower(*p.AppProtocol)) {
+		return slices.Contains([]string{"grpc", "kubernetes.io/grpc"}, strings.ToLower(*p.AppProtocol))
+	}
+	word, _, _ := strings.Cut(strings.ToLower(p.Name), "-")
+	return strings.TrimRight(word, "0123456789") == "grpc"
+}
+
+// HTTP2 reports whether the appProtocol tells data planes to speak HTTP/2 without TLS, which gRPC needs.
+func (s *Service) HTTP2() bool {
+	return slices.Contains([]string{"grpc", "kubernetes.io/grpc", "kubernetes.io/h2c", "h2c", "http2"}, strings.ToLower(s.AppProtocol))
 }
 
 // target returns the container port, which defaults to the port of the Service.

@@ -108,6 +108,11 @@ func TestPort(t *testing.T) {
 		{name: "health and administration", give: []corev1.ServicePort{{Name: "http-health", Port: 1}, {Name: "http-admin", Port: 2}, {Name: "main", Port: 3}}, want: Service{Port: 3, PortName: "main"}},
 		{name: "a name that only contains a word", give: []corev1.ServicePort{{Name: "http-administrator", Port: 1}, {Name: "main", Port: 3}}, want: Service{Port: 1, PortName: "http-administrator"}},
 		{name: "metrics alone", give: []corev1.ServicePort{{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "metrics", Port: 9000}}, want: Service{Port: 9000, PortName: "metrics"}},
+		{name: "an HTTP port after gRPC", give: []corev1.ServicePort{{Name: "grpc", Port: 9000, AppProtocol: &h2c}, {Name: "rest", Port: 8080}}, want: Service{Port: 8080, PortName: "rest"}},
+		{name: "only gRPC", give: []corev1.ServicePort{{Name: "metrics", Port: 9000}, {Name: "grpc1", Port: 8080}}, want: Service{Port: 8080, PortName: "grpc1", GRPC: true}},
+		{name: "gRPC by protocol", give: []corev1.ServicePort{{Name: "api", Port: 1, AppProtocol: new("grpc")}}, want: Service{Port: 1, PortName: "api", AppProtocol: "grpc", GRPC: true}},
+		{name: "a name like gRPC for an HTTP port", give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1, AppProtocol: new("http")}}, want: Service{Port: 1, PortName: "grpc-gateway", AppProtocol: "http"}},
+		{name: "HTTP/2 is not gRPC", give: []corev1.ServicePort{{Name: "h2c", Port: 9000}, {Name: "main", Port: 8080}}, want: Service{Port: 9000, PortName: "h2c"}},
 		{name: "Ray", give: []corev1.ServicePort{{Name: "dashboard", Port: 8265}, {Name: "ome-container", Port: 8080}, {Name: "ray-http", Port: 8000}}, want: Service{Port: 8080, PortName: "ome-container"}},
 	}
 	for _, tt := range tests {
@@ -147,7 +152,7 @@ func TestPortOfAnyService(t *testing.T) {
 		}
 		assert.False(t, isAuxiliary(got.PortName), "%v", ports)
 		if !slices.ContainsFunc(api, func(p corev1.ServicePort) bool {
-			return p.AppProtocol != nil || strings.HasPrefix(p.Name, "http") || p.Name == "h2c"
+			return p.AppProtocol != nil || strings.HasPrefix(p.Name, "http") || p.Name == "h2c" || p.Name == "grpc"
 		}) {
 			assert.Equal(t, api[0].Port, got.Port, "%v", ports)
 		}

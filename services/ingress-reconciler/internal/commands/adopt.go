@@ -43,8 +43,8 @@ func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 			"BackendTrafficPolicies and DestinationRules. adopt deletes them, for services for which OME creates no routes any more.\n" +
 			"It deletes only objects that the InferenceService controls by its uid, that have a name that OME gives, and that this program\n" +
 			"did not write.\n\n" +
-			"adopt compares them with the plan. A left-over goes if the service is exposed by this program, or if it keeps an Ingress of\n" +
-			"the plan from being written or served: ingress controllers refuse a second Ingress for one host and path. The program then\n" +
+			"adopt compares them with the plan. A left-over goes if the service is exposed by this program with all its hosts, or if\n" +
+			"it keeps an Ingress of the plan from being written or served: ingress controllers refuse a second Ingress for one host and path. The program then\n" +
 			"writes its own at its next attempt, at most --max-retry-delay later. Every other left-over stays.\n\n" +
 			"By default adopt only prints for each object whether it stays or goes, and why.",
 		Example: "  ingress-reconciler adopt --config-map=fairlead/ingress-reconciler\n" +
@@ -65,7 +65,7 @@ func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	o.addFlags(fs)
 	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "Print what would be deleted, and delete nothing.")
 	fs.BoolVar(&o.unexposed, "unexposed", false,
-		"Also delete left-overs of services that this program does not expose. Clients then cannot reach these services.")
+		"Also delete left-overs of services, and with hosts, that this program does not expose. Clients then cannot reach these.")
 	return cmd
 }
 

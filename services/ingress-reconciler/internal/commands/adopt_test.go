@@ -61,7 +61,16 @@ func TestAdopt(t *testing.T) {
 		{name: "nothing is left", condition: acceptedCondition, class: nginxClass, objects: []string{live}, want: []string{"OME left nothing behind"}},
 		{
 			name: "the service is exposed", condition: acceptedCondition, class: nginxClass, objects: []string{live, omeIngress("chat", "other", host), omeIngress("chat-engine", "nginx", "x.example.com")},
-			want: []string{"Ingress models/chat" + gone + "this program exposes the service", "Ingress models/chat-engine" + gone + "this program exposes the service"},
+			want: []string{"Ingress models/chat" + gone + "this program exposes the service", "Ingress models/chat-engine stays: nothing would replace x.example.com: set componentHosts or additionalIngressDomains, or give --unexposed"},
+		},
+		{
+			name: "the hosts of components are not exposed, by flag", condition: acceptedCondition, class: nginxClass, objects: []string{live, omeIngress("chat-engine", "nginx", "x.example.com")}, args: []string{"--unexposed"},
+			want: []string{"Ingress models/chat-engine" + gone + "--unexposed: nothing would replace x.example.com: set componentHosts or additionalIngressDomains, or give --unexposed"},
+		},
+		{
+			name: "the hosts of components are not exposed, and the webhook refuses ours", condition: refusedCondition, class: nginxClass,
+			objects: []string{strings.Replace(omeIngress("chat", "nginx", host), "rules: [", "rules: [{host: chat-engine.models.example.com}, {host: chat.models.svc.cluster.local}, ", 1)},
+			want:    []string{"Ingress models/chat stays: nothing would replace chat-engine.models.example.com: set componentHosts or additionalIngressDomains, or give --unexposed"},
 		},
 		{
 			name: "the webhook refuses ours", condition: refusedCondition, class: nginxClass, objects: []string{omeIngress("chat", "nginx", host)},

@@ -168,3 +168,53 @@ spec: {ingressClassName: nginx}
 		})
 	}
 }
+
+// engineService returns the engine's Service with one port.
+func engineService(port, more string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: chat, component: engine}%s,
+		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}, spec: {selector: {app: chat-engine}, ports: [%s]}}
+---
+`, more, port)
+}
+
+const readyChat = `
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: chat, namespace: models, uid: u, creationTimestamp: "2026-01-01T00:00:00Z", annotations: {}}
+spec: {engine: {}}
+status: {conditions: [{type: EngineReady, status: "True"}]}
+---
+`
+
+// OME's runtimes for gpt-oss and llama-4 have a port for gRPC only.
+func TestBackendsThatSpeakOnlyGRPC(t *testing.T) {
+	t.Parallel()
+	const (
+		grpc   = "{name: grpc1, port: 8080}"
+		h2c    = "{name: grpc1, port: 8080, appProtocol: kubernetes.io/h2c}"
+		only   = "GRPCOnly: port grpc1 of Service chat-engine speaks only gRPC: clients of the REST API cannot use it"
+		cannot = "condition False GRPCOnly: "
+	)
+	tests := []struct{ name, config, port, more, want, not, out string }{
+		{name: "an HTTPRoute speaks HTTP/1.1", config: byHTTPRoute, port: grpc, want: "and the data plane speaks HTTP/1.1 to it: set servicePortAppProtocols: {grpc1: kubernetes.io/h2c} in the InferenceService"},
+		{name: "an HTTPRoute and appProtocol", config: byHTTPRoute, port: h2c, want: only, not: cannot},
+		{name: "ingress-nginx", config: byIngress + "nginx\n", port: grpc, want: only, not: cannot, out: "nginx.ingress.kubernetes.io/backend-protocol: GRPC\n"},
+		{name: "haproxy", config: byIngress + "haproxy\n", port: grpc, want: only, not: cannot, out: "haproxy.org/server-proto: h2\n"},
+		{name: "Traefik", config: byIngress + "traefik\n", port: grpc, want: "annotate the InferenceService with traefik.ingress.kubernetes.io/service.serversscheme: h2c"},
+		{name: "Traefik with its annotation", config: byIngress + "traefik\n", port: grpc, more: ", annotations: {traefik.ingress.kubernetes.io/service.serversscheme: h2c}", want: only, not: cannot},
+		{name: "Istio", config: byIstio, port: grpc, want: only, not: cannot},
+		{name: "Istio and appProtocol", config: byIstio, port: h2c, want: only, not: cannot},
+		{name: "an HTTP port beside it", config: byHTTPRoute, port: "{name: grpc, port: 9000, appProtocol: kubernetes.io/h2c}, {name: rest, port: 8080}", not: "gRPC", out: "port: 8080\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out, log, _ := run(t, readyChat+engineService(tt.port, tt.more)+openGateway+istioGateway+classes, "plan", "--config", file(t, tt.config), "-f", "-")
+			assert.Contains(t, log, tt.want)
+			assert.Contains(t, out, tt.out)
+			if tt.not != "" {
+				assert.NotContains(t, log, tt.not)
+			}
+		})
+	}
+}

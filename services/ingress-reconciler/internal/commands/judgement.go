@@ -2,6 +2,8 @@ package commands
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +18,7 @@ import (
 // judgement decides which left-overs of one service to delete:
 //
 //	a left-over                                                          action
+//	with a host that no planned object has                               keep; delete with --unexposed
 //	of a service whose planned objects all exist, condition True         delete
 //	Ingress with the host and path of a planned Ingress of its class,
 //	  if the planned Ingress cannot be written or served because of it   delete
@@ -39,11 +42,17 @@ func (j *judgement) judge(l *leftOver) (goes bool, why string) {
 		return false, j.stays + " stays"
 	case l.isPolicy():
 		return true, "no route of OME is left that needs it"
-	case exposed:
-		return true, "this program exposes the service"
 	}
-	if why := j.blocked(l); why != "" {
-		return true, why
+	replaced := j.blocked(l)
+	if exposed {
+		replaced = "this program exposes the service"
+	}
+	lost := j.lostHosts(l)
+	switch {
+	case replaced != "" && lost == "":
+		return true, replaced
+	case replaced != "":
+		missing = "nothing would replace " + lost + ": set componentHosts or additionalIngressDomains, or give --unexposed"
 	}
 	if j.unexposed {
 		return true, "--unexposed: " + missing
@@ -52,6 +61,16 @@ func (j *judgement) judge(l *leftOver) (goes bool, why string) {
 		j.stays = fmt.Sprintf("%s %s", l.GetKind(), l.GetName())
 	}
 	return false, missing
+}
+
+// lostHosts returns the hosts of a left-over that no planned object has, comma-separated. Hosts inside the cluster are those of Services.
+func (j *judgement) lostHosts(l *leftOver) string {
+	lost := slices.DeleteFunc(render.Hosts(l.Unstructured), func(host string) bool {
+		return j.observed.Input.Settings.ClusterLocal(host) || slices.ContainsFunc(j.objects, func(o render.Object) bool {
+			return slices.Contains(render.Hosts(o.Object), host)
+		})
+	})
+	return strings.Join(lost, ", ")
 }
 
 // missing returns the reason why this program does not expose the service, or "" if it does.

@@ -123,7 +123,7 @@ func unchanged(old, current any) bool {
 	case *corev1.Service:
 		return alike(old, current, func(a, b *corev1.Service) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
-				a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+				reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 		})
 	case *gatewayv1.Gateway:
 		return alike(old, current, func(a, b *gatewayv1.Gateway) bool {

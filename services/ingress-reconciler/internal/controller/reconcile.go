@@ -78,6 +78,7 @@ type Reconciler struct {
 
 	problems problems
 	removed  removed
+	pace     pace
 }
 
 // New returns a Reconciler.
@@ -95,6 +96,7 @@ func (r *Reconciler) Clear() {
 	r.Meter.Clear()
 	r.problems.clear()
 	r.removed.clear()
+	r.pace.clear()
 }
 
 // recheckInterval is the time between two reconciles of a service that waits for a change without an event, such as the installation
@@ -158,6 +160,7 @@ func (r *Reconciler) forget(name cache.ObjectName) {
 	r.Meter.Forget(name)
 	r.problems.forget(name)
 	r.removed.forget(name)
+	r.pace.forget(name)
 }
 
 // claim requests claims, and enqueues the services whose refused claims change. It returns the claims that are refused.
@@ -215,7 +218,11 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	r.problems.forget(name)
 	patch := condition.Patch(s, next)
 	if patch == nil {
+		r.pace.forget(name)
 		return nil
+	}
+	if rest := r.pace.wait(name, before, next, r.Clock.Now()); rest > 0 {
+		return controller.RequeueAfter(rest, "the condition is written if this state lasts: each write wakes OME")
 	}
 	err := r.Status.PatchStatus(ctx, name, patch)
 	switch {

@@ -56,6 +56,8 @@ metadata: {name: any, annotations: {ingressclass.kubernetes.io/is-default-class:
 spec: {controller: example.com/any}
 `
 
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 // rig is a Reconciler with a constant cluster state.
 type rig struct {
 	*Reconciler
@@ -100,8 +102,9 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	r.Reconciler = New(Params{
 		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
 		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
-		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		Clock: clocktesting.NewFakePassiveClock(start),
 	})
+	r.pace.due[chat] = start // conditions are written at once
 	return r
 }
 

@@ -13,7 +13,6 @@ import (
 // In OME 1.2 no runtime adds a component, so a removed one never counts again, however slow OME is. In OME 1.3 it may belong to the runtime.
 func TestRemovedComponents(t *testing.T) {
 	t.Parallel()
-	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	both, alone := []isvc.Role{isvc.Router, isvc.Engine}, []isvc.Role{isvc.Engine}
 	router := map[isvc.Role]bool{isvc.Router: true}
 	steps := []struct {
@@ -56,7 +55,6 @@ func TestRemovedComponents(t *testing.T) {
 
 func TestRemovedBeforeThisTerm(t *testing.T) {
 	t.Parallel()
-	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{isvc.Engine: {}}, RuntimeComponents: true}
 	router, removedRouter := []isvc.Role{isvc.Router}, map[isvc.Role]bool{isvc.Router: true}
 	for at, want := range map[time.Duration]map[isvc.Role]bool{0: removedRouter, runtimeAfter - 1: removedRouter, runtimeAfter: nil} {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"fairlead.dev/deploy/emulators/ingressnginx"
 	"fairlead.dev/deploy/emulators/ome"
@@ -37,6 +38,8 @@ func (r *rig) startNginx() func(*config.Config) {
 	background(r.t, proxy.Run)
 	kubeconfig := filepath.Join(r.t.TempDir(), "kubeconfig")
 	require.NoError(r.t, proxy.WriteKubeconfig(kubeconfig))
+	r.admits, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(r.t, err)
 	return func(c *config.Config) { c.Kube.Kubeconfig = kubeconfig }
 }
 

@@ -3,6 +3,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/deploy/emulators/ome"
@@ -55,6 +57,7 @@ type rig struct {
 	release ome.Release
 	stopOME func()
 	logs    *zaptest.ObservedLogs
+	admits  *rest.Config // a proxy that refuses objects like a webhook; nil: none
 }
 
 // newRig returns a rig with the default configuration of an OME release. If kinds are omitted, the rig uses a separate cluster.
@@ -122,7 +125,7 @@ func (r *rig) startOME(changes ...func(*ome.Options)) (stop func()) {
 	for _, change := range changes {
 		change(&o)
 	}
-	emulator, err := ome.New(ome.Params{Options: o, Config: r.cluster.RESTConfig(), Log: zap.NewNop()})
+	emulator, err := ome.New(ome.Params{Options: o, Config: cmp.Or(r.admits, r.cluster.RESTConfig()), Log: zap.NewNop()})
 	require.NoError(r.t, err)
 	return background(r.t, emulator.Run)
 }

@@ -162,8 +162,8 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 			},
 			{
 				name: "OME's ingress", says: "False OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller",
-				on:  `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":"false"}}}`,
-				off: `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":null}}}`,
+				on:  `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":"false","ome.io/ingress-domain":"example.com"}}}`,
+				off: `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":null,"ome.io/ingress-domain":null}}}`,
 			},
 		}
 		for _, tt := range tests {

@@ -235,7 +235,11 @@ func IsOurs(obj any) bool {
 // trimService keeps the fields that package backend reads. A Service without OME's label can be an endpoint picker, or have the name
 // of a component: trimService keeps its name and ports.
 func trimService(s *corev1.Service) {
+	scheme, found := s.Annotations[backend.AnnotationScheme]
 	s.ManagedFields, s.Annotations, s.Status = nil, nil, corev1.ServiceStatus{}
+	if found {
+		s.Annotations = map[string]string{backend.AnnotationScheme: scheme}
+	}
 	if s.Labels[backend.LabelService] == "" {
 		s.Labels, s.OwnerReferences, s.Finalizers, s.Spec = nil, nil, nil, corev1.ServiceSpec{Ports: s.Spec.Ports}
 		return

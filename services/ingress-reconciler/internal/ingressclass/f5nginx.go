@@ -22,6 +22,9 @@ var NGINX = Controller{
 			prefixNGINX + "client-max-body-size": strconv.FormatInt(s.MaxBody, 10), prefixNGINX + "proxy-buffering": buffer,
 		}
 	},
+	GRPC: func(service string) map[string]string {
+		return map[string]string{prefixNGINX + "grpc-services": service}
+	},
 	Safe: []SafeAnnotation{
 		{prefixNGINX + "fail-timeout", "a time; passive health of the tenant's own pods"},
 		{prefixNGINX + "max-conns", "a number; limits connections to the tenant's own pods"},

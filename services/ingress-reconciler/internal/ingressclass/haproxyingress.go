@@ -26,6 +26,9 @@ var HAProxyIngress = Controller{
 			Annotations: map[string]string{prefixHAProxyIngress + "rewrite-target": "/"},
 		}
 	},
+	GRPC: func(_ string) map[string]string {
+		return map[string]string{"haproxy-ingress.github.io/backend-protocol": "grpc"}
+	},
 	Safe: []SafeAnnotation{
 		{prefixHAProxyIngress + "maxconn-server", "a number; limits connections to the tenant's own pods"},
 		{prefixHAProxyIngress + "maxqueue-server", "a number; limits the queue of the tenant's own pods"},

@@ -21,6 +21,7 @@ var HAProxy = Controller{
 			Annotations: map[string]string{"haproxy.org/path-rewrite": regexp.QuoteMeta(p.bare()) + `/?(.*) /\1`},
 		}
 	},
+	GRPC: func(_ string) map[string]string { return map[string]string{"haproxy.org/server-proto": "h2"} },
 	Safe: []SafeAnnotation{
 		{"haproxy.org/pod-maxconn", "a number; limits connections to the tenant's own pods"},
 	},

@@ -34,6 +34,8 @@ type Controller struct {
 	RefusesDuplicates bool
 	// Streaming returns the annotations for timeouts, body size and buffering. nil: the controller does not need annotations.
 	Streaming func(Streaming) map[string]string
+	// GRPC returns the annotations for a Service that speaks only gRPC. nil: annotations of the Ingress cannot choose the protocol.
+	GRPC func(service string) map[string]string
 	// StripPrefix returns the paths and annotations that remove a prefix from the path of requests. nil: the controller cannot
 	// remove a prefix on a host that several Ingresses share.
 	StripPrefix func(Prefix) Stripped

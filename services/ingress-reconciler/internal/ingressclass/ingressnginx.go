@@ -40,6 +40,9 @@ var IngressNGINX = Controller{
 		path["path"], path["pathType"] = "/(.*)", string(networkingv1.PathTypeImplementationSpecific)
 		annotations[prefixIngressNGINX+"use-regex"] = "true"
 	},
+	GRPC: func(_ string) map[string]string {
+		return map[string]string{prefixIngressNGINX + "backend-protocol": "GRPC"}
+	},
 	Safe: []SafeAnnotation{
 		{prefixIngressNGINX + "limit-connections", "a number; limits each client of the tenant's own paths"},
 		{prefixIngressNGINX + "limit-rps", "a number; limits each client of the tenant's own paths"},

@@ -47,8 +47,37 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 	}
 	for _, e := range routes {
 		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
+		b.protocol(&e)
 		b.plan.Exposures = append(b.plan.Exposures, e)
 	}
+}
+
+// protocol adds a reason for a backend that speaks only gRPC: a warning if the data plane speaks gRPC to it.
+func (b *builder) protocol(e *Exposure) {
+	if !e.Backend.GRPC || e.Backend.Knative != "" {
+		return
+	}
+	text := fmt.Sprintf("port %s of Service %s speaks only gRPC: clients of the REST API cannot use it", cmp.Or(e.Backend.PortName, fmt.Sprint(e.Backend.Port)), e.Backend.Name)
+	remedy := fmt.Sprintf(`set servicePortAppProtocols: {%s: kubernetes.io/h2c} in the InferenceService`, e.Backend.PortName)
+	c := e.Class.Controller
+	speaks := e.Backend.HTTP2()
+	switch {
+	case b.plan.Strategy == settings.VirtualService: // Istio speaks the client's protocol to a port whose name says none, such as grpc1
+		speaks = true
+	case b.plan.Strategy == settings.HTTPRoute:
+	case c != nil && c.GRPC != nil:
+		speaks = true
+	case c == &ingressclass.Traefik:
+		speaks = e.Backend.Scheme == "h2c"
+		remedy = "annotate the InferenceService with " + backend.AnnotationScheme + ": h2c"
+	default:
+		speaks, remedy = false, "use HTTPRoutes, or an HTTP port"
+	}
+	if speaks {
+		b.addWarning(e.Role, ReasonGRPCOnly, "%s", text)
+		return
+	}
+	b.addReason(e.Role, ReasonGRPCOnly, "%s, and the data plane speaks HTTP/1.1 to it: %s", text, remedy)
 }
 
 // distinct removes exposures that another slot of the service claims: a template without the name renders the same host for all

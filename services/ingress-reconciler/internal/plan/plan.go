@@ -66,6 +66,7 @@ const (
 	ReasonPoolMismatch           = "InferencePoolMismatch"
 	ReasonPickerNotFound         = "EndpointPickerNotFound"
 	ReasonWorkersSelected        = "WorkersSelected"
+	ReasonGRPCOnly               = "GRPCOnly"
 	ReasonTimeoutUnsupported     = "TimeoutUnsupported"
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )

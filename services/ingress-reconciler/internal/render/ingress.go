@@ -68,7 +68,11 @@ func (r *renderer) ingressAnnotations(e *plan.Exposure) map[string]string {
 	if c := e.Class.Controller; c != nil && c.Streaming != nil {
 		streaming = c.Streaming(ingressclass.Streaming{Timeout: e.Timeout, MaxBody: r.Settings.MaxBody, Buffer: r.Settings.BufferBodies})
 	}
-	return with(copied, streaming, issuer, r.Settings.Annotations)
+	var protocol map[string]string
+	if c := e.Class.Controller; c != nil && c.GRPC != nil && e.Backend.GRPC {
+		protocol = c.GRPC(e.Backend.Name)
+	}
+	return with(copied, streaming, protocol, issuer, r.Settings.Annotations)
 }
 
 // Annotations of cert-manager. issuer-kind and issuer-group have the same prefix.

@@ -1,0 +1,67 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+)
+
+func TestPace(t *testing.T) {
+	t.Parallel()
+	condition := func(status, reason, message string) *isvc.Condition {
+		return &isvc.Condition{Status: metav1.ConditionStatus(status), Reason: reason, Message: message}
+	}
+	programmed, moved := condition("True", "Programmed", "a"), condition("True", "Programmed", "b")
+	pending, refused := condition("Unknown", "ParentStatusNotAvailable", "a"), condition("False", "GatewayNotFound", "a")
+	tests := []struct {
+		name         string
+		before, next *isvc.Condition
+		want         time.Duration
+	}{
+		{name: "a new service waits for OME", next: condition("False", "ServiceNotFound", ""), want: settleTime},
+		{name: "a new service waits for its component", next: condition("False", "ComponentNotReady", ""), want: settleTime},
+		{name: "a new service is exposed", next: programmed},
+		{name: "a new service has a problem", next: refused},
+		{name: "the data plane is expected to act", before: programmed, next: pending, want: settleTime},
+		{name: "it has acted", before: pending, next: programmed},
+		{name: "another reason", before: refused, next: condition("False", "ListenerNotFound", "a")},
+		{name: "another message", before: programmed, next: moved, want: settleTime},
+	}
+	for _, tt := range tests {
+		var p pace
+		p.clear()
+		assert.Equal(t, tt.want, p.wait(chat, tt.before, *tt.next, start), tt.name)
+		assert.Equal(t, max(0, tt.want-time.Second), p.wait(chat, tt.before, *tt.next, start.Add(time.Second)), tt.name)
+		assert.Zero(t, p.wait(chat, tt.before, *tt.next, start.Add(settleTime)), tt.name)
+		assert.Empty(t, p.due)
+	}
+
+	t.Log("Messages of several services are written one after the other, and what is due at once ends the wait")
+	var p pace
+	p.clear()
+	for i, name := range []string{"a", "b", "c"} {
+		assert.Equal(t, settleTime+time.Duration(i)*messageInterval, p.wait(cache.ObjectName{Name: name}, programmed, *moved, start), name)
+	}
+	b := cache.ObjectName{Name: "b"}
+	assert.Zero(t, p.wait(b, programmed, *refused, start.Add(time.Second)))
+	assert.NotContains(t, p.due, b)
+	p.forget(cache.ObjectName{Name: "a"})
+	assert.Len(t, p.due, 1)
+}
+
+// A state that will change by itself causes no write, and another reconcile.
+func TestAStateThatWaitsIsNotWrittenAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, world, "ingressDomain: example.com")
+	r.pace.clear()
+	r.applies(render.Ingresses, apply.Created, nil)
+	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if this state lasts")
+}
