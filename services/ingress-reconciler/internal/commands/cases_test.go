@@ -218,3 +218,28 @@ func TestBackendsThatSpeakOnlyGRPC(t *testing.T) {
 		})
 	}
 }
+
+// OME's Service of mode MultiNodeRayVLLM has a selector that its pods do not match.
+func TestServicesThatSelectNoPods(t *testing.T) {
+	t.Parallel()
+	slice := func(endpoints string) string {
+		return `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: chat-engine-x, namespace: models,
+			labels: {kubernetes.io/service-name: chat-engine, ome.io/inferenceservice: chat, component: engine}}, endpoints: [` + endpoints + `]}`
+	}
+	const warning = "NoPods: Service chat-engine selects no pods, so requests fail: no pod has the labels app=chat-engine"
+	for name, tt := range map[string]struct {
+		isvc, slice string
+		want        bool
+	}{
+		"no endpoint":                     {readyChat, slice(""), true},
+		"an endpoint that is not ready":   {readyChat, slice("{addresses: [10.0.0.1], conditions: {ready: false}}"), false},
+		"no EndpointSlice yet":            {readyChat, "", false},
+		"no replicas, as the owner wants": {strings.Replace(readyChat, "engine: {}", "engine: {minReplicas: 0}", 1), slice(""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := messages(t, byHTTPRoute, tt.isvc+engineService("{name: http1, port: 8080}", "")+openGateway+tt.slice)
+			assert.Equal(t, tt.want, strings.Contains(log, warning), log)
+		})
+	}
+}

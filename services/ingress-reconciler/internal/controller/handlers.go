@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
@@ -13,6 +14,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
@@ -21,6 +23,7 @@ import (
 // Handle registers event handlers that enqueue only the services that a changed object affects:
 //
 //	an InferenceService                              the InferenceService
+//	an EndpointSlice of a component's Service        the InferenceService that its label names
 //	a Service of a component, a Knative Service,
 //	an object that this controller wrote             the InferenceService that controls the object
 //	a Gateway, an Istio Gateway, an InferencePool,
@@ -36,6 +39,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 	}
 	on(i.InferenceServices, itself)
 	on(i.Services, func(obj any) []cache.ObjectName { return append(owner(obj), h.named(uses.Service)(obj)...) })
+	on(i.Slices, labelled)
 	on(i.Knative, owner)
 	for _, informer := range i.Managed {
 		on(informer, func(obj any) []cache.ObjectName { return append(owner(obj), h.hosts(obj)...) })
@@ -60,6 +64,13 @@ func itself(obj any) []cache.ObjectName {
 		return nil
 	}
 	return []cache.ObjectName{name}
+}
+
+func labelled(obj any) []cache.ObjectName {
+	if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+		return []cache.ObjectName{{Namespace: s.Namespace, Name: s.Labels[backend.LabelService]}}
+	}
+	return nil
 }
 
 func owner(obj any) []cache.ObjectName {
@@ -125,6 +136,8 @@ func unchanged(old, current any) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
 				reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 		})
+	case *discoveryv1.EndpointSlice:
+		return alike(old, current, func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) })
 	case *gatewayv1.Gateway:
 		return alike(old, current, func(a, b *gatewayv1.Gateway) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()

@@ -63,5 +63,5 @@ func TestAStateThatWaitsIsNotWrittenAtOnce(t *testing.T) {
 	r := newRig(t, world, "ingressDomain: example.com")
 	r.pace.clear()
 	r.applies(render.Ingresses, apply.Created, nil)
-	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if this state lasts")
+	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if its state lasts")
 }

@@ -128,7 +128,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		return r.unreadable(name, object, config)
 	}
 	if config.Document == nil {
-		return r.report(ctx, object, r.unconfigured(problem))
+		rest, err := r.report(ctx, object, r.unconfigured(problem))
+		if rest > 0 {
+			return controller.RequeueAfter(rest, unsettled)
+		}
+		return err
 	}
 	run := r.begin(object, config)
 	if problem != "" {
@@ -137,7 +141,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	run.apply(ctx)
 	run.release(ctx)
 	r.Meter.SetHeld(name, run.held)
-	run.errs = append(run.errs, r.report(ctx, object, run.state()))
+	rest, err := r.report(ctx, object, run.state())
+	if rest > 0 {
+		run.recheck(rest, unsettled)
+	}
+	run.errs = append(run.errs, err)
 	return run.outcome()
 }
 
@@ -205,11 +213,11 @@ func (r *Reconciler) unconfigured(problem string) condition.State {
 }
 
 // report writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so a
-// new leader does not repeat Events.
-func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) error {
+// new leader does not repeat Events. It returns how long the state must last before it is written: each write wakes OME.
+func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) (rest time.Duration, err error) {
 	s := object.Service
 	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces all conditions of a VirtualDeployment
-		return nil
+		return 0, nil
 	}
 	before := condition.Find(s)
 	next := condition.Build(state, before, r.Clock.Now())
@@ -219,25 +227,28 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	patch := condition.Patch(s, next)
 	if patch == nil {
 		r.pace.forget(name)
-		return nil
+		return 0, nil
 	}
-	if rest := r.pace.wait(name, before, next, r.Clock.Now()); rest > 0 {
-		return controller.RequeueAfter(rest, "the condition is written if this state lasts: each write wakes OME")
+	if rest = r.pace.wait(name, before, next, r.Clock.Now()); rest > 0 {
+		return rest, nil
 	}
-	err := r.Status.PatchStatus(ctx, name, patch)
+	err = r.Status.PatchStatus(ctx, name, patch)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // the service is gone
+		return 0, nil // the service is gone
 	case apierrors.IsInvalid(err): // the list of conditions has changed: the API server applies the patch before it checks the resourceVersion
-		return controller.RequeueAfter(time.Second, "another client changed the conditions")
+		return 0, controller.RequeueAfter(time.Second, "another client changed the conditions")
 	case err != nil:
 		r.Meter.Write(isvc.Resource.Resource, "failed")
-		return fmt.Errorf("write condition: %w", err)
+		return 0, fmt.Errorf("write condition: %w", err)
 	}
 	r.Meter.Write(isvc.Resource.Resource, "updated")
 	r.announce(object, before, next)
-	return nil
+	return 0, nil
 }
+
+// unsettled is the reason to reconcile again for a condition that is not written yet.
+const unsettled = "the condition is written if its state lasts: each write wakes OME"
 
 // announce records the time to exposure when the condition becomes True, and creates an Event when the status is False and the reason
 // has changed.

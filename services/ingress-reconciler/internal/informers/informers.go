@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,7 @@ import (
 
 // Resources that the reconciler reads and never writes.
 var (
+	endpointSlices  = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 	services        = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	ingressClasses  = networkingv1.SchemeGroupVersion.WithResource("ingressclasses")
@@ -39,6 +41,7 @@ const (
 	byOwner     = "owner"     // namespace/name of the InferenceService that controls an object
 	byNamespace = "namespace" // namespace of an InferenceService
 	byHost      = "host"      // host of a route that this program did not write
+	byService   = "service"   // namespace/name of the Service of an EndpointSlice
 )
 
 // Written lists the resources that the reconciler writes. Each comes before the resources that refer to it.
@@ -50,6 +53,7 @@ var Written = []schema.GroupVersionResource{
 type Set[T any] struct {
 	InferenceServices T // *isvc.Object
 	Services          T // *corev1.Service
+	Slices            T // *discoveryv1.EndpointSlice of component Services, with at most one endpoint
 	Namespaces        T // *metav1.PartialObjectMetadata
 	IngressClasses    T // *networkingv1.IngressClass
 	Gateways          T // *gatewayv1.Gateway
@@ -65,7 +69,7 @@ type Set[T any] struct {
 
 // all returns the values in any order.
 func (s *Set[T]) all() []T {
-	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
+	all := []T{s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
 	for _, resource := range Written {
 		all = append(all, s.Managed[resource])
 	}
@@ -84,7 +88,11 @@ func Kinds(writable []string) Set[kit.Kind] {
 			Resource: isvc.Resource, Name: "InferenceService", Indexers: cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc},
 			Transform: isvc.Transform, Required: true,
 		},
-		Services:       kit.Kind{Resource: services, Name: "Service", Indexers: owned, Transform: kit.Typed(trimService), Required: true},
+		Services: kit.Kind{Resource: services, Name: "Service", Indexers: owned, Transform: kit.Typed(trimService), Required: true},
+		Slices: kit.Kind{ // has the labels of its Service
+			Resource: endpointSlices, Name: "EndpointSlice", Selector: backend.LabelService, Transform: kit.Typed(trimSlice),
+			Indexers: cache.Indexers{byService: indexByService},
+		},
 		Namespaces:     kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
 		IngressClasses: kit.Kind{Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true, Off: off(render.Ingresses)},
 		Gateways:       kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
@@ -110,7 +118,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 // each returns a Set with the results of f for the values of another Set.
 func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	made := Set[B]{
-		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
+		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Slices: f(of.Slices), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
 		Gateways: f(of.Gateways), GatewayClasses: f(of.GatewayClasses), IstioGateways: f(of.IstioGateways), Knative: f(of.Knative), Pools: f(of.Pools),
 		Managed: map[schema.GroupVersionResource]B{},
 	}
@@ -176,6 +184,26 @@ func OwnedBy(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwne
 
 // Foreign returns the routes for a host that this program did not write.
 func Foreign(r Reader, host string) []any { return r.ByIndex(byHost, host) }
+
+// SlicesOf returns the EndpointSlices of a component's Service.
+func SlicesOf(r Reader, service cache.ObjectName) []any {
+	return r.ByIndex(byService, service.String())
+}
+
+func indexByService(obj any) ([]string, error) {
+	if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+	}
+	return nil, nil
+}
+
+// trimSlice keeps whether there is an endpoint.
+func trimSlice(s *discoveryv1.EndpointSlice) {
+	s.ManagedFields, s.Annotations, s.Ports = nil, nil, nil
+	if len(s.Endpoints) > 0 {
+		s.Endpoints = []discoveryv1.Endpoint{{}}
+	}
+}
 
 // InNamespace returns the InferenceServices of a namespace.
 func (i *Informers) InNamespace(namespace string) []any {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -151,6 +152,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Service = s
 	in.Settings, in.SettingsErr = config.Resolve(s)
 	in.Services = list[*corev1.Service](informers.OwnedBy(o.Services, name))
+	in.Podless = o.podless(in.Services)
 	o.foreignServices(in)
 	in.Knative = map[isvc.Role]bool{}
 	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.Knative, name)) {
@@ -205,6 +207,17 @@ func (o *Observer) foreignServices(in *plan.Input) {
 			in.Services = append(in.Services, service)
 		}
 	}
+}
+
+// podless returns the names of the Services that select no pods: their EndpointSlices have no endpoints. A Service without an
+// EndpointSlice is new.
+func (o *Observer) podless(services []*corev1.Service) map[string]bool {
+	podless := map[string]bool{}
+	for _, s := range services {
+		slicesOf := list[*discoveryv1.EndpointSlice](informers.SlicesOf(o.Slices, cache.MetaObjectToName(s)))
+		podless[s.Name] = len(slicesOf) > 0 && !slices.ContainsFunc(slicesOf, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
+	}
+	return podless
 }
 
 // live returns the existing objects of this controller for a service, by kind.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -45,11 +47,22 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 		b.addReason(r, reason, "%s", message)
 		return
 	}
+	b.warnOfNoPods(r, to)
 	for _, e := range routes {
 		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
 		b.protocol(&e)
 		b.plan.Exposures = append(b.plan.Exposures, e)
 	}
+}
+
+// warnOfNoPods adds a warning for a Service whose selector no pod has, unless the component may have no pods.
+func (b *builder) warnOfNoPods(r isvc.Role, to Backend) {
+	c := b.Service.Components[r]
+	if !b.Podless[to.Name] || to.Pool != "" || to.Knative != "" || c != nil && c.MinReplicas != nil && *c.MinReplicas == 0 {
+		return
+	}
+	i := slices.IndexFunc(b.Services, func(s *corev1.Service) bool { return s.Name == to.Name })
+	b.addWarning(r, ReasonNoPods, "Service %s selects no pods, so requests fail: no pod has the labels %s", to.Name, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: b.Services[i].Spec.Selector}))
 }
 
 // protocol adds a reason for a backend that speaks only gRPC: a warning if the data plane speaks gRPC to it.

@@ -66,6 +66,7 @@ const (
 	ReasonPoolMismatch           = "InferencePoolMismatch"
 	ReasonPickerNotFound         = "EndpointPickerNotFound"
 	ReasonWorkersSelected        = "WorkersSelected"
+	ReasonNoPods                 = "NoPods"
 	ReasonGRPCOnly               = "GRPCOnly"
 	ReasonTimeoutUnsupported     = "TimeoutUnsupported"
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
@@ -87,6 +88,7 @@ type Input struct {
 	Settings    settings.Settings
 	SettingsErr error                      // error in the settings of the service
 	Services    []*corev1.Service          // Services that the InferenceService controls, and other Services with the names of its components
+	Podless     map[string]bool            // names of Services that select no pods
 	Knative     map[isvc.Role]bool         // components that are Knative Services
 	Live        map[Slot][]isvc.Role       // components that existing routes point to
 	Removed     map[isvc.Role]bool         // components that were removed from the specification
