@@ -243,3 +243,49 @@ func TestServicesThatSelectNoPods(t *testing.T) {
 		})
 	}
 }
+
+// TLS can end before the Gateway, and its port can be mapped: the explicit scheme and port win, in all three kinds.
+func TestURLsOfClients(t *testing.T) {
+	t.Parallel()
+	gateway := strings.Replace(openGateway, "port: 80", "port: 8080", 1)
+	istio := strings.Replace(istioGateway, "number: 80", "number: 8080", 1)
+	tests := []struct{ name, config, want string }{
+		{"the listener", "", "http://chat.models.example.org:8080/"},
+		{"TLS at the load balancer", "urlScheme: https\n", "https://chat.models.example.org/"},
+		{"a NodePort", "urlPort: 30080\n", "http://chat.models.example.org:30080/"},
+		{"both", "urlScheme: https\nurlPort: 8443\n", "https://chat.models.example.org:8443/"},
+		{"the default port", "urlScheme: https\nurlPort: 443\n", "https://chat.models.example.org/"},
+	}
+	for _, tt := range tests {
+		for _, config := range []string{byHTTPRoute, byIstio, byIngress + "nginx\n"} {
+			want := tt.want
+			if config == byIngress+"nginx\n" { // an Ingress has no listener
+				want = strings.Replace(want, ":8080/", "/", 1)
+			}
+			assert.Contains(t, messages(t, config+tt.config, chatService+gateway+istio+classes), "models/chat: "+want+" reaches", tt.name+" "+config)
+		}
+	}
+	annotated := strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/ingress-url-scheme: https}", 1)
+	assert.Contains(t, messages(t, byHTTPRoute, annotated+gateway), "models/chat: https://chat.models.example.org/ reaches", "also by annotation")
+	tls := messages(t, byIngress+"nginx\ntlsSecretName: x\n", chatService+classes)
+	assert.Contains(t, tls, "https://chat.models.example.org/")
+	_, _, err := run(t, chatService, "plan", "--config", file(t, byHTTPRoute+"urlPort: 70000\n"), "-f", "-")
+	assert.ErrorContains(t, err, "urlPort: 70000 is not a port")
+}
+
+// OME's documentation has annotations that OME does not read. A service that its owner marked as private is not public.
+func TestAnnotationsOfOMEsDocumentation(t *testing.T) {
+	t.Parallel()
+	for annotation, want := range map[string]string{
+		`ome.io/disable-ingress: "true"`:          `Disabled: the owner of the service set the annotation ome.io/disable-ingress: "true"`,
+		`ome.io/disable-ingress: "false"`:         "http://chat.models.example.org/ reaches",
+		"ome.io/ingress-class: nginx":             "AnnotationIgnored: annotation ome.io/ingress-class has no effect: an administrator sets ingressClassName",
+		`ome.io/ingress-disable-creation: "true"`: "AnnotationIgnored: annotation ome.io/ingress-disable-creation turns off OME's routes only",
+	} {
+		log := messages(t, byHTTPRoute, strings.Replace(chatService, "annotations: {}", "annotations: {"+annotation+"}", 1)+openGateway)
+		assert.Contains(t, log, want)
+		assert.Equal(t, !strings.HasPrefix(want, "Disabled"), strings.Contains(log, "would be created"), annotation)
+	}
+	log := messages(t, byHTTPRoute+"overrides: [{names: [chat], enabled: true}]\n", strings.Replace(chatService, "annotations: {}", `annotations: {ome.io/disable-ingress: "true"}`, 1)+openGateway)
+	assert.NotContains(t, log, "would be created", "no override makes it public")
+}

@@ -188,7 +188,7 @@ func (r *rig) writes() map[string]float64 {
 // milliseconds.
 func (r *rig) settles() {
 	r.t.Helper()
-	const quietFor = 1200 * time.Millisecond
+	const quietFor = 2500 * time.Millisecond // longer than settleTime
 	before := r.writes()
 	r.eventually(func() (string, bool) {
 		time.Sleep(quietFor)

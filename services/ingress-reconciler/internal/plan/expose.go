@@ -349,25 +349,30 @@ func (c *collector) attachIstio(e *Exposure) {
 	e.URL = c.url(e)
 }
 
-// url returns the URL of an exposure, with the configured scheme if no listener is known to serve it.
+// url returns the URL of an exposure for clients. The configured scheme and port win over those of the listener: TLS can end before the
+// Gateway.
 func (c *collector) url(e *Exposure) string {
-	if e.Attachment.Scheme == "" {
-		return c.Settings.URLScheme + "://" + e.Host + e.Path
+	a, s := e.Attachment, &c.Settings
+	switch {
+	case s.SchemeSet:
+		a.Scheme, a.Port = s.URLScheme, s.URLPort
+	case s.URLPort != 0:
+		a.Port = s.URLPort
 	}
-	return e.Attachment.URL(e.Host, e.Path)
+	a.Scheme = cmp.Or(a.Scheme, s.URLScheme)
+	return a.URL(e.Host, e.Path)
 }
 
 // ingress sets the class, TLS Secret and URL of an Ingress, and reports whether its controller can rewrite paths.
 func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 	e.Class = ingressclass.Resolve(c.Classes, c.Settings.IngressClass)
-	scheme := c.Settings.URLScheme
 	if e.TLSSecret, err = c.secret(e.Host); err != nil {
 		return false, err
 	}
 	if e.TLSSecret != "" {
-		scheme = "https"
+		e.Attachment.Scheme = "https"
 	}
-	e.URL = scheme + "://" + e.Host + e.Path
+	e.URL = c.url(e)
 	return e.Class.Controller.StripsPrefixes(), nil
 }
 

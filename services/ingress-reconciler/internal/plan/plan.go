@@ -66,6 +66,7 @@ const (
 	ReasonPoolMismatch           = "InferencePoolMismatch"
 	ReasonPickerNotFound         = "EndpointPickerNotFound"
 	ReasonWorkersSelected        = "WorkersSelected"
+	ReasonAnnotationIgnored      = "AnnotationIgnored"
 	ReasonNoPods                 = "NoPods"
 	ReasonGRPCOnly               = "GRPCOnly"
 	ReasonTimeoutUnsupported     = "TimeoutUnsupported"
@@ -215,6 +216,9 @@ func (b *builder) build() {
 	if entry == isvc.Engine && b.present(isvc.Decoder) {
 		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
 	}
+	for _, text := range b.Settings.Ignored {
+		b.addWarning("", ReasonAnnotationIgnored, "%s", text)
+	}
 	if b.Settings.CopyProblem != "" {
 		b.addReason("", ReasonLimitExceeded, "%s", b.Settings.CopyProblem)
 	}
@@ -246,6 +250,8 @@ func (b *builder) disabled() bool {
 		b.addReason("", settingsReason(b.SettingsErr), "%s", strings.ReplaceAll(b.SettingsErr.Error(), "\n", "; "))
 	case !s.Enabled:
 		b.addReason("", ReasonDisabled, "the configuration sets enabled: false for this service")
+	case s.Private:
+		b.addReason("", ReasonDisabled, `the owner of the service set the annotation ome.io/disable-ingress: "true"`)
 	case s.OMEActs:
 		b.plan.HandedToOME = true
 		b.addReason("", ReasonOMEIngressEnabled, "OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller")

@@ -22,6 +22,9 @@ const (
 	annotationPerISVCSubdomain   = prefix + "per-isvc-subdomain"
 	annotationSharedHostPrefix   = prefix + "shared-host-prefix"
 
+	annotationIngressClass   = prefix + "class"         // only in OME's documentation
+	annotationDisableIngress = "ome.io/disable-ingress" // only in OME's documentation
+
 	// AnnotationPool names an InferencePool. OME has no such annotation.
 	AnnotationPool = "fairlead.dev/inference-pool"
 )
@@ -79,6 +82,18 @@ func annotatedGateways(annotations map[string]string) (*[]Gateway, error) {
 		return nil, &LimitError{annotationAdditionalGateways, "Gateways", len(gateways), maxGateways}
 	}
 	return &gateways, nil
+}
+
+// ignored explains the annotations that this program does not obey.
+func ignored(annotations map[string]string) []string {
+	var all []string
+	if annotations[annotationIngressClass] != "" {
+		all = append(all, "annotation "+annotationIngressClass+" has no effect: an administrator sets ingressClassName")
+	}
+	if annotations[annotationDisableCreation] == "true" {
+		all = append(all, "annotation "+annotationDisableCreation+" turns off OME's routes only: to expose the service nowhere, annotate it with "+annotationDisableIngress+`: "true"`)
+	}
+	return all
 }
 
 // annotated parses the annotations of a service as OME does: most empty annotations count as unset, and every value but "true" is

@@ -46,6 +46,7 @@ type Config struct {
 // Settings are the effective settings of one service.
 type Settings struct {
 	Enabled bool
+	Private bool // the owner of the service wants no routes
 	OMEActs bool // OME creates routes for the service, so this controller creates none
 
 	Strategy          Strategy
@@ -55,6 +56,8 @@ type Settings struct {
 	Host              *hostname.Template
 	Path              *hostname.Template // nil: no path routes
 	URLScheme         string
+	SchemeSet         bool   // URLScheme wins over the listener and the TLS settings
+	URLPort           int32  // 0: the default of URLScheme, or that of the listener
 	Subdomain         bool   // each service has its own host; false: a path on a shared host
 	SharedHostPrefix  string // empty: the shared host is the domain
 	ComponentHosts    bool
@@ -84,6 +87,7 @@ type Settings struct {
 	ClusterDomain       string
 	Labels, Annotations map[string]string // set by the administrator on the objects
 	Copied              Copied            // copied from the InferenceService to the objects
+	Ignored             []string          // annotations of OME that have another effect than their documentation says, and the remedy
 	CopyProblem         string            // the reason why nothing is copied; empty: no problem
 
 	other *hosting // for kinds other than HTTPRoutes, if different: see For
@@ -121,12 +125,14 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	}
 	administrators, _ := c.merge(s, &Values{}) // the settings without annotations
 	merged, enabled := c.merge(s, &own)
-	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
+	out := Settings{Enabled: enabled, Private: s.Annotations[annotationDisableIngress] == "true", Ignored: ignored(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := merged.EnableGatewayAPI
 	if gatewayAPI == nil && value(merged.OMEIngressGateway) != "" {
 		gatewayAPI = new(true)
 	}
+	scheme := merged.URLScheme // before inheritance
 	merged, other := c.Inherited.under(merged, s.Namespace)
+	out.SchemeSet = value(scheme) != "" || value(merged.URLScheme) == "https" // OME's chart always sets http
 	if h := other.hosting(); h != merged.hosting() {
 		out.other = &h
 	}
@@ -260,7 +266,7 @@ func (s *Settings) fill(v *Values) error {
 		return err
 	}
 	s.use(v.hosting())
-	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), defaultURLScheme)
+	s.Strategy, s.URLScheme, s.URLPort = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), defaultURLScheme), int32(value(v.URLPort)) // validated
 	s.AdditionalDomains = value(v.AdditionalIngressDomains)
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName

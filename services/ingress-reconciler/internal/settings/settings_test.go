@@ -397,7 +397,7 @@ func TestEveryKeyIsResolved(t *testing.T) {
 	t.Parallel()
 	samples := map[string]string{ // for each key a value that differs from the default
 		"strategy": "httproute", "ingressDomain": "a.example.com", "additionalIngressDomains": "[a.example.com]", "domainTemplate": "'{{ .Name }}.a.b'",
-		"pathTemplate": "/a", "urlScheme": "https", "perISVCSubdomain": "false", "sharedHostPrefix": "a", "componentHosts": "true",
+		"pathTemplate": "/a", "urlScheme": "https", "urlPort": "1", "perISVCSubdomain": "false", "sharedHostPrefix": "a", "componentHosts": "true",
 		"enableGatewayAPI": "true", "enableGatewayApi": "true", "omeIngressGateway": "a/b", "additionalIngressGateways": "[{omeIngressGateway: a/b, class: c}]",
 		"ingressGateway": "a/b", "localGateway": "a/b", "disableIstioVirtualHost": "true", "ingressClassName": "nginx", "knativeLocalGatewayService": "a.b",
 		"defaultRouteTimeoutSeconds": "1", "maxRequestBodySize": "1Ki", "bufferBodies": "true", "tlsSecretName": "a", "tlsIssuer": "Issuer/a",

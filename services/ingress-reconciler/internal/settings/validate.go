@@ -79,8 +79,15 @@ func (v *Values) validate(path string) error {
 		validateRemoved(path, value(v.AnnotationPrefixes)),
 		validateDomains(path+"additionalIngressDomains", value(v.AdditionalIngressDomains)),
 		validateGateways(path+"additionalIngressGateways", value(v.AdditionalIngressGateways)),
-		seconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds),
+		seconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds), port(path+"urlPort", v.URLPort),
 	)...)
+}
+
+func port(path string, v *int64) error {
+	if n := value(v); n < 0 || n > 65535 {
+		return fmt.Errorf("%s: %d is not a port", path, n)
+	}
+	return nil
 }
 
 func (g *Gateway) validate(path string) error {

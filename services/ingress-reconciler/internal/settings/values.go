@@ -40,6 +40,7 @@ type Values struct {
 	DomainTemplate           *string   `json:"domainTemplate,omitempty"`
 	PathTemplate             *string   `json:"pathTemplate,omitempty"` // empty turns path routes off
 	URLScheme                *string   `json:"urlScheme,omitempty"`
+	URLPort                  *int64    `json:"urlPort,omitempty"` // of clients, if it is not the listener's; 0: not set
 	PerISVCSubdomain         *bool     `json:"perISVCSubdomain,omitempty"`
 	SharedHostPrefix         *string   `json:"sharedHostPrefix,omitempty"` // empty: the domain itself
 	ComponentHosts           *bool     `json:"componentHosts,omitempty"`   // additional hosts, one for each component
