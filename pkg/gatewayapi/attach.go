@@ -28,6 +28,29 @@ const (
 type Gateway struct {
 	Gateway *gatewayv1.Gateway
 	Class   *gatewayv1.GatewayClass
+
+	ListenerSet bool // Gateway has the listeners of a ListenerSet, see FromListenerSet
+}
+
+// FromListenerSet returns a Gateway with the name and the listeners of a ListenerSet, to which routes attach in the same way. class is
+// that of its parent.
+func FromListenerSet(s *gatewayv1.ListenerSet, class *gatewayv1.GatewayClass) Gateway {
+	g := &gatewayv1.Gateway{ObjectMeta: s.ObjectMeta, Status: gatewayv1.GatewayStatus{Conditions: s.Status.Conditions}}
+	for i := range s.Spec.Listeners {
+		l := &s.Spec.Listeners[i]
+		g.Spec.Listeners = append(g.Spec.Listeners, gatewayv1.Listener{
+			Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol, TLS: l.TLS, AllowedRoutes: l.AllowedRoutes,
+		})
+	}
+	return Gateway{Gateway: g, Class: class, ListenerSet: true}
+}
+
+// Kind returns the kind of a parent reference to the Gateway.
+func (g Gateway) Kind() string {
+	if g.ListenerSet {
+		return "ListenerSet"
+	}
+	return "Gateway"
 }
 
 // Route has the fields of a planned HTTPRoute that decide whether a listener accepts the route.

@@ -289,3 +289,19 @@ func TestAnnotationsOfOMEsDocumentation(t *testing.T) {
 	log := messages(t, byHTTPRoute+"overrides: [{names: [chat], enabled: true}]\n", strings.Replace(chatService, "annotations: {}", `annotations: {ome.io/disable-ingress: "true"}`, 1)+openGateway)
 	assert.NotContains(t, log, "would be created", "no override makes it public")
 }
+
+// A Gateway of Gateway API 1.5 can leave its listeners to ListenerSets.
+func TestListenerSets(t *testing.T) {
+	t.Parallel()
+	const set = `{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: team-a, namespace: team-a}, spec: {parentRef: {name: public, namespace: gateways},
+		listeners: [{name: ai, hostname: '*.models.example.org', port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: ai}]}, allowedRoutes: {namespaces: {from: %s}}}]}}`
+	config := file(t, domain+"omeIngressGateway: team-a/team-a\n")
+	for allowed, want := range map[string]string{
+		"All":  "condition Unknown ParentStatusNotAvailable: https://chat.models.example.org/; ListenerSet team-a/team-a: no controller has reported a status yet",
+		"Same": "condition False ListenerNotAllowed: ",
+	} {
+		out, log, _ := run(t, chatService+openGateway+fmt.Sprintf(set, allowed), "plan", "--config", config, "-f", "-")
+		assert.Contains(t, log, want)
+		assert.Contains(t, out, "    kind: ListenerSet\n    name: team-a\n    namespace: team-a\n")
+	}
+}

@@ -26,7 +26,7 @@ import (
 //	an EndpointSlice of a component's Service        the InferenceService that its label names
 //	a Service of a component, a Knative Service,
 //	an object that this controller wrote             the InferenceService that controls the object
-//	a Gateway, an Istio Gateway, an InferencePool,
+//	a Gateway, a ListenerSet, an Istio Gateway, an InferencePool,
 //	the Service of an endpoint picker                the services that use the object
 //	a GatewayClass                                   the services that use a Gateway of the class
 //	an IngressClass                                  the services that may have an Ingress
@@ -45,6 +45,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 		on(informer, func(obj any) []cache.ObjectName { return append(owner(obj), h.hosts(obj)...) })
 	}
 	on(i.Gateways, h.named(uses.Gateway))
+	on(i.ListenerSets, h.named(uses.Gateway))
 	on(i.IstioGateways, h.named(uses.IstioGateway))
 	on(i.Pools, h.named(uses.InferencePool))
 	on(i.GatewayClasses, h.class)

@@ -255,7 +255,7 @@ func url(e *plan.Exposure) string {
 func (r *run) at(e *plan.Exposure) string {
 	switch r.plan.Strategy {
 	case settings.HTTPRoute:
-		at := "Gateway " + e.Gateway.Namespace + "/" + e.Gateway.Name
+		at := e.ParentKind + " " + e.Gateway.Namespace + "/" + e.Gateway.Name
 		if e.Gateway.Listener != "" {
 			at += " listener " + e.Gateway.Listener
 		}

@@ -32,6 +32,7 @@ var (
 	namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	ingressClasses  = networkingv1.SchemeGroupVersion.WithResource("ingressclasses")
 	gateways        = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
+	listenerSets    = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "listenersets"}
 	gatewayClasses  = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gatewayclasses"}
 	knativeServices = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
 )
@@ -57,6 +58,7 @@ type Set[T any] struct {
 	Namespaces        T // *metav1.PartialObjectMetadata
 	IngressClasses    T // *networkingv1.IngressClass
 	Gateways          T // *gatewayv1.Gateway
+	ListenerSets      T // *gatewayv1.ListenerSet
 	GatewayClasses    T // *gatewayv1.GatewayClass
 	IstioGateways     T // *istiogateway.Gateway
 	Knative           T // *metav1.PartialObjectMetadata
@@ -69,7 +71,7 @@ type Set[T any] struct {
 
 // all returns the values in any order.
 func (s *Set[T]) all() []T {
-	all := []T{s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
+	all := []T{s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
 	for _, resource := range Written {
 		all = append(all, s.Managed[resource])
 	}
@@ -96,6 +98,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 		Namespaces:     kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
 		IngressClasses: kit.Kind{Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true, Off: off(render.Ingresses)},
 		Gateways:       kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
+		ListenerSets:   kit.Kind{Resource: listenerSets, Name: "ListenerSet", Transform: kit.Typed(trimListenerSet), Off: off(render.HTTPRoutes)},
 		GatewayClasses: kit.Kind{Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimGatewayClass), Off: off(render.HTTPRoutes)},
 		IstioGateways:  kit.Kind{Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices)},
 		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
@@ -119,7 +122,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	made := Set[B]{
 		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Slices: f(of.Slices), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
-		Gateways: f(of.Gateways), GatewayClasses: f(of.GatewayClasses), IstioGateways: f(of.IstioGateways), Knative: f(of.Knative), Pools: f(of.Pools),
+		Gateways: f(of.Gateways), ListenerSets: f(of.ListenerSets), GatewayClasses: f(of.GatewayClasses), IstioGateways: f(of.IstioGateways), Knative: f(of.Knative), Pools: f(of.Pools),
 		Managed: map[schema.GroupVersionResource]B{},
 	}
 	for resource, a := range of.Managed {
@@ -276,5 +279,6 @@ func trimService(s *corev1.Service) {
 }
 
 func trimGateway(g *gatewayv1.Gateway)           { g.ManagedFields, g.Annotations = nil, nil }
+func trimListenerSet(s *gatewayv1.ListenerSet)   { s.ManagedFields, s.Annotations = nil, nil }
 func trimGatewayClass(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil }
 func trimPool(p *inferencev1.InferencePool)      { p.ManagedFields, p.Annotations = nil, nil }

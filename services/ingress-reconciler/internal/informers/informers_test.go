@@ -79,7 +79,7 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 			"ingresses.networking.k8s.io", "virtualservices.networking.istio.io",
 		}},
 		{name: "all but HTTPRoutes", writable: []string{"ingresses", "virtualservices", "middlewares", "inferencepools", "services"}, off: []string{
-			"gateways.gateway.networking.k8s.io", "gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io",
+			"gateways.gateway.networking.k8s.io", "listenersets.gateway.networking.k8s.io", "gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io",
 		}},
 	}
 	for _, tt := range tests {

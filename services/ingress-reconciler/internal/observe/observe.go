@@ -285,18 +285,28 @@ func (o *Observer) istioGateway(out *Observation) {
 	out.Uses = append(out.Uses, uses.Object{Kind: uses.IstioGateway, Name: key})
 }
 
+// gateway returns a Gateway with its class, or else the ListenerSet of that name.
 func (o *Observer) gateway(name cache.ObjectName) gatewayapi.Gateway {
 	var g gatewayapi.Gateway
-	obj, found := o.Gateways.Get(name)
-	if !found {
+	obj, _ := o.Gateways.Get(name)
+	if g.Gateway, _ = obj.(*gatewayv1.Gateway); g.Gateway != nil {
+		class, _ := o.GatewayClasses.Get(cache.ObjectName{Name: string(g.Gateway.Spec.GatewayClassName)})
+		g.Class, _ = class.(*gatewayv1.GatewayClass)
 		return g
 	}
-	if g.Gateway, _ = obj.(*gatewayv1.Gateway); g.Gateway == nil {
+	obj, _ = o.ListenerSets.Get(name)
+	set, ok := obj.(*gatewayv1.ListenerSet)
+	if !ok {
 		return g
 	}
-	class, _ := o.GatewayClasses.Get(cache.ObjectName{Name: string(g.Gateway.Spec.GatewayClassName)})
-	g.Class, _ = class.(*gatewayv1.GatewayClass)
-	return g
+	parent := cache.ObjectName{Namespace: set.Namespace, Name: string(set.Spec.ParentRef.Name)}
+	if n := set.Spec.ParentRef.Namespace; n != nil {
+		parent.Namespace = string(*n)
+	}
+	if parent == name { // a Gateway of this name does not exist
+		return gatewayapi.FromListenerSet(set, nil)
+	}
+	return gatewayapi.FromListenerSet(set, o.gateway(parent).Class)
 }
 
 // pools adds the InferencePool that the settings name, and the Service of the endpoint picker.

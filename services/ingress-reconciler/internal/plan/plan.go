@@ -130,6 +130,7 @@ type Exposure struct {
 	Timeout time.Duration // 0: no timeout
 
 	Gateway    settings.GatewayRef   // of an HTTPRoute
+	ParentKind string                // of the Gateway: Gateway or ListenerSet
 	Attachment gatewayapi.Attachment // whether the Gateway is expected to accept it
 	Timeouts   bool                  // the Gateway supports timeouts, and the settings do not disable them
 	Class      ingressclass.Class    // of an Ingress

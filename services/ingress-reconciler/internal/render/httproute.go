@@ -16,7 +16,7 @@ import (
 // expression.
 func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 	parent := gatewayv1.ParentReference{
-		Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: ptr.To(gatewayv1.Kind("Gateway")),
+		Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: ptr.To(gatewayv1.Kind(e.ParentKind)),
 		Namespace: ptr.To(gatewayv1.Namespace(e.Gateway.Namespace)), Name: gatewayv1.ObjectName(e.Gateway.Name),
 	}
 	if e.Gateway.Listener != "" {
