@@ -305,3 +305,20 @@ func TestListenerSets(t *testing.T) {
 		assert.Contains(t, out, "    kind: ListenerSet\n    name: team-a\n    namespace: team-a\n")
 	}
 }
+
+// A Traefik without its provider kubernetesCRD answers 404 for an Ingress with a Middleware (traefik#11510). The class says what it reads.
+func TestRewritesOfTraefikNeedItsCustomResources(t *testing.T) {
+	t.Parallel()
+	const refused = "PathRewriteUnsupported: IngressClass hangzhou cannot rewrite path /models/chat/ on host llm.example.org: "
+	for metadata, want := range map[string]bool{
+		"labels: {fairlead.dev/pool: hangzhou}": false,
+		"labels: {fairlead.dev/pool: hangzhou}, annotations: {fairlead.dev/custom-resources: traefik.io/v1alpha1}": true,
+		"annotations: {fairlead.dev/custom-resources: none}":                                                       false,
+		"labels: {app.kubernetes.io/managed-by: Helm}":                                                             true,
+	} {
+		class := "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: hangzhou, " + metadata + "}, spec: {controller: traefik.io/ingress-controller}}"
+		out, log, _ := run(t, chatService+class, "plan", "--config", file(t, byIngress+"hangzhou\nperISVCSubdomain: false\n"), "-f", "-")
+		assert.Equal(t, want, strings.Contains(out, "kind: Middleware"), metadata)
+		assert.Equal(t, !want, strings.Contains(log, refused), metadata+log)
+	}
+}

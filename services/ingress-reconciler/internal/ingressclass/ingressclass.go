@@ -42,6 +42,8 @@ type Controller struct {
 	// YieldRoot changes a path "/" and annotations so that the webhook admits another Ingress with this path. The Ingress still
 	// answers all requests for the host. nil: no webhook refuses the other Ingress.
 	YieldRoot func(path map[string]any, annotations map[string]string)
+	// Reads is the group and version of the custom resources that StripPrefix needs the controller to read. Empty: none.
+	Reads string
 	// MatchesHost means that StripPrefix changes how the controller matches the paths of all Ingresses of the host.
 	MatchesHost bool
 	// Safe lists the annotations that are copied from an InferenceService by default.
@@ -140,6 +142,8 @@ type Class struct {
 	Name           string      // empty: the Ingress names no class, and the cluster has no default class
 	SpecController string      // spec.controller; empty: the IngressClass does not exist
 	Controller     *Controller // nil: unknown
+
+	reading reading
 }
 
 // Resolve returns the class with the given name. If name is nil, it returns the default class of the cluster.
@@ -147,7 +151,7 @@ func Resolve(classes []*networkingv1.IngressClass, name *string) Class {
 	found := find(classes, name)
 	switch {
 	case found != nil:
-		return Class{Name: found.Name, SpecController: found.Spec.Controller, Controller: Recognize(found.Spec.Controller)}
+		return Class{Name: found.Name, SpecController: found.Spec.Controller, Controller: Recognize(found.Spec.Controller), reading: readingOf(found)}
 	case name != nil:
 		return Class{Name: *name}
 	}
@@ -175,6 +179,33 @@ const annotationClass = "kubernetes.io/ingress.class"
 
 // Exists reports whether the IngressClass exists.
 func (c Class) Exists() bool { return c.SpecController != "" }
+
+// StripsPrefixes reports whether the controller of the class can strip path prefixes on a host that several Ingresses share.
+func (c Class) StripsPrefixes() bool {
+	return c.Controller.StripsPrefixes() && !c.reading.lacks(c.Controller.Reads)
+}
+
+// AnnotationServed on an IngressClass is the group and version of the custom resources that its controller reads, such as
+// traefik.io/v1alpha1. nodepool-ingress sets it. An administrator can set it for other classes.
+const AnnotationServed = "fairlead.dev/custom-resources"
+
+// labelPool is on the classes of nodepool-ingress.
+const labelPool = "fairlead.dev/pool"
+
+// reading says which custom resources the controller of a class reads. The zero value means that the class does not say it.
+type reading struct {
+	known bool
+	group string
+}
+
+// readingOf returns what a class says. A class of nodepool-ingress without the annotation belongs to a controller that reads none.
+func readingOf(c *networkingv1.IngressClass) reading {
+	group, found := c.Annotations[AnnotationServed]
+	return reading{known: found || c.Labels[labelPool] != "", group: group}
+}
+
+// lacks reports whether the controller is known not to read a group.
+func (r reading) lacks(group string) bool { return group != "" && r.known && r.group != group }
 
 // Identity identifies the controller of a class: two classes with the same spec.controller have the same identity. The identity of a
 // class that does not exist is its name.

@@ -17,6 +17,7 @@ const annotationMiddlewares = "traefik.ingress.kubernetes.io/router.middlewares"
 var Traefik = Controller{
 	Name:            "Traefik",
 	SpecControllers: []string{"traefik.io/ingress-controller"},
+	Reads:           Middlewares.GroupVersion().String(), // only with its provider kubernetesCRD; without the Middleware, Traefik does not serve the Ingress
 	// Traefik compares prefixes by character, so "/a" would match "/ab". The Ingress has an Exact path "/a" and a Prefix "/a/".
 	StripPrefix: func(p Prefix) Stripped {
 		chain := p.Namespace + "-" + p.Name + "@kubernetescrd"

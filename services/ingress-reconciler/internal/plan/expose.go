@@ -374,7 +374,7 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 		e.Attachment.Scheme = "https"
 	}
 	e.URL = c.url(e)
-	return e.Class.Controller.StripsPrefixes(), nil
+	return e.Class.StripsPrefixes(), nil
 }
 
 // hostAlone reports whether an Ingress may rewrite its path. If the rewrite changes how the controller matches all paths of the host,

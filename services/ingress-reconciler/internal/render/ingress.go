@@ -23,7 +23,7 @@ func (r *renderer) ingress(e *plan.Exposure) {
 	}
 	annotations := r.ingressAnnotations(e)
 	paths := []networkingv1.HTTPIngressPath{{Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}
-	if e.Path != "/" && e.Class.Controller.StripsPrefixes() {
+	if e.Path != "/" && e.Class.StripsPrefixes() {
 		stripped := e.Class.Controller.StripPrefix(ingressclass.Prefix{
 			Namespace: r.Service.Namespace, Name: name, Path: e.Path, Annotations: annotations,
 		})
