@@ -148,6 +148,11 @@ func (r *reconciler) component(ctx context.Context, s *inferenceService, c *comp
 	case modeServerless:
 		return r.serverless(ctx, s, c)
 	}
+	return r.deployed(ctx, s, c, config)
+}
+
+// deployed is component for the modes with Deployments.
+func (r *reconciler) deployed(ctx context.Context, s *inferenceService, c *component, config configuration) error {
 	host, err := config.host(s, c.name)
 	if err != nil {
 		return err

@@ -322,3 +322,23 @@ func TestRewritesOfTraefikNeedItsCustomResources(t *testing.T) {
 		assert.Equal(t, !want, strings.Contains(log, refused), metadata+log)
 	}
 }
+
+// cert-manager gives a Certificate to one Ingress: of several services of a namespace on one host, the oldest Ingress requests it.
+func TestOneCertificateForASharedHost(t *testing.T) {
+	t.Parallel()
+	config := file(t, byIngress+"nginx\nperISVCSubdomain: false\ntlsIssuer: ClusterIssuer/letsencrypt\n")
+	embed := strings.NewReplacer("name: chat", "name: embed", "uid: u,", "uid: e,").Replace(chatService)
+	const issuer = "cert-manager.io/cluster-issuer: letsencrypt"
+	out, _, _ := run(t, chatService+classes, "plan", "--config", config, "-f", "-")
+	assert.Equal(t, 1, strings.Count(out, issuer), "the first service requests it")
+	existing := strings.Replace(out, "  name: chat-fairlead", "  creationTimestamp: \"2026-01-01T00:00:00Z\"\n  name: chat-fairlead", 1)
+
+	out, log, _ := run(t, chatService+embed+classes+existing, "plan", "--config", config, "-f", "-")
+	assert.Equal(t, 1, strings.Count(out, issuer), "the next one uses its Secret"+log)
+	assert.Equal(t, 2, strings.Count(out, "secretName: llm.example.org-tls\n"))
+	assert.Contains(t, log, "models/embed: Ingress ")
+	assert.NotRegexp(t, "models/chat: Ingress .* would be created", log, "the first exists")
+
+	out, _, _ = run(t, embed+classes, "plan", "--config", config, "-f", "-")
+	assert.Equal(t, 1, strings.Count(out, issuer), "without the first, the next one requests it")
+}

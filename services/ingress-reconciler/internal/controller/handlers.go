@@ -91,11 +91,25 @@ func (h handlers) named(kind string) func(any) []cache.ObjectName {
 	}
 }
 
+// requesters returns the services that share a TLS Secret with an Ingress of this program that is, or was, the oldest with it.
+func (h handlers) requesters(u *unstructured.Unstructured) []cache.ObjectName {
+	var users []cache.ObjectName
+	for host, secret := range render.Secrets(u) {
+		if oldest := informers.OldestOf(h.informers.Managed[render.Ingresses], u.GetNamespace(), host, secret); oldest == nil || !render.Older(oldest, u) {
+			users = append(users, h.users.Users(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
+		}
+	}
+	return users
+}
+
 // hosts returns the services that use a host of a route that this program did not write.
 func (h handlers) hosts(obj any) []cache.ObjectName {
 	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || informers.IsOurs(u) {
+	if !ok {
 		return nil
+	}
+	if informers.IsOurs(u) {
+		return h.requesters(u)
 	}
 	var users []cache.ObjectName
 	for _, host := range render.Hosts(u) {
@@ -139,6 +153,20 @@ func unchanged(old, current any) bool {
 		})
 	case *discoveryv1.EndpointSlice:
 		return alike(old, current, func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) })
+	case *gatewayv1.Gateway, *gatewayv1.GatewayClass:
+		return unchangedGateway(old, current)
+	case *inferencev1.InferencePool:
+		return alike(old, current, func(a, b *inferencev1.InferencePool) bool { return reflect.DeepEqual(a.Spec, b.Spec) })
+	case *metav1.PartialObjectMetadata:
+		return alike(old, current, func(a, b *metav1.PartialObjectMetadata) bool {
+			return reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+		})
+	}
+	return false
+}
+
+func unchangedGateway(old, current any) bool {
+	switch old := old.(type) {
 	case *gatewayv1.Gateway:
 		return alike(old, current, func(a, b *gatewayv1.Gateway) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
@@ -146,12 +174,6 @@ func unchanged(old, current any) bool {
 	case *gatewayv1.GatewayClass:
 		return alike(old, current, func(a, b *gatewayv1.GatewayClass) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Status.SupportedFeatures, b.Status.SupportedFeatures)
-		})
-	case *inferencev1.InferencePool:
-		return alike(old, current, func(a, b *inferencev1.InferencePool) bool { return reflect.DeepEqual(a.Spec, b.Spec) })
-	case *metav1.PartialObjectMetadata:
-		return alike(old, current, func(a, b *metav1.PartialObjectMetadata) bool {
-			return reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 		})
 	}
 	return false

@@ -4,6 +4,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -188,7 +189,7 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	var recheck time.Duration
 	o.Input.Removed, recheck = r.removed.observe(s, bypassed(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
-	r.Uses.Set(name, append(o.Uses, hosts(&p)...))
+	r.Uses.Set(name, slices.Concat(o.Uses, hosts(&p), secrets(&p, s.Namespace)))
 	refused := r.claim(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
 	p.Refuse(refused)
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, hold: config.Document.Hold()}
@@ -203,6 +204,17 @@ func hosts(p *plan.Plan) []uses.Object {
 	var all []uses.Object
 	for i := range p.Wants {
 		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.Wants[i].Host}})
+	}
+	return all
+}
+
+// secrets returns the TLS Secrets of a plan: another service may request their certificates.
+func secrets(p *plan.Plan, namespace string) []uses.Object {
+	var all []uses.Object
+	for i := range p.Exposures {
+		if secret := p.Exposures[i].TLSSecret; secret != "" {
+			all = append(all, uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
+		}
 	}
 	return all
 }

@@ -53,34 +53,42 @@ func (l *removed) observe(s *isvc.Service, bypassed []isvc.Role, now time.Time) 
 		l.services[name] = known
 	}
 	for _, r := range isvc.Roles {
-		since, was := known[r]
-		switch {
-		case s.Components[r] != nil:
-			known[r] = time.Time{}
-			continue
-		case !was:
-			continue
-		case since.IsZero():
-			since = now
-			known[r] = since
-		}
-		rest := runtimeAfter - now.Sub(since)
-		switch {
-		case !s.RuntimeComponents:
-			rest = 0
-		case rest <= 0:
-			delete(known, r)
-			continue
-		}
-		if roles == nil {
+		is, rest := countRemoved(known, s, r, now)
+		if is && roles == nil {
 			roles = map[isvc.Role]bool{}
 		}
-		roles[r] = true
+		if is {
+			roles[r] = true
+		}
 		if rest > 0 && (next == 0 || rest < next) {
 			next = rest
 		}
 	}
 	return roles, next
+}
+
+// countRemoved updates the time of the removal of a component. It reports whether the component counts as removed, and for how long in
+// OME 1.3.
+func countRemoved(known map[isvc.Role]time.Time, s *isvc.Service, r isvc.Role, now time.Time) (is bool, rest time.Duration) {
+	since, was := known[r]
+	switch {
+	case s.Components[r] != nil:
+		known[r] = time.Time{}
+		return false, 0
+	case !was:
+		return false, 0
+	case since.IsZero():
+		since = now
+		known[r] = since
+	}
+	if !s.RuntimeComponents {
+		return true, 0
+	}
+	if rest = runtimeAfter - now.Sub(since); rest <= 0 {
+		delete(known, r)
+		return false, 0
+	}
+	return true, rest
 }
 
 // clear drops the state of all services.

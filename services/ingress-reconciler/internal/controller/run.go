@@ -135,29 +135,35 @@ func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, n
 	}
 }
 
+// replaced returns the objects that are no longer in the plan, and the input of package transition for them.
+func (r *run) replaced(ctx context.Context) (old []observe.Live, in []transition.Old) {
+	served := true // all routes
+	for _, l := range r.observed.Live {
+		if slices.ContainsFunc(r.wanted, func(w wanted) bool {
+			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
+		}) {
+			continue
+		}
+		next := transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.lost(&l)}
+		if r.plan.HandedToOME {
+			next.Served = r.handOver(ctx, &l)
+			served = served && next.Served
+		}
+		old, in = append(old, l), append(in, next)
+	}
+	for i := range in { // routes refer to the other objects
+		in[i].Served = in[i].Served && (render.IsRoute(old[i].Resource) || served)
+	}
+	return old, in
+}
+
 // release deletes objects that are no longer in the plan, as package transition decides.
 func (r *run) release(ctx context.Context) {
 	in := transition.Input{
 		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
-	var old []observe.Live
-	served := true // all routes
-	for _, l := range r.observed.Live {
-		if !slices.ContainsFunc(r.wanted, func(w wanted) bool {
-			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
-		}) {
-			old = append(old, l)
-			next := transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.lost(&l)}
-			if in.HandedToOME {
-				next.Served = r.handOver(ctx, &l)
-				served = served && next.Served
-			}
-			in.Old = append(in.Old, next)
-		}
-	}
-	for i := range in.Old { // routes refer to the other objects
-		in.Old[i].Served = in.Old[i].Served && (render.IsRoute(old[i].Resource) || served)
-	}
+	old, states := r.replaced(ctx)
+	in.Old = states
 	for i := range r.wanted {
 		in.Wanted = append(in.Wanted, transition.Wanted{Slot: r.wanted[i].Slot, Verdict: r.wanted[i].verdict.Acceptance})
 	}

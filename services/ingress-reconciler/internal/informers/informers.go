@@ -42,6 +42,7 @@ const (
 	byOwner     = "owner"     // namespace/name of the InferenceService that controls an object
 	byNamespace = "namespace" // namespace of an InferenceService
 	byHost      = "host"      // host of a route that this program did not write
+	bySecret    = "secret"    // namespace, host and TLS Secret of an Ingress of this program
 	byService   = "service"   // namespace/name of the Service of an EndpointSlice
 )
 
@@ -108,7 +109,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 	for _, resource := range Written {
 		kind := kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers: cache.Indexers{byOwner: indexOurs, byHost: indexForeign}, Transform: keepManager, Off: off(resource),
+			Indexers: cache.Indexers{byOwner: indexOurs, byHost: indexForeign, bySecret: indexBySecret}, Transform: keepManager, Off: off(resource),
 		}
 		if render.IsRoute(resource) {
 			kind.Selector = ""
@@ -187,6 +188,32 @@ func OwnedBy(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwne
 
 // Foreign returns the routes for a host that this program did not write.
 func Foreign(r Reader, host string) []any { return r.ByIndex(byHost, host) }
+
+// OldestOf returns the oldest Ingress of this program with a TLS Secret for a host, nil if there is none. It requests the certificate:
+// cert-manager gives a Certificate to one Ingress, and refuses it to all others.
+func OldestOf(r Reader, namespace, host, secret string) *unstructured.Unstructured {
+	var oldest *unstructured.Unstructured
+	for _, obj := range r.ByIndex(bySecret, secretKey(namespace, host, secret)) {
+		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil && (oldest == nil || render.Older(u, oldest)) {
+			oldest = u
+		}
+	}
+	return oldest
+}
+
+func secretKey(namespace, host, secret string) string { return namespace + "/" + host + "/" + secret }
+
+func indexBySecret(obj any) ([]string, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || !IsOurs(obj) {
+		return nil, nil
+	}
+	var keys []string
+	for host, secret := range render.Secrets(u) {
+		keys = append(keys, secretKey(u.GetNamespace(), host, secret))
+	}
+	return keys, nil
+}
 
 // SlicesOf returns the EndpointSlices of a component's Service.
 func SlicesOf(r Reader, service cache.ObjectName) []any {

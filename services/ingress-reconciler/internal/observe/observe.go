@@ -41,6 +41,9 @@ type Observation struct {
 	Live  []Live        // existing objects of this controller
 	Uses  []uses.Object // other objects that affect the service
 
+	// Requester returns the Ingress that requests the certificate in a TLS Secret for a host, nil if none exists.
+	Requester func(host, secret string) *unstructured.Unstructured
+
 	// FailureMode is the failure mode of the InferencePool that the settings name.
 	FailureMode string
 }
@@ -174,6 +177,9 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
 		in.Unserved[strategy] = !o.Available(resource)
+	}
+	out.Requester = func(host, secret string) *unstructured.Unstructured {
+		return informers.OldestOf(o.Managed[render.Ingresses], s.Namespace, host, secret)
 	}
 	in.Labels = o.NamespaceLabels(s.Namespace)
 	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())

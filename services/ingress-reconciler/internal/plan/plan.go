@@ -214,15 +214,7 @@ func (b *builder) build() {
 		b.plan.Strategy = ""
 		return
 	}
-	if entry == isvc.Engine && b.present(isvc.Decoder) {
-		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
-	}
-	for _, text := range b.Settings.Ignored {
-		b.addWarning("", ReasonAnnotationIgnored, "%s", text)
-	}
-	if b.Settings.CopyProblem != "" {
-		b.addReason("", ReasonLimitExceeded, "%s", b.Settings.CopyProblem)
-	}
+	b.explain(entry)
 	b.expose(Entry, entry, b.Service.Name)
 	if b.Settings.ComponentHosts {
 		for _, r := range isvc.Roles {
@@ -235,6 +227,19 @@ func (b *builder) build() {
 	b.warnOfWorkers()
 	if len(b.plan.Exposures) == 0 {
 		b.plan.Strategy = ""
+	}
+}
+
+// explain adds reasons that do not depend on routes.
+func (b *builder) explain(entry isvc.Role) {
+	if entry == isvc.Engine && b.present(isvc.Decoder) {
+		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
+	}
+	for _, text := range b.Settings.Ignored {
+		b.addWarning("", ReasonAnnotationIgnored, "%s", text)
+	}
+	if b.Settings.CopyProblem != "" {
+		b.addReason("", ReasonLimitExceeded, "%s", b.Settings.CopyProblem)
 	}
 }
 

@@ -21,7 +21,7 @@ func (r *renderer) ingress(e *plan.Exposure) {
 	if live := r.liveObject(settings.Ingress, e); live != nil && class == "" {
 		class = ptr.Deref(ingressclass.NameOf(live), "")
 	}
-	annotations := r.ingressAnnotations(e)
+	annotations := r.ingressAnnotations(e, name)
 	paths := []networkingv1.HTTPIngressPath{{Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}
 	if e.Path != "/" && e.Class.StripsPrefixes() {
 		stripped := e.Class.Controller.StripPrefix(ingressclass.Prefix{
@@ -55,7 +55,7 @@ func (r *renderer) ingress(e *plan.Exposure) {
 
 // ingressAnnotations returns the annotations of an Ingress, except those that strip a path prefix. The administrator's annotations
 // override computed ones, and computed ones override copied ones.
-func (r *renderer) ingressAnnotations(e *plan.Exposure) map[string]string {
+func (r *renderer) ingressAnnotations(e *plan.Exposure, name string) map[string]string {
 	copied := r.Settings.Copied.Annotations
 	issuer := r.issuer()
 	if issuer != nil { // cert-manager rejects an Ingress with an Issuer and a ClusterIssuer
@@ -63,6 +63,11 @@ func (r *renderer) ingressAnnotations(e *plan.Exposure) map[string]string {
 		maps.DeleteFunc(copied, func(key, _ string) bool {
 			return strings.HasPrefix(key, prefixIssuer) || key == annotationClusterIssuer
 		})
+	}
+	if issuer != nil && r.Requester != nil {
+		if oldest := r.Requester(e.Host, e.TLSSecret); oldest != nil && oldest.GetName() != name { // it requests the certificate for all
+			issuer = nil
+		}
 	}
 	var streaming map[string]string
 	if c := e.Class.Controller; c != nil && c.Streaming != nil {

@@ -70,12 +70,13 @@ func (r *renderer) liveObject(s settings.Strategy, e *plan.Exposure) *unstructur
 }
 
 func keepOldest[K comparable](all map[K]*unstructured.Unstructured, key K, o *unstructured.Unstructured) {
-	if known := all[key]; known == nil || older(o, known) {
+	if known := all[key]; known == nil || Older(o, known) {
 		all[key] = o
 	}
 }
 
-func older(a, b *unstructured.Unstructured) bool {
+// Older reports whether an object is older than another one.
+func Older(a, b *unstructured.Unstructured) bool {
 	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.GetName(), b.GetName())) < 0
 }

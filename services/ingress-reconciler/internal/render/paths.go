@@ -13,14 +13,18 @@ func Paths(u *unstructured.Unstructured, host string) []string {
 	case Kinds[HTTPRoutes]:
 		return prefixes(u, "rules", "matches", func(match map[string]any) (any, bool) {
 			path, _ := match["path"].(map[string]any)
-			return path["value"], match["headers"] == nil && match["queryParams"] == nil && match["method"] == nil && (path["type"] == nil || path["type"] == "PathPrefix")
+			return path["value"], unconditional(match) && (path["type"] == nil || path["type"] == "PathPrefix")
 		})
 	case Kinds[VirtualServices]:
 		return prefixes(u, "http", "match", func(match map[string]any) (any, bool) {
 			uri, _ := match["uri"].(map[string]any)
-			return uri["prefix"], match["headers"] == nil && match["queryParams"] == nil && match["method"] == nil && (uri == nil || uri["prefix"] != nil)
+			return uri["prefix"], unconditional(match) && (uri == nil || uri["prefix"] != nil)
 		})
 	}
+	return ingressPaths(u, host)
+}
+
+func ingressPaths(u *unstructured.Unstructured, host string) []string {
 	var paths []string
 	for _, r := range slice(u.Object, "spec", "rules") {
 		if rule, _ := r.(map[string]any); rule["host"] == host {
@@ -32,6 +36,11 @@ func Paths(u *unstructured.Unstructured, host string) []string {
 		}
 	}
 	return paths
+}
+
+// unconditional reports whether a match has no conditions but its path.
+func unconditional(match map[string]any) bool {
+	return match["headers"] == nil && match["queryParams"] == nil && match["method"] == nil
 }
 
 // prefixes returns the prefixes of the matches of all rules. A rule without matches has the prefix "/".

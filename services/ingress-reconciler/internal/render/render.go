@@ -71,6 +71,24 @@ func Hosts(u *unstructured.Unstructured) []string {
 	return slices.Compact(hosts)
 }
 
+// Secrets returns the TLS Secrets of an Ingress, by host.
+func Secrets(u *unstructured.Unstructured) map[string]string {
+	secrets := map[string]string{}
+	if u.GetKind() != Kinds[Ingresses] {
+		return secrets
+	}
+	for _, t := range slice(u.Object, "spec", "tls") {
+		tls, _ := t.(map[string]any)
+		secret, _ := tls["secretName"].(string)
+		for _, h := range slice(tls, "hosts") {
+			if host, ok := h.(string); ok && secret != "" {
+				secrets[host] = secret
+			}
+		}
+	}
+	return secrets
+}
+
 // Claim returns the host, path and model that an object serves. It returns false for objects that are not routes.
 func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
 	if !IsRoute(resource) {
@@ -117,6 +135,8 @@ type Params struct {
 
 	// Live are the existing objects of the service. They keep their names while their purposes are unchanged.
 	Live []*unstructured.Unstructured
+	// Requester returns the oldest existing Ingress of any service with a TLS Secret for a host, nil if there is none. nil: there is none.
+	Requester func(host, secret string) *unstructured.Unstructured
 	// Classes are the IngressClasses of the cluster.
 	Classes []*networkingv1.IngressClass
 }

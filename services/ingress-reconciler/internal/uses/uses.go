@@ -22,6 +22,7 @@ const (
 	InferencePool = "InferencePool"
 	Service       = "Service"
 	IngressClass  = "IngressClass" // without a name: the default class may change
+	Secret        = "Secret"       // of TLS, requested by the oldest Ingress
 	Host          = "Host"         // routes of others for a host
 )
 
