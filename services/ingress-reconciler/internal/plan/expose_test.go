@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -536,4 +537,34 @@ func TestOMETakesOver(t *testing.T) {
 	got = build(t, in)
 	assert.True(t, got.Disabled)
 	assert.False(t, got.HandedToOME)
+}
+
+// Whatever the settings say, a service that its owner marked as private loses its routes at once: neither a mistake in another annotation
+// nor an OME that never serves the host keeps them.
+func TestPrivateServicesAreNeverPublic(t *testing.T) {
+	t.Parallel()
+	marks := map[string]func(in *Input){
+		ReasonDisabled: func(in *Input) { in.Settings.Private = true },
+		ReasonClusterLocal: func(in *Input) {
+			in.Service.Labels = map[string]string{"networking.ome.io/visibility": "cluster-local"}
+		},
+	}
+	for want, mark := range marks {
+		for name, change := range map[string]func(in *Input){
+			"alone":              func(*Input) {},
+			"beside a mistake":   func(in *Input) { in.SettingsErr = errors.New("annotation ome.io/ingress-domain-template") },
+			"handed to OME":      func(in *Input) { in.Settings.OMEActs = true },
+			"enabled explicitly": func(in *Input) { in.Settings.Enabled = true },
+			"without a domain":   func(in *Input) { in.Settings.Domain = "" },
+		} {
+			in := input(t, example, isvc.Engine)
+			mark(in)
+			change(in)
+			got := build(t, in)
+			assert.Equal(t, []string{want}, reasons(got), name)
+			assert.True(t, got.Disabled, name)
+			assert.False(t, got.HandedToOME, name)
+			assert.Empty(t, got.Keep, name)
+		}
+	}
 }

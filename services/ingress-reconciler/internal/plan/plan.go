@@ -250,21 +250,21 @@ func (b *builder) disabled() bool {
 	switch {
 	case b.Service.Deleting: // the garbage collector removes its objects
 		b.keepSlots(Slots...)
+	case s.Private: // also with settings that are invalid: a service that its owner marked as private is never public
+		b.addReason("", ReasonDisabled, `the owner of the service set the annotation ome.io/disable-ingress: "true"`)
+	case b.Service.ClusterLocal():
+		b.addReason("", ReasonClusterLocal, "the service has the visibility label cluster-local")
+	case b.Service.Mode == isvc.VirtualDeployment:
+		b.addReason("", ReasonVirtualDeployment, "the deployment mode is VirtualDeployment: the model is served outside the cluster")
 	case b.SettingsErr != nil:
 		b.plan.Disabled = false
 		b.keepSlots(Slots...)
 		b.addReason("", settingsReason(b.SettingsErr), "%s", strings.ReplaceAll(b.SettingsErr.Error(), "\n", "; "))
 	case !s.Enabled:
 		b.addReason("", ReasonDisabled, "the configuration sets enabled: false for this service")
-	case s.Private:
-		b.addReason("", ReasonDisabled, `the owner of the service set the annotation ome.io/disable-ingress: "true"`)
 	case s.OMEActs:
 		b.plan.HandedToOME = true
 		b.addReason("", ReasonOMEIngressEnabled, "OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller")
-	case b.Service.Mode == isvc.VirtualDeployment:
-		b.addReason("", ReasonVirtualDeployment, "the deployment mode is VirtualDeployment: the model is served outside the cluster")
-	case b.Service.ClusterLocal():
-		b.addReason("", ReasonClusterLocal, "the service has the visibility label cluster-local")
 	case s.Domain == "":
 		b.plan.Disabled = false
 		b.keepSlots(Slots...)

@@ -84,6 +84,13 @@ func annotatedGateways(annotations map[string]string) (*[]Gateway, error) {
 	return &gateways, nil
 }
 
+// isPrivate reports whether the owner of a service wants no routes. A value that is no clear false counts: nothing private becomes public
+// by a typing error.
+func isPrivate(annotations map[string]string) bool {
+	marked := annotations[annotationDisableIngress]
+	return marked != "" && !strings.EqualFold(marked, "false")
+}
+
 // ignored explains the annotations that this program does not obey.
 func ignored(annotations map[string]string) []string {
 	var all []string

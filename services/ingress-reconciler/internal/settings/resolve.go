@@ -119,13 +119,14 @@ func (s *Settings) ClusterLocal(host string) bool { return within(host, "svc."+s
 
 // Resolve returns the effective settings of a service, or an error if a value for the service is invalid.
 func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
+	private := isPrivate(s.Annotations)
 	own, err := annotated(s.Annotations)
 	if err != nil {
-		return Settings{}, err
+		return Settings{Private: private}, err
 	}
 	administrators, _ := c.merge(s, &Values{}) // the settings without annotations
 	merged, enabled := c.merge(s, &own)
-	out := Settings{Enabled: enabled, Private: s.Annotations[annotationDisableIngress] == "true", Ignored: ignored(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
+	out := Settings{Enabled: enabled, Private: private, Ignored: ignored(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := merged.EnableGatewayAPI
 	if gatewayAPI == nil && value(merged.OMEIngressGateway) != "" {
 		gatewayAPI = new(true)
