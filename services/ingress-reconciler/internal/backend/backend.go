@@ -195,14 +195,18 @@ func isAuxiliary(name string) bool {
 		slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool { return slices.Contains(auxiliary, word) })
 }
 
-// isGRPC reports whether a port speaks only gRPC: by its name, as grpc1 of OME's runtimes, or by its appProtocol. A server of gRPC
-// answers no other HTTP request. kubernetes.io/h2c alone is HTTP/2, which REST servers speak, too.
+// isGRPC reports whether a port speaks only gRPC: by a word of its name, as grpc1 of OME's runtimes, or by its appProtocol. A server of
+// gRPC answers no other HTTP request. kubernetes.io/h2c alone is HTTP/2, which REST servers speak, too. grpc-web and grpc-gateway are
+// HTTP/1.1 in front of gRPC.
 func isGRPC(p *corev1.ServicePort) bool {
 	if p.AppProtocol != nil && !slices.Contains([]string{"kubernetes.io/h2c", "h2c", "http2", "tcp"}, strings.ToLower(*p.AppProtocol)) {
 		return slices.Contains([]string{"grpc", "kubernetes.io/grpc"}, strings.ToLower(*p.AppProtocol))
 	}
-	word, _, _ := strings.Cut(strings.ToLower(p.Name), "-")
-	return strings.TrimRight(word, "0123456789") == "grpc"
+	words := strings.Split(strings.ToLower(p.Name), "-")
+	return !slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains([]string{"web", "gateway", "rest"}, word) || strings.HasPrefix(word, "http")
+	}) &&
+		slices.ContainsFunc(words, func(word string) bool { return strings.TrimRight(word, "0123456789") == "grpc" })
 }
 
 // HTTP2 reports whether the appProtocol tells data planes to speak HTTP/2 without TLS, which gRPC needs.

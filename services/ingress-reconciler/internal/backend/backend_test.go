@@ -112,6 +112,8 @@ func TestPort(t *testing.T) {
 		{name: "only gRPC", give: []corev1.ServicePort{{Name: "metrics", Port: 9000}, {Name: "grpc1", Port: 8080}}, want: Service{Port: 8080, PortName: "grpc1", GRPC: true}},
 		{name: "gRPC by protocol", give: []corev1.ServicePort{{Name: "api", Port: 1, AppProtocol: new("grpc")}}, want: Service{Port: 1, PortName: "api", AppProtocol: "grpc", GRPC: true}},
 		{name: "a name like gRPC for an HTTP port", give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1, AppProtocol: new("http")}}, want: Service{Port: 1, PortName: "grpc-gateway", AppProtocol: "http"}},
+		{name: "a word of the name", give: []corev1.ServicePort{{Name: "sglang-grpc", Port: 1}, {Name: "rest", Port: 2}}, want: Service{Port: 2, PortName: "rest"}},
+		{name: "HTTP/1.1 in front of gRPC", give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1}}, want: Service{Port: 1, PortName: "grpc-gateway"}},
 		{name: "HTTP/2 is not gRPC", give: []corev1.ServicePort{{Name: "h2c", Port: 9000}, {Name: "main", Port: 8080}}, want: Service{Port: 9000, PortName: "h2c"}},
 		{name: "Ray", give: []corev1.ServicePort{{Name: "dashboard", Port: 8265}, {Name: "ome-container", Port: 8080}, {Name: "ray-http", Port: 8000}}, want: Service{Port: 8080, PortName: "ome-container"}},
 	}
