@@ -33,7 +33,9 @@ import (
 //	a route of somebody else                         the services that use one of its hosts
 //	the labels of a Namespace                        the services in the namespace
 func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
-	h := handlers{informers: i, users: users}
+	h := handlers{informers: i, users: users, requester: func(namespace, host, secret string) *unstructured.Unstructured {
+		return informers.OldestOf(i.Managed[render.Ingresses], namespace, host, secret)
+	}}
 	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
 		informer.AddEventHandler(controller.Unless(unchanged, controller.Handler(enqueue, names)))
 	}
@@ -57,6 +59,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 type handlers struct {
 	informers *informers.Informers
 	users     *uses.Index
+	requester func(namespace, host, secret string) *unstructured.Unstructured // the Ingress that requests a certificate, or nil
 }
 
 func itself(obj any) []cache.ObjectName {
@@ -95,7 +98,7 @@ func (h handlers) named(kind string) func(any) []cache.ObjectName {
 func (h handlers) requesters(u *unstructured.Unstructured) []cache.ObjectName {
 	var users []cache.ObjectName
 	for host, secret := range render.Secrets(u) {
-		if oldest := informers.OldestOf(h.informers.Managed[render.Ingresses], u.GetNamespace(), host, secret); oldest == nil || !render.Older(oldest, u) {
+		if oldest := h.requester(u.GetNamespace(), host, secret); oldest == nil || !render.Older(oldest, u) {
 			users = append(users, h.users.Users(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
 		}
 	}

@@ -1,15 +1,23 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/golden"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
@@ -18,6 +26,14 @@ func newGateway(change func(*gatewayv1.Gateway)) *gatewayv1.Gateway {
 	g.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80}}
 	change(g)
 	return g
+}
+
+func newSlice(addresses ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Labels: map[string]string{"ome.io/inferenceservice": "chat"}}}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+	}
+	return s
 }
 
 // The status of a Gateway contains the number of its routes. Without the filter, each of 2 000 services would enqueue all others.
@@ -52,6 +68,9 @@ func TestIgnoredUpdates(t *testing.T) {
 		{name: "a Service's port", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}},
 		{name: "a Service's selector", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}},
 		{name: "a Service that is going", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}},
+		{name: "a Service's annotation for Traefik", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}},
+		{name: "an endpoint's address", old: newSlice("10.0.0.1"), current: newSlice("10.0.0.2"), want: true},
+		{name: "the first endpoint", old: newSlice(), current: newSlice("10.0.0.2")},
 		{name: "an object that could not be decoded before", old: &metav1.PartialObjectMetadata{}, current: newGateway(func(*gatewayv1.Gateway) {})},
 	}
 	for _, tt := range tests {
@@ -91,4 +110,37 @@ func TestOwner(t *testing.T) {
 		assert.Empty(t, owner(other), other.OwnerReferences)
 	}
 	assert.Empty(t, owner("nothing"))
+}
+
+func TestEndpointsConcernTheServiceOfTheirLabel(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []cache.ObjectName{chat}, labelled(newSlice()))
+	assert.Empty(t, labelled("nothing"))
+}
+
+// A route of somebody else concerns the services with its host. An Ingress of this program concerns the services with its TLS Secret, if it
+// requests the certificate.
+func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
+	t.Parallel()
+	const ingress = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: models, name: %s, creationTimestamp: "%s", labels: {fairlead.dev/managed-by: ingress-reconciler}%s},
+		spec: {tls: [{hosts: [a.example.com], secretName: tls}], rules: [{host: a.example.com}, {host: b.example.com}]}}`
+	const owned = ", ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]"
+	object := func(name, created, more string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(fmt.Sprintf(ingress, name, created, more)))}
+	}
+	first, second := object("b", "2026-01-01T00:00:00Z", owned), object("a", "2026-01-02T00:00:00Z", owned)
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{first, second}}, []string{"ingresses"})
+	require.NoError(t, err)
+	byHost, bySecret := cache.ObjectName{Namespace: "models", Name: "by-host"}, cache.ObjectName{Namespace: "models", Name: "by-secret"}
+	users := uses.New()
+	users.Set(byHost, []uses.Object{{Kind: uses.Host, Name: cache.ObjectName{Name: "b.example.com"}}})
+	users.Set(bySecret, []uses.Object{{Kind: uses.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
+	h := handlers{requester: func(namespace, host, secret string) *unstructured.Unstructured {
+		return informers.OldestOf(caches.Managed[render.Ingresses], namespace, host, secret)
+	}, users: users}
+	assert.Equal(t, []cache.ObjectName{byHost}, h.hosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
+	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(first), "it requests the certificate")
+	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(object("c", "2025-01-01T00:00:00Z", owned)), "it did, and was deleted")
+	assert.Empty(t, h.hosts(second))
+	assert.Empty(t, h.hosts("nothing"))
 }

@@ -32,7 +32,7 @@ func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v g
 		return v
 	}
 	stored = r.aged(stored)
-	world, err := semantics.FromObjects(append(r.surroundings(o.Exposure, rivals), stored))
+	world, err := semantics.FromObjects(r.surroundings(o.Exposure, append(slices.Clone(rivals), stored)))
 	if err != nil {
 		return v // an object that the API server accepts and the data plane does not understand
 	}
@@ -148,8 +148,13 @@ func (r *run) surroundings(e *plan.Exposure, routes []*unstructured.Unstructured
 			all = append(all, u)
 		}
 	}
-	if g := in.Gateways[gatewayName(e)].Gateway; g != nil {
-		add(g, "Gateway")
+	if g := in.Gateways[gatewayName(e)]; g.Gateway != nil {
+		add(g.Gateway, "Gateway")
+		if g.ListenerSet {
+			for i, u := range all[:len(routes)] {
+				all[i] = atGateway(u)
+			}
+		}
 	}
 	for _, c := range in.Classes {
 		add(c, "IngressClass")
@@ -162,4 +167,18 @@ func (r *run) surroundings(e *plan.Exposure, routes []*unstructured.Unstructured
 		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.Observer.NamespaceLabels(n)}}, "Namespace")
 	}
 	return all
+}
+
+// atGateway returns an HTTPRoute with Gateways as parents instead of ListenerSets, which attach routes in the same way.
+func atGateway(route *unstructured.Unstructured) *unstructured.Unstructured {
+	next := route.DeepCopy()
+	parents, _, _ := unstructured.NestedSlice(next.Object, "spec", "parentRefs")
+	parents = slices.DeleteFunc(parents, func(p any) bool {
+		ref, _ := p.(map[string]any)
+		was := ref["kind"]
+		ref["kind"] = "Gateway"
+		return was != "ListenerSet"
+	})
+	_ = unstructured.SetNestedSlice(next.Object, parents, "spec", "parentRefs") // cannot fail: spec is an object
+	return next
 }

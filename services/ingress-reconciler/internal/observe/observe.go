@@ -270,8 +270,12 @@ func (o *Observer) gateways(out *Observation) {
 	in.Gateways = map[types.NamespacedName]gatewayapi.Gateway{}
 	for _, p := range in.Settings.Gateways {
 		name := cache.ObjectName{Namespace: p.Namespace, Name: p.Name}
-		in.Gateways[types.NamespacedName(name)] = o.gateway(name)
+		g := o.gateway(name)
+		in.Gateways[types.NamespacedName(name)] = g
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.Gateway, Name: name})
+		if g.ListenerSet {
+			out.Uses = append(out.Uses, uses.Object{Kind: uses.Gateway, Name: o.parent(name)})
+		}
 	}
 }
 
@@ -305,14 +309,27 @@ func (o *Observer) gateway(name cache.ObjectName) gatewayapi.Gateway {
 	if !ok {
 		return g
 	}
-	parent := cache.ObjectName{Namespace: set.Namespace, Name: string(set.Spec.ParentRef.Name)}
-	if n := set.Spec.ParentRef.Namespace; n != nil {
-		parent.Namespace = string(*n)
-	}
-	if parent == name { // a Gateway of this name does not exist
+	obj, _ = o.Gateways.Get(o.parent(name))
+	parent, ok := obj.(*gatewayv1.Gateway)
+	if !ok {
 		return gatewayapi.FromListenerSet(set, nil)
 	}
-	return gatewayapi.FromListenerSet(set, o.gateway(parent).Class)
+	obj, _ = o.GatewayClasses.Get(cache.ObjectName{Name: string(parent.Spec.GatewayClassName)})
+	class, _ := obj.(*gatewayv1.GatewayClass)
+	return gatewayapi.FromListenerSet(set, class)
+}
+
+// parent returns the Gateway of a ListenerSet.
+func (o *Observer) parent(set cache.ObjectName) cache.ObjectName {
+	parent := cache.ObjectName{Namespace: set.Namespace}
+	if obj, _ := o.ListenerSets.Get(set); obj != nil {
+		ref := obj.(*gatewayv1.ListenerSet).Spec.ParentRef
+		parent.Name = string(ref.Name)
+		if ref.Namespace != nil {
+			parent.Namespace = string(*ref.Namespace)
+		}
+	}
+	return parent
 }
 
 // pools adds the InferencePool that the settings name, and the Service of the endpoint picker.

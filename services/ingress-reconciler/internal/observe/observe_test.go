@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/golden"
@@ -19,6 +20,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
+	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -161,5 +163,29 @@ func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 	const knative = "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %, controller: true}]}}"
 	for uid, want := range map[string]bool{"u-1": true, "u-0": false} {
 		assert.Equal(t, want, observed(t, "", strings.Replace(knative, "%", uid, 1)).Input.Knative[isvc.Engine], uid)
+	}
+}
+
+// A ListenerSet has the features of its Gateway's class, so the Gateway concerns the services of the ListenerSet, too.
+func TestListenerSetsBelongToTheirGateway(t *testing.T) {
+	t.Parallel()
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
+		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: set}, spec: {parentRef: {name: public, namespace: gateways}}}"),
+		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: near}, spec: {parentRef: {name: near}}}"),
+		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: {gatewayClassName: envoy}}"),
+		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: envoy}}"),
+	}}, nil)
+	require.NoError(t, err)
+	o := New(caches)
+	for set, want := range map[string]struct{ namespace, name, class string }{"set": {"gateways", "public", "envoy"}, "near": {"team", "near", ""}} {
+		var out Observation
+		out.Input.Settings.Gateways = []settings.Parent{{GatewayRef: settings.GatewayRef{Namespace: "team", Name: set}}}
+		o.gateways(&out)
+		g := out.Input.Gateways[types.NamespacedName{Namespace: "team", Name: set}]
+		require.True(t, g.ListenerSet)
+		assert.Equal(t, want.class != "", g.Class != nil && g.Class.Name == want.class)
+		assert.Equal(t, []uses.Object{
+			{Kind: uses.Gateway, Name: cache.ObjectName{Namespace: "team", Name: set}}, {Kind: uses.Gateway, Name: cache.ObjectName{Namespace: want.namespace, Name: want.name}},
+		}, out.Uses)
 	}
 }
