@@ -126,7 +126,7 @@ func TestRoutesOfOthers(t *testing.T) {
 func TestRewritesOfIngressNGINX(t *testing.T) {
 	t.Parallel()
 	const byPath = byIngress + "nginx\npathTemplate: /{{ .Namespace }}/{{ .Name }}\n"
-	const refused = "PathRewriteUnsupported: a rewrite of path /models/chat/ makes ingress-nginx match all paths of host example.org as regular expressions, and Ingress web/legacy has paths there: "
+	const refused = "PathRewriteUnsupported: a rewrite of path /models/chat/ makes ingress-nginx match all paths of host example.org as regular expressions, and Ingress web/legacy has paths there: remove pathTemplate, or choose another host"
 	tests := []struct{ name, config, manifests, want, not string }{
 		{name: "the host of a portal", config: byPath, manifests: foreign("nginx", "example.org", "/Docs", 2025, ""), want: refused, not: "http://example.org/models/chat/ reaches"},
 		{
@@ -135,6 +135,10 @@ func TestRewritesOfIngressNGINX(t *testing.T) {
 		},
 		{name: "a class in the older annotation", config: byPath, manifests: strings.Replace(foreign("x", "example.org", "/Docs", 2025, ", annotations: {kubernetes.io/ingress.class: nginx}"), "ingressClassName: x, ", "", 1), want: refused},
 		{name: "another host", config: byPath, manifests: foreign("nginx", "portal.example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
+		{
+			name: "a proof of cert-manager", config: byPath, want: "http://example.org/models/chat/ reaches", not: "PathRewriteUnsupported",
+			manifests: foreign("nginx", "example.org", "/.well-known/acme-challenge/x", 2025, `, labels: {acme.cert-manager.io/http01-solver: "true"}`),
+		},
 		{name: "another controller", config: byPath, manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
 		{name: "Traefik", config: strings.Replace(byPath, "nginx", "traefik", 1), manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
 		{
@@ -286,6 +290,10 @@ func TestAnnotationsOfOMEsDocumentation(t *testing.T) {
 		assert.Contains(t, log, want)
 		assert.Equal(t, !strings.HasPrefix(want, "Disabled"), strings.Contains(log, "would be created"), annotation)
 	}
+	for value, private := range map[string]bool{`"True"`: true, `"yes"`: true, `"1"`: true, `"False"`: false, `""`: false} {
+		log := messages(t, byHTTPRoute, strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/disable-ingress: "+value+", ome.io/ingress-url-scheme: ftp}", 1)+openGateway)
+		assert.Equal(t, private, strings.Contains(log, "condition False Disabled"), value+log)
+	}
 	log := messages(t, byHTTPRoute+"overrides: [{names: [chat], enabled: true}]\n", strings.Replace(chatService, "annotations: {}", `annotations: {ome.io/disable-ingress: "true"}`, 1)+openGateway)
 	assert.NotContains(t, log, "would be created", "no override makes it public")
 }
@@ -304,11 +312,18 @@ func TestListenerSets(t *testing.T) {
 		assert.Contains(t, log, want)
 		assert.Contains(t, out, "    kind: ListenerSet\n    name: team-a\n    namespace: team-a\n")
 	}
+	for parent, want := range map[string]bool{"{kind: ListenerSet, name: team-a, namespace: team-a}": true, "{name: team-a, namespace: team-a}": false, "{name: public, namespace: gateways}": false} {
+		other := strings.Replace(foreign("HTTPRoute", "chat.models.example.org", "/", 2025, ""), "{name: public, namespace: gateways}", parent, 1)
+		_, log, _ := run(t, chatService+openGateway+fmt.Sprintf(set, "All")+"\n---\n"+other, "plan", "--config", config, "-f", "-")
+		assert.Equal(t, want, strings.Contains(log, "condition False HostConflict: "), log)
+	}
 }
 
 // A Traefik without its provider kubernetesCRD answers 404 for an Ingress with a Middleware (traefik#11510). The class says what it reads.
 func TestRewritesOfTraefikNeedItsCustomResources(t *testing.T) {
 	t.Parallel()
+	const unknown = "PathRewriteUnsupported: IngressClass hangzhou does not say whether its controller reads traefik.io/v1alpha1: if it does not, requests for path " +
+		"/models/chat/ get 404. Annotate the IngressClass with fairlead.dev/custom-resources: traefik.io/v1alpha1, or none"
 	const refused = "PathRewriteUnsupported: IngressClass hangzhou cannot rewrite path /models/chat/ on host llm.example.org: "
 	for metadata, want := range map[string]bool{
 		"labels: {fairlead.dev/pool: hangzhou}": false,
@@ -320,6 +335,8 @@ func TestRewritesOfTraefikNeedItsCustomResources(t *testing.T) {
 		out, log, _ := run(t, chatService+class, "plan", "--config", file(t, byIngress+"hangzhou\nperISVCSubdomain: false\n"), "-f", "-")
 		assert.Equal(t, want, strings.Contains(out, "kind: Middleware"), metadata)
 		assert.Equal(t, !want, strings.Contains(log, refused), metadata+log)
+		assert.Equal(t, strings.Contains(metadata, "Helm"), strings.Contains(log, unknown), metadata+log)
+		assert.Equal(t, want, strings.Contains(log, "condition Unknown LoadBalancerPending"), metadata+log)
 	}
 }
 
@@ -338,6 +355,9 @@ func TestOneCertificateForASharedHost(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(out, "secretName: llm.example.org-tls\n"))
 	assert.Contains(t, log, "models/embed: Ingress ")
 	assert.NotRegexp(t, "models/chat: Ingress .* would be created", log, "the first exists")
+
+	out, _, _ = run(t, embed+chatService+classes, "plan", "--config", config, "-f", "-")
+	assert.Equal(t, 1, strings.Count(out, issuer), "of two new services one requests it")
 
 	out, _, _ = run(t, embed+classes, "plan", "--config", config, "-f", "-")
 	assert.Equal(t, 1, strings.Count(out, issuer), "without the first, the next one requests it")

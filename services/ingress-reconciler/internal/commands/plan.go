@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -171,6 +172,8 @@ type planner struct {
 	claims   *ownership.Registry
 	log      io.Writer
 	strict   bool
+
+	requesters []*unstructured.Unstructured // planned Ingresses that do not exist yet
 }
 
 // newPlanner registers the claims of all services, because services that are not selected also own hosts.
@@ -208,6 +211,7 @@ func (p *planner) plan(name cache.ObjectName) (*result, error) {
 	r.Plan = plan.Build(&r.observed.Input)
 	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.Claims(name)))
 	r.Refuse(r.refused)
+	p.requests(&r.observed)
 	objects, err := render.Render(&r.Plan, r.observed.RenderParams())
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", name, err)
@@ -217,7 +221,27 @@ func (p *planner) plan(name cache.ObjectName) (*result, error) {
 		r.condition = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 	}
 	r.objects = slices.DeleteFunc(objects, func(o render.Object) bool { return !p.observer.Available(o.Resource) })
+	for i := range r.objects {
+		p.requesters = append(p.requesters, r.objects[i].Object)
+	}
 	return r, nil
+}
+
+// requests lets a planned Ingress request the certificate of a TLS Secret, if none exists.
+func (p *planner) requests(o *observe.Observation) {
+	existing := o.Requester
+	o.Requester = func(host, secret string) *unstructured.Unstructured {
+		if found := existing(host, secret); found != nil {
+			return found
+		}
+		i := slices.IndexFunc(p.requesters, func(u *unstructured.Unstructured) bool {
+			return u.GetNamespace() == o.Input.Service.Namespace && render.Secrets(u)[host] == secret
+		})
+		if i < 0 {
+			return nil
+		}
+		return p.requesters[i]
+	}
 }
 
 // live returns the object in the cluster that a planned object would change, nil if it would be created.

@@ -185,6 +185,15 @@ func (c Class) StripsPrefixes() bool {
 	return c.Controller.StripsPrefixes() && !c.reading.lacks(c.Controller.Reads)
 }
 
+// MayLack returns the group and version of custom resources that StripPrefix needs, if the class does not say whether its controller reads
+// them.
+func (c Class) MayLack() string {
+	if !c.Controller.StripsPrefixes() || c.reading.known {
+		return ""
+	}
+	return c.Controller.Reads
+}
+
 // AnnotationServed on an IngressClass is the group and version of the custom resources that its controller reads, such as
 // traefik.io/v1alpha1. nodepool-ingress sets it. An administrator can set it for other classes.
 const AnnotationServed = "fairlead.dev/custom-resources"

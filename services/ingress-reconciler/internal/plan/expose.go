@@ -258,7 +258,7 @@ func (c *collector) addOne(e Exposure) {
 		c.attachIstio(&e)
 	}
 	if e.Path != root && !rewrites {
-		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: set perISVCSubdomain: true", c.dataPlane(&e), e.Path, e.Host)
+		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: %s", c.dataPlane(&e), e.Path, e.Host, c.withoutPath())
 		c.unsupported = true
 		return
 	}
@@ -270,6 +270,14 @@ func (c *collector) addOne(e Exposure) {
 		c.addWarning(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeouts(e.Gateway), t)
 	}
 	c.all = append(c.all, e)
+}
+
+// withoutPath explains how to expose a service without a path.
+func (c *collector) withoutPath() string {
+	if c.Settings.Subdomain {
+		return "remove pathTemplate"
+	}
+	return "set perISVCSubdomain: true"
 }
 
 // noTimeouts explains why routes at a Gateway have no timeouts.
@@ -334,8 +342,16 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 		e.Attachment.Scheme = "https"
 	}
 	e.URL = c.url(e)
+	if reads := e.Class.MayLack(); e.Path != root && reads != "" {
+		c.addWarning(c.role, ReasonPathRewriteUnsupported,
+			"%s does not say whether its controller reads %s: if it does not, requests for path %s get 404. Annotate the IngressClass with %s: %s, or none",
+			c.dataPlane(e), reads, e.Path, ingressclass.AnnotationServed, reads)
+	}
 	return e.Class.StripsPrefixes(), nil
 }
+
+// labelSolver marks the Ingress that cert-manager creates while it proves that a host is its own. Its path is no less exact as an expression.
+const labelSolver = "acme.cert-manager.io/http01-solver"
 
 // hostAlone reports whether an Ingress may rewrite its path. If the rewrite changes how the controller matches all paths of the host,
 // no other Ingress may use the host. An existing route stays: otherwise any Ingress for the host could remove it.
@@ -344,7 +360,7 @@ func (c *collector) hostAlone(e *Exposure) bool {
 		return true
 	}
 	for _, other := range c.Foreign(e.Host) {
-		if ingressclass.Of(c.Classes, other).Identity() != e.Class.Identity() {
+		if other.GetLabels()[labelSolver] != "" || ingressclass.Of(c.Classes, other).Identity() != e.Class.Identity() {
 			continue
 		}
 		const text = "a rewrite of path %s makes %s match all paths of host %s as regular expressions, and Ingress %s/%s has paths there: "
@@ -353,7 +369,7 @@ func (c *collector) hostAlone(e *Exposure) bool {
 			c.addWarning(c.role, ReasonPathRewriteUnsupported, text+"move one of them to another host", args...)
 			return true
 		}
-		c.addReason(c.role, ReasonPathRewriteUnsupported, text+"set perISVCSubdomain: true, or choose another host", args...)
+		c.addReason(c.role, ReasonPathRewriteUnsupported, text+c.withoutPath()+", or choose another host", args...)
 		return false
 	}
 	return true
