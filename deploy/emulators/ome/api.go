@@ -66,11 +66,16 @@ const (
 	// workers, as in "engine=2".
 	AnnotationRuntimeWorkers = "emulator.fairlead.dev/runtime-workers"
 
+	// AnnotationRuntimePorts lists the ports that the serving runtime declares for components whose specification declares none, as in
+	// "engine=grpc1:8080,engine=metrics:9090".
+	AnnotationRuntimePorts = "emulator.fairlead.dev/runtime-ports"
+
 	// annotationHash is the hash of the generated Deployment.
 	annotationHash = "emulator.fairlead.dev/template"
-	// labelSet is the selector of Deployments that OME does not have. The pods of these Deployments have no label app.
+	// labelSet is the selector of Deployments that OME does not have.
 	labelSet = "emulator.fairlead.dev/set"
-	// workersOfSet is the suffix of the Deployment of the workers of a LeaderWorkerSet.
+	// leadersOfSet and workersOfSet are the suffixes of the Deployments that replace a LeaderWorkerSet.
+	leadersOfSet = "-lws"
 	workersOfSet = "-lws-worker"
 )
 
@@ -279,6 +284,19 @@ func (s *inferenceService) number(annotation string, r Role) (n int32, given boo
 		}
 	}
 	return n, given
+}
+
+// runtimePorts returns the ports for a role in AnnotationRuntimePorts.
+func (s *inferenceService) runtimePorts(r Role) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	for field := range strings.SplitSeq(s.Annotations[AnnotationRuntimePorts], ",") {
+		role, port, _ := strings.Cut(strings.TrimSpace(field), "=")
+		name, number, _ := strings.Cut(port, ":")
+		if parsed, err := strconv.ParseInt(number, 10, 32); err == nil && Role(role) == r {
+			ports = append(ports, corev1.ContainerPort{Name: name, ContainerPort: int32(parsed)})
+		}
+	}
+	return ports
 }
 
 // parseRoles parses a comma-separated list. With an error it also returns the valid roles of the list.

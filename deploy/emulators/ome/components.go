@@ -45,6 +45,8 @@ type component struct {
 	prefix string // value of LabelService on its pods
 	legacy bool   // from spec.predictor
 
+	runtimePorts []corev1.ContainerPort // of the serving runtime
+
 	// Mode OMENative.
 	replica    string // name of the InferenceReplica
 	referenced bool   // a user created the InferenceReplica
@@ -77,7 +79,7 @@ func components(s *inferenceService, o *Options) ([]component, error) {
 		if found[r] == nil {
 			continue
 		}
-		c := component{componentSpec: found[r], role: r, name: truncate(s.Name + "-" + string(r)), prefix: s.Name, legacy: legacy && r == Engine}
+		c := component{componentSpec: found[r], role: r, name: truncate(s.Name + "-" + string(r)), prefix: s.Name, legacy: legacy && r == Engine, runtimePorts: s.runtimePorts(r)}
 		if o.Release == Release12 {
 			c.mode = mode12(r, found)
 		} else {
@@ -213,13 +215,17 @@ func truncate(name string) string {
 }
 
 // container returns the first container of the pods that serve requests: the leader's pods, unless there is no leader or the mode
-// is RawDeployment. It has only the ports of the specification.
+// is RawDeployment. It has the ports of the specification, else those of the serving runtime.
 func (c *component) container() corev1.Container {
 	templates := []*podSpec{&c.podSpec}
 	if c.Leader != nil && c.mode != modeRaw {
 		templates = []*podSpec{c.Leader, &c.podSpec}
 	}
-	return firstContainer(templates...)
+	container := firstContainer(templates...)
+	if len(container.Ports) == 0 {
+		container.Ports = c.runtimePorts
+	}
+	return container
 }
 
 func firstContainer(templates ...*podSpec) corev1.Container {

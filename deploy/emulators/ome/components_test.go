@@ -91,10 +91,15 @@ func TestPorts(t *testing.T) {
 	t.Parallel()
 	type ports map[string]int32
 	tests := []struct {
-		name, spec string
-		release    Release
-		want       ports
+		name, spec, metadata string
+		release              Release
+		want                 ports
 	}{
+		{name: "of the runtime", spec: "engine: {}", metadata: ", annotations: {emulator.fairlead.dev/runtime-ports: 'engine=grpc1:8080, engine=metrics:9090, router=http:1, wrong'}", want: ports{"grpc1": 8080, "metrics": 9090}},
+		{
+			name: "of the specification before the runtime's", spec: "engine: {runner: {name: a, ports: [{containerPort: 1, name: x}]}}",
+			metadata: ", annotations: {emulator.fairlead.dev/runtime-ports: engine=grpc1:8080}", want: ports{"x": 1},
+		},
 		{name: "empty", spec: "engine: {}", want: ports{"ome-container": 8080}},
 		{name: "runner without ports", spec: "engine: {runner: {name: sglang}}", want: ports{"sglang": 8080}},
 		{name: "runner before containers", spec: "engine: {runner: {name: a, ports: [{containerPort: 1, name: x}]}, containers: [{name: b, ports: [{containerPort: 2}]}]}", want: ports{"x": 1}},
@@ -108,7 +113,7 @@ func TestPorts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			release := cmp.Or(tt.release, Release12)
-			list, err := components(parse(t, release, "", tt.spec), &Options{Release: release})
+			list, err := components(parse(t, release, tt.metadata, tt.spec), &Options{Release: release})
 			require.NoError(t, err)
 			got := ports{}
 			for _, p := range list[0].ports() {

@@ -91,6 +91,21 @@ func (s *status) unhappy() *condition {
 	return nil
 }
 
+// setModel sets the state of the model in release 1.2 (status/status_reconciler.go: PropagateModelStatus). It follows Ready as it was before the
+// reconcile, so a change of Ready causes two writes of the status.
+func (s *status) setModel(wasReady bool) {
+	switch {
+	case wasReady:
+		s.ModelStatus = map[string]any{
+			"transitionStatus":    "UpToDate",
+			"modelRevisionStates": map[string]any{"activeModelState": "Loaded", "targetModelState": "Loaded"},
+			"modelCopies":         map[string]any{"totalCopies": int64(1)},
+		}
+	case s.ModelStatus == nil:
+		s.ModelStatus = map[string]any{"transitionStatus": "InProgress", "modelRevisionStates": map[string]any{"activeModelState": "", "targetModelState": "Pending"}}
+	}
+}
+
 // find returns a condition, or nil.
 func (s *status) find(kind string) *condition {
 	if i := slices.IndexFunc(s.Conditions, func(c condition) bool { return c.Type == kind }); i >= 0 {

@@ -65,3 +65,16 @@ func TestSetKeepsWhatIsNotItsOwn(t *testing.T) {
 	assert.False(t, sameStatus(&before, &s))
 	assert.Equal(t, at(4), s.find("RouterReady").LastTransitionTime)
 }
+
+// The state of the model is that before the reconcile, and stays when the service is no longer ready.
+func TestModelStatus(t *testing.T) {
+	t.Parallel()
+	var s status
+	for _, tt := range []struct {
+		ready bool
+		want  string
+	}{{false, "InProgress"}, {true, "UpToDate"}, {false, "UpToDate"}} {
+		s.setModel(tt.ready)
+		assert.Equal(t, tt.want, s.ModelStatus["transitionStatus"])
+	}
+}

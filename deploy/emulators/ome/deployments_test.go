@@ -111,7 +111,7 @@ func TestPodsOfLeadersAndWorkers(t *testing.T) {
 		for i := range list.Items {
 			found = append(found, list.Items[i].Name)
 		}
-		assert.ElementsMatch(c, []string{"chat-engine", "chat-engine-lws-worker"}, found)
+		assert.ElementsMatch(c, []string{"chat-engine-lws", "chat-engine-lws-worker"}, found)
 	})
 	w.patch("chat", `{"spec":{"engine":{"annotations":null}}}`)
 	w.eventually(func(c *assert.CollectT) {
@@ -128,4 +128,27 @@ func TestPodsOfLeadersAndWorkers(t *testing.T) {
 		assert.NoError(c, err)
 	})
 	w.settled()
+}
+
+// OME 1.2 writes a LeaderWorkerSet beside the Deployment of the mode before, which stays.
+func TestDeploymentOfTheModeBeforeStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *ome.Options) { o.PodImage = "server:1" })
+	w.service("name: chat", "engine: {}")
+	names := func(want ...string) {
+		w.eventually(func(c *assert.CollectT) {
+			list, err := w.kube.AppsV1().Deployments(namespace).List(context.Background(), metav1.ListOptions{})
+			require.NoError(c, err)
+			var found []string
+			for i := range list.Items {
+				found = append(found, list.Items[i].Name)
+			}
+			assert.ElementsMatch(c, want, found)
+		})
+	}
+	names("chat-engine")
+	w.patch("chat", `{"spec":{"engine":{"leader":{},"worker":{"size":1}}}}`)
+	names("chat-engine", "chat-engine-lws", "chat-engine-lws-worker")
+	w.settled()
+	assert.Equal(t, map[string]string{"ray.io/node-type": "head"}, w.services(t)["chat-engine"].Spec.Selector)
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,9 +19,18 @@ import (
 // externalPrefixes are the prefixes of annotations that OME copies to the Service with the service's own name.
 var externalPrefixes = []string{"service.beta.kubernetes.io/", "cloud.google.com/", "service.kubernetes.io/"}
 
+// podOnlyPrefixes are the prefixes of annotations that OME copies to pods, and not to Services (constants.PodOnlyAnnotationPrefixes).
+var podOnlyPrefixes = []string{
+	"k8s.grafana.com/", "loki.grafana.com/", "prometheus.io/", "networking.gke.io/", "rdma.ome.io/",
+	"ome.io/inject-model-init", "ome.io/inject-fine-tuned-adapter", "ome.io/inject-serving-sidecar",
+}
+
 // buildService returns the Service of a component.
 func buildService(s *inferenceService, c *component) *corev1.Service {
 	annotations, labels := c.annotations(s), c.labels(s)
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return slices.ContainsFunc(podOnlyPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
 	if c.referenced { // the replica's own labels and annotations stay on its pods
 		annotations, labels = nil, map[string]string{LabelService: s.Name, LabelComponent: string(c.role)}
 	}
@@ -76,17 +87,22 @@ func serviceType(annotations map[string]string) corev1.ServiceType {
 }
 
 // buildDeployment returns the Deployment of a component in a mode other than OMENative. In mode MultiNode it replaces the leaders
-// of OME's LeaderWorkerSet.
+// of OME's LeaderWorkerSet. The Deployment of the mode before stays: OME 1.2 cleans up only after removed components.
 func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	container := c.served(o)
 	pods := merge(c.selector(), c.labels(s), map[string]string{labelApp: c.name}) // those of the service win: see selector
+	name, selector := c.name, map[string]string{labelApp: c.name}
+	if c.mode == modeMultiNode {
+		name += leadersOfSet
+		pods[labelSet], selector = name, map[string]string{labelSet: name}
+	}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: c.name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
+			Name: name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: c.MinReplicas,
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelApp: c.name}},
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pods, Annotations: c.annotations(s)},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{container}},
@@ -132,7 +148,9 @@ func (c *component) deployments() []string {
 	case c.mode == modeNative:
 		return []string{c.name + "-" + runnerDefault}
 	case c.mode == modeMultiNode && c.Worker != nil:
-		return []string{c.name, c.name + workersOfSet}
+		return []string{c.name + leadersOfSet, c.name + workersOfSet}
+	case c.mode == modeMultiNode:
+		return []string{c.name + leadersOfSet}
 	}
 	return []string{c.name}
 }

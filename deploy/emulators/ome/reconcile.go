@@ -74,6 +74,8 @@ func (r *reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		r.virtual(service)
 	} else if err := r.reconcile(ctx, service); err != nil {
 		return err
+	} else if r.options.Release == Release12 {
+		service.Status.setModel(before.isTrue(conditionReady))
 	}
 	if sameStatus(&before, &service.Status) {
 		return nil

@@ -30,3 +30,13 @@ func TestAdmissionSetsDefaults(t *testing.T) {
 		assert.JSONEq(t, string(expected), string(got), give)
 	}
 }
+
+// OME copies annotations of an InferenceService to its Services, except those for pods.
+func TestAnnotationsOfServices(t *testing.T) {
+	t.Parallel()
+	s := parse(t, Release12, ", annotations: {traefik.ingress.kubernetes.io/service.serversscheme: h2c, prometheus.io/scrape: 'true', ome.io/inject-model-init: 'true'}", "engine: {}")
+	list, err := components(s, &Options{Release: Release12})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"traefik.ingress.kubernetes.io/service.serversscheme": "h2c"}, buildService(s, &list[0]).Annotations)
+	assert.Contains(t, buildDeployment(s, &list[0], &Options{}).Spec.Template.Annotations, "prometheus.io/scrape")
+}
