@@ -128,7 +128,7 @@ var (
 func empty(ctx context.Context, c *cluster.Cluster) error {
 	client := dynamic.NewForConfigOrDie(c.RESTConfig())
 	kinds := append([]schema.GroupVersionResource{isvc.Resource, replicas, deployments, configMaps, leases, gateways}, informers.Written...)
-	kinds = append(kinds, gatewayClasses, ingressClasses, bindings, policies)
+	kinds = append(kinds, gatewayClasses, ingressClasses, knativeServices, endpointSlices, bindings, policies)
 	for {
 		left := 0
 		for _, kind := range kinds {
