@@ -53,6 +53,13 @@ func (g Gateway) Kind() string {
 	return "Gateway"
 }
 
+// Names reports whether a listener has exactly a host.
+func (g Gateway) Names(host string) bool {
+	return g.Gateway != nil && slices.ContainsFunc(g.Gateway.Spec.Listeners, func(l gatewayv1.Listener) bool {
+		return l.Hostname != nil && string(*l.Hostname) == host
+	})
+}
+
 // Route has the fields of a planned HTTPRoute that decide whether a listener accepts the route.
 type Route struct {
 	Namespace string

@@ -74,6 +74,7 @@ func TestRoutesOfOthers(t *testing.T) {
 	const leftOver = `, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]`
 	tests := []struct {
 		name, config, other string
+		gateway             string // more of the listener
 		want                []string
 		not                 string
 	}{
@@ -87,6 +88,28 @@ func TestRoutesOfOthers(t *testing.T) {
 			name: "an older HTTPRoute for the paths of the API", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/v1", 2025, ""), not: conflict,
 			want: []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/chat/completions"},
 		},
+		{
+			name: "an older HTTPRoute for another path of the API", config: byHTTPRoute, other: strings.Replace(foreign("HTTPRoute", host, "/v1/models", 2025, ""), "matches: [{", "matches: [{method: GET, ", 1), not: conflict,
+			want: []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/models (this program's route loses: "},
+		},
+		{
+			name: "Envoy Gateway prefers a regular expression", config: byHTTPRoute, other: strings.Replace(foreign("HTTPRoute", host, "/.*", 2025, ""), "PathPrefix", "RegularExpression", 1),
+			want: []string{conflict, "HTTPRoute web/legacy answers chat.models.example.org/, not this program's route (the data plane can choose either route)"},
+		},
+		{
+			name: "without hostnames at a listener for the host", config: byHTTPRoute, gateway: "hostname: " + host + ", ", want: []string{conflict, "its object is younger"},
+			other: strings.Replace(foreign("HTTPRoute", host, "/", 2025, ""), "hostnames: ["+host+"],", "", 1),
+		},
+		{
+			name: "without hostnames at a listener for all hosts", config: byHTTPRoute, not: "legacy",
+			other: strings.Replace(foreign("HTTPRoute", host, "/", 2025, ""), "hostnames: ["+host+"],", "", 1),
+		},
+		{
+			name: "a canary of ingress-nginx is a part of another Ingress", config: byIngress + "haproxy\n", not: conflict,
+			other: foreign("haproxy", host, "/", 2025, `, annotations: {nginx.ingress.kubernetes.io/canary: "true"}`),
+		},
+		{name: "a younger Ingress of a controller that is not modeled", config: byIngress + "haproxy\n", other: foreign("haproxy", host, "/", 2099, ""), not: conflict},
+		{name: "an HTTPRoute that is being deleted", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, `, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a/b]`), not: "legacy"},
 		{name: "an HTTPRoute for another path", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/docs", 2025, ""), not: "legacy"},
 		{
 			name: "a label does not hide it", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, ", labels: {fairlead.dev/managed-by: ingress-reconciler}"),
@@ -111,7 +134,7 @@ func TestRoutesOfOthers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			log := messages(t, tt.config, chatService+openGateway+istioGateway+classes+tt.other)
+			log := messages(t, tt.config, chatService+strings.Replace(openGateway, "{name: http, ", "{name: http, "+tt.gateway, 1)+istioGateway+classes+tt.other)
 			for _, want := range append(tt.want, "would be created") {
 				assert.Contains(t, log, want)
 			}

@@ -115,7 +115,7 @@ func (h handlers) hosts(obj any) []cache.ObjectName {
 		return h.requesters(u)
 	}
 	var users []cache.ObjectName
-	for _, host := range render.Hosts(u) {
+	for _, host := range informers.HostsOf(u) {
 		users = append(users, h.users.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: host}})...)
 	}
 	return users
@@ -153,6 +153,13 @@ func unchanged(old, current any) bool {
 		return alike(old, current, func(a, b *corev1.Service) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
 				reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+		})
+	case *unstructured.Unstructured: // the status of a route of somebody else says nothing about the requests that it takes
+		return alike(old, current, func(a, b *unstructured.Unstructured) bool {
+			_, owned := informers.Owner(a)
+			return !owned && reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
+				reflect.DeepEqual(a.GetLabels(), b.GetLabels()) && reflect.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
+				reflect.DeepEqual(a.GetDeletionTimestamp(), b.GetDeletionTimestamp())
 		})
 	case *discoveryv1.EndpointSlice:
 		return alike(old, current, func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) })

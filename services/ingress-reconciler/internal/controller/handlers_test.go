@@ -44,6 +44,10 @@ func TestIgnoredUpdates(t *testing.T) {
 			g.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: "Test"}}
 		}
 	}
+	const owned = "ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]"
+	newRoute := func(text string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(text))}
+	}
 	tests := []struct {
 		name         string
 		old, current any
@@ -69,6 +73,11 @@ func TestIgnoredUpdates(t *testing.T) {
 		{name: "a Service's selector", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}},
 		{name: "a Service that is going", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}},
 		{name: "a Service's annotation for Traefik", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}},
+		{name: "the status of somebody else's route", old: newRoute("{}"), current: newRoute("{status: {parents: []}}"), want: true},
+		{name: "the spec of somebody else's route", old: newRoute("{}"), current: newRoute("{spec: {hostnames: [a]}}")},
+		{name: "an annotation of somebody else's route", old: newRoute("{}"), current: newRoute("{metadata: {annotations: {a: b}}}")},
+		{name: "somebody else's route is being deleted", old: newRoute("{}"), current: newRoute(`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}}`)},
+		{name: "the status of a service's route", old: newRoute("{metadata: {" + owned + "}}"), current: newRoute("{metadata: {" + owned + "}, status: {parents: []}}")},
 		{name: "an endpoint's address", old: newSlice("10.0.0.1"), current: newSlice("10.0.0.2"), want: true},
 		{name: "the first endpoint", old: newSlice(), current: newSlice("10.0.0.2")},
 		{name: "an object that could not be decoded before", old: &metav1.PartialObjectMetadata{}, current: newGateway(func(*gatewayv1.Gateway) {})},
@@ -139,6 +148,10 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 		return informers.OldestOf(caches.Managed[render.Ingresses], namespace, host, secret)
 	}, users: users}
 	assert.Equal(t, []cache.ObjectName{byHost}, h.hosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
+	everyHost := cache.ObjectName{Namespace: "models", Name: "every-host"}
+	users.Set(everyHost, []uses.Object{{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}})
+	route := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: b}, spec: {}}"))}
+	assert.Equal(t, []cache.ObjectName{everyHost}, h.hosts(route), "without hostnames it has those of listeners")
 	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(first), "it requests the certificate")
 	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(object("c", "2025-01-01T00:00:00Z", owned)), "it did, and was deleted")
 	assert.Empty(t, h.hosts(second))

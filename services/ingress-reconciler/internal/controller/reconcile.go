@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -204,6 +205,9 @@ func hosts(p *plan.Plan) []uses.Object {
 	var all []uses.Object
 	for i := range p.Wants {
 		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.Wants[i].Host}})
+	}
+	if slices.ContainsFunc(p.Exposures, func(e plan.Exposure) bool { return e.OwnListener }) {
+		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}})
 	}
 	return all
 }

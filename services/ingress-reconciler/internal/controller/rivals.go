@@ -11,14 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
 )
 
-// api is the path below a URL that clients of model servers request.
-const api = "v1/chat/completions"
+// api are requests below a URL that clients of model servers send.
+var api = []struct{ method, path string }{
+	{"POST", ""}, {"POST", "v1/chat/completions"}, {"POST", "v1/completions"}, {"POST", "v1/embeddings"}, {"GET", "v1/models"},
+}
 
 // contested returns the verdict on an accepted route. The data plane may send its requests to a route of somebody else:
 //
@@ -28,6 +31,9 @@ const api = "v1/chat/completions"
 //	all, and it is OME's left-over       that of the data plane, with a warning: adopt deletes it
 func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v gatewayapi.Verdict) gatewayapi.Verdict {
 	rivals := r.Observer.Foreign(o.Resource, o.Exposure.Host)
+	if o.Exposure.OwnListener {
+		rivals = append(rivals, r.Observer.Foreign(o.Resource, informers.EveryHost)...)
+	}
 	if v.Acceptance == gatewayapi.Refused || o.Exposure.Attachment.Reason != "" || len(rivals) == 0 {
 		return v
 	}
@@ -36,8 +42,9 @@ func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v g
 	if err != nil {
 		return v // an object that the API server accepts and the data plane does not understand
 	}
-	for _, path := range []string{o.Exposure.Path, o.Exposure.Path + api} {
-		winner, why := r.winner(world, o, stored, rivals, path)
+	for _, a := range api {
+		path := o.Exposure.Path + a.path
+		winner, why := r.winner(world, o, stored, rivals, a.method, path)
 		switch {
 		case winner == nil:
 			continue
@@ -64,26 +71,24 @@ func name(u *unstructured.Unstructured) string {
 
 // winner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
 func (r *run) winner(
-	world *semantics.World, o *render.Object, stored *unstructured.Unstructured, rivals []*unstructured.Unstructured, path string,
+	world *semantics.World, o *render.Object, stored *unstructured.Unstructured, rivals []*unstructured.Unstructured, method, path string,
 ) (*unstructured.Unstructured, string) {
 	e := o.Exposure
-	request := semantics.Request{Entrance: r.entrance(o), Host: e.Host, Path: path, Method: "POST"}
+	request := semantics.Request{Entrance: r.entrance(o), Host: e.Host, Path: path, Method: method}
 	if e.Model.Header != "" {
 		request.Header = map[string]string{e.Model.Header: e.Model.Name}
 	}
 	answer, err := world.Explain(request)
 	switch {
 	case errors.Is(err, semantics.ErrAmbiguous):
-		return samePath(rivals, o, nil), "the data plane can choose either route"
+		return r.alone(o, rivals, request), "the data plane can choose either route"
 	case answer.Winner == nil && !errors.Is(err, semantics.ErrNoRoute):
 		created := stored.GetCreationTimestamp()
 		return samePath(rivals, o, &created), "it has the same path and is older"
 	case answer.Winner == nil:
 		return nil, ""
 	}
-	i := slices.IndexFunc(rivals, func(u *unstructured.Unstructured) bool {
-		return u.GetNamespace() == answer.Winner.Namespace && u.GetName() == answer.Winner.Name
-	})
+	i := indexOf(rivals, answer)
 	if i < 0 {
 		return nil, ""
 	}
@@ -93,6 +98,25 @@ func (r *run) winner(
 		}
 	}
 	return rivals[i], answer.Winner.Rule
+}
+
+// indexOf returns the index of the route that wins, -1 if it is not in the list.
+func indexOf(routes []*unstructured.Unstructured, answer semantics.Explanation) int {
+	return slices.IndexFunc(routes, func(u *unstructured.Unstructured) bool {
+		return answer.Winner != nil && u.GetNamespace() == answer.Winner.Namespace && u.GetName() == answer.Winner.Name
+	})
+}
+
+// alone returns the route that would answer without the route of this program.
+func (r *run) alone(o *render.Object, rivals []*unstructured.Unstructured, request semantics.Request) *unstructured.Unstructured {
+	if world, err := semantics.FromObjects(r.surroundings(o.Exposure, rivals)); err == nil {
+		if answer, err := world.Explain(request); err == nil {
+			if i := indexOf(rivals, answer); i >= 0 {
+				return rivals[i]
+			}
+		}
+	}
+	return samePath(rivals, o, nil)
 }
 
 // samePath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data plane is not modeled, or can choose.

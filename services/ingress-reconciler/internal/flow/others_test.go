@@ -42,7 +42,10 @@ func TestARouteOfSomebodyElseComesAndGoes(t *testing.T) {
 	r.apply(fmt.Sprintf(legacy, "other.example.com", "/"))
 	r.awaitCondition("chat", fmt.Sprintf(accepted, host))
 	r.apply(fmt.Sprintf(legacy, host, "/"))
-	r.eventually(func() (string, bool) { got := r.condition(ns, "chat"); return got, strings.HasPrefix(got, "False HostConflict") }, "it is back")
+	r.eventually(func() (string, bool) {
+		got := r.condition(ns, "chat")
+		return got, strings.HasPrefix(got, "False HostConflict")
+	}, "it is back")
 	r.delete(render.HTTPRoutes, ns, "legacy")
 	r.awaitCondition("chat", fmt.Sprintf(accepted, host))
 	r.settles()

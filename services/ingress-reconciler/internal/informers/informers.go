@@ -277,7 +277,19 @@ func indexForeign(obj any) ([]string, error) {
 	if !ok || IsOurs(obj) {
 		return nil, nil
 	}
-	return render.Hosts(u), nil
+	return HostsOf(u), nil
+}
+
+// EveryHost stands for the host of a listener: an HTTPRoute without hostnames has it.
+const EveryHost = ""
+
+// HostsOf returns the hosts of a route, EveryHost for an HTTPRoute without hostnames.
+func HostsOf(route *unstructured.Unstructured) []string {
+	hosts := render.Hosts(route)
+	if len(hosts) == 0 && route.GetKind() == render.Kinds[render.HTTPRoutes] {
+		return []string{EveryHost}
+	}
+	return hosts
 }
 
 // IsOurs reports whether this program wrote an object for an InferenceService. The label alone does not hide an object of a tenant.

@@ -304,6 +304,7 @@ func (c *collector) attach(e *Exposure) (rewrites bool) {
 	g := c.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
 	e.Attachment = g.Attach(gatewayapi.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
 	e.ParentKind = g.Kind()
+	e.OwnListener = g.Names(e.Host)
 	e.Timeouts = !c.Settings.NoRouteTimeouts && g.Supports(gatewayapi.FeatureRequestTimeout)
 	e.URL = c.url(e)
 	return g.Supports(gatewayapi.FeaturePathRewrite)

@@ -129,13 +129,14 @@ type Exposure struct {
 	Backend Backend
 	Timeout time.Duration // 0: no timeout
 
-	Gateway    settings.GatewayRef   // of an HTTPRoute
-	ParentKind string                // of the Gateway: Gateway or ListenerSet
-	Attachment gatewayapi.Attachment // whether the Gateway is expected to accept it
-	Timeouts   bool                  // the Gateway supports timeouts, and the settings do not disable them
-	Class      ingressclass.Class    // of an Ingress
-	TLSSecret  string                // of an Ingress; empty: none
-	URL        string                // for clients
+	Gateway     settings.GatewayRef   // of an HTTPRoute
+	ParentKind  string                // of the Gateway: Gateway or ListenerSet
+	OwnListener bool                  // the Gateway has a listener for exactly the host, which routes without hostnames have, too
+	Attachment  gatewayapi.Attachment // whether the Gateway is expected to accept it
+	Timeouts    bool                  // the Gateway supports timeouts, and the settings do not disable them
+	Class       ingressclass.Class    // of an Ingress
+	TLSSecret   string                // of an Ingress; empty: none
+	URL         string                // for clients
 
 	// Unordered means that the data plane may prefer a match of the model's header to a longer path.
 	Unordered bool
