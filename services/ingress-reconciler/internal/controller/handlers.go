@@ -154,13 +154,8 @@ func unchanged(old, current any) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
 				reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 		})
-	case *unstructured.Unstructured: // the status of a route of somebody else says nothing about the requests that it takes
-		return alike(old, current, func(a, b *unstructured.Unstructured) bool {
-			_, owned := informers.Owner(a)
-			return !owned && reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
-				reflect.DeepEqual(a.GetLabels(), b.GetLabels()) && reflect.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
-				reflect.DeepEqual(a.GetDeletionTimestamp(), b.GetDeletionTimestamp())
-		})
+	case *unstructured.Unstructured:
+		return alike(old, current, sameRequests)
 	case *discoveryv1.EndpointSlice:
 		return alike(old, current, func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) })
 	case *gatewayv1.Gateway, *gatewayv1.GatewayClass:
@@ -173,6 +168,15 @@ func unchanged(old, current any) bool {
 		})
 	}
 	return false
+}
+
+// sameRequests reports whether an update of a route of somebody else cannot change the requests that it takes. The status of a service's own
+// routes counts.
+func sameRequests(a, b *unstructured.Unstructured) bool {
+	_, owned := informers.Owner(a)
+	return !owned && reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
+		reflect.DeepEqual(a.GetLabels(), b.GetLabels()) && reflect.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
+		reflect.DeepEqual(a.GetDeletionTimestamp(), b.GetDeletionTimestamp())
 }
 
 func unchangedGateway(old, current any) bool {

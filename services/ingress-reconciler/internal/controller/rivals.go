@@ -44,7 +44,11 @@ func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v g
 	}
 	for _, a := range api {
 		path := o.Exposure.Path + a.path
-		winner, why := r.winner(world, o, stored, rivals, a.method, path)
+		request := semantics.Request{Entrance: r.entrance(o), Host: o.Exposure.Host, Path: path, Method: a.method}
+		if m := o.Exposure.Model; m.Header != "" {
+			request.Header = map[string]string{m.Header: m.Name}
+		}
+		winner, why := r.winner(world, o, stored, rivals, request)
 		switch {
 		case winner == nil:
 			continue
@@ -71,13 +75,8 @@ func name(u *unstructured.Unstructured) string {
 
 // winner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
 func (r *run) winner(
-	world *semantics.World, o *render.Object, stored *unstructured.Unstructured, rivals []*unstructured.Unstructured, method, path string,
+	world *semantics.World, o *render.Object, stored *unstructured.Unstructured, rivals []*unstructured.Unstructured, request semantics.Request,
 ) (*unstructured.Unstructured, string) {
-	e := o.Exposure
-	request := semantics.Request{Entrance: r.entrance(o), Host: e.Host, Path: path, Method: method}
-	if e.Model.Header != "" {
-		request.Header = map[string]string{e.Model.Header: e.Model.Name}
-	}
 	answer, err := world.Explain(request)
 	switch {
 	case errors.Is(err, semantics.ErrAmbiguous):

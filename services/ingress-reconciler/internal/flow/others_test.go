@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/emulators/ome"
@@ -60,7 +61,7 @@ func TestOneIngressRequestsTheCertificate(t *testing.T) {
 	requesters := func(want ...string) {
 		r.eventually(func() (string, bool) {
 			list, err := r.client.Resource(render.Ingresses).Namespace(ns).List(t.Context(), metav1.ListOptions{})
-			assert.NoError(t, err)
+			require.NoError(t, err)
 			var found []string
 			for i := range list.Items {
 				u := &list.Items[i]
