@@ -39,6 +39,9 @@ const (
 // resolved its references, for the current generation. Only entries of the named controller count; without a name, entries
 // of all controllers. Policy controllers write entries, too: those have no condition Accepted, and are skipped.
 func Judge(route *gatewayv1.HTTPRoute, controller string) Verdict {
+	if len(route.Spec.ParentRefs) == 0 {
+		return Unseen
+	}
 	for i := range route.Spec.ParentRefs {
 		if v := judgeParent(route, &route.Spec.ParentRefs[i], controller); v.Acceptance != Accepted {
 			return v

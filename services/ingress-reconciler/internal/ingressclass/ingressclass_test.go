@@ -42,6 +42,21 @@ func TestRecognize(t *testing.T) {
 	}
 }
 
+func TestGRPC(t *testing.T) {
+	t.Parallel()
+	want := map[string]map[string]string{
+		"ingress-nginx": {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"}, "F5 NGINX": {"nginx.org/grpc-services": "chat-engine"},
+		"haproxy.org": {"haproxy.org/server-proto": "h2"}, "haproxy-ingress": {"haproxy-ingress.github.io/backend-protocol": "grpc"},
+	}
+	got := map[string]map[string]string{}
+	for _, c := range Controllers() {
+		if c.GRPC != nil {
+			got[c.Name] = c.GRPC("chat-engine")
+		}
+	}
+	assert.Equal(t, want, got)
+}
+
 // A controller that is not in the table has no effect.
 func TestEachFileIsInTheTable(t *testing.T) {
 	t.Parallel()
