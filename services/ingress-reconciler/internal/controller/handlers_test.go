@@ -1,19 +1,23 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -156,4 +160,47 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(object("c", "2025-01-01T00:00:00Z", owned)), "it did, and was deleted")
 	assert.Empty(t, h.hosts(second))
 	assert.Empty(t, h.hosts("nothing"))
+}
+
+// An older Ingress of somebody else answers, although the Ingress of the service exists and has an address: the condition says so, and the
+// service is reconciled again when a route for its host changes.
+func TestStoredRoutesAreContested(t *testing.T) {
+	t.Parallel()
+	const foreign = `
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: legacy, namespace: models, creationTimestamp: "2025-01-01T00:00:00Z"}
+spec: {rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: legacy, port: {number: 80}}}}]}}]}
+`
+	r := newRig(t, world+foreign, "ingressDomain: example.com\ntlsSecretName: tls")
+	r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.Anything, mock.Anything).RunAndReturn(
+		func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+			wanted.SetCreationTimestamp(metav1.NewTime(start))
+			return wanted, apply.Created, unstructured.SetNestedSlice(wanted.Object, []any{map[string]any{"ip": "10.0.0.1"}}, "status", "loadBalancer", "ingress")
+		})
+	r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
+	written := r.expectStatus(nil)
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	assert.Equal(t, "False HostConflict", *written)
+	assert.Equal(t, []cache.ObjectName{chat}, r.Uses.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: "chat.models.example.com"}}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Uses.Users(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}))
+	assert.Empty(t, r.Uses.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
+}
+
+// At a listener for exactly its host, a service also depends on routes without hostnames.
+func TestAListenerForOneHostConcernsEveryRoute(t *testing.T) {
+	t.Parallel()
+	const gateway = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: models}
+spec: {listeners: [{name: chat, hostname: chat.models.example.com, port: 80, protocol: HTTP}]}
+`
+	r := newRig(t, world+gateway, "ingressDomain: example.com\nomeIngressGateway: models/public")
+	r.applies(render.HTTPRoutes, apply.Created, nil)
+	r.expectStatus(nil)
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Uses.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
 }

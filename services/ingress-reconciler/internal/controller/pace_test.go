@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,4 +66,29 @@ func TestAStateThatWaitsIsNotWrittenAtOnce(t *testing.T) {
 	r.pace.clear()
 	r.applies(render.Ingresses, apply.Created, nil)
 	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if its state lasts")
+}
+
+// The wait ends when the stored condition is right again, and with the service. Without a configuration it is the same.
+func TestWaitsEnd(t *testing.T) {
+	t.Parallel()
+	const stored = `, {type: fairlead.dev/Exposed, status: "False", reason: InvalidConfiguration, message: %s, severity: Info, lastTransitionTime: "2026-01-01T00:00:00Z"}]`
+	with := func(message string) string {
+		return strings.Replace(world, "}]}\n---", "}"+fmt.Sprintf(stored, message)+"}\n---", 1)
+	}
+	r := newRig(t, with("another problem"), "")
+	r.pace.clear()
+	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if its state lasts")
+	assert.Contains(t, r.pace.due, chat)
+
+	r = newRig(t, with("nothing is configured"), "")
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	assert.Empty(t, r.pace.due, "it is right again")
+
+	r = newRig(t, strings.ReplaceAll(world, "name: chat,", "name: other,"), "ingressDomain: example.com")
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	assert.Empty(t, r.pace.due, "it was deleted")
+
+	r.pace.due[chat] = start
+	r.Clear()
+	assert.Empty(t, r.pace.due, "another replica leads")
 }
