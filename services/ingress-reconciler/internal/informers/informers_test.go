@@ -116,3 +116,21 @@ func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 		assert.True(t, caches.Services.Listed(), "Services of components are always read")
 	}
 }
+
+// The oldest Ingress of this program that stays requests a certificate.
+func TestOldestOf(t *testing.T) {
+	t.Parallel()
+	ingress := func(name, created, more string) string {
+		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: ` + name + `, namespace: models, creationTimestamp: "` + created + `",
+			labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]` + more + `},
+			spec: {tls: [{hosts: [a.example.com], secretName: tls}]}}`
+	}
+	const going = `, deletionTimestamp: "2026-01-02T00:00:00Z", finalizers: [a/b]`
+	managed := read(t,
+		ingress("d", "2026-01-03T00:00:00Z", ""), ingress("c", "2026-01-02T00:00:00Z", ""), ingress("b", "2026-01-02T00:00:00Z", ""), ingress("a", "2026-01-01T00:00:00Z", going),
+	).Managed[render.Ingresses]
+	assert.Equal(t, "b", OldestOf(managed, "models", "a.example.com", "tls").GetName())
+	assert.Nil(t, OldestOf(managed, "models", "b.example.com", "tls"))
+	assert.Nil(t, OldestOf(managed, "models", "a.example.com", "other"))
+	assert.Nil(t, OldestOf(managed, "other", "a.example.com", "tls"))
+}

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -562,4 +563,27 @@ func FuzzResolve(f *testing.F) {
 			assert.NotNil(t, s.Host)
 		}
 	})
+}
+
+// OME's chart always has http, so only https there was chosen by somebody.
+func TestSchemesThatWinOverTheListener(t *testing.T) {
+	t.Parallel()
+	https := strings.Replace(shipped, `"urlScheme": "http"`, `"urlScheme": "https"`, 1)
+	for _, tt := range []struct {
+		name, config, ome string
+		annotations       map[string]string
+		want              string // empty: the listener's
+	}{
+		{name: "nothing"},
+		{name: "OME's default", ome: shipped},
+		{name: "OME's https", ome: https, want: "https"},
+		{name: "http before OME's https", config: "urlScheme: http", ome: https, want: "http"},
+		{name: "http", config: "urlScheme: http", ome: shipped, want: "http"},
+		{name: "an annotation", ome: shipped, annotations: map[string]string{"ome.io/ingress-url-scheme": "https"}, want: "https"},
+	} {
+		s, err := resolve(t, tt.config, tt.ome, tt.annotations)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want != "", s.SchemeSet, tt.name)
+		assert.Equal(t, cmp.Or(tt.want, "http"), s.URLScheme, tt.name)
+	}
 }
