@@ -131,8 +131,8 @@ type engine struct {
 var engines = map[ome.Release][]engine{
 	ome.Release12: {
 		{name: "raw", spec: "{engine: {}}", pods: []string{"raw-engine"}},
-		{name: "nodes", spec: "{engine: {leader: {}, worker: {size: 1}}}", pods: []string{"nodes-engine"}},
-		{name: "others", spec: "{engine: {leader: {}, worker: {size: 1}}}", pods: []string{"others-engine"}},
+		{name: "nodes", spec: "{engine: {leader: {}, worker: {size: 1}}}", pods: []string{"nodes-engine-lws"}},
+		{name: "others", spec: "{engine: {leader: {}, worker: {size: 1}}}", pods: []string{"others-engine-lws"}},
 		{name: "old", spec: "{predictor: {model: {name: m}}}", pods: []string{"old-engine"}},
 	},
 	ome.Release13: {
@@ -145,7 +145,7 @@ var engines = map[ome.Release][]engine{
 			annotations: map[string]any{ome.AnnotationRuntimeWorkers: "engine=1"},
 		},
 		{name: "front", spec: "{replicaRefs: {engine: [blue]}}", pods: []string{"front-engine-leader"}},
-		{name: "sets", spec: "{engine: {leader: {}, annotations: {ome.io/deploymentMode: MultiNode}}}", pods: []string{"sets-engine"}},
+		{name: "sets", spec: "{engine: {leader: {}, annotations: {ome.io/deploymentMode: MultiNode}}}", pods: []string{"sets-engine-lws"}},
 	},
 }
 

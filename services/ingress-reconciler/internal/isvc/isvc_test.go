@@ -1,6 +1,7 @@
 package isvc
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -170,6 +171,7 @@ func TestReadyBeforeAllInstancesAre(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got.Ready(Engine))
 			assert.False(t, got.Ready(Router))
+			assert.Equal(t, strings.Contains(tt.component, "scaleTargetRef"), got.RuntimeComponents, "only release 1.3 reports a target")
 		})
 	}
 }
