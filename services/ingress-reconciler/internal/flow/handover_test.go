@@ -82,7 +82,7 @@ func TestRoutesStayWithAnOMEThatCannotServe(t *testing.T) {
 	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 	r.enableOME(`"enableGatewayAPI": false`, `"enableGatewayAPI": true`)
 	r.awaitStays("HTTPRoute")
-	r.notices()
+	r.settles() // longer than the hold
 	r.has("httproute chat.models.example.com/ -> chat-engine by public")
 }
 
