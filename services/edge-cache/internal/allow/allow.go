@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
 )
 
 // Filter is what the pool changes in a kind.
@@ -155,11 +157,8 @@ var profiles = map[string]List{
 // traefikKinds returns the custom resources of Traefik.
 func traefikKinds() []Resource {
 	var kinds []Resource
-	for _, name := range []string{
-		"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports", "serverstransporttcps",
-		"tlsoptions", "tlsstores", "traefikservices",
-	} {
-		kinds = append(kinds, Resource{Group: "traefik.io", Version: "v1alpha1", Name: name, Custom: true})
+	for _, name := range traefik.Resources() {
+		kinds = append(kinds, Resource{Group: traefik.SchemeGroupVersion.Group, Version: traefik.SchemeGroupVersion.Version, Name: name, Custom: true})
 	}
 	return kinds
 }

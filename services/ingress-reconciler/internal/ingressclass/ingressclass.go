@@ -17,6 +17,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	openyurt "fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
 // controllers lists the known controllers. For any other controller, only the features of the Ingress API are used.
@@ -194,13 +196,6 @@ func (c Class) MayLack() string {
 	return c.Controller.Reads
 }
 
-// AnnotationServed on an IngressClass is the group and version of the custom resources that its controller reads, such as
-// traefik.io/v1alpha1. nodepool-ingress sets it. An administrator can set it for other classes.
-const AnnotationServed = "fairlead.dev/custom-resources"
-
-// labelPool is on the classes of nodepool-ingress.
-const labelPool = "fairlead.dev/pool"
-
 // reading says which custom resources the controller of a class reads. The zero value means that the class does not say it.
 type reading struct {
 	known bool
@@ -209,8 +204,8 @@ type reading struct {
 
 // readingOf returns what a class says. A class of nodepool-ingress without the annotation belongs to a controller that reads none.
 func readingOf(c *networkingv1.IngressClass) reading {
-	group, found := c.Annotations[AnnotationServed]
-	return reading{known: found || c.Labels[labelPool] != "", group: group}
+	group, found := c.Annotations[openyurt.AnnotationServed]
+	return reading{known: found || c.Labels[openyurt.LabelPool] != "", group: group}
 }
 
 // lacks reports whether the controller is known not to read a group.

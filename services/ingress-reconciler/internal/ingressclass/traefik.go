@@ -3,11 +3,12 @@ package ingressclass
 import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
 )
 
 // Middlewares is the resource of Traefik's Middlewares, which modify requests.
-var Middlewares = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "middlewares"}
+var Middlewares = traefik.SchemeGroupVersion.WithResource("middlewares")
 
 // annotationMiddlewares lists the Middlewares of an Ingress, in the order in which they process a request.
 const annotationMiddlewares = "traefik.ingress.kubernetes.io/router.middlewares"
@@ -17,7 +18,7 @@ const annotationMiddlewares = "traefik.ingress.kubernetes.io/router.middlewares"
 var Traefik = Controller{
 	Name:            "Traefik",
 	SpecControllers: []string{"traefik.io/ingress-controller"},
-	Reads:           Middlewares.GroupVersion().String(), // only with its provider kubernetesCRD; without the Middleware, Traefik does not serve the Ingress
+	Reads:           traefik.SchemeGroupVersion.String(), // only with its provider kubernetesCRD; without the Middleware, Traefik does not serve the Ingress
 	// Traefik compares prefixes by character, so "/a" would match "/ab". The Ingress has an Exact path "/a" and a Prefix "/a/".
 	StripPrefix: func(p Prefix) Stripped {
 		chain := p.Namespace + "-" + p.Name + "@kubernetescrd"
@@ -28,7 +29,7 @@ var Traefik = Controller{
 			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeExact, p.bare()), path(networkingv1.PathTypePrefix, p.Path)},
 			Annotations: map[string]string{annotationMiddlewares: chain},
 			Companion: &Companion{Resource: Middlewares, Object: &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": Middlewares.GroupVersion().String(), "kind": "Middleware",
+				"apiVersion": traefik.SchemeGroupVersion.String(), "kind": "Middleware",
 				"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name},
 				"spec":     map[string]any{"stripPrefix": map[string]any{"prefixes": []any{p.bare()}}},
 			}}},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	openyurt "fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
@@ -346,7 +347,7 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 	if reads := e.Class.MayLack(); e.Path != root && reads != "" {
 		c.addWarning(c.role, ReasonPathRewriteUnsupported,
 			"%s does not say whether its controller reads %s: if it does not, requests for path %s get 404. Annotate the IngressClass with %s: %s, or none",
-			c.dataPlane(e), reads, e.Path, ingressclass.AnnotationServed, reads)
+			c.dataPlane(e), reads, e.Path, openyurt.AnnotationServed, reads)
 	}
 	return e.Class.StripsPrefixes(), nil
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	traefikapi "fairlead.dev/pkg/apis/traefik/v1alpha1"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/nodepool-ingress/internal/profile"
@@ -245,7 +246,7 @@ spec: {ingressClassName: hangzhou, routes: [{kind: Rule, match: "Host(` + "`own.
 func TestHostileObjectsOfTraefik(t *testing.T) {
 	t.Parallel()
 	c := newController(t, v1alpha1.ProfileTraefik, true)
-	for _, definition := range profile.TraefikDefinitions() {
+	for _, definition := range traefikapi.Definitions() {
 		c.define(definition)
 	}
 	c.apply("{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: auth, namespace: victim}, spec: {basicAuth: {secret: users}}}")

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
-	"fairlead.dev/services/nodepool-ingress/internal/profile"
+	traefikapi "fairlead.dev/pkg/apis/traefik/v1alpha1"
 )
 
 // define makes one of Traefik's kinds.
@@ -58,14 +58,14 @@ func TestCustomResourcesOfTraefik(t *testing.T) {
 	r.await("edge", "hangzhou", conditionR, "True Ready")
 	require.Empty(t, reads())
 
-	definitions := profile.TraefikDefinitions()
+	definitions := traefikapi.Definitions()
 	for _, definition := range definitions[1:] {
 		r.define(definition)
 	}
 	r.settled("edge")
 	assert.Empty(t, reads(), "one is missing")
 	r.define(definitions[0])
-	r.eventually(func() (string, bool) { s := reads(); return s, s == profile.TraefikGroup+" on" }, "Traefik reads its custom resources")
+	r.eventually(func() (string, bool) { s := reads(); return s, s == traefikapi.SchemeGroupVersion.String()+" on" }, "Traefik reads its custom resources")
 	_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", definitions[3])
 	require.NoError(t, err)
 	r.eventually(func() (string, bool) { s := reads(); return s, s == "" }, "Traefik does not wait for what is gone")
@@ -81,7 +81,7 @@ func TestRoleForDefinitions(t *testing.T) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "operator"}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	for _, definition := range profile.TraefikDefinitions() {
+	for _, definition := range traefikapi.Definitions() {
 		_, err := r.cluster.Kubectl(t.Context(), "get", "--as=operator", "crd", "--field-selector=metadata.name="+definition)
 		require.NoError(t, err, definition)
 	}

@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
-	"fairlead.dev/services/nodepool-ingress/internal/profile"
 )
 
 // YurtIngresses is the resource of the specifications.
@@ -89,7 +89,7 @@ func Kinds(o Options) Set[kit.Kind] {
 		resource := schema.GroupVersionResource{Group: v1alpha1.SchemeGroupVersion.Group, Version: version, Resource: "nodepools"}
 		kinds.NodePools = append(kinds.NodePools, kit.Kind{Resource: resource, Name: "NodePool", Transform: kit.Metadata()})
 	}
-	for _, definition := range profile.TraefikDefinitions() { // each alone: all definitions of a cluster take more memory than all else
+	for _, definition := range traefik.Definitions() { // each alone: all definitions of a cluster take more memory than all else
 		kinds.Definitions = append(kinds.Definitions, kit.Kind{
 			Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(), Off: !o.Traefik,
 		})

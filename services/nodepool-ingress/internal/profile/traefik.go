@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
 )
 
 const (
@@ -25,22 +26,6 @@ const (
 	// traefikDrain is the time that requests have to end after that.
 	traefikDrain = 30
 )
-
-// TraefikGroup is the group and version of Traefik's custom resources.
-const TraefikGroup = "traefik.io/v1alpha1"
-
-// TraefikDefinitions returns the names of the definitions of Traefik's custom resources. With its provider for them, Traefik waits at its start until it has
-// listed all of them.
-func TraefikDefinitions() []string {
-	var names []string
-	for _, kind := range []string{
-		"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports", "serverstransporttcps",
-		"tlsoptions", "tlsstores", "traefikservices",
-	} {
-		names = append(names, kind+".traefik.io")
-	}
-	return names
-}
 
 // traefik isolates pools by the name of the class: all Traefiks have the same controller string. It elects no leader.
 func (b *builder) traefik() controller {
@@ -69,7 +54,7 @@ func (b *builder) traefik() controller {
 	container.ReadinessProbe.InitialDelaySeconds, container.ReadinessProbe.PeriodSeconds = 3, 2
 	served := ""
 	if b.pool.CustomResources {
-		served = TraefikGroup
+		served = traefik.SchemeGroupVersion.String()
 	}
 	return b.grant(controller{
 		class:  traefikClass,
