@@ -207,6 +207,7 @@ func (a *actor) read(ctx context.Context) {
 		a.retire(a.current.ETag)
 	}
 	a.current, a.verifyAt, a.unread, a.waiting = got, now.Add(a.p.Verify), false, ""
+	a.watch(got.BackendAddresses()) // before they are planned: no change is missed
 	a.frame.live = got.Live()
 	if !got.Active {
 		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}

@@ -22,7 +22,9 @@ type Key struct{ LoadBalancer, Set string }
 // Wanted is what the owner of a backend set wants.
 type Wanted struct {
 	Endpoints []plan.Endpoint // each address once
-	Weight    int
+	// Services are those of the endpoints, with their namespaces. Empty: not known, or those of the previous wish.
+	Services []string
+	Weight   int
 	// Weights are the weights of backends that have another one than Weight. It must not be changed.
 	Weights  map[netip.AddrPort]int
 	Maximum  int // active backends; 0: no limit but those of the load balancer
@@ -69,12 +71,16 @@ type Params struct {
 	// Verify is the time between two reads of a load balancer that nothing changes.
 	Verify time.Duration
 	// MayWrite returns an error if this replica may have lost the leadership. It is called immediately before each write.
-	MayWrite func() error
+	MayWrite  func() error
+	Occupants Occupants
 	// Changed is called when the report of a set has changed.
 	Changed func(Key)
 	// Jitter returns a random number from 0 to 1.
 	Jitter func() float64
 }
+
+// Occupants returns the ready endpoints of other Services than own at the address of a backend.
+type Occupants func(backend netip.Addr, own []string) []plan.Occupant
 
 // Actors are the actors of all load balancers.
 type Actors struct {
@@ -168,6 +174,15 @@ func (a *Actors) Report(key Key) *Report {
 	return of.reportOf(key.Set)
 }
 
+// Recheck tells the actors whose load balancers have backends of these addresses that the endpoints there have changed.
+func (a *Actors) Recheck(addresses []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, of := range a.actors {
+		of.recheck(addresses)
+	}
+}
+
 // inbox is what other goroutines share with an actor.
 type inbox struct {
 	mu      sync.Mutex
@@ -176,6 +191,8 @@ type inbox struct {
 	layout  *layoutRequest // nil: the actor has none
 	report  *LayoutReport
 	wake    chan struct{} // of capacity 1
+
+	addresses map[string]bool // of the backends that the load balancer had when it was read last
 }
 
 // request is the newest wish of a set.
@@ -201,7 +218,7 @@ func (i *inbox) want(set string, w *Wanted) {
 
 // same reports whether two wishes are equal, except for the event that they follow from.
 func (w *Wanted) same(other *Wanted) bool {
-	return slices.Equal(w.Endpoints, other.Endpoints) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
+	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
 		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && sameHealth(w.Health, other.Health)
 }
 
@@ -223,6 +240,20 @@ func (i *inbox) drop(set string) bool {
 	delete(i.reports, set)
 	i.signal()
 	return len(i.sets) == 0 && i.layout == nil
+}
+
+func (i *inbox) watch(addresses map[string]bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.addresses = addresses
+}
+
+func (i *inbox) recheck(addresses []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if slices.ContainsFunc(addresses, func(ip string) bool { return i.addresses[ip] }) {
+		i.signal()
+	}
 }
 
 func (i *inbox) signal() {

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // A few minutes of fake time: longer than the longest delay after failures.
@@ -649,6 +650,32 @@ func TestASetOfOthers(t *testing.T) {
 		assert.Zero(t, r.accepted())
 		r.want("chat", "1 2")
 		r.eventually("chat", "1 2", patience)
+	})
+}
+
+// TestAnAddressThatAnotherServiceGets loses all endpoints without seeing one terminate, and then the address of one.
+func TestAnAddressThatAnotherServiceGets(t *testing.T) {
+	t.Parallel()
+	inModes(t, 2, func(r *rig) {
+		r.want("chat", "1 2")
+		r.eventually("chat", "1 2", time.Minute)
+		r.want("chat", "")
+		report := r.report("chat", time.Second, func(x *Report) bool { return x.Held })
+		assert.False(r.t, report.Synced)
+		assert.Equal(r.t, "Pending: 2 backends have no endpoint, and stay for 30s: endpoints that vanish may come back", report.Reason+": "+report.Message)
+		time.Sleep(10 * time.Second) // no timer of the actor is left but that of the hold
+		r.others.Store(at(2).Addr(), "others/embed")
+		begun := time.Now()
+		r.actors.Recheck([]string{at(9).Addr().String(), at(2).Addr().String()})
+		for r.has("chat") != "1" {
+			require.Less(r.t, time.Since(begun), plan.Hold/2, "backends %s; calls %s", r.has("chat"), r.lastCalls())
+			time.Sleep(50 * time.Millisecond)
+		}
+		r.report("chat", 5*time.Second, func(x *Report) bool {
+			return x.Held && strings.HasPrefix(x.Message, "1 backend has no endpoint, and stays")
+		})
+		r.want("chat", "1")
+		r.eventually("chat", "1", time.Minute)
 	})
 }
 

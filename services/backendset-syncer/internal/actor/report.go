@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Reasons of reports.
@@ -58,6 +59,8 @@ type Report struct {
 	// Serving has the backends that the load balancer reports as healthy, or whose health is not known because no listener uses the
 	// set.
 	Serving map[netip.AddrPort]bool
+	// Held means that the set is not synced only because it holds backends without an endpoint.
+	Held bool
 	// Used means that requests can reach the set.
 	Used bool
 
@@ -145,6 +148,21 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 			s.repairs, s.repairAt.UTC().Format(time.RFC3339))}
 	case !s.dirty.IsZero() || inProgress:
 		return a.pendingProblem("changes wait")
+	}
+	return s.settledProblem(r)
+}
+
+// settledProblem returns the problem of a set that has all that is wanted, nil if there is none.
+func (s *set) settledProblem(r *Report) *problem {
+	held := 0
+	for _, l := range s.target.Draining {
+		if l.Vanished {
+			held++
+		}
+	}
+	if r.Held = held > 0; r.Held {
+		return &problem{reason: reasonPending, message: fmt.Sprintf("%s for %s: endpoints that vanish may come back",
+			count(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.Hold)}
 	}
 	return s.health.problem()
 }

@@ -46,6 +46,7 @@ type rig struct {
 	stop    func()
 	meter   *meter
 	fence   atomic.Pointer[error] // of writes
+	others  sync.Map              // Services by the addresses that they have as ready endpoints
 	limits  plan.Limits
 	drain   plan.Drain
 }
@@ -161,6 +162,13 @@ func (r *rig) client() *ociapi.Client {
 func (r *rig) start() {
 	r.actors = New(Params{
 		Client: r.client(), Observer: r.meter, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: verify, Changed: func(Key) {}, Jitter: func() float64 { return 0.5 },
+		Occupants: func(backend netip.Addr, _ []string) []plan.Occupant {
+			service, found := r.others.Load(backend)
+			if !found {
+				return nil
+			}
+			return []plan.Occupant{{Service: service.(string), Port: 8000}}
+		},
 		MayWrite: func() error {
 			if err := r.fence.Load(); err != nil {
 				return *err
@@ -196,7 +204,7 @@ func (r *rig) want(set, endpoints string, changes ...func(w *Wanted)) {
 
 func (r *rig) wanted(endpoints string, changes ...func(w *Wanted)) *Wanted {
 	states := map[string]plan.State{"": plan.Ready, "finishing": plan.Finishing, "terminating": plan.Terminating, "notready": plan.NotReady}
-	w := &Wanted{Weight: 1, Drain: r.drain, Limits: r.limits, Since: time.Now()}
+	w := &Wanted{Weight: 1, Services: []string{"models/own"}, Drain: r.drain, Limits: r.limits, Since: time.Now()}
 	for _, f := range strings.Fields(endpoints) {
 		name, state, _ := strings.Cut(f, ":")
 		n, err := strconv.Atoi(name)

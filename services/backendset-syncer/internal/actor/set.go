@@ -14,11 +14,13 @@ import (
 
 // set is a backend set as an actor knows it.
 type set struct {
-	name   string
-	wish   *request
-	memory plan.Memory
-	target *plan.Target
-	live   *ociapi.BackendSet // nil: it does not exist, or was not read
+	name string
+	wish *request
+	// services are those of the newest wish that names any. Without one, no backend is taken.
+	services []string
+	memory   plan.Memory
+	target   *plan.Target
+	live     *ociapi.BackendSet // nil: it does not exist, or was not read
 	// foreign are the backends of a set that is only watched, except for those that are endpoints.
 	foreign []string
 	wanted  []plan.Backend
@@ -76,6 +78,9 @@ func (s *set) want(wish *request, now time.Time) bool {
 		return false
 	}
 	s.wish = wish
+	if len(wish.Services) > 0 {
+		s.services = wish.Services
+	}
 	if s.since.IsZero() {
 		s.since = wish.Since
 	}
@@ -200,7 +205,8 @@ func (a *actor) plan(now time.Time) time.Time {
 			continue
 		}
 		s.target = plan.Build(plan.Input{
-			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Memory: s.memory, Now: now,
+			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Occupants: a.occupants(s), Memory: s.memory,
+			Now: now,
 		})
 		s.memory = s.target.Memory
 		limits = s.wish.Limits
@@ -217,6 +223,20 @@ func (a *actor) plan(now time.Time) time.Time {
 		}
 	}
 	return next
+}
+
+// occupants returns the ready endpoints of other Services at the addresses of the backends.
+func (a *actor) occupants(s *set) map[netip.AddrPort][]plan.Occupant {
+	if len(s.services) == 0 {
+		return nil
+	}
+	all := map[netip.AddrPort][]plan.Occupant{}
+	for _, b := range s.live.Backends {
+		if o := a.p.Occupants(b.Address.Addr(), s.services); len(o) > 0 {
+			all[b.Address] = o
+		}
+	}
+	return all
 }
 
 // locate finds a set in the load balancer as it was read, and reports whether it is there.

@@ -202,6 +202,7 @@ type actorParts struct {
 	Clock     clock.RealClock
 	Elector   *leader.Elector
 	Informers *informers.Informers
+	Observer  *observe.Observer
 	Queues    *queues
 }
 
@@ -209,7 +210,7 @@ func newActors(p actorParts) *actor.Actors {
 	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
 	toBindings, toPods := reconciler.OnReport(p.Informers, p.Queues.Bindings.Enqueue), gate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
-		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check,
+		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check, Occupants: p.Observer.Occupants,
 		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
 	})
 }

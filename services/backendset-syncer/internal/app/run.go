@@ -22,6 +22,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return err
 	}
 	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
+	reconciler.HandleAddresses(p.Informers, p.Actors.Recheck)
 	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
 	gatewaycontroller.Handle(p.Informers, p.Gateways)
 	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}

@@ -74,7 +74,7 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolut
 			wanted[name] = s.Wanted
 		}
 	}
-	previews := actor.PreviewAll(lb, wanted, now)
+	previews := actor.PreviewAll(lb, wanted, p.occupants, now)
 	fmt.Fprintf(p.out, "load balancer %s: %d changes of its layout\n", id, len(changes))
 	for _, c := range changes {
 		fmt.Fprintf(p.out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, detail(c.Detail))

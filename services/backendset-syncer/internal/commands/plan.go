@@ -110,10 +110,11 @@ func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
 
 // planner plans bindings.
 type planner struct {
-	judge    *controller.Judge
-	client   *ociapi.Client
-	bindings []*v1alpha1.BackendSetBinding // all, sorted
-	out, log io.Writer
+	judge     *controller.Judge
+	client    *ociapi.Client
+	occupants actor.Occupants
+	bindings  []*v1alpha1.BackendSetBinding // all, sorted
+	out, log  io.Writer
 
 	gateways   *gateway.Planner
 	configMaps kit.Reader
@@ -142,7 +143,7 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	p := &planner{
 		judge: controller.NewJudge(observer, document, func(id, set string) bool { return record.Lists(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
 		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
-		bindings: observer.Bindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
+		occupants: observer.Occupants, bindings: observer.Bindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -216,7 +217,7 @@ func (p *planner) previewAll(ctx context.Context, id string) (map[string]actor.P
 			wanted[b.Spec.BackendSetName] = v.Wanted(b)
 		}
 	}
-	return actor.PreviewAll(lb, wanted, clock.RealClock{}.Now()), nil
+	return actor.PreviewAll(lb, wanted, p.occupants, clock.RealClock{}.Now()), nil
 }
 
 // fixed is a configuration that does not change.

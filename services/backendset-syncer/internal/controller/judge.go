@@ -86,12 +86,10 @@ func (j *Judge) Of(b *v1alpha1.BackendSetBinding) *Verdict {
 	}
 	v.owns, v.writes = true, true
 	v.takesOver = v.permission.TakeOver || j.holders.wasOwned(v.key)
-	if b.DeletionTimestamp != nil {
-		return v
-	}
 	endpoints, err := j.observer.Endpoints(b, document.IsPod)
 	missing := fmt.Sprintf("Service %s does not exist", b.Spec.ServiceRef.Name)
 	switch v.endpoints = endpoints; {
+	case b.DeletionTimestamp != nil: // they all leave the set
 	case err != nil:
 		v.writes = false
 		return v.refuse(v1alpha1.ReasonServiceInvalid, err.Error()+"; the backend set keeps its backends")
@@ -142,7 +140,7 @@ func (j *Judge) permit(b *v1alpha1.BackendSetBinding) (policy.Permission, string
 // Wanted returns what the actor of the load balancer should do for a binding.
 func (v *Verdict) Wanted(b *v1alpha1.BackendSetBinding) *actor.Wanted {
 	return &actor.Wanted{
-		Endpoints: v.endpoints.All, Weight: int(max(b.Spec.Weight, 1)), Maximum: v.permission.Backends, Drain: drainOf(b), Health: healthOf(b),
+		Endpoints: v.endpoints.All, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)), Maximum: v.permission.Backends, Drain: drainOf(b), Health: healthOf(b),
 		Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil, Limits: v.permission.Limits,
 	}
 }

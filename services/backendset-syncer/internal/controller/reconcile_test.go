@@ -211,3 +211,22 @@ func TestEventsAreTimed(t *testing.T) {
 	require.NoError(t, r.Reconcile(t.Context(), name))
 	assert.Zero(t, w.wanted.Since, "each event counts once")
 }
+
+// TestConditionsOfHeldBackends: what is wrong with the binding explains why the endpoints are gone, but not a problem of the load balancer.
+func TestConditionsOfHeldBackends(t *testing.T) {
+	t.Parallel()
+	missing := &Verdict{writes: true, reason: "ServiceInvalid"}
+	for _, tt := range []struct {
+		verdict *Verdict
+		report  *actor.Report
+		want    string
+	}{
+		{verdict: &Verdict{writes: true}, report: &actor.Report{Reason: "Pending", Held: true}, want: "Pending"},
+		{verdict: missing, report: &actor.Report{Reason: "Pending", Held: true}, want: "ServiceInvalid"},
+		{verdict: missing, report: &actor.Report{Reason: "AuthFailed"}, want: "AuthFailed"},
+	} {
+		c := condition(bindingOf("a", 1), tt.verdict, tt.report)
+		assert.Equal(t, tt.want, c.Reason)
+		assert.Equal(t, metav1.ConditionFalse, c.Status)
+	}
+}

@@ -35,7 +35,7 @@ func TestBindings(t *testing.T) {
 		name string
 		run  func(r *rig, id string)
 	}{
-		{"follow", testFollow}, {"conflict", testConflict}, {"refusals", testRefusals}, {"limits", testLimits}, {"addresses", testAddresses}, {"services", testServices},
+		{"follow", testFollow}, {"conflict", testConflict}, {"refusals", testRefusals}, {"limits", testLimits}, {"addresses", testAddresses}, {"services", testServices}, {"taken", testTaken},
 		{"emptying", testEmptying}, {"validation", testValidation}, {"problems", testProblems}, {"plan", testPlan}, {"foreign", testForeign},
 	}
 	for _, tt := range tests {
@@ -163,6 +163,23 @@ func testServices(r *rig, id string) {
 	require.NoError(r.t, r.kube.CoreV1().Services("models").Delete(r.t.Context(), "services", metav1.DeleteOptions{}))
 	r.reason("models", "services", "ServiceInvalid")
 	assert.Equal(r.t, "1", r.has(id, "chat"), "its endpoints are held")
+}
+
+// testTaken lets a Service lose all endpoints without seeing one terminate, as after a forced deletion. A pod of another tenant has one of the
+// addresses at once, and the other one later.
+func testTaken(r *rig, id string) {
+	r.service("models", "taken", "1 2")
+	r.service("others", "taker", "9")
+	r.bind("models", "taken", id, "chat")
+	r.reason("models", "taken", "Synced")
+	r.apply(slice("others", "taker", "9 2"))
+	r.apply(slice("models", "taken", ""))
+	r.backends(id, "chat", "1") // it is held
+	c := r.reason("models", "taken", "Pending")
+	assert.Equal(r.t, metav1.ConditionFalse, c.Status)
+	r.apply(slice("others", "taker", "9 2 1"))
+	r.backends(id, "chat", "")
+	r.reason("models", "taken", "Synced")
 }
 
 func testEmptying(r *rig, id string) {

@@ -53,6 +53,7 @@ func (b *build) resolve(namespace string, ref *gatewayv1.BackendRef) (routing.Ba
 // found is the endpoints of a backend, or its problem.
 type found struct {
 	all     []plan.Endpoint
+	service string // that has them, with its namespace; empty: not known
 	refused string // endpoints that cannot become backends
 	problem Problem
 }
@@ -80,7 +81,7 @@ func (b *build) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString)
 	case err != nil:
 		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
 	}
-	return found{all: e.All, refused: e.Refused}
+	return found{all: e.All, service: name.String(), refused: e.Refused}
 }
 
 // poolEndpoints returns the endpoints of an InferencePool: the proxy listeners of its endpoint picker or, without a ready one, its own pods
@@ -92,15 +93,16 @@ func (b *build) poolEndpoints(name cache.ObjectName) found {
 		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
 	}
 	proxies, problem := b.proxies(pool)
+	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
 	failOpen := pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen
 	switch {
 	case problem == "" && (!failOpen || slices.ContainsFunc(proxies.All, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
-		return found{all: proxies.All, refused: proxies.Refused}
+		return found{all: proxies.All, service: picker, refused: proxies.Refused}
 	case !failOpen:
 		return found{problem: Problem{reasonNoProxy, fmt.Sprintf(
 			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
 	}
-	return found{all: merge(proxies.All, b.podEndpoints(pool))}
+	return found{all: merge(proxies.All, b.podEndpoints(pool)), service: picker}
 }
 
 // proxies returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
@@ -132,7 +134,7 @@ func (b *build) podEndpoints(pool *informers.Pool) []plan.Endpoint {
 	for _, p := range b.planner.PodsOf(pool) {
 		for _, a := range addressesIn(pool, p) {
 			if a.Addr().Is4() && !observe.IsSpecial(a.Addr()) && b.isPod(a.Addr()) {
-				all = append(all, plan.Endpoint{Address: a, State: podState(p)})
+				all = append(all, plan.Endpoint{Address: a, State: podState(p), Pod: string(p.UID)})
 			}
 		}
 	}

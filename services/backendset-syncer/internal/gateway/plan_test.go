@@ -180,3 +180,18 @@ func TestRuleSetsAreLimited(t *testing.T) {
 	assert.Equal(t, "true", accepted(p, "infra", "redirect"))
 	assert.Contains(t, accepted(p, "infra", "second"), "CapacityExceeded")
 }
+
+// TestSetsKnowTheirServices, because the addresses of their pods can become those of other Services.
+func TestSetsKnowTheirServices(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.gateway("web", "", "", webListener)
+	r.service("models", "chat", 1)
+	r.service("models", "canary", 2)
+	r.route("models", "route", "rules: [{backendRefs: [{name: chat, port: 80}, {name: canary, port: 80}]}]")
+	var services []string
+	for _, s := range r.plan().Sets {
+		services = append(services, s.Wanted.Services...)
+	}
+	assert.ElementsMatch(t, []string{"models/chat", "models/canary"}, services)
+}

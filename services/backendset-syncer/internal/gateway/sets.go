@@ -86,6 +86,9 @@ func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Se
 			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
 		}
 		s.Wanted.Endpoints = merge(s.Wanted.Endpoints, f.all)
+		if f.service != "" && !slices.Contains(s.Wanted.Services, f.service) {
+			s.Wanted.Services = append(s.Wanted.Services, f.service)
+		}
 		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.all)})
 		if document != nil {
 			if own := document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {

@@ -40,6 +40,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gateway"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
@@ -358,11 +359,11 @@ func (w *world) start() {
 		Credentials: ocilbtest.Provider(), HTTP: w.httpClient(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
+	caches := w.readers()
 	actors := actor.New(actor.Params{
-		Client: client, Observer: quiet{}, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: 5 * time.Minute, MayWrite: func() error { return nil },
+		Occupants: observe.New(caches).Occupants, Client: client, Observer: quiet{}, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: 5 * time.Minute, MayWrite: func() error { return nil },
 		Changed: func(k actor.Key) { w.enqueue(cache.ObjectName{Name: k.LoadBalancer}) }, Jitter: func() float64 { return 0.5 },
 	})
-	caches := w.readers()
 	store := record.NewStore(w.kube.CoreV1(), "fairlead", "test")
 	if w.caches.Load() == nil {
 		empty, err := informers.Snapshot(kit.Snapshot{}, options)

@@ -24,6 +24,7 @@ const (
 	byBackendSet = "backendset" // bindings, by load balancer and set
 	byNamespace  = "namespace"  // bindings
 	byPod        = "pod"        // EndpointSlices, by namespace/name of their pods
+	byAddress    = "address"    // EndpointSlices, by the addresses of their endpoints
 )
 
 // Options choose the kinds that the program reads.
@@ -125,7 +126,7 @@ func Kinds(o Options) Set[kit.Kind] {
 		},
 		EndpointSlices: kit.Kind{
 			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true, Selector: discoveryv1.LabelServiceName,
-			Transform: kit.Typed(trimSlice), Indexers: cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod},
+			Transform: kit.Typed(trimSlice), Indexers: cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod, byAddress: indexSliceByAddress},
 		},
 		Pods: kit.Kind{
 			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !o.Gates && !o.Gateways, Transform: kit.Typed(trimPod),
@@ -265,6 +266,25 @@ func indexSliceByPod(obj any) ([]string, error) {
 	return pods, nil
 }
 
+func indexSliceByAddress(obj any) ([]string, error) {
+	s, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil, nil
+	}
+	return AddressesOf(s), nil
+}
+
+// AddressesOf returns the addresses of the endpoints of an EndpointSlice: of each, the first one. The API specifies no meaning of more.
+func AddressesOf(s *discoveryv1.EndpointSlice) []string {
+	all := make([]string, 0, len(s.Endpoints))
+	for i := range s.Endpoints {
+		if a := s.Endpoints[i].Addresses; len(a) > 0 {
+			all = append(all, a[0])
+		}
+	}
+	return all
+}
+
 // BindingsOfService returns the bindings of a Service.
 func BindingsOfService(r kit.Reader, service cache.ObjectName) []*v1alpha1.BackendSetBinding {
 	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byService, service.String()))
@@ -288,6 +308,11 @@ func SlicesOfService(r kit.Reader, service cache.ObjectName) []*discoveryv1.Endp
 // SlicesOfPod returns the EndpointSlices with a pod.
 func SlicesOfPod(r kit.Reader, pod cache.ObjectName) []*discoveryv1.EndpointSlice {
 	return typed[discoveryv1.EndpointSlice](r.ByIndex(byPod, pod.String()))
+}
+
+// SlicesOfAddress returns the EndpointSlices with an endpoint of an IP address.
+func SlicesOfAddress(r kit.Reader, ip string) []*discoveryv1.EndpointSlice {
+	return typed[discoveryv1.EndpointSlice](r.ByIndex(byAddress, ip))
 }
 
 // All returns all objects of a kind that could be read.

@@ -4,6 +4,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -77,11 +78,11 @@ func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrStrin
 	if err != nil {
 		return Endpoints{}, err
 	}
-	c := collector{observer: o, namespace: name.Namespace, port: port, isPod: isPod, states: map[netip.AddrPort]plan.State{}, refused: map[string]bool{}}
+	c := collector{observer: o, namespace: name.Namespace, port: port, isPod: isPod, endpoints: map[netip.AddrPort]plan.Endpoint{}, refused: map[string]bool{}}
 	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
 		c.add(s)
 	}
-	return c.endpoints(), nil
+	return c.result(), nil
 }
 
 // portOf returns the port of a Service.
@@ -112,7 +113,7 @@ type collector struct {
 	namespace string
 	port      *corev1.ServicePort
 	isPod     func(netip.Addr) bool
-	states    map[netip.AddrPort]plan.State
+	endpoints map[netip.AddrPort]plan.Endpoint
 	refused   map[string]bool // addresses
 	ipv6      bool
 	surplus   bool
@@ -139,7 +140,7 @@ func (c *collector) add(s *discoveryv1.EndpointSlice) {
 			c.refuse(text)
 			continue
 		}
-		c.merge(netip.AddrPortFrom(address, port), c.stateOf(e))
+		c.merge(plan.Endpoint{Address: netip.AddrPortFrom(address, port), State: c.stateOf(e), Pod: podOf(e)})
 	}
 }
 
@@ -149,16 +150,23 @@ func (c *collector) refuse(address string) {
 	}
 }
 
-func (c *collector) merge(address netip.AddrPort, state plan.State) {
-	if before, known := c.states[address]; known {
-		c.states[address] = max(before, state)
-		return
+// podOf returns the UID of the pod of an endpoint, empty if it is not known.
+func podOf(e *discoveryv1.Endpoint) string {
+	if e.TargetRef == nil {
+		return ""
 	}
-	if len(c.states) == maxEndpoints {
+	return string(e.TargetRef.UID)
+}
+
+func (c *collector) merge(e plan.Endpoint) {
+	before, known := c.endpoints[e.Address]
+	switch {
+	case known && before.State >= e.State:
+	case !known && len(c.endpoints) == maxEndpoints:
 		c.surplus = true
-		return
+	default:
+		c.endpoints[e.Address] = e
 	}
-	c.states[address] = state
 }
 
 // IsSpecial reports whether an address reaches the load balancer itself, or a service of the cloud.
@@ -235,18 +243,15 @@ func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-func (c *collector) endpoints() Endpoints {
-	e := Endpoints{All: make([]plan.Endpoint, 0, len(c.states))}
-	for address, state := range c.states {
-		e.All = append(e.All, plan.Endpoint{Address: address, State: state})
-	}
+func (c *collector) result() Endpoints {
+	e := Endpoints{All: slices.AppendSeq(make([]plan.Endpoint, 0, len(c.endpoints)), maps.Values(c.endpoints))}
 	slices.SortFunc(e.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
 	switch {
 	case len(c.refused) > 0:
 		e.Refused = fmt.Sprintf("EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration", c.list())
 	case c.surplus:
 		e.Refused = fmt.Sprintf("the Service has more than %d endpoints; the others are ignored", maxEndpoints)
-	case c.ipv6 && len(c.states) == 0:
+	case c.ipv6 && len(c.endpoints) == 0:
 		e.Refused = "the Service has no IPv4 endpoints, and load balancers connect to backends by IPv4 only; make the Service dual-stack (ipFamilyPolicy: PreferDualStack)"
 	}
 	return e
@@ -263,6 +268,31 @@ func (c *collector) list() string {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), len(all)-maxListed)
 	}
 	return strings.Join(all, ", ")
+}
+
+// Occupants returns the ready endpoints of other Services at the IP address of a backend, with all of their TCP ports: two pods that share the
+// address of their node differ by the port. own are the Services of the backend set, with their namespaces.
+func (o *Observer) Occupants(backend netip.Addr, own []string) []plan.Occupant {
+	ip := backend.String()
+	var all []plan.Occupant
+	for _, s := range informers.SlicesOfAddress(o.caches.EndpointSlices, ip) {
+		service := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
+		if slices.Contains(own, service) {
+			continue
+		}
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if len(e.Addresses) == 0 || e.Addresses[0] != ip || e.Conditions.Ready != nil && !*e.Conditions.Ready || value(e.Conditions.Terminating) {
+				continue
+			}
+			for _, p := range s.Ports {
+				if n := value(p.Port); n > 0 && cmp.Or(value(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP {
+					all = append(all, plan.Occupant{Service: service, Pod: podOf(e), Port: uint16(n)})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Pod returns a pod with the readiness gate, nil if it does not exist or has no gate.

@@ -131,6 +131,37 @@ func TestServicesThatDoNotExist(t *testing.T) {
 	assert.Equal(t, Endpoints{Missing: true}, got)
 }
 
+func TestOccupants(t *testing.T) {
+	t.Parallel()
+	const ports = "{name: http, port: 8000, protocol: TCP}"
+	other := func(name, ports, endpoints string) string {
+		return slice(name, ports, endpoints, "namespace: models", "namespace: others", "service-name: chat", "service-name: embed")
+	}
+	tests := []struct {
+		name, objects string
+		want          []plan.Occupant
+	}{
+		{name: "none", objects: slice("a", ports, "{addresses: [10.0.0.9]}")},
+		{name: "the own Service", objects: slice("a", ports, "{addresses: [10.0.0.1]}")},
+		{name: "of another namespace", objects: other("a", ports, "{addresses: [10.0.0.9]}, {addresses: [10.0.0.1], conditions: {ready: true}, targetRef: {kind: Pod, name: embed-1, uid: e1}}"),
+			want: []plan.Occupant{{Service: "others/embed", Pod: "e1", Port: 8000}}},
+		{name: "of the own namespace", objects: slice("a", ports, "{addresses: [10.0.0.1]}", "service-name: chat", "service-name: embed"),
+			want: []plan.Occupant{{Service: "models/embed", Port: 8000}}},
+		{name: "each TCP port", objects: other("a", ports+", {name: metrics, port: 9090}, {name: dns, port: 53, protocol: UDP}", "{addresses: [10.0.0.1]}"),
+			want: []plan.Occupant{{Service: "others/embed", Port: 8000}, {Service: "others/embed", Port: 9090}}},
+		{name: "not ready", objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: false}}")},
+		{name: "terminating, of a Service that publishes all addresses", objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: true, terminating: true}}")},
+		{name: "not the first address", objects: other("a", ports, "{addresses: [10.0.0.9, 10.0.0.1]}, {addresses: []}")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+tt.objects)
+			assert.Equal(t, tt.want, o.Occupants(netip.MustParseAddr("10.0.0.1"), []string{"models/chat"}))
+		})
+	}
+}
+
 // TestAHugeService has more endpoints than are considered.
 func TestAHugeService(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,17 @@ func (l *LoadBalancer) Sets() map[string]int {
 	return sets
 }
 
+// BackendAddresses returns the IP addresses of all backends.
+func (l *LoadBalancer) BackendAddresses() map[string]bool {
+	all := map[string]bool{}
+	for name := range l.sets {
+		for i := range l.sets[name].Backends {
+			all[value(l.sets[name].Backends[i].IpAddress)] = true
+		}
+	}
+	return all
+}
+
 // BackendSet is a backend set as it was read.
 type BackendSet struct {
 	Name          string

@@ -10,9 +10,13 @@
 //	terminating, or not ready          no                 none
 //	gone after it was terminating      yes                draining, until Drain.Minimum has passed
 //	gone, and never seen terminating   yes                draining for Hold; unchanged if the set has no active backend
+//	not ready or gone, and taken       any                none
 //
 // An endpoint that is gone without having been terminating can be a pod that was deleted by force, but also a mistake: a selector
 // that matches nothing, or slices that were deleted. Its streams may still run.
+//
+// A backend is taken if another Service has its address as a ready endpoint: it is another pod now, of another tenant perhaps. A Service
+// that had the same pod while the set had it takes nothing, because Services can share pods.
 package plan
 
 import (
@@ -46,6 +50,14 @@ const (
 type Endpoint struct {
 	Address netip.AddrPort
 	State   State
+	Pod     string // UID; empty: not known
+}
+
+// Occupant is a ready endpoint of another Service at the IP address of a backend.
+type Occupant struct {
+	Service string // with its namespace
+	Pod     string // UID; empty: not known
+	Port    uint16
 }
 
 // Backend is a backend of a set.
@@ -67,21 +79,24 @@ type Input struct {
 	Endpoints []Endpoint // each address once
 	Current   []Backend
 	Drain     Drain
-	// Emptying means that the set loses all backends: Endpoints is ignored.
+	// Emptying means that the set loses all backends, whatever Endpoints has.
 	Emptying bool
+	// Occupants of the addresses of current backends.
+	Occupants map[netip.AddrPort][]Occupant
 	// Memory is that of the previous Build.
 	Memory Memory
 	Now    time.Time
 }
 
-// Memory has the backends that are leaving their set.
+// Memory has the backends that are leaving their set, and those that share their pods with other Services.
 type Memory map[netip.AddrPort]Mark
 
-// Mark is what a set remembers about a backend that is leaving.
+// Mark is what a set remembers about a backend.
 type Mark struct {
-	Since       time.Time // when it began to leave
+	Since       time.Time // when it began to leave; zero: it does not
 	Terminating bool      // it was seen terminating
 	Gone        time.Time // when no slice had it any longer; zero: a slice has it
+	Sharing     []Occupant
 }
 
 // Target is the wanted state of a set.
@@ -102,6 +117,8 @@ type Target struct {
 type Leaving struct {
 	Address netip.AddrPort
 	Since   time.Time
+	// Vanished means that its endpoint is gone without having been terminating.
+	Vanished bool
 	// Unchanged leaves the drain flag as it is: nothing else serves.
 	Unchanged bool
 }
@@ -112,7 +129,9 @@ func Build(in Input) *Target {
 	for _, b := range in.Current {
 		t.current[b.Address] = true
 	}
-	states := t.activate(&in)
+	sharing := in.sharing()
+	taken := in.taken(sharing)
+	states := t.activate(&in, taken)
 	t.remember(states, &in)
 	for address := range t.current {
 		if t.isActive(address) {
@@ -121,7 +140,15 @@ func Build(in Input) *Target {
 		if _, known := states[address]; !known {
 			t.Memory[address] = in.Memory[address].vanish(in.Emptying, in.Now)
 		}
-		t.retain(address, t.Memory[address], &in)
+		if !taken[address] {
+			t.retain(address, t.Memory[address], &in)
+		}
+	}
+	for address := range t.current {
+		if m, marked := t.Memory[address]; marked || sharing[address] != nil {
+			m.Sharing = sharing[address]
+			t.Memory[address] = m
+		}
 	}
 	slices.SortFunc(t.Draining, func(a, b Leaving) int {
 		return cmp.Or(b.Since.Compare(a.Since), a.Address.Compare(b.Address))
@@ -129,9 +156,38 @@ func Build(in Input) *Target {
 	return t
 }
 
+// sharing returns the occupants that do not take the addresses of backends: they are beside the endpoint of the set or, if the set no longer has
+// the endpoint, were.
+func (in *Input) sharing() map[netip.AddrPort][]Occupant {
+	all := map[netip.AddrPort][]Occupant{}
+	for address, m := range in.Memory {
+		all[address] = m.Sharing
+	}
+	for _, e := range in.Endpoints {
+		delete(all, e.Address)
+		for _, o := range in.Occupants[e.Address] {
+			if o.Port != e.Address.Port() || o.Pod != "" && o.Pod == e.Pod {
+				all[e.Address] = append(all[e.Address], o)
+			}
+		}
+	}
+	return all
+}
+
+// taken returns the current backends whose address another pod has.
+func (in *Input) taken(sharing map[netip.AddrPort][]Occupant) map[netip.AddrPort]bool {
+	taken := map[netip.AddrPort]bool{}
+	for address, occupants := range in.Occupants {
+		for _, o := range occupants {
+			taken[address] = taken[address] || !slices.Contains(sharing[address], o)
+		}
+	}
+	return taken
+}
+
 // activate chooses the endpoints that get new requests: the ready ones or, if there are none, those that still serve. It returns the
-// states of all.
-func (t *Target) activate(in *Input) map[netip.AddrPort]State {
+// states of all that are not taken. A ready endpoint is the set's own, whoever has it, too.
+func (t *Target) activate(in *Input, taken map[netip.AddrPort]bool) map[netip.AddrPort]State {
 	states := make(map[netip.AddrPort]State, len(in.Endpoints))
 	if in.Emptying {
 		return states
@@ -141,6 +197,9 @@ func (t *Target) activate(in *Input) map[netip.AddrPort]State {
 		least = Finishing
 	}
 	for _, e := range in.Endpoints {
+		if e.State != Ready && taken[e.Address] {
+			continue
+		}
 		states[e.Address] = e.State
 		if e.State >= least {
 			t.Active = append(t.Active, e.Address)
@@ -182,7 +241,7 @@ func (t *Target) retain(address netip.AddrPort, m Mark, in *Input) {
 	if t.Next.IsZero() || end.Before(t.Next) {
 		t.Next = end
 	}
-	t.Draining = append(t.Draining, Leaving{Address: address, Since: m.Since, Unchanged: m.vanished() && len(t.Active) == 0})
+	t.Draining = append(t.Draining, Leaving{Address: address, Since: m.Since, Vanished: m.vanished(), Unchanged: m.vanished() && len(t.Active) == 0})
 }
 
 // leave returns the mark of a backend whose endpoint is not ready, or terminates.

@@ -139,6 +139,81 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// occupants parses "2:embed/u9 2:embed/u9@9090": the port is that of the backends by default.
+func occupants(text string) map[netip.AddrPort][]Occupant {
+	all := map[netip.AddrPort][]Occupant{}
+	for _, f := range strings.Fields(text) {
+		name, who, _ := strings.Cut(f, ":")
+		who, port, found := strings.Cut(who, "@")
+		service, pod, _ := strings.Cut(who, "/")
+		var n int
+		_, _ = fmt.Sscan(name, &n)
+		o := Occupant{Service: service, Pod: pod, Port: 8000}
+		if found {
+			_, _ = fmt.Sscan(port, &o.Port)
+		}
+		all[at(n)] = append(all[at(n)], o)
+	}
+	return all
+}
+
+// TestTakenAddresses follows a set whose addresses other Services get. Pods of the set's own endpoints are u1, u2 and so on.
+func TestTakenAddresses(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		endpoints, occupants, want string
+		pods                       string // "": of endpoints; otherwise that of all
+	}
+	tests := []struct {
+		name, current string
+		emptying      bool // in the last step
+		steps         []step
+	}{
+		{name: "nothing else serves, and another Service has it at once", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {occupants: "2:embed/u9", want: "1"}}},
+		{name: "while it is held", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {want: "1 2"}, {occupants: "1:embed/u8 2:embed/u9", want: ""}}},
+		{name: "others serve", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1"}}},
+		{name: "gone after it was terminating", current: "1 2", steps: []step{
+			{endpoints: "1:ready 2:finishing", want: "1 2:drain"}, {endpoints: "1:ready", want: "1 2:drain"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1"},
+		}},
+		{name: "terminating still, and its address has another pod", current: "1 2", steps: []step{{endpoints: "1:ready 2:terminating", occupants: "2:embed/u9", want: "1"}}},
+		{name: "the last one that serves", current: "2", steps: []step{{endpoints: "2:finishing", want: "2"}, {endpoints: "2:finishing", occupants: "2:embed/u9", want: ""}}},
+		{name: "not ready still", current: "1 2", steps: []step{{endpoints: "1:ready 2:notready", occupants: "2:embed/u9", want: "1"}}},
+		{name: "a set that is being emptied", current: "1 2", emptying: true, steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1:drain"}}},
+		{name: "pods without names", current: "2", steps: []step{{endpoints: "2:ready", pods: "-", want: "2"}, {occupants: "2:embed/", want: ""}}},
+		{name: "at another port", current: "2", steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9@9090", want: ""}}},
+		{name: "a ready endpoint is its own", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:embed/u9", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
+		{name: "a new leader knows no pods", current: "2", steps: []step{{occupants: "2:embed/u2", want: ""}}},
+		{name: "Services that share a pod", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}}},
+		{name: "then another pod has it", current: "2", steps: []step{
+			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}, {want: "2"}, {occupants: "2:headless/u9", want: ""},
+		}},
+		{name: "the pod moves to a Service that did not have it", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""}}},
+		{name: "a shared pod terminates, and one Service publishes it as ready", current: "1 2", steps: []step{
+			{endpoints: "1:ready 2:ready", occupants: "2:headless/u2", want: "1 2"}, {endpoints: "1:ready 2:finishing", occupants: "2:headless/u2", want: "1 2:drain"},
+		}},
+		{name: "two pods with the address of their node", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:exporter/u9@9100", want: "2"}, {occupants: "2:exporter/u9@9100", want: "2"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			in := Input{Current: backends(tt.current), Drain: Drain{Minimum: time.Minute, Maximum: time.Hour}, Now: now}
+			for i, s := range tt.steps {
+				in.Endpoints, in.Occupants = endpoints(s.endpoints), occupants(s.occupants)
+				in.Emptying = tt.emptying && i == len(tt.steps)-1
+				for j := range in.Endpoints {
+					if s.pods == "" {
+						in.Endpoints[j].Pod = fmt.Sprintf("u%d", in.Endpoints[j].Address.Addr().As4()[3])
+					}
+				}
+				target := Build(in)
+				assert.Equal(t, target, Build(in), "the same input gives the same target")
+				in.Current, in.Memory, in.Now = target.Backends(in.Current, constant(1)), target.Memory, in.Now.Add(time.Second)
+				assert.Equal(t, s.want, format(in.Current), "step %d", i)
+			}
+		})
+	}
+}
+
 // TestMemory follows one backend from its endpoint's end to its removal, at one step a second.
 func TestMemory(t *testing.T) {
 	t.Parallel()
