@@ -1,6 +1,8 @@
-// Package connlimit bounds what the clients of an HTTP server hold: connections without a request, and requests in progress.
+// Package connlimit bounds what the clients of an HTTP server hold: connections without a request, requests in progress, and the bytes
+// of their bodies.
 //
-// A newcomer always gets in. Beyond a bound, the server closes the oldest connection of the client address that has the most. So
+// A newcomer always gets in. Beyond a bound, the server closes the oldest connection of the client address that has the most or, beyond
+// the bound of bytes, the connection with the most bytes of the address with the most. A byte counts when it arrives. So
 // one address cannot take the places of others, a connection that sends half a request cannot keep its place, and the probe of a
 // kubelet is answered although a pod opens connections without end. An attacker with as many addresses as there are places needs
 // that number of new connections in the time that a request of another client takes.
@@ -10,6 +12,7 @@ package connlimit
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,6 +31,8 @@ type Limits struct {
 	Waiting int
 	// Requests is the maximum number of requests in progress; 0 if the handler bounds them itself.
 	Requests int
+	// Bytes is the maximum number of bytes of bodies that handlers of Limiter.Requests have read; 0 for no limit.
+	Bytes int
 }
 
 // A Limiter bounds the connections and requests of one server. It is safe for concurrent use.
@@ -38,11 +43,12 @@ type Limiter struct {
 	arrivals uint64
 	waiting  group
 	requests group
+	bytes    volume
 }
 
 // New returns a Limiter without connections.
 func New(limits Limits) *Limiter {
-	l := &Limiter{waiting: newGroup(limits.Waiting), requests: newGroup(limits.Requests)}
+	l := &Limiter{waiting: newGroup(limits.Waiting), requests: newGroup(limits.Requests), bytes: newVolume(limits.Bytes)}
 	if limits.Requests > 0 {
 		l.running = make(chan struct{}, limits.Requests)
 	}
@@ -74,8 +80,36 @@ func (l *Limiter) Requests(next http.Handler) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, l.countBody(r, c))
 	})
+}
+
+// countBody returns a request whose body counts.
+func (l *Limiter) countBody(r *http.Request, c *conn) *http.Request {
+	if l.bytes.limit == 0 || r.Body == nil {
+		return r
+	}
+	counted := *r
+	counted.Body = &body{r.Body, l, c}
+	return &counted
+}
+
+// read counts bytes of a body.
+func (l *Limiter) read(c *conn, n int) {
+	var displaced []*conn
+	l.mu.Lock()
+	if c.group != nil {
+		l.bytes.add(c, n)
+		for l.bytes.total > l.bytes.limit {
+			most := l.bytes.most()
+			l.drop(most)
+			displaced = append(displaced, most)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range displaced {
+		c.reset()
+	}
 }
 
 // admit counts a new connection.
@@ -100,6 +134,7 @@ func (l *Limiter) move(c *conn, to *group) {
 	var displaced *conn
 	if c.group != nil {
 		c.group.remove(c)
+		l.bytes.remove(c) // those of the request before
 		displaced = l.join(c, to)
 	}
 	l.mu.Unlock()
@@ -117,9 +152,10 @@ func (l *Limiter) join(c *conn, to *group) (displaced *conn) {
 }
 
 // drop ends the count of a connection. The caller holds mu.
-func (*Limiter) drop(c *conn) {
+func (l *Limiter) drop(c *conn) {
 	if c.group != nil {
 		c.group.remove(c)
+		l.bytes.remove(c)
 		close(c.left)
 	}
 }
@@ -155,6 +191,21 @@ func (l *listener) Accept() (net.Conn, error) {
 	return l.limiter.admit(raw), nil
 }
 
+// A body is the body of a request, whose bytes count.
+type body struct {
+	io.ReadCloser
+
+	limiter *Limiter
+	conn    *conn
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.limiter.read(b.conn, n)
+	return n, err //nolint:wrapcheck // handlers examine it
+}
+
 // A conn is a connection that counts.
 type conn struct {
 	net.Conn
@@ -166,6 +217,7 @@ type conn struct {
 	// Guarded by Limiter.mu.
 	group   *group // nil when it has left
 	arrival uint64 // in the group
+	bytes   int    // of the body
 }
 
 // Close implements net.Conn.

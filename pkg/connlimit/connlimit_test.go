@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,9 @@ func start(t *testing.T, settings *tls.Config) *rig {
 	r := &rig{Limiter: New(Limits{Waiting: places, Requests: requests}), t: t, memory: memnet.Listen(), next: make(chan struct{}), handling: make(chan string, 100)}
 	server := &http.Server{TLSConfig: settings, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: r.Requests(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.handling <- q.URL.Path
+		if _, err := io.Copy(io.Discard, q.Body); err != nil {
+			return
+		}
 		if q.URL.Path != "/now" {
 			<-r.next
 		}
@@ -83,6 +87,7 @@ func start(t *testing.T, settings *tls.Config) *rig {
 		assert.Empty(t, r.waiting.ofAddress)
 		assert.Empty(t, r.requests.members)
 		assert.Empty(t, r.requests.ofAddress)
+		assert.Equal(t, newVolume(r.bytes.limit), r.bytes)
 	})
 	return r
 }
@@ -245,6 +250,43 @@ func TestNoLimitOfRequests(t *testing.T) {
 			assert.Equal(t, "/slow", c.answer())
 		}
 	})
+}
+
+// Bodies count as they arrive. Beyond the limit, the address with the most bytes loses its largest request.
+func TestBytesOfBodies(t *testing.T) {
+	t.Parallel()
+	const announced = "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+	tests := []struct {
+		name   string
+		attack []int // hosts, each with a body of which it sends
+		sends  int
+		want   []bool // which of them are closed, after a good request of 20 bytes from another address
+	}{
+		{name: "announced", attack: []int{9, 9, 8, 7}, sends: 1, want: []bool{false, false, false, false}},
+		{name: "of one address", attack: []int{9, 9, 9}, sends: 30, want: []bool{true, false, false}},
+		{name: "of two addresses", attack: []int{8, 9, 9}, sends: 30, want: []bool{false, true, false}},
+		{name: "the largest of many addresses", attack: []int{7, 8, 9}, sends: 33, want: []bool{true, false, false}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, nil)
+				r.requests.limit, r.running, r.bytes.limit = 0, nil, 100
+				var attack []*client
+				for i, host := range tt.attack {
+					attack = append(attack, r.dial(host).send(announced+strings.Repeat("x", max(tt.sends-i, 1))))
+				}
+				good := r.dial(1).send("POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n" + strings.Repeat("x", 19))
+				assert.Equal(t, "/now", good.send("x").answer())
+				var closed []bool
+				for _, c := range attack {
+					closed = append(closed, c.closed())
+				}
+				assert.Equal(t, tt.want, closed)
+			})
+		})
+	}
 }
 
 // The request of a connection with TLS counts, and HTTP/2 is not offered: its connections carry many requests.
