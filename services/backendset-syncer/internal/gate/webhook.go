@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
-	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/servingcert"
 )
@@ -27,13 +28,16 @@ const (
 	webhookPath = "/mutate-pods"
 	// maxReview limits a request: the API server takes objects of 3 MiB at most.
 	maxReview = 4 << 20
-	// reviewBudget limits the sizes of all requests in progress, of which each counts as leastReview at least. A request takes a few
-	// times its size while it is decoded.
-	reviewBudget = 16 << 20
-	leastReview  = 64 << 10
-	// maxConnections limits the connections. Each API server has one, or a few.
-	maxConnections = 256
-	// reviewTimeout limits a request. The API server waits for 10 s by default.
+	// maxBytes limits the bodies of all requests in progress. A request takes up to three times its size while it is decoded.
+	maxBytes = 16 << 20
+	// maxWaiting limits the connections without a request, and maxReviews the requests in progress. An API server has a few. At half, fewer
+	// addresses can displace it; at double, connections take twice the memory: with TLS 30 KiB each.
+	maxWaiting, maxReviews = 256, 256
+	// headerTimeout limits the time of a handshake, and of the headers of a request. It is what the chart lets the API server wait for the answer.
+	headerTimeout = 2 * time.Second
+	// maxHeader limits the size of headers: those of the API server have a few hundred bytes. net/http adds 4 KiB.
+	maxHeader = 4 << 10
+	// reviewTimeout limits a request, and its answer: the API server waits for 30 s at most, and usually for less.
 	reviewTimeout = 10 * time.Second
 	// retryInterval is the time until the webhook tries again after a failure: Secrets of cert-manager appear within seconds.
 	retryInterval = 5 * time.Second
@@ -48,7 +52,6 @@ type Webhook struct {
 	log                   *zap.Logger
 	listen                func(ctx context.Context, network, address string) (net.Listener, error)
 	meter                 meter
-	budget                *semaphore.Weighted // bytes of requests in progress
 	certificate           atomic.Pointer[servingcert.Store]
 }
 
@@ -64,7 +67,7 @@ const (
 
 // NewWebhook returns a Webhook. Without an address, it does nothing.
 func NewWebhook(address, certificates string, m meter, log *zap.Logger) *Webhook {
-	return &Webhook{address: address, certificates: certificates, meter: m, log: log.Named("webhook"), listen: new(net.ListenConfig).Listen, budget: semaphore.NewWeighted(reviewBudget)}
+	return &Webhook{address: address, certificates: certificates, meter: m, log: log.Named("webhook"), listen: new(net.ListenConfig).Listen}
 }
 
 // Expiry returns when the certificate in use expires, zero if none is in use.
@@ -95,6 +98,10 @@ func (w *Webhook) Run(ctx context.Context) {
 }
 
 func (w *Webhook) serve(ctx context.Context) error {
+	errorLog, err := zap.NewStdLogAt(w.log, zap.DebugLevel) // of handshakes and requests, which any client can cause
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
 	certificate, err := servingcert.Load(servingcert.Params{Log: w.log, Dir: w.certificates, Interval: reloadInterval})
 	if err != nil {
 		return fmt.Errorf("load certificate: %w", err)
@@ -106,12 +113,14 @@ func (w *Webhook) serve(ctx context.Context) error {
 	w.certificate.Store(certificate)
 	mux := http.NewServeMux()
 	mux.Handle("POST "+webhookPath, w)
+	limiter := connlimit.New(connlimit.Limits{Waiting: maxWaiting, Requests: maxReviews, Bytes: maxBytes})
 	server := &http.Server{
-		Handler: http.TimeoutHandler(mux, reviewTimeout, ""), TLSConfig: certificate.TLS(servingcert.Options{}), ReadTimeout: reviewTimeout,
-		WriteTimeout: 2 * reviewTimeout, MaxHeaderBytes: 1 << 16, ErrorLog: zap.NewStdLog(w.log),
+		Handler: limiter.Requests(mux), TLSConfig: certificate.TLS(servingcert.Options{}), ReadHeaderTimeout: headerTimeout, ReadTimeout: reviewTimeout,
+		WriteTimeout: reviewTimeout, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 	}
+	limiter.Attach(server)
 	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(netutil.LimitListener(listener, maxConnections), "", "") }()
+	go func() { ended <- server.ServeTLS(limiter.Listener(listener), "", "") }()
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
 	reloaded := make(chan struct{})
@@ -138,38 +147,41 @@ func (w *Webhook) serve(ctx context.Context) error {
 	return nil
 }
 
+// request is the part of an AdmissionReview that is read. The rest could take many times its size when it is decoded.
+type request struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Request *struct {
+		UID    types.UID       `json:"uid"`
+		Object json.RawMessage `json:"object"`
+	} `json:"request"`
+}
+
 // ServeHTTP answers an AdmissionReview.
 func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	size := max(r.ContentLength, leastReview)
-	if r.ContentLength < 0 || size > maxReview {
-		w.refuse(rw, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request must have a Content-Length of at most %d", maxReview))
+	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxReview))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		w.refuse(rw, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", maxReview))
 		return
 	}
-	if err := w.budget.Acquire(r.Context(), size); err != nil {
-		w.refuse(rw, http.StatusServiceUnavailable, "too many requests are in progress")
-		return
-	}
-	defer w.budget.Release(size)
-	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		w.refuse(rw, http.StatusBadRequest, "read request: "+err.Error())
 		return
 	}
-	var review admissionv1.AdmissionReview
+	var review request
 	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
 		w.refuse(rw, http.StatusBadRequest, "the request is not an AdmissionReview")
 		return
 	}
 	result := resultUnchanged
 	answer := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	if patch := patchPod(review.Request.Object.Raw); patch != nil {
+	if patch := patchPod(review.Request.Object); patch != nil {
 		kind := admissionv1.PatchTypeJSONPatch
 		answer.Patch, answer.PatchType, result = patch, &kind, resultGated
 	}
 	w.meter.Review(result)
-	review.Request, review.Response = nil, answer
 	rw.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(rw).Encode(&review); err != nil {
+	if err := json.NewEncoder(rw).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: answer}); err != nil {
 		w.log.Debug("Client of the webhook left", zap.Error(err))
 	}
 }
@@ -181,8 +193,13 @@ func (w *Webhook) refuse(rw http.ResponseWriter, status int, problem string) {
 
 // patchPod returns the patch that adds the gate to a pod, nil if the pod has it, or is not a pod.
 func patchPod(raw []byte) []byte {
-	var pod corev1.Pod
-	if err := json.Unmarshal(raw, &pod); err != nil || pod.Kind != "" && pod.Kind != "Pod" {
+	var pod *struct {
+		Kind string `json:"kind"`
+		Spec struct {
+			ReadinessGates []corev1.PodReadinessGate `json:"readinessGates"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &pod); err != nil || pod == nil || pod.Kind != "" && pod.Kind != "Pod" {
 		return nil
 	}
 	gate := corev1.PodReadinessGate{ConditionType: v1alpha1.ReadinessGate}

@@ -10,15 +10,16 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,43 +74,142 @@ func TestWebhook(t *testing.T) {
 func TestWebhookRefusesHugeRequests(t *testing.T) {
 	t.Parallel()
 	w := newWebhook(t, "")
-	for name, body := range map[string]io.Reader{"known length": bytes.NewReader(make([]byte, maxReview+1)), "unknown length": io.MultiReader(strings.NewReader("{}"))} {
+	huge := func() io.Reader { return bytes.NewReader(make([]byte, maxReview+1)) }
+	for name, body := range map[string]io.Reader{"known length": huge(), "unknown length": io.MultiReader(huge())} {
 		recorder := httptest.NewRecorder()
 		w.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, body))
 		assert.Equal(t, http.StatusRequestEntityTooLarge, recorder.Code, name)
 	}
 }
 
-// TestSlowRequestsOfTheWebhookAreBounded fills the budget with requests whose bodies do not come.
-func TestSlowRequestsOfTheWebhookAreBounded(t *testing.T) {
+// TestDecodedReviewsStaySmall decodes a review that has many times its size as a Kubernetes object.
+func TestDecodedReviewsStaySmall(t *testing.T) {
 	t.Parallel()
+	body := []byte(`{"request":{"uid":"7","object":{"spec":{"containers":[{}` + strings.Repeat(",{}", 1<<20) + `]}}}}`)
+	var recorder *httptest.ResponseRecorder
 	w := newWebhook(t, "")
-	var all sync.WaitGroup
-	var bodies []*io.PipeWriter
-	for range reviewBudget / maxReview {
-		reader, writer := io.Pipe()
-		r := httptest.NewRequest(http.MethodPost, webhookPath, reader)
-		r.ContentLength = maxReview
-		bodies = append(bodies, writer)
-		all.Go(func() { w.ServeHTTP(httptest.NewRecorder(), r) })
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			recorder = httptest.NewRecorder()
+			w.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, bytes.NewReader(body)))
+		}
+	})
+	assert.Equal(t, http.StatusOK, recorder.Code)
+	assert.Less(t, result.AllocedBytesPerOp(), int64(50*len(body)))
+}
+
+// TestAttacksOnTheWebhook lets other pods hold up the webhook, from one address and from many. The reviews of the API server are answered
+// meanwhile.
+func TestAttacksOnTheWebhook(t *testing.T) {
+	t.Parallel()
+	const large = "POST " + webhookPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 4194304\r\n\r\n"
+	tests := []struct {
+		name         string
+		number, open int  // connections: made, and kept at most
+		plain        bool // no TLS
+		send         string
+		lasts        time.Duration
+	}{
+		{name: "bodies that do not come", number: 24, open: 24, send: large + "x", lasts: reviewTimeout},
+		{name: "bodies that do not end", number: 8, open: maxBytes / (3 << 20), send: large + strings.Repeat(" ", 3<<20), lasts: reviewTimeout},
+		{name: "silent connections", number: 2 * maxWaiting, open: maxWaiting, plain: true, lasts: headerTimeout},
+		{name: "half handshakes", number: 2 * maxWaiting, open: maxWaiting, plain: true, send: "\x16\x03\x01", lasts: headerTimeout},
+		{name: "half headers", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader), lasts: headerTimeout},
 	}
-	for _, body := range bodies { // each request reads its body
-		_, err := body.Write([]byte(" "))
-		require.NoError(t, err)
+	for _, tt := range tests {
+		for _, hosts := range []int{1, tt.number} {
+			t.Run(fmt.Sprintf("%s from %d addresses", tt.name, hosts), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					s := serveWebhook(t, dir)
+					var attack []net.Conn
+					for n := range tt.number {
+						raw := s.dial(netip.AddrFrom4([4]byte{10, 9, byte(n % hosts >> 8), byte(n % hosts)}))
+						attack = append(attack, raw)
+						go func() {
+							var c io.Writer = raw
+							if !tt.plain {
+								c = tls.Client(raw, s.settings)
+							}
+							_, _ = io.WriteString(c, tt.send)
+						}()
+						synctest.Wait()
+					}
+					open := func() (n int) {
+						for _, c := range attack {
+							if c.SetReadDeadline(time.Time{}) == nil { // of a pipe with an open other end
+								n++
+							}
+						}
+						return n
+					}
+					begun := time.Now()
+					for range 3 {
+						assert.Contains(t, s.review(), `"allowed":true`)
+					}
+					assert.Less(t, time.Since(begun), headerTimeout)
+					assert.LessOrEqual(t, open(), tt.open)
+					time.Sleep(tt.lasts + 6*time.Second) // TLS waits for 5 s for clients that do not read its end
+					assert.Zero(t, open())
+				})
+			})
+		}
 	}
-	review := func(ctx context.Context) int {
-		recorder := httptest.NewRecorder()
-		w.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, strings.NewReader(`{"request":{}}`)).WithContext(ctx))
-		return recorder.Code
-	}
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	assert.Equal(t, http.StatusServiceUnavailable, review(impatient))
-	for _, body := range bodies {
-		require.NoError(t, body.Close())
-	}
-	all.Wait()
-	assert.Equal(t, http.StatusOK, review(t.Context()))
+}
+
+// served is a webhook that serves in memory.
+type served struct {
+	t        *testing.T
+	listener *memnet.Listener
+	settings *tls.Config
+}
+
+// serveWebhook serves until the end of the test, with a certificate in a directory.
+func serveWebhook(t *testing.T, dir string) *served {
+	t.Helper()
+	s := &served{t: t, listener: memnet.Listen(), settings: &tls.Config{RootCAs: writeCertificate(t, dir), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
+	w := newWebhook(t, dir)
+	w.listen = func(context.Context, string, string) (net.Listener, error) { return s.listener, nil }
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	synctest.Wait()
+	return s
+}
+
+// dial connects from an address.
+func (s *served) dial(from netip.Addr) net.Conn {
+	s.t.Helper()
+	c, err := s.listener.From(netip.AddrPortFrom(from, 1000))(s.t.Context(), "", "")
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// review sends the review of an API server, and returns the answer.
+func (s *served) review() string {
+	s.t.Helper()
+	raw := s.dial(netip.AddrFrom4([4]byte{10, 0, 0, 1}))
+	defer raw.Close()
+	client := &http.Client{Transport: &http.Transport{
+		DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return tls.Client(raw, s.settings), nil },
+		DisableKeepAlives: true,
+	}}
+	response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
+	require.NoError(s.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	return string(text)
 }
 
 // newWebhook returns a webhook with an address of its own, whose reviews are not counted.

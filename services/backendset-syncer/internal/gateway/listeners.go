@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
 	"fairlead.dev/services/backendset-syncer/internal/record"
 	"fairlead.dev/services/backendset-syncer/internal/routing"
 )
@@ -151,7 +152,7 @@ func (b *build) checkTLS(l *Listener, unsupported func(format string, args ...an
 func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsupported func(format string, args ...any)) {
 	switch key {
 	case optionCertificate:
-		if l.tls.CertificateIDs = []string{value}; !strings.HasPrefix(value, "ocid1.certificate.") {
+		if l.tls.CertificateIDs = []string{value}; !policy.IsCertificate(value) {
 			l.resolved = Problem{Reason: string(gatewayv1.ListenerReasonInvalidCertificateRef), Message: fmt.Sprintf("tls.options: %s is not the OCID of a certificate", optionCertificate)}
 			l.tls.CertificateIDs = nil
 		}
@@ -188,6 +189,11 @@ func (b *build) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) 
 		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, errors.New("a listener of a load balancer has one certificate: use a listener for each hostname"))
 		return
 	case len(t.CertificateRefs) == 0:
+		document, _ := b.planner.configuration.Current()
+		if namespace := l.gateway.Namespace; !document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
+			invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf(
+				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator to add its OCID to namespaces.%[1]s.certificates", namespace))
+		}
 		return
 	}
 	ref := &t.CertificateRefs[0]

@@ -41,6 +41,9 @@ func message(p *Plan, gateway, listener string) string {
 	return ""
 }
 
+// permitted is what the configuration permits Gateways of namespace infra.
+const permitted = "\nnamespaces: {infra: {certificates: [ocid1.certificate.oc1..a]}, '*': {certificates: [ocid1.certificate.oc1..b]}}"
+
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	ocid := strings.Repeat("x", 300)
@@ -58,6 +61,8 @@ func TestListeners(t *testing.T) {
 		{"two certificates", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: tls}, {name: other}]}", "//InvalidCertificateRef", "has one certificate"},
 		{"a certificate and an OCID", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: tls}], options: {oci.oraclecloud.com/certificate-ocid: ocid1.certificate.oc1..a}}", "//InvalidCertificateRef", "has one certificate"},
 		{"an OCID", "port: 443, protocol: HTTPS, tls: {options: {oci.oraclecloud.com/certificate-ocid: ocid1.certificate.oc1..a}}", "//", ""},
+		{"the OCID of another tenant", "port: 443, protocol: HTTPS, tls: {options: {oci.oraclecloud.com/certificate-ocid: ocid1.certificate.oc1..b}}", "//RefNotPermitted",
+			"does not permit Gateways of namespace infra to use this certificate: ask the administrator to add its OCID to namespaces.infra.certificates"},
 		{"the OCID of something else", "port: 443, protocol: HTTPS, tls: {options: {oci.oraclecloud.com/certificate-ocid: ocid1.cabundle.oc1..a}}", "//InvalidCertificateRef", "not the OCID of a certificate"},
 		{"another kind", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{kind: ConfigMap, name: tls}]}", "//InvalidCertificateRef", "Secret is"},
 		{"no Secret", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: gone}]}", "//InvalidCertificateRef", "no Secret infra/gone"},
@@ -77,6 +82,7 @@ func TestListeners(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
+			r.config += permitted
 			r.secret("infra", "tls", "a.example.com")
 			r.secret("models", "tls", "a.example.com")
 			r.secret("models", "second", "a.example.com")
@@ -100,6 +106,7 @@ func TestListeners(t *testing.T) {
 func TestOptionsOfTLS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.config += permitted
 	r.secret("infra", "a", "a.example.com")
 	r.secret("infra", "b", "b.example.com")
 	options := "options: {oci.oraclecloud.com/tls-protocols: 'TLSv1.3,TLSv1.2', oci.oraclecloud.com/cipher-suite-name: suite}"

@@ -92,6 +92,9 @@ type NamespaceLimits struct {
 	RouteConditions  int `json:"routeConditions,omitempty"`
 	// BackendsPerRouteSet are the active backends of such a set.
 	BackendsPerRouteSet int `json:"backendsPerRouteSet,omitempty"`
+	// Certificates are the OCIDs of certificates of the certificates service that Gateways of the namespace may name. Empty: none, because the
+	// credentials of the program may reach those of all tenants.
+	Certificates []string `json:"certificates,omitempty"`
 }
 
 // allNamespaces is the name of the limits of namespaces without limits of their own.
@@ -125,6 +128,11 @@ func (d *Document) validate() error {
 		}
 		if min(limits.Bindings, limits.BackendsPerBinding, limits.RouteBackendSets, limits.RouteConditions, limits.BackendsPerRouteSet) < 0 {
 			errs = append(errs, fmt.Errorf("namespaces.%s: a limit is negative", name))
+		}
+		for _, id := range limits.Certificates {
+			if !IsCertificate(id) {
+				errs = append(errs, fmt.Errorf("namespaces.%s.certificates: %q is not the OCID of a certificate, which begins with %s", name, id, certificatePrefix))
+			}
 		}
 	}
 	for _, text := range d.PodRanges {
@@ -263,6 +271,16 @@ func (d *Document) PermitGateway(namespace, loadBalancer string) (GatewayLimits,
 		Backends: d.LoadBalancers[i].Limits.resolve(), BackendSets: cmp.Or(g.BackendSets, defaultBindings), Listeners: cmp.Or(g.Listeners, defaultListeners),
 		Conditions: cmp.Or(g.Conditions, defaultConditions),
 	}, nil
+}
+
+const certificatePrefix = "ocid1.certificate."
+
+// IsCertificate reports whether a text is the OCID of a certificate.
+func IsCertificate(id string) bool { return strings.HasPrefix(id, certificatePrefix) }
+
+// PermitCertificate reports whether Gateways of a namespace may name the certificate with an OCID. d may be nil.
+func (d *Document) PermitCertificate(namespace, id string) bool {
+	return d != nil && slices.Contains(d.limitsOf(namespace).Certificates, id)
 }
 
 // RouteLimits are what the routes of a namespace may take of a load balancer.

@@ -77,11 +77,12 @@ func TestParseRefuses(t *testing.T) {
 		"loadBalancers: [{id: ocid1.loadbalancer.a, backendSets: ['[']}]":                                 "not a name or a pattern",
 		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backends: -1}}]":                             "loadBalancers[0].limits: a limit is negative",
 		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backendsPerSet: 10, reservedBackends: 10}}]": "leaves no room",
-		"namespaces: {A: {}}":               "namespaces",
-		"namespaces: {a: {bindings: -1}}":   "a limit is negative",
-		"podRanges: [10.0.0.0]":             "podRanges",
-		"[":                                 "parse",
-		"loadBalancers: [], loadBalancers:": "parse",
+		"namespaces: {A: {}}":                                      "namespaces",
+		"namespaces: {a: {bindings: -1}}":                          "a limit is negative",
+		"namespaces: {a: {certificates: [ocid1.cabundle.oc1..a]}}": `namespaces.a.certificates: "ocid1.cabundle.oc1..a" is not the OCID of a certificate`,
+		"podRanges: [10.0.0.0]":                                    "podRanges",
+		"[":                                                        "parse",
+		"loadBalancers: [], loadBalancers:":                        "parse",
 	}
 	for text, want := range tests {
 		_, _, err := Parse([]byte(text))

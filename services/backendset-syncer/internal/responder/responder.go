@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
 )
 
@@ -32,13 +32,15 @@ const (
 	// keepAlive is the time for which idle connections stay open. OCI Load Balancers use idle connections again for up to 300 s, and ask for
 	// at least 310 s: a connection that closes sooner is a 502.
 	keepAlive = 310 * time.Second
-	// headerTimeout limits the time in which a request arrives. Load balancers send requests as a whole.
-	headerTimeout = 10 * time.Second
-	maxHeader     = 64 << 10
+	// requestTimeout limits the time in which a request arrives, and that in which its answer is read. Load balancers send requests as a whole.
+	requestTimeout = 10 * time.Second
+	// maxHeader limits the size of headers. OCI Load Balancers accept 8 KiB, and up to 64 KiB with a rule set: larger ones get 431.
+	maxHeader = 32 << 10
 	// drain is the time for which running requests can end.
 	drain = 5 * time.Second
-	// maxConnections limits the connections to each server. A load balancer has a few dozen; half of the limit still serves twenty.
-	maxConnections = 1024
+	// maxConnections limits the connections to each server. A load balancer has a few dozen; half of the limit still serves ten. At double,
+	// half requests to both servers hold 72 MiB.
+	maxConnections = 512
 	// retryInterval is the time until a server that failed starts again.
 	retryInterval = 5 * time.Second
 )
@@ -115,9 +117,15 @@ func (r *Responder) serve(ctx context.Context, a *answer) error {
 	if err != nil {
 		return fmt.Errorf("listen for answers with status %d: %w", a.status, err)
 	}
-	server := &http.Server{
-		Handler: r.handler(a), ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(r.log),
+	errorLog, err := zap.NewStdLogAt(r.log, zap.DebugLevel) // any client can cause errors
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
 	}
+	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})
+	server := &http.Server{
+		Handler: r.handler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+	}
+	limiter.Attach(server)
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -128,7 +136,7 @@ func (r *Responder) serve(ctx context.Context, a *answer) error {
 		}
 	})
 	r.log.Info("Serving answers of requests without backends", zap.Int("status", a.status), zap.Stringer(logging.KeyAddress, l.Addr()))
-	err = server.Serve(netutil.LimitListener(l, maxConnections))
+	err = server.Serve(limiter.Listener(l))
 	if !stop() {
 		<-stopped
 	}

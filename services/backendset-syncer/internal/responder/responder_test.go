@@ -2,9 +2,11 @@ package responder
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -139,4 +141,51 @@ func TestAnAddressInUse(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		assert.Equal(t, http.StatusNotFound, response.StatusCode)
 	})
+}
+
+// TestAttacks holds up a server from one address and from many. A load balancer is answered meanwhile.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	const address = "responder.test:1404"
+	attacks := map[string]string{
+		"silent": "", "half requests": "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader), "bodies that do not come": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+		"answers that nobody reads": strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000),
+	}
+	for name, text := range attacks {
+		for _, hosts := range []int{1, 2 * maxConnections} {
+			t.Run(fmt.Sprintf("%s from %d addresses", name, hosts), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					n := newNetwork(address)
+					_, _, stop := start(t, Options{NotFound: address}, n)
+					defer stop()
+					synctest.Wait()
+					var attack []net.Conn
+					for i := range 2 * maxConnections {
+						c, err := n.listeners[address].From(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i % hosts >> 8), byte(i % hosts)}), 1000))(t.Context(), "", "")
+						require.NoError(t, err)
+						defer c.Close()
+						attack = append(attack, c)
+						go func() { _, _ = io.WriteString(c, text) }()
+					}
+					synctest.Wait()
+					response, err := n.client(t).Get("http://" + address)
+					require.NoError(t, err)
+					require.NoError(t, response.Body.Close())
+					assert.Equal(t, http.StatusNotFound, response.StatusCode)
+					open := func() (n int) {
+						for _, c := range attack {
+							if c.SetReadDeadline(time.Time{}) == nil { // of a pipe with an open other end
+								n++
+							}
+						}
+						return n
+					}
+					assert.LessOrEqual(t, open(), maxConnections)
+					time.Sleep(requestTimeout + time.Second)
+					assert.Zero(t, open())
+				})
+			})
+		}
+	}
 }
