@@ -34,6 +34,7 @@ type Wanted struct {
 	Retired  bool                  // it does not while requests can reach it: a write in progress may have made that so
 	Watching bool                  // the set is read, and not written: its owner has not claimed it
 	Limits   plan.Limits           // of the load balancer
+	Claimed  time.Time             // when the owner took the set; zero: it has made it
 	// Since is when the first event was seen that this wish follows from. It is for metrics.
 	Since time.Time
 }
@@ -218,7 +219,7 @@ func (i *inbox) want(set string, w *Wanted) {
 
 // same reports whether two wishes are equal, except for the event that they follow from.
 func (w *Wanted) same(other *Wanted) bool {
-	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
+	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && w.Claimed.Equal(other.Claimed) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
 		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && sameHealth(w.Health, other.Health)
 }
 

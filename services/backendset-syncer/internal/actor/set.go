@@ -70,12 +70,15 @@ func (e *effort) renew() {
 	}
 }
 
-func newSet(name string) *set { return &set{name: name, memory: plan.Memory{}} }
+func newSet(name string) *set { return &set{name: name} }
 
 // want replaces the wish, and reports whether it is another one.
 func (s *set) want(wish *request, now time.Time) bool {
 	if s.wish == wish {
 		return false
+	}
+	if s.wish != nil && !s.wish.Claimed.Equal(wish.Claimed) {
+		s.memory = nil // of another owner
 	}
 	s.wish = wish
 	if len(wish.Services) > 0 {
@@ -205,8 +208,8 @@ func (a *actor) plan(now time.Time) time.Time {
 			continue
 		}
 		s.target = plan.Build(plan.Input{
-			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Occupants: a.occupants(s), Memory: s.memory,
-			Now: now,
+			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Occupants: a.occupants(s), Claimed: s.wish.Claimed,
+			Memory: s.memory, Now: now,
 		})
 		s.memory = s.target.Memory
 		limits = s.wish.Limits

@@ -139,10 +139,14 @@ func (j *Judge) permit(b *v1alpha1.BackendSetBinding) (policy.Permission, string
 
 // Wanted returns what the actor of the load balancer should do for a binding.
 func (v *Verdict) Wanted(b *v1alpha1.BackendSetBinding) *actor.Wanted {
-	return &actor.Wanted{
-		Endpoints: v.endpoints.All, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)), Maximum: v.permission.Backends, Drain: drainOf(b), Health: healthOf(b),
-		Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil, Limits: v.permission.Limits,
+	w := &actor.Wanted{
+		Endpoints: v.endpoints.All, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)), Maximum: v.permission.Backends,
+		Drain: drainOf(b), Health: healthOf(b), Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil, Limits: v.permission.Limits,
 	}
+	if !w.Watching {
+		w.Claimed = b.Status.HeldSince.Time
+	}
+	return w
 }
 
 // defaultDrain is the default of the API: longer than any stream that a gateway permits.

@@ -177,13 +177,13 @@ func TestWanted(t *testing.T) {
 	t.Parallel()
 	b := bindingOf("a", 1, held(1))
 	v := &Verdict{permission: policy.Permission{Limits: plan.Limits{PerSet: 5}}}
-	assert.Equal(t, &actor.Wanted{Services: []string{"models/a"}, Weight: 1, Drain: plan.Drain{Maximum: time.Hour}, Limits: plan.Limits{PerSet: 5}}, v.Wanted(b), "an old object without defaults")
+	assert.Equal(t, &actor.Wanted{Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 1, Drain: plan.Drain{Maximum: time.Hour}, Limits: plan.Limits{PerSet: 5}}, v.Wanted(b), "an old object without defaults")
 	b.Spec.Weight = 7
 	b.Spec.Drain = v1alpha1.Drain{Minimum: &metav1.Duration{Duration: time.Second}, Maximum: &metav1.Duration{Duration: time.Minute}}
 	b.Spec.HealthChecker = &v1alpha1.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, TimeoutMilliseconds: 1500, IntervalMilliseconds: 2500}
 	deleting(b)
 	assert.Equal(t, &actor.Wanted{
-		Services: []string{"models/a"}, Weight: 7, Drain: plan.Drain{Minimum: time.Second, Maximum: time.Minute}, Limits: plan.Limits{PerSet: 5}, Emptying: true,
+		Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 7, Drain: plan.Drain{Minimum: time.Second, Maximum: time.Minute}, Limits: plan.Limits{PerSet: 5}, Emptying: true,
 		Health: &ociapi.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, Timeout: 1500 * time.Millisecond, Interval: 2500 * time.Millisecond},
 	}, v.Wanted(b))
 }

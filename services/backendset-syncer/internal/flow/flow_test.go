@@ -49,6 +49,9 @@ func TestBindings(t *testing.T) {
 			own := *r
 			own.t = t
 			tt.run(&own, balancers[tt.name])
+			for _, ns := range []string{"models", "others"} { // other tests have Services with the same addresses
+				require.NoError(t, r.kube.DiscoveryV1().EndpointSlices(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+			}
 		})
 	}
 	stop()

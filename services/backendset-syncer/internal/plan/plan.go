@@ -16,11 +16,13 @@
 // that matches nothing, or slices that were deleted. Its streams may still run.
 //
 // A backend is taken if another Service has its address as a ready endpoint: it is another pod now, of another tenant perhaps. A Service
-// that had the same pod while the set had it takes nothing, because Services can share pods.
+// that had the same pod while the set had it takes nothing, because Services can share pods. Neither do Services whose pods the set had
+// when its owner took it over.
 package plan
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -83,7 +85,9 @@ type Input struct {
 	Emptying bool
 	// Occupants of the addresses of current backends.
 	Occupants map[netip.AddrPort][]Occupant
-	// Memory is that of the previous Build.
+	// Claimed is when the owner of the set took it: what the set had then is left over, and not taken. Zero: it was always its own.
+	Claimed time.Time
+	// Memory is that of the previous Build, nil before the first one.
 	Memory Memory
 	Now    time.Time
 }
@@ -162,6 +166,9 @@ func (in *Input) sharing() map[netip.AddrPort][]Occupant {
 	all := map[netip.AddrPort][]Occupant{}
 	for address, m := range in.Memory {
 		all[address] = m.Sharing
+	}
+	if in.Memory == nil && in.Now.Sub(in.Claimed) < Hold {
+		maps.Copy(all, in.Occupants)
 	}
 	for _, e := range in.Endpoints {
 		delete(all, e.Address)

@@ -166,7 +166,8 @@ func TestTakenAddresses(t *testing.T) {
 	}
 	tests := []struct {
 		name, current string
-		emptying      bool // in the last step
+		emptying      bool          // in the last step
+		claimed       time.Duration // before the first step
 		steps         []step
 	}{
 		{name: "nothing else serves, and another Service has it at once", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {occupants: "2:embed/u9", want: "1"}}},
@@ -191,6 +192,9 @@ func TestTakenAddresses(t *testing.T) {
 		{name: "a shared pod terminates, and one Service publishes it as ready", current: "1 2", steps: []step{
 			{endpoints: "1:ready 2:ready", occupants: "2:headless/u2", want: "1 2"}, {endpoints: "1:ready 2:finishing", occupants: "2:headless/u2", want: "1 2:drain"},
 		}},
+		{name: "backends of the owner before", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}}},
+		{name: "then another pod has one", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}, {endpoints: "1:ready", occupants: "2:embed/u8", want: "1"}}},
+		{name: "soon after the set was claimed", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
 		{name: "two pods with the address of their node", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:exporter/u9@9100", want: "2"}, {occupants: "2:exporter/u9@9100", want: "2"}}},
 	}
 	for _, tt := range tests {
@@ -200,6 +204,9 @@ func TestTakenAddresses(t *testing.T) {
 			for i, s := range tt.steps {
 				in.Endpoints, in.Occupants = endpoints(s.endpoints), occupants(s.occupants)
 				in.Emptying = tt.emptying && i == len(tt.steps)-1
+				if tt.claimed > 0 {
+					in.Claimed = now.Add(-tt.claimed)
+				}
 				for j := range in.Endpoints {
 					if s.pods == "" {
 						in.Endpoints[j].Pod = fmt.Sprintf("u%d", in.Endpoints[j].Address.Addr().As4()[3])
