@@ -85,6 +85,7 @@ func (e *Emulator) changeModes(w http.ResponseWriter, r *http.Request) {
 type balancerDetails struct {
 	CompartmentID   string                          `json:"compartmentId"`
 	DisplayName     string                          `json:"displayName"`
+	FixedShape      string                          `json:"fixedShape"` // empty: the flexible one
 	RoutingPolicies map[string]*lbapi.RoutingPolicy `json:"routingPolicies"`
 
 	lbapi.Objects
@@ -97,7 +98,11 @@ func (e *Emulator) replaceBalancer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lb := lbapi.New(r.PathValue("lb"), d.CompartmentID, d.DisplayName, time.Now().UTC().Format(time.RFC3339Nano))
-	if err := lb.Add(&d.Objects, d.RoutingPolicies, e.Modes().Limits); err != nil {
+	err := lb.Add(&d.Objects, d.RoutingPolicies, e.Modes().Limits)
+	if err == nil && d.FixedShape != "" {
+		err = lb.SetFixedShape(d.FixedShape)
+	}
+	if err != nil {
 		write(w, err.Status, err)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"fairlead.dev/deploy/emulators/ocilb/internal/body"
@@ -53,8 +54,16 @@ func (e *Emulator) routes() http.Handler {
 	operations := e.reads()
 	maps.Copy(operations, e.mutations())
 	maps.Copy(operations, e.balancerMutations())
+	paths := map[string]bool{}
 	for pattern, o := range operations {
 		mux.Handle(pattern, e.serve(o.name, o.serve))
+		_, path, _ := strings.Cut(pattern, " ")
+		paths[path] = true
+	}
+	for path := range paths {
+		mux.Handle(path, e.serve("", func(r *request) (answer, *lbapi.Error) {
+			return answer{}, lbapi.Errorf(http.StatusMethodNotAllowed, lbapi.CodeMethodNotAllowed, "Method %.20s is not allowed", r.Method)
+		}))
 	}
 	mux.Handle("/_emu/", e.admin())
 	mux.Handle("/", e.serve("", func(r *request) (answer, *lbapi.Error) { return answer{}, lbapi.NotFound("path", r.URL.Path) }))

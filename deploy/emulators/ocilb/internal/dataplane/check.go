@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -130,7 +131,7 @@ func (s *backendSet) probe(ctx context.Context, h lbapi.HealthChecker, secure *c
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+h.URLPath, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/"+strings.TrimPrefix(h.URLPath, "/"), http.NoBody)
 	if err != nil {
 		return resultIOError
 	}

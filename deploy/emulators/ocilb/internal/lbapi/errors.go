@@ -22,6 +22,7 @@ const (
 	CodeCannotParseRequest  = "CannotParseRequest"
 	CodeLimitExceeded       = "LimitExceeded"
 	CodeNotAuthenticated    = "NotAuthenticated"
+	CodeMethodNotAllowed    = "MethodNotAllowed"
 	CodeNotFound            = "NotAuthorizedOrNotFound"
 	CodeExists              = "NotAuthorizedOrResourceAlreadyExists"
 	CodeConflict            = "Conflict"

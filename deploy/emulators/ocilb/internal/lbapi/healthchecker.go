@@ -2,7 +2,6 @@ package lbapi
 
 import (
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -32,19 +31,20 @@ type HealthCheckerDetails struct {
 	IsForcePlainText  bool    `json:"isForcePlainText"`
 }
 
-// Defaults and bounds of the service.
+// Defaults and bounds of the service. The acceptance tests of Terraform's provider have paths without a slash, and the return code 11. Reads of
+// checks by TCP have the return code 0, so that it must be accepted.
 const (
 	defaultReturnCode = 200
 	defaultRetries    = 3
 	defaultTimeout    = 3 * time.Second
 	defaultInterval   = 10 * time.Second
 	defaultBody       = ".*"
+	defaultPath       = "/"
 	minInterval       = time.Second
 	maxInterval       = 30 * time.Minute
 	minTimeout        = time.Millisecond
 	maxTimeout        = 10 * time.Minute
 	maxRetries        = 100
-	minReturnCode     = 100
 	maxReturnCode     = 599
 )
 
@@ -59,7 +59,9 @@ func (d *HealthCheckerDetails) HealthChecker() (HealthChecker, *Error) {
 	var c check
 	c.has(h.Protocol != "", "protocol")
 	c.that(h.Protocol == "HTTP" || h.Protocol == "TCP", "Invalid protocol '%.60s' of the health checker", h.Protocol)
-	c.that(h.Protocol != "HTTP" || strings.HasPrefix(h.URLPath, "/"), "Invalid urlPath '%.60s' of the health checker", h.URLPath)
+	if h.Protocol == "HTTP" && h.URLPath == "" {
+		h.URLPath = defaultPath
+	}
 	for _, n := range []struct {
 		name               string
 		value, least, most int
@@ -68,7 +70,7 @@ func (d *HealthCheckerDetails) HealthChecker() (HealthChecker, *Error) {
 		{"intervalInMillis", h.IntervalInMillis, int(minInterval.Milliseconds()), int(maxInterval.Milliseconds())},
 		{"timeoutInMillis", h.TimeoutInMillis, int(minTimeout.Milliseconds()), int(maxTimeout.Milliseconds())},
 		{"retries", h.Retries, 1, maxRetries},
-		{"returnCode", h.ReturnCode, minReturnCode, maxReturnCode},
+		{"returnCode", h.ReturnCode, 0, maxReturnCode},
 	} {
 		c.that(n.value >= n.least && n.value <= n.most, "Invalid %s %d of the health checker", n.name, n.value)
 	}

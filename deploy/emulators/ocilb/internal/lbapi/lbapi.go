@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // LoadBalancer is a load balancer with everything in it. A stored LoadBalancer is immutable: Clone returns a copy whose maps
@@ -79,6 +80,18 @@ const (
 	IPv6          = "IPV6"
 	FlexibleShape = "flexible"
 )
+
+// fixedShapes are shapes that only old load balancers have.
+var fixedShapes = []string{"10Mbps-Micro", "100Mbps", "400Mbps", "8000Mbps"}
+
+// SetFixedShape gives a load balancer the shape of an old one. No request can do this.
+func (lb *LoadBalancer) SetFixedShape(name string) *Error {
+	if !slices.Contains(fixedShapes, name) {
+		return invalid("Invalid shapeName '%.60s': it must be one of %s", name, strings.Join(fixedShapes, ", "))
+	}
+	lb.ShapeName, lb.ShapeDetails = name, nil
+	return nil
+}
 
 // Addresses of load balancers. All have the same ones, unless a test gives them others.
 const (

@@ -25,8 +25,11 @@ const (
 
 var tlsProtocols = []string{TLS10, TLS11, TLS12, TLS13}
 
-// maxVerifyDepth is a guess: no document has a limit.
-const maxVerifyDepth = 100
+// maxVerifyDepth is a guess: no document has a limit. The default is what answers of the service have.
+const (
+	defaultVerifyDepth = 1
+	maxVerifyDepth     = 100
+)
 
 // validate checks everything but references.
 func (s *SSLConfiguration) validate() *Error {
@@ -35,7 +38,7 @@ func (s *SSLConfiguration) validate() *Error {
 	}
 	var c check
 	c.that(valueOr(s.CipherSuiteName, "") != cipherSuiteOfReads, "Cipher suite '%s' cannot be used in a request", cipherSuiteOfReads)
-	depth := valueOr(s.VerifyDepth, 1)
+	depth := valueOr(s.VerifyDepth, defaultVerifyDepth)
 	c.that(depth >= 1 && depth <= maxVerifyDepth, "Invalid verifyDepth %d", depth)
 	c.that(slices.Contains([]string{"", "ENABLED", "DISABLED"}, s.ServerOrderPreference), "Invalid serverOrderPreference '%.60s'", s.ServerOrderPreference)
 	c.that(len(s.CertificateIDs) <= 1, "More than one certificate in 'certificateIds'")
@@ -77,6 +80,8 @@ func (s *SSLConfiguration) withDefaults() *SSLConfiguration {
 	if len(c.Protocols) == 0 {
 		c.Protocols = []string{TLS12}
 	}
+	depth, verify := valueOr(c.VerifyDepth, defaultVerifyDepth), valueOr(c.VerifyPeerCertificate, false)
+	c.VerifyDepth, c.VerifyPeerCertificate = &depth, &verify // answers always have both
 	return &c
 }
 

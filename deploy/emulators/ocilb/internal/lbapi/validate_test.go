@@ -37,6 +37,42 @@ func TestBackendSetHasDefaults(t *testing.T) {
 	}, s)
 }
 
+// TestHealthCheckersOfTerraform are values of the acceptance tests of Terraform's provider, and of reads.
+func TestHealthCheckersOfTerraform(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give string
+		want       HealthChecker
+	}{
+		{name: "no path", give: `{"protocol": "HTTP"}`,
+			want: HealthChecker{Protocol: "HTTP", URLPath: "/", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*"}},
+		{name: "updates", give: `{"protocol": "HTTP", "urlPath": "urlPath2", "port": 11, "returnCode": 11, "retries": 11, "timeoutInMillis": 11, "intervalInMillis": 2000, "responseBodyRegex": ".*"}`,
+			want: HealthChecker{Protocol: "HTTP", URLPath: "urlPath2", Port: 11, ReturnCode: 11, Retries: 11, TimeoutInMillis: 11, IntervalInMillis: 2000, ResponseBodyRegex: ".*"}},
+		{name: "a check by TCP as it is read", give: `{"protocol": "TCP", "returnCode": 0, "responseBodyRegex": ""}`,
+			want: HealthChecker{Protocol: "TCP", Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := decode[HealthCheckerDetails](t, tt.give).HealthChecker()
+			require.Nil(t, err)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+// TestAnswersHaveBothFieldsOfVerification, which the SDKs require.
+func TestAnswersHaveBothFieldsOfVerification(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{
+		`{}`: `"verifyDepth":1,"verifyPeerCertificate":false`, `{"verifyDepth": 3, "verifyPeerCertificate": true}`: `"verifyDepth":3,"verifyPeerCertificate":true`,
+	} {
+		text, err := json.Marshal(decode[SSLConfiguration](t, give).withDefaults())
+		require.NoError(t, err)
+		assert.Contains(t, string(text), want)
+	}
+}
+
 func TestBackendSetRefuses(t *testing.T) {
 	t.Parallel()
 	const healthy = `"healthChecker": {"protocol": "TCP"}`
@@ -48,7 +84,7 @@ func TestBackendSetRefuses(t *testing.T) {
 		{name: "another policy", give: `"policy": "RANDOM", ` + healthy, want: "Invalid policy 'RANDOM'"},
 		{name: "no health check", give: `"policy": "IP_HASH"`, code: CodeMissingParameter, want: "healthChecker"},
 		{name: "an interval below a second", give: `"policy": "IP_HASH", "healthChecker": {"protocol": "TCP", "intervalInMillis": 999}`, want: "Invalid intervalInMillis 999"},
-		{name: "HTTP without a path", give: `"policy": "IP_HASH", "healthChecker": {"protocol": "HTTP"}`, want: "Invalid urlPath ''"},
+		{name: "a status code that does not exist", give: `"policy": "IP_HASH", "healthChecker": {"protocol": "HTTP", "returnCode": 600}`, want: "Invalid returnCode 600"},
 		{name: "an expression", give: `"policy": "IP_HASH", "healthChecker": {"protocol": "TCP", "responseBodyRegex": "("}`, want: "Invalid responseBodyRegex"},
 		{name: "both cookies", give: fair + `, "sessionPersistenceConfiguration": {"cookieName": "a"}, "lbCookieSessionPersistenceConfiguration": {}`, want: "mutually exclusive"},
 		{name: "few connections", give: fair + `, "backendMaxConnections": 255`, want: "Maximum connections 255"},
