@@ -80,8 +80,8 @@ type Params struct {
 	Jitter func() float64
 }
 
-// Occupants returns the ready endpoints of other Services than own at the address of a backend.
-type Occupants func(backend netip.Addr, own []string) []plan.Occupant
+// Occupants returns the ready endpoints of other Services than own at the IP address of a backend.
+type Occupants func(backend netip.AddrPort, own []string) []plan.Occupant
 
 // Actors are the actors of all load balancers.
 type Actors struct {

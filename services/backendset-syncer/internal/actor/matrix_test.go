@@ -664,7 +664,7 @@ func TestAnAddressThatAnotherServiceGets(t *testing.T) {
 		assert.False(r.t, report.Synced)
 		assert.Equal(r.t, "Pending: 2 backends have no endpoint, and stay for 30s: endpoints that vanish may come back", report.Reason+": "+report.Message)
 		time.Sleep(10 * time.Second) // no timer of the actor is left but that of the hold
-		r.others.Store(at(2).Addr(), "others/embed")
+		r.others.Store(at(2).Addr(), plan.Occupant{Service: "others/embed"})
 		begun := time.Now()
 		r.actors.Recheck([]string{at(9).Addr().String(), at(2).Addr().String()})
 		for r.has("chat") != "1" {
@@ -676,6 +676,53 @@ func TestAnAddressThatAnotherServiceGets(t *testing.T) {
 		})
 		r.want("chat", "1")
 		r.eventually("chat", "1", time.Minute)
+	})
+}
+
+// TestAnAddressOnTwoLoadBalancers is that of a backend of each of them, until another Service gets it.
+func TestAnAddressOnTwoLoadBalancers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(r *rig) {
+		const second = id + "b"
+		r.Create(second, ocilbtest.Compartment, "models")
+		require.Nil(r.t, r.Edit(second, furnish))
+		time.Sleep(time.Minute) // reads show it
+		held := func(lb string) bool {
+			report := r.actors.Report(Key{lb, "chat"})
+			return report != nil && report.Held
+		}
+		for _, lb := range []string{id, second} {
+			r.actors.Want(Key{lb, "chat"}, r.wanted("1"))
+		}
+		time.Sleep(10 * time.Second)
+		for _, lb := range []string{id, second} {
+			r.actors.Want(Key{lb, "chat"}, r.wanted(""))
+		}
+		time.Sleep(10 * time.Second)
+		assert.True(r.t, held(id) && held(second))
+		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/embed"})
+		r.actors.Recheck([]string{at(1).Addr().String()})
+		time.Sleep(10 * time.Second)
+		assert.Empty(r.t, r.Current(id).BackendSets["chat"].Backends)
+		assert.Empty(r.t, r.Current(second).BackendSets["chat"].Backends)
+	})
+}
+
+// TestAnotherService follows a set whose owner names another Service: the pods of the former one are no other pods.
+func TestAnotherService(t *testing.T) {
+	t.Parallel()
+	inModes(t, 2, func(r *rig) {
+		r.want("chat", "1")
+		r.eventually("chat", "1", time.Minute)
+		r.others.Store(at(1).Addr(), plan.Occupant{Service: "models/own", Pod: "first"})
+		r.want("chat", "2", func(w *Wanted) { w.Services = []string{"models/next"} })
+		r.report("chat", plan.Hold/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
+		r.want("chat", "2", func(w *Wanted) { w.Services, w.Weight = []string{"models/next"}, 2 })
+		time.Sleep(plan.Hold / 4)
+		assert.Equal(r.t, "1:drain 2", r.has("chat"))
+		r.others.Store(at(1).Addr(), plan.Occupant{Service: "models/own", Pod: "second"})
+		r.actors.Recheck([]string{at(1).Addr().String()})
+		r.eventually("chat", "2", plan.Hold/4)
 	})
 }
 

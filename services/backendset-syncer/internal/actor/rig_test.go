@@ -46,7 +46,7 @@ type rig struct {
 	stop    func()
 	meter   *meter
 	fence   atomic.Pointer[error] // of writes
-	others  sync.Map              // Services by the addresses that they have as ready endpoints
+	others  sync.Map              // occupants by their addresses
 	limits  plan.Limits
 	drain   plan.Drain
 }
@@ -162,12 +162,12 @@ func (r *rig) client() *ociapi.Client {
 func (r *rig) start() {
 	r.actors = New(Params{
 		Client: r.client(), Observer: r.meter, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: verify, Changed: func(Key) {}, Jitter: func() float64 { return 0.5 },
-		Occupants: func(backend netip.Addr, _ []string) []plan.Occupant {
-			service, found := r.others.Load(backend)
-			if !found {
+		Occupants: func(backend netip.AddrPort, own []string) []plan.Occupant {
+			other, found := r.others.Load(backend.Addr())
+			if !found || slices.Contains(own, other.(plan.Occupant).Service) {
 				return nil
 			}
-			return []plan.Occupant{{Service: service.(string), Port: 8000}}
+			return []plan.Occupant{other.(plan.Occupant)}
 		},
 		MayWrite: func() error {
 			if err := r.fence.Load(); err != nil {

@@ -18,6 +18,7 @@ type set struct {
 	wish *request
 	// services are those of the newest wish that names any. Without one, no backend is taken.
 	services []string
+	former   []string // those of earlier wishes, since the set was planned last
 	memory   plan.Memory
 	target   *plan.Target
 	live     *ociapi.BackendSet // nil: it does not exist, or was not read
@@ -81,8 +82,8 @@ func (s *set) want(wish *request, now time.Time) bool {
 		s.memory = nil // of another owner
 	}
 	s.wish = wish
-	if len(wish.Services) > 0 {
-		s.services = wish.Services
+	if len(wish.Services) > 0 && !slices.Equal(wish.Services, s.services) {
+		s.former, s.services = append(s.former, s.services...), wish.Services
 	}
 	if s.since.IsZero() {
 		s.since = wish.Since
@@ -208,10 +209,10 @@ func (a *actor) plan(now time.Time) time.Time {
 			continue
 		}
 		s.target = plan.Build(plan.Input{
-			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Occupants: a.occupants(s), Claimed: s.wish.Claimed,
-			Memory: s.memory, Now: now,
+			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Occupants: a.occupants(s), Former: s.former,
+			Claimed: s.wish.Claimed, Memory: s.memory, Now: now,
 		})
-		s.memory = s.target.Memory
+		s.memory, s.former = s.target.Memory, nil
 		limits = s.wish.Limits
 		demands, planned = append(demands, plan.Demand{Target: s.target, Maximum: s.wish.Maximum}), append(planned, s)
 	}
@@ -235,7 +236,7 @@ func (a *actor) occupants(s *set) map[netip.AddrPort][]plan.Occupant {
 	}
 	all := map[netip.AddrPort][]plan.Occupant{}
 	for _, b := range s.live.Backends {
-		if o := a.p.Occupants(b.Address.Addr(), s.services); len(o) > 0 {
+		if o := a.p.Occupants(b.Address, s.services); len(o) > 0 {
 			all[b.Address] = o
 		}
 	}

@@ -77,9 +77,9 @@ func (b *build) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString)
 	e, err := b.planner.observer.ServiceEndpoints(name, port, b.isPod)
 	switch {
 	case e.Missing:
-		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
+		return found{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
 	case err != nil:
-		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
+		return found{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
 	}
 	return found{all: e.All, service: name.String(), refused: e.Refused}
 }
@@ -99,7 +99,7 @@ func (b *build) poolEndpoints(name cache.ObjectName) found {
 	case problem == "" && (!failOpen || slices.ContainsFunc(proxies.All, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
 		return found{all: proxies.All, service: picker, refused: proxies.Refused}
 	case !failOpen:
-		return found{problem: Problem{reasonNoProxy, fmt.Sprintf(
+		return found{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
 			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
 	}
 	return found{all: merge(proxies.All, b.podEndpoints(pool)), service: picker}

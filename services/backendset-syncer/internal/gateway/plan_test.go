@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/services/backendset-syncer/internal/layout"
 )
@@ -188,10 +190,14 @@ func TestSetsKnowTheirServices(t *testing.T) {
 	r.gateway("web", "", "", webListener)
 	r.service("models", "chat", 1)
 	r.service("models", "canary", 2)
-	r.route("models", "route", "rules: [{backendRefs: [{name: chat, port: 80}, {name: canary, port: 80}]}]")
+	r.service("models", "gone", 3)
+	r.route("models", "shared", "rules: [{backendRefs: [{name: chat, port: 80}, {name: canary, port: 80}]}]")
+	r.route("models", "gone", "rules: [{matches: [{path: {value: /gone}}], backendRefs: [{name: gone, port: 80}]}]")
+	r.serve()
+	r.objects = slices.DeleteFunc(r.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Service" && u.GetName() == "gone" })
 	var services []string
-	for _, s := range r.plan().Sets {
+	for _, s := range r.plan().Sets { // the policy still uses the set of the Service that is gone
 		services = append(services, s.Wanted.Services...)
 	}
-	assert.ElementsMatch(t, []string{"models/chat", "models/canary"}, services)
+	assert.ElementsMatch(t, []string{"models/chat", "models/canary", "models/gone"}, services)
 }

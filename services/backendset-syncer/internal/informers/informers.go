@@ -3,6 +3,7 @@
 package informers
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	netutils "k8s.io/utils/net"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	kit "fairlead.dev/pkg/informers"
@@ -274,15 +276,31 @@ func indexSliceByAddress(obj any) ([]string, error) {
 	return AddressesOf(s), nil
 }
 
-// AddressesOf returns the addresses of the endpoints of an EndpointSlice: of each, the first one. The API specifies no meaning of more.
+// AddressesOf returns the IP addresses of the endpoints of an EndpointSlice.
 func AddressesOf(s *discoveryv1.EndpointSlice) []string {
 	all := make([]string, 0, len(s.Endpoints))
 	for i := range s.Endpoints {
-		if a := s.Endpoints[i].Addresses; len(a) > 0 {
-			all = append(all, a[0])
+		if a := AddressOf(&s.Endpoints[i]); a != "" {
+			all = append(all, a)
 		}
 	}
 	return all
+}
+
+// AddressOf returns the IP address of an endpoint as package netip writes it, empty if it has none. The API server accepts IPv4 addresses with
+// leading zeros, and those mapped to IPv6. The first address counts: the API specifies no meaning of more.
+func AddressOf(e *discoveryv1.Endpoint) string {
+	if len(e.Addresses) == 0 {
+		return ""
+	}
+	text := e.Addresses[0]
+	if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
+		return text
+	}
+	if a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text)); ok {
+		return a.Unmap().String()
+	}
+	return ""
 }
 
 // BindingsOfService returns the bindings of a Service.

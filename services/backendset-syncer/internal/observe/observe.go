@@ -270,25 +270,24 @@ func (c *collector) list() string {
 	return strings.Join(all, ", ")
 }
 
-// Occupants returns the ready endpoints of other Services at the IP address of a backend, with all of their TCP ports: two pods that share the
-// address of their node differ by the port. own are the Services of the backend set, with their namespaces.
-func (o *Observer) Occupants(backend netip.Addr, own []string) []plan.Occupant {
-	ip := backend.String()
+// Occupants returns the ready endpoints of other Services at the IP address of a backend, whatever their port: two pods that share the
+// address of their node differ by it. own are the Services of the backend set, with their namespaces.
+func (o *Observer) Occupants(backend netip.AddrPort, own []string) []plan.Occupant {
+	ip := backend.Addr().Unmap().String()
 	var all []plan.Occupant
 	for _, s := range informers.SlicesOfAddress(o.caches.EndpointSlices, ip) {
 		service := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
 		if slices.Contains(own, service) {
 			continue
 		}
+		samePort := slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool {
+			return value(p.Port) == int32(backend.Port()) && cmp.Or(value(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP
+		})
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
-			if len(e.Addresses) == 0 || e.Addresses[0] != ip || e.Conditions.Ready != nil && !*e.Conditions.Ready || value(e.Conditions.Terminating) {
-				continue
-			}
-			for _, p := range s.Ports {
-				if n := value(p.Port); n > 0 && cmp.Or(value(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP {
-					all = append(all, plan.Occupant{Service: service, Pod: podOf(e), Port: uint16(n)})
-				}
+			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+			if ready && !value(e.Conditions.Terminating) && informers.AddressOf(e) == ip {
+				all = append(all, plan.Occupant{Service: service, Pod: podOf(e), SamePort: samePort})
 			}
 		}
 	}

@@ -144,11 +144,14 @@ func TestOccupants(t *testing.T) {
 		{name: "none", objects: slice("a", ports, "{addresses: [10.0.0.9]}")},
 		{name: "the own Service", objects: slice("a", ports, "{addresses: [10.0.0.1]}")},
 		{name: "of another namespace", objects: other("a", ports, "{addresses: [10.0.0.9]}, {addresses: [10.0.0.1], conditions: {ready: true}, targetRef: {kind: Pod, name: embed-1, uid: e1}}"),
-			want: []plan.Occupant{{Service: "others/embed", Pod: "e1", Port: 8000}}},
+			want: []plan.Occupant{{Service: "others/embed", Pod: "e1", SamePort: true}}},
 		{name: "of the own namespace", objects: slice("a", ports, "{addresses: [10.0.0.1]}", "service-name: chat", "service-name: embed"),
-			want: []plan.Occupant{{Service: "models/embed", Port: 8000}}},
-		{name: "each TCP port", objects: other("a", ports+", {name: metrics, port: 9090}, {name: dns, port: 53, protocol: UDP}", "{addresses: [10.0.0.1]}"),
-			want: []plan.Occupant{{Service: "others/embed", Port: 8000}, {Service: "others/embed", Port: 9090}}},
+			want: []plan.Occupant{{Service: "models/embed", SamePort: true}}},
+		{name: "several ports", objects: other("a", "{name: metrics, port: 9090}, "+ports, "{addresses: [10.0.0.1]}"), want: []plan.Occupant{{Service: "others/embed", SamePort: true}}},
+		{name: "other ports", objects: other("a", "{name: metrics, port: 9090}, {name: dns, port: 8000, protocol: UDP}", "{addresses: [10.0.0.1]}"), want: []plan.Occupant{{Service: "others/embed"}}},
+		{name: "no port", objects: other("a", "", "{addresses: [10.0.0.1]}"), want: []plan.Occupant{{Service: "others/embed"}}},
+		{name: "mapped to IPv6, and with zeros", objects: other("a", ports, "{addresses: ['::ffff:10.0.0.1']}, {addresses: ['::ffff:a00:1']}, {addresses: ['010.0.00.1']}, {addresses: [chat.example.com]}"),
+			want: []plan.Occupant{{Service: "others/embed", SamePort: true}, {Service: "others/embed", SamePort: true}, {Service: "others/embed", SamePort: true}}},
 		{name: "not ready", objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: false}}")},
 		{name: "terminating, of a Service that publishes all addresses", objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: true, terminating: true}}")},
 		{name: "not the first address", objects: other("a", ports, "{addresses: [10.0.0.9, 10.0.0.1]}, {addresses: []}")},
@@ -157,9 +160,18 @@ func TestOccupants(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+tt.objects)
-			assert.Equal(t, tt.want, o.Occupants(netip.MustParseAddr("10.0.0.1"), []string{"models/chat"}))
+			assert.Equal(t, tt.want, o.Occupants(netip.MustParseAddrPort("10.0.0.1:8000"), []string{"models/chat"}))
+			assert.Equal(t, tt.want, o.Occupants(netip.MustParseAddrPort("[::ffff:10.0.0.1]:8000"), []string{"models/chat"}))
 		})
 	}
+}
+
+// TestOccupantsByIPv6 are those of backends that another client has written: the program writes IPv4 only.
+func TestOccupantsByIPv6(t *testing.T) {
+	t.Parallel()
+	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+slice("a", "{name: http, port: 8000}", "{addresses: ['FD00:0::1']}, {addresses: ['fd00::2']}",
+		"addressType: IPv4", "addressType: IPv6", "service-name: chat", "service-name: embed"))
+	assert.Equal(t, []plan.Occupant{{Service: "models/embed", SamePort: true}}, o.Occupants(netip.MustParseAddrPort("[fd00::1]:8000"), nil))
 }
 
 // TestAHugeService has more endpoints than are considered.

@@ -35,12 +35,14 @@ func (l *LoadBalancer) Sets() map[string]int {
 	return sets
 }
 
-// BackendAddresses returns the IP addresses of all backends.
+// BackendAddresses returns the IP addresses of all backends, as package netip writes them.
 func (l *LoadBalancer) BackendAddresses() map[string]bool {
 	all := map[string]bool{}
 	for name := range l.sets {
 		for i := range l.sets[name].Backends {
-			all[value(l.sets[name].Backends[i].IpAddress)] = true
+			if a, err := netip.ParseAddr(value(l.sets[name].Backends[i].IpAddress)); err == nil {
+				all[a.Unmap().String()] = true
+			}
 		}
 	}
 	return all

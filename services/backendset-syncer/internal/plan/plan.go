@@ -17,12 +17,11 @@
 //
 // A backend is taken if another Service has its address as a ready endpoint: it is another pod now, of another tenant perhaps. A Service
 // that had the same pod while the set had it takes nothing, because Services can share pods. Neither do Services whose pods the set had
-// when its owner took it over.
+// when its owner took it over, or left them for another Service.
 package plan
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -59,7 +58,8 @@ type Endpoint struct {
 type Occupant struct {
 	Service string // with its namespace
 	Pod     string // UID; empty: not known
-	Port    uint16
+	// SamePort means that it has the port of the backend, too.
+	SamePort bool
 }
 
 // Backend is a backend of a set.
@@ -85,6 +85,8 @@ type Input struct {
 	Emptying bool
 	// Occupants of the addresses of current backends.
 	Occupants map[netip.AddrPort][]Occupant
+	// Former are other Services whose endpoints the set had until now.
+	Former []string
 	// Claimed is when the owner of the set took it: what the set had then is left over, and not taken. Zero: it was always its own.
 	Claimed time.Time
 	// Memory is that of the previous Build, nil before the first one.
@@ -167,13 +169,18 @@ func (in *Input) sharing() map[netip.AddrPort][]Occupant {
 	for address, m := range in.Memory {
 		all[address] = m.Sharing
 	}
-	if in.Memory == nil && in.Now.Sub(in.Claimed) < Hold {
-		maps.Copy(all, in.Occupants)
+	inherits := in.Memory == nil && in.Now.Sub(in.Claimed) < Hold
+	for address, occupants := range in.Occupants {
+		for _, o := range occupants {
+			if inherits || slices.Contains(in.Former, o.Service) {
+				all[address] = append(slices.Clip(all[address]), o)
+			}
+		}
 	}
 	for _, e := range in.Endpoints {
 		delete(all, e.Address)
 		for _, o := range in.Occupants[e.Address] {
-			if o.Port != e.Address.Port() || o.Pod != "" && o.Pod == e.Pod {
+			if !o.SamePort || o.Pod != "" && o.Pod == e.Pod {
 				all[e.Address] = append(all[e.Address], o)
 			}
 		}
@@ -185,9 +192,11 @@ func (in *Input) sharing() map[netip.AddrPort][]Occupant {
 func (in *Input) taken(sharing map[netip.AddrPort][]Occupant) map[netip.AddrPort]bool {
 	taken := map[netip.AddrPort]bool{}
 	for address, occupants := range in.Occupants {
-		for _, o := range occupants {
-			taken[address] = taken[address] || !slices.Contains(sharing[address], o)
+		known := map[Occupant]bool{} // there may be thousands
+		for _, o := range sharing[address] {
+			known[o] = true
 		}
+		taken[address] = slices.ContainsFunc(occupants, func(o Occupant) bool { return !known[o] })
 	}
 	return taken
 }

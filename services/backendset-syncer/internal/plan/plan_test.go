@@ -139,20 +139,16 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// occupants parses "2:embed/u9 2:embed/u9@9090": the port is that of the backends by default.
+// occupants parses "2:embed/u9 2:embed/u9@": at another port than that of the backend.
 func occupants(text string) map[netip.AddrPort][]Occupant {
 	all := map[netip.AddrPort][]Occupant{}
 	for _, f := range strings.Fields(text) {
 		name, who, _ := strings.Cut(f, ":")
-		who, port, found := strings.Cut(who, "@")
+		who, _, otherPort := strings.Cut(who, "@")
 		service, pod, _ := strings.Cut(who, "/")
 		var n int
 		_, _ = fmt.Sscan(name, &n)
-		o := Occupant{Service: service, Pod: pod, Port: 8000}
-		if found {
-			_, _ = fmt.Sscan(port, &o.Port)
-		}
-		all[at(n)] = append(all[at(n)], o)
+		all[at(n)] = append(all[at(n)], Occupant{Service: service, Pod: pod, SamePort: !otherPort})
 	}
 	return all
 }
@@ -163,6 +159,7 @@ func TestTakenAddresses(t *testing.T) {
 	type step struct {
 		endpoints, occupants, want string
 		pods                       string // "": of endpoints; otherwise that of all
+		former                     string // a Service
 	}
 	tests := []struct {
 		name, current string
@@ -181,7 +178,7 @@ func TestTakenAddresses(t *testing.T) {
 		{name: "not ready still", current: "1 2", steps: []step{{endpoints: "1:ready 2:notready", occupants: "2:embed/u9", want: "1"}}},
 		{name: "a set that is being emptied", current: "1 2", emptying: true, steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1:drain"}}},
 		{name: "pods without names", current: "2", steps: []step{{endpoints: "2:ready", pods: "-", want: "2"}, {occupants: "2:embed/", want: ""}}},
-		{name: "at another port", current: "2", steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9@9090", want: ""}}},
+		{name: "at another port", current: "2", steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9@", want: ""}}},
 		{name: "a ready endpoint is its own", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:embed/u9", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
 		{name: "a new leader knows no pods", current: "2", steps: []step{{occupants: "2:embed/u2", want: ""}}},
 		{name: "Services that share a pod", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}}},
@@ -195,14 +192,21 @@ func TestTakenAddresses(t *testing.T) {
 		{name: "backends of the owner before", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}}},
 		{name: "then another pod has one", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}, {endpoints: "1:ready", occupants: "2:embed/u8", want: "1"}}},
 		{name: "soon after the set was claimed", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
-		{name: "two pods with the address of their node", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:exporter/u9@9100", want: "2"}, {occupants: "2:exporter/u9@9100", want: "2"}}},
+		{name: "the set gets another Service", current: "1 2", steps: []step{
+			{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "3:ready", occupants: "1:chat/u1 2:chat/u2", former: "chat", want: "1:drain 2:drain 3"},
+			{endpoints: "3:ready", occupants: "1:chat/u1 2:chat/u8", want: "1:drain 3"},
+		}},
+		{name: "the set gets another Service, which has no endpoints yet", current: "2", steps: []step{
+			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2 2:chat/u2", former: "chat", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""},
+		}},
+		{name: "two pods with the address of their node", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:exporter/u9@", want: "2"}, {occupants: "2:exporter/u9@", want: "2"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			in := Input{Current: backends(tt.current), Drain: Drain{Minimum: time.Minute, Maximum: time.Hour}, Now: now}
 			for i, s := range tt.steps {
-				in.Endpoints, in.Occupants = endpoints(s.endpoints), occupants(s.occupants)
+				in.Endpoints, in.Occupants, in.Former = endpoints(s.endpoints), occupants(s.occupants), strings.Fields(s.former)
 				in.Emptying = tt.emptying && i == len(tt.steps)-1
 				if tt.claimed > 0 {
 					in.Claimed = now.Add(-tt.claimed)
