@@ -289,6 +289,20 @@ func TestBytesOfBodies(t *testing.T) {
 	}
 }
 
+// Bytes count until the answer: a connection may send any number of requests.
+func TestBytesOfRequestsThatEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, nil)
+		r.bytes.limit = 100
+		c := r.dial(1)
+		for range 3 {
+			assert.Equal(t, "/now", c.send("POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 60\r\n\r\n"+strings.Repeat("x", 60)).answer())
+		}
+		assert.Zero(t, r.bytes.total)
+	})
+}
+
 // The request of a connection with TLS counts, and HTTP/2 is not offered: its connections carry many requests.
 func TestTLS(t *testing.T) {
 	t.Parallel()

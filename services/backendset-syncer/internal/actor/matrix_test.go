@@ -726,6 +726,32 @@ func TestAnotherService(t *testing.T) {
 	})
 }
 
+// TestBackendsOfTheOwnerBefore drain, whoever has their addresses when the new owner takes the set.
+func TestBackendsOfTheOwnerBefore(t *testing.T) {
+	t.Parallel()
+	inModes(t, 2, func(r *rig) {
+		claimed := func(w *Wanted) { w.Claimed = time.Now() }
+		r.want("chat", "1", claimed)
+		r.eventually("chat", "1", time.Minute)
+		time.Sleep(time.Hour)
+		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/before", Pod: "first"})
+		r.want("chat", "2", claimed)
+		r.report("chat", plan.Hold/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
+		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/before", Pod: "second"})
+		r.actors.Recheck([]string{at(1).Addr().String()})
+		r.eventually("chat", "2", plan.Hold/4)
+	})
+}
+
+// TestWishesDiffer by what decides which backends are taken.
+func TestWishesDiffer(t *testing.T) {
+	t.Parallel()
+	w := Wanted{Services: []string{"models/own"}, Claimed: time.Unix(1, 0)}
+	assert.True(t, w.same(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(1, 0).UTC(), Since: time.Unix(2, 0)}))
+	assert.False(t, w.same(&Wanted{Services: []string{"models/next"}, Claimed: time.Unix(1, 0)}))
+	assert.False(t, w.same(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(2, 0)}))
+}
+
 func TestEmptying(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(r *rig) {

@@ -169,18 +169,20 @@ func testServices(r *rig, id string) {
 }
 
 // testTaken lets a Service lose all endpoints without seeing one terminate, as after a forced deletion. A pod of another tenant has one of the
-// addresses at once, and the other one later.
+// addresses at once. Others get the rest later, in a slice that changes and in a new one.
 func testTaken(r *rig, id string) {
-	r.service("models", "taken", "1 2")
+	r.service("models", "taken", "1 2 3")
 	r.service("others", "taker", "9")
 	r.bind("models", "taken", id, "chat")
 	r.reason("models", "taken", "Synced")
 	r.apply(slice("others", "taker", "9 2"))
 	r.apply(slice("models", "taken", ""))
-	r.backends(id, "chat", "1") // it is held
+	r.backends(id, "chat", "1 3") // they are held
 	c := r.reason("models", "taken", "Pending")
 	assert.Equal(r.t, metav1.ConditionFalse, c.Status)
 	r.apply(slice("others", "taker", "9 2 1"))
+	r.backends(id, "chat", "3")
+	r.service("others", "late", "3")
 	r.backends(id, "chat", "")
 	r.reason("models", "taken", "Synced")
 }

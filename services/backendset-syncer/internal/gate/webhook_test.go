@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -109,12 +110,19 @@ func TestAttacksOnTheWebhook(t *testing.T) {
 		number, open int  // connections: made, and kept at most
 		plain        bool // no TLS
 		send         string
-		lasts        time.Duration
+		slow         bool // at a byte a second
+		begins       int  // of these, the bytes that are sent at once
+		lasts        time.Duration // with an answer that the client does not read: there are no buffers
 	}{
 		{name: "bodies that do not come", number: 24, open: 24, send: large + "x", lasts: reviewTimeout},
 		{name: "bodies that do not end", number: 8, open: maxBytes / (3 << 20), send: large + strings.Repeat(" ", 3<<20), lasts: reviewTimeout},
 		{name: "silent connections", number: 2 * maxWaiting, open: maxWaiting, plain: true, lasts: headerTimeout},
 		{name: "half handshakes", number: 2 * maxWaiting, open: maxWaiting, plain: true, send: "\x16\x03\x01", lasts: headerTimeout},
+		{name: "more requests than are served", number: maxReviews + 32, open: maxReviews, send: large + "x", lasts: reviewTimeout},
+		{name: "handshakes at a byte a second", number: 24, open: 24, plain: true, send: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 100), slow: true, lasts: headerTimeout},
+		{name: "headers at a byte a second", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nHost: x\r\n\r\n", slow: true, begins: 1, lasts: headerTimeout + reviewTimeout},
+		{name: "bodies at a byte a second", number: 24, open: 24, send: large + strings.Repeat("x", 1000), slow: true, begins: len(large), lasts: reviewTimeout},
+		{name: "a preface of HTTP/2, and frames at a byte a second", number: 24, open: 24, send: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\x00", 1000), slow: true, begins: 24, lasts: reviewTimeout},
 		{name: "half headers", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader), lasts: headerTimeout},
 	}
 	for _, tt := range tests {
@@ -133,7 +141,15 @@ func TestAttacksOnTheWebhook(t *testing.T) {
 							if !tt.plain {
 								c = tls.Client(raw, s.settings)
 							}
-							_, _ = io.WriteString(c, tt.send)
+							if !tt.slow {
+								_, _ = io.WriteString(c, tt.send)
+								return
+							}
+							_, err := io.WriteString(c, tt.send[:tt.begins])
+							for i := tt.begins; i < len(tt.send) && err == nil; i++ {
+								time.Sleep(time.Second)
+								_, err = io.WriteString(c, tt.send[i:i+1])
+							}
 						}()
 						synctest.Wait()
 					}
@@ -157,6 +173,24 @@ func TestAttacksOnTheWebhook(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLongHeaders are read up to a limit.
+func TestLongHeaders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := serveWebhook(t, dir)
+		c := tls.Client(s.dial(netip.AddrFrom4([4]byte{10, 0, 0, 1})), s.settings)
+		require.NoError(t, c.HandshakeContext(t.Context()))
+		go func() {
+			_, _ = io.WriteString(c, "POST "+webhookPath+" HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", maxHeader+8<<10)+"\r\n\r\n") // net/http adds 4 KiB
+		}()
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode)
+	})
 }
 
 // served is a webhook that serves in memory.

@@ -131,6 +131,22 @@ func TestServicesThatDoNotExist(t *testing.T) {
 	assert.Equal(t, Endpoints{Missing: true}, got)
 }
 
+// TestEndpointsHavePods: of the slices with an address, the one with the better state has the pod.
+func TestEndpointsHavePods(t *testing.T) {
+	t.Parallel()
+	const ports = "{name: http, port: 8000}"
+	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+
+		slice("a", ports, "{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind: Pod, name: old, uid: old}}, {addresses: [10.0.0.2], targetRef: {kind: Node, name: node, uid: node}}, {addresses: [10.0.0.3]}")+
+		slice("b", ports, "{addresses: [10.0.0.1], targetRef: {kind: Pod, name: new, uid: new}}"))
+	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	require.NoError(t, err)
+	var pods []string
+	for _, e := range got.All {
+		pods = append(pods, e.Pod)
+	}
+	assert.Equal(t, []string{"new", "", ""}, pods)
+}
+
 func TestOccupants(t *testing.T) {
 	t.Parallel()
 	const ports = "{name: http, port: 8000, protocol: TCP}"

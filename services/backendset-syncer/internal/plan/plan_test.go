@@ -178,12 +178,16 @@ func TestTakenAddresses(t *testing.T) {
 		{name: "not ready still", current: "1 2", steps: []step{{endpoints: "1:ready 2:notready", occupants: "2:embed/u9", want: "1"}}},
 		{name: "a set that is being emptied", current: "1 2", emptying: true, steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1:drain"}}},
 		{name: "pods without names", current: "2", steps: []step{{endpoints: "2:ready", pods: "-", want: "2"}, {occupants: "2:embed/", want: ""}}},
+		{name: "pods without names, which may be two", current: "2", steps: []step{{endpoints: "2:ready", pods: "-", occupants: "2:embed/", want: "2"}, {occupants: "2:embed/", want: ""}}},
 		{name: "at another port", current: "2", steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9@", want: ""}}},
 		{name: "a ready endpoint is its own", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:embed/u9", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
 		{name: "a new leader knows no pods", current: "2", steps: []step{{occupants: "2:embed/u2", want: ""}}},
 		{name: "Services that share a pod", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}}},
 		{name: "then another pod has it", current: "2", steps: []step{
 			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}, {want: "2"}, {occupants: "2:headless/u9", want: ""},
+		}},
+		{name: "a Service that no longer shares the pod gets it again", current: "2", steps: []step{
+			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {endpoints: "2:ready", want: "2"}, {occupants: "2:headless/u2", want: ""},
 		}},
 		{name: "the pod moves to a Service that did not have it", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""}}},
 		{name: "a shared pod terminates, and one Service publishes it as ready", current: "1 2", steps: []step{

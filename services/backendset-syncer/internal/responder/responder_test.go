@@ -1,6 +1,7 @@
 package responder
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -140,6 +141,36 @@ func TestAnAddressInUse(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		assert.Equal(t, http.StatusNotFound, response.StatusCode)
+	})
+}
+
+// TestConnections are those of a load balancer, which uses idle ones again for 300 s, and one with headers that are too large.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const address = "responder.test:1404"
+		n := newNetwork(address)
+		_, _, stop := start(t, Options{NotFound: address}, n)
+		defer stop()
+		c, err := n.listeners[address].Dial(t.Context(), "", "")
+		require.NoError(t, err)
+		defer c.Close()
+		reader := bufio.NewReader(c)
+		for _, size := range []int{1, maxHeader - 1<<10, maxHeader + 8<<10} { // net/http adds 4 KiB
+			go func() {
+				_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", size)+"\r\n\r\n")
+			}()
+			response, err := http.ReadResponse(reader, nil)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, response.Body)
+			require.NoError(t, err)
+			if size < maxHeader {
+				assert.Equal(t, http.StatusNotFound, response.StatusCode)
+			} else {
+				assert.Equal(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode)
+			}
+			time.Sleep(300 * time.Second)
+		}
 	})
 }
 
