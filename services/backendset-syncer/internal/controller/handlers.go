@@ -65,12 +65,16 @@ func Handle(i *informers.Informers, r *Reconciler, enqueue func(cache.ObjectName
 // HandleAddresses registers an event handler that calls recheck with the addresses of an EndpointSlice that has changed: a Service may have
 // an address that a backend set of another one still has.
 func HandleAddresses(i *informers.Informers, recheck func(addresses []string)) {
+	i.EndpointSlices.AddEventHandler(addressHandler(recheck))
+}
+
+func addressHandler(recheck func(addresses []string)) cache.ResourceEventHandler {
 	check := func(obj any) {
 		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
 			recheck(informers.AddressesOf(s))
 		}
 	}
-	i.EndpointSlices.AddEventHandler(controller.Unless(sameSlice, cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, current any) { check(current) }}))
+	return controller.Unless(sameSlice, cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, current any) { check(current) }})
 }
 
 // OnReport returns the function that enqueues the bindings of a set whose report has changed.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -229,4 +230,23 @@ func TestConditionsOfHeldBackends(t *testing.T) {
 		assert.Equal(t, tt.want, c.Reason)
 		assert.Equal(t, metav1.ConditionFalse, c.Status)
 	}
+}
+
+// TestSlicesRecheckTheirAddresses when they appear or change. A slice that is deleted takes no address.
+func TestSlicesRecheckTheirAddresses(t *testing.T) {
+	t.Parallel()
+	slice := func(version string, addresses ...string) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+		for _, a := range addresses {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+		}
+		return s
+	}
+	var got [][]string
+	h := addressHandler(func(addresses []string) { got = append(got, addresses) })
+	h.OnAdd(slice("1", "10.0.0.1"), true)
+	h.OnUpdate(slice("1", "10.0.0.1"), slice("2", "10.0.0.1", "::ffff:10.0.0.2"))
+	h.OnUpdate(slice("2", "10.0.0.1"), slice("2", "10.0.0.1"))
+	h.OnDelete(slice("2", "10.0.0.1"))
+	assert.Equal(t, [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}}, got)
 }

@@ -110,8 +110,8 @@ func TestAttacksOnTheWebhook(t *testing.T) {
 		number, open int  // connections: made, and kept at most
 		plain        bool // no TLS
 		send         string
-		slow         bool // at a byte a second
-		begins       int  // of these, the bytes that are sent at once
+		slow         bool          // at a byte a second
+		begins       int           // of these, the bytes that are sent at once
 		lasts        time.Duration // with an answer that the client does not read: there are no buffers
 	}{
 		{name: "bodies that do not come", number: 24, open: 24, send: large + "x", lasts: reviewTimeout},

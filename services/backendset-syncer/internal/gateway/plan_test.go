@@ -183,6 +183,23 @@ func TestRuleSetsAreLimited(t *testing.T) {
 	assert.Contains(t, accepted(p, "infra", "second"), "CapacityExceeded")
 }
 
+// TestSetsOfPoolsKnowTheirPods: a set of a pool that fails open has the pods, which other Services may have, too.
+func TestSetsOfPoolsKnowTheirPods(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.gateway("web", "", "", webListener)
+	r.apply("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: models}\n" +
+		"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}, failureMode: FailOpen}}")
+	r.apply("apiVersion: v1\nkind: Pod\nmetadata: {name: llm-1, namespace: models, labels: {app: llm}}\n" +
+		"status: {podIP: 10.0.0.7, phase: Running, conditions: [{type: Ready, status: 'True'}]}")
+	r.route("models", "route", "rules: [{matches: [{path: {value: /a}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: pool}]}]")
+	_, s := setOf(t, r.serve(), "'/a'")
+	require.Len(t, s.Wanted.Endpoints, 1)
+	assert.Equal(t, []string{"models/picker"}, s.Wanted.Services)
+	pod := r.objects[slices.IndexFunc(r.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Pod" })]
+	assert.Equal(t, string(pod.GetUID()), s.Wanted.Endpoints[0].Pod)
+}
+
 // TestSetsKnowTheirServices, because the addresses of their pods can become those of other Services.
 func TestSetsKnowTheirServices(t *testing.T) {
 	t.Parallel()
