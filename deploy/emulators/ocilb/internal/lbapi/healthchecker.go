@@ -60,6 +60,7 @@ func (d *HealthCheckerDetails) HealthChecker() (HealthChecker, *Error) {
 	c.has(h.Protocol != "", "protocol")
 	c.that(h.Protocol == "HTTP" || h.Protocol == "TCP", "Invalid protocol '%.60s' of the health checker", h.Protocol)
 	if h.Protocol == "HTTP" && h.URLPath == "" {
+		h.URLPath = defaultPath
 	}
 	for _, n := range []struct {
 		name               string
