@@ -36,7 +36,7 @@ func TestAdmin(t *testing.T) {
 		{http.MethodPut, "/_emu/loadBalancers/a", `{"backendSets": {"s": {"policy": "ROUND_ROBIN", "healthChecker": {"protocol": "TCP", "intervalInMillis": 0}}}}`, http.StatusBadRequest, "Invalid intervalInMillis 0"},
 		{http.MethodPut, "/_emu/loadBalancers/old", `{"compartmentId": "old", "fixedShape": "100Mbps"}`, http.StatusOK, ""},
 		{http.MethodPut, "/_emu/loadBalancers/old", `{"compartmentId": "old", "fixedShape": "200Mbps"}`, http.StatusBadRequest, "it must be one of 10Mbps-Micro, 100Mbps"},
-		{http.MethodGet, "/20170115/loadBalancers/old", "", http.StatusOK, `"shapeName":"100Mbps"`},
+		{http.MethodGet, "/20170115/loadBalancers/old", "", http.StatusOK, `"shapeName":"100Mbps","isPrivate"`},
 		{http.MethodPatch, "/20170115/loadBalancers/old", "", http.StatusMethodNotAllowed, `"code":"MethodNotAllowed"`},
 		{http.MethodPost, "/20170115/loadBalancers/old/backendSets/chat/health", "", http.StatusMethodNotAllowed, "Method POST is not allowed"},
 		{http.MethodGet, "/20170115/loadBalancers/old/none", "", http.StatusNotFound, "NotAuthorizedOrNotFound"},

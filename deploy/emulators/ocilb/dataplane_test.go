@@ -182,6 +182,31 @@ func TestHealthOfBackends(t *testing.T) {
 	})
 }
 
+// TestPathsOfHealthChecks may lack the slash, as in the acceptance tests of Terraform's provider.
+func TestPathsOfHealthChecks(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/health", "health"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.edit(t, func(lb *ocilb.LoadBalancer) {
+				s := *lb.BackendSets["chat"]
+				s.HealthChecker.URLPath = path
+				lb.BackendSets["chat"] = &s
+			})
+			w.network.Serve(t, backend(1).Name, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/health" && r.URL.Path != "/" {
+					rw.WriteHeader(http.StatusNotFound)
+				}
+			}))
+			w.set(t, "chat", backend(1))
+			time.Sleep(time.Minute)
+			status, _, err := w.get(t, "/", nil)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusOK, status, path)
+		})
+	}
+}
+
 func TestNewBackendsTakeTrafficAtOnceOrAfterACheck(t *testing.T) {
 	t.Parallel()
 	for atOnce, want := range map[bool]string{true: "Bad Gateway", false: "1"} {
