@@ -163,7 +163,7 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 }
 
 // An older Ingress of somebody else answers, although the Ingress of the service exists and has an address: the condition says so, and the
-// service is reconciled again when a route for its host changes.
+// service is reconciled again when a route for its host changes. An Ingress that nobody understands does not hide it.
 func TestStoredRoutesAreContested(t *testing.T) {
 	t.Parallel()
 	const foreign = `
@@ -172,6 +172,11 @@ apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: legacy, namespace: models, creationTimestamp: "2025-01-01T00:00:00Z"}
 spec: {rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: legacy, port: {number: 80}}}}]}}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: broken, namespace: models, creationTimestamp: "2025-01-01T00:00:00Z"}
+spec: {rules: [{host: chat.models.example.com, http: 7}]}
 `
 	r := newRig(t, world+foreign, "ingressDomain: example.com\ntlsSecretName: tls")
 	r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.Anything, mock.Anything).RunAndReturn(

@@ -30,17 +30,14 @@ var api = []struct{ method, path string }{
 //	those for the API below the URL      that of the data plane, with a warning
 //	all, and it is OME's left-over       that of the data plane, with a warning: adopt deletes it
 func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v gatewayapi.Verdict) gatewayapi.Verdict {
-	rivals := r.Observer.Foreign(o.Resource, o.Exposure.Host)
-	if o.Exposure.OwnListener {
-		rivals = append(rivals, r.Observer.Foreign(o.Resource, informers.EveryHost)...)
-	}
+	rivals := r.rivals(o)
 	if v.Acceptance == gatewayapi.Refused || o.Exposure.Attachment.Reason != "" || len(rivals) == 0 {
 		return v
 	}
 	stored = r.aged(stored)
 	world, err := semantics.FromObjects(r.surroundings(o.Exposure, append(slices.Clone(rivals), stored)))
 	if err != nil {
-		return v // an object that the API server accepts and the data plane does not understand
+		return v // an object of the data plane that it does not understand
 	}
 	for _, a := range api {
 		path := o.Exposure.Path + a.path
@@ -63,6 +60,19 @@ func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v g
 		return v
 	}
 	return v
+}
+
+// rivals returns the routes of somebody else for the host of an object. It leaves out those that the data plane does not understand, although the
+// API server accepts them: they take no requests.
+func (r *run) rivals(o *render.Object) []*unstructured.Unstructured {
+	all := r.Observer.Foreign(o.Resource, o.Exposure.Host)
+	if o.Exposure.OwnListener {
+		all = append(all, r.Observer.Foreign(o.Resource, informers.EveryHost)...)
+	}
+	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool {
+		_, err := semantics.FromObjects([]*unstructured.Unstructured{u})
+		return err != nil
+	})
 }
 
 func (r *run) warn(e *plan.Exposure, format string, args ...any) {
