@@ -87,13 +87,10 @@ func group(s *settings.Settings, in *sources.Group) snapshot.Group {
 	made.Saturation = s.Saturation(in.Namespace, in.Model)
 	made.Zero.Enabled, made.Zero.Retention = s.Zero(in.Namespace, in.Model)
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
-	switch {
-	case problem == nil:
+	if problem == nil {
 		made.Class, made.Priority, made.Targets, made.Note = class.Name, class.Priority, class.Targets, class.Note
-	case problem.Reason == settings.ReasonNoClass:
-		made.Note = problem.Message
-	default:
-		exclude(&made, problem)
+	} else {
+		made.Note = problem.Message // the plan is for a stable load
 	}
 	return made
 }

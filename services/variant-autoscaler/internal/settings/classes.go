@@ -26,7 +26,7 @@ type Class struct {
 	Name     string
 	Priority int // 1 to 100; 1 is the most important
 	Targets  snapshot.Targets
-	// Note says why this is not the class that the variant asks for. Empty: it is.
+	// Note says why this is not the class that the variant asks for, or not that class alone. Empty: it is.
 	Note string
 }
 
@@ -53,11 +53,11 @@ type classes struct {
 	byModel map[modelName]listed
 }
 
-// listed is the class that lists a model, and the name of another one that disagrees.
+// listed is the class that lists a model.
 type listed struct {
 	class    Class
 	source   string // ConfigMap
-	conflict string
+	conflict string // with other classes, whose targets are those of class, too
 }
 
 // parseClasses decodes the classes of all ConfigMaps. What a class is called in messages has the name of its ConfigMap, if there are two.
@@ -143,29 +143,44 @@ func isTarget(milliseconds float64) bool {
 }
 
 // list adds a class that lists a model. Of classes of a ConfigMap that list default/default, the one with the least key counts: they do not
-// name a model. w is nil for no warning.
+// name a model. Of others that disagree, the stricter targets of both count: no replica less than either asks for. w is nil for no warning.
 func list(to map[modelName]listed, name modelName, added listed, w *warnings) {
 	before, found := to[name]
-	switch {
-	case !found:
+	if !found {
 		to[name] = added
 		return
-	case before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets || before.conflict != "":
+	}
+	if before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets {
 		return
-	case name.model == defaultModel && before.source == added.source:
+	}
+	first, consequence := before.conflict == "", fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)
+	if name.model == defaultModel && before.source == added.source {
 		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quote(added.class.Key), name, quote(before.class.Key))
-	default:
-		before.conflict = added.class.Key
+	} else {
+		consequence = "the stricter targets and the better priority are in force"
+		before.conflict = cmp.Or(before.conflict, fmt.Sprintf("service classes %q and %q disagree about %s: the stricter targets and the better priority are in force; remove it from one of them, or set sloClassRef.key of the variants",
+			before.class.Key, added.class.Key, name))
+		before.class.Targets, before.class.Priority = stricter(before.class.Targets, added.class.Targets), min(before.class.Priority, added.class.Priority)
 	}
 	to[name] = before
-	if w == nil {
-		return
+	if w != nil && first {
+		w.add(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name, before.class.Key, consequence)
 	}
-	consequence := "variants that do not ask for a class keep their replicas"
-	if before.conflict == "" {
-		consequence = fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)
+}
+
+// stricter returns targets that are met only if both of two are.
+func stricter(a, b snapshot.Targets) snapshot.Targets {
+	s := snapshot.Targets{TTFT: min(a.TTFT, b.TTFT), TTFTPerToken: min(a.TTFTPerToken, b.TTFTPerToken), ITL: min(a.ITL, b.ITL)}
+	if s.TTFT+s.TTFTPerToken == 0 { // one of them has none, or they have no part in common
+		s.TTFT, s.TTFTPerToken = a.TTFT, a.TTFTPerToken
+		if a.TTFT+a.TTFTPerToken == 0 {
+			s.TTFT, s.TTFTPerToken = b.TTFT, b.TTFTPerToken
+		}
 	}
-	w.add(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name, before.class.Key, consequence)
+	if s.ITL == 0 {
+		s.ITL = max(a.ITL, b.ITL)
+	}
+	return s
 }
 
 // find looks for a model in the class that the variant asks for, then in all classes.
@@ -175,7 +190,7 @@ func (c *classes) find(namespace, model, key string) (Class, *snapshot.Problem) 
 	for _, name := range names {
 		if found, ok := own[name]; ok {
 			found.class.Note = ""
-			return found.resolve(name)
+			return found.noted(), nil
 		}
 	}
 	for _, name := range names {
@@ -189,17 +204,14 @@ func (c *classes) find(namespace, model, key string) (Class, *snapshot.Problem) 
 		case key != "":
 			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quote(key), found.class.Key)
 		}
-		return found.resolve(name)
+		return found.noted(), nil
 	}
 	return Class{}, &snapshot.Problem{Reason: ReasonNoClass, Message: fmt.Sprintf(
 		"no service class lists %s: add it to a class, or add %s", modelName{namespace, model}, defaultModel)}
 }
 
-// resolve returns the class, or a problem if another one disagrees.
-func (l *listed) resolve(name modelName) (Class, *snapshot.Problem) {
-	if l.conflict == "" {
-		return l.class, nil
-	}
-	return Class{}, &snapshot.Problem{Reason: ReasonInvalid, Message: fmt.Sprintf(
-		"service classes %q and %q disagree about %s: remove it from one of them, or set sloClassRef.key of the variants", l.class.Key, l.conflict, name)}
+// noted returns the class, with what its variants should know.
+func (l *listed) noted() Class {
+	l.class.Note = cmp.Or(l.conflict, l.class.Note)
+	return l.class
 }

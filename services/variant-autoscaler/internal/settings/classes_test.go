@@ -81,31 +81,39 @@ func TestClassesThatDisagree(t *testing.T) {
 	}
 	tests := []struct {
 		name, a, b string
-		key, want  string // class, or the problem
-		warnings   int
+		key, want  string // class
+		targets    snapshot.Targets
+		conflict   bool
 	}{
-		{name: "targets", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), want: "InvalidConfiguration", warnings: 1},
-		{name: "priority", a: one(1, "model: m, slo-ttft: 1"), b: one(2, "model: m, slo-ttft: 1"), want: "InvalidConfiguration", warnings: 1},
-		{name: "they agree", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 1"), want: "a.yaml"},
-		{name: "for one namespace", a: one(1, "namespace: ns, model: m, slo-ttft: 1"), b: one(1, "namespace: ns, model: m, slo-ttft: 2"), want: "InvalidConfiguration", warnings: 1},
-		{name: "for another namespace", a: one(1, "namespace: x, model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), want: "b.yaml"},
-		{name: "the namespace is more precise", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "namespace: ns, model: m, slo-ttft: 2"), want: "b.yaml"},
-		{name: "the variant says which", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), key: "b.yaml", want: "b.yaml", warnings: 1},
-		{name: "defaults", a: one(1, "model: default/default, slo-ttft: 1"), b: one(1, "model: default/default, slo-ttft: 2"), want: "a.yaml", warnings: 1},
+		{name: "targets", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), want: "a.yaml", targets: snapshot.Targets{TTFT: 1}, conflict: true},
+		{name: "one of each", a: one(1, "model: m, slo-ttft: 3"), b: one(1, "model: m, slo-tpot: 2"), want: "a.yaml", targets: snapshot.Targets{TTFT: 3, ITL: 2}, conflict: true},
+		{name: "parts of both", a: one(1, "model: m, slo-ttft: 3, slo-ttft-per-token: 2"), b: one(1, "model: m, slo-ttft: 4, slo-ttft-per-token: 1"), want: "a.yaml",
+			targets: snapshot.Targets{TTFT: 3, TTFTPerToken: 1}, conflict: true},
+		{name: "no part in common", a: one(1, "model: m, slo-ttft-per-token: 2"), b: one(1, "model: m, slo-ttft: 4"), want: "a.yaml", targets: snapshot.Targets{TTFTPerToken: 2}, conflict: true},
+		{name: "priority", a: one(2, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 1"), want: "a.yaml", targets: snapshot.Targets{TTFT: 1}, conflict: true},
+		{name: "they agree", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 1"), want: "a.yaml", targets: snapshot.Targets{TTFT: 1}},
+		{name: "for one namespace", a: one(1, "namespace: ns, model: m, slo-ttft: 2"), b: one(1, "namespace: ns, model: m, slo-ttft: 1"), want: "a.yaml", targets: snapshot.Targets{TTFT: 1}, conflict: true},
+		{name: "for another namespace", a: one(1, "namespace: x, model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), want: "b.yaml", targets: snapshot.Targets{TTFT: 2}},
+		{name: "the namespace is more precise", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "namespace: ns, model: m, slo-ttft: 2"), want: "b.yaml", targets: snapshot.Targets{TTFT: 2}},
+		{name: "the variant says which", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), key: "b.yaml", want: "b.yaml", targets: snapshot.Targets{TTFT: 2}},
+		{name: "defaults", a: one(1, "model: default/default, slo-ttft: 2"), b: one(1, "model: default/default, slo-ttft: 1"), want: "a.yaml", targets: snapshot.Targets{TTFT: 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s, w := build(Classes, map[string]string{"a.yaml": tt.a, "b.yaml": tt.b})
-			assert.Len(t, w, tt.warnings)
 			class, problem := s.Class("ns", "m", tt.key)
-			got := class.Key
-			if problem != nil {
-				got = problem.Reason
-				assert.Contains(t, problem.Message, `service classes "a.yaml" and "b.yaml" disagree about model "m"`)
-				assert.Contains(t, problem.Message, "remove it from one of them, or set sloClassRef.key")
+			require.Nil(t, problem)
+			assert.Equal(t, tt.want, class.Key)
+			assert.Equal(t, 1, class.Priority)
+			assert.Equal(t, tt.targets, class.Targets)
+			if tt.conflict {
+				assert.Len(t, w, 1)
+				assert.Contains(t, class.Note, `service classes "a.yaml" and "b.yaml" disagree about model "m"`)
+				assert.Contains(t, class.Note, "the stricter targets and the better priority are in force; remove it from one of them, or set sloClassRef.key")
+			} else {
+				assert.NotContains(t, class.Note, "disagree")
 			}
-			assert.Equal(t, tt.want, got)
 		})
 	}
 }
@@ -163,10 +171,11 @@ func TestManyClassesOfOneModel(t *testing.T) {
 		data[fmt.Sprintf("class-%04d", i)] = fmt.Sprintf("data: [{model: m, slo-ttft: %d}]", i+1)
 	}
 	s, _ := build(Classes, data)
-	_, problem := s.Class("ns", "m", "")
-	require.NotNil(t, problem)
+	class, problem := s.Class("ns", "m", "")
+	require.Nil(t, problem)
 	assert.Len(t, s.classes.byModel, 1)
-	assert.Equal(t, "class-0001", s.classes.byModel[modelName{"", "m"}].conflict)
+	assert.Contains(t, class.Note, `"class-0000" and "class-0001" disagree`)
+	assert.InDelta(t, 1, class.Targets.TTFT, 0)
 	assert.Less(t, len(strings.Join(sortedKeys(data), "")), 1<<20)
 }
 

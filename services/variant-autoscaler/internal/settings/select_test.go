@@ -79,7 +79,7 @@ func TestLooked(t *testing.T) {
 	assert.Equal(t, []string{"mine"}, Options{Names: map[Kind]string{Classes: "mine"}}.Looked(Classes))
 }
 
-// TestClassesOfTwoConfigMaps: a model that both list with other targets has none, and the problem names both.
+// TestClassesOfTwoConfigMaps: a model that both list with other targets has the stricter ones, and its variants learn of both.
 func TestClassesOfTwoConfigMaps(t *testing.T) {
 	t.Parallel()
 	of := func(ours, theirs string) (*Settings, []Warning) {
@@ -92,10 +92,10 @@ func TestClassesOfTwoConfigMaps(t *testing.T) {
 		s, w := of("{model: "+model+", slo-ttft: 2000}", "{model: "+model+", slo-ttft: 500}")
 		require.Len(t, w, 1)
 		for _, key := range []string{"", "default.yaml"} {
-			_, problem := s.Class("a", "m", key)
-			require.NotNil(t, problem, model)
-			assert.Equal(t, ReasonInvalid, problem.Reason)
-			assert.Contains(t, problem.Message, `service classes "service-classes-config/default.yaml" and "wva-service-classes-config/default.yaml" disagree about model "`+model+`"`)
+			class, problem := s.Class("a", "m", key)
+			require.Nil(t, problem, model)
+			assert.InDelta(t, 500, class.Targets.TTFT, 0)
+			assert.Contains(t, class.Note, `service classes "service-classes-config/default.yaml" and "wva-service-classes-config/default.yaml" disagree about model "`+model+`"`)
 		}
 	}
 	s, w := of("{model: default/default, slo-ttft: 2000}", "{model: m, slo-ttft: 500}, {model: default/default, slo-ttft: 2000}")

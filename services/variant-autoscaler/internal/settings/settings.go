@@ -72,7 +72,7 @@ func (s *Settings) ConfigMap(kind Kind) string { return s.present[kind] }
 func (s *Settings) Prices() map[string]int64 { return s.prices }
 
 // Class returns the service class of a model in a namespace. key is the class that a variant asks for, a key of the ConfigMap; it may be
-// empty. A problem with reason ReasonNoClass means that no class has the model; one with ReasonInvalid, that classes disagree about it.
+// empty. The problem, with reason ReasonNoClass, means that no class has the model.
 func (s *Settings) Class(namespace, model, key string) (Class, *snapshot.Problem) {
 	return s.classes.find(namespace, model, key)
 }
