@@ -109,7 +109,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 	for _, resource := range Written {
 		kind := kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers: cache.Indexers{byOwner: indexOurs, byHost: indexForeign, bySecret: indexBySecret}, Transform: keepManager, Off: off(resource),
+			Indexers: cache.Indexers{byOwner: indexOurs, byHost: indexForeign, bySecret: indexBySecret}, Transform: trimManaged, Off: off(resource),
 		}
 		if render.IsRoute(resource) {
 			kind.Selector = ""

@@ -134,3 +134,32 @@ func TestOldestOf(t *testing.T) {
 	assert.Nil(t, OldestOf(managed, "models", "a.example.com", "other"))
 	assert.Nil(t, OldestOf(managed, "other", "a.example.com", "tls"))
 }
+
+// TestRoutesOfOthersAreTrimmed: tenants decide how large their routes are.
+func TestRoutesOfOthersAreTrimmed(t *testing.T) {
+	t.Parallel()
+	const owner = `, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]`
+	const ours = `, labels: {fairlead.dev/managed-by: ingress-reconciler}` + owner
+	for name, tt := range map[string]struct {
+		more                string
+		annotations, status bool
+	}{
+		"of somebody":       {},
+		"of OME":            {more: owner, status: true},
+		"of this program":   {more: ours, annotations: true, status: true},
+		"with its label":    {more: `, labels: {fairlead.dev/managed-by: ingress-reconciler}`},
+		"of another object": {more: `, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: chat, uid: u, controller: true}]`},
+	} {
+		u := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(`{apiVersion: networking.k8s.io/v1, kind: Ingress,
+			metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", a: b}, managedFields: [{manager: kubectl}]`+tt.more+`},
+			spec: {ingressClassName: nginx}, status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}`))}
+		trimmed, err := Kinds(nil).Managed[render.Ingresses].Transform(u)
+		require.NoError(t, err)
+		got := trimmed.(*unstructured.Unstructured)
+		assert.Empty(t, got.GetManagedFields(), name)
+		assert.Equal(t, "b", got.GetAnnotations()["a"], name)
+		assert.Equal(t, tt.annotations, len(got.GetAnnotations()) == 2, name)
+		assert.Equal(t, tt.status, got.Object["status"] != nil, name)
+		assert.NotNil(t, got.Object["spec"], name)
+	}
+}
