@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -417,38 +418,49 @@ func TestStreamsOfAllNamespaces(t *testing.T) {
 	assert.Zero(t, o.open())
 }
 
+// TestConnectionsAreBounded: a caller that opens connections without end loses its own, and KEDA keeps the one that it has and gets others.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	listener := memnet.Listen()
-	defer listener.Break()
-	limited := limit(listener, 1)
-	accepted := make(chan net.Conn, 2)
-	go func() {
-		for {
-			conn, err := limited.Accept()
-			if err != nil {
-				close(accepted)
-				return
-			}
-			accepted <- conn
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, nil)
+		w.table.Publish([]actuation.Variant{variant("a", "chat", 3)})
+		synctest.Wait()
+		dials := 0
+		client := func() pb.ExternalScalerClient {
+			conn, err := grpc.NewClient("passthrough:variant-autoscaler", grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+					dials++
+					return w.listener.From(netip.MustParseAddrPort("10.0.0.1:1"))(ctx, "", "")
+				}))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, conn.Close()) })
+			return pb.NewExternalScalerClient(conn)
 		}
-	}()
-	_, err := listener.Dial(t.Context(), "", "")
-	require.NoError(t, err)
-	first := <-accepted
-	second, err := listener.Dial(t.Context(), "", "")
-	require.NoError(t, err)
-	_, err = second.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF, "it is closed at once")
-	require.NoError(t, first.Close())
-	require.NoError(t, first.Close(), "as gRPC does, twice")
-	_, err = listener.Dial(t.Context(), "", "")
-	require.NoError(t, err)
-	assert.NotNil(t, <-accepted)
-	third, err := listener.Dial(t.Context(), "", "")
-	require.NoError(t, err)
-	_, err = third.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF)
+		ask := func(c pb.ExternalScalerClient) {
+			answer, err := c.IsActive(t.Context(), ref("a", "chat"))
+			require.NoError(t, err)
+			assert.True(t, answer.GetResult())
+		}
+		first := client()
+		ask(first)
+		hostile := w.listener.From(netip.MustParseAddrPort("10.0.0.2:1"))
+		var oldest net.Conn
+		for range 2 * maxConnections {
+			conn, err := hostile(t.Context(), "", "")
+			require.NoError(t, err)
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			if oldest == nil {
+				oldest = conn
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+		synctest.Wait()
+		ask(first)
+		ask(client())
+		assert.Equal(t, 2, dials)
+		_, err := oldest.Write([]byte("x"))
+		require.Error(t, err, "it is closed")
+	})
 }
 
 func TestAPortThatIsInUse(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
 	pb "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 )
@@ -27,8 +28,9 @@ const (
 	// maxCalls is the number of calls on a connection at a time. KEDA has one connection for all ScaledObjects, and a call beyond the limit
 	// waits: streams alone must never reach it.
 	maxCalls = 2 * maxStreams
-	// maxConnections is the number of connections at a time. KEDA needs one for each set of connection settings in triggers. At half the
-	// value, fewer tenants with unlike settings suffice to use it up. At double, idle connections of a hostile caller take twice the memory.
+	// maxConnections is the number of connections at a time. KEDA needs one for each set of connection settings in triggers. Beyond it, the
+	// address with the most loses its oldest one. At half the value, fewer tenants with unlike settings suffice for that. At double, idle
+	// connections of a hostile caller take twice the memory.
 	maxConnections = 256
 
 	// greetTimeout is the time for TLS and the HTTP/2 preface of a new connection.
@@ -92,7 +94,8 @@ func (s *Server) serve(ctx context.Context) error {
 	pb.RegisterExternalScalerServer(server, s.service)
 	s.p.Log.Info("Started listening for KEDA", zap.String(logging.KeyAddress, listener.Addr().String()))
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(limit(listener, maxConnections)) }()
+	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})
+	go func() { served <- server.Serve(limiter.Listener(listener)) }()
 	defer s.p.Log.Info("Stopped listening for KEDA")
 	for s.p.Decisions.Leading() && ctx.Err() == nil {
 		changed := s.p.Decisions.Changed()
