@@ -96,7 +96,7 @@ func verify(t *testing.T, reference string, verifier signature.Verifier) ([]oci.
 	t.Helper()
 	parsed, err := name.ParseReference(reference)
 	require.NoError(t, err)
-	// It looks for the signatures of version 3 first, and for those that all versions have if there are none.
+	// cosign looks for bundles, the form of its version 3, first. Without any it looks for signatures in the form of all versions.
 	bundles, _, err := cosign.GetBundles(t.Context(), parsed, nil)
 	require.Error(t, err)
 	require.Empty(t, bundles)

@@ -152,7 +152,7 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 	return s.settledProblem(r)
 }
 
-// settledProblem returns the problem of a set that has all that is wanted, nil if there is none.
+// settledProblem returns the problem of a set to which nothing is left to write, nil if there is none. It sets Held.
 func (s *set) settledProblem(r *Report) *problem {
 	held := 0
 	for _, l := range s.target.Draining {

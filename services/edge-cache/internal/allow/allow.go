@@ -60,7 +60,7 @@ type List struct {
 	Read []Write
 	// Names are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
 	Names Names
-	// NamespaceSetting says how the controller is told to list some namespaces, each alone.
+	// NamespaceSetting names the setting with which the controller lists each of some namespaces alone.
 	NamespaceSetting string
 }
 

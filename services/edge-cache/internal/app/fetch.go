@@ -75,7 +75,7 @@ func (c *caches) wanted() []view.Target {
 	return all
 }
 
-// stored reports whether there is nothing to read: the object is stored, or its store will have it, or there is none for it.
+// stored reports whether the cache need not read an object: its store has it or has not listed yet, or no store is for it.
 func (c *caches) stored(w view.Target) bool {
 	o := c.find(w)
 	if o == nil || !o.store.Synced() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,13 +40,17 @@ func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v g
 	if err != nil {
 		return v // an object of the data plane that it does not understand
 	}
+	c := contest{
+		exposure: o.Exposure, stored: stored, rivals: rivals, all: world,
+		others: sync.OnceValues(func() (*semantics.World, error) { return semantics.FromObjects(r.surroundings(o.Exposure, rivals)) }),
+	}
 	for _, a := range api {
 		path := o.Exposure.Path + a.path
 		request := semantics.Request{Entrance: r.entrance(o), Host: o.Exposure.Host, Path: path, Method: a.method}
 		if m := o.Exposure.Model; m.Header != "" {
 			request.Header = map[string]string{m.Header: m.Name}
 		}
-		winner, why := r.winner(world, o, stored, rivals, request)
+		winner, why := c.winner(request)
 		switch {
 		case winner == nil:
 			continue
@@ -83,30 +88,37 @@ func name(u *unstructured.Unstructured) string {
 	return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
 }
 
+// A contest is a route of this program, and the routes of others for its host.
+type contest struct {
+	exposure *plan.Exposure
+	stored   *unstructured.Unstructured // the route, as the API server has it
+	rivals   []*unstructured.Unstructured
+	all      *semantics.World
+	others   func() (*semantics.World, error) // without the route. Rivals can be many: it is made once, if it is needed
+}
+
 // winner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
-func (r *run) winner(
-	world *semantics.World, o *render.Object, stored *unstructured.Unstructured, rivals []*unstructured.Unstructured, request semantics.Request,
-) (*unstructured.Unstructured, string) {
-	answer, err := world.Explain(request)
+func (c *contest) winner(request semantics.Request) (*unstructured.Unstructured, string) {
+	answer, err := c.all.Explain(request)
 	switch {
 	case errors.Is(err, semantics.ErrAmbiguous):
-		return r.alone(o, rivals, request), "the data plane can choose either route"
+		return c.alone(request), "the data plane can choose either route"
 	case answer.Winner == nil && !errors.Is(err, semantics.ErrNoRoute):
-		created := stored.GetCreationTimestamp()
-		return samePath(rivals, o, &created), "it has the same path and is older"
+		created := c.stored.GetCreationTimestamp()
+		return samePath(c.rivals, c.exposure, &created), "it has the same path and is older"
 	case answer.Winner == nil:
 		return nil, ""
 	}
-	i := indexOf(rivals, answer)
+	i := indexOf(c.rivals, answer)
 	if i < 0 {
 		return nil, ""
 	}
 	for _, l := range answer.Losers {
-		if l.Namespace == o.Object.GetNamespace() && l.Name == o.Object.GetName() {
-			return rivals[i], "this program's route loses: " + l.Reason
+		if l.Namespace == c.stored.GetNamespace() && l.Name == c.stored.GetName() {
+			return c.rivals[i], "this program's route loses: " + l.Reason
 		}
 	}
-	return rivals[i], answer.Winner.Rule
+	return c.rivals[i], answer.Winner.Rule
 }
 
 // indexOf returns the index of the route that wins, -1 if it is not in the list.
@@ -117,23 +129,24 @@ func indexOf(routes []*unstructured.Unstructured, answer semantics.Explanation) 
 }
 
 // alone returns the route that would answer without the route of this program.
-func (r *run) alone(o *render.Object, rivals []*unstructured.Unstructured, request semantics.Request) *unstructured.Unstructured {
-	if world, err := semantics.FromObjects(r.surroundings(o.Exposure, rivals)); err == nil {
+func (c *contest) alone(request semantics.Request) *unstructured.Unstructured {
+	if world, err := c.others(); err == nil {
 		if answer, err := world.Explain(request); err == nil {
-			if i := indexOf(rivals, answer); i >= 0 {
-				return rivals[i]
+			if i := indexOf(c.rivals, answer); i >= 0 {
+				return c.rivals[i]
 			}
 		}
 	}
-	return samePath(rivals, o, nil)
+	return samePath(c.rivals, c.exposure, nil)
 }
 
-// samePath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data plane is not modeled, or can choose.
-func samePath(rivals []*unstructured.Unstructured, o *render.Object, than *metav1.Time) *unstructured.Unstructured {
+// samePath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data
+// plane is not modeled, or can choose.
+func samePath(rivals []*unstructured.Unstructured, e *plan.Exposure, than *metav1.Time) *unstructured.Unstructured {
 	var found *unstructured.Unstructured
 	for _, u := range rivals {
 		created := u.GetCreationTimestamp()
-		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.Paths(u, o.Exposure.Host), o.Exposure.Path) || than != nil && than.Before(&created) {
+		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.Paths(u, e.Host), e.Path) || than != nil && than.Before(&created) {
 			continue
 		}
 		if first := found; first == nil || created.Time.Before(first.GetCreationTimestamp().Time) {
