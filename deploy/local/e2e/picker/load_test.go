@@ -31,15 +31,18 @@ func startLoad(t *testing.T, o chatload.Options) func() (*chatload.Report, []cha
 	}
 }
 
+// concurrency is how many requests shortStreams has under way.
+const concurrency = 16
+
 // shortStreams are the options of a load that leaves no moment without a request.
 func shortStreams(gateway string) chatload.Options {
 	return chatload.Options{
-		BaseURL: gateway, Model: stack.Model, Concurrency: 16, MaxTokens: 16, IgnoreEOS: true, KeepAlive: true,
+		BaseURL: gateway, Model: stack.Model, Concurrency: concurrency, MaxTokens: 16, IgnoreEOS: true, KeepAlive: true,
 		RequirePicked: true, Timeout: kubetest.Patience, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 4},
 	}
 }
 
-// victim is a model server that was killed.
+// victim is a model server that can be killed.
 type victim struct {
 	pod, address string
 	killed       time.Time
@@ -62,49 +65,62 @@ func (v *victim) kill(t *testing.T) {
 // suspend stops all model servers, which keep what is sent to them. resume lets those go on that live.
 func suspend(t *testing.T, c *cluster.Cluster) (resume func()) {
 	t.Helper()
-	c.NeedsOwn(t, "suspends processes")
-	var pids []int
+	servers := victimsOf(t, c)
 	resume = func() {
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGCONT)
+		for _, s := range servers {
+			_ = syscall.Kill(s.pid, syscall.SIGCONT)
 		}
 	}
 	t.Cleanup(resume)
-	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
-	require.NoError(t, err)
-	for _, p := range pods.Items {
-		pid, err := stack.ProcessOf(p.Name)
-		require.NoError(t, err)
-		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-		pids = append(pids, pid)
+	for _, s := range servers {
+		s.signal(t, syscall.SIGSTOP)
 	}
 	return resume
 }
 
-// killServer kills a model server's process under load, as a crash does. The pod stays. The server is suspended first, so that it still
-// has a request when it dies.
+// killServer kills a model server's process under the load of shortStreams, as a crash does. The pod stays. All servers are
+// suspended first, so that every request of the load is at one of them, and the one with the most dies.
 func killServer(t *testing.T, c *cluster.Cluster) victim {
 	t.Helper()
-	v := victimOf(t, c)
-	v.signal(t, syscall.SIGSTOP)
+	victims := victimsOf(t, c)
+	resume := suspend(t, c)
+	var busiest victim
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		require.Positive(collect, ofEndpoint(t.Context(), collect, c, inFlight, v.address))
-	}, kubetest.Patience, tick, "the suspended server has a request")
-	v.kill(t)
-	return v
+		total, most := 0.0, 0.0
+		for _, v := range victims {
+			n := ofEndpoint(t.Context(), collect, c, inFlight, v.address)
+			total += n
+			if n > most {
+				busiest, most = v, n
+			}
+		}
+		require.InDelta(collect, concurrency, total, 0, "requests at the suspended servers")
+	}, kubetest.Patience, tick)
+	busiest.kill(t)
+	resume()
+	return busiest
 }
 
 // victimOf returns the model server that was killed least, as the kubelet lets others wait before it starts them again.
 func victimOf(t *testing.T, c *cluster.Cluster) victim {
 	t.Helper()
+	return slices.MinFunc(victimsOf(t, c), func(a, b victim) int { return cmp.Compare(a.restarts, b.restarts) })
+}
+
+// victimsOf returns all model servers.
+func victimsOf(t *testing.T, c *cluster.Cluster) []victim {
+	t.Helper()
 	c.NeedsOwn(t, "kills a process")
 	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
 	require.NoError(t, err)
 	require.NotEmpty(t, pods.Items)
-	p := slices.MinFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(restarts(t, &a), restarts(t, &b)) })
-	pid, err := stack.ProcessOf(p.Name)
-	require.NoError(t, err)
-	return victim{pod: p.Name, address: p.Status.PodIP + ":8000", restarts: restarts(t, &p), pid: pid}
+	victims := make([]victim, len(pods.Items))
+	for i, p := range pods.Items {
+		pid, err := stack.ProcessOf(p.Name)
+		require.NoError(t, err)
+		victims[i] = victim{pod: p.Name, address: p.Status.PodIP + ":8000", restarts: restarts(t, &p), pid: pid}
+	}
+	return victims
 }
 
 func restarts(t *testing.T, p *corev1.Pod) int32 {
