@@ -144,8 +144,6 @@ func TestCleanUp(t *testing.T) {
 	t.Parallel()
 	w := newCluster(t)
 	w.apply(virtualServiceCRD)
-	_, err := w.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/virtualservices.networking.istio.io")
-	require.NoError(t, err)
 	w.start()
 	uid := string(w.service("name: chat", "engine: {}, decoder: {}"))
 	w.eventually(func(c *assert.CollectT) { assert.Equal(c, "True", conditions(w.get(c, "chat"))["Ready"]) })

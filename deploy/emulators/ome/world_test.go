@@ -79,8 +79,6 @@ func (w *world) install(r ome.Release) {
 	w.Helper()
 	w.apply(ome.CRDs(r))
 	w.apply(ome.Config(r))
-	_, err := w.cluster.Kubectl(w.Context(), "wait", "--for=condition=Established", "crd", "--all")
-	require.NoError(w, err)
 }
 
 // release13 selects release 1.3.

@@ -1,11 +1,13 @@
-// Package audit compares the permissions that a chart grants to a program with its requests in the audit log of the API
-// server. It is for clusters with clusterapi.Config.Audit.
+// Package audit reads the audit log of the API server, and compares the permissions that a chart grants to a program with its requests there.
+// It is for clusters with clusterapi.Config.Audit.
 package audit
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -87,6 +89,43 @@ func Calls(t *testing.T, c *cluster.Cluster, p Program, since time.Time) []Call 
 	}
 	require.NoError(t, lines.Err())
 	slices.SortStableFunc(all, func(a, b Call) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// Log reads an audit log while it grows.
+type Log struct {
+	tb   testing.TB
+	file *os.File
+	rest []byte // an incomplete line
+}
+
+// Follow returns a Log that begins at the end of the cluster's audit log.
+func Follow(tb testing.TB, c *cluster.Cluster) *Log {
+	tb.Helper()
+	f, err := os.Open(clusterapi.AuditFile(c.Dir))
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = f.Close() })
+	_, err = f.Seek(0, io.SeekEnd)
+	require.NoError(tb, err)
+	return &Log{tb: tb, file: f}
+}
+
+// Next returns the requests for resources that the API server has answered since the last call, in the order of the answers.
+func (l *Log) Next() []Call {
+	l.tb.Helper()
+	text, err := io.ReadAll(l.file)
+	require.NoError(l.tb, err)
+	text = append(l.rest, text...)
+	end := bytes.LastIndexByte(text, '\n') + 1
+	l.rest = bytes.Clone(text[end:])
+	var all []Call
+	for line := range bytes.Lines(text[:end]) {
+		var c Call
+		require.NoError(l.tb, json.Unmarshal(line, &c))
+		if c.Object.Resource != "" {
+			all = append(all, c)
+		}
+	}
 	return all
 }
 

@@ -209,18 +209,12 @@ func (c *Cluster) Stop() {
 
 // Kubectl runs kubectl with administrator permissions and returns its standard output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.run(ctx, nil, "kubectl", args)
-}
-
-// Apply runs kubectl apply --server-side with the manifests.
-func (c *Cluster) Apply(ctx context.Context, manifests string) error {
-	_, err := c.run(ctx, strings.NewReader(manifests), "kubectl", []string{"apply", "--server-side", "-f", "-"})
-	return err
+	return c.run(ctx, "kubectl", args)
 }
 
 // Helm runs helm with administrator permissions and returns its standard output.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
-	return c.run(ctx, nil, "helm", args)
+	return c.run(ctx, "helm", args)
 }
 
 // command returns a run of kubectl or helm, with administrator permissions.
@@ -231,10 +225,10 @@ func (c *Cluster) command(ctx context.Context, program string, args []string) *e
 	return cmd
 }
 
-func (c *Cluster) run(ctx context.Context, stdin io.Reader, program string, args []string) (string, error) {
+func (c *Cluster) run(ctx context.Context, program string, args []string) (string, error) {
 	cmd := c.command(ctx, program, args)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return stdout.String(), fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}

@@ -40,8 +40,6 @@ spec:
   scope: Namespaced
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `))
-	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/things.example.com")
-	require.NoError(t, err)
 	require.NoError(t, c.Apply(t.Context(), "{apiVersion: example.com/v1, kind: Thing, metadata: {namespace: default, name: deleted, finalizers: [example.com/nobody]}}"))
 
 	require.NoError(t, deleteOthers(t.Context(), config, before, time.Second))

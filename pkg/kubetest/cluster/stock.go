@@ -17,6 +17,7 @@ import (
 type Stock struct {
 	Prepare func(tb testing.TB, c *Cluster)             // runs after the start of an API server, if set
 	Empty   func(ctx context.Context, c *Cluster) error // deletes everything that a test may have created
+	Audit   bool                                        // the API servers have audit logs
 
 	mu   sync.Mutex
 	free []*Cluster
@@ -48,7 +49,7 @@ func (s *Stock) launch(tb testing.TB) *Cluster {
 	s.mu.Lock()
 	s.dirs = append(s.dirs, dir)
 	s.mu.Unlock()
-	c, err := Launch(tb.Context(), Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
+	c, err := Launch(tb.Context(), Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true, Audit: s.Audit}})
 	if err != nil {
 		tb.Fatalf("cluster: %v", err)
 	}

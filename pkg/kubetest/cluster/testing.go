@@ -10,6 +10,9 @@ import (
 // ControlPlaneOnly makes Start start only etcd and the API server.
 func ControlPlaneOnly(c *clusterapi.Config) { c.ControlPlaneOnly = true }
 
+// Audit makes Start log the requests to the API server: see package audit.
+func Audit(c *clusterapi.Config) { c.Audit = true }
+
 // FastTimings makes Start configure a cluster that detects a dead node within seconds.
 func FastTimings(c *clusterapi.Config) { c.Timings = clusterapi.FastTimings() }
 

@@ -134,8 +134,6 @@ func TestAdopt(t *testing.T) {
 		require.NoError(t, err)
 		g.apply(string(text))
 	}
-	_, err = g.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-	require.NoError(t, err)
 	const port = 80
 	id := g.balancer("adopt")
 	g.configure(fmt.Sprintf("podRanges: [10.0.0.0/24]\nloadBalancers:\n- {id: %s, gateways: {namespaces: [infra]}}\n", id))

@@ -86,8 +86,6 @@ func newGatewayRig(t *testing.T, changes ...func(*clusterapi.Config)) *gatewayRi
 		g.apply(string(text))
 	}
 	g.apply(poolCRD)
-	_, err = g.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-	require.NoError(t, err)
 	g.apply(namespace("infra") + "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: oci}\nspec: {controllerName: fairlead.dev/oci-load-balancer}\n")
 	return g
 }

@@ -100,8 +100,6 @@ func newRig(t *testing.T, changes ...func(*clusterapi.Config)) *rig {
 	manifest, err := os.ReadFile(crd)
 	require.NoError(t, err)
 	r.apply(string(manifest))
-	_, err = r.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/backendsetbindings.fairlead.dev", "--timeout=30s")
-	require.NoError(t, err)
 	r.apply(namespace("fairlead") + namespace("models") + namespace("others"))
 	r.startEmulator()
 	return r

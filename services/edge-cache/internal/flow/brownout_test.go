@@ -22,9 +22,10 @@ import (
 
 // nodeLink is the way of Nodes to the cache. It can be slower than that of other kinds.
 type nodeLink struct {
-	held   atomic.Pointer[chan struct{}] // events of Nodes wait until it is closed
-	refuse atomic.Bool                   // of lists
-	lists  atomic.Int64
+	held    atomic.Pointer[chan struct{}] // events of Nodes wait until it is closed
+	refuse  atomic.Bool                   // of lists
+	lists   atomic.Int64
+	watches atomic.Int64
 }
 
 // heldBody is the stream of a watch.
@@ -57,6 +58,7 @@ func (l *nodeLink) modify(r *http.Response) error {
 	switch {
 	case r.Request.URL.Path != "/api/v1/nodes":
 	case r.Request.URL.Query().Has("watch"):
+		l.watches.Add(1)
 		r.Body = &heldBody{r.Body, l, r.Request.Context().Done()}
 	default:
 		l.lists.Add(1)
@@ -93,11 +95,13 @@ func newBrownOut(t *testing.T) *brownOut {
 	return b
 }
 
-// begin starts the cache, which knows of no silence.
+// begin starts the cache, which knows of no silence, and waits until it watches Nodes: a list would not be held.
 func (b *brownOut) begin(t *testing.T) {
 	t.Helper()
+	watches := b.link.watches.Load()
 	b.start()
 	b.ready()
+	require.Eventually(t, func() bool { return b.link.watches.Load() > watches }, kubetest.Patience, tick)
 	shown, err := b.client().DiscoveryV1().EndpointSlices("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=a-0"})
 	require.NoError(t, err)
 	b.shown = shown.ResultChan()

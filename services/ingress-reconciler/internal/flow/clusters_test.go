@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 5}) }
 
 // shared are the API servers of all tests that need none of their own.
-var shared = &cluster.Stock{Prepare: func(tb testing.TB, c *cluster.Cluster) { prepare(tb, c) }, Empty: empty}
+var shared = &cluster.Stock{Audit: true, Prepare: func(tb testing.TB, c *cluster.Cluster) { prepare(tb, c) }, Empty: empty}
 
 var namespaces = []string{"ome", "fairlead", "gateways", ns, "others"}
 
@@ -47,15 +47,7 @@ func prepare(t testing.TB, c *cluster.Cluster, without ...schema.GroupVersionRes
 			manifests = append(manifests, manifest)
 		}
 	}
-	install(t, c, manifests...)
-}
-
-// install applies CRDs, and waits until the API server serves their kinds.
-func install(t testing.TB, c *cluster.Cluster, manifests ...string) {
-	t.Helper()
 	require.NoError(t, c.Apply(t.Context(), strings.Join(manifests, "\n---\n")))
-	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-	require.NoError(t, err)
 }
 
 // crds returns the manifests of the kinds that may be absent, by resource.

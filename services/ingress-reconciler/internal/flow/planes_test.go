@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -18,14 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
-
-func httpClient(r *rig) (*http.Client, error) { return rest.HTTPClientFor(r.cluster.RESTConfig()) }
 
 // planes emulates the controllers of data planes. It accepts every HTTPRoute and Ingress, except those that a test refuses.
 type planes struct {

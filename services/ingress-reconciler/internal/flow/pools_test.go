@@ -288,7 +288,7 @@ func TestUpgradeOfOME(t *testing.T) {
 	r.settles()
 	gaps := r.planes.watchGaps("chat.models.example.com")
 	r.stopOME()
-	install(t, r.cluster, ome.CRDs(ome.Release13))
+	r.apply(ome.CRDs(ome.Release13))
 	r.apply(ome.Config(ome.Release13))
 	r.release = ome.Release13
 	r.startOME()

@@ -24,6 +24,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ome"
 	"fairlead.dev/pkg/configmap"
+	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/ingress-reconciler/internal/app"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
@@ -55,6 +56,7 @@ type rig struct {
 	client  dynamic.Interface
 	planes  *planes
 	release ome.Release
+	calls   *audit.Log
 	stopOME func()
 	logs    *zaptest.ObservedLogs
 	admits  *rest.Config // a proxy that refuses objects like a webhook; nil: none
@@ -67,7 +69,7 @@ func newRig(t *testing.T, release ome.Release, configuration string, without ...
 	if len(without) == 0 {
 		c = shared.Take(t)
 	} else {
-		c = cluster.Start(t, cluster.ControlPlaneOnly)
+		c = cluster.Start(t, cluster.ControlPlaneOnly, cluster.Audit)
 		prepare(t, c, without...)
 	}
 	r := newPlainRig(t, c, release, configuration)
@@ -80,8 +82,9 @@ func newRig(t *testing.T, release ome.Release, configuration string, without ...
 func newPlainRig(t testing.TB, c *cluster.Cluster, release ome.Release, configuration string) *rig {
 	t.Helper()
 	r := &rig{t: t, cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), release: release}
+	r.calls = audit.Follow(t, c)
 	if release == ome.Release13 {
-		install(t, c, ome.CRDs(release))
+		r.apply(ome.CRDs(release))
 	}
 	r.apply(ome.Config(release))
 	r.configure(configuration)

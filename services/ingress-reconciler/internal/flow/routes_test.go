@@ -300,7 +300,7 @@ func TestKindsThatComeAndGo(t *testing.T) {
 		r.service(ns, "chat", "engine")
 		r.awaitCondition("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 		r.settles()
-		install(t, r.cluster, crds(t)["httproutes"])
+		r.apply(crds(t)["httproutes"])
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 		r.settles()
 		_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "httproutes.gateway.networking.k8s.io")

@@ -5,11 +5,8 @@ package flow
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +21,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ome"
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -151,51 +149,18 @@ type quiet struct{}
 
 func (quiet) Errorf(string, ...any) {}
 
-// Labels of the requests that writes counts.
-var (
-	writingVerb = regexp.MustCompile(`verb="(POST|PUT|PATCH|APPLY|DELETE)"`)
-	writtenKind = regexp.MustCompile(`resource="(inferenceservices|httproutes|ingresses|virtualservices|middlewares|inferencepools|services|configmaps|inferencereplicas)"`)
-)
-
-// writes returns the number of writes that the API server has served, by labels of its metric. It omits Leases and Events.
-func (r *rig) writes() map[string]float64 {
-	r.t.Helper()
-	client, err := httpClient(r)
-	require.NoError(r.t, err)
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.cluster.RESTConfig().Host+"/metrics", nil)
-	require.NoError(r.t, err)
-	response, err := client.Do(request)
-	require.NoError(r.t, err)
-	defer func() { assert.NoError(r.t, response.Body.Close()) }()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(r.t, err)
-	counts := map[string]float64{}
-	for line := range strings.Lines(string(body)) { // the page has megabytes: a regular expression over it takes seconds
-		sample, ok := strings.CutPrefix(line, "apiserver_request_total{")
-		labels, value, _ := strings.Cut(sample, "} ")
-		if !ok || !writingVerb.MatchString(labels) || !writtenKind.MatchString(labels) {
-			continue
-		}
-		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		require.NoError(r.t, err)
-		counts[labels] = n
-	}
-	require.NotEmpty(r.t, counts, "the test itself has written ConfigMaps")
-	return counts
-}
-
-// settles waits until no client has written for longer than the hold. Controllers that disagree write again within
-// milliseconds.
+// settles waits until no client has written for longer than settleTime. Controllers that disagree write again within milliseconds.
 func (r *rig) settles() {
 	r.t.Helper()
 	const quietFor = 2500 * time.Millisecond // longer than settleTime
-	before := r.writes()
+	since, last := time.Now(), audit.Call{}
 	r.eventually(func() (string, bool) {
-		time.Sleep(quietFor)
-		now := r.writes()
-		same := assert.Equal(quiet{}, before, now)
-		before = now
-		return fmt.Sprint(now), same
+		for _, c := range r.calls.Next() {
+			if c.Writes() && c.Object.Resource != "leases" && c.Object.Resource != "events" && c.At.After(since) {
+				since, last = c.At, c
+			}
+		}
+		return fmt.Sprintf("%+v", last), time.Since(since) > quietFor
 	}, "writes never end")
 }
 

@@ -130,7 +130,7 @@ func TestNodePoolGoesFirst(t *testing.T) {
 	for _, version := range []string{"v1beta2", "v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
 			r := newRig(t)
-			r.install(nodePoolCRD(version), "nodepools.apps.openyurt.io")
+			r.apply(nodePoolCRD(version))
 			r.apply(fmt.Sprintf("{apiVersion: apps.openyurt.io/%s, kind: NodePool, metadata: {name: hangzhou.cn}, spec: {type: Edge}}", version))
 			r.deploy()
 			r.start()

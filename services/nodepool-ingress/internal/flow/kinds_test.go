@@ -21,7 +21,7 @@ func (r *rig) define(definition string) {
 	r.t.Helper()
 	plural, _, _ := strings.Cut(definition, ".")
 	kind := traefikKinds[plural]
-	r.install(`
+	r.apply(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: `+definition+`}
@@ -29,7 +29,7 @@ spec:
   group: traefik.io
   names: {plural: `+plural+`, singular: `+strings.ToLower(kind)+`, kind: `+kind+`}
   scope: Namespaced
-  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]`, definition)
+  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]`)
 }
 
 var traefikKinds = map[string]string{

@@ -132,7 +132,7 @@ func TestOldCRDs(t *testing.T) {
 				return events, strings.Contains(events, v1alpha1.ReasonOutdatedCRD)
 			}, "an Event tells of the CRD")
 
-			r.install(read(t, crdFile), "yurtingresses.apps.openyurt.io")
+			r.apply(read(t, crdFile))
 			r.patch("edge", `{"spec": {"updateStrategy": {"maxUnavailablePools": 2}}}`)
 			r.await("edge", "hangzhou", conditionR, ready)
 			r.delete(informers.YurtIngresses, "", "edge")

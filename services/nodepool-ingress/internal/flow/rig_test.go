@@ -68,7 +68,7 @@ func newRigIn(t testing.TB, c *cluster.Cluster, crd string) *rig {
 		return r
 	}
 	r.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + namespace + "}}")
-	r.install(read(t, crd), "yurtingresses.apps.openyurt.io")
+	r.apply(read(t, crd))
 	return r
 }
 
@@ -77,14 +77,6 @@ func read(t testing.TB, file string) string {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return string(text)
-}
-
-// install applies a CRD, and waits until it is served.
-func (r *rig) install(text, name string) {
-	r.t.Helper()
-	r.apply(text)
-	_, err := r.cluster.Kubectl(r.t.Context(), "wait", "--for=condition=Established", "--timeout="+kubetest.Patience.String(), "crd/"+name)
-	require.NoError(r.t, err)
 }
 
 func (r *rig) apply(manifest string) {

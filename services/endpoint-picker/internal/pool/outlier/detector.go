@@ -16,7 +16,8 @@
 // Answers that end early for an unknown reason, because the server broke off or the client left, are compared in the same way. If clients may
 // have chosen the endpoint, these answers eject it only if it completes no other one, and several prompts differ.
 //
-// An endpoint that refuses all requests for one model, which others answer, is ejected for the requests for this model alone.
+// An endpoint that refuses all requests for one model, which others answer, is ejected for the requests for this model alone. So is one that
+// says that it does not have this model, before it has answered any request for another one.
 //
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
 // elsewhere, and sending all requests to fewer endpoints would only move the failures.
@@ -201,8 +202,8 @@ func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (f finding) {
 			h.early.add(r, &d.whole)
 			f.out = h.early.isAll(&d.whole, len(d.endpoints)-1)
 		} else {
-			h.refusals.failures++
-			f.out = d.refusesAll(&h.refusals, &d.refusals)
+			h.refuse(r)
+			f.out = !h.lacksOne && d.refusesAll(&h.refusals, &d.refusals)
 			f.usual = !f.out && d.refusals.failsOften()
 		}
 		d.countRefusal(e, r, f.out || e.Health().Ejected())

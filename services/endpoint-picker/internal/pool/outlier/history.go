@@ -113,6 +113,8 @@ type history struct {
 	counts
 
 	refusals streak // doubtful responses without content, until an answer begins
+	lacks    uint64 // the subject of the first of them
+	lacksOne bool   // all of them say that the endpoint does not have this subject
 	failures streak // of whole answers
 	early    earlyEnds
 	recent   recent
@@ -122,6 +124,15 @@ type history struct {
 	trial     int       // answers of probes, beside the last one, until it returns
 	ejected   time.Time // when the last one began
 	until     time.Time // when it ends
+}
+
+// refuse counts a doubtful response without content.
+func (h *history) refuse(r *Response) {
+	if h.refusals.failures == 0 {
+		h.lacks, h.lacksOne = r.Subject, true
+	}
+	h.lacksOne = h.lacksOne && r.Missing && r.Subject == h.lacks
+	h.refusals.failures++
 }
 
 // earlyEnds are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after the

@@ -83,6 +83,28 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 	}
 }
 
+// TestModelsThatAnEndpointLacksFromTheStart has an endpoint that gets no other requests at first, while another one answers them.
+func TestModelsThatAnEndpointLacksFromTheStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2)
+	for range minOthers {
+		r.respondTo(1, exchange.Answered, base)
+	}
+	for range 2 * minDoubtful {
+		r.respondTo(0, exchange.Doubtful, missing)
+	}
+	assert.Empty(t, r.causes, "of one model: nobody has answered requests for it")
+	for range minMissing {
+		r.respondTo(1, exchange.Answered, adapter)
+	}
+	r.respondTo(0, exchange.Doubtful, missing)
+	assert.Equal(t, []string{CauseModel}, r.causes)
+	assert.Equal(t, []int{0, 1}, r.usable(), "of other requests")
+
+	r.respondTo(0, exchange.Doubtful, Response{Subject: base.Subject, Missing: true})
+	assert.Equal(t, []int{1}, r.usable(), "it has none of two models")
+}
+
 // TestLackOfWhichNothingIsKnown has a request after the pause whose result is never known: another one follows after the same pause.
 func TestLackOfWhichNothingIsKnown(t *testing.T) {
 	t.Parallel()
