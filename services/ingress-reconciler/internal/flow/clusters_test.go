@@ -28,7 +28,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 5}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 8}) }
 
 // shared are the API servers of all tests that need none of their own.
 var shared = &cluster.Stock{Audit: true, Prepare: func(tb testing.TB, c *cluster.Cluster) { prepare(tb, c) }, Empty: empty}
