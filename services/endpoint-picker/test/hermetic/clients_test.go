@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -304,6 +305,9 @@ func TestCurl(t *testing.T) {
 		inChunks   = "Transfer-Encoding: chunked"
 		first      = "Expect: 100-continue"
 		whenLarger = `"message":"request body is over 400000 bytes: send a shorter one"`
+
+		// sendsOn is the exit code of curl 7 when it has the whole answer, and then cannot send more of the request, because Envoy has ended the stream.
+		sendsOn = 92
 	)
 	tests := []struct {
 		name string
@@ -342,7 +346,11 @@ func TestCurl(t *testing.T) {
 				t.Run(tt.name+v.flag, func(t *testing.T) {
 					t.Parallel()
 					args := append([]string{"-sS", v.flag, "-w", "\n%{http_code} HTTP/%{http_version}", url + tt.path}, tt.args...)
-					text := output(t, "curl", args...)
+					text, err := execute(t, "curl", args...)
+					if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == sendsOn && tt.code == http.StatusRequestEntityTooLarge && v.want == "2" {
+						err = nil
+					}
+					require.NoError(t, err)
 					assert.Contains(t, text, tt.want)
 					assert.True(t, strings.HasSuffix(text, fmt.Sprintf("\n%d HTTP/%s", tt.code, v.want)), text)
 				})
@@ -354,12 +362,22 @@ func TestCurl(t *testing.T) {
 // output runs a program, and returns what it printed.
 func output(t *testing.T, program string, args ...string) string {
 	t.Helper()
+	text, err := execute(t, program, args...)
+	require.NoError(t, err)
+	return text
+}
+
+// execute runs a program, and returns what it printed. The error has what it printed as errors.
+func execute(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	text, err := cmd.Output()
-	require.NoError(t, err, problems.String())
-	return string(text)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, problems.String())
+	}
+	return string(text), err
 }
