@@ -153,7 +153,7 @@ spec:
 // an earlier content, a certificate that nothing uses any longer, and a listener of Terraform with a certificate.
 func (g *gatewayRig) certifiedBalancer(id string, port int, made map[string][2]string) {
 	g.t.Helper()
-	require.Nil(g.t, g.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		for name, pair := range made {
 			c, err := (&ocilb.CertificateDetails{CertificateName: name, PublicCertificate: pair[0], PrivateKey: pair[1]}).Certificate()
 			if err != nil {
@@ -190,7 +190,7 @@ func (g *gatewayRig) certifiedBalancer(id string, port int, made map[string][2]s
 			lb.Listeners[name] = l
 		}
 		return nil
-	}))
+	})
 }
 
 // certificateOf returns the certificate of a listener of certifiedBalancer.
@@ -300,7 +300,7 @@ func testRecovery(g *gatewayRig, id string, port int) {
 	g.route("infra", "lost", "parentRefs: [{name: lost, sectionName: http}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 301}}]}]")
 	g.routeCondition("models", "lost", "fairlead.dev/BackendsSynced", "Synced")
 	g.gatewayCondition("infra", "lost", "Programmed", "Programmed")
-	require.Nil(g.t, g.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		for name, p := range lb.RoutingPolicies {
 			changed := *p
 			rule := p.Rules[0]
@@ -309,7 +309,7 @@ func testRecovery(g *gatewayRig, id string, port int) {
 			lb.RoutingPolicies[name] = &changed
 		}
 		return nil
-	}))
+	})
 	g.settled()
 	before, known := g.emulator.Current(id), g.record(id)
 

@@ -140,7 +140,7 @@ func TestAdopt(t *testing.T) {
 	g.pods("models", "chat", "51 52")
 	g.pods("models", "embed", "53")
 	g.serve("10.0.0.54:8000", "terraform")
-	require.Nil(t, g.emulator.Edit(id, upstreamBalancer(port)))
+	g.edit(id, upstreamBalancer(port))
 	g.apply(fmt.Sprintf(upstreamObjects, id, port))
 
 	client := g.client(port, nil)

@@ -19,7 +19,7 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 6}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster.Suite{M: m, Stock: shared, Parallel: 10}) }
 
 // shared are the API servers of all tests that need none of their own.
 var shared = &cluster.Stock{Empty: empty}

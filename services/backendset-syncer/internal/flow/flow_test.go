@@ -240,10 +240,10 @@ func testValidation(r *rig, id string) {
 
 func testProblems(r *rig, id string) {
 	r.service("models", "problems", "1")
-	require.Nil(r.t, r.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	r.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		delete(lb.BackendSets, "embed")
 		return nil
-	}))
+	})
 	r.bind("models", "problems", id, "embed")
 	c := r.reason("models", "problems", "BackendSetNotFound")
 	assert.Contains(r.t, c.Message, "it has chat, reserved")
@@ -264,11 +264,10 @@ func testPlan(r *rig, id string) {
 	code, out, log := plan("-n", "models", "planned")
 	assert.Zero(r.t, code, log)
 	assert.Equal(r.t, "models/planned: backend set chat: 0 changes\n", out)
-	require.Nil(r.t, r.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	r.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		lb.BackendSets["chat"].Backends = []ocilb.Backend{{Name: "10.0.0.9:80", IPAddress: "10.0.0.9", Port: 80, Weight: 1}}
 		return nil
-	}))
-	time.Sleep(staleness) // reads show it
+	})
 	code, out, log = plan("-n", "models", "planned")
 	assert.Equal(r.t, dryrun.ExitDiffers, code, log)
 	assert.Equal(r.t, "models/planned: backend set chat: 3 changes, by UpdateBackendSet\n  + 10.0.0.1:8000 weight 1\n  + 10.0.0.2:8000 weight 1\n  ~ 10.0.0.9:80 weight 1 draining\n", out)
@@ -293,19 +292,19 @@ func (r *rig) plan(args ...string) (code int, out, log string) {
 
 // testForeign has a set with a backend of Terraform.
 func testForeign(r *rig, id string) {
-	require.Nil(r.t, r.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	r.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		lb.BackendSets["chat"].Backends = []ocilb.Backend{{Name: "10.0.0.9:80", IPAddress: "10.0.0.9", Port: 80, Weight: 1}}
 		return nil
-	}))
+	})
 	r.service("models", "foreign", "1")
 	r.bind("models", "foreign", id, "chat")
 	c := r.reason("models", "foreign", "Conflict")
 	assert.Contains(r.t, c.Message, "10.0.0.9:80")
 	assert.Equal(r.t, "9@80", r.has(id, "chat"))
-	require.Nil(r.t, r.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	r.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		lb.BackendSets["chat"].Backends = nil
 		return nil
-	}))
+	})
 	r.reason("models", "foreign", "Synced")
 	r.backends(id, "chat", "1")
 }

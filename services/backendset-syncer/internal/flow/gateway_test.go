@@ -191,12 +191,12 @@ func testOwnership(g *gatewayRig, id string, port int) {
 // testForeignObjects has objects of Terraform on the load balancer, and a field in a listener of the program.
 func testForeignObjects(g *gatewayRig, id string, port int) {
 	g.pods("models", "foreign", "31")
-	require.Nil(g.t, g.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		lb.BackendSets["terraform"] = &ocilb.BackendSet{Name: "terraform", Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{{Name: "10.0.0.31:8000", IPAddress: "10.0.0.31", Port: 8000, Weight: 1}},
 			HealthChecker: ocilb.HealthChecker{Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*"}}
 		lb.Listeners["terraform"] = &ocilb.Listener{Name: "terraform", DefaultBackendSetName: "terraform", Port: port + 1, Protocol: "HTTP", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 60}}
 		return nil
-	}))
+	})
 	g.gateway("infra", "foreign", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all), fmt.Sprintf("{name: taken, port: %d, protocol: HTTP, %s}", port+1, all))
 	g.route("models", "foreign", "parentRefs: [{name: foreign, namespace: infra}], rules: [{backendRefs: [{name: foreign, port: 80}]}]")
 	g.routeCondition("models", "foreign", "fairlead.dev/BackendsSynced", "Synced")
@@ -210,12 +210,12 @@ func testForeignObjects(g *gatewayRig, id string, port int) {
 	}
 	require.NotEmpty(g.t, own)
 	version := 1
-	require.Nil(g.t, g.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		c := *lb.Listeners[own].ConnectionConfiguration
 		c.BackendTCPProxyProtocolVersion = &version
 		lb.Listeners[own].ConnectionConfiguration = &c
 		return nil
-	}))
+	})
 	g.route("models", "foreign", "parentRefs: [{name: foreign, namespace: infra}], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: foreign, port: 80}]}]")
 	g.routeCondition("models", "foreign", "Accepted", "Accepted")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "foreign", metav1.DeleteOptions{}))

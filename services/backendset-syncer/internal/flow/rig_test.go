@@ -135,19 +135,26 @@ func (r *rig) startEmulatorWith(change func(o *ocilb.Options)) {
 	})
 }
 
+// edit changes a load balancer as another client does. It returns when reads show the change: until then, nobody can know it.
+func (r *rig) edit(id string, change func(lb *ocilb.LoadBalancer) *ocilb.Error) {
+	r.t.Helper()
+	require.Nil(r.t, r.emulator.Edit(id, change))
+	time.Sleep(staleness)
+}
+
 // balancer creates a load balancer with backend sets that no listener uses.
 func (r *rig) balancer(name string, sets ...string) (id string) {
 	r.t.Helper()
 	id = "ocid1.loadbalancer.oc1.iad." + name
 	r.emulator.Create(id, "ocid1.compartment.oc1..test", name)
-	require.Nil(r.t, r.emulator.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+	r.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		for _, s := range sets {
 			lb.BackendSets[s] = &ocilb.BackendSet{Name: s, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{}, HealthChecker: ocilb.HealthChecker{
 				Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
 			}}
 		}
 		return nil
-	}))
+	})
 	return id
 }
 

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 			_ = syscall.Exec(self, os.Args, append(os.Environ(), detector+"=true"))
 		}
 	}
-	os.Exit(cluster.Suite{M: m, Stock: shared, Parallel: 6}.Run())
+	os.Exit(cluster.Suite{M: m, Stock: shared, Parallel: 10}.Run())
 }
 
 // world is an API server, a network, and what they hold.
