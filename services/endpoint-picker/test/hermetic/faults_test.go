@@ -30,15 +30,21 @@ type emulators [3]string
 // adapter is the adapter that all emulated model servers have, except the one without.
 const adapter = "adapter"
 
-// startEmulators builds the emulated model server, and starts three of them.
-func startEmulators(t *testing.T, without int) (e emulators) {
+// buildEmulator builds the emulated model server.
+func buildEmulator(t *testing.T) (program string) {
 	t.Helper()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "modelserver")
+	program = filepath.Join(t.TempDir(), "modelserver")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./modelserver")
 	build.Dir, build.Env = filepath.Join("..", "..", "..", "..", "deploy", "emulators"), append(os.Environ(), "GOWORK=off")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
+	return program
+}
+
+// startEmulators starts three emulated model servers.
+func startEmulators(t *testing.T, program string, without int) (e emulators) {
+	t.Helper()
+	dir := t.TempDir()
 	for i := range e {
 		file := filepath.Join(dir, fmt.Sprintf("%d.json", i))
 		flags := []string{
@@ -188,7 +194,7 @@ func (r *rig) mostEjected() (most int) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const broken = 1
-	e := startEmulators(t, -1)
+	program := buildEmulator(t)
 	tests := []struct {
 		fault    string
 		seen     bool          // clients see it, as another server cannot help: the answer has begun, or the request may be wrong
@@ -205,7 +211,9 @@ func TestFaults(t *testing.T) {
 		{fault: "stall", seen: true, patience: time.Second},
 	}
 	for _, tt := range tests {
-		t.Run(tt.fault, func(t *testing.T) { //nolint:paralleltest // the servers have one fault at a time
+		t.Run(tt.fault, func(t *testing.T) {
+			t.Parallel()
+			e := startEmulators(t, program, -1)
 			e.fail(t, tt.fault, broken)
 			picker := e.proxy(t, "--proxy-max-attempts=1")
 			got := picker.run(tt.patience, "m")
@@ -235,7 +243,7 @@ func TestFaults(t *testing.T) {
 // TestAdapterThatOneServerLacks has requests for a model that all servers have, and for an adapter that one of them answers with 404.
 func TestAdapterThatOneServerLacks(t *testing.T) {
 	t.Parallel()
-	r := startEmulators(t, 1).proxy(t)
+	r := startEmulators(t, buildEmulator(t), 1).proxy(t)
 	got := r.run(0, "m", adapter)
 	refused := 0
 	for answer, n := range got.answers {
