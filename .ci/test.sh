@@ -4,7 +4,7 @@
 #   first    with the race detector, in random order
 #   system   files with the tag system; one package at a time has the machine (RACE=1: with the race detector)
 #   long     files with the tag long, and tests that do more in that lane (pkg/testlane)
-#   whole    all tests, one package at a time: whole-system tests, and tests of the test world
+#   whole    all tests, one package at a time, or TOGETHER: whole-system tests, and tests of the test world
 #
 # Tests that .ci/quarantine.txt names run at the end, and cannot fail the run. PACKAGES (./...) and RUN (a regular expression) narrow a run.
 # Binaries have no debug information for debuggers, which takes half of the time to link them. `make lint` vets: the go command would also vet
@@ -50,8 +50,9 @@ flags=(-vet=off -ldflags=-w "${build[@]}")
 if [ "$lane" = first ]; then
 	flags+=(-p "$jobs" -shuffle=on)
 else
-	# While one package has the machine, the next ones are linked.
-	flags+=(-p $((jobs + 1)) -count=1 -exec "$root/.ci/alone.sh")
+	# While one package has the machine, the next ones are linked. With TOGETHER, so many run at the same time, without waiting for each other.
+	[ -z "${TOGETHER:-}" ] || export ALONE=1
+	flags+=(-p "${TOGETHER:-$((jobs + 1))}" -count=1 -exec "$root/.ci/alone.sh")
 fi
 flags+=("$@")
 

@@ -258,12 +258,13 @@ bench-episode: local-images image-prometheus image-prometheus-adapter ## The pub
 # Of whole-system tests in a cluster that exists: see CONTRIBUTING.md.
 export FAIRLEAD_KUBECONFIG REGISTRY
 
-# Whole-system tests wait for clusters and streams nearly half of their time: half as many again run as there are processors.
+# Whole-system tests wait for clusters and streams nearly half of their time: half as many again run as there are processors. In the short form
+# a package has few tests, and two packages run at the same time.
 E2E_PARALLEL ?= $(shell echo $$(( $(JOBS) * 3 / 2 )))
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes, or that of FAIRLEAD_KUBECONFIG (SHORT=1: their short form; RUN=regexp)
-	@cd deploy/local/e2e && GOWORK=off PACKAGES="$(E2E_FOLDERS:%=./%/...)" $(TEST) whole -parallel $(E2E_PARALLEL) -timeout 30m $(if $(SHORT),-short)
+	@cd deploy/local/e2e && GOWORK=off $(if $(SHORT),TOGETHER=2) PACKAGES="$(E2E_FOLDERS:%=./%/...)" $(TEST) whole -parallel $(E2E_PARALLEL) -timeout 30m $(if $(SHORT),-short)
 
 .PHONY: e2e-push
 e2e-push: images-race $(addprefix image-race-,$(IMAGE_BINARIES)) ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)

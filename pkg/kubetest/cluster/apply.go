@@ -40,19 +40,17 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 		return err
 	}
 	var errs []error
-	var definitions []dynamic.ResourceInterface
-	var names []string
+	var definitions []*unstructured.Unstructured
 	for _, o := range objects {
-		client, err := a.apply(ctx, o)
-		if err != nil {
+		if err := a.apply(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err))
 		} else if o.GroupVersionKind().GroupKind() == crds {
-			definitions, names = append(definitions, client), append(names, o.GetName())
+			definitions = append(definitions, o)
 		}
 	}
-	for i, client := range definitions {
-		if err := waitEstablished(ctx, client, names[i]); err != nil {
-			errs = append(errs, err)
+	for _, crd := range definitions {
+		if err := a.waitServed(ctx, crd); err != nil {
+			errs = append(errs, fmt.Errorf("CRD %s: %w", crd.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -105,44 +103,43 @@ func (c *Cluster) newApplier() (*applier, error) {
 	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}, nil
 }
 
-// apply applies an object, and returns the client of its kind and namespace.
-func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	gvk := o.GroupVersionKind()
 	mapping, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var client dynamic.ResourceInterface = a.client.Resource(mapping.Resource)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		if o.GetNamespace() == "" {
-			o.SetNamespace(metav1.NamespaceDefault)
-		}
-		client = a.client.Resource(mapping.Resource).Namespace(o.GetNamespace())
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && o.GetNamespace() == "" {
+		o.SetNamespace(metav1.NamespaceDefault)
 	}
 	raw, err := json.Marshal(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = client.Patch(ctx, o.GetName(), types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict})
-	return client, err
+	_, err = a.client.Resource(mapping.Resource).Namespace(o.GetNamespace()).
+		Patch(ctx, o.GetName(), types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict})
+	return err
 }
 
-func waitEstablished(ctx context.Context, definitions dynamic.ResourceInterface, name string) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, kubetest.Patience, true, func(ctx context.Context) (bool, error) {
-		o, err := definitions.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions") // null until the first is written
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-				return true, nil
+// waitServed waits until discovery shows the kind of a CRD, which is later than the condition Established.
+func (a *applier) waitServed(ctx context.Context, crd *unstructured.Unstructured) error {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	var missing error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, kubetest.Patience, true, func(context.Context) (bool, error) {
+		a.mapper.Reset()
+		for _, v := range versions {
+			if v, ok := v.(map[string]any); ok && v["served"] == true {
+				if _, missing = a.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, fmt.Sprint(v["name"])); missing != nil {
+					return false, nil //nolint:nilerr // until it is there
+				}
 			}
 		}
-		return false, nil
+		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("CRD %s is not established: %w", name, err)
+		return fmt.Errorf("the API server does not serve it: %w: %w", err, missing)
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func applyGateway(ctx context.Context, c *cluster.Cluster) error {
 	if err := stack.ApplyExample(ctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
 		return err
 	}
-	_, err := c.Kubectl(ctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", stack.WaitTimeout)
+	_, err := c.Kubectl(ctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateways.gateway.networking.k8s.io/public", stack.WaitTimeout)
 	return err
 }
 

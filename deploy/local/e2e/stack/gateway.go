@@ -68,7 +68,7 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 			return nil, err
 		}
 	}
-	return s, s.wait(ctx, "Programmed", "gateway/"+gatewayName)
+	return s, s.wait(ctx, "Programmed", "gateways.gateway.networking.k8s.io/"+gatewayName)
 }
 
 // InstallEnvoyAIGateway installs Envoy Gateway and Envoy AI Gateway, with which HTTPRoutes can have InferencePools as

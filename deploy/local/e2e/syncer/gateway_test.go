@@ -108,7 +108,7 @@ func (s *system) serveGateway(values []string) *stack.Stack {
 	s.install("gateways.enabled=true", "config.loadBalancers[0].gateways.namespaces={default}", "discoveryInterval=1s") // InferencePools come later
 	require.NoError(s.t, g.Wait())
 	require.NoError(s.t, s.Apply(s.t.Context(), file(s.t, "gateway.yaml")))
-	_, err := s.Kubectl(s.t.Context(), "wait", "--for=condition=Programmed", "gateway/inference", stack.WaitTimeout)
+	_, err := s.Kubectl(s.t.Context(), "wait", "--for=condition=Programmed", "gateways.gateway.networking.k8s.io/inference", stack.WaitTimeout)
 	require.NoError(s.t, err)
 	require.NoError(s.t, models.WaitGateway(s.t.Context()))
 	s.routedTo(tag)

@@ -105,7 +105,7 @@ func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, .
 	if err := s.WaitGateway(ctx); err != nil {
 		return err
 	}
-	objects, err := c.Kubectl(ctx, "get", "gateways,httproutes,inferencepools")
+	objects, err := c.Kubectl(ctx, "get", "gateways.gateway.networking.k8s.io,httproutes,inferencepools")
 	if err != nil {
 		return err
 	}
