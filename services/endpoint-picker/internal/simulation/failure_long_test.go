@@ -19,10 +19,19 @@ func TestFailingServerGetsFewRequests(t *testing.T) {
 
 func TestClientsThatLeaveEjectNobody(t *testing.T) {
 	t.Parallel()
-	for name := range leavingClients {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			checkLeaving(t, name, time.Millisecond, 100*time.Millisecond, time.Second)
-		})
+	for name, s := range leavingClients {
+		for _, who := range []string{"a tenth", "one client"} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				t.Parallel()
+				checkLeaving(t, s, who, time.Millisecond, 100*time.Millisecond, time.Second)
+			})
+		}
+	}
+}
+
+func TestAllServersFail(t *testing.T) {
+	t.Parallel()
+	for name := range failures {
+		checkAllFail(t, name)
 	}
 }

@@ -272,17 +272,20 @@ type Prefixes struct {
 func (p Prefixes) Workload(rate float64) Workload { return Workload{rate: rate, fill: p.fill} }
 
 func (p Prefixes) fill(g *generator) {
-	var prefixes []message
+	prefixes := make([]message, p.Count) // encoded when the first request has them: a workload without popular ones has few of many
 	upTo, sum := make([]float64, p.Count), 0.0
 	for i := range p.Count {
 		g.write(i)
-		prefixes = append(prefixes, newMessage("system", g.text(p.Tokens)))
+		prefixes[i].text = g.text(p.Tokens)
 		sum += math.Pow(float64(i+1), -p.Skew)
 		upTo[i] = sum
 	}
 	groups := g.Perm(p.Count) // the most popular must not be neighbors for a policy that counts
 	g.poisson(g.rate, 0, func(at time.Duration) {
 		i, _ := slices.BinarySearch(upTo, g.Float64()*sum)
+		if prefixes[i].json == nil {
+			prefixes[i] = newMessage("system", prefixes[i].text)
+		}
 		g.write(i)
 		out := p.Answer/4 + g.IntN(p.Answer*3/2)
 		g.add(draft{at: at, group: groups[i], out: out, answer: g.text(out), messages: []message{
