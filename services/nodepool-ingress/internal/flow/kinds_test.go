@@ -24,10 +24,10 @@ func (r *rig) define(definition string) {
 	r.apply(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: `+definition+`}
+metadata: {name: ` + definition + `}
 spec:
   group: traefik.io
-  names: {plural: `+plural+`, singular: `+strings.ToLower(kind)+`, kind: `+kind+`}
+  names: {plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `, kind: ` + kind + `}
   scope: Namespaced
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]`)
 }
