@@ -134,7 +134,7 @@ func TestRestore_GoesBackToTheSnapshot(t *testing.T) {
 
 func TestAudit_RecordsWhoDidWhat(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, cluster.ControlPlaneOnly, func(cfg *clusterapi.Config) { cfg.Audit = true })
+	c := cluster.Start(t, cluster.ControlPlaneOnly, cluster.Audit)
 	_, err := c.Kubectl(t.Context(), "create", "configmap", "seen")
 	require.NoError(t, err)
 	raw, err := os.ReadFile(clusterapi.AuditFile(c.Dir))

@@ -24,7 +24,6 @@ import (
 	"fairlead.dev/deploy/local/e2e/stack"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
-	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 const (
@@ -69,8 +68,7 @@ type system struct {
 // and the admission webhook of ingress-nginx.
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	audited := func(c *clusterapi.Config) { c.Audit = true }
-	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"), stack.PublishGateway("127.0.0.1:0"), audited)
+	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"), stack.PublishGateway("127.0.0.1:0"), cluster.Audit)
 	apply(t, c, "kinds.yaml")
 	g, gctx := errgroup.WithContext(t.Context())
 	g.Go(func() error { return stack.InstallOME(gctx, c, stack.EchoOME(tag)) })

@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
 	"fairlead.dev/pkg/kubetest/cluster"
-	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 // plugins is a ConfigMap with the configuration of the picker. %s is the type of its plugin.
@@ -38,7 +37,7 @@ data:
 // one: a pool, rules for requests, a configuration in a ConfigMap, and metrics for clients with a token.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, func(cfg *clusterapi.Config) { cfg.Audit = true })
+	c := cluster.Start(t, cluster.Audit)
 	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
 		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))
 	}
@@ -86,7 +85,7 @@ func TestLeastPrivilegeOfSources(t *testing.T) {
 		t.Skip("long form: TestLeastPrivilege has the source of the examples")
 	}
 	t.Parallel()
-	c := cluster.Start(t, func(cfg *clusterapi.Config) { cfg.Audit = true })
+	c := cluster.Start(t, cluster.Audit)
 	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
 		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))
 	}

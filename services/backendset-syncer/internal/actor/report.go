@@ -152,7 +152,7 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 	return s.settledProblem(r)
 }
 
-// settledProblem returns the problem of a set to which nothing is left to write, nil if there is none. It sets Held.
+// settledProblem returns the problem of a set that needs no write, or nil. It sets Held in the report.
 func (s *set) settledProblem(r *Report) *problem {
 	held := 0
 	for _, l := range s.target.Draining {

@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/audit"
-	"fairlead.dev/pkg/kubetest/clusterapi"
+	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/record"
@@ -31,7 +31,7 @@ var seldom = map[string]string{"patch /events": "an Event that repeats within mi
 // server has no other requests than those that the roles permit, and the roles permit nothing else.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
-	g := newGatewayRig(t, func(c *clusterapi.Config) { c.Audit = true })
+	g := newGatewayRig(t, cluster.Audit)
 	g.installRoles()
 	id := g.balancer("roles", "bound")
 	g.configure(fmt.Sprintf("podRanges: [10.0.0.0/24]\nloadBalancers:\n- {id: %s, gateways: {namespaces: [infra]}}\n", id))
