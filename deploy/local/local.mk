@@ -167,6 +167,7 @@ $(BIN)/haproxy/controller: deploy/local/images/haproxy-ingress/go.mod | doctor-g
 	@echo "haproxy-ingress: building HAProxy Ingress (minutes from nothing)" >&2
 	@rm -rf $(@D) && mkdir -p $(@D)
 	@cd deploy/local/images/haproxy-ingress && export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false' && \
+		$(GO) mod download github.com/jcmoraisjr/haproxy-ingress && \
 		cp -r --no-preserve=mode "$$($(GO) list -m -f '{{.Dir}}' github.com/jcmoraisjr/haproxy-ingress)/rootfs" $(@D)/ && \
 		$(CURDIR)/.ci/go.sh build -ldflags "-s -w" -o $@ $$(sed -n 's/^tool //p' go.mod)
 

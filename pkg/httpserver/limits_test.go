@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zaptest"
 
 	"fairlead.dev/pkg/memnet"
 )
@@ -185,5 +187,27 @@ func TestLongProfile(t *testing.T) {
 		status, body := get(t, s.metrics, "/debug/pprof/goroutine?seconds=100")
 		assert.Equal(t, 200, status, body)
 		assert.Equal(t, 100*time.Second, time.Since(began))
+	})
+}
+
+// TestStreamEndsWithTheServer has an answer without an end.
+func TestStreamEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Params{Log: zaptest.NewLogger(t), Handlers: map[string]http.Handler{"GET /stream": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})}})
+		s.metrics.listener, s.health.listener = memnet.Listen(), memnet.Listen()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		client := open(t, s.metrics, good, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+		go func() { _, _ = io.Copy(io.Discard, client) }()
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		require.NoError(t, <-ended)
+		assert.Less(t, time.Since(began), shutdownTimeout)
 	})
 }

@@ -83,12 +83,16 @@ func New(p Params) *Server {
 }
 
 func newEndpoint(flag, address string, limits connlimit.Limits) *endpoint {
+	// Streams see the end of the context of their request, and end when the server does.
+	streams, end := context.WithCancel(context.Background())
 	e := &endpoint{flag: flag, address: address, limiter: connlimit.New(limits), server: &http.Server{
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return streams },
 	}}
+	e.server.RegisterOnShutdown(end)
 	e.limiter.Attach(e.server)
 	return e
 }

@@ -49,16 +49,20 @@ var cases = []alerts.Case{
 	{Alert: "EndpointPickerDown", Name: "one replica is left", Series: []string{`fairlead_picker_config_last_reload_successful{job="p"} 0x20`}, At: 20 * time.Minute},
 	{
 		Alert: "EndpointPickerNoEndpoints", Name: "on all replicas", At: 10 * time.Minute,
-		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 0x20`},
+		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 0x20`, `fairlead_picker_picks_total{job="p", result="no_endpoints"} 0+1x20`},
 		Want:   []string{`{job="p"}`},
 	},
 	{
+		Alert: "EndpointPickerNoEndpoints", Name: "scaled to zero, and nobody asks", At: 10 * time.Minute,
+		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_picks_total{job="p", result="no_endpoints"} 7x20`, `fairlead_picker_picks_total{job="p", result="picked"} 0+1x20`},
+	},
+	{
 		Alert: "EndpointPickerNoEndpoints", Name: "a replica that starts", At: 10 * time.Minute,
-		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 3x20`},
+		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 3x20`, `fairlead_picker_picks_total{job="p", result="no_endpoints"} 0+1x20`},
 	},
 	{
 		Alert: "EndpointPickerNoEndpoints", Name: "one of two pools", At: 10 * time.Minute,
-		Series: []string{`fairlead_picker_endpoints_ready{job="p", pool="ns/a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pool="ns/b"} 3x20`},
+		Series: []string{`fairlead_picker_endpoints_ready{job="p", pool="ns/a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pool="ns/b"} 3x20`, `fairlead_picker_picks_total{job="p", pool="ns/a", result="no_endpoints"} 0+1x20`},
 		Want:   []string{`{job="p", pool="ns/a"}`},
 	},
 	{

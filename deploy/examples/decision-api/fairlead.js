@@ -6,7 +6,7 @@ const picker = process.env.PICKER || 'http://endpoint-picker.models.svc:9008';
 async function route(r) {
     let reply, answer;
     try {
-        reply = await ngx.fetch(picker + '/v1/pick?n=2', {method: 'POST', headers: headersOf(r), body: bodyOf(r)});
+        reply = await ngx.fetch(picker + '/v1/pick?n=2&wait=400ms', {method: 'POST', headers: headersOf(r), body: bodyOf(r)});
         answer = await reply.json();
     } catch (e) {
         r.error('no answer of the endpoint picker: ' + e.message);

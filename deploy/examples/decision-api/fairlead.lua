@@ -2,7 +2,7 @@
 
 local picker = os.getenv("PICKER") or "http://endpoint-picker.models.svc:9008"
 local backend = "models"
-local patience = 500 -- milliseconds for the picker. Then HAProxy takes the pods in turns
+local patience = 500 -- milliseconds for the picker. Then HAProxy takes the pods in turns. With 56000, requests wait while no pod is ready
 
 local report_patience = 5000 -- the same for reports: no client waits for them
 
@@ -51,7 +51,7 @@ local function server_at(address)
 end
 
 core.register_action("pick", { "http-req" }, function(txn)
-    local answer = post(picker .. "/v1/pick", body_of(txn), headers_of(txn), patience)
+    local answer = post(picker .. "/v1/pick?wait=" .. (patience - 100) .. "ms", body_of(txn), headers_of(txn), patience)
     if not answer then
         return
     end

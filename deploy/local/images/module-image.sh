@@ -26,6 +26,7 @@ if [ -f replaced.txt ]; then # in a copy of the module: an overlay cannot replac
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
 	read -r module file with <replaced.txt
+	go mod download "$module"
 	cp -r --no-preserve=mode "$(go list -m -f '{{.Dir}}' "$module")" "$copy/module"
 	cp "$with" "$copy/module/$file"
 	cp go.mod go.sum "$copy/"

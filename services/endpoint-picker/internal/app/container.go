@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/serving/health"
+	"fairlead.dev/services/endpoint-picker/internal/serving/holds"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -310,14 +311,17 @@ type httpParts struct {
 	Certificates *certificates
 	Protection   protection
 	Debug        *debugpage.Page
+	Clock        clock.RealClock
 }
 
 func newHTTPServer(p httpParts) *httpserver.Server {
+	handlers := p.Debug.Handlers()
+	handlers[holds.Pattern] = holds.New(p.Pools.Queues, p.Clock)
 	return httpserver.New(httpserver.Params{
 		Options:  p.Config.HTTP,
 		Log:      p.Log.Named("http"),
 		Gatherer: newGatherer(p.Config, p.Pools),
-		Handlers: p.Debug.Handlers(),
+		Handlers: handlers,
 		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return p.Health.Ready() }}},
 		Protect:  p.Protection,
 		TLS:      p.Certificates.forMetrics(),

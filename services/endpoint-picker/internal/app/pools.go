@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/pool/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/serving/holds"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -176,6 +177,19 @@ func (r *runningPools) Views() []debugpage.Pool {
 		views = append(views, debugpage.Pool{Title: title, Snapshots: one.Store, Estimator: one.Estimator, Picks: one.picks})
 	}
 	return views
+}
+
+// Queues returns the queues of the pools.
+func (r *runningPools) Queues() []holds.Pool {
+	var queues []holds.Pool
+	for _, one := range r.list() {
+		p := holds.Pool{Name: one.Title, Queue: one.Queue()}
+		if reference, ok := one.reference(); ok {
+			p.Namespace, p.Name = reference.Namespace, reference.Name
+		}
+		queues = append(queues, p)
+	}
+	return queues
 }
 
 // References returns the references to the InferencePools.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
@@ -30,13 +31,14 @@ type call struct {
 
 	server  *Server
 	account *fairshare.Account
+	control *http.ResponseController
 	held    int64 // bytes of the body
 }
 
 // counted returns a handler that counts the memory of a call, until it ends.
 func (s *Server) counted(serve func(w http.ResponseWriter, c *call)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{Request: r, server: s, account: s.ledger.Open(clientOf(r))}
+		c := &call{Request: r, server: s, account: s.ledger.Open(clientOf(r)), control: http.NewResponseController(w)}
 		defer c.account.Close()
 		fixed := int64(callBytes + fairconn.HeadersSize(r.Header))
 		c.account.Add(fairshare.Bytes, fixed)
@@ -61,6 +63,12 @@ func (c *call) add(n int64) bool {
 	c.account.Add(fairshare.Bytes, n)
 	c.held += n
 	return true
+}
+
+// setDeadlines sets the time until which the client must have taken the answer. Zero: the client owes nothing. The body was read.
+func (c *call) setDeadlines(write time.Time) {
+	_ = c.control.SetReadDeadline(time.Time{}) // not supported by recorders in tests
+	_ = c.control.SetWriteDeadline(write)
 }
 
 // release returns the bytes of the body, which nobody needs anymore.

@@ -105,7 +105,7 @@ func TestUnknownNamesListTheKnownOnes(t *testing.T) {
 			want: "unknown field: use one of path, headers, body, body_base64, model, cache_salt, stream, prompt_tokens, prompt_blocks, block_tokens, conversation",
 		},
 		{path: PathPick, give: `{"conversation": {"turns": 2}}`, wantField: "conversation.turns", want: "unknown field: use one of opening, asked, history"},
-		{path: PathPick + "?count=2", give: `{}`, wantField: "count", want: "unknown parameter: use one of n, pool, first_token"},
+		{path: PathPick + "?count=2", give: `{}`, wantField: "count", want: "unknown parameter: use one of n, pool, first_token, wait"},
 		{
 			path: PathOutcome, give: `{"tokens": 1}`, wantField: "tokens",
 			want: "unknown field: use one of id, event, status, endpoint, first_token_seconds, prompt_tokens, completion_tokens, cached_tokens",
@@ -172,6 +172,8 @@ func TestPick_Wrong(t *testing.T) {
 		{name: "too many endpoints", query: "?n=17", give: `{}`, wantField: "n"},
 		{name: "unknown parameter", query: "?m=1", give: `{}`, wantField: "m"},
 		{name: "first token", query: "?first_token=maybe", give: `{}`, wantField: "first_token"},
+		{name: "negative wait", query: "?wait=-1s", give: `{}`, wantField: "wait"},
+		{name: "wait without a unit", query: "?wait=5", give: `{}`, wantField: "wait"},
 		{name: "unknown pool", query: "?pool=ns/other", give: `{}`, wantStatus: 404, wantField: "pool"},
 		{name: "large body", give: strings.Repeat(" ", 1<<20+1), wantStatus: 413},
 	}

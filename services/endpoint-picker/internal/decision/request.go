@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
@@ -30,7 +31,7 @@ const (
 
 // Names for messages: those of the query and of the object of a pick, and of its conversation.
 var (
-	pickParameters     = []string{"n", "pool", "first_token"}
+	pickParameters     = []string{"n", "pool", "first_token", "wait"}
 	pickFields         = []string{"path", "headers", "body", "body_base64", "model", "cache_salt", "stream", "prompt_tokens", "prompt_blocks", "block_tokens", "conversation"}
 	conversationFields = []string{"opening", "asked", "history"}
 )
@@ -51,6 +52,7 @@ type options struct {
 	endpoints  int    // at most
 	pool       string // its title
 	firstToken bool   // the client will report the first token when it comes
+	wait       *time.Duration
 }
 
 // readOptions reads the query of a pick.
@@ -71,6 +73,12 @@ func readOptions(r *http.Request) (options, *Problem) {
 			if o.firstToken, err = strconv.ParseBool(value); err != nil {
 				return o, wrong("first_token", "it is not true or false")
 			}
+		case "wait":
+			wait, err := time.ParseDuration(value)
+			if err != nil || wait < 0 {
+				return o, wrong("wait", "it is not a duration such as 400ms or 55s")
+			}
+			o.wait = &wait
 		default:
 			return o, wrong(name[:min(len(name), maxName)], "unknown parameter: %s", useOneOf(pickParameters))
 		}

@@ -159,7 +159,7 @@ func (s *Server) pick(w http.ResponseWriter, c *call) {
 	}
 	p := &openPick{account: s.ledger.Open(c.account.Address)}
 	p.exchange.Begin(pool, &s.exchange)
-	p.exchange.LateFirst, p.exchange.Blind = !o.firstToken, true
+	p.exchange.LateFirst, p.exchange.Blind, p.exchange.MaxWait = !o.firstToken, true, o.wait
 	if problem := s.decide(p, c); problem != nil {
 		p.exchange.End(nil)
 		p.release()
@@ -187,7 +187,10 @@ func (s *Server) decide(p *openPick, c *call) *Problem {
 	}
 	x.Receive(&q.Request)
 	x.Incoming.Digest, x.RequestBytes = q.digest, len(q.body)
-	if refusal := x.Decide(c.Context(), q.body); refusal != nil {
+	c.setDeadlines(time.Time{}) // the request may wait for an endpoint
+	refusal := x.Decide(c.Context(), q.body)
+	c.setDeadlines(s.exchange.Now().Add(writeTimeout))
+	if refusal != nil {
 		return problemOf(refusal)
 	}
 	size := sizeOf(x)

@@ -57,6 +57,9 @@ func ServerOf(e *endpoint.Endpoint) *Server { return e.Observer().(*Server) }
 // Slowdown returns the slowdown of the server relative to its pool: 1 is the pool's mean, 2 takes twice as long.
 func (s *Server) Slowdown() float64 { return s.slowdown.Load() }
 
+// BatchCapacity returns the number of requests that the server runs at once; 0 if it is not known.
+func (s *Server) BatchCapacity() float64 { return s.batch.size.Load() }
+
 // Backlog returns the number of uncomputed prompt tokens of requests that were placed here.
 func (s *Server) Backlog() int64 { return s.backlog.Load() }
 
@@ -65,7 +68,7 @@ func (s *Server) Estimates() endpoint.Estimates {
 	backlog := max(s.Backlog()-s.remoteBacklog.Load(), 0)
 	return endpoint.Estimates{
 		Backlog: backlog, Slowdown: s.Slowdown(),
-		Prefix: s.fit.total(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.batch.size.Load(),
+		Prefix: s.fit.total(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.BatchCapacity(),
 	}
 }
 

@@ -96,6 +96,7 @@ type Exchange struct {
 	Subset    *scheduling.Subset // what the gateway allows; nil allows everything
 	LateFirst bool               // the carrier knows the first token only after the answer, if at all
 	Blind     bool               // the carrier does not see the body of the response
+	MaxWait   *time.Duration     // for an endpoint, from the sender; nil: it did not say
 
 	options    *Options
 	newID      bool // the request came without an identifier
@@ -181,7 +182,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	x.Incoming.Body = body
 	pick, refusal := x.decide(ctx)
 	x.Incoming = api.Incoming{}
-	x.PickTook = x.options.Now().Sub(x.Arrived)
+	x.PickTook = x.options.Now().Sub(x.Dispatched())
 	x.pool.Picked(x, refusal)
 	if refusal != nil {
 		return x.Refuse(refusal)
@@ -230,8 +231,11 @@ func (x *Exchange) trace() {
 	}
 }
 
-// Refuse records that the picker answers the request itself. It returns the refusal.
+// Refuse records that the picker answers the request itself, unless its client has gone. It returns the refusal.
 func (x *Exchange) Refuse(r *Refusal) *Refusal {
+	if x.Queue == EvictedContextCancelled {
+		return r
+	}
 	x.stage, x.Status, x.Reason = refused, r.Code, r.Reason
 	return r
 }
@@ -335,7 +339,7 @@ func (x *Exchange) Absent() { x.Placements.abandon(x.options.Now()) }
 // release ends the load of the request.
 func (x *Exchange) release() {
 	if !x.busy.IsZero() {
-		x.Placements.hold(endpoint.Span{Arrived: x.Arrived, Until: x.busy}, x.options.Now())
+		x.Placements.hold(endpoint.Span{Arrived: x.Dispatched(), Until: x.busy}, x.options.Now())
 		return
 	}
 	x.Placements.release()

@@ -45,6 +45,18 @@ func Outcomes() []Outcome {
 	return []Outcome{Completed, Interrupted, Unseen, Unpicked, Refused, Failed}
 }
 
+// QueueOutcome is how a request left the queue of those that wait for an endpoint. Its values are those of the llm-d router.
+type QueueOutcome string
+
+// The outcomes of requests in the queue. The empty one is that of a request that did not wait.
+const (
+	Dispatched              QueueOutcome = "Dispatched"
+	RejectedCapacity        QueueOutcome = "RejectedCapacity"        // the queue was full
+	EvictedNoEndpoints      QueueOutcome = "EvictedNoEndpoints"      // no endpoint came in time
+	EvictedContextCancelled QueueOutcome = "EvictedContextCancelled" // its client left
+	EvictedOther            QueueOutcome = "EvictedOther"            // the queue was full, and requests of higher priority came
+)
+
 // A Record is one finished exchange.
 type Record struct {
 	Outcome     Outcome
@@ -66,8 +78,9 @@ type Record struct {
 	Reason   string             // why the request was refused, for clients
 
 	Began    time.Time     // start of the stream
-	Arrived  time.Time     // end of the request's body, when the pick began; zero if it did not arrive
-	PickTook time.Duration // time from Arrived to the choice
+	Arrived  time.Time     // end of the request's body; zero if it did not arrive
+	Waited   time.Duration // for an endpoint, before the pick began
+	PickTook time.Duration // duration of the pick, without Waited
 	First    time.Time     // the first content of the response's body (answer.Reader); zero if there was none
 	Last     time.Time     // the last content; zero if the carrier does not see the body
 	Ended    time.Time
@@ -78,6 +91,7 @@ type Record struct {
 	FixedTokens   int // the same with a fixed length of a token in bytes, the unit of Prefixes
 	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
 	PoolSize      int // endpoints of the pool at the time of the pick
+	Queue         QueueOutcome
 	Pieces        int // events of the response with content; without events, pieces of its body
 	Usage         Usage
 
@@ -107,6 +121,9 @@ type Score struct {
 
 // Usage is the token usage that the model server reported.
 type Usage = answer.Usage
+
+// Dispatched returns when the pick began: after the arrival of the request, and its wait for an endpoint.
+func (r *Record) Dispatched() time.Time { return r.Arrived.Add(r.Waited) }
 
 // Moved reports whether another endpoint than the picked one served the response.
 func (r *Record) Moved() bool {

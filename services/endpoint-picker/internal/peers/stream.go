@@ -228,6 +228,12 @@ func (s *Stream) Enter(state *State) {
 	s.deadline.Store(s.deadlineAfter(state.Timeout))
 }
 
+// Suspend removes the deadline of the state and returns it for Resume: the peer owes nothing meanwhile.
+func (s *Stream) Suspend() (deadline int64) { return s.deadline.Swap(0) }
+
+// Resume ends a Suspend.
+func (s *Stream) Resume(deadline int64) { s.deadline.Store(deadline) }
+
 // deadlineAfter returns the deadline after a timeout, on the server's clock, which is late by up to one interval. 0 is for no
 // deadline.
 func (s *Stream) deadlineAfter(timeout time.Duration) int64 {

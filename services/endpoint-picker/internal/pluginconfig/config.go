@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
@@ -44,6 +45,7 @@ type Config struct {
 	Hash       string               // of the text, in hexadecimal; "default" for the default
 	Profile    *scheduling.Profile  // how endpoints are chosen
 	Saturation scheduling.Detector  // requests of negative priority are refused at 1 or more
+	Waiting    queue.Limits         // of requests that wait for an endpoint
 	Parsers    *api.Parsers         // of bodies
 	Warnings   []strictyaml.Problem // settings without effect, and renamed ones
 }

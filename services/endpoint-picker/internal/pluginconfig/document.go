@@ -2,6 +2,7 @@ package pluginconfig
 
 import (
 	"maps"
+	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
@@ -95,13 +96,13 @@ type handlerSpec struct {
 	PropagatePriority bool            `yaml:"propagatePriority,omitempty"`
 }
 
-// flowSpec is the flow control section. Only its saturation detector is supported.
+// flowSpec is the flow control section. Of its queue, the part for pools without endpoints is supported.
 type flowSpec struct {
 	SaturationDetector          *detectorSpec  `yaml:"saturationDetector,omitempty"`
-	MaxBytes                    strictyaml.Raw `yaml:"maxBytes,omitempty"`
-	MaxRequests                 strictyaml.Raw `yaml:"maxRequests,omitempty"`
-	DefaultRequestTTL           strictyaml.Raw `yaml:"defaultRequestTTL,omitempty"`
-	NoEndpointRequestTTL        strictyaml.Raw `yaml:"noEndpointRequestTTL,omitempty"`
+	MaxBytes                    quantity       `yaml:"maxBytes,omitempty"`
+	MaxRequests                 quantity       `yaml:"maxRequests,omitempty"`
+	DefaultRequestTTL           time.Duration  `yaml:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL        time.Duration  `yaml:"noEndpointRequestTTL,omitempty"`
 	DefaultPriorityBand         strictyaml.Raw `yaml:"defaultPriorityBand,omitempty"`
 	DefaultNegativePriorityBand strictyaml.Raw `yaml:"defaultNegativePriorityBand,omitempty"`
 	PriorityBands               strictyaml.Raw `yaml:"priorityBands,omitempty"`

@@ -89,6 +89,7 @@ func (c *compiler) compile() {
 	c.compileDataLayer() // before profiles, which refer to metrics
 	c.compileProfile()
 	c.compileSaturation()
+	c.compileWaiting()
 	c.compileParsers()
 	c.installUnreferenced()
 	c.warnOfUnused()

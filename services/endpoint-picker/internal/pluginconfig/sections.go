@@ -194,8 +194,7 @@ func (c *compiler) detectorWith(path, reference string, kind plugins.Type, given
 // checkFlowControl warns of unused settings, as upstream does while its gate is off.
 func (c *compiler) checkFlowControl() {
 	for _, field := range []string{
-		"maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands",
-		"usageLimitPolicyPluginRef", "enableEviction",
+		"defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands", "usageLimitPolicyPluginRef", "enableEviction",
 	} {
 		if c.Has("flowControl." + field) {
 			c.Warnf("flowControl."+field, "it has no effect: %s", plugins.NoFlowControl)

@@ -97,18 +97,19 @@ func New(p Params) *Pool {
 		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
 		Tokenizers: made.Estimator, Clock: p.Clock,
 	})
+	followers := &consumers{made.scraper, outliers, made.expirer}
 	made.Store = datastore.New(datastore.Params{
-		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: made.Estimator,
-		Observer: consumers{made.scraper, outliers, made.expirer}, Clock: p.Clock,
+		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: made.Estimator, Observer: followers, Clock: p.Clock,
 	})
 	p.Source.OnChange(made.Store.Changed)
 	made.Balancer = balancer.New(balancer.Params{
 		Options: p.Options.Picks, Snapshots: made.Store, Configs: p.Configs, Rules: made.Rules,
 		Estimator: made.Estimator, Outliers: outliers, Observer: &observers{made.Metrics, p.Observers}, Clock: p.Clock, Random: rand.Uint64,
 	})
+	*followers = append(*followers, made.Balancer)
 	metrics.NewEndpointCollector(made.Store, p.Clock, made.Registry)
 	metrics.NewPoolCollector(metrics.PoolParams{
-		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Estimator: made.Estimator,
+		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Queue: made.Queue(), Estimator: made.Estimator,
 		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.Saturation, Clock: p.Clock,
 	}, made.Registry)
 	if p.Replicas != nil {
@@ -139,7 +140,7 @@ func (p *Pool) Use(plan *modelserver.Plan, size estimate.CacheSize) {
 // Run follows the endpoints and their load until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.expirer.Run} {
+	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.expirer.Run, p.Balancer.Run} {
 		running.Go(func() { run(ctx) })
 	}
 	if p.member != nil {

@@ -22,6 +22,7 @@ import (
 const upstreamConfig = `
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
+flowControl: {noEndpointRequestTTL: 0s}
 plugins:
 - type: queue-scorer
 - type: kv-cache-utilization-scorer

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -77,6 +78,8 @@ type Balancer struct {
 	usualDuration duration
 	responses     responses
 	claims        claims
+	queue         *queue.Queue
+	leaving       leaving
 }
 
 // Options enables details of picks.
@@ -112,6 +115,7 @@ func New(p Params) *Balancer {
 		clock:     p.Clock,
 		random:    p.Random,
 		memories:  sync.Pool{New: func() any { return &memory{} }},
+		queue:     queue.New(p.Clock),
 	}
 }
 
@@ -149,11 +153,15 @@ func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
 	b.observer.ObservePick(x.PickTook, err)
 }
 
-// Ended records a finished exchange.
+// Ended records a finished exchange, and lets waiting requests take its place.
 func (b *Balancer) Ended(x *exchange.Exchange) {
 	b.claims.learn(x)
 	b.observer.ObserveExchange(&x.Record)
+	b.dispatch()
 }
+
+// Queue returns the requests that wait for an endpoint.
+func (b *Balancer) Queue() *queue.Queue { return b.queue }
 
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {

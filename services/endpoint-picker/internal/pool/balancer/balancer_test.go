@@ -55,7 +55,7 @@ func soonestFirst() always {
 
 func leastLoaded(t testing.TB) always {
 	t.Helper()
-	return configured(t, "plugins: [{type: active-request-scorer, parameters: {maxBusyScore: 0.9}}]")
+	return configured(t, "plugins: [{type: active-request-scorer, parameters: {maxBusyScore: 0.9}}]\nflowControl: {noEndpointRequestTTL: 0s}")
 }
 
 // configured is a configuration by its text.

@@ -85,7 +85,7 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	switch {
 	case v == exchange.Answered:
 		if x.Inference {
-			b.usualDuration.observe(b.clock.Now().Sub(x.Arrived))
+			b.usualDuration.observe(b.clock.Now().Sub(x.Dispatched()))
 		}
 		return time.Time{}
 	case v == exchange.Doubtful && !silent && !x.Refused(): // the client has gone, perhaps
@@ -93,14 +93,14 @@ func (f *follower) Judged(v exchange.Verdict) (busy time.Time) {
 	default:
 		f.withdraw()
 	}
-	return x.Arrived.Add(b.usualDuration.value())
+	return x.Dispatched().Add(b.usualDuration.value())
 }
 
 // waitedInVain reports whether a client that has gone makes it doubtful that the server works: there was no content for longer than an
 // answer usually takes, or than streams pause. After a failed attempt, it is not known which server has the request.
 func (f *follower) waitedInVain() bool {
 	b, x := f.balancer, f.exchange
-	since, patience := x.Arrived, b.usualDuration.value()
+	since, patience := x.Dispatched(), b.usualDuration.value()
 	if !x.Last.IsZero() {
 		since, patience = x.Last, min(patience, b.estimator.Paces().Stall)
 	}
@@ -134,7 +134,7 @@ func (f *follower) Began() {
 func (f *follower) observe(e *endpoint.Endpoint, v exchange.Verdict, failure string) {
 	x := f.exchange
 	f.balancer.outliers.Observe(e, outlier.Response{
-		Verdict: v, Placed: x.Arrived, Subject: x.Subject, Model: x.Target, Missing: v == exchange.Doubtful && f.missing(),
+		Verdict: v, Placed: x.Dispatched(), Subject: x.Subject, Model: x.Target, Missing: v == exchange.Doubtful && f.missing(),
 		Prompt: f.prompt, Began: f.began, Failure: failure,
 	})
 }

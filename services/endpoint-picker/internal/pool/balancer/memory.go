@@ -36,6 +36,7 @@ type memory struct {
 	config   *pluginconfig.Config // in force when the pick began
 	random   uint64
 	snapshot *datastore.Snapshot
+	leaving  bool // see leaving
 
 	incoming   api.Request
 	chain      prefixindex.Chain
@@ -229,11 +230,11 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	case !m.incoming.API.Generates:
 		return x.Endpoint.Acquire()
 	case m.incoming.Stream && x.LateFirst:
-		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Late)
+		return m.prompt.Place(x.Endpoint, m.request.Now, estimate.Late)
 	case m.incoming.Stream:
-		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Streamed)
+		return m.prompt.Place(x.Endpoint, m.request.Now, estimate.Streamed)
 	default:
-		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Whole)
+		return m.prompt.Place(x.Endpoint, m.request.Now, estimate.Whole)
 	}
 }
 

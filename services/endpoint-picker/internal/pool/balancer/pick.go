@@ -3,7 +3,6 @@ package balancer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -14,19 +13,19 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Admit refuses requests with a negative priority while the pool is saturated. It does not wait.
-func (m *memory) Admit(context.Context) *exchange.Refusal {
-	if err := m.admit(); err != nil {
+// Admit waits while there is no endpoint, and refuses requests with a negative priority while the pool is saturated.
+func (m *memory) Admit(ctx context.Context) *exchange.Refusal {
+	err := m.wait(ctx)
+	if err == nil {
+		err = m.admit()
+	}
+	if err != nil {
 		return refusal(err)
 	}
 	return nil
 }
 
 func (m *memory) admit() error {
-	m.snapshot = m.balancer.snapshots.Snapshot()
-	if m.snapshot.Err != nil {
-		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, m.snapshot.Err)
-	}
 	if len(m.snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
@@ -62,7 +61,9 @@ func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, conf
 
 // Place picks the endpoint of the request and counts the request there.
 func (m *memory) Place() *exchange.Refusal {
-	if err := m.schedule(); err != nil {
+	err := m.schedule()
+	m.arrive()
+	if err != nil {
 		return refusal(err)
 	}
 	return nil
@@ -129,6 +130,7 @@ func (m *memory) firstHalf() uint64 {
 
 // Discard makes the memory available to other picks.
 func (m *memory) Discard() {
+	m.arrive()
 	b := m.balancer
 	m.forget()
 	b.memories.Put(m)

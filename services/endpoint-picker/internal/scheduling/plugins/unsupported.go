@@ -10,7 +10,7 @@ const (
 	useMetrics       = "metrics-data-source with core-metrics-extractor; customMetrics accepts any metric of the page"
 
 	// NoFlowControl and NoSplit say what to do without a feature that the picker does not have.
-	NoFlowControl = "flow control comes with a later version; until then a saturation detector sheds requests of negative priority"
+	NoFlowControl = "queues for full servers come with a later version; until then a saturation detector sheds requests of negative priority"
 	NoSplit       = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill servers"
 )
 

@@ -68,10 +68,7 @@ var olderNames = map[string]older{
 	"flow_control_queue_size":       {extensionPrefix + "flow_control_queue_size", same(labelFairness, labelPriority, "inference_pool", labelModel, labelTarget)},
 	"flow_control_queue_bytes":      {extensionPrefix + "flow_control_queue_bytes", same(labelFairness, labelPriority, "inference_pool", labelModel, labelTarget)},
 	"flow_control_request_queue_duration_seconds": {extensionPrefix + "flow_control_request_queue_duration_seconds",
-		same(labelFairness, labelPriority, "outcome", "inference_pool", labelModel, labelTarget)},
-	"flow_control_request_enqueue_duration_seconds": {extensionPrefix + "flow_control_request_enqueue_duration_seconds",
-		same(labelFairness, labelPriority, "outcome")},
-	"flow_control_dispatch_cycle_duration_seconds": {extensionPrefix + "flow_control_dispatch_cycle_duration_seconds", nil},
+		same(labelFairness, labelPriority, labelOutcome, "inference_pool", labelModel, labelTarget)},
 
 	"datalayer_poll_errors_total": {schedulerPrefix + "datalayer_poll_errors_total", same("source_type")},
 }

@@ -70,7 +70,7 @@ type Metrics struct {
 // New creates and registers the collectors.
 func New(r prometheus.Registerer, o Options) *Metrics {
 	picks := counters("picks_total", "Requests that needed an endpoint, by result.", "result")
-	streams := counters("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.", "outcome")
+	streams := counters("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.", labelOutcome)
 	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
 	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{

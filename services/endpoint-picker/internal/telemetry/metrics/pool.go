@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -21,7 +22,8 @@ type PoolCollector struct {
 	averages, deviations [3]*prometheus.Desc // of KV cache, queue and running requests
 	ready, queueSize     *prometheus.Desc
 	requests, tokens     *prometheus.Desc
-	saturation, queued   *prometheus.Desc
+	saturation           *prometheus.Desc
+	waiting              waiting
 	prefixSize, info     *prometheus.Desc
 	learnt               []learntSeries
 }
@@ -31,6 +33,7 @@ type PoolParams struct {
 	Pool       string // name of the InferencePool
 	Snapshots  snapshots
 	Metrics    *Metrics // source of picks by endpoint, for current endpoints
+	Queue      *queue.Queue
 	Estimator  *estimate.Estimator
 	StaleAfter time.Duration  // duration of scrape failures after which an endpoint's values are stale
 	Saturation func() float64 // of the pool: 1 is full
@@ -51,7 +54,7 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests queued on the endpoint, as of the last scrape.",
 			labelPool, "model_server_endpoint"),
 		saturation: upstreamDesc("flow_control_pool_saturation", "Saturation of the pool: 1 is full, more is overload.", "inference_pool", "stage"),
-		queued:     upstreamDesc("flow_control_queue_size", "Requests in the queue of flow control. It is 0: this version queues none, and sheds them instead.", "inference_pool"),
+		waiting:    newWaiting(),
 		prefixSize: upstreamDesc("prefix_indexer_size", "Estimated cached blocks of all endpoints.", labelPlugin, labelPluginType),
 		info:       upstreamDesc("info", "The running build.", "commit", "build_ref"),
 	}
@@ -95,10 +98,11 @@ func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
 		out <- c.deviations[i]
 	}
 	for _, d := range []*prometheus.Desc{
-		c.ready, c.queueSize, c.requests, c.tokens, c.saturation, c.queued, c.prefixSize, c.info, c.Metrics.requests.attempts.desc,
+		c.ready, c.queueSize, c.requests, c.tokens, c.saturation, c.prefixSize, c.info, c.Metrics.requests.attempts.desc,
 	} {
 		out <- d
 	}
+	c.waiting.describe(out)
 	for _, s := range c.learnt {
 		out <- s.desc
 	}
@@ -126,7 +130,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(c.ready, float64(len(endpoints)), c.Pool)
 	gauge(c.saturation, c.Saturation(), c.Pool, stageEffective)
-	gauge(c.queued, 0, c.Pool)
+	c.waiting.collect(gauge, c.Metrics.requests.merge(c.Queue.Report()), c.Pool, now)
 	for i := range figures {
 		if figures[i].n > 0 {
 			gauge(c.averages[i], figures[i].mean, c.Pool)

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 )
@@ -26,7 +27,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
 	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: m, Estimator: estimate.New(1 << 20),
+		Pool: "chat", Snapshots: source, Metrics: m, Queue: queue.New(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(1 << 20),
 		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m
@@ -57,7 +58,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	m.ObserveEjection("failures")
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	m.ObserveExchange(streamed(e))
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Queue: exchange.EvictedNoEndpoints, Waited: time.Minute})
 }
 
 func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) { e.Record(e.BeginScrape(at), g) }

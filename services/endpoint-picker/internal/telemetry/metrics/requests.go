@@ -34,6 +34,7 @@ type requests struct {
 	input, output, cached                          *prometheus.HistogramVec
 	perToken, firstToken, streamed                 *prometheus.HistogramVec
 	gaps                                           *gapsVec
+	queued                                         *prometheus.HistogramVec
 	scheduler, processing, prefixRatio, prefixHits prometheus.Observer
 	attempts                                       *attempts
 
@@ -95,6 +96,7 @@ func newRequests(r prometheus.Registerer) *requests {
 		streamed:     histograms("request_streaming_tpot_seconds", "Time per token of a streamed answer, after the first token.", streamedBuckets),
 		gaps: &gapsVec{desc: upstreamDesc("request_streaming_itl_seconds",
 			"Time between two chunks of a streamed answer, averaged per answer.", common...)},
+		queued:      histograms("flow_control_request_queue_duration_seconds", "Time that a request waited for an endpoint, by outcome.", latencyBuckets, labelOutcome),
 		scheduler:   scheduler.WithLabelValues(),
 		processing:  processing.WithLabelValues(),
 		prefixRatio: ratio.WithLabelValues(prefixProducer, prefixProducer),
@@ -105,7 +107,7 @@ func newRequests(r prometheus.Registerer) *requests {
 	}
 	q.known.Store(&map[labels]*series{})
 	r.MustRegister(q.total, q.errors, q.rewrites, q.running, q.duration, q.requestSize, q.responseSize, q.input, q.output, q.cached,
-		q.perToken, q.firstToken, q.streamed, q.gaps, scheduler, processing, ratio, hits)
+		q.perToken, q.firstToken, q.streamed, q.gaps, q.queued, scheduler, processing, ratio, hits)
 	return q
 }
 
@@ -140,6 +142,9 @@ func (q *requests) observe(r *exchange.Record) {
 		s.errors[code].get(func() prometheus.Counter {
 			return q.errors.WithLabelValues(append(s.values(), code.String())...)
 		}).Inc()
+	}
+	if r.Queue != "" {
+		q.queued.WithLabelValues(append(s.values(), string(r.Queue))...).Observe(r.Waited.Seconds())
 	}
 	if r.Outcome == exchange.Completed {
 		q.completed(s, r)

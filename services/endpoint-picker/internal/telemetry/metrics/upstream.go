@@ -18,6 +18,7 @@ const (
 	labelPriority   = "priority"
 	labelStreaming  = "streaming"
 	labelErrorCode  = "error_code"
+	labelOutcome    = "outcome"
 	labelPool       = "name"
 	labelEndpoint   = "endpoint_name"
 	labelNamespace  = "namespace"

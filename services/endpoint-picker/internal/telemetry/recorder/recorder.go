@@ -139,7 +139,7 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 
 // request returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
 func (p *Pool) request(x *exchange.Record, output int) *picked {
-	at, took, streaming := sinceMilliseconds(p.recorder.began, x.Arrived), sinceMilliseconds(x.Arrived, x.Ended), x.Streaming
+	at, took, streaming := sinceMilliseconds(p.recorder.began, x.Arrived), sinceMilliseconds(x.Dispatched(), x.Ended), x.Streaming
 	made := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
 		Timestamp: &at, Input: x.FixedTokens, Output: output,
 		Extension: recording.Extension{
@@ -147,7 +147,7 @@ func (p *Pool) request(x *exchange.Record, output int) *picked {
 		},
 	}}
 	if streaming && !x.First.IsZero() {
-		first := sinceMilliseconds(x.Arrived, x.First)
+		first := sinceMilliseconds(x.Dispatched(), x.First)
 		made.TTFT = &first
 	}
 	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= recording.MaxTokens {

@@ -80,7 +80,7 @@ func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
 
 // writePick creates the spans up to the choice of the endpoint.
 func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
-	chosen := r.Arrived.Add(r.PickTook)
+	chosen := r.Dispatched().Add(r.PickTook)
 	child := func(parent trace.Span, name string, began time.Time, attributes []attribute.KeyValue) trace.Span {
 		ctx := trace.ContextWithSpan(context.Background(), parent)
 		_, s := tracer.Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
@@ -89,7 +89,7 @@ func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
 	orchestration := child(request, spanOrchestration, r.Began, []attribute.KeyValue{
 		attribute.String(keyTarget, text(r.Target)), attribute.Int(keyPriority, r.Priority),
 	})
-	scoring := child(orchestration, spanScoring, r.Arrived, pickAttributes(r))
+	scoring := child(orchestration, spanScoring, r.Dispatched(), pickAttributes(r))
 	if r.Endpoint == nil {
 		scoring.SetStatus(codes.Error, text(r.Reason))
 		orchestration.SetStatus(codes.Error, text(r.Reason))

@@ -1,0 +1,321 @@
+package balancer
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// emptyPool is a Balancer whose pool has no endpoints at first, in a bubble.
+type emptyPool struct {
+	*Balancer
+
+	snapshot atomic.Pointer[datastore.Snapshot]
+}
+
+func (p *emptyPool) Snapshot() *datastore.Snapshot { return p.snapshot.Load() }
+
+// newEmptyPool returns a pool with the limits of a configuration.
+func newEmptyPool(t *testing.T, flowControl string) *emptyPool {
+	t.Helper()
+	p := &emptyPool{}
+	p.snapshot.Store(snapshotOf())
+	p.Balancer = New(Params{
+		Snapshots: p, Estimator: estimate.New(1 << 20), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
+		Configs: configured(t, "plugins: [{type: predicted-wait-scorer}]\nflowControl: "+flowControl),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	go p.Run(ctx)
+	return p
+}
+
+// have gives the pool endpoints.
+func (p *emptyPool) have(endpoints ...*endpoint.Endpoint) {
+	p.snapshot.Store(snapshotOf(endpoints...))
+	p.SetEndpoints(endpoints)
+}
+
+// sent is a request that was decided, or still waits.
+type sent struct {
+	exchange.Exchange
+
+	refusal *exchange.Refusal
+	decided bool
+	cancel  context.CancelFunc
+}
+
+// send begins a request. It waits, or was decided, on return.
+func (p *emptyPool) send(in api.Incoming) *sent { return p.sendFor(in, nil) }
+
+// sendFor is send with the time that the sender waits for an endpoint.
+func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
+	s := &sent{Exchange: exchange.Exchange{Incoming: in, MaxWait: maxWait}}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.Begin(p, &exchange.Options{Now: time.Now})
+	go func() {
+		if s.refusal = s.Decide(ctx, in.Body); s.refusal == nil {
+			s.Sent()
+		}
+		s.decided = true
+	}()
+	synctest.Wait()
+	return s
+}
+
+// answer ends a request.
+func (s *sent) answer() {
+	s.Respond(&exchange.Response{Status: 200})
+	s.Complete()
+	s.End(nil)
+	synctest.Wait()
+}
+
+// decidedOf returns the number of decided requests.
+func decidedOf(requests []*sent) int {
+	n := 0
+	for _, s := range requests {
+		if s.decided {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWaitsForAServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		var requests []*sent
+		for range 200 {
+			requests = append(requests, p.send(api.Incoming{}))
+		}
+		time.Sleep(20 * time.Second)
+		assert.Zero(t, decidedOf(requests))
+		assert.Equal(t, 200, p.Queue().Len())
+		ready, began := newEndpoint("10.0.0.1:8000"), time.Now()
+		p.have(ready)
+		synctest.Wait()
+		assert.Equal(t, 200, decidedOf(requests))
+		assert.Equal(t, began, time.Now(), "they did not wait for a tick")
+		assert.Zero(t, p.Queue().Len())
+		assert.EqualValues(t, 200, ready.Load().Open)
+		for _, s := range requests {
+			assert.Nil(t, s.refusal)
+			assert.Equal(t, 20*time.Second, s.Waited)
+			assert.Zero(t, s.PickTook)
+			assert.Equal(t, exchange.Dispatched, s.Queue)
+		}
+		assert.Zero(t, p.leaving.count)
+	})
+}
+
+// TestWaitsForRoom has a server that runs four requests at once.
+func TestWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		var requests []*sent
+		for range 10 {
+			requests = append(requests, p.send(api.Incoming{}))
+		}
+		small := newEndpoint("10.0.0.1:8000")
+		for range 50 { // pages with a queue show the size of the batch
+			small.Record(small.BeginScrape(time.Now()), endpoint.Gauges{Running: 4, Waiting: 1})
+		}
+		require.InDelta(t, 4, estimate.ServerOf(small).BatchCapacity(), 0)
+		small.Record(small.BeginScrape(time.Now()), endpoint.Gauges{Running: 0})
+		for range 20 { // whoever looks before the first ones are counted there lets no more leave
+			p.have(small)
+		}
+		synctest.Wait()
+		assert.Equal(t, 4, decidedOf(requests))
+		requests = append(requests, p.send(api.Incoming{}))
+		assert.False(t, requests[10].decided, "the others came first")
+		for i := range 7 {
+			requests[i].answer()
+			assert.Equal(t, 5+i, decidedOf(requests), "as one ends, the next one begins")
+			assert.True(t, requests[4+i].decided)
+		}
+		requests[7].answer()
+		assert.True(t, p.send(api.Incoming{}).decided, "nobody waits, so it does not either")
+	})
+}
+
+// TestWaitsForRoom_OfEjectedServers has room for a request on an ejected server alone. It gets that once all are ejected.
+func TestWaitsForRoom_OfEjectedServers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		s := p.send(api.Incoming{})
+		ejected, full := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+		ejected.Health().Eject("failures", time.Now().Add(time.Hour))
+		full.Record(full.BeginScrape(time.Now()), running(usualBatch))
+		p.have(ejected, full)
+		time.Sleep(time.Second)
+		assert.False(t, s.decided)
+		full.Health().Eject("failures", time.Now().Add(time.Hour))
+		time.Sleep(recheck)
+		synctest.Wait()
+		assert.True(t, s.decided)
+	})
+}
+
+// TestWaitIsNoTimeOfTheServer has a request that waits for 20 s and gets its first token 100 ms later.
+func TestWaitIsNoTimeOfTheServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		s := p.send(api.Incoming{Path: "/v1/completions", Body: []byte(`{"model":"m","prompt":"one two three","stream":true}`)})
+		time.Sleep(20 * time.Second)
+		p.have(p.estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
+		synctest.Wait()
+		require.True(t, s.decided)
+		time.Sleep(100 * time.Millisecond)
+		s.Respond(&exchange.Response{Status: 200, Events: true})
+		for range 2 { // one piece of content alone says nothing
+			s.Chunk([]byte("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"))
+		}
+		assert.Equal(t, 100*time.Millisecond, p.estimator.Paces().First)
+	})
+}
+
+// TestWaitsForRoom_OfOtherReplicas has a server that another replica of the picker fills: nothing here says when it has room again.
+func TestWaitsForRoom_OfOtherReplicas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		s := p.send(api.Incoming{})
+		e := newEndpoint("10.0.0.1:8000")
+		e.Record(e.BeginScrape(time.Now()), running(usualBatch))
+		p.have(e)
+		synctest.Wait()
+		assert.False(t, s.decided)
+		e.Record(e.BeginScrape(time.Now()), running(usualBatch-1))
+		time.Sleep(recheck)
+		synctest.Wait()
+		assert.True(t, s.decided)
+	})
+}
+
+func TestWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	envoy := api.Headers{{Name: headerTimeout, Value: "15000"}}
+	tests := []struct {
+		name, flowControl string
+		give              api.Incoming
+		maxWait           *time.Duration
+		wait              time.Duration
+	}{
+		{name: "default", flowControl: "{}", wait: 55 * time.Second},
+		{name: "configured", flowControl: "{noEndpointRequestTTL: 10s}", wait: 10 * time.Second},
+		{name: "not at all", flowControl: "{noEndpointRequestTTL: 0s}"},
+		{name: "gateway", flowControl: "{}", give: api.Incoming{Headers: envoy}, wait: 14 * time.Second},
+		{name: "impatient gateway", flowControl: "{}", give: api.Incoming{Headers: api.Headers{{Name: headerTimeout, Value: "900"}}}},
+		{name: "caller", flowControl: "{}", maxWait: new(4 * time.Second), wait: 4 * time.Second},
+		{name: "patient caller", flowControl: "{noEndpointRequestTTL: 10s}", maxWait: new(time.Minute), wait: 10 * time.Second},
+		{name: "caller that does not wait", flowControl: "{}", maxWait: new(time.Duration)},
+		{name: "strange gateway", flowControl: "{}", give: api.Incoming{Headers: api.Headers{{Name: headerTimeout, Value: "-5"}}}, wait: 55 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p, began := newEmptyPool(t, tt.flowControl), time.Now()
+				s := p.sendFor(tt.give, tt.maxWait)
+				for !s.decided {
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				assert.Equal(t, tt.wait, time.Since(began))
+				require.NotNil(t, s.refusal)
+				assert.Equal(t, 503, s.refusal.Code)
+				assert.Equal(t, exchange.ReasonNoEndpoints, s.refusal.Reason)
+				assert.ErrorIs(t, s.refusal.Cause, scheduling.ErrNoEndpoints)
+			})
+		})
+	}
+}
+
+func TestClientThatLeavesWhileItWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		s := p.send(api.Incoming{})
+		s.cancel()
+		synctest.Wait()
+		assert.True(t, s.decided)
+		assert.NotNil(t, s.refusal)
+		s.End(nil)
+		assert.Equal(t, exchange.Unpicked, s.Outcome)
+		assert.Equal(t, exchange.EvictedContextCancelled, s.Queue)
+		assert.Zero(t, p.Queue().Len())
+	})
+}
+
+// TestFullQueue has more requests than may wait. Once there is a server, none is refused because of that.
+func TestFullQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{maxRequests: 2, maxBytes: 1Ki}")
+		first, big := p.send(api.Incoming{}), p.send(api.Incoming{Body: fmt.Appendf(nil, `{"prompt":"%01024d"}`, 0)})
+		assert.True(t, big.decided)
+		require.NotNil(t, big.refusal)
+		assert.Equal(t, exchange.RejectedCapacity, big.Queue)
+		second := p.send(api.Incoming{})
+		third := p.send(api.Incoming{})
+		assert.True(t, third.decided)
+		require.NotNil(t, third.refusal)
+		assert.Equal(t, "no ready endpoints in the pool: the queue is full", third.refusal.Text)
+		full := newEndpoint("10.0.0.1:8000")
+		full.Record(full.BeginScrape(time.Now()), running(usualBatch))
+		p.have(full)
+		fourth := p.send(api.Incoming{})
+		assert.True(t, fourth.decided)
+		assert.Nil(t, fourth.refusal)
+		assert.False(t, first.decided)
+		time.Sleep(55 * time.Second)
+		synctest.Wait()
+		for _, s := range []*sent{first, second} {
+			assert.True(t, s.decided)
+			assert.Nil(t, s.refusal, "it has waited for long enough")
+		}
+	})
+}
+
+// TestServerThatComesAndGoes has a server that is gone before the requests that left the queue reach it.
+func TestServerThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		s := p.send(api.Incoming{})
+		p.leaving.mu.Lock()
+		p.leaving.count += p.queue.Grant(1)
+		p.leaving.mu.Unlock()
+		synctest.Wait()
+		assert.False(t, s.decided)
+		assert.Equal(t, 1, p.queue.Len())
+		assert.Zero(t, p.leaving.count)
+		p.have(newEndpoint("10.0.0.1:8000"))
+		synctest.Wait()
+		assert.True(t, s.decided)
+		assert.Nil(t, s.refusal)
+	})
+}

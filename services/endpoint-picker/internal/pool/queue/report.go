@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// remembered is how long labels are reported after their last request left: an autoscaler that looks every 30 s sees a request that waited
+	// for a moment. At half the value, it may miss one. At double, a model is told for longer that it has nothing to do.
+	remembered = time.Minute
+	// maxRemembered bounds the labels without waiting requests, because clients choose the names of models. At half the value, pools with
+	// hundreds of adapters forget some. At double, names that nobody serves take twice as much memory:
+	// half a megabyte.
+	maxRemembered = 1024
+)
+
+// A Count describes the waiting requests with the same labels.
+type Count struct {
+	Labels
+
+	Requests int
+	Bytes    int64
+	Oldest   time.Time // arrival of the one that waits for longest; zero if none waits
+}
+
+// recent has the labels of requests that left, and when the last one did.
+type recent map[Labels]time.Time
+
+// add records that a request with the labels left.
+func (r recent) add(l Labels, now time.Time) {
+	if _, known := r[l]; known || len(r) < maxRemembered {
+		r[l] = now
+	}
+}
+
+// expire forgets labels whose time is over.
+func (r recent) expire(now time.Time) {
+	maps.DeleteFunc(r, func(_ Labels, left time.Time) bool { return now.Sub(left) >= remembered })
+}
+
+// Report returns the waiting requests by their labels, sorted, and labels of which a request left during the last minute.
+func (q *Queue) Report() []Count {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.recent.expire(q.clock.Now())
+	counts := make(map[Labels]Count, len(q.recent))
+	for labels := range q.recent {
+		counts[labels] = Count{Labels: labels}
+	}
+	for _, b := range q.bands {
+		for at := b.requests.Front(); at != nil; at = at.Next() {
+			w, _ := at.Value.(*waiter)
+			c := counts[w.Labels]
+			if c.Labels = w.Labels; c.Requests == 0 || w.Arrived.Before(c.Oldest) {
+				c.Oldest = w.Arrived
+			}
+			c.Requests++
+			c.Bytes += w.Bytes
+			counts[w.Labels] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(counts), func(a, b Count) int { return a.Compare(b.Labels) })
+}
+
+// Changed returns a channel that is closed when a request enters or leaves.
+func (q *Queue) Changed() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.changed == nil {
+		q.changed = make(chan struct{})
+	}
+	return q.changed
+}
+
+// announce announces a change.
+func (q *Queue) announce() {
+	q.version.Add(1)
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}

@@ -1,0 +1,185 @@
+// Package holds serves GET /v1/holds: a stream of the requests that wait for an endpoint, for autoscalers that wake a model when the first one
+// waits. It is a series of JSON objects, one in each line:
+//
+//	{"namespace":"ns","pool":"name","models":[{"model":"m","waiting":3,"oldestSeconds":1.25}]}
+//
+// Each line is the whole state of a pool at that moment: models that requests wait for, and with waiting 0 those that a request waited for
+// during the last minute. The stream begins with a line for each pool, and goes on with a line for each pool that changed. A pool that is
+// gone has no models. An empty line says that the stream is alive.
+package holds
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+)
+
+const (
+	// Pattern is the pattern of the handler.
+	Pattern = "GET /v1/holds"
+
+	// interval is the time between two looks at the pools. At half the value, each follower costs twice as much. At double, a follower hears of
+	// the first request after 50 ms.
+	interval = 25 * time.Millisecond
+	// heartbeat is the time between two empty lines. At half the value, idle followers cost more. At double, a follower notices late that its
+	// picker is gone.
+	heartbeat = 15 * time.Second
+	// maxFollowers is half of what the listener serves at the same time, so that scrapes have a place. At half the value, two
+	// autoscalers and a person exclude others. At double, followers could take all places.
+	maxFollowers = 4
+	// maxLine bounds a line in bytes, because clients choose the names of models. Models that most requests wait for come first. At half the
+	// value, a pool with a thousand adapters may not fit. At double, a follower has to read twice as much.
+	maxLine = 512 << 10
+)
+
+// A Pool is a pool with its queue.
+type Pool struct {
+	Namespace string // empty without an InferencePool
+	Name      string
+	Queue     *queue.Queue
+}
+
+// A Handler serves the stream.
+type Handler struct {
+	pools     func() []Pool
+	clock     clock.PassiveClock
+	followers atomic.Int32
+}
+
+// New returns a Handler. The function returns the pools of the moment.
+func New(pools func() []Pool, c clock.PassiveClock) *Handler { return &Handler{pools: pools, clock: c} }
+
+// ServeHTTP serves the stream until the client leaves or the server ends.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer h.followers.Add(-1)
+	if h.followers.Add(1) > maxFollowers {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many clients follow the waiting requests: end one of them", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	s := stream{handler: h, known: map[name]state{}}
+	next := time.NewTicker(interval)
+	defer next.Stop()
+	for first := true; ; first = false {
+		if lines := s.lines(); len(lines) > 0 || first {
+			if write(w, lines) != nil {
+				return
+			}
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-next.C:
+		}
+	}
+}
+
+// write sends lines to a client that reads them.
+func write(w http.ResponseWriter, lines []byte) error {
+	control := http.NewResponseController(w)
+	if err := control.SetWriteDeadline(time.Now().Add(heartbeat)); err != nil {
+		return err //nolint:wrapcheck // it ends the stream
+	}
+	if _, err := w.Write(lines); err != nil {
+		return err //nolint:wrapcheck // it ends the stream
+	}
+	return control.Flush() //nolint:wrapcheck // it ends the stream
+}
+
+// stream is what a follower has read.
+type stream struct {
+	handler *Handler
+	known   map[name]state
+	last    time.Time // of the last line
+}
+
+type name struct{ namespace, pool string }
+
+// state is that of a queue when its line was written.
+type state struct {
+	queue   *queue.Queue
+	version uint64
+}
+
+// lines returns what the follower does not know.
+func (s *stream) lines() []byte {
+	var b bytes.Buffer
+	now, gone := s.handler.clock.Now(), maps.Clone(s.known)
+	for _, p := range s.handler.pools() {
+		key := name{p.Namespace, p.Name}
+		delete(gone, key)
+		seen := state{queue: p.Queue, version: p.Queue.Version()}
+		if known, found := s.known[key]; !found || known != seen {
+			s.known[key] = seen
+			b.Write(line(key, models(p.Queue.Report(), now)))
+		}
+	}
+	for key := range gone {
+		delete(s.known, key)
+		b.Write(line(key, nil))
+	}
+	if b.Len() == 0 && now.Sub(s.last) >= heartbeat {
+		b.WriteByte('\n')
+	}
+	if b.Len() > 0 {
+		s.last = now
+	}
+	return b.Bytes()
+}
+
+// model is the waiting requests of a model.
+type model struct {
+	Model   string  `json:"model"`
+	Waiting int     `json:"waiting"`
+	Oldest  float64 `json:"oldestSeconds"`
+}
+
+// models adds the counts of each model.
+func models(counts []queue.Count, now time.Time) []model {
+	made := make([]model, 0, len(counts))
+	for i := range counts { // sorted by target
+		c := &counts[i]
+		if n := len(made); n == 0 || made[n-1].Model != c.Target {
+			made = append(made, model{Model: c.Target})
+		}
+		m := &made[len(made)-1]
+		if m.Waiting += c.Requests; c.Requests > 0 {
+			m.Oldest = max(m.Oldest, now.Sub(c.Oldest).Seconds())
+		}
+	}
+	return made
+}
+
+// line returns a line. Models beyond maxLine are left out.
+func line(of name, all []model) []byte {
+	slices.SortStableFunc(all, func(a, b model) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	size := 0
+	for i := range all {
+		const escaped, rest = 6, 64 // bytes of a byte in JSON at most, and of the rest of an object
+		if size += escaped*len(all[i].Model) + rest; size > maxLine {
+			all = all[:i]
+			break
+		}
+	}
+	slices.SortFunc(all, func(a, b model) int { return cmp.Compare(a.Model, b.Model) })
+	text, err := json.Marshal(struct {
+		Namespace string  `json:"namespace"`
+		Pool      string  `json:"pool"`
+		Models    []model `json:"models"`
+	}{of.namespace, of.pool, append([]model{}, all...)})
+	if err != nil {
+		panic(err) // unreachable: these types have a form in JSON
+	}
+	return append(text, '\n')
+}

@@ -1,0 +1,160 @@
+package holds
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/memnet"
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+)
+
+// world is a handler over pools that change, in a bubble.
+type world struct {
+	*Handler
+
+	all atomic.Pointer[[]Pool]
+}
+
+func newWorld(all ...Pool) *world {
+	w := &world{}
+	w.all.Store(&all)
+	w.Handler = New(func() []Pool { return *w.all.Load() }, clock.RealClock{})
+	return w
+}
+
+func newQueue() *queue.Queue { return queue.New(clock.RealClock{}) }
+
+// wait adds a request that waits for a model until ctx ends.
+func wait(ctx context.Context, q *queue.Queue, l queue.Labels) {
+	limits := queue.Limits{TTL: time.Hour, Requests: 1 << 20, Bytes: 1 << 30}
+	go func() { _ = q.Wait(ctx, queue.Request{Labels: l, Arrived: time.Now()}, limits) }()
+	synctest.Wait()
+}
+
+// open begins a stream.
+func open(t *testing.T, h http.Handler) *http.Response {
+	t.Helper()
+	listener := memnet.Listen()
+	server := &http.Server{Handler: h}
+	go func() { _ = server.Serve(listener) }()
+	client := http.Client{Transport: &http.Transport{DialContext: listener.Dial}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://picker/v1/holds", http.NoBody)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = response.Body.Close()
+		_ = server.Close()
+	})
+	return response
+}
+
+// follow sends the lines of a stream to a channel, which is closed at its end.
+func follow(t *testing.T, h http.Handler) <-chan string {
+	t.Helper()
+	response := open(t, h)
+	assert.Equal(t, "application/x-ndjson", response.Header.Get("Content-Type"))
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(response.Body); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	synctest.Wait()
+	return lines
+}
+
+// read returns the lines that have come.
+func read(lines <-chan string) (all []string) {
+	synctest.Wait()
+	for len(lines) > 0 {
+		all = append(all, <-lines)
+	}
+	return all
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newQueue(), newQueue()
+		w := newWorld(Pool{Namespace: "ns", Name: "a", Queue: a}, Pool{Namespace: "ns", Name: "b", Queue: b})
+		lines := follow(t, w)
+		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		wait(ctx, b, queue.Labels{Target: "m", Priority: 1})
+		time.Sleep(10 * time.Millisecond)
+		wait(ctx, b, queue.Labels{Target: "m"})
+		wait(ctx, b, queue.Labels{Target: "l"})
+		time.Sleep(40 * time.Millisecond)
+		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":1,"oldestSeconds":0.015},{"model":"m","waiting":2,"oldestSeconds":0.025}]}`}, read(lines))
+		b.Grant(1)
+		time.Sleep(time.Second)
+		got := read(lines)
+		require.Len(t, got, 1)
+		assert.Contains(t, got[0], `{"model":"m","waiting":1,`)
+		cancel()
+		time.Sleep(50 * time.Millisecond)
+		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":0,"oldestSeconds":0},{"model":"m","waiting":0,"oldestSeconds":0}]}`}, read(lines))
+		time.Sleep(heartbeat)
+		assert.Equal(t, []string{""}, read(lines))
+		w.all.Store(&[]Pool{{Namespace: "ns", Name: "a", Queue: newQueue()}})
+		time.Sleep(50 * time.Millisecond)
+		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines), "a is another pool now, and b is gone")
+	})
+}
+
+// TestStream_OfALongLife goes on after the time limit of other answers.
+func TestStream_OfALongLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lines := follow(t, newWorld())
+		time.Sleep(20*time.Minute + time.Second)
+		all := read(lines)
+		assert.Len(t, all, 1+20*4)
+		for _, text := range all {
+			assert.Empty(t, text)
+		}
+	})
+}
+
+func TestTooManyFollowers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var streams []*http.Response
+		for range maxFollowers {
+			streams = append(streams, open(t, w))
+		}
+		assert.Equal(t, http.StatusOK, streams[0].StatusCode)
+		assert.Equal(t, http.StatusServiceUnavailable, open(t, w).StatusCode)
+		require.NoError(t, streams[0].Body.Close())
+		synctest.Wait()
+		assert.Equal(t, http.StatusOK, open(t, w).StatusCode)
+	})
+}
+
+// TestLineOfManyModels has clients that invent models. The line keeps those that most requests wait for.
+func TestLineOfManyModels(t *testing.T) {
+	t.Parallel()
+	var all []model
+	for i := range 6000 {
+		all = append(all, model{Model: fmt.Sprint(i, strings.Repeat("\x00", 250)), Waiting: 1})
+	}
+	all = append(all, model{Model: "true", Waiting: 2})
+	text := line(name{"ns", "pool"}, all)
+	assert.LessOrEqual(t, len(text), maxLine+1024)
+	assert.Contains(t, string(text), `{"model":"true","waiting":2,`)
+}

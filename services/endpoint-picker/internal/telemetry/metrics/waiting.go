@@ -1,0 +1,69 @@
+package metrics
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+)
+
+// waiting describes the requests that wait for an endpoint, under the names of the llm-d router and under our own.
+type waiting struct {
+	size, bytes, requests, oldest *prometheus.Desc
+}
+
+func newWaiting() waiting {
+	own := []string{labelModel, labelTarget, labelFairness, labelPriority}
+	flow := append(own[:len(own):len(own)], "inference_pool")
+	return waiting{
+		size:     upstreamDesc("flow_control_queue_size", "Requests that wait for an endpoint. A model stays for a minute after its last one.", flow...),
+		bytes:    upstreamDesc("flow_control_queue_bytes", "Memory of the requests that wait for an endpoint.", flow...),
+		requests: desc("waiting_requests", "Requests that wait for an endpoint. A model stays for a minute after its last one.", own...),
+		oldest:   desc("waiting_oldest_seconds", "Time for which the oldest of the requests that wait for an endpoint has waited.", own...),
+	}
+}
+
+func (w *waiting) describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{w.size, w.bytes, w.requests, w.oldest} {
+		out <- d
+	}
+}
+
+// collect exports a report. Without waiting requests there is one series of each, so that a query has a result.
+func (w *waiting) collect(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count, pool string, now time.Time) {
+	if len(counts) == 0 {
+		counts = map[labels]queue.Count{{fairness: defaultFairness}: {}}
+	}
+	for l, c := range counts {
+		values, age := l.values(), 0.0
+		if c.Requests > 0 {
+			age = max(now.Sub(c.Oldest), 0).Seconds()
+		}
+		flow := append(values[:len(values):len(values)], pool)
+		gauge(w.size, float64(c.Requests), flow...)
+		gauge(w.bytes, float64(c.Bytes), flow...)
+		gauge(w.requests, float64(c.Requests), values...)
+		gauge(w.oldest, age, values...)
+	}
+}
+
+// merge returns the counts by bounded labels.
+func (q *requests) merge(counts []queue.Count) map[labels]queue.Count {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	merged := make(map[labels]queue.Count, len(counts))
+	for i := range counts {
+		c := &counts[i]
+		l := labels{model: q.models.bound(c.Model), target: q.models.bound(c.Target), fairness: q.fairness.bound(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
+		m := merged[l]
+		if c.Requests > 0 && (m.Requests == 0 || c.Oldest.Before(m.Oldest)) {
+			m.Oldest = c.Oldest
+		}
+		m.Requests += c.Requests
+		m.Bytes += c.Bytes
+		merged[l] = m
+	}
+	return merged
+}
