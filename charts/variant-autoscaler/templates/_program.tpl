@@ -81,6 +81,7 @@
 {{- with .Values.controllerInstance }}
 - {{ printf "--controller-instance=%s" . | quote }}
 {{- end }}
+- --actuator={{ .Values.actuator }}
 - --metrics-window={{ .Values.prometheus.metricsWindow }}
 - --allow-http-prometheus={{ .Values.prometheus.allowHTTP }}
 - --split={{ .Values.plan.split }}

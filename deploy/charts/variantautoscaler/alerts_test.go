@@ -207,6 +207,26 @@ var cases = []alerts.Case{
 		Alert: "VariantAutoscalerVariantsWithoutSeries", Name: "none", At: 20 * time.Minute,
 		Series: []string{`fairlead_autoscaler_variants_without_series{job="s", pod="a"} 0x30`},
 	},
+	{
+		Alert: "VariantAutoscalerTargetsNotScaled", Name: "by reason", At: 40 * time.Minute,
+		Series: []string{
+			`fairlead_autoscaler_target_writes_total{job="s", pod="a", result="ScaleForbidden"} 0+2x50`, `fairlead_autoscaler_target_writes_total{job="s", pod="a", result="Scaled"} 0+5x50`,
+		},
+		Want: []string{`{job="s", result="ScaleForbidden"}`},
+	},
+	{
+		Alert: "VariantAutoscalerTargetsNotScaled", Name: "for a moment", At: 40 * time.Minute,
+		Series: []string{`fairlead_autoscaler_target_writes_total{job="s", pod="a", result="ScaleDeferred"} 0x30 3x20`},
+	},
+	{
+		Alert: "VariantAutoscalerReplicasContested", Name: "in each pass", At: time.Hour,
+		Series: []string{`fairlead_autoscaler_target_overwrites_total{job="s", pod="a"} 0+1x70`},
+		Want:   []string{`{job="s"}`},
+	},
+	{
+		Alert: "VariantAutoscalerReplicasContested", Name: "by hand, now and then", At: time.Hour,
+		Series: []string{`fairlead_autoscaler_target_overwrites_total{job="s", pod="a"} 0x20 1x20 2x30`},
+	},
 }
 
 func TestAlertsFire(t *testing.T) {

@@ -345,9 +345,13 @@ func TestNotes(t *testing.T) {
 		warn string // empty: no warning
 	}{
 		{
-			name: "default", want: "plan --cluster --config-namespace=system --metrics-window=1m --allow-http-prometheus=false --split=observed " +
+			name: "default", want: "plan --cluster --config-namespace=system --actuator=metrics --metrics-window=1m --allow-http-prometheus=false --split=observed " +
 				"--headroom-percent=10 --saving-percent=5 --ttft-percentile=90 --trials=true\n",
 		},
+		{name: "who follows", want: "HorizontalPodAutoscalers and KEDA follow its metric"},
+		{name: "who writes", give: helm.Values{"actuator": "scale"}, want: "Leave spec.replicas out of the manifests of targets"},
+		{name: "and plan knows it", give: helm.Values{"actuator": "scale"}, want: "plan --cluster --config-namespace=system --actuator=scale "},
+		{name: "several that write", give: helm.Values{"actuator": "scale", "leaderElection": helm.Values{"enabled": false}}, warn: "All of them write replicas"},
 		{name: "other namespace", give: helm.Values{"configNamespace": "wva"}, want: "ConfigMaps of namespace wva"},
 		{name: "existing configuration", give: helm.Values{"optimization": nil}, want: "creates no ConfigMap " + optimization},
 		{name: "existing prices", give: helm.Values{"acceleratorUnitCosts": nil}, want: "creates no ConfigMap accelerator-unit-costs"},

@@ -39,7 +39,7 @@ func readSource(t *testing.T, path ...string) string {
 // TestRoles checks that the program may do what it does, and nothing else: it lists and watches the kinds of its informers.
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events", "get production-stack.vllm.ai/vllmruntimes/scale", "get workload.serving.volcano.sh/modelservings/scale"}
+	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events", "get production-stack.vllm.ai/vllmruntimes/scale", "get workload.serving.volcano.sh/modelservings/scale", "get disaggregatedset.x-k8s.io/disaggregatedsetrolescalers/scale"}
 	kinds := regexp.MustCompile(`(?:newKind\("([\w.-]*)", "\w+"|declarations\("([\w.-]*)", "\w+"|workloads\("([\w.-]*)"), "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
 	require.Len(t, kinds, 10)
 	for _, kind := range kinds {
@@ -49,6 +49,26 @@ func TestRoles(t *testing.T) {
 	for _, values := range []helm.Values{nil, {"externalScaler": helm.Values{"enabled": true}}} {
 		assert.ElementsMatch(t, want, objects.Permissions(role(t, objects.Render(t, chart, with(values)), own).Rules))
 	}
+}
+
+// TestRolesOfTheActuator checks that only a program that writes replicas may, and only them.
+func TestRolesOfTheActuator(t *testing.T) {
+	t.Parallel()
+	permissions := func(actuator string) []string {
+		return objects.Permissions(role(t, objects.Render(t, chart, with(helm.Values{"actuator": actuator})), own).Rules)
+	}
+	want := permissions("metrics")
+	for _, scale := range []string{
+		"apps/deployments/scale", "apps/statefulsets/scale", "leaderworkerset.x-k8s.io/leaderworkersets/scale", "production-stack.vllm.ai/vllmruntimes/scale",
+		"workload.serving.volcano.sh/modelservings/scale", "disaggregatedset.x-k8s.io/disaggregatedsetrolescalers/scale",
+	} {
+		assert.NotContains(t, want, "update "+scale)
+		if !slices.Contains(want, "get "+scale) {
+			want = append(want, "get "+scale)
+		}
+		want = append(want, "update "+scale)
+	}
+	assert.ElementsMatch(t, want, permissions("scale"))
 }
 
 // TestRolesOfNamespaces checks that the program may read the ConfigMaps of one namespace, and that one Lease is its own.

@@ -56,6 +56,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "negative limit", give: limit(helm.Values{"cards": -1}), want: "/limits/key/cards"},
 		{name: "limit of cost that is a number", give: limit(helm.Values{"cost": 100}), want: "/limits/key/cost"},
 		{name: "pattern of namespaces", give: limit(helm.Values{"namespace": "team-*", "cards": 1}), want: "/limits/key/namespace"},
+		{name: "actuator", give: with(helm.Values{"actuator": "Scale"}), want: "/actuator"},
 		{name: "split", give: plan(helm.Values{"split": "even"}), want: "/plan/split"},
 		{name: "headroom", give: plan(helm.Values{"headroomPercent": 1001}), want: "/plan/headroomPercent"},
 		{name: "saving", give: plan(helm.Values{"savingPercent": 101}), want: "/plan/savingPercent"},

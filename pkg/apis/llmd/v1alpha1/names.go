@@ -11,6 +11,8 @@ const (
 	// ConditionReady sums the others up. It is True while the replicas of the variant follow the optimization. Otherwise, its reason is the
 	// one of the condition that explains it.
 	ConditionReady = "Ready"
+	// ConditionApplied is True while the desired replicas have taken effect: autoscalers can follow them, or the workload has them.
+	ConditionApplied = "Applied"
 	// ConditionTargetResolved is True while the workload in spec.scaleTargetRef exists.
 	ConditionTargetResolved = "TargetResolved"
 	// ConditionDeploymentTargetConflict is True while another variant has the same workload.
@@ -65,10 +67,29 @@ const (
 	ReasonMetricsNotRead = "MetricsNotRead"
 )
 
-// Reasons of the condition Ready, besides those of OptimizationReady.
+// Reasons of the condition Applied. Those of False are reasons of Ready, too.
 const (
-	// ReasonNotApplied is the reason while the desired replicas are not published yet.
+	// ReasonPublished is the reason while autoscalers can follow the desired replicas.
+	ReasonPublished = "Published"
+	// ReasonScaled is the reason while the workload has the desired replicas, which the variant-autoscaler writes. It is also that of an Event
+	// of each write.
+	ReasonScaled = "Scaled"
+	// ReasonNotApplied is the reason while the desired replicas are not published yet, or not written as the variant is excluded.
 	ReasonNotApplied = "NotApplied"
+	// ReasonScaleConflict is the reason while the workload has other replicas than the decision was made on: somebody else has changed them.
+	ReasonScaleConflict = "ScaleConflict"
+	// ReasonScaleDeferred is the reason while the API server was too busy, or the pass had no time left, to write the replicas.
+	ReasonScaleDeferred = "ScaleDeferred"
+	// ReasonScaleForbidden is the reason while the API server does not permit the variant-autoscaler to write the replicas.
+	ReasonScaleForbidden = "ScaleForbidden"
+	// ReasonScaleFailed is the reason while the API server refuses to write the replicas otherwise.
+	ReasonScaleFailed = "ScaleFailed"
+	// ReasonTargetOwnedByAutoscaler is the reason while an autoscaler scales the workload that does not follow the variant-autoscaler. It is
+	// also a reason of OptimizationReady.
+	ReasonTargetOwnedByAutoscaler = "TargetOwnedByAutoscaler"
+	// ReasonTargetOwnedByController is the reason while another object controls the workload, such as an InferenceService. It is also a reason
+	// of OptimizationReady.
+	ReasonTargetOwnedByController = "TargetOwnedByController"
 )
 
 // Reasons of the condition OptimizationReady, besides those of a target that is not resolved or not the variant's.

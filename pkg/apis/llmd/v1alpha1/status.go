@@ -31,7 +31,7 @@ type VariantAutoscalingStatus struct {
 	// +optional
 	Actuation *Actuation `json:"actuation,omitempty"`
 
-	// conditions has the types Ready, TargetResolved, DeploymentTargetConflict, MetricsAvailable, OptimizationReady, CapacityLimited and
+	// conditions has the types Ready, Applied, TargetResolved, DeploymentTargetConflict, MetricsAvailable, OptimizationReady, CapacityLimited and
 	// BoundsBinding.
 	// +listType=map
 	// +listMapKey=type
@@ -131,7 +131,8 @@ type Prediction struct {
 
 // Actuation tells whether a decision has taken effect.
 type Actuation struct {
-	// applied is true if the desired replicas are published, as a metric or to KEDA.
+	// applied is true if the desired replicas are published, as a metric or to KEDA. If the variant-autoscaler writes replicas itself
+	// (--actuator=scale), it is true if the workload has them, or an autoscaler of the workload follows.
 	// +optional
 	Applied bool `json:"applied"`
 }

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
 	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/variant-autoscaler/internal/apply"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/crd"
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
@@ -36,6 +37,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/record"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/scaler"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
 	"fairlead.dev/services/variant-autoscaler/internal/status"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
 )
@@ -96,9 +99,11 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance})
 		},
-		func(c kube.Clientset, d dynamic.Interface, now clock.RealClock) *scale.Reader {
-			return scale.New(d, c.Discovery(), now.Now)
+		func(c kube.Clientset, now clock.RealClock) *scale.Kinds {
+			return scale.NewKinds(c.Discovery(), now.Now)
 		},
+		func(d dynamic.Interface, k *scale.Kinds) *scale.Reader { return scale.NewReader(d, k) },
+		func(d dynamic.Interface, k *scale.Kinds) *scale.Writer { return scale.NewWriter(d, k, owner) },
 		newStore,
 		newReadiness,
 
@@ -186,20 +191,34 @@ func newReadiness(cfg *config.Config, p *Prometheus, c kube.Clientset, log *zap.
 type publisherParts struct {
 	dig.In
 
-	Log     *zap.Logger
-	Metrics *metrics.Metrics
-	Table   *scaler.Table
-	Page    *debugpage.Page
-	Records *record.Log
-	Client  *clientset.Clientset
-	Events  *events.Recorder
+	Config    *config.Config
+	Log       *zap.Logger
+	Metrics   *metrics.Metrics
+	Table     *scaler.Table
+	Page      *debugpage.Page
+	Records   *record.Log
+	Client    *clientset.Clientset
+	Events    *events.Recorder
+	Informers *informers.Informers
+	Writer    *scale.Writer
+	Elector   *leader.Elector
 }
 
 func newPublisher(p publisherParts) *publish.Publisher {
-	return publish.New(publish.Params{
+	made := publish.Params{
 		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
 		Status: status.NewWriter(p.Client.LlmdV1alpha1(), owner), Events: p.Events,
-	})
+	}
+	if p.Config.Actuator == config.ActuatorScale {
+		caches := p.Informers.Caches()
+		made.Applier = apply.New(apply.Params{
+			Log: p.Log, Writer: p.Writer, Lease: p.Elector, Meter: p.Metrics,
+			Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
+				return sources.OwnershipOf(caches, namespace, t)
+			},
+		})
+	}
+	return publish.New(made)
 }
 
 // passParts are the dependencies of newPasses.
@@ -219,7 +238,9 @@ type passParts struct {
 
 func newPasses(p passParts) *pass.Passes {
 	return pass.New(pass.Params{
-		Options: pass.Options{Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics}, Log: p.Log,
+		Options: pass.Options{
+			Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics, Writes: p.Config.Actuator == config.ActuatorScale,
+		}, Log: p.Log,
 		World: p.Informers.Caches(), Scales: p.Scales, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,
 	})

@@ -172,7 +172,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	p := pass.New(pass.Params{
-		Options: pass.Options{Settings: o.Plan}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.New(client, clients.Discovery(), time.Now),
+		Options: pass.Options{Settings: o.Plan, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
 		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
 	})
 	if _, _, err := p.Pass(ctx); err != nil {
@@ -230,7 +230,7 @@ type spectator struct {
 func (s *spectator) Settings() *settings.Settings { return s.settings }
 
 // Actuate implements the actuator of a pass.
-func (s *spectator) Actuate(o *pass.Outcome) { s.outcome = o }
+func (s *spectator) Actuate(_ context.Context, o *pass.Outcome) { s.outcome = o }
 
 // Clear implements the actuator of a pass.
 func (*spectator) Clear() {}

@@ -29,6 +29,7 @@ type Config struct {
 	Logging logging.Options
 	Leader  leader.Options
 
+	Actuator  string
 	Plan      snapshot.Settings
 	Window    time.Duration // of stabilization
 	Forecast  bool
@@ -43,6 +44,12 @@ type Config struct {
 	Scaler     Scaler
 }
 
+// Values of --actuator.
+const (
+	ActuatorMetrics = "metrics"
+	ActuatorScale   = "scale"
+)
+
 // Scaler configures the external scaler for KEDA.
 type Scaler struct {
 	Address      string // empty: off
@@ -55,8 +62,9 @@ type Scaler struct {
 func Default(environment func(name string) string) *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Plan:   snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90, Trials: true},
-		Window: 5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment), Instance: environment("CONTROLLER_INSTANCE"),
+		Actuator: ActuatorMetrics,
+		Plan:     snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90, Trials: true},
+		Window:   5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment), Instance: environment("CONTROLLER_INSTANCE"),
 		Discovery: 30 * time.Second,
 	}
 }
@@ -81,6 +89,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 // AddDecisionFlags binds the flags that one decision depends on.
 func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Actuator, "actuator", c.Actuator,
+		"Who writes the replicas of targets: metrics, for autoscalers that follow wva_desired_replicas or the external scaler; scale, for this program, except where an autoscaler or a controller does.")
 	fs.StringVar(&c.Plan.Split, "split", c.Plan.Split, "How the picker divides the load of a model between its variants: observed, capacity or equal.")
 	fs.Int64Var(&c.Plan.HeadroomPercent, "headroom-percent", c.Plan.HeadroomPercent, "Percent of the load to plan for in addition.")
 	fs.Int64Var(&c.Plan.SavingPercent, "saving-percent", c.Plan.SavingPercent, "Least saving, in percent of the present cost, for which a plan replaces replicas that serve as much.")
@@ -98,6 +108,9 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 func (c *Config) Validate() error {
 	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate()}
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Actuator != ActuatorMetrics && c.Actuator != ActuatorScale {
+		fail("--actuator %q is not one of %s, %s: give %s to let this program write replicas", c.Actuator, ActuatorMetrics, ActuatorScale, ActuatorScale)
+	}
 	if splits := []string{"observed", "capacity", "equal"}; !slices.Contains(splits, c.Plan.Split) {
 		fail("--split %q is not one of %s", c.Plan.Split, strings.Join(splits, ", "))
 	}

@@ -31,6 +31,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	assert.Equal(t, "fairlead", c.Namespace)
 	assert.Equal(t, "blue", c.Instance)
 	assert.True(t, c.Plan.Trials)
+	assert.Equal(t, ActuatorMetrics, c.Actuator)
 	assert.Equal(t, "mine", parse(t, "--config-map=classes=mine").Settings(nil).Names[settings.Classes])
 	assert.False(t, parse(t, "--trials=false").Plan.Trials)
 }
@@ -42,6 +43,9 @@ func TestValidate(t *testing.T) {
 		want string // part of the error; empty: none
 	}{
 		{[]string{"--split=capacity", "--headroom-percent=0", "--saving-percent=100", "--ttft-percentile=0"}, ""},
+		{[]string{"--actuator=scale"}, ""},
+		{[]string{"--actuator=Scale"}, `--actuator "Scale" is not one of metrics, scale: give scale to let this program write replicas`},
+		{[]string{"--actuator="}, `--actuator "" is not one of metrics, scale`},
 		{[]string{"--split=half"}, `--split "half" is not one of observed, capacity, equal`},
 		{[]string{"--headroom-percent=-1"}, "--headroom-percent -1 is out of range"},
 		{[]string{"--headroom-percent=1001"}, "--headroom-percent 1001 is out of range"},

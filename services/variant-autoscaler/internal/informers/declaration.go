@@ -62,6 +62,11 @@ type Declaration struct {
 	Force string
 	// Multiplies reports that the object uses the metric with the type Value, which multiplies the present replicas by it.
 	Multiplies bool
+	// Scales is the workload whose replicas a HorizontalPodAutoscaler or a ScaledObject writes, also one without annotations. Follows reports
+	// that it takes them from this program, and OfKEDA that KEDA made it for a ScaledObject.
+	Scales  Owner
+	Follows bool
+	OfKEDA  bool
 	// Status is the JSON of the status of a VariantAutoscaling, nil if it has none, or more than 16 KiB.
 	Status []byte
 }
@@ -97,7 +102,10 @@ type Profile struct {
 func readDeclaration(source snapshot.Source, instance string, u *unstructured.Unstructured) *Declaration {
 	d := &Declaration{Identity: identityOf(u), UID: u.GetUID(), Source: source}
 	f := newFields(u)
-	if !declares(source, instance, u, f) {
+	declared := declares(source, instance, u, f)
+	readScales(d, u, f)
+	d.Follows = d.Follows || declared
+	if !declared {
 		return d
 	}
 	d.Generation, d.Created = u.GetGeneration(), u.GetCreationTimestamp().Time
@@ -112,13 +120,13 @@ func readDeclaration(source snapshot.Source, instance string, u *unstructured.Un
 	case snapshot.HorizontalPodAutoscaler:
 		readAnnotations(d, f)
 		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicas"), f.number("spec", "maxReplicas")
-		d.Multiplies = hpaMultiplies(f)
+		d.Multiplies = usesMetric(f, "Value")
 	case snapshot.ScaledObject:
 		readAnnotations(d, f)
 		readTrigger(d.Spec, f)
 		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicaCount"), f.number("spec", "maxReplicaCount")
 		d.Spec.IdleReplicas = f.number("spec", "idleReplicaCount")
-		d.Multiplies = scaledObjectMultiplies(f)
+		d.Multiplies = usesTrigger(f, "Value")
 	}
 	d.Spec.Invalid = f.invalid
 	return d
@@ -307,25 +315,42 @@ func statusOf(f *fields) []byte {
 	return text
 }
 
-// hpaMultiplies looks at the external metrics of a HorizontalPodAutoscaler.
-func hpaMultiplies(f *fields) bool {
+// readScales reads which workload an autoscaler scales, and whether it does what this program decides.
+func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
+	switch d.Source {
+	case snapshot.VariantAutoscaling:
+		return
+	case snapshot.HorizontalPodAutoscaler:
+		d.Follows, d.OfKEDA = usesMetric(f, ""), ofKEDA(u, f)
+	case snapshot.ScaledObject:
+		d.Follows = usesTrigger(f, "")
+	}
+	d.Scales = Owner{Namespace: d.Namespace, Kind: f.text("spec", "scaleTargetRef", "kind"), Name: f.text("spec", "scaleTargetRef", "name")}
+	if d.Scales.Kind == "" {
+		d.Scales.Kind = Deployment // the default of ScaledObjects
+	}
+}
+
+// usesMetric reports whether a HorizontalPodAutoscaler has an external metric of this program, with a type of target. Empty: with any.
+func usesMetric(f *fields, targetType string) bool {
 	metrics, _ := f.at("spec", "metrics").([]any)
 	for _, m := range metrics {
 		m, _ := m.(map[string]any)
 		g := fields{object: m}
-		if g.at("external", "metric", "name") == metric && g.at("external", "target", "type") == "Value" {
+		if g.at("external", "metric", "name") == metric && (targetType == "" || g.at("external", "target", "type") == targetType) {
 			return true
 		}
 	}
 	return false
 }
 
-// scaledObjectMultiplies looks at the triggers of a ScaledObject that ask for the metric: with a query, or at the external scaler.
-func scaledObjectMultiplies(f *fields) bool {
+// usesTrigger reports whether a ScaledObject has a trigger that asks for the metric, with a query or at the external scaler, and with a type
+// of metric. Empty: with any.
+func usesTrigger(f *fields, metricType string) bool {
 	triggers, _ := f.at("spec", "triggers").([]any)
 	for _, t := range triggers {
 		t, _ := t.(map[string]any)
-		if t["metricType"] != "Value" {
+		if metricType != "" && t["metricType"] != metricType {
 			continue
 		}
 		g := fields{object: t}

@@ -64,9 +64,13 @@ func (f *fields) text(path ...string) string {
 	}
 	if len(text) > MaxText {
 		f.fail(nameOf(path), fmt.Sprintf("has more than %d bytes", MaxText))
-		text = text[:MaxText]
 	}
-	return strings.ToValidUTF8(strings.Clone(text), "?") // a part of a text would keep all of it in memory
+	return bounded(text)
+}
+
+// bounded returns at most MaxText bytes of a text. The copy does not keep the object in memory.
+func bounded(text string) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), MaxText)]), "?")
 }
 
 // number returns a whole number.

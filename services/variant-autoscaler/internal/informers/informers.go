@@ -35,7 +35,7 @@ const (
 )
 
 const (
-	// byTarget indexes pods by the workload that they belong to.
+	// byTarget indexes pods by the workload that they belong to, and autoscalers by the one that they scale.
 	byTarget = "target"
 	// byOwner indexes workloads by the object of another kind that made them.
 	byOwner = "owner"
@@ -107,7 +107,9 @@ func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
 	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget, byNamespace: indexPodByNamespace}
 	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
-		return newKind(group, version, resource, string(source), func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
+		k := newKind(group, version, resource, string(source), func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
+		k.Indexers = cache.Indexers{byTarget: indexDeclarationByTarget}
+		return k
 	}
 	workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
 		k := newKind(group, "v1", resource, name, read)
@@ -187,6 +189,11 @@ func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 		}
 	}
 	return all
+}
+
+// AutoscalersOf returns the HorizontalPodAutoscalers and ScaledObjects that scale a workload.
+func AutoscalersOf(c Caches, w Owner) []*Declaration {
+	return append(typed[Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())), typed[Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
 }
 
 func typed[T any](objects []any) []*T {

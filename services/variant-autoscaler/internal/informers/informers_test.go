@@ -204,7 +204,8 @@ func TestLabelsOfPods(t *testing.T) {
 	}
 }
 
-func TestUndeclaredObjectsKeepOnlyTheirIdentity(t *testing.T) {
+// TestUndeclaredObjectsKeepTheirTarget: an autoscaler that declares no variant still scales something.
+func TestUndeclaredObjectsKeepTheirTarget(t *testing.T) {
 	t.Parallel()
 	k := informers.Kinds("")
 	for name, kind := range map[string]kit.Kind{"HorizontalPodAutoscaler": k.HorizontalPodAutoscalers, "ScaledObject": k.ScaledObjects} {
@@ -212,7 +213,61 @@ func TestUndeclaredObjectsKeepOnlyTheirIdentity(t *testing.T) {
 metadata: {namespace: models, name: a, uid: u, resourceVersion: "7", generation: 3, annotations: {llm-d.ai/model-id: m}}
 spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: x}}
 kind: `+name)
-		assert.Equal(t, &informers.Declaration{Identity: informers.Identity{Namespace: "models", Name: "a", Version: "7"}, UID: "u", Source: d.Source}, d)
+		assert.Equal(t, &informers.Declaration{
+			Identity: informers.Identity{Namespace: "models", Name: "a", Version: "7"}, UID: "u", Source: d.Source,
+			Scales: informers.Owner{Namespace: "models", Kind: "Deployment", Name: "x"},
+		}, d)
+	}
+}
+
+// TestFollowers: an autoscaler follows if it declares a variant, or uses the metric or the external scaler.
+func TestFollowers(t *testing.T) {
+	t.Parallel()
+	const (
+		external = "{metrics: [{type: External, external: {metric: {name: %s}, target: {type: AverageValue}}}]}"
+		trigger  = "{triggers: [{type: cpu}, {type: %s, metadata: {%s}}]}"
+	)
+	k := informers.Kinds("")
+	for _, tt := range []struct {
+		kind           kit.Kind
+		metadata, spec string
+		want           bool
+	}{
+		{k.HorizontalPodAutoscalers, "", "{metrics: [{type: Resource, resource: {name: cpu}}]}", false},
+		{k.HorizontalPodAutoscalers, "", "{metrics: 7}", false},
+		{k.HorizontalPodAutoscalers, "", fmt.Sprintf(external, "queue_length"), false},
+		{k.HorizontalPodAutoscalers, "", fmt.Sprintf(external, "wva_desired_replicas"), true},
+		{k.HorizontalPodAutoscalers, `annotations: {llm-d.ai/managed: "true"}`, "{}", true},
+		{k.HorizontalPodAutoscalers, `annotations: {llm-d.ai/managed: "true", wva.llmd.ai/exclude: "true"}`, "{}", false},
+		{k.ScaledObjects, "", "{}", false},
+		{k.ScaledObjects, "", fmt.Sprintf(trigger, "prometheus", "query: sum(requests)"), false},
+		{k.ScaledObjects, "", fmt.Sprintf(trigger, "prometheus", "query: max(wva_desired_replicas)"), true},
+		{k.ScaledObjects, "", fmt.Sprintf(trigger, "external", "scalerAddress: other.ns.svc:1"), false},
+		{k.ScaledObjects, "", fmt.Sprintf(trigger, "external", "scalerAddress: variant-autoscaler-scaler.ns.svc:1"), true},
+		{k.ScaledObjects, `annotations: {llm-d.ai/managed: "true"}`, "{}", true},
+	} {
+		d := read[informers.Declaration](t, tt.kind, "kind: "+tt.kind.Name+"\nmetadata: {namespace: models, name: a, "+tt.metadata+"}\nspec: "+tt.spec)
+		assert.Equal(t, tt.want, d.Follows, "%s %s %s", tt.kind.Name, tt.metadata, tt.spec)
+	}
+	keda := read[informers.Declaration](t, k.HorizontalPodAutoscalers, "kind: HorizontalPodAutoscaler\nmetadata: {namespace: models, name: a, labels: {scaledobject.keda.sh/name: a}}")
+	assert.True(t, keda.OfKEDA)
+}
+
+// TestControllers: only the controlling owner counts, and its texts are cut.
+func TestControllers(t *testing.T) {
+	t.Parallel()
+	k := informers.Kinds("")
+	long := strings.Repeat("x", 1<<20)
+	for owners, want := range map[string]*informers.Controller{
+		"[]": nil,
+		"[{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat}]":                                                       nil,
+		"[{apiVersion: v1, kind: A, name: a}, {apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, controller: true}]": {Group: "ome.io", Kind: "InferenceService", Name: "chat"},
+		"[{apiVersion: " + long + "/v1, kind: " + long + ", name: " + long + ", controller: true}]":                                {Group: long[:256], Kind: long[:256], Name: long[:256]},
+	} {
+		for _, kind := range []kit.Kind{k.Deployments, k.StatefulSets, k.LeaderWorkerSets} {
+			w := read[informers.Workload](t, kind, "kind: "+kind.Name+"\nmetadata: {namespace: models, name: a, ownerReferences: "+owners+"}")
+			assert.Equal(t, want, w.Controller)
+		}
 	}
 }
 

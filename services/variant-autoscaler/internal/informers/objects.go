@@ -60,7 +60,12 @@ type Workload struct {
 	Labels map[string]string
 	// Owner is the object of another kind that made it, which has no name if nobody did.
 	Owner Owner
+	// Controller is the object of any kind that controls it, nil if none does.
+	Controller *Controller
 }
+
+// Controller is an object that controls a workload.
+type Controller struct{ Group, Kind, Name string }
 
 // Pod is a pod that serves, or will. The program only needs to know the existence of others, whose Owner and Labels are empty.
 type Pod struct {
@@ -211,9 +216,28 @@ func makerOf(u *unstructured.Unstructured) Owner {
 	return Owner{}
 }
 
+// controllerOf returns the controller of an object, nil if it has none.
+func controllerOf(u *unstructured.Unstructured) *Controller {
+	for _, o := range u.GetOwnerReferences() {
+		if o.Controller != nil && *o.Controller {
+			group, _, _ := strings.Cut(o.APIVersion, "/")
+			return &Controller{Group: bounded(group), Kind: bounded(o.Kind), Name: bounded(o.Name)}
+		}
+	}
+	return nil
+}
+
 func indexWorkloadByOwner(obj any) ([]string, error) {
 	if w, ok := obj.(*Workload); ok && w.Owner.Name != "" {
 		return []string{w.Owner.String()}, nil
+	}
+	return nil, nil
+}
+
+// indexDeclarationByTarget indexes autoscalers by the workload that they scale.
+func indexDeclarationByTarget(obj any) ([]string, error) {
+	if d, ok := obj.(*Declaration); ok && d.Scales.Name != "" {
+		return []string{d.Scales.String()}, nil
 	}
 	return nil, nil
 }
@@ -238,7 +262,7 @@ func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	return &Workload{
 		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
-		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u),
+		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: controllerOf(u),
 	}
 }
 
@@ -251,7 +275,9 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.at(own...) != nil {
 		leader = own
 	}
-	w := &Workload{Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u)}
+	w := &Workload{
+		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u), Controller: controllerOf(u),
+	}
 	size := int64(1)
 	if n := f.number("spec", "leaderWorkerTemplate", "size"); n.Set {
 		size = min(max(n.Value, 1), maxCards)

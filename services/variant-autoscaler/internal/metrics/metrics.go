@@ -41,6 +41,9 @@ type Metrics struct {
 	config  *prometheus.GaugeVec
 	answers *prometheus.CounterVec
 	streams prometheus.Gauge
+
+	scaled    *prometheus.CounterVec
+	overwrote prometheus.Counter
 }
 
 // New creates and registers the collectors.
@@ -74,8 +77,15 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 			"1 if the text of the ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.", "config_map"),
 		answers: counters("fairlead_autoscaler_scaler_requests_total", "Answers of the external scaler, by method and code of gRPC.", "method", "code"),
 		streams: gauge("fairlead_autoscaler_scaler_streams", "Open streams of the external scaler."),
+
+		scaled: counters("fairlead_autoscaler_target_writes_total",
+			"Targets whose replicas were to change with --actuator=scale, by result: Scaled, or the reason of the condition Applied.", "result"),
+		overwrote: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_autoscaler_target_overwrites_total",
+			Help: "Targets whose replicas somebody else had changed since this program wrote them, and that it wrote again.",
+		}),
 	}
-	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams)
+	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams, m.scaled, m.overwrote)
 	return m
 }
 
@@ -128,3 +138,9 @@ func (m *Metrics) Answered(method, code string) { m.answers.WithLabelValues(meth
 
 // Streams records the number of open streams.
 func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }
+
+// Scaled counts a target whose replicas were to change. Results are constants of the caller.
+func (m *Metrics) Scaled(result string) { m.scaled.WithLabelValues(label(result)).Inc() }
+
+// Overwrote counts a target whose replicas somebody else had changed.
+func (m *Metrics) Overwrote() { m.overwrote.Inc() }

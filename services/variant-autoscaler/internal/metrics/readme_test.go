@@ -51,6 +51,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Decided(decided())
 	m.Configured("fairlead/service-classes-config", "")
 	m.Answered("GetMetrics", "OK")
+	m.Scaled("Scaled")
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)
 	return m

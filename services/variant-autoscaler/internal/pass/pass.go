@@ -37,6 +37,8 @@ type Options struct {
 	Rates time.Duration
 	// Forecast raises the demand to what the trend of the load says for the time in which a replica starts.
 	Forecast bool
+	// Writes reports that this program writes the replicas of targets.
+	Writes bool
 }
 
 // Collector reads the load of groups.
@@ -69,6 +71,7 @@ const (
 	PartVariants = "variants"
 	PartLoad     = "load" // Prometheus
 	PartDecision = "decision"
+	PartActuate  = "actuate" // metrics, and with --actuator=scale the replicas of targets
 	PartReport   = "report"
 )
 
@@ -81,7 +84,7 @@ type Outcome struct {
 
 // actuator passes decisions on to those who scale.
 type actuator interface {
-	Actuate(o *Outcome)
+	Actuate(ctx context.Context, o *Outcome)
 	// Clear forgets all decisions: this replica does not lead any more.
 	Clear()
 }
@@ -135,7 +138,7 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 		p.p.Meter.Part(name, end.Sub(began))
 		began = end
 	}
-	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices()}
+	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes}
 	if p.p.Scales != nil {
 		read, end := p.p.Scales.Pass(ctx)
 		defer end()
@@ -160,7 +163,8 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 	}
 	part(PartDecision)
 	p.remember(o, now)
-	p.p.Actuator.Actuate(o)
+	p.p.Actuator.Actuate(ctx, o)
+	part(PartActuate)
 	if err := p.p.Reporter.Report(ctx, o); err != nil {
 		return interval, active, fmt.Errorf("report: %w", err)
 	}

@@ -47,7 +47,7 @@ type rig struct {
 
 func (r *rig) Settings() *settings.Settings { return r.settings.Settings() }
 
-func (r *rig) Actuate(o *Outcome) { r.outcomes = append(r.outcomes, o) }
+func (r *rig) Actuate(_ context.Context, o *Outcome) { r.outcomes = append(r.outcomes, o) }
 
 func (r *rig) Clear() { r.cleared++ }
 
@@ -147,7 +147,7 @@ func TestPass(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, settings.DefaultInterval, interval)
 	assert.Equal(t, 2, active)
-	assert.Equal(t, []string{PartVariants, PartLoad, PartDecision, PartReport}, r.parts)
+	assert.Equal(t, []string{PartVariants, PartLoad, PartDecision, PartActuate, PartReport}, r.parts)
 	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
 	r.load.Rate = 5e6
 	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t), "both were wanted within the window")

@@ -1,5 +1,5 @@
-// Package publish passes decisions on: to autoscalers, by metrics and KEDA's external scaler; and to the owners of variants, by the status
-// of VariantAutoscalings and Events on annotated objects.
+// Package publish passes decisions on: to autoscalers, by metrics and KEDA's external scaler; to targets, with --actuator=scale; and to the
+// owners of variants, by the status of VariantAutoscalings and Events.
 package publish
 
 import (
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
@@ -34,6 +35,13 @@ const (
 // Autoscaler gets the decisions of a term.
 type Autoscaler interface {
 	Publish(variants []actuation.Variant)
+	Clear()
+}
+
+// applier gives targets their desired replicas.
+type applier interface {
+	// Apply returns what became of each variant, in their order.
+	Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome
 	Clear()
 }
 
@@ -67,6 +75,7 @@ type events interface {
 type Params struct {
 	Log         *zap.Logger
 	Autoscalers []Autoscaler
+	Applier     applier // nil: autoscalers write replicas
 	Meter       meter
 	Page        page
 	Records     recorder
@@ -82,9 +91,9 @@ type name struct {
 
 // Publisher publishes the decisions of one term. One goroutine may use it.
 type Publisher struct {
-	p         Params
-	published map[name]bool
-	told      map[types.UID]string // reason of the last Event
+	p        Params
+	outcomes map[name]actuation.Outcome
+	told     map[types.UID]string // reason of the last Event
 }
 
 // New returns a Publisher.
@@ -92,22 +101,35 @@ func New(p Params) *Publisher {
 	return &Publisher{p: p, told: map[types.UID]string{}}
 }
 
-// Actuate tells autoscalers the desired replicas, and records the decision.
-func (p *Publisher) Actuate(o *pass.Outcome) {
+// Actuate tells autoscalers the desired replicas, records the decision, and gives targets their replicas, if autoscalers do not.
+func (p *Publisher) Actuate(ctx context.Context, o *pass.Outcome) {
 	variants := actuation.Of(o.Snapshot, o.Decision, losers(o.Sources))
 	for _, t := range p.p.Autoscalers {
 		t.Publish(variants)
 	}
 	p.p.Meter.Decided(o.Snapshot, o.Decision)
 	p.p.Page.Decided(o.Snapshot, o.Decision)
-	p.published = make(map[name]bool, len(variants))
-	for i := range variants {
-		if v := &variants[i]; v.Resolution != actuation.Suppressed {
-			p.published[name{v.Source, v.Namespace, v.Name}] = true
-		}
-	}
 	if err := p.p.Records.Write(&decision.Record{Snapshot: o.Snapshot, Decision: o.Decision}); err != nil {
 		p.p.Log.Warn("Could not write the decision log: the decision stands, but cannot be repeated. Check the file of --decision-log", zap.Error(err))
+	}
+	p.apply(ctx, variants)
+}
+
+// apply gives targets their replicas, and keeps what became of each variant for the report.
+func (p *Publisher) apply(ctx context.Context, variants []actuation.Variant) {
+	outcomes := make([]actuation.Outcome, len(variants))
+	if p.p.Applier != nil {
+		outcomes = p.p.Applier.Apply(ctx, variants)
+	} else {
+		for i := range outcomes {
+			outcomes[i] = actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: "The desired replicas are published"}
+		}
+	}
+	p.outcomes = make(map[name]actuation.Outcome, len(variants))
+	for i := range variants {
+		if v := &variants[i]; v.Resolution != actuation.Suppressed {
+			p.outcomes[name{v.Source, v.Namespace, v.Name}] = outcomes[i]
+		}
 	}
 }
 
@@ -117,7 +139,10 @@ func (p *Publisher) Clear() {
 		t.Clear()
 	}
 	p.p.Page.Clear()
-	p.published, p.told = nil, map[types.UID]string{}
+	if p.p.Applier != nil {
+		p.p.Applier.Clear()
+	}
+	p.outcomes, p.told = nil, map[types.UID]string{}
 }
 
 // losers are the variants whose target another one has.
@@ -131,7 +156,8 @@ func losers(found *sources.Result) []snapshot.Variant {
 	return all
 }
 
-// Report writes the statuses that differ, and Events on annotated objects with another problem than before. What it cannot write in time
+// Report writes the statuses that differ, and Events: on annotated objects with another problem than before, and on VariantAutoscalings whose
+// targets were scaled, or could not be for another reason than before. What it cannot write in time
 // is left to the next pass.
 func (p *Publisher) Report(ctx context.Context, o *pass.Outcome) error {
 	inputs := p.inputs(o)
@@ -177,9 +203,10 @@ func (p *Publisher) inputs(o *pass.Outcome) []status.Input {
 		object, _ := status.ObjectOf(&v.Object, v.Generation, v.Status) // what others wrote into it is replaced, whatever it is
 		in := status.Input{
 			Object: object, Time: o.Snapshot.Time, Variant: &v.Variant, Notes: v.Notes,
-			Applied: p.published[name{v.Source, v.Namespace, v.Name}],
+			Outcome: p.outcomes[name{v.Source, v.Namespace, v.Name}],
 		}
 		complete(&in)
+		p.tellOutcome(v, &in.Outcome, told)
 		inputs = append(inputs, in)
 	}
 	for g := range o.Sources.Groups {
@@ -213,6 +240,18 @@ func (p *Publisher) tell(v *sources.Variant, told map[types.UID]string) {
 		}
 	case before != "":
 		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, ReasonResolved, "The variant has no problem any more, and takes part in the choice")
+	}
+}
+
+// tellOutcome writes an Event on a VariantAutoscaling for each change of its target, and for a new reason why there was none.
+func (p *Publisher) tellOutcome(v *sources.Variant, o *actuation.Outcome, told map[types.UID]string) {
+	switch {
+	case o.Event != "":
+		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, o.Reason, o.Event)
+	case !o.Applied && o.Reason != "":
+		if told[v.Object.UID] = o.Reason; p.told[v.Object.UID] != o.Reason {
+			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, o.Reason, o.Message)
+		}
 	}
 }
 

@@ -96,24 +96,68 @@ func TestActuateAndReport(t *testing.T) {
 	t.Parallel()
 	r := start()
 	o := outcome()
-	r.Actuate(o)
+	r.Actuate(t.Context(), o)
 	require.Len(t, r.published, 3)
 	assert.Equal(t, 2, r.decided, "by metrics and page")
 	assert.Equal(t, 1, r.records)
 	require.NoError(t, r.Report(t.Context(), o))
 	require.Len(t, r.written, 2, "the status of VariantAutoscalings")
 	chat, loser := r.written["chat"], r.written["loser"]
-	assert.True(t, chat.Applied)
+	assert.Equal(t, actuation.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"}, chat.Outcome)
 	assert.Equal(t, 3, chat.Decision.Desired)
 	assert.Equal(t, snapshot.Found, chat.Load.State)
-	assert.False(t, loser.Applied, "the other one has the target")
+	assert.False(t, loser.Outcome.Applied, "the other one has the target")
 	assert.Nil(t, loser.Decision)
 	assert.Empty(t, r.events)
 
 	r.Publisher.Clear()
 	assert.Equal(t, 2, r.cleared, "an autoscaler, and the page")
 	require.NoError(t, r.Report(t.Context(), o))
-	assert.False(t, r.written["chat"].Applied, "another replica leads")
+	assert.False(t, r.written["chat"].Outcome.Applied, "another replica leads")
+}
+
+// applied says what became of each variant.
+type applied struct {
+	variants []actuation.Variant
+	outcome  actuation.Outcome
+	cleared  int
+}
+
+func (a *applied) Apply(_ context.Context, variants []actuation.Variant) []actuation.Outcome {
+	a.variants = variants
+	outcomes := make([]actuation.Outcome, len(variants))
+	for i := range outcomes {
+		outcomes[i] = a.outcome
+	}
+	return outcomes
+}
+
+func (a *applied) Clear() { a.cleared++ }
+
+// TestApply: with an applier, the status has what became of a variant, and Events tell the owner of each change and each new failure.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	r := start()
+	a := &applied{}
+	r.p.Applier = a
+	step := func(o actuation.Outcome) []string {
+		a.outcome, r.events = o, nil
+		given := outcome()
+		r.Actuate(t.Context(), given)
+		require.NoError(t, r.Report(t.Context(), given))
+		assert.Equal(t, o, r.written["chat"].Outcome)
+		assert.Empty(t, r.written["loser"].Outcome, "the other one has the target")
+		return r.events
+	}
+	assert.Equal(t, []string{"chat Normal Scaled"}, step(actuation.Outcome{Applied: true, Reason: "Scaled", Event: "Scaled Deployment chat from 1 to 3 replicas"}))
+	assert.Equal(t, r.published, a.variants, "metrics have the desired replicas, too")
+	assert.Empty(t, step(actuation.Outcome{Applied: true, Reason: "Scaled"}))
+	assert.Equal(t, []string{"chat Warning ScaleFailed"}, step(actuation.Outcome{Reason: "ScaleFailed"}))
+	assert.Empty(t, step(actuation.Outcome{Reason: "ScaleFailed"}), "once")
+	assert.Equal(t, []string{"chat Warning ScaleForbidden"}, step(actuation.Outcome{Reason: "ScaleForbidden"}))
+	assert.Empty(t, step(actuation.Outcome{}), "the variant is excluded: conditions say why")
+	r.Publisher.Clear()
+	assert.Equal(t, 1, a.cleared)
 }
 
 // The decision log is for people. Its failure does not keep anybody from scaling.
@@ -121,7 +165,7 @@ func TestActuateWithoutALog(t *testing.T) {
 	t.Parallel()
 	r := start()
 	r.fails = errors.New("disk full")
-	r.Actuate(outcome())
+	r.Actuate(t.Context(), outcome())
 	assert.Len(t, r.published, 3)
 }
 
@@ -166,7 +210,7 @@ func TestReport_StatusOfOthers(t *testing.T) {
 	r := start()
 	o := outcome()
 	o.Sources.Groups[0].Variants[0].Status = []byte(`{"conditions":"none","desiredOptimizedAlloc":{"numReplicas":"x"}}`)
-	r.Actuate(o)
+	r.Actuate(t.Context(), o)
 	require.NoError(t, r.Report(t.Context(), o))
 	assert.Equal(t, 3, r.written["chat"].Decision.Desired)
 }

@@ -1,5 +1,9 @@
-// Package scale reads the scale subresource of targets of kinds that the program does not watch: any kind that has one. The CRD of a kind says
-// where its replicas are, and the API server reads them. It needs the permission to get the scale, and none on the kind itself.
+// Package scale reads and writes the scale subresource of targets: of any kind that has one. The CRD of a kind says where its replicas are, and
+// the API server reads them. The program needs the permission to get or update the scale, and none on the kind itself.
+//
+//	Kinds     finds the kinds that have a scale, by discovery
+//	Reader    reads the targets of kinds that the program does not watch, in each pass
+//	Writer    sets the replicas of one target
 package scale
 
 import (
@@ -13,10 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -27,11 +29,12 @@ const (
 	maxOfNamespace = 128
 	// readTime is the time of a pass for all of them.
 	readTime = 10 * time.Second
-	// kindTime is how long an answer about a kind counts.
-	kindTime = 5 * time.Minute
 )
 
-// Errors of a Read.
+// subresource of replicas.
+const subresource = "scale"
+
+// Errors of a Read or a Write.
 var (
 	// ErrNotFound means that the object does not exist.
 	ErrNotFound = errors.New("it does not exist")
@@ -52,18 +55,9 @@ type Read func(namespace string, t snapshot.Target) (*Scale, error)
 
 // Reader reads scales. One goroutine may use it.
 type Reader struct {
-	client    dynamic.Interface
-	discovery kube.ResourceDiscovery
-	now       func() time.Time
-
-	kinds map[schema.GroupVersionKind]kind
-	last  map[object]*Scale
-}
-
-// kind is what discovery says of a kind.
-type kind struct {
-	resource string // empty: it has no scale
-	read     time.Time
+	client dynamic.Interface
+	kinds  *Kinds
+	last   map[object]*Scale
 }
 
 type object struct {
@@ -71,9 +65,9 @@ type object struct {
 	target    snapshot.Target
 }
 
-// New returns a Reader.
-func New(client dynamic.Interface, discovery kube.ResourceDiscovery, now func() time.Time) *Reader {
-	return &Reader{client: client, discovery: discovery, now: now, kinds: map[schema.GroupVersionKind]kind{}, last: map[object]*Scale{}}
+// NewReader returns a Reader.
+func NewReader(client dynamic.Interface, kinds *Kinds) *Reader {
+	return &Reader{client: client, kinds: kinds, last: map[object]*Scale{}}
 }
 
 // Pass returns the Read of one pass. What cannot be read for a moment, or is too much for a pass, is as in the pass before. end forgets what
@@ -103,55 +97,29 @@ func (r *Reader) Pass(ctx context.Context) (read Read, end func()) {
 }
 
 func (r *Reader) read(ctx context.Context, namespace string, t snapshot.Target) (*Scale, error) {
-	gvk := schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)
-	k, found := r.kinds[gvk]
-	if !found || r.now().Sub(k.read) >= kindTime {
-		resource, err := r.resourceOf(ctx, gvk)
-		if err != nil {
-			return nil, err
-		}
-		k = kind{resource: resource, read: r.now()}
-		r.kinds[gvk] = k
+	resource, err := r.kinds.resource(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	if k.resource == "" {
-		return nil, ErrNoScale
-	}
-	u, err := r.client.Resource(gvk.GroupVersion().WithResource(k.resource)).Namespace(namespace).Get(ctx, t.Name, metav1.GetOptions{}, "scale")
+	u, err := r.client.Resource(resource).Namespace(namespace).Get(ctx, t.Name, metav1.GetOptions{}, subresource)
 	switch {
+	case isUnset(err):
+		return &Scale{}, nil
 	case apierrors.IsNotFound(err):
 		return nil, ErrNotFound
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%w that this program may read: grant get on %s/scale of group %s, in scaleTargets of the chart", ErrNoScale, k.resource, gvk.Group)
+		return nil, fmt.Errorf("%w that this program may read: grant get on %s/scale of group %s, in scaleTargets of the chart", ErrNoScale, resource.Resource, resource.Group)
 	case err != nil:
 		return nil, fmt.Errorf("read its scale: %w", err)
 	}
 	return scaleOf(u), nil
 }
 
-// resourceOf returns the resource of a kind with a scale subresource, empty if there is none.
-func (r *Reader) resourceOf(ctx context.Context, gvk schema.GroupVersionKind) (string, error) {
-	if gvk.Version == "" || gvk.Kind == "" {
-		return "", nil
-	}
-	list, err := r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gvk.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the kinds of %s: %w", gvk.GroupVersion(), err)
-	}
-	scaled := map[string]bool{}
-	for i := range list.APIResources {
-		if name, is := strings.CutSuffix(list.APIResources[i].Name, "/scale"); is {
-			scaled[name] = true
-		}
-	}
-	for i := range list.APIResources {
-		if a := &list.APIResources[i]; a.Kind == gvk.Kind && a.Namespaced && scaled[a.Name] {
-			return a.Name, nil
-		}
-	}
-	return "", nil
+// isUnset reports whether an object of a CRD has no number of replicas. The API server calls that an internal error, and has no code for it:
+// https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go
+// A DisaggregatedSetRoleScaler has none until an autoscaler writes it.
+func isUnset(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "the spec replicas field ")
 }
 
 func scaleOf(u *unstructured.Unstructured) *Scale {

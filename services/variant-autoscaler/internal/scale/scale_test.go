@@ -61,7 +61,7 @@ func start() *rig {
 			"status": map[string]any{"replicas": int64(3), "selector": "app=rt,tier in (a,b)"},
 		}}, nil
 	})
-	r.Reader = New(client, r, func() time.Time { return r.now })
+	r.Reader = NewReader(client, NewKinds(r, func() time.Time { return r.now }))
 	return r
 }
 
@@ -139,6 +139,35 @@ func TestOutage(t *testing.T) {
 	require.ErrorContains(t, err, "read its scale: no answer")
 	_, err = pass("rt")
 	require.Error(t, err, "the pass before did not ask for it")
+}
+
+// TestReadUnset: an object whose replicas nobody has set has none.
+func TestReadUnset(t *testing.T) {
+	t.Parallel()
+	r := start()
+	r.fails = apierrors.NewInternalError(errors.New(`the spec replicas field ".spec.replicas" does not exist`))
+	read, end := r.Pass(t.Context())
+	defer end()
+	got, err := read("models", target("VLLMRuntime", "rt"))
+	require.NoError(t, err)
+	assert.Equal(t, &Scale{}, got)
+	r.fails = apierrors.NewInternalError(errors.New("etcd has no leader"))
+	_, err = read("models", target("VLLMRuntime", "new"))
+	require.ErrorContains(t, err, "etcd has no leader")
+}
+
+// TestKindsAreForgotten: a tenant who asks for ever new kinds fills no memory.
+func TestKindsAreForgotten(t *testing.T) {
+	t.Parallel()
+	r := start()
+	read, end := r.Pass(t.Context())
+	defer end()
+	for i := range 100 {
+		_, err := read("models", snapshot.Target{APIVersion: "x/v1", Kind: fmt.Sprint("Kind", i), Name: "n"})
+		require.ErrorIs(t, err, ErrNoScale)
+		r.now = r.now.Add(time.Minute)
+	}
+	assert.LessOrEqual(t, len(r.kinds.known), int(kindTime/time.Minute))
 }
 
 // TestReadsAreBounded: the targets of a namespace take no reads from others.

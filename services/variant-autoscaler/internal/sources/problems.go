@@ -24,6 +24,12 @@ const (
 	// UnknownAccelerator: the prices of accelerators have no entry for the one of this variant, but for others of its group. Remedy: add it
 	// to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model.
 	UnknownAccelerator = "UnknownAccelerator"
+	// TargetOwnedByAutoscaler: a HorizontalPodAutoscaler or a ScaledObject scales the target, and does not follow this program. A problem only
+	// with --actuator=scale. Remedy: delete it, or let it follow the metric.
+	TargetOwnedByAutoscaler = "TargetOwnedByAutoscaler"
+	// TargetOwnedByController: an object such as an InferenceService controls the target, and would undo a change of its replicas. A problem
+	// only with --actuator=scale. Remedy: scale that object, or let an autoscaler follow the metric.
+	TargetOwnedByController = "TargetOwnedByController"
 	// MetricTypeValue: the autoscaler multiplies its present replicas by the wanted ones. Remedy: metricType AverageValue.
 	MetricTypeValue = "MetricTypeValue"
 )

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
-	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
@@ -55,6 +54,11 @@ func (c *collector) read(v *Variant) {
 	w := c.resolve(v)
 	if w != nil {
 		v.readTarget(w)
+	}
+	if c.params.Writes {
+		if p := OwnershipOf(c.world, v.Namespace, v.Target).Problem; p != nil && v.Problem == nil {
+			v.Problem = p
+		}
 	}
 	v.readCards(w)
 	v.readVariantID()
@@ -208,14 +212,12 @@ func groupOf(apiVersion string) string {
 // resolve returns the target, nil if there is none that can be used.
 func (c *collector) resolve(v *Variant) *informers.Workload {
 	t := v.Target
-	reader := map[string]kit.Reader{
-		informers.Deployment: c.world.Deployments, informers.StatefulSet: c.world.StatefulSets, informers.LeaderWorkerSet: c.world.LeaderWorkerSets,
-	}[t.Kind]
+	reader := watched(c.world, t)
 	switch {
 	case t.Name == "":
 		v.reject(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
 		return nil
-	case reader == nil, t.APIVersion != targetVersions[t.Kind]:
+	case reader == nil:
 		return c.resolveScale(v)
 	case !reader.Listed():
 		v.reject(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)

@@ -36,6 +36,8 @@ type Params struct {
 	PerNamespace func(namespace string) int
 	// Scale reads the scale of a target of a kind that is not watched. Nil: none can be read.
 	Scale scale.Read
+	// Writes reports that this program writes replicas: then a target that something else scales is a problem.
+	Writes bool
 	// Prices are the micro-units per hour that a card of an accelerator costs.
 	Prices map[string]int64
 }

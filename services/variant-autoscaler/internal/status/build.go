@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/pkg/conditions"
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -49,8 +50,8 @@ type Input struct {
 	Priority int
 	// Failure is why the optimization of all variants failed. Empty: it did not.
 	Failure string
-	// Applied reports whether the desired replicas are published.
-	Applied bool
+	// Outcome is what became of the decision. It is empty if there is none.
+	Outcome actuation.Outcome
 }
 
 // ObjectOf returns an object with what Build and Write need of it. status is the JSON of its status, which can be empty.
@@ -73,7 +74,7 @@ func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
 	next.ObservedGeneration = in.Object.Generation
 	next.Decision = in.reason()
 	next.Predicted = in.predicted()
-	next.Actuation = &v1alpha1.Actuation{Applied: in.Applied}
+	next.Actuation = &v1alpha1.Actuation{Applied: in.Outcome.Applied}
 	if in.Decision != nil || in.Variant.Now > 0 { // otherwise, the target was not read
 		next.CurrentAlloc = &v1alpha1.Allocation{NumReplicas: int32(in.Variant.Now)}
 	}

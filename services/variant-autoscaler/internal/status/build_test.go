@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -35,7 +36,7 @@ func input() *Input {
 			ShareWithout: 700_000, Predicted: &decision.Predicted{TTFT: 812.4, ITL: 24.07, Utilization: 0.731},
 		},
 		Priority: 1,
-		Applied:  true,
+		Outcome:  actuation.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"},
 	}
 }
 
@@ -51,7 +52,7 @@ func summary(s *v1alpha1.VariantAutoscalingStatus) []string {
 // usual are the conditions of input, with the given ones instead of theirs.
 func usual(changed ...string) []string {
 	all := []string{
-		"Ready=True/OptimizationSucceeded", "TargetResolved=True/TargetFound", "DeploymentTargetConflict=False/NoConflict", "MetricsAvailable=True/MetricsFound",
+		"Ready=True/OptimizationSucceeded", "Applied=True/Published", "TargetResolved=True/TargetFound", "DeploymentTargetConflict=False/NoConflict", "MetricsAvailable=True/MetricsFound",
 		"OptimizationReady=True/OptimizationSucceeded", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=False/WithinBounds",
 	}
 	for i := range all {
@@ -108,6 +109,7 @@ func TestBuildReasons(t *testing.T) {
 	rejected := func(reason string) func(*Input) {
 		return func(in *Input) {
 			in.Variant.Problem, in.Variant.Now, in.Load, in.Group, in.Decision = problem(reason), 0, nil, nil, nil
+			in.Outcome = actuation.Outcome{}
 		}
 	}
 	decided := func(reason decision.Reason) func(*Input) {
@@ -180,7 +182,7 @@ func TestBuildReasons(t *testing.T) {
 		{"no target", excluded("TargetNotFound"), failed("TargetNotFound", "TargetResolved=False/TargetNotFound"), "TargetNotFound", "TargetResolved", "fault: fix it"},
 		{"kind of target", excluded("UnsupportedTarget"), failed("UnsupportedTarget", "TargetResolved=False/UnsupportedTarget"), "UnsupportedTarget", "TargetResolved", "fault: fix it"},
 		{
-			"loser", rejected("TargetConflict"), failed("SuppressedDueToConflict", "Ready=False/DeploymentTargetConflict", "TargetResolved=Unknown/SuppressedDueToConflict",
+			"loser", rejected("TargetConflict"), failed("SuppressedDueToConflict", "Ready=False/DeploymentTargetConflict", "Applied=False/NotApplied", "TargetResolved=Unknown/SuppressedDueToConflict",
 				"DeploymentTargetConflict=True/SuppressedDueToConflict", "MetricsAvailable=Unknown/MetricsNotRead"), "SuppressedDueToConflict", "Ready", "fault: fix it",
 		},
 		{
@@ -192,16 +194,30 @@ func TestBuildReasons(t *testing.T) {
 			usual(), "Optimal", "OptimizationReady", "3 replicas are part of the cheapest plan. fault: fix it",
 		},
 		{
-			"name conflict", rejected("NameConflict"), failed("NameConflict", "TargetResolved=Unknown/NameConflict", "MetricsAvailable=Unknown/MetricsNotRead"),
+			"name conflict", rejected("NameConflict"), failed("NameConflict", "Applied=False/NotApplied", "TargetResolved=Unknown/NameConflict", "MetricsAvailable=Unknown/MetricsNotRead"),
 			"NameConflict", "OptimizationReady", "fault: fix it",
 		},
 		{
-			"too many variants", rejected("LimitExceeded"), failed("LimitExceeded", "TargetResolved=Unknown/LimitExceeded", "MetricsAvailable=Unknown/MetricsNotRead"),
+			"too many variants", rejected("LimitExceeded"), failed("LimitExceeded", "Applied=False/NotApplied", "TargetResolved=Unknown/LimitExceeded", "MetricsAvailable=Unknown/MetricsNotRead"),
 			"LimitExceeded", "OptimizationReady", "fault: fix it",
 		},
 		{"failure", func(in *Input) { in.Failure, in.Decision, in.Group = "overflow", nil, nil }, failed("OptimizationFailed"), "OptimizationFailed", "OptimizationReady", "overflow. The last decision stands"},
 		{"no decision", func(in *Input) { in.Decision, in.Group = nil, nil }, failed("OptimizationFailed"), "OptimizationFailed", "OptimizationReady", "made no decision on this variant. The last"},
-		{"not applied", func(in *Input) { in.Applied = false }, usual("Ready=False/NotApplied"), "Optimal", "Ready", "not published yet"},
+		{"not applied", func(in *Input) { in.Outcome = actuation.Outcome{} }, usual("Ready=False/NotApplied", "Applied=False/NotApplied"), "Optimal", "Ready", "no desired replicas yet"},
+		{
+			"excluded and not applied", func(in *Input) { excluded("TargetOwnedByAutoscaler")(in); in.Outcome = actuation.Outcome{} },
+			failed("TargetOwnedByAutoscaler", "Applied=False/NotApplied"), "TargetOwnedByAutoscaler", "Applied", "See the condition OptimizationReady",
+		},
+		{
+			"scaled", func(in *Input) {
+				in.Outcome.Reason, in.Outcome.Message = "Scaled", "Deployment llama has the desired replicas"
+			},
+			usual("Applied=True/Scaled"), "Optimal", "Ready", "Deployment llama has the desired replicas",
+		},
+		{
+			"not scaled", func(in *Input) { in.Outcome = actuation.Outcome{Reason: "ScaleForbidden", Message: "grant update"} },
+			usual("Ready=False/ScaleForbidden", "Applied=False/ScaleForbidden"), "Optimal", "Ready", "grant update",
+		},
 		{"load not read", func(in *Input) { excluded("InvalidConfiguration")(in); in.Load.State = "" }, failed("InvalidConfiguration", "MetricsAvailable=Unknown/MetricsNotRead"), "InvalidConfiguration", "MetricsAvailable", "was not read"},
 		{
 			"cards", limit(snapshot.Limit{Name: "a100", Unit: snapshot.Cards, Accelerator: "A100", Amount: 8}, snapshot.Limit{Name: "budget", Unit: snapshot.Cost, Namespace: "models", Priority: 1}),
@@ -263,7 +279,7 @@ func TestBuildChanges(t *testing.T) {
 		{"target", time.Minute, func(in *Input) { in.Variant.Now = 3 }, true, false, 1, "Optimal"},
 		{"generation", time.Minute, func(in *Input) { in.Object.Generation++ }, true, false, 1, "Optimal"},
 		{"message", time.Minute, func(in *Input) { in.Decision.Message = "another one" }, true, false, 1, "Optimal"},
-		{"applied", time.Minute, func(in *Input) { in.Applied = false }, true, false, 1, "Optimal"},
+		{"applied", time.Minute, func(in *Input) { in.Outcome = actuation.Outcome{} }, true, false, 1, "Optimal"},
 		{"accelerator", time.Minute, func(in *Input) { in.Variant.Accelerator = "H100" }, true, false, 1, "Optimal"},
 		{"figures", time.Minute, figures, false, false, 1, "Optimal"},
 		{"no load", time.Minute, func(in *Input) { in.Decision.Predicted = nil }, false, false, 1, "Optimal"},
@@ -339,7 +355,7 @@ func TestBuildOthersConditions(t *testing.T) {
 		{Type: "MetricsAvailable", Status: metav1.ConditionFalse, Reason: "MetricsMissing", LastTransitionTime: long},
 	}
 	got := Build(in)
-	require.Len(t, got.Conditions, 8)
+	require.Len(t, got.Conditions, 9)
 	assert.Equal(t, foreign, got.Conditions[1])
 	assert.Equal(t, "OptimizationReady", got.Conditions[0].Type)
 	assert.Equal(t, "OptimizationSucceeded", got.Conditions[0].Reason)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxMessage is the length at which a message is cut. Messages can hold text of tenants, and an object has seven of them. The longest
+	// maxMessage is the length at which a message is cut. Messages can hold text of tenants, and an object has eight of them. The longest
 	// of our own have 300 characters.
 	maxMessage = 1024
 	// whole is a share that is served completely.
@@ -43,9 +43,9 @@ var metricsRemedies = map[snapshot.LoadState]string{
 
 // conditions returns all conditions, without their times and generations.
 func (in *Input) conditions() []metav1.Condition {
-	optimization := in.optimization()
+	optimization, applied := in.optimization(), in.applied()
 	return []metav1.Condition{
-		in.ready(&optimization), in.targetResolved(), in.targetConflict(), in.metricsAvailable(), optimization,
+		in.ready(&optimization, &applied), applied, in.targetResolved(), in.targetConflict(), in.metricsAvailable(), optimization,
 		in.capacityLimited(&optimization), in.boundsBinding(&optimization),
 	}
 }
@@ -102,16 +102,32 @@ func (in *Input) outcome() (metav1.ConditionStatus, string) {
 	return metav1.ConditionTrue, v1alpha1.ReasonOptimizationSucceeded
 }
 
-func (in *Input) ready(optimization *metav1.Condition) metav1.Condition {
+func (in *Input) applied() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotApplied}
+	switch o := &in.Outcome; {
+	case o.Reason != "":
+		c.Reason, c.Message = o.Reason, o.Message
+	case in.Variant.Problem != nil:
+		c.Message = "The variant is excluded. See the condition OptimizationReady"
+	default:
+		c.Message = "There are no desired replicas yet. If this lasts, see the log of the variant-autoscaler"
+	}
+	if in.Outcome.Applied {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+func (in *Input) ready(optimization, applied *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: optimization.Reason, Message: optimization.Message}
 	switch {
 	case c.Reason == v1alpha1.ReasonSuppressedDueToConflict:
 		c.Reason = v1alpha1.ReasonDeploymentTargetConflict
 	case optimization.Status != metav1.ConditionTrue:
-	case !in.Applied:
-		c.Reason, c.Message = v1alpha1.ReasonNotApplied, "The desired replicas are not published yet. If this lasts, see the log of the variant-autoscaler"
+	case applied.Status != metav1.ConditionTrue:
+		c.Reason, c.Message = applied.Reason, applied.Message
 	default:
-		c.Status, c.Message = metav1.ConditionTrue, "The desired replicas are published"
+		c.Status, c.Message = metav1.ConditionTrue, applied.Message
 	}
 	return c
 }

@@ -228,7 +228,7 @@ func (a *autoscaler) Part(string, time.Duration) {}
 func (a *autoscaler) Report(context.Context, *pass.Outcome) error { return nil }
 
 // Actuate publishes the decisions, by the names of the deployments.
-func (a *autoscaler) Actuate(o *pass.Outcome) {
+func (a *autoscaler) Actuate(_ context.Context, o *pass.Outcome) {
 	if a.trace != nil {
 		a.trace(o, a.world.now)
 	}

@@ -1,0 +1,283 @@
+// Package apply gives targets their desired replicas, for --actuator=scale.
+//
+//	the target                                          is
+//	has the desired replicas                            not read again
+//	has an autoscaler, a controller, or a problem       left alone
+//	has other replicas than the decision was made on    left alone: the next pass decides on them
+//	has the replicas that the decision was made on      scaled
+//
+// A pass has writeTime for all of them, and namespaces take turns. What is left, the next pass writes.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+const (
+	// workers is the number of targets that are written at a time. The rate limit of the client binds before.
+	workers = 8
+	// writeTime is how long the writes of a pass may take. At the default rate of requests, 500 targets change in it: each is read and
+	// written.
+	writeTime = 20 * time.Second
+	// targetTime is how long one target may take, with the time that the API server asks to wait for. A webhook that is slow for all targets
+	// of a namespace takes a quarter of writeTime from a worker, and then others are first.
+	targetTime = 5 * time.Second
+)
+
+// errLeft is a target that a pass has no time for.
+var errLeft = errors.New("the time of the pass was over")
+
+// writer writes the replicas of a target.
+type writer interface {
+	Write(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
+}
+
+// lease tells whether this replica leads.
+type lease interface {
+	// Check returns an error if another replica may lead.
+	Check() error
+}
+
+// meter counts.
+type meter interface {
+	// Scaled counts a target whose replicas were to be written.
+	Scaled(result string)
+	// Overwrote counts a target whose replicas somebody had changed since they were written.
+	Overwrote()
+}
+
+// Params are the parts of an Applier.
+type Params struct {
+	Log    *zap.Logger
+	Writer writer
+	Lease  lease
+	Meter  meter
+	// Ownership returns who else writes the replicas of a target, as it is now.
+	Ownership func(namespace string, t snapshot.Target) sources.Ownership
+}
+
+// object identifies a target.
+type object struct {
+	namespace string
+	target    snapshot.Target
+}
+
+// Applier writes the decisions of one term. One goroutine may use it.
+type Applier struct {
+	p       Params
+	written map[object]int    // the last replicas
+	refused map[object]string // reason of the last pass
+}
+
+// New returns an Applier.
+func New(p Params) *Applier {
+	a := &Applier{p: p}
+	a.Clear()
+	return a
+}
+
+// Clear ends the term.
+func (a *Applier) Clear() { a.written, a.refused = map[object]int{}, map[object]string{} }
+
+// Apply writes the replicas of all variants that have a decision. It returns what became of each, in their order. When ctx ends, it writes
+// no more.
+func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome {
+	outcomes := make([]actuation.Outcome, len(variants))
+	var due []int
+	for i := range variants {
+		if made, decided := a.withoutWrite(&variants[i]); decided {
+			outcomes[i] = made
+		} else {
+			due = append(due, i)
+		}
+	}
+	results := a.write(ctx, variants, takeTurns(variants, due))
+	refused := map[object]string{}
+	for _, i := range due {
+		v := &variants[i]
+		outcomes[i] = outcomeOf(v, results[i])
+		if ctx.Err() != nil && !outcomes[i].Applied {
+			continue // the term has ended: the next leader decides
+		}
+		a.p.Meter.Scaled(outcomes[i].Reason)
+		a.report(v, outcomes[i], refused)
+	}
+	a.forget(variants)
+	a.refused = refused
+	return outcomes
+}
+
+// withoutWrite returns the outcome of a variant whose target needs no write, or may have none.
+func (a *Applier) withoutWrite(v *actuation.Variant) (made actuation.Outcome, decided bool) {
+	if v.Resolution == actuation.Suppressed {
+		return actuation.Outcome{}, true
+	}
+	switch o := a.p.Ownership(v.Namespace, v.Target); {
+	case o.Follower != "":
+		return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: o.Follower + " follows the desired replicas"}, true
+	case o.Problem != nil:
+		return actuation.Outcome{Reason: o.Problem.Reason, Message: o.Problem.Message}, true
+	case v.Desired == v.Current:
+		return scaled(v), true
+	}
+	return actuation.Outcome{}, v.Reason == decision.Excluded // it keeps its replicas
+}
+
+// scaled is the outcome for a target that has its replicas.
+func scaled(v *actuation.Variant) actuation.Outcome {
+	return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonScaled, Message: nameOf(v) + " has the desired replicas"}
+}
+
+func nameOf(v *actuation.Variant) string { return v.Target.Kind + " " + v.Target.Name }
+
+// takeTurns orders variants so that the first ones of all namespaces come before the second ones.
+func takeTurns(variants []actuation.Variant, due []int) []int {
+	var rounds [][]int
+	counts := map[string]int{}
+	for _, i := range due {
+		n := counts[variants[i].Namespace]
+		counts[variants[i].Namespace]++
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[n] = append(rounds[n], i)
+	}
+	ordered := make([]int, 0, len(due))
+	for _, round := range rounds {
+		ordered = append(ordered, round...)
+	}
+	return ordered
+}
+
+// result is what became of a write.
+type result struct {
+	written bool
+	err     error
+}
+
+// write writes the replicas of variants, and returns the results by their index.
+func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order []int) map[int]result {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	results := make(map[int]result, len(order))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range min(workers, len(order)) {
+		all.Go(func() {
+			for i := range next {
+				made := a.writeOne(ctx, &variants[i])
+				mu.Lock()
+				results[i] = made
+				mu.Unlock()
+			}
+		})
+	}
+	for _, i := range order {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return results
+}
+
+// writeOne writes the replicas of a variant. The caches are read again before the write: an autoscaler can have come since the decision.
+func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) result {
+	if ctx.Err() != nil {
+		return result{err: errLeft}
+	}
+	ctx, cancel := context.WithTimeout(ctx, targetTime)
+	defer cancel()
+	change := scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired}
+	written, err := a.p.Writer.Write(ctx, change, func() error {
+		if err := a.p.Lease.Check(); err != nil {
+			return &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonNotApplied, Message: err.Error()}}
+		}
+		switch o := a.p.Ownership(v.Namespace, v.Target); {
+		case o.Problem != nil:
+			return &refusedError{*o.Problem}
+		case o.Follower != "":
+			return &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonNotApplied, Message: o.Follower + " has just appeared, and follows the desired replicas"}}
+		}
+		return ctx.Err() //nolint:wrapcheck // outcomeOf names it
+	})
+	return result{written: written, err: err}
+}
+
+// refusedError says why a target is not written.
+type refusedError struct{ problem snapshot.Problem }
+
+func (e *refusedError) Error() string { return e.problem.Message }
+
+// outcomeOf returns what became of a write. Messages say what to do, where the next pass does not suffice.
+func outcomeOf(v *actuation.Variant, r result) actuation.Outcome {
+	var refused *refusedError
+	fail := func(reason, format string, args ...any) actuation.Outcome {
+		return actuation.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
+	}
+	switch {
+	case r.err == nil:
+		made := scaled(v)
+		if r.written {
+			made.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Current, v.Desired)
+		}
+		return made
+	case errors.As(r.err, &refused):
+		return fail(refused.problem.Reason, "%s", refused.problem.Message)
+	case errors.Is(r.err, scale.ErrChanged):
+		return fail(v1alpha1.ReasonScaleConflict, "%v. The next pass decides again; if this lasts, find out who else scales it", r.err)
+	case errors.Is(r.err, scale.ErrBusy), errors.Is(r.err, errLeft), errors.Is(r.err, context.DeadlineExceeded):
+		return fail(v1alpha1.ReasonScaleDeferred, "%v. The next pass tries again; if this lasts, see the load of the API server and its webhooks", r.err)
+	case errors.Is(r.err, scale.ErrForbidden):
+		return fail(v1alpha1.ReasonScaleForbidden, "%v", r.err)
+	default:
+		return fail(v1alpha1.ReasonScaleFailed, "%v. The next pass tries again", r.err)
+	}
+}
+
+// report logs a change, or a failure that the pass before did not have.
+func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[object]string) {
+	key := object{v.Namespace, v.Target}
+	log := a.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name), zap.Int("desired", v.Desired))
+	switch {
+	case o.Event != "":
+		last, known := a.written[key]
+		overwrote := known && last != v.Current
+		if overwrote {
+			a.p.Meter.Overwrote()
+		}
+		a.written[key] = v.Desired
+		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", overwrote))
+	case !o.Applied:
+		if refused[key] = o.Reason; a.refused[key] != o.Reason {
+			log.Warn("Could not scale a target", zap.String(logging.KeyReason, o.Reason), zap.String("message", o.Message))
+		}
+	}
+}
+
+// forget forgets targets that no variant has.
+func (a *Applier) forget(variants []actuation.Variant) {
+	present := make(map[object]bool, len(variants))
+	for i := range variants {
+		present[object{variants[i].Namespace, variants[i].Target}] = true
+	}
+	for key := range a.written {
+		if !present[key] {
+			delete(a.written, key)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Ownership says who writes the replicas of a target, besides this program.
+type Ownership struct {
+	// Follower is an autoscaler that does what this program decides, empty if there is none. It writes the replicas.
+	Follower string
+	// Problem is why nobody does what this program decides: something else scales the target. Nil: nothing does.
+	Problem *snapshot.Problem
+}
+
+// OwnershipOf returns who writes the replicas of a target. An autoscaler that takes its replicas from elsewhere counts first, then one that
+// follows: it may scale what a controller has made. Autoscalers are compared by kind and name, as the API version may be absent.
+func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ownership {
+	if a := autoscalerOf(world, informers.Owner{Namespace: namespace, Kind: t.Kind, Name: t.Name}); a != nil {
+		name := fmt.Sprintf("%s %s", a.Source, a.Name)
+		if a.Follows {
+			return Ownership{Follower: name}
+		}
+		return Ownership{Problem: &snapshot.Problem{Reason: TargetOwnedByAutoscaler, Message: fmt.Sprintf(
+			"%s scales %s %s, and does not follow this program: delete it, or let it follow the metric wva_desired_replicas", name, t.Kind, t.Name)}}
+	}
+	if c := controllerOf(world, namespace, t); c != nil {
+		return Ownership{Problem: &snapshot.Problem{Reason: TargetOwnedByController, Message: fmt.Sprintf(
+			"%s %s of group %q controls %s %s, and would undo a change of its replicas: scale that object, or let an autoscaler follow the metric wva_desired_replicas",
+			c.Kind, c.Name, c.Group, t.Kind, t.Name)}}
+	}
+	return Ownership{}
+}
+
+// autoscalerOf returns the autoscaler of a workload that counts, nil if there is none. The HorizontalPodAutoscaler that KEDA makes for a
+// ScaledObject counts only without that.
+func autoscalerOf(world informers.Caches, w informers.Owner) *informers.Declaration {
+	all := informers.AutoscalersOf(world, w)
+	if slices.ContainsFunc(all, func(d *informers.Declaration) bool { return d.Source == snapshot.ScaledObject }) {
+		all = slices.DeleteFunc(all, func(d *informers.Declaration) bool { return d.OfKEDA })
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	follows := map[bool]int{true: 1}
+	return slices.MinFunc(all, func(a, b *informers.Declaration) int {
+		return cmp.Or(cmp.Compare(follows[a.Follows], follows[b.Follows]), cmp.Compare(rank[a.Source], rank[b.Source]), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// controllerOf returns what controls a Deployment, a StatefulSet or a LeaderWorkerSet, such as an InferenceService of OME or KServe. Objects
+// of other kinds are made to be scaled, whatever controls them: a DisaggregatedSetRoleScaler belongs to a DisaggregatedSet.
+func controllerOf(world informers.Caches, namespace string, t snapshot.Target) *informers.Controller {
+	reader := watched(world, t)
+	if reader == nil {
+		return nil
+	}
+	w := informers.Get[informers.Workload](reader, cache.ObjectName{Namespace: namespace, Name: t.Name})
+	if w == nil {
+		return nil
+	}
+	return w.Controller
+}
+
+// watched returns the cache of a kind of targets, nil if the program does not watch the kind.
+func watched(world informers.Caches, t snapshot.Target) kit.Reader {
+	if t.APIVersion != targetVersions[t.Kind] {
+		return nil
+	}
+	return map[string]kit.Reader{
+		informers.Deployment: world.Deployments, informers.StatefulSet: world.StatefulSets, informers.LeaderWorkerSet: world.LeaderWorkerSets,
+	}[t.Kind]
+}
