@@ -95,8 +95,8 @@ func TestScalersAreControlled(t *testing.T) {
 func TestOwnedTargets(t *testing.T) {
 	t.Parallel()
 	cost := list("spec|variantCost", `"10"`)
-	objects := append(parse(t, deployments("x", "y", "z")),
-		object(t, va, "a", "x", cost...), object(t, plainHPA, "hpa", "x"), object(t, va, "b", "y", cost...), object(t, hpa, "c", "z"),
+	objects := append(parse(t, deployments("x", "free", "z")),
+		object(t, va, "a", "x", cost...), object(t, plainHPA, "hpa", "x"), object(t, va, "b", "free", cost...), object(t, hpa, "c", "z"),
 		object(t, va, "d", "ome", cost...), deployment(t, "ome", controlled))
 	world := func(writes bool) []string { return describe(collect(t, sources.Params{Writes: writes}, objects...)) }
 	assert.Equal(t, list(

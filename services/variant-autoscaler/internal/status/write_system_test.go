@@ -109,7 +109,7 @@ func TestWrite(t *testing.T) {
 		patchStatus(t, client, "others", `{"status": {"conditions": [`+foreign+`]}}`)
 		write(t, in, Written)
 		stored := get(t, "others")
-		require.Len(t, stored.Status.Conditions, 8)
+		require.Len(t, stored.Status.Conditions, 9)
 		assert.Equal(t, "Budget", meta.FindStatusCondition(stored.Status.Conditions, "example.com/Approved").Reason)
 	})
 	t.Run("deprecated fields", func(t *testing.T) {
@@ -174,5 +174,5 @@ func TestWriteReleasedCRD(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, *stored.Status.DesiredOptimizedAlloc.NumReplicas)
 	assert.Equal(t, "unknown", stored.Status.DesiredOptimizedAlloc.Accelerator)
-	assert.Len(t, stored.Status.Conditions, 7)
+	assert.Len(t, stored.Status.Conditions, 8)
 }
