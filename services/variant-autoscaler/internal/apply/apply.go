@@ -38,9 +38,6 @@ const (
 	targetTime = 5 * time.Second
 )
 
-// errLeft is a target that a pass has no time for.
-var errLeft = errors.New("the time of the pass was over")
-
 // writer writes the replicas of a target.
 type writer interface {
 	Write(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
@@ -197,9 +194,6 @@ func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order
 
 // writeOne writes the replicas of a variant. The caches are read again before the write: an autoscaler can have come since the decision.
 func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) result {
-	if ctx.Err() != nil {
-		return result{err: errLeft}
-	}
 	ctx, cancel := context.WithTimeout(ctx, targetTime)
 	defer cancel()
 	change := scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired}
@@ -213,7 +207,7 @@ func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) result {
 		case o.Follower != "":
 			return &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonNotApplied, Message: o.Follower + " has just appeared, and follows the desired replicas"}}
 		}
-		return ctx.Err() //nolint:wrapcheck // outcomeOf names it
+		return nil
 	})
 	return result{written: written, err: err}
 }
@@ -240,7 +234,7 @@ func outcomeOf(v *actuation.Variant, r result) actuation.Outcome {
 		return fail(refused.problem.Reason, "%s", refused.problem.Message)
 	case errors.Is(r.err, scale.ErrChanged):
 		return fail(v1alpha1.ReasonScaleConflict, "%v. The next pass decides again; if this lasts, find out who else scales it", r.err)
-	case errors.Is(r.err, scale.ErrBusy), errors.Is(r.err, errLeft), errors.Is(r.err, context.DeadlineExceeded):
+	case errors.Is(r.err, scale.ErrBusy):
 		return fail(v1alpha1.ReasonScaleDeferred, "%v. The next pass tries again; if this lasts, see the load of the API server and its webhooks", r.err)
 	case errors.Is(r.err, scale.ErrForbidden):
 		return fail(v1alpha1.ReasonScaleForbidden, "%v", r.err)

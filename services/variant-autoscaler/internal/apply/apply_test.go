@@ -36,7 +36,7 @@ type rig struct {
 	owned    map[string]sources.Ownership
 	lost     error                  // of the Lease
 	before   func(c scale.Change)   // each write
-	takes    time.Duration          // each write
+	wait     func(context.Context)  // in each write
 	writes   []string               // in their order
 	counts   map[string]int         // results
 	logs     *observer.ObservedLogs // at Info and above
@@ -58,10 +58,11 @@ func (r *rig) Write(ctx context.Context, c scale.Change, permit func() error) (b
 	if r.before != nil {
 		r.before(c)
 	}
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-time.After(r.takes):
+	if r.wait != nil {
+		r.wait(ctx)
+	}
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("%w: %w", scale.ErrBusy, ctx.Err())
 	}
 	r.mu.Lock()
 	key := c.Namespace + "/" + c.Target.Name
@@ -195,7 +196,6 @@ func TestFailures(t *testing.T) {
 	}{
 		{"conflict", fmt.Errorf("%w: there are 9 instead of 2", scale.ErrChanged), "ScaleConflict", "find out who else scales it"},
 		{"busy", fmt.Errorf("%w: 429", scale.ErrBusy), "ScaleDeferred", "see the load of the API server"},
-		{"no answer", context.DeadlineExceeded, "ScaleDeferred", "see the load of the API server"},
 		{"forbidden", fmt.Errorf("%w: grant update", scale.ErrForbidden), "ScaleForbidden", "grant update"},
 		{"anything else", errors.New("internal error"), "ScaleFailed", "internal error. The next pass tries again"},
 		{"gone", scale.ErrNotFound, "ScaleFailed", "does not exist"},
@@ -293,7 +293,13 @@ func TestTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := start()
-		r.takes = time.Second
+		takes := time.Second
+		r.wait = func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(takes):
+			}
+		}
 		var variants []actuation.Variant
 		for i := range 1000 {
 			variants = append(variants, r.variant("aaa", fmt.Sprintf("v-%04d", i), 1, 2))
@@ -307,9 +313,9 @@ func TestTime(t *testing.T) {
 		left := slices.IndexFunc(outcomes, func(o actuation.Outcome) bool { return o.Reason == "ScaleDeferred" })
 		require.GreaterOrEqual(t, left, 0)
 		assert.Contains(t, outcomes[left].Message, "The next pass tries again")
-		assert.LessOrEqual(t, len(r.writes), workers*int(writeTime/r.takes))
+		assert.LessOrEqual(t, len(r.writes), workers*int(writeTime/takes))
 
-		r.takes = time.Hour
+		takes = time.Hour
 		began = time.Now()
 		r.Apply(t.Context(), []actuation.Variant{r.variant("b", "slow", 1, 2)})
 		assert.Equal(t, targetTime, time.Since(began))

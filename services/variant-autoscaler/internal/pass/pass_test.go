@@ -282,6 +282,28 @@ spec: {scaleTargetRef: {apiVersion: workload.serving.volcano.sh/v1alpha1, kind: 
 	assert.Equal(t, 3, r.outcomes[0].Snapshot.Groups[0].Variants[0].Now)
 }
 
+// TestOwnedTarget: while this program writes replicas, a variant whose target something else scales keeps its last decision, and the others
+// serve the load.
+func TestOwnedTarget(t *testing.T) {
+	t.Parallel()
+	r := start(t, variants)
+	r.load.Rate = 50e6
+	assert.Equal(t, map[string]int{"big": 3, "small": 1}, r.pass(t))
+	r.p.World = world(t, variants+`
+---
+{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: hpa}, spec: {maxReplicas: 9, scaleTargetRef: {kind: Deployment, name: small}}}
+`)
+	r.load.Rate = 100e6
+	r.p.Writes = true
+	got := r.pass(t)
+	assert.Equal(t, 1, got["small"])
+	assert.Equal(t, sources.TargetOwnedByAutoscaler, r.outcomes[1].Snapshot.Groups[0].Variants[1].Problem.Reason)
+	assert.Equal(t, 7, got["big"], "it serves all of the load")
+	r.p.Writes = false
+	r.pass(t)
+	assert.Nil(t, r.outcomes[2].Snapshot.Groups[0].Variants[1].Problem, "autoscalers that follow metrics concern nobody else")
+}
+
 // scaleStub has three replicas of everything.
 type scaleStub struct{ calls []string }
 

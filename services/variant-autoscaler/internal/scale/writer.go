@@ -27,8 +27,8 @@ const (
 var (
 	// ErrChanged means that somebody has changed the replicas since the decision.
 	ErrChanged = errors.New("the replicas are not those that the decision was made on")
-	// ErrBusy means that the API server asks to wait for longer than there is time.
-	ErrBusy = errors.New("the API server is busy")
+	// ErrBusy means that the API server does not answer in time, or asks to wait for longer than there is time.
+	ErrBusy = errors.New("the API server is busy, or does not answer")
 	// ErrForbidden means that the API server refuses the write: the message says what to grant.
 	ErrForbidden = errors.New("the API server does not permit it")
 )
@@ -81,7 +81,7 @@ func (w *Writer) writeOnce(ctx context.Context, client dynamic.ResourceInterface
 		u, err = newScale(c), nil
 	}
 	if err != nil {
-		return false, err //nolint:wrapcheck // Write does
+		return false, called(err)
 	}
 	switch present := scaleOf(u).Replicas; {
 	case present == int64(c.To):
@@ -96,7 +96,15 @@ func (w *Writer) writeOnce(ctx context.Context, client dynamic.ResourceInterface
 		return false, fmt.Errorf("set replicas of its scale: %w", err)
 	}
 	_, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: w.owner}, subresource)
-	return err == nil, err //nolint:wrapcheck // Write does
+	return err == nil, called(err)
+}
+
+// called returns the error of a request: ErrBusy if the API server has not answered.
+func called(err error) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrBusy, err)
 }
 
 // newScale returns the scale of an object that has no replicas yet. It has no version, as nobody can read one.

@@ -3,6 +3,9 @@ package scale
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -89,11 +94,7 @@ func (s *scaled) update(action *clienttesting.UpdateActionImpl) error {
 	return nil
 }
 
-// write changes the replicas within the time of a target.
-func (s *scaled) write(t *testing.T, from, to int) (written bool, err error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+func (s *scaled) write(ctx context.Context, from, to int) (written bool, err error) {
 	return s.Write(ctx, Change{Namespace: "models", Target: target("VLLMRuntime", "rt"), From: from, To: to}, func() error {
 		s.permits++
 		return s.refuses
@@ -103,7 +104,7 @@ func (s *scaled) write(t *testing.T, from, to int) (written bool, err error) {
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	s := startScaled()
-	written, err := s.write(t, 2, 5)
+	written, err := s.write(t.Context(), 2, 5)
 	require.NoError(t, err)
 	assert.True(t, written)
 	want := s.object().Object
@@ -124,6 +125,8 @@ func TestWriteNothing(t *testing.T) {
 		{"somebody has changed them since the decision", 3, 4, func(*scaled) {}, ErrChanged},
 		{"the caller refuses", 2, 5, func(s *scaled) { s.refuses = context.Canceled }, context.Canceled},
 		{"the object has gone", 2, 5, func(s *scaled) { s.gets = []error{apierrors.NewNotFound(runtimes, "rt")} }, ErrNotFound},
+		{"no answer to a read", 2, 5, func(s *scaled) { s.gets = []error{errors.New("connection refused")} }, ErrBusy},
+		{"no answer to a write", 2, 5, func(s *scaled) { s.updates = []error{context.DeadlineExceeded} }, ErrBusy},
 		{"no permission to read", 2, 5, func(s *scaled) { s.gets = []error{apierrors.NewForbidden(runtimes, "rt", nil)} }, ErrForbidden},
 		{"no permission to write", 2, 5, func(s *scaled) { s.updates = []error{apierrors.NewForbidden(runtimes, "rt", nil)} }, ErrForbidden},
 	} {
@@ -131,7 +134,7 @@ func TestWriteNothing(t *testing.T) {
 			t.Parallel()
 			s := startScaled()
 			tt.change(s)
-			written, err := s.write(t, tt.from, tt.to)
+			written, err := s.write(t.Context(), tt.from, tt.to)
 			assert.False(t, written)
 			require.ErrorIs(t, err, tt.want)
 			assert.Empty(t, s.written)
@@ -147,7 +150,7 @@ func TestWriteForbidden(t *testing.T) {
 	t.Parallel()
 	s := startScaled()
 	s.updates = []error{apierrors.NewForbidden(runtimes, "rt", errors.New("no role"))}
-	_, err := s.write(t, 2, 5)
+	_, err := s.write(t.Context(), 2, 5)
 	require.ErrorContains(t, err, `grant get and update on vllmruntimes/scale of group "production-stack.vllm.ai"`)
 	require.ErrorContains(t, err, "no role")
 }
@@ -159,7 +162,7 @@ func TestWriteConflicts(t *testing.T) {
 	s := startScaled()
 	s.updates = []error{conflict, conflict}
 	s.onRead = func() { s.version += "1" }
-	written, err := s.write(t, 2, 5)
+	written, err := s.write(t.Context(), 2, 5)
 	require.NoError(t, err)
 	assert.True(t, written)
 	assert.Equal(t, 3, s.read)
@@ -169,14 +172,14 @@ func TestWriteConflicts(t *testing.T) {
 	s = startScaled()
 	s.updates = []error{conflict}
 	s.onRead = func() { s.replicas = int64(1 + s.read) } // another leader makes them 3
-	_, err = s.write(t, 2, 5)
+	_, err = s.write(t.Context(), 2, 5)
 	require.ErrorIs(t, err, ErrChanged)
 	require.ErrorContains(t, err, "there are 3 instead of 2")
 	assert.Empty(t, s.written)
 
 	s = startScaled()
 	s.updates = []error{conflict, conflict, conflict, conflict}
-	_, err = s.write(t, 2, 5)
+	_, err = s.write(t.Context(), 2, 5)
 	require.ErrorIs(t, err, ErrBusy)
 	assert.Equal(t, writeAttempts, s.read)
 }
@@ -202,12 +205,64 @@ func TestWriteWaits(t *testing.T) {
 				s := startScaled()
 				s.updates = tt.errs
 				began := time.Now()
-				written, err := s.write(t, 2, 5)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				written, err := s.write(ctx, 2, 5)
 				require.ErrorIs(t, err, tt.want)
 				assert.Equal(t, tt.want == nil, written)
 				assert.Equal(t, tt.took, time.Since(began))
 				assert.Len(t, s.written, map[bool]int{true: 1}[written])
 			})
+		})
+	}
+}
+
+// server answers requests for the scale, and delays as many as it is told to.
+type server struct {
+	busy   int    // answers with 429
+	after  string // Retry-After of these
+	writes int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	code, body := http.StatusOK, `{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"namespace": "models", "name": "rt", "resourceVersion": "7"}, "spec": {"replicas": 2}}`
+	header := http.Header{"Content-Type": {"application/json"}}
+	if r.Method == http.MethodPut {
+		if s.writes++; s.writes <= s.busy {
+			code, body = http.StatusTooManyRequests, `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429}`
+			header.Set("Retry-After", s.after)
+		}
+	}
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// TestRetryAfter: the client of Kubernetes waits as the API server asks, and no longer than the time of a target.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		server server
+		took   time.Duration
+		writes int
+		want   error
+	}{
+		{server{busy: 2, after: "2"}, 4 * time.Second, 3, nil},
+		{server{busy: 9, after: "3600"}, 5 * time.Second, 1, ErrBusy},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: &tt.server})
+			require.NoError(t, err)
+			s := &scaled{Writer: NewWriter(client, NewKinds(&rig{}, time.Now), "owner")}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err = s.write(ctx, 2, 5)
+			require.ErrorIs(t, err, tt.want)
+			assert.Equal(t, tt.took, time.Since(began))
+			assert.Equal(t, tt.writes, tt.server.writes)
 		})
 	}
 }
@@ -220,7 +275,7 @@ func TestWriteStops(t *testing.T) {
 		s.updates = []error{apierrors.NewTooManyRequests("busy", 3)}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		_, err := s.Write(ctx, Change{Namespace: "models", Target: target("VLLMRuntime", "rt"), From: 2, To: 5}, func() error { return nil })
+		_, err := s.write(ctx, 2, 5)
 		require.ErrorIs(t, err, ErrBusy)
 		assert.Empty(t, s.written)
 		assert.Equal(t, 1, s.read)
@@ -232,13 +287,13 @@ func TestWriteUnset(t *testing.T) {
 	t.Parallel()
 	s := startScaled()
 	s.unset = true
-	written, err := s.write(t, 0, 1)
+	written, err := s.write(t.Context(), 0, 1)
 	require.NoError(t, err)
 	assert.True(t, written)
 	assert.Equal(t, []map[string]any{{
 		"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"namespace": "models", "name": "rt"},
 		"spec": map[string]any{"replicas": int64(1)}, "manager": "owner",
 	}}, s.written)
-	_, err = s.write(t, 2, 1)
+	_, err = s.write(t.Context(), 2, 1)
 	require.ErrorIs(t, err, ErrChanged)
 }
