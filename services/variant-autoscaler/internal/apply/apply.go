@@ -67,8 +67,8 @@ type Params struct {
 	Ownership func(namespace string, t snapshot.Target) sources.Ownership
 }
 
-// object identifies a target.
-type object struct {
+// targetKey identifies a target.
+type targetKey struct {
 	namespace string
 	target    snapshot.Target
 }
@@ -76,8 +76,8 @@ type object struct {
 // Applier writes the decisions of one term. One goroutine may use it.
 type Applier struct {
 	p       Params
-	written map[object]int    // the last replicas
-	refused map[object]string // reason of the last pass
+	written map[targetKey]int    // the last replicas
+	refused map[targetKey]string // reason of the last pass
 }
 
 // New returns an Applier.
@@ -88,7 +88,7 @@ func New(p Params) *Applier {
 }
 
 // Clear ends the term.
-func (a *Applier) Clear() { a.written, a.refused = map[object]int{}, map[object]string{} }
+func (a *Applier) Clear() { a.written, a.refused = map[targetKey]int{}, map[targetKey]string{} }
 
 // Apply writes the replicas of all variants that have a decision. It returns what became of each, in their order. When ctx ends, it writes
 // no more.
@@ -103,7 +103,7 @@ func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []act
 		}
 	}
 	results := a.write(ctx, variants, takeTurns(variants, due))
-	refused := map[object]string{}
+	refused := map[targetKey]string{}
 	for _, i := range due {
 		v := &variants[i]
 		outcomes[i] = outcomeOf(v, results[i])
@@ -129,13 +129,13 @@ func (a *Applier) withoutWrite(v *actuation.Variant) (made actuation.Outcome, de
 	case o.Problem != nil:
 		return actuation.Outcome{Reason: o.Problem.Reason, Message: o.Problem.Message}, true
 	case v.Desired == v.Current:
-		return scaled(v), true
+		return scaledOutcome(v), true
 	}
 	return actuation.Outcome{}, v.Reason == decision.Excluded // it keeps its replicas
 }
 
-// scaled is the outcome for a target that has its replicas.
-func scaled(v *actuation.Variant) actuation.Outcome {
+// scaledOutcome is the outcome for a target that has its replicas.
+func scaledOutcome(v *actuation.Variant) actuation.Outcome {
 	return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonScaled, Message: nameOf(v) + " has the desired replicas"}
 }
 
@@ -160,17 +160,17 @@ func takeTurns(variants []actuation.Variant, due []int) []int {
 	return ordered
 }
 
-// result is what became of a write.
-type result struct {
+// writeResult is what became of a write.
+type writeResult struct {
 	written bool
 	err     error
 }
 
 // write writes the replicas of variants, and returns the results by their index.
-func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order []int) map[int]result {
+func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order []int) map[int]writeResult {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	results := make(map[int]result, len(order))
+	results := make(map[int]writeResult, len(order))
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	next := make(chan int)
@@ -193,7 +193,7 @@ func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order
 }
 
 // writeOne writes the replicas of a variant. The caches are read again before the write: an autoscaler can have come since the decision.
-func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) result {
+func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) writeResult {
 	ctx, cancel := context.WithTimeout(ctx, targetTime)
 	defer cancel()
 	change := scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired}
@@ -209,7 +209,7 @@ func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) result {
 		}
 		return nil
 	})
-	return result{written: written, err: err}
+	return writeResult{written: written, err: err}
 }
 
 // refusedError says why a target is not written.
@@ -218,14 +218,14 @@ type refusedError struct{ problem snapshot.Problem }
 func (e *refusedError) Error() string { return e.problem.Message }
 
 // outcomeOf returns what became of a write. Messages say what to do, where the next pass does not suffice.
-func outcomeOf(v *actuation.Variant, r result) actuation.Outcome {
+func outcomeOf(v *actuation.Variant, r writeResult) actuation.Outcome {
 	var refused *refusedError
 	fail := func(reason, format string, args ...any) actuation.Outcome {
 		return actuation.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
 	}
 	switch {
 	case r.err == nil:
-		made := scaled(v)
+		made := scaledOutcome(v)
 		if r.written {
 			made.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Current, v.Desired)
 		}
@@ -244,8 +244,8 @@ func outcomeOf(v *actuation.Variant, r result) actuation.Outcome {
 }
 
 // report logs a change, or a failure that the pass before did not have.
-func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[object]string) {
-	key := object{v.Namespace, v.Target}
+func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[targetKey]string) {
+	key := targetKey{v.Namespace, v.Target}
 	log := a.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name), zap.Int("desired", v.Desired))
 	switch {
 	case o.Event != "":
@@ -265,9 +265,9 @@ func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[
 
 // forget forgets targets that no variant has.
 func (a *Applier) forget(variants []actuation.Variant) {
-	present := make(map[object]bool, len(variants))
+	present := make(map[targetKey]bool, len(variants))
 	for i := range variants {
-		present[object{variants[i].Namespace, variants[i].Target}] = true
+		present[targetKey{variants[i].Namespace, variants[i].Target}] = true
 	}
 	for key := range a.written {
 		if !present[key] {

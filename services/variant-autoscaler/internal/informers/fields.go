@@ -65,11 +65,11 @@ func (f *fields) text(path ...string) string {
 	if len(text) > MaxText {
 		f.fail(nameOf(path), fmt.Sprintf("has more than %d bytes", MaxText))
 	}
-	return bounded(text)
+	return cutText(text)
 }
 
-// bounded returns at most MaxText bytes of a text. The copy does not keep the object in memory.
-func bounded(text string) string {
+// cutText returns at most MaxText bytes of a text. The copy does not keep the object in memory.
+func cutText(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), MaxText)]), "?")
 }
 

@@ -221,7 +221,7 @@ func controllerOf(u *unstructured.Unstructured) *Controller {
 	for _, o := range u.GetOwnerReferences() {
 		if o.Controller != nil && *o.Controller {
 			group, _, _ := strings.Cut(o.APIVersion, "/")
-			return &Controller{Group: bounded(group), Kind: bounded(o.Kind), Name: bounded(o.Name)}
+			return &Controller{Group: cutText(group), Kind: cutText(o.Kind), Name: cutText(o.Name)}
 		}
 	}
 	return nil

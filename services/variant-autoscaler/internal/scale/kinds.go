@@ -86,7 +86,7 @@ func (k *Kinds) discover(ctx context.Context, gvk schema.GroupVersionKind) (stri
 	}
 	scaled := map[string]bool{}
 	for i := range list.APIResources {
-		if name, is := strings.CutSuffix(list.APIResources[i].Name, "/"+subresource); is {
+		if name, is := strings.CutSuffix(list.APIResources[i].Name, "/"+scaleSubresource); is {
 			scaled[name] = true
 		}
 	}

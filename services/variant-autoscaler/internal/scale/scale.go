@@ -31,8 +31,8 @@ const (
 	readTime = 10 * time.Second
 )
 
-// subresource of replicas.
-const subresource = "scale"
+// scaleSubresource is the name of the subresource.
+const scaleSubresource = "scale"
 
 // Errors of a Read or a Write.
 var (
@@ -101,7 +101,7 @@ func (r *Reader) read(ctx context.Context, namespace string, t snapshot.Target) 
 	if err != nil {
 		return nil, err
 	}
-	u, err := r.client.Resource(resource).Namespace(namespace).Get(ctx, t.Name, metav1.GetOptions{}, subresource)
+	u, err := r.client.Resource(resource).Namespace(namespace).Get(ctx, t.Name, metav1.GetOptions{}, scaleSubresource)
 	switch {
 	case isUnset(err):
 		return &Scale{}, nil

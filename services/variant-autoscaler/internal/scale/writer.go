@@ -65,23 +65,23 @@ func (w *Writer) Write(ctx context.Context, c Change, permit func() error) (writ
 	client := w.client.Resource(resource).Namespace(c.Namespace)
 	for attempt := 1; ; attempt++ {
 		written, err = w.writeOnce(ctx, client, c, permit)
-		delay, temporary := delayOf(err)
+		delay, temporary := retryDelay(err)
 		switch {
 		case !temporary:
-			return written, explained(err, resource)
-		case attempt == writeAttempts || !wait(ctx, delay):
+			return written, errorWithRemedy(err, resource)
+		case attempt == writeAttempts || !waitFor(ctx, delay):
 			return false, fmt.Errorf("%w: %w", ErrBusy, err)
 		}
 	}
 }
 
 func (w *Writer) writeOnce(ctx context.Context, client dynamic.ResourceInterface, c Change, permit func() error) (written bool, err error) {
-	u, err := client.Get(ctx, c.Target.Name, metav1.GetOptions{}, subresource)
+	u, err := client.Get(ctx, c.Target.Name, metav1.GetOptions{}, scaleSubresource)
 	if isUnset(err) {
 		u, err = newScale(c), nil
 	}
 	if err != nil {
-		return false, called(err)
+		return false, requestError(err)
 	}
 	switch present := scaleOf(u).Replicas; {
 	case present == int64(c.To):
@@ -95,12 +95,12 @@ func (w *Writer) writeOnce(ctx context.Context, client dynamic.ResourceInterface
 	if err := unstructured.SetNestedField(u.Object, int64(c.To), "spec", "replicas"); err != nil {
 		return false, fmt.Errorf("set replicas of its scale: %w", err)
 	}
-	_, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: w.owner}, subresource)
-	return err == nil, called(err)
+	_, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: w.owner}, scaleSubresource)
+	return err == nil, requestError(err)
 }
 
-// called returns the error of a request: ErrBusy if the API server has not answered.
-func called(err error) error {
+// requestError returns the error of a request: ErrBusy if the API server has not answered.
+func requestError(err error) error {
 	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
 		return err
 	}
@@ -115,8 +115,8 @@ func newScale(c Change) *unstructured.Unstructured {
 	return u
 }
 
-// delayOf returns the time until another attempt, and whether it can help.
-func delayOf(err error) (delay time.Duration, temporary bool) {
+// retryDelay returns the time until another attempt, and whether it can help.
+func retryDelay(err error) (delay time.Duration, temporary bool) {
 	switch seconds, suggested := apierrors.SuggestsClientDelay(err); {
 	case apierrors.IsConflict(err):
 		return 0, true
@@ -126,8 +126,8 @@ func delayOf(err error) (delay time.Duration, temporary bool) {
 	return busyDelay, apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// wait reports whether a time has passed before a context ends. It does not begin to wait for longer than the context lasts.
-func wait(ctx context.Context, d time.Duration) bool {
+// waitFor reports whether a time has passed before a context ends. It does not begin to wait for longer than the context lasts.
+func waitFor(ctx context.Context, d time.Duration) bool {
 	if end, limited := ctx.Deadline(); limited && time.Until(end) <= d {
 		return false
 	}
@@ -139,8 +139,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// explained returns an error that says what to do.
-func explained(err error, resource schema.GroupVersionResource) error {
+// errorWithRemedy returns an error that says what to do.
+func errorWithRemedy(err error, resource schema.GroupVersionResource) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return ErrNotFound

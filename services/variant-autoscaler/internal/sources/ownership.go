@@ -58,7 +58,7 @@ func autoscalerOf(world informers.Caches, w informers.Owner) *informers.Declarat
 // controllerOf returns what controls a Deployment, a StatefulSet or a LeaderWorkerSet, such as an InferenceService of OME or KServe. Objects
 // of other kinds are made to be scaled, whatever controls them: a DisaggregatedSetRoleScaler belongs to a DisaggregatedSet.
 func controllerOf(world informers.Caches, namespace string, t snapshot.Target) *informers.Controller {
-	reader := watched(world, t)
+	reader := watchedReader(world, t)
 	if reader == nil {
 		return nil
 	}
@@ -69,8 +69,8 @@ func controllerOf(world informers.Caches, namespace string, t snapshot.Target) *
 	return w.Controller
 }
 
-// watched returns the cache of a kind of targets, nil if the program does not watch the kind.
-func watched(world informers.Caches, t snapshot.Target) kit.Reader {
+// watchedReader returns the cache of a kind of targets, nil if the program does not watch the kind.
+func watchedReader(world informers.Caches, t snapshot.Target) kit.Reader {
 	if t.APIVersion != targetVersions[t.Kind] {
 		return nil
 	}

@@ -212,7 +212,7 @@ func groupOf(apiVersion string) string {
 // resolve returns the target, nil if there is none that can be used.
 func (c *collector) resolve(v *Variant) *informers.Workload {
 	t := v.Target
-	reader := watched(c.world, t)
+	reader := watchedReader(c.world, t)
 	switch {
 	case t.Name == "":
 		v.reject(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
