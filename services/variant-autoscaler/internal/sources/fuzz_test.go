@@ -49,11 +49,13 @@ func FuzzCollect(f *testing.F) {
 				objects = append(objects, normalize(t, u))
 			}
 		}
-		got := collect(t, sources.Params{PerNamespace: func(string) int { return 30 }, Prices: map[string]int64{"": 1e13}}, objects...)
-		valid(t, got)
-		first := got.Groups[0].Variants[0]
-		if first.Name != "a" || first.Problem != nil || first.Cost != 5_000_000 || first.Max != 0 && first.Max < 100_000 {
-			t.Fatalf("the ordinary variant became %+v, %+v", first.Variant, first.Problem)
+		for _, writes := range []bool{false, true} {
+			got := collect(t, sources.Params{PerNamespace: func(string) int { return 30 }, Prices: map[string]int64{"": 1e13}, Writes: writes}, objects...)
+			valid(t, got)
+			first := got.Groups[0].Variants[0]
+			if first.Name != "a" || first.Problem != nil || first.Cost != 5_000_000 || first.Max != 0 && first.Max < 100_000 {
+				t.Fatalf("the ordinary variant became %+v, %+v", first.Variant, first.Problem)
+			}
 		}
 	})
 }
