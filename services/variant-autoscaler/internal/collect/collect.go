@@ -9,6 +9,8 @@
 //	             Ready pods without metrics count as the mean of the others of their variant, unless they are new.
 //	not a load   an error; ready pods of which less than half have metrics of the last minutes. The state says so.
 //	no pods      nothing runs that could have metrics: the picker's are enough
+//	roles        prefill and decode servers have loads of their own (stages.go). Requests that only wait for their KV cache do not count
+//	             as waiting.
 //
 // An error, a missing series, NaN and infinity are never zero. Counters that an engine exports only after the first event are, if the
 // server's gauges are there.
@@ -53,6 +55,7 @@ type Group struct {
 // such as the leaders of a LeaderWorkerSet.
 type Variant struct {
 	Name string
+	Role snapshot.Role
 	Pods []Pod
 }
 
@@ -64,12 +67,23 @@ type Pod struct {
 
 // Result is what was collected of a group.
 type Result struct {
-	// Load of the window. Its Message may also explain a load that is known in part. Means are zero when there were no requests.
+	// Load of the window, of the servers that compute whole requests. Its Message may also explain a load that is known in part. Means are
+	// zero when there were no requests.
 	Load snapshot.Load
+	// Stages are the loads of the other servers. It is nil if no variant has a role, or if Load says why no load is known.
+	Stages map[snapshot.Role]snapshot.Load
 	// Requests of the retention period, with those in the servers. Nil: not known; RequestsMessage says why.
 	Requests        *float64
 	RequestsMessage string
 	Variants        []Measured // in the order of the group's
+}
+
+// Of returns the load of the servers with a role.
+func (r *Result) Of(role snapshot.Role) snapshot.Load {
+	if load, found := r.Stages[role]; found {
+		return load
+	}
+	return r.Load
 }
 
 // Measured is what was collected of a variant.
@@ -142,23 +156,29 @@ func (c *Collector) collect(ctx context.Context, now time.Time, g *Group, of *ne
 		r.RequestsMessage = r.Load.Message
 		return r
 	}
-	selected := selection{namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, shared: of.groups > 1}
+	selected := selection{namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, shared: of.groups > 1, roles: g.hasRoles()}
 	vector, err := c.querier.Query(ctx, selected.load())
 	if err != nil {
 		r.Load = failed(err.Error())
 		r.RequestsMessage = r.Load.Message
 		return r
 	}
-	w := &window{Options: &c.options, now: now, group: g, figures: read(g.Namespace, vector)}
-	w.sort()
-	r.Load = w.load()
-	if r.Load.State == snapshot.Missing && len(w.settled) > 0 {
-		r.Load = c.diagnose(ctx, &selected, r.Load)
+	whole := c.window(g, read(g.Namespace, vector), now)
+	stages := c.stages(whole)
+	all := loads(stages)
+	for _, s := range stages {
+		if load := all[s.role]; load.State == snapshot.Missing && len(s.settled) > 0 {
+			all[s.role] = c.diagnose(ctx, &selected, load)
+		}
+		for n, i := range s.variants {
+			r.Variants[i] = Measured{Sample: s.sampleOf(n), Weight: s.weight(n), Uses: s.uses(n)}
+		}
 	}
-	for i := range g.Variants {
-		r.Variants[i] = Measured{Sample: w.sample(i), Weight: w.weight(i), Uses: w.uses(i)}
+	r.Load = all[snapshot.Aggregated]
+	if delete(all, snapshot.Aggregated); len(all) > 0 {
+		r.Stages = all
 	}
-	r.Requests, r.RequestsMessage = c.requests(ctx, &selected, w, of)
+	r.Requests, r.RequestsMessage = c.requests(ctx, &selected, whole, of)
 	return r
 }
 

@@ -46,7 +46,7 @@ var engines = []engine{
 	{ // vLLM
 		metrics: map[string][]string{
 			running:      {"vllm:num_requests_running"},
-			waiting:      {"vllm:num_requests_waiting"},
+			waiting:      {vllmWaiting},
 			kvUsage:      {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"},
 			finished:     {"vllm:request_success_total"},
 			inputTokens:  {"vllm:request_prompt_tokens_sum"},
@@ -67,7 +67,7 @@ var engines = []engine{
 	{ // SGLang: it counts the tokens of finished requests
 		metrics: map[string][]string{
 			running:      {"sglang:num_running_reqs"},
-			waiting:      {"sglang:num_queue_reqs"},
+			waiting:      {sglangWaiting},
 			kvUsage:      {"sglang:token_usage"},
 			kvTokens:     {"sglang:max_total_num_tokens"},
 			finished:     {"sglang:num_requests_total"},
@@ -86,6 +86,15 @@ var engines = []engine{
 		lazy: true,
 	},
 }
+
+// Metrics of requests that wait. They tell those that wait for room from those that only wait for their KV cache to be fetched.
+const (
+	vllmWaiting         = "vllm:num_requests_waiting"
+	sglangWaiting       = "sglang:num_queue_reqs"
+	vllmWaitingByReason = "vllm:num_requests_waiting_by_reason" // from 0.32 on
+	vllmFetching        = "vllm:num_requests_kv_fetch_by_stage" // of servers that fetch
+	sglangPreallocating = "sglang:num_decode_prealloc_queue_reqs"
+)
 
 // Labels of vLLM's information on its KV cache. The number of tokens is missing in older versions.
 const (

@@ -48,6 +48,8 @@ type selection struct {
 	window                 time.Duration
 	// shared reports whether another group has the same namespace and model: only metrics that name the pool are its own then.
 	shared bool
+	// roles reports whether servers of the group prefill or decode for others.
+	roles bool
 }
 
 // query collects expressions, each under the name of its figure.
@@ -66,9 +68,9 @@ func (s *selection) load() string {
 	q.add(clock, "vector(time())")
 	q.add(sampled, s.engines(running, `max by (pod) (timestamp(%s))`)...)
 	q.add(runningNow, s.engines(running, s.sum("%s"))...)
-	q.add(waitingNow, s.engines(waiting, s.sum("%s"))...)
+	q.add(waitingNow, s.waits(s.sum("%s"))...)
 	q.add(running, s.engines(running, s.sum(s.over("avg_over_time")))...)
-	q.add(waiting, s.engines(waiting, s.sum(s.over("avg_over_time")))...)
+	q.add(waiting, s.waits(s.sum(s.over("avg_over_time")))...)
 	q.add(runningGrowth, s.engines(running, s.sum(s.over("delta")))...)
 	q.add(waitingGrowth, s.engines(waiting, s.sum(s.over("delta")))...)
 	q.add(kvUsage, s.engines(kvUsage, "avg by (pod) ("+s.over("avg_over_time")+")")...)
@@ -174,6 +176,21 @@ func (s *selection) engines(figure, format string) []string {
 	return all
 }
 
+// waits returns expressions for the requests that wait for a place in the batch. Where servers have roles, others wait for a KV cache: vLLM
+// counts them as waiting, too, and SGLang does not count those for which a decode server has no room yet.
+func (s *selection) waits(format string) []string {
+	all := s.engines(waiting, format)
+	if !s.roles {
+		return all
+	}
+	of := func(metric string, more ...string) string { return fmt.Sprintf(format, s.of(metric, more...)) }
+	return append([]string{
+		of(vllmWaitingByReason, `reason="capacity"`),
+		fmt.Sprintf("(%s - %s)", of(vllmWaiting), of(vllmFetching, `stage=~"waiting_to_start|in_progress"`)),
+		fmt.Sprintf("(%s + %s)", of(sglangWaiting), of(sglangPreallocating)),
+	}, all...)
+}
+
 // observed returns an expression for a series of each engine that is there even if no request ever finished.
 func (s *selection) observed(format string) []string {
 	var all []string
@@ -188,8 +205,9 @@ func (s *selection) observed(format string) []string {
 }
 
 // of selects a metric of the model's servers in the namespace.
-func (s *selection) of(metric string) string {
-	return fmt.Sprintf("%s{namespace=%s,model_name=%s}", metric, strconv.Quote(s.namespace), strconv.Quote(s.model))
+func (s *selection) of(metric string, more ...string) string {
+	matchers := append([]string{"namespace=" + strconv.Quote(s.namespace), "model_name=" + strconv.Quote(s.model)}, more...)
+	return metric + "{" + strings.Join(matchers, ",") + "}"
 }
 
 // sum returns a format for the sum of the servers of each pod.

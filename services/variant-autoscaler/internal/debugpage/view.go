@@ -62,6 +62,7 @@ type model struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool,omitempty"`
 	Model     string `json:"model"`
+	Role      string `json:"role,omitempty"`
 
 	Class    string  `json:"class,omitempty"`
 	Priority int     `json:"priority,omitempty"`
@@ -164,17 +165,17 @@ func largest(s *snapshot.Snapshot, d *decision.Decision) []int {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &s.Groups[a], &s.Groups[b]
-		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Model, y.Model), cmp.Compare(x.Pool, y.Pool))
+		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Model, y.Model), cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Role, y.Role))
 	})
 	return order
 }
 
 func modelOf(g *snapshot.Group, d *decision.Group) model {
 	m := model{
-		Namespace: cut(g.Namespace), Pool: cut(g.Pool), Model: cut(g.Model), Class: cut(g.Class), Priority: g.Priority,
+		Namespace: cut(g.Namespace), Pool: cut(g.Pool), Model: cut(g.Model), Role: cut(string(g.Role)), Class: cut(g.Class), Priority: g.Priority,
 		TTFT: finite(g.Targets.TTFT), ITL: finite(g.Targets.ITL), State: g.Load.State, Message: cut(g.Load.Message),
 		Served: float64(d.Acted) / million, Plan: float64(d.Share) / million,
-		key: sha256.Sum256([]byte(g.Namespace + "\x00" + g.Pool + "\x00" + g.Model)),
+		key: sha256.Sum256([]byte(g.Namespace + "\x00" + g.Pool + "\x00" + g.Model + "\x00" + string(g.Role))),
 	}
 	if m.Known() {
 		m.Rate, m.Demand, m.Queued = float64(g.Load.Rate)/micro, float64(d.Demand)/micro, finite(g.Load.Queued)

@@ -40,13 +40,22 @@ func capacities(s *snapshot.Snapshot) []capacity {
 	return found
 }
 
+// TrafficOf returns the requests of a group as its servers see them: prefill servers compute the prompt without what a prefix cache has,
+// and one token.
+func TrafficOf(g *snapshot.Group) queueing.Traffic {
+	if g.Role == snapshot.Prefill {
+		return queueing.Traffic{Input: max(g.Load.Uncached(), 1), Output: 1}
+	}
+	return queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
+}
+
 // capacityOf returns the capacity of a variant. Without traffic it is that for the smallest requests: no load needs it, and a variant that
 // is not set aside can keep the group above zero.
 func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, headroom int64) capacity {
 	if v.Problem != nil {
 		return capacity{reason: Excluded}
 	}
-	t := queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
+	t, wanted := TrafficOf(g), g.Targets.ForRole(g.Role)
 	within := func(measured *snapshot.Measured, targets snapshot.Targets) capacity {
 		q := queueing.Targets{TTFT: targets.TTFT, ITL: targets.ITL, Percentile: percentile}
 		if !targets.Any() {
@@ -58,8 +67,11 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 		}
 		return c
 	}
-	c := within(v.Measured, g.Targets)
-	if c.rate > 0 || !g.Targets.Any() {
+	if v.Profile != nil && g.Role == snapshot.Decode {
+		t.Input = 0 // the prompt is computed elsewhere; what was measured has the part of it that is not
+	}
+	c := within(v.Measured, wanted)
+	if c.rate > 0 || !wanted.Any() {
 		return c
 	}
 	measured := v.Stable

@@ -27,6 +27,9 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 		d.start(g)
 		d.try(g)
 	}
+	for g := range s.Groups {
+		d.keepRatio(g)
+	}
 	return d.decision(), nil
 }
 
@@ -167,11 +170,25 @@ func (d *decider) variant(g, i int) optimizer.Variant {
 // keepsOne reports whether a group may not go to zero replicas: it is not enabled, or someone may still need the model.
 func (d *decider) keepsOne(g int) bool {
 	in := &d.snapshot.Groups[g]
-	return !in.Zero.Enabled || d.retains(g)
+	return !d.hasPair(g) && (!in.Zero.Enabled || d.retains(g))
 }
 
-// retains reports whether the last request of a group that may go to zero is too recent, or not known.
+// retains reports whether the last request of a group that may go to zero is too recent, or not known. The groups of the roles of a model
+// go to zero together.
 func (d *decider) retains(g int) bool {
+	if !d.snapshot.Groups[g].Zero.Enabled || d.hasPair(g) {
+		return false
+	}
+	first, end := d.snapshot.Stages(g)
+	for i := first; i < end; i++ {
+		if d.retainsAlone(i) || i != g && d.snapshot.Groups[i].Load.State != snapshot.Found {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decider) retainsAlone(g int) bool {
 	in := &d.snapshot.Groups[g]
 	return in.Zero.Enabled && (in.Zero.Requests == nil || *in.Zero.Requests > 0 || in.Load.Queued > 0 || d.snapshot.Time.Sub(in.Zero.Changed) < in.Zero.Retention)
 }
@@ -217,8 +234,10 @@ func (d *decider) unknown(g int, variants []optimizer.Variant) int {
 	return best
 }
 
-func cheaper(a, b *optimizer.Variant) bool {
-	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name)) < 0
+func cheaper(a, b *optimizer.Variant) bool { return compareCost(a, b) < 0 }
+
+func compareCost(a, b *optimizer.Variant) int {
+	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name))
 }
 
 // keepOne gives the cheapest variant of a group that keeps what it has a replica, if it has none and must not go to zero.

@@ -134,16 +134,20 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	}
 }
 
+// raised are the messages of replicas beyond the plan.
+var raised = map[Reason]string{ //nolint:gochecknoglobals // constant
+	Starting:     "The plan has %s; %d stay until the replicas of other variants are ready",
+	Bridging:     "The plan has %s; %d serve until the replicas of slower variants are ready",
+	Saturated:    "The plan has %s; with %d, the servers stay within the thresholds of saturation",
+	RatioBinding: "The plan has %s; with %d, the ratio of prefill to decode replicas keeps the bounds of the service class",
+}
+
 // reasonOfPlan says how the replicas of a variant that takes part in the choice came about.
 func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[at]
 	switch planned, wanted := d.plan.Replicas[at], d.wanted[at]; {
-	case d.why[at] == Starting:
-		return Starting, fmt.Sprintf("The plan has %s; %d stay until the replicas of other variants are ready", replicas(planned), n)
-	case d.why[at] == Bridging:
-		return Bridging, fmt.Sprintf("The plan has %s; %d serve until the replicas of slower variants are ready", replicas(planned), n)
-	case d.why[at] == Saturated:
-		return Saturated, fmt.Sprintf("The plan has %s; with %d, the servers stay within the thresholds of saturation", replicas(planned), n)
+	case raised[d.why[at]] != "":
+		return d.why[at], fmt.Sprintf(raised[d.why[at]], replicas(planned), n)
 	case n > wanted:
 		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", replicas(planned), n)
 	case wanted != planned:
@@ -197,11 +201,12 @@ func replicas(n int) string {
 
 func targets(g *snapshot.Group) string {
 	var all []string
-	if g.Targets.TTFT > 0 {
-		all = append(all, "TTFT "+milliseconds(g.Targets.TTFT))
+	wanted := g.Targets.ForRole(g.Role)
+	if wanted.TTFT > 0 {
+		all = append(all, "TTFT "+milliseconds(wanted.TTFT))
 	}
-	if g.Targets.ITL > 0 {
-		all = append(all, "ITL "+milliseconds(g.Targets.ITL))
+	if wanted.ITL > 0 {
+		all = append(all, "ITL "+milliseconds(wanted.ITL))
 	}
 	return strings.Join(all, " and ")
 }

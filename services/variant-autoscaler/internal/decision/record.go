@@ -106,6 +106,7 @@ const (
 	Starting     Reason = "ReplacementsStarting" // they serve until others are ready
 	Bridging     Reason = "Bridging"             // they start faster than what the plan wants
 	Saturated    Reason = "ServersSaturated"     // with fewer, servers would pass the thresholds of saturation
+	RatioBinding Reason = "RatioBinding"         // with fewer, the ratio of prefill to decode replicas would be out of bounds
 	LimitBinding Reason = "LimitBinding"         // a limit leaves no more
 	Retained     Reason = "RetentionPeriod"      // the last request was too recent to go to zero
 	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before

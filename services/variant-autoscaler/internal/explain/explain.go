@@ -79,6 +79,9 @@ func nameOf(g *snapshot.Group) string {
 	if g.Pool != "" {
 		name += " (pool " + clean(g.Pool) + ")"
 	}
+	if g.Role != snapshot.Aggregated {
+		name += ", " + clean(string(g.Role))
+	}
 	return name
 }
 

@@ -47,6 +47,14 @@ const (
 	// is how much larger than all requests of the replica the batch may be. With 1, nothing would ever show that it is larger.
 	often   = 0.12
 	queuing = 1.3
+	// prefillBatch is the number of prompts that a server which only prefills computes at a time in the model. The waits are then those of
+	// prompts that vary by sizeSpread. With 1, waits are 1.6 times as long, as if sizes were exponential. With 4, only one in five prompts
+	// of a server that computes for two thirds of the time would wait.
+	prefillBatch = 2
+	// prefillQueue is the number of requests that wait for a server that only prefills when it is saturated: the mean queue of one that
+	// computes for 90 % of the time has as many. With half, one that computes for 80 % of the time is taken for saturated; with double, a
+	// slow transfer of KV caches is learned after twice the wait.
+	prefillQueue = 8
 	// saturation is how much more than a saturated replica served it may serve: the average has moments without a queue.
 	saturation = 1.05
 	// cacheUse is the part of the KV cache that a server uses before it preempts requests: some blocks are not full.

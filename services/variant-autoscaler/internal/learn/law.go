@@ -189,32 +189,40 @@ func centerOf(points []point, now time.Time) center {
 // tokenTime returns the time in which a server computes a prompt token: the lower quartile of what prefills took beside a decode step,
 // because the prompts of others only make it longer.
 func tokenTime(points []point, now time.Time) float64 {
-	type rate struct{ perToken, w float64 }
-	var rates []rate
-	total := 0.0
+	var times []weighted
 	for i := range points {
 		p := &points[i]
 		prefill := p.ownPrefill()
 		if prefill <= 0 || p.uncached() < 1 {
 			continue
 		}
-		w := p.weight(now)
-		rates = append(rates, rate{(prefill - min(p.ITL, prefill/2)) / p.uncached(), w}) //nolint:mnd // at least half of it
-		total += w
+		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncached(), p.weight(now)}) //nolint:mnd // at least half of it
 	}
-	slices.SortFunc(rates, func(a, b rate) int {
+	return lowerQuartile(times)
+}
+
+// weighted is a number that counts by its weight.
+type weighted struct{ value, w float64 }
+
+// lowerQuartile returns the lower quartile of numbers, or 0 without any.
+func lowerQuartile(all []weighted) float64 {
+	total := 0.0
+	for _, x := range all {
+		total += x.w
+	}
+	slices.SortFunc(all, func(a, b weighted) int {
 		switch {
-		case a.perToken < b.perToken:
+		case a.value < b.value:
 			return -1
-		case a.perToken > b.perToken:
+		case a.value > b.value:
 			return 1
 		}
 		return 0
 	})
 	sum := 0.0
-	for _, r := range rates {
-		if sum += r.w; sum >= total/4 { //nolint:mnd // quartile
-			return r.perToken
+	for _, x := range all {
+		if sum += x.w; sum >= total/4 { //nolint:mnd // quartile
+			return x.value
 		}
 	}
 	return 0

@@ -6,6 +6,7 @@
 //	law.go        the law that explains the points, fitted to them
 //	fit.go        robust least squares with coefficients that are not negative
 //	profile.go    the profile of package queueing that stands for the law under the current traffic
+//	prefill.go    the same for servers that only prefill, which have no decode steps
 //	capacity.go   the capacity of a replica, and how sure it is
 //	constants.go  every tunable number
 //
@@ -42,7 +43,8 @@ const (
 
 // Learner learns the capacity of the replicas of one variant. It is not safe for concurrent use.
 type Learner struct {
-	state state
+	state   state
+	prefill bool // the servers decode nothing
 }
 
 // state is what a Learner knows. It is JSON, so that a restart does not forget it.
@@ -60,6 +62,9 @@ type state struct {
 
 // New returns a Learner that knows nothing.
 func New() *Learner { return &Learner{} }
+
+// NewPrefill returns a Learner of servers that only prefill.
+func NewPrefill() *Learner { return &Learner{prefill: true} }
 
 // MarshalJSON returns the state.
 func (l *Learner) MarshalJSON() ([]byte, error) { return json.Marshal(&l.state) }
@@ -100,6 +105,10 @@ func (l *Learner) Measured(targets queueing.Targets) *snapshot.Measured {
 		m.Source = SourcePicker
 	}
 	m.Proven = micro(s.proven(targets))
+	if l.prefill {
+		s.measurePrefill(m, picker)
+		return m
+	}
 	law := fitLaw(s.Points, s.Last, picker)
 	m.Profile, m.Tail = s.profile(law, targets, picker)
 	m.Limit = micro(s.limit(law))
@@ -122,7 +131,11 @@ func (l *Learner) add(s *sample.Sample) {
 		return
 	}
 	st.Traffic = p.traffic
-	st.judge(&p)
+	if l.prefill {
+		st.judgePrefill(&p)
+	} else {
+		st.judge(&p)
+	}
 	st.merge(&p)
 	st.Samples = min(st.Samples+1, maxSamples)
 }
@@ -137,6 +150,11 @@ func (s *state) judge(p *point) {
 	if seen <= 0 {
 		expected, seen = law.firstToken(p.Batch, p.traffic), p.firstToken()
 	}
+	s.judged(expected, seen)
+}
+
+// judged records how far a prediction was off.
+func (s *state) judged(expected, seen float64) {
 	if seen <= 0 || expected <= 0 {
 		return
 	}

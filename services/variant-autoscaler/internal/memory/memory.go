@@ -36,7 +36,7 @@ type Memory struct {
 }
 
 // Group names a group.
-type Group struct{ Namespace, Pool, Model string }
+type Group struct{ Namespace, Pool, Model, Role string }
 
 // New returns an empty memory with a stabilization window.
 func New(window time.Duration) *Memory {

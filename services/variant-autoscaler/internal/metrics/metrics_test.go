@@ -285,10 +285,10 @@ func TestDecided(t *testing.T) {
 	m := New(r, Options{})
 	m.Decided(decided())
 	want := map[string][]string{
-		"demand_requests_per_second": {`model="llama",namespace="a",pool="p" 12.5`, `model="qwen",namespace="b",pool="unknown" 1`},
+		"demand_requests_per_second": {`model="llama",namespace="a",pool="p",role="" 12.5`, `model="qwen",namespace="b",pool="unknown",role="decode" 1`},
 		"share": {
-			`model="llama",namespace="a",plan="acted",pool="p" 0.9`, `model="llama",namespace="a",plan="optimal",pool="p" 1`,
-			`model="qwen",namespace="b",plan="acted",pool="unknown" 0.5`, `model="qwen",namespace="b",plan="optimal",pool="unknown" 0.5`,
+			`model="llama",namespace="a",plan="acted",pool="p",role="" 0.9`, `model="llama",namespace="a",plan="optimal",pool="p",role="" 1`,
+			`model="qwen",namespace="b",plan="acted",pool="unknown",role="decode" 0.5`, `model="qwen",namespace="b",plan="optimal",pool="unknown",role="decode" 0.5`,
 		},
 		"cost_per_hour":     {`plan="acted" 40`, `plan="optimal" 30.5`},
 		"cost_gap_per_hour": {" 0.5"},

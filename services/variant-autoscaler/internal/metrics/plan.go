@@ -37,10 +37,10 @@ func newPlan() *plan {
 	}
 	return &plan{
 		demand: desc("fairlead_autoscaler_demand_requests_per_second",
-			"Rate of requests that a group of variants is planned for, with headroom.", "namespace", "pool", "model"),
+			"Rate of requests that a group of variants is planned for, with headroom. The label role is empty for servers of whole requests.", "namespace", "pool", "model", "role"),
 		share: desc("fairlead_autoscaler_share",
 			"Part of the demand of a group that is served within the targets, by plan: optimal, or acted (after hysteresis and stabilization).",
-			"namespace", "pool", "model", "plan"),
+			"namespace", "pool", "model", "role", "plan"),
 		cost: desc("fairlead_autoscaler_cost_per_hour", "Cost of the replicas of all variants without a problem, in the unit of the prices, by plan: optimal or acted.", "plan"),
 		gap: desc("fairlead_autoscaler_cost_gap_per_hour",
 			"What the optimal plan may cost above the least possible cost. 0 if the optimum is proven."),
@@ -80,18 +80,18 @@ func (p *plan) set(s *snapshot.Snapshot, d *decision.Decision) {
 
 	groups := min(len(s.Groups), len(d.Groups))
 	add(p.groups, float64(groups))
-	variants, problems, seen := map[string]int{}, map[string]int{}, map[[3]string]bool{}
+	variants, problems, seen := map[string]int{}, map[string]int{}, map[[4]string]bool{}
 	for i := range groups {
 		group, decided := &s.Groups[i], &d.Groups[i]
 		countVariants(group, decided, variants, problems)
-		names := [3]string{label(group.Namespace), label(group.Pool), label(group.Model)}
+		names := [4]string{label(group.Namespace), label(group.Pool), label(group.Model), string(group.Role)}
 		if len(seen) == maxGroups || seen[names] { // names that are equal once they are cut
 			continue
 		}
 		seen[names] = true
 		add(p.demand, float64(decided.Demand)/million, names[:]...)
-		add(p.share, float64(decided.Share)/million, names[0], names[1], names[2], planOptimal)
-		add(p.share, float64(decided.Acted)/million, names[0], names[1], names[2], planActed)
+		add(p.share, float64(decided.Share)/million, append(names[:], planOptimal)...)
+		add(p.share, float64(decided.Acted)/million, append(names[:], planActed)...)
 	}
 	for reason, n := range variants {
 		add(p.variants, float64(n), reason)

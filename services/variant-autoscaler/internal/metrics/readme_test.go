@@ -30,7 +30,7 @@ func decided() (*snapshot.Snapshot, *decision.Decision) {
 	problem := &snapshot.Problem{Reason: "TargetNotFound"}
 	return &snapshot.Snapshot{Groups: []snapshot.Group{
 			{Namespace: "a", Pool: "p", Model: "llama", Variants: []snapshot.Variant{{Name: "chat"}, {Name: "gone", Problem: problem}}},
-			{Namespace: "b", Model: "qwen", Variants: []snapshot.Variant{{Name: "code"}}},
+			{Namespace: "b", Model: "qwen", Role: snapshot.Decode, Variants: []snapshot.Variant{{Name: "code"}}},
 		}}, &decision.Decision{Cost: 30_500_000, Bound: 30_000_000, Acted: 40_000_000, Groups: []decision.Group{
 			{Demand: 12_500_000, Share: 1_000_000, Acted: 900_000, Variants: []decision.Variant{{Reason: decision.Optimal}, {Reason: decision.Excluded}}},
 			{Demand: 1_000_000, Share: 500_000, Acted: 500_000, Variants: []decision.Variant{{Reason: decision.Optimal}}},

@@ -113,7 +113,13 @@ type Params struct {
 type Passes struct {
 	p        Params
 	memory   *memory.Memory
-	learners map[memory.Key]*learn.Learner
+	learners map[learnerKey]*learn.Learner
+}
+
+// learnerKey names what replicas of a variant do: with another role, nothing that was learned before is true.
+type learnerKey struct {
+	memory.Key
+	role snapshot.Role
 }
 
 // New returns Passes with an empty memory.
@@ -125,7 +131,7 @@ func New(p Params) *Passes {
 
 // Reset forgets all passes: a term as leader ends, or begins.
 func (p *Passes) Reset() {
-	p.memory, p.learners = memory.New(p.p.Window), map[memory.Key]*learn.Learner{}
+	p.memory, p.learners = memory.New(p.p.Window), map[learnerKey]*learn.Learner{}
 	p.p.Actuator.Clear()
 }
 
@@ -174,7 +180,7 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 
 // remember records a decision, and forgets variants and groups that are gone.
 func (p *Passes) remember(o *Outcome, now time.Time) {
-	variants, groups := map[memory.Key]bool{}, map[memory.Group]bool{}
+	variants, groups, learners := map[memory.Key]bool{}, map[memory.Group]bool{}, map[learnerKey]bool{}
 	for g := range o.Snapshot.Groups {
 		group, total := &o.Snapshot.Groups[g], 0
 		for i := range group.Variants {
@@ -183,7 +189,7 @@ func (p *Passes) remember(o *Outcome, now time.Time) {
 			if p.memory.EndTrial(key); d.Trial {
 				p.memory.Try(key, now)
 			}
-			variants[key] = true
+			variants[key], learners[learnerKey{key, group.Role}] = true, true
 			total += d.Desired
 		}
 		key := groupOf(group)
@@ -192,7 +198,7 @@ func (p *Passes) remember(o *Outcome, now time.Time) {
 	}
 	p.memory.Keep(variants, groups)
 	for key := range p.learners {
-		if !variants[key] {
+		if !learners[key] {
 			delete(p.learners, key)
 		}
 	}
@@ -203,5 +209,5 @@ func keyOf(v *snapshot.Variant) memory.Key {
 }
 
 func groupOf(g *snapshot.Group) memory.Group {
-	return memory.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
+	return memory.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Role: string(g.Role)}
 }

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -34,6 +35,9 @@ func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sour
 	loads := p.loads(ctx, s, found, made, now)
 	for i := range made.Groups {
 		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)
+	}
+	for i := range made.Groups {
+		alignChanges(made, i)
 	}
 	return made
 }
@@ -80,7 +84,7 @@ func limit(made *snapshot.Snapshot, s *settings.Settings, namespaces []string) {
 
 // group returns what the objects and the settings say of a group.
 func group(s *settings.Settings, in *sources.Group) snapshot.Group {
-	made := snapshot.Group{Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: lowestPriority}
+	made := snapshot.Group{Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Role: in.Role, Priority: lowestPriority}
 	for i := range in.Variants {
 		made.Variants = append(made.Variants, in.Variants[i].Variant)
 	}
@@ -89,6 +93,7 @@ func group(s *settings.Settings, in *sources.Group) snapshot.Group {
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
 	if problem == nil {
 		made.Class, made.Priority, made.Targets, made.Note = class.Name, class.Priority, class.Targets, class.Note
+		made.PrefillRatio = class.Ratio
 	} else {
 		made.Note = problem.Message // the plan is for a stable load
 	}
@@ -104,48 +109,82 @@ func exclude(g *snapshot.Group, problem *snapshot.Problem) {
 	}
 }
 
-// loads returns the load of each group. Nobody is asked for the load of a group whose variants all have a problem.
+// loads returns the load of each group. Nobody is asked for the load of a model whose variants all have a problem. The groups of the roles
+// of a model are one question.
 func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources.Result, made *snapshot.Snapshot, now time.Time) []collect.Result {
 	results := make([]collect.Result, len(made.Groups))
-	var asked []int
-	var groups []collect.Group
-	for i := range made.Groups {
-		g := &made.Groups[i]
-		results[i] = collect.Result{Load: snapshot.Load{State: snapshot.Missing, Message: "all variants of the model have a problem"}}
-		if slices.ContainsFunc(g.Variants, func(v snapshot.Variant) bool { return v.Problem == nil }) {
-			asked = append(asked, i)
-			groups = append(groups, question(g, &found.Groups[i]))
+	var asked []int // the first group of each question
+	var questions []collect.Group
+	for first, end := 0, 0; first < len(made.Groups); first = end {
+		_, end = made.Stages(first)
+		active := false
+		for i := first; i < end; i++ {
+			results[i] = collect.Result{Load: snapshot.Load{State: snapshot.Missing, Message: "all variants of the model have a problem"}}
+			active = active || slices.ContainsFunc(made.Groups[i].Variants, func(v snapshot.Variant) bool { return v.Problem == nil })
+		}
+		if active {
+			asked = append(asked, first)
+			questions = append(questions, question(made.Groups[first:end], found.Groups[first:end]))
 		}
 	}
-	if len(groups) == 0 {
+	if len(questions) == 0 {
 		return results
 	}
 	c, err := p.p.Prometheus.Collector(s)
 	if err != nil {
-		for _, i := range asked {
-			results[i].Load = snapshot.Load{State: snapshot.Failed, Message: err.Error()}
+		answer := collect.Result{Load: snapshot.Load{State: snapshot.Failed, Message: err.Error()}}
+		for _, first := range asked {
+			distribute(&answer, made, first, results)
 		}
 		return results
 	}
-	for n, r := range c.Collect(ctx, now, groups) {
-		results[asked[n]] = r
+	answers := c.Collect(ctx, now, questions)
+	for n := range answers {
+		distribute(&answers[n], made, asked[n], results)
 	}
 	return results
 }
 
-func question(g *snapshot.Group, in *sources.Group) collect.Group {
+// question asks for the load of the groups of a model.
+func question(groups []snapshot.Group, in []sources.Group) collect.Group {
+	g := &groups[0]
 	made := collect.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
 	if g.Zero.Enabled {
 		made.Retention = g.Zero.Retention
 	}
-	for i := range in.Variants {
-		v := collect.Variant{Name: in.Variants[i].Name}
-		for _, pod := range in.Variants[i].Pods {
-			v.Pods = append(v.Pods, collect.Pod{Name: pod.Name, Ready: pod.Ready})
+	for i := range in {
+		for n := range in[i].Variants {
+			v := collect.Variant{Name: in[i].Variants[n].Name, Role: in[i].Role}
+			for _, pod := range in[i].Variants[n].Pods {
+				v.Pods = append(v.Pods, collect.Pod{Name: pod.Name, Ready: pod.Ready})
+			}
+			made.Variants = append(made.Variants, v)
 		}
-		made.Variants = append(made.Variants, v)
 	}
 	return made
+}
+
+// distribute gives each group of a model its part of an answer.
+func distribute(answer *collect.Result, made *snapshot.Snapshot, first int, results []collect.Result) {
+	_, end := made.Stages(first)
+	variants := answer.Variants
+	for i := first; i < end; i++ {
+		n := min(len(made.Groups[i].Variants), len(variants))
+		results[i] = collect.Result{
+			Load: answer.Of(made.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage, Variants: variants[:n],
+		}
+		variants = variants[n:]
+	}
+}
+
+// alignChanges sets the time of the last change of a group to that of all groups of its model: they go to zero together.
+func alignChanges(made *snapshot.Snapshot, i int) {
+	first, end := made.Stages(i)
+	for n := first; n < end; n++ {
+		if other := made.Groups[n].Zero.Changed; other.After(made.Groups[i].Zero.Changed) {
+			made.Groups[i].Zero.Changed = other
+		}
+	}
 }
 
 // complete adds the load of a group, and what was learned and decided before.
@@ -159,7 +198,8 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 		p.recall(v, &in.Variants[i], now)
 		if len(load.Variants) > i {
 			v.Weight = load.Variants[i].Weight
-			v.Spare = spare(v, load.Variants[i].Uses, g.Saturation)
+			v.Spare = spare(v, load.Variants[i].Uses, g.Saturation, g.Role)
+			checkRole(v, load.Variants[i].Sample, g.Role)
 			p.learn(v, &load.Variants[i], g)
 		}
 		slowest = max(slowest, v.Start)
@@ -174,12 +214,15 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 }
 
 // spare returns what the servers of a variant show of their saturation, or nil if nobody asks for it.
-func spare(v *snapshot.Variant, uses []collect.Use, t *snapshot.Thresholds) *snapshot.Spare {
+func spare(v *snapshot.Variant, uses []collect.Use, t *snapshot.Thresholds, role snapshot.Role) *snapshot.Spare {
 	if t == nil || v.Profile != nil || v.Problem != nil || len(uses) == 0 {
 		return nil
 	}
 	made := &snapshot.Spare{Seen: len(uses)}
 	for _, u := range uses {
+		if role == snapshot.Prefill {
+			u.KV = 0 // it keeps KV caches until decode servers have fetched them
+		}
 		if u.KV < t.KVCache && u.Waiting < t.QueueLength {
 			made.Free++
 			made.KV += (u.KV - made.KV) / float64(made.Free)
@@ -226,27 +269,46 @@ func lastDecision(status []byte) (n int, reason decision.Reason, found bool) {
 	return int(*s.Desired.Replicas), s.Desired.Update.Reason, true
 }
 
+// mostAnswer is the mean of the tokens that servers with the role prefill may generate for a request. A prefill generates one. With half,
+// one request in a hundred that somebody sends there directly is a mismatch. With double, one in ten with a short answer is none.
+const mostAnswer = 8
+
+// checkRole excludes a variant whose servers do not do what their role says: their figures would be taken for those of prefills.
+func checkRole(v *snapshot.Variant, s *sample.Sample, role snapshot.Role) {
+	if role == snapshot.Prefill && v.Problem == nil && s != nil && s.Output > mostAnswer {
+		v.Problem = &snapshot.Problem{Reason: sources.RoleMismatch, Message: fmt.Sprintf(
+			"the pods have the role prefill, and generate %.0f tokens for a request: set the label %s of the pod template to both, or let the picker send them prefills only", s.Output, sources.LabelRole)}
+	}
+}
+
 // learn adds what the replicas of a variant were seen to serve.
 func (p *Passes) learn(v *snapshot.Variant, seen *collect.Measured, g *snapshot.Group) {
 	if v.Profile != nil || v.Problem != nil {
 		return
 	}
-	learner := p.learners[keyOf(v)]
+	key := learnerKey{keyOf(v), g.Role}
+	learner := p.learners[key]
 	if learner == nil {
 		if seen.Sample == nil {
 			return
 		}
-		learner = learn.New()
-		p.learners[keyOf(v)] = learner
+		if learner = learn.New(); g.Role == snapshot.Prefill {
+			learner = learn.NewPrefill()
+		}
+		p.learners[key] = learner
 	}
-	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: p.p.Percentile}
+	wanted := g.Targets.ForRole(g.Role)
+	targets := queueing.Targets{TTFT: wanted.TTFT, ITL: wanted.ITL, Percentile: p.p.Percentile}
+	if g.Role == snapshot.Decode {
+		targets.TTFT = 0 // samples do not have it: it is that of prefill servers, too
+	}
 	if seen.Sample != nil {
 		v.Measured = learner.Observe(seen.Sample, targets)
 	} else {
 		v.Measured = learner.Measured(targets)
 	}
-	traffic := queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
-	if g.Targets.Any() && learn.Capacity(v.Measured, traffic, targets) == 0 {
+	traffic := decision.TrafficOf(g)
+	if wanted.Any() && learn.Capacity(v.Measured, traffic, targets) == 0 {
 		v.Stable = learner.Measured(queueing.Targets{})
 	}
 }

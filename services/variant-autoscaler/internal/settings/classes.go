@@ -26,6 +26,8 @@ type Class struct {
 	Name     string
 	Priority int // 1 to 100; 1 is the most important
 	Targets  snapshot.Targets
+	// Ratio bounds the prefill replicas for each decode replica.
+	Ratio snapshot.Ratio
 	// Note says why this is not the class that the variant asks for, or not that class alone. Empty: it is.
 	Note string
 }
@@ -45,6 +47,9 @@ type classItem struct {
 	ITL       float64 `json:"slo-itl"`  // as examples of old releases call it
 	TTFT      float64 `json:"slo-ttft"`
 	PerToken  float64 `json:"slo-ttft-per-token"` // of the prompt, without those in a prefix cache
+	// Prefill replicas for each decode replica, of a model whose servers have these roles.
+	MinRatio float64 `json:"min-prefill-per-decode"`
+	MaxRatio float64 `json:"max-prefill-per-decode"`
 }
 
 // classes has the classes of all models. Each model is resolved when it is read, so that a lookup takes constant time.
@@ -90,16 +95,17 @@ func (c *classes) add(key, name string, source Source, w *warnings) {
 		c.byKey[key] = map[modelName]listed{}
 	}
 	for i, text := range document.Data {
-		model, targets, valid := parseItem(name, i, text, w)
+		item, valid := parseItem(name, i, text, w)
 		if !valid {
 			continue
 		}
+		model := modelName{item.Namespace, item.Model}
 		if own[model] {
 			w.add(ReasonInvalid, name, "ignored data[%d]: %s is listed before; remove one of them", i, model)
 			continue
 		}
 		own[model] = true
-		class.Targets = targets
+		class.Targets, class.Ratio = item.targets(), item.ratio(name, i, w)
 		list(c.byKey[key], model, listed{class: class, source: source.Name}, nil) // the warning is that of all classes
 		list(c.byModel, model, listed{class: class, source: source.Name}, w)
 	}
@@ -118,7 +124,25 @@ func parsePriority(key, text string, w *warnings) int {
 	return priority
 }
 
-func parseItem(key string, index int, text []byte, w *warnings) (name modelName, targets snapshot.Targets, valid bool) {
+// maxRatio is more than any model needs: prompts of a million tokens take as long as some ten thousand decode steps of a full batch.
+const maxRatio = 1000
+
+// ratio returns the bounds of the ratio, none where they cannot be kept.
+func (c *classItem) ratio(key string, index int, w *warnings) snapshot.Ratio {
+	usable := func(bound float64) bool { return bound == 0 || bound >= 1/float64(maxRatio) && bound <= maxRatio }
+	if !usable(c.MinRatio) || !usable(c.MaxRatio) || c.MaxRatio > 0 && c.MinRatio > c.MaxRatio {
+		w.add(ReasonInvalid, key, "ignored min-prefill-per-decode and max-prefill-per-decode of data[%d]: set the first to no more than the second, both from %g to %d, or 0 for no bound",
+			index, 1/float64(maxRatio), maxRatio)
+		return snapshot.Ratio{}
+	}
+	return snapshot.Ratio{Min: c.MinRatio, Max: c.MaxRatio}
+}
+
+func (c *classItem) targets() snapshot.Targets {
+	return snapshot.Targets{TTFT: c.TTFT, TTFTPerToken: c.PerToken, ITL: c.TPOT}
+}
+
+func parseItem(key string, index int, text []byte, w *warnings) (item classItem, valid bool) {
 	item, unknown, err := decodeJSON(text, classItem{})
 	w.unknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
 	if item.TPOT != 0 && item.ITL != 0 && item.TPOT != item.ITL {
@@ -133,9 +157,9 @@ func parseItem(key string, index int, text []byte, w *warnings) (name modelName,
 	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || !isTarget(item.PerToken) || item.TPOT+item.TTFT+item.PerToken == 0:
 		w.add(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
 	default:
-		return modelName{item.Namespace, item.Model}, snapshot.Targets{TTFT: item.TTFT, TTFTPerToken: item.PerToken, ITL: item.TPOT}, true
+		return item, true
 	}
-	return modelName{}, snapshot.Targets{}, false
+	return item, false
 }
 
 func isTarget(milliseconds float64) bool {
@@ -150,14 +174,14 @@ func list(to map[modelName]listed, name modelName, added listed, w *warnings) {
 		to[name] = added
 		return
 	}
-	if before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets {
+	if before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets && before.class.Ratio == added.class.Ratio {
 		return
 	}
 	first, consequence := before.conflict == "", fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)
 	if name.model == defaultModel && before.source == added.source {
 		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quote(added.class.Key), name, quote(before.class.Key))
 	} else {
-		consequence = "the stricter targets and the better priority are in force"
+		consequence = "the stricter targets and the better priority are in force" // and the first ratio
 		before.conflict = cmp.Or(before.conflict, fmt.Sprintf("service classes %q and %q disagree about %s: the stricter targets and the better priority are in force; remove it from one of them, or set sloClassRef.key of the variants",
 			before.class.Key, added.class.Key, name))
 		before.class.Targets, before.class.Priority = stricter(before.class.Targets, added.class.Targets), min(before.class.Priority, added.class.Priority)

@@ -15,6 +15,20 @@ type Snapshot struct {
 	Groups   []Group   `json:"groups"`
 }
 
+// Stages returns the groups of the model of a group: from first to before end. A model without roles has one.
+func (s *Snapshot) Stages(group int) (first, end int) {
+	g := &s.Groups[group]
+	for first = group; first > 0 && s.Groups[first-1].sameModel(g); first-- {
+	}
+	for end = group + 1; end < len(s.Groups) && s.Groups[end].sameModel(g); end++ {
+	}
+	return first, end
+}
+
+func (g *Group) sameModel(o *Group) bool {
+	return g.Namespace == o.Namespace && g.Pool == o.Pool && g.Model == o.Model
+}
+
 // Settings apply to all groups.
 type Settings struct {
 	// Split is how the picker divides the load of a group: capacity, equal or observed.
@@ -48,11 +62,15 @@ type Limit struct {
 	Amount      int64  `json:"amount"`
 }
 
-// Group is the variants that share one load: those of a model behind one InferencePool.
+// Group is the variants that share one load: those of a model behind one InferencePool that have one role. The groups of the roles of a
+// model are next to each other in a snapshot.
 type Group struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
 	Model     string `json:"model"`
+	Role      Role   `json:"role,omitempty"`
+	// PrefillRatio bounds the prefill replicas for each decode replica of the model.
+	PrefillRatio Ratio `json:"prefillRatio,omitzero"`
 
 	Class    string  `json:"class,omitempty"` // service class; empty: none has the model
 	Priority int     `json:"priority"`        // 1 is the most important
@@ -66,6 +84,22 @@ type Group struct {
 	// Forecast is a rate that the group is expected to get before a new replica would serve. It can only raise the demand.
 	Forecast int64     `json:"forecast,omitempty"`
 	Variants []Variant `json:"variants"`
+}
+
+// Role is the part of requests that servers compute.
+type Role string
+
+// Roles.
+const (
+	Aggregated Role = ""        // all of a request
+	Prefill    Role = "prefill" // the prompt and its token, for a decode server
+	Decode     Role = "decode"  // the other tokens, after a prefill server
+)
+
+// Ratio has bounds of a ratio. Zero: no bound.
+type Ratio struct {
+	Min float64 `json:"min,omitempty"`
+	Max float64 `json:"max,omitempty"`
 }
 
 // Targets of a group, in milliseconds. Zero: no target.
@@ -83,6 +117,21 @@ func (t Targets) Any() bool { return t.TTFT > 0 || t.ITL > 0 }
 // For returns the targets for the prompts of a load. TTFT of t is without the part for tokens.
 func (t Targets) For(l *Load) Targets {
 	t.TTFT += t.TTFTPerToken * l.Uncached()
+	return t
+}
+
+// prefillPart is the part of a target for TTFT in which the prompt must be computed. The rest is for the transfer of the KV cache and the
+// first step of the decode server. With 0.5, a group whose prompts take half of the target needs twice the prefill servers. With 1, each
+// first token would miss the target by the transfer.
+const prefillPart = 0.75
+
+// ForRole returns the targets of the servers with a role.
+func (t Targets) ForRole(r Role) Targets {
+	if r == Prefill {
+		t.TTFT *= prefillPart
+		t.TTFTPerToken *= prefillPart
+		t.ITL = 0
+	}
 	return t
 }
 

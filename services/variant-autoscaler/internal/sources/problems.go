@@ -30,6 +30,12 @@ const (
 	// TargetOwnedByController: an object such as an InferenceService controls the target, and would undo a change of its replicas. A problem
 	// only with --actuator=scale. Remedy: scale that object, or let an autoscaler follow the metric.
 	TargetOwnedByController = "TargetOwnedByController"
+	// UnsupportedRole: the pods have a role that is not known, that computes no tokens, such as encode, or they have several roles. Remedy:
+	// set the label llm-d.ai/role of the pod template to prefill, decode or both, or declare a variant for the target of each role.
+	UnsupportedRole = "UnsupportedRole"
+	// RoleMismatch: servers with the role prefill answer requests themselves. Remedy: correct the label llm-d.ai/role of the pod template,
+	// or let the picker send them prefills only.
+	RoleMismatch = "RoleMismatch"
 	// MetricTypeValue: the autoscaler multiplies its present replicas by the wanted ones. Remedy: metricType AverageValue.
 	MetricTypeValue = "MetricTypeValue"
 )

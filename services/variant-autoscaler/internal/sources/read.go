@@ -54,6 +54,7 @@ func (c *collector) read(v *Variant) {
 	w := c.resolve(v)
 	if w != nil {
 		v.readTarget(w)
+		c.readRole(v)
 	}
 	if c.params.Writes {
 		if p := OwnershipOf(c.world, v.Namespace, v.Target).Problem; p != nil && v.Problem == nil {
@@ -262,7 +263,13 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 	if len(workloads) > 0 {
 		w.Ready = 0
 	}
-	for _, o := range slices.SortedFunc(maps.Keys(workloads), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
+	role := ""
+	for i, o := range slices.SortedFunc(maps.Keys(workloads), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
+		if named := roleLabel(workloads[o].Labels); i > 0 && named != role {
+			v.reject(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind, v.Target.Name, role, named)
+		} else {
+			role = named
+		}
 		w.Ready += workloads[o].Ready
 		w.Cards = cmp.Or(w.Cards, workloads[o].Cards)
 		w.Labels = withLabels(w.Labels, workloads[o].Labels)

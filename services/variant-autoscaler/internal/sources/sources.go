@@ -5,6 +5,7 @@
 //	admit          one variant for each target and for each name, and a limit for each namespace; the others are rejected
 //	read           what an object says, and what its target has; a variant with a problem stays in its group, with harmless numbers
 //	group          by namespace, InferencePool and model; the groups agree on a service class, and on where costs come from
+//	role           servers that only prefill, and those that only decode, are groups of their own
 //	bound          the costs of all variants together, so that the optimizer accepts them
 //
 // Anybody who may write such an object can write anything into it. It costs nobody but the variant itself: see Problem in problems.go.
@@ -44,7 +45,7 @@ type Params struct {
 
 // Result is the variants of a pass.
 type Result struct {
-	// Groups are ordered by namespace, pool and model, and none is empty.
+	// Groups are ordered by namespace, pool, model and role, and none is empty.
 	Groups []Group
 	// Rejected are variants that are in no group, ordered by namespace, source and name. They have a Problem, no replicas and no bounds, and
 	// their names need not be unique. Nothing is published for them.
@@ -52,10 +53,13 @@ type Result struct {
 }
 
 // Key identifies a group. The pool is empty if no InferencePool selects the pods. The model is empty if a variant names none.
-type Key struct{ Namespace, Pool, Model string }
+type Key struct {
+	Namespace, Pool, Model string
+	Role                   snapshot.Role
+}
 
 func (k Key) compare(other Key) int {
-	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pool, other.Pool), cmp.Compare(k.Model, other.Model))
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pool, other.Pool), cmp.Compare(k.Model, other.Model), cmp.Compare(k.Role, other.Role))
 }
 
 // Group is the variants that share one load, ordered by name. Names are unique in a namespace.
@@ -87,6 +91,7 @@ type Variant struct {
 	Notes []snapshot.Problem
 
 	spec       *informers.Spec
+	role       snapshot.Role
 	multiplies bool
 	labels     map[string]string // of the pods of the target
 	asked      *int64            // cost that the object sets
@@ -149,7 +154,9 @@ type collector struct {
 	world  informers.Caches
 	params Params
 	pools  map[string][]*informers.Pool // by namespace, nil before the first look-up
-	groups map[Key]*Group
+	groups map[Key]*Group               // without roles
+	// decoders are the InferenceServices with a decoder, nil before the first look-up.
+	decoders map[service]bool
 }
 
 // apiVersions are the versions of the objects that declare variants.
@@ -206,7 +213,7 @@ func (c *collector) finish() []Group {
 		slices.SortFunc(g.Variants, func(a, b Variant) int { return strings.Compare(a.Name, b.Name) })
 		g.agreeOnClass()
 		g.price(c.params.Prices)
-		groups = append(groups, *g)
+		groups = append(groups, g.stages()...)
 	}
 	slices.SortFunc(groups, func(a, b Group) int { return a.compare(b.Key) })
 	bound(groups)

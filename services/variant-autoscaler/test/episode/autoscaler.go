@@ -194,9 +194,13 @@ func (a *autoscaler) objects(d *deployment) []*unstructured.Unstructured {
 		}
 		all = append(all, &unstructured.Unstructured{Object: pod})
 	}
+	labels := object{"app": "m"}
+	if d.Role != "" {
+		labels["llm-d.ai/role"] = d.Role
+	}
 	deployment := object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(d.Name, began, nil),
-		"spec":   object{"replicas": int64(d.wanted), "template": object{"metadata": object{"labels": object{"app": "m"}}}},
+		"spec":   object{"replicas": int64(d.wanted), "template": object{"metadata": object{"labels": labels}}},
 		"status": object{"readyReplicas": int64(ready)},
 	}
 	hpa := object{

@@ -18,6 +18,7 @@ import (
 type Variant struct {
 	Name     string
 	Model    string
+	Role     string  // prefill, decode, or empty: whole requests
 	Cost     float64 // of a replica and hour
 	Start    float64 // seconds from the creation of a pod to its first token
 	Min, Max int
@@ -41,8 +42,10 @@ type Scenario struct {
 	End        float64            // seconds
 	TTFT       float64            // objective of each request, in seconds
 	TPOT       float64
+	Patience   float64 // seconds after which a client has given up. Zero: none does
 	Grace      float64 // seconds in which a pod that ends may finish its requests
 	RoundRobin bool    // the picker ignores load; it sends to the pod with the fewest requests otherwise
+	Transfer   float64 // seconds from the end of a prefill to the arrival at the decode server
 	Seed       uint64
 }
 
@@ -80,6 +83,7 @@ func (s *Scenario) most(model string, from, to float64) float64 {
 // Result is the outcome of a run.
 type Result struct {
 	Requests, Within, Cut int
+	Completed             int // before the client gave up
 	LateFirst, LateRest   int // beyond the objective of the first token, and of the further ones
 	ReplicaSeconds        float64
 	Cost                  float64 // per hour, in the mean
@@ -146,9 +150,13 @@ type world struct {
 	requests    []*modelserver.Request
 	cut         map[*modelserver.Request]bool
 	turn        int
+	legs        []*legs
 }
 
-const scrapeEvery = 15
+const (
+	scrapeEvery = 15
+	finishTime  = 3600 // seconds in which requests may end after the end
+)
 
 // Run plays a scenario with the initial replicas of each variant.
 func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
@@ -186,6 +194,7 @@ func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 		for ; next < len(s.Arrivals) && s.Arrivals[next].At < w.now+1; next++ {
 			w.dispatch(&s.Arrivals[next])
 		}
+		w.handOver()
 	}
 	w.finish(r)
 	return r
@@ -264,25 +273,35 @@ func (p *pod) serves(now float64) bool { return p.ready <= now && p.ends > now }
 func (w *world) dispatch(a *Arrival) {
 	r := &modelserver.Request{Input: a.Input, Output: a.Output, Arrived: a.At}
 	w.requests = append(w.requests, r)
+	if w.hasRoles(a.Model) {
+		w.prefill(a, r)
+		return
+	}
+	w.submit(a.Model, "", r)
+}
+
+// submit sends a request to a pod with a role when it arrives, and reports whether there is one.
+func (w *world) submit(model, role string, r *modelserver.Request) bool {
 	var ready []*pod
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
-			if d.Model == a.Model && p.serves(a.At) {
+			if d.Model == model && d.Role == role && p.serves(r.Arrived) {
 				ready = append(ready, p)
 			}
 		}
 	}
 	if len(ready) == 0 {
 		w.cut[r] = true
-		return
+		return false
 	}
 	w.turn++
 	best := ready[w.turn%len(ready)]
 	if !w.RoundRobin {
-		best = w.fewest(ready, a.At)
+		best = w.fewest(ready, r.Arrived)
 	}
 	best.requests = append(best.requests, r)
-	best.server.Submit(a.At, r)
+	best.server.Submit(r.Arrived, r)
+	return true
 }
 
 func (w *world) fewest(ready []*pod, now float64) *pod {
@@ -323,9 +342,10 @@ func (w *world) within(r *modelserver.Request) (first, rest bool) {
 
 // finish lets all requests end that pods have, and counts them.
 func (w *world) finish(r *Result) {
+	w.finishRoles()
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
-			p.server.Advance(w.End + 3600)
+			p.server.Advance(w.End + finishTime)
 		}
 	}
 	arrived, good := make([]float64, len(r.Timeline)), make([]float64, len(r.Timeline))
@@ -333,6 +353,9 @@ func (w *world) finish(r *Result) {
 		at := min(int(q.Arrived/scrapeEvery), len(arrived)-1)
 		arrived[at]++
 		first, rest := w.within(q)
+		if !w.cut[q] && (w.Patience == 0 || q.End-q.Arrived <= w.Patience) {
+			r.Completed++
+		}
 		switch {
 		case w.cut[q]:
 			r.Cut++

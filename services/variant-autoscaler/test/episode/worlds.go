@@ -2,6 +2,7 @@ package episode
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -79,6 +80,33 @@ func Envelope(law steptime.Law, seed uint64) *Scenario {
 	}
 	slices.SortFunc(s.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 	return s
+}
+
+// PrefillHeavy returns the episode of llm-d's guide to token-aware autoscaling in which prefill and decode servers serve 2316 prompts of 8192
+// tokens, with answers of 256. A prefill server computes 1300 tokens per second: the guide has measured 1154 to 1410. Clients give up after
+// 600 s. The guide does not print the rate: at the one here, static servers complete as many requests as published, 116. Each of them
+// waits longer than the one before.
+func PrefillHeavy(law steptime.Law, seed uint64) *Scenario {
+	const rate, requests = 0.89, 2316
+	s := Disaggregated(law, 1./1300, seed)
+	s.Variants[0].Max, s.Variants[1].Max = 4, 4
+	s.TTFT, s.Patience = 8, 600
+	s.Arrivals, _ = Poisson([]Phase{{2 * requests / rate, rate}}, 8192, 256, 0.01, seed)
+	s.Arrivals = s.Arrivals[:requests]
+	s.End = math.Ceil(s.Arrivals[requests-1].At)
+	return s
+}
+
+// Disaggregated returns prefill and decode servers of a model without a load. A prompt token takes a time at the former.
+func Disaggregated(law steptime.Law, perToken float64, seed uint64) *Scenario {
+	prefill := steptime.Law{Base: law.Base, PerToken: time.Duration(perToken * float64(time.Second)), Noise: law.Noise}
+	return &Scenario{
+		Variants: []Variant{
+			{Name: "prefill", Model: model, Role: "prefill", Cost: 5, Start: 100, Min: 1, Max: 8, KV: 48_000, Server: modelserver.Step(prefill, slots, 48_000, 1)},
+			{Name: "decode", Model: model, Role: "decode", Cost: 10, Start: 100, Min: 1, Max: 8, KV: qwenCache, Server: modelserver.Step(law, slots, qwenCache, 1)},
+		},
+		TTFT: 3, TPOT: 0.1, Transfer: 0.1, Grace: 120, Seed: seed,
+	}
 }
 
 // Unlike returns the episode with two ways to serve the model: the published one, and replicas that take 1.6 times as long for everything,

@@ -1,0 +1,80 @@
+package decision
+
+import (
+	"math"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// stage returns the group of a role of the model of a group, or -1 if it has none that can be planned.
+func (d *decider) stage(g int, role snapshot.Role) int {
+	first, end := d.snapshot.Stages(g)
+	for i := first; i < end; i++ {
+		in := &d.snapshot.Groups[i]
+		if in.Role == role && slices.ContainsFunc(in.Variants, func(v snapshot.Variant) bool { return v.Problem == nil }) {
+			return i
+		}
+	}
+	return -1
+}
+
+// hasPair reports whether a group of servers for whole requests stands beside prefill and decode servers, which keep the model from zero.
+func (d *decider) hasPair(g int) bool {
+	return d.snapshot.Groups[g].Role == snapshot.Aggregated && d.stage(g, snapshot.Prefill) >= 0 && d.stage(g, snapshot.Decode) >= 0
+}
+
+// keepRatio adds replicas so that the prefill replicas of a model for each of its decode replicas keep their bounds. It takes none away:
+// both roles need theirs.
+func (d *decider) keepRatio(g int) {
+	in := &d.snapshot.Groups[g]
+	if in.Role != snapshot.Prefill {
+		return
+	}
+	decode, bounds := d.stage(g, snapshot.Decode), in.PrefillRatio
+	if decode < 0 || d.held[g] != "" || d.held[decode] != "" {
+		return
+	}
+	prefills, decodes := float64(d.total(g)), float64(d.total(decode))
+	switch {
+	case bounds.Min > 0 && prefills < bounds.Min*decodes:
+		d.add(g, replicasFor(bounds.Min*decodes))
+	case bounds.Max > 0 && prefills > bounds.Max*decodes:
+		d.add(decode, replicasFor(prefills/bounds.Max))
+	}
+}
+
+// replicasFor returns the replicas that are at least a number, which is a product that is not exact.
+func replicasFor(n float64) int {
+	return int(math.Ceil(min(n, math.MaxInt32) - 1e-9)) //nolint:mnd // of rounding
+}
+
+// total returns the replicas of a group that are acted on.
+func (d *decider) total(g int) int {
+	n := 0
+	for at := d.first[g]; at < d.first[g+1]; at++ {
+		n += d.desired[at]
+	}
+	return n
+}
+
+// add raises the cheapest variants of a group until they have n replicas together, as far as bounds and limits permit.
+func (d *decider) add(g, n int) {
+	variants := d.problem.Groups[g].Variants
+	order := make([]int, len(variants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return compareCost(&variants[i], &variants[j]) })
+	for _, i := range order {
+		if d.snapshot.Groups[g].Variants[i].Problem != nil {
+			continue
+		}
+		at := d.first[g] + i
+		for step := n - d.total(g); step > 0; step = min(step/2, n-d.total(g)) { //nolint:mnd // a limit may leave a part
+			if most := d.bounds[at].clamp(d.desired[at] + step); most > d.desired[at] && d.raise(g, i, most, RatioBinding) {
+				d.wanted[at] = max(d.wanted[at], most)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package learn
+
+import (
+	"math"
+
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// A server that only prefills has no decode steps. What it serves follows from one number, the tokens without those in a
+// prefix cache that it computes in a second. Nothing has to be explored: a queue in front of it shows the number as it is.
+
+// measurePrefill sets what replicas that only prefill serve under the current traffic.
+func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
+	m.Input, m.Output, m.Tail = s.Traffic.uncached(), 1, 1
+	rate := s.prefillRate(picker)
+	if rate <= 0 {
+		return
+	}
+	profile := &snapshot.Profile{Delta: perSecond / rate, MaxBatch: prefillBatch}
+	if _, err := queueing.New(queueing.Profile(*profile), queueing.Traffic{Input: max(m.Input, 1), Output: 1}); err != nil {
+		return
+	}
+	m.Profile, m.Limit = profile, micro(min(rate/max(m.Input, 1), maxRate))
+}
+
+// prefillRate returns the tokens that a replica computes per second, or 0 if nothing shows it. Prompts like those of now count, if there
+// are any: short ones take longer for each token.
+func (s *state) prefillRate(picker *sample.Picker) float64 {
+	rate := s.fastest(true)
+	if rate == 0 {
+		rate = s.fastest(false)
+	}
+	if picker != nil && picker.PrefillRate > 0 {
+		rate = picker.PrefillRate
+	}
+	if rate > 0 {
+		rate = min(rate, s.saturatedTokens())
+	}
+	return rate
+}
+
+// fastest returns the tokens per second that replicas showed. Each point shows a part of it: what it served in a time with pauses, and
+// the time of a prefill beside others.
+func (s *state) fastest(similar bool) float64 {
+	var times []weighted
+	for i := range s.Points {
+		p := &s.Points[i]
+		prefill := p.ownPrefill()
+		if prefill <= 0 || p.uncached() < 1 || similar && !p.similar(s.Traffic) {
+			continue
+		}
+		times = append(times, weighted{1 / max(p.Rate*p.uncached(), p.uncached()/prefill*perSecond), p.weight(s.Last)})
+	}
+	if len(times) == 0 {
+		return 0
+	}
+	return 1 / lowerQuartile(times)
+}
+
+// saturatedTokens returns the tokens per second beyond which requests only queue, whatever a single prefill takes: the transfer of KV
+// caches can be the slower part. It is infinite if no replica was saturated.
+func (s *state) saturatedTokens() float64 {
+	queued, most := false, 0.0
+	for i := range s.Points {
+		p := &s.Points[i]
+		if !p.similar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
+			continue
+		}
+		most = max(most, p.Rate*p.uncached())
+		queued = queued || p.Waiting >= prefillQueue
+	}
+	if !queued {
+		return math.Inf(1)
+	}
+	return saturation * most
+}
+
+// judgePrefill is judge for servers that only prefill. A prefill takes longer beside others, so only what is longer than alone is known.
+func (s *state) judgePrefill(p *point) {
+	if rate := s.prefillRate(s.picker()); rate > 0 && len(s.Points) > 0 {
+		s.judged(p.uncached()/rate*perSecond, p.ownPrefill())
+	}
+}

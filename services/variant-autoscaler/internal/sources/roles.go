@@ -1,0 +1,93 @@
+package sources
+
+import (
+	"cmp"
+	"slices"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Labels of pods that name their role.
+const (
+	// LabelRole comes before the others.
+	LabelRole = "llm-d.ai/role"
+	// labelSetRole has the name of a role of a DisaggregatedSet.
+	labelSetRole = "disaggregatedset.x-k8s.io/role"
+
+	// OME has the component of an InferenceService. An engine without a decoder serves whole requests.
+	labelComponent = "component"
+	labelService   = "ome.io/inferenceservice"
+	engine         = "engine"
+	decoder        = "decoder"
+)
+
+// roles are the values of LabelRole, without those of servers that compute no tokens. A server that also encodes images has the role of
+// its other work.
+var roles = map[string]snapshot.Role{ //nolint:gochecknoglobals // constant
+	"prefill": snapshot.Prefill, "encode-prefill": snapshot.Prefill,
+	"decode": snapshot.Decode, "encode-decode": snapshot.Decode,
+	"": snapshot.Aggregated, "both": snapshot.Aggregated, "prefill-decode": snapshot.Aggregated, "encode-prefill-decode": snapshot.Aggregated,
+}
+
+// service is an InferenceService.
+type service struct{ namespace, name string }
+
+// readRole sets the role of a variant from the labels of its pods.
+func (c *collector) readRole(v *Variant) {
+	named := roleLabel(v.labels)
+	role, known := roles[named]
+	switch {
+	case !known:
+		v.reject(UnsupportedRole, "the pods have the role %q, for which no replicas can be planned: set the label %s of the pod template to prefill, decode or both", named, LabelRole)
+	case named != "":
+		v.role = role
+	case v.labels[labelService] == "":
+	case v.labels[labelComponent] == decoder:
+		v.role = snapshot.Decode
+	case v.labels[labelComponent] == engine && c.hasDecoder(service{v.Namespace, v.labels[labelService]}):
+		v.role = snapshot.Prefill
+	}
+}
+
+// roleLabel returns the role that labels name, empty if they name none.
+func roleLabel(labels map[string]string) string {
+	return cmp.Or(labels[LabelRole], labels[labelSetRole])
+}
+
+// hasDecoder reports whether a workload of an InferenceService decodes. Its decoder may be no variant.
+func (c *collector) hasDecoder(s service) bool {
+	if c.decoders == nil {
+		c.decoders = map[service]bool{}
+		for _, reader := range []kit.Reader{c.world.Deployments, c.world.StatefulSets, c.world.LeaderWorkerSets} {
+			for _, w := range informers.All[informers.Workload](reader) {
+				if w.Labels[labelComponent] == decoder {
+					c.decoders[service{w.Namespace, w.Labels[labelService]}] = true
+				}
+			}
+		}
+	}
+	return c.decoders[s]
+}
+
+// stages returns the variants of a group by their role, each as a group of its own.
+func (g *Group) stages() []Group {
+	byRole := map[snapshot.Role]*Group{}
+	for i := range g.Variants {
+		v := &g.Variants[i]
+		of := byRole[v.role]
+		if of == nil {
+			of = &Group{Key: g.Key, Class: g.Class}
+			of.Role = v.role
+			byRole[v.role] = of
+		}
+		of.Variants = append(of.Variants, *v)
+	}
+	all := make([]Group, 0, len(byRole))
+	for _, of := range byRole {
+		all = append(all, *of)
+	}
+	slices.SortFunc(all, func(a, b Group) int { return a.compare(b.Key) })
+	return all
+}

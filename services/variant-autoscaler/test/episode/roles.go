@@ -1,0 +1,79 @@
+package episode
+
+import (
+	"cmp"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/test/modelserver"
+)
+
+// hasRoles reports whether requests of a model need two servers: one that prefills, and one that decodes.
+func (w *world) hasRoles(model string) bool {
+	return slices.ContainsFunc(w.Variants, func(v Variant) bool { return v.Model == model && v.Role != "" })
+}
+
+// prefill sends a request to a prefill server. What the client sees is a request of its own.
+func (w *world) prefill(a *Arrival, client *modelserver.Request) {
+	leg := &modelserver.Request{Input: a.Input, Output: 1, Arrived: a.At}
+	if !w.submit(a.Model, "prefill", leg) {
+		w.cut[client] = true
+		return
+	}
+	w.legs = append(w.legs, &legs{model: a.Model, client: client, prefill: leg})
+}
+
+// legs are the two requests to servers that one of a client needs.
+type legs struct {
+	model                   string
+	client, prefill, decode *modelserver.Request
+}
+
+// handOver sends requests whose prefill ended in this second to decode servers, which have the KV cache of the prompt then.
+func (w *world) handOver() {
+	if len(w.legs) == 0 {
+		return
+	}
+	end := w.now + 1
+	for _, d := range w.deployments {
+		for _, p := range d.pods {
+			if d.Role == "prefill" {
+				p.server.Advance(end)
+			}
+		}
+	}
+	var due []*legs
+	for _, l := range w.legs {
+		if l.decode == nil && l.prefill.End > 0 && l.prefill.End+w.Transfer < end {
+			due = append(due, l)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *legs) int { return cmp.Compare(a.prefill.End, b.prefill.End) })
+	for _, l := range due {
+		l.decode = &modelserver.Request{
+			Input: l.client.Input, Cached: l.client.Input - 1, Output: l.client.Output, Arrived: l.prefill.End + w.Transfer,
+		}
+		w.submit(l.model, "decode", l.decode)
+	}
+}
+
+// finishRoles lets all requests with two legs end, and gives the clients what they see: the tokens come from the decode server.
+func (w *world) finishRoles() {
+	for ; w.now < w.End+finishTime; w.now++ {
+		if !slices.ContainsFunc(w.legs, func(l *legs) bool { return l.decode == nil && !w.cut[l.prefill] }) {
+			break
+		}
+		w.handOver()
+	}
+	for _, d := range w.deployments {
+		for _, p := range d.pods {
+			p.server.Advance(w.End + finishTime)
+		}
+	}
+	for _, l := range w.legs {
+		if l.decode == nil || w.cut[l.prefill] || w.cut[l.decode] {
+			w.cut[l.client] = true
+			continue
+		}
+		l.client.First, l.client.End = l.decode.First, l.decode.End
+	}
+}
