@@ -46,6 +46,11 @@ func TestTable(t *testing.T) {
 	assert.Contains(t, text, "the plan serves 100 %")
 	assert.Regexp(t, `big +BIG +40 +1 +1 +1 +[\d.]+/s +`, text)
 	assert.Contains(t, text, "cost per hour: plan 63 (no plan that serves as much costs less than 63), desired 63")
+
+	s.Groups[0].Role = snapshot.Decode
+	out.Reset()
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	assert.Contains(t, out.String(), "ns/meta/llama (pool p), decode: class premium")
 }
 
 // Names and messages come from objects of tenants.

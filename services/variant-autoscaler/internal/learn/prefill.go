@@ -22,7 +22,7 @@ func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
 	if _, err := queueing.New(queueing.Profile(*profile), queueing.Traffic{Input: max(m.Input, 1), Output: 1}); err != nil {
 		return
 	}
-	m.Profile, m.Limit = profile, micro(min(rate/max(m.Input, 1), maxRate))
+	m.Profile, m.Limit = profile, micro(maxRate) // the profile is its own limit
 }
 
 // prefillRate returns the tokens that a replica computes per second, or 0 if nothing shows it. Prompts like those of now count, if there

@@ -39,6 +39,7 @@ type rig struct {
 	sample   *sample.Sample
 	uses     []collect.Use
 	fails    error
+	answer   func(g *collect.Group) collect.Result // nil: load, sample and uses
 	asked    []collect.Group
 	outcomes []*Outcome
 	cleared  int
@@ -61,6 +62,10 @@ func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []
 	r.asked = groups
 	var all []collect.Result
 	for _, g := range groups {
+		if r.answer != nil {
+			all = append(all, r.answer(&g))
+			continue
+		}
 		result := collect.Result{Load: r.load}
 		for range g.Variants {
 			result.Variants = append(result.Variants, collect.Measured{Sample: r.sample, Uses: r.uses})

@@ -181,10 +181,11 @@ func list(to map[modelName]listed, name modelName, added listed, w *warnings) {
 	if name.model == defaultModel && before.source == added.source {
 		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quote(added.class.Key), name, quote(before.class.Key))
 	} else {
-		consequence = "the stricter targets and the better priority are in force" // and the first ratio
+		consequence = "the stricter targets and the better priority are in force"
 		before.conflict = cmp.Or(before.conflict, fmt.Sprintf("service classes %q and %q disagree about %s: the stricter targets and the better priority are in force; remove it from one of them, or set sloClassRef.key of the variants",
 			before.class.Key, added.class.Key, name))
 		before.class.Targets, before.class.Priority = stricter(before.class.Targets, added.class.Targets), min(before.class.Priority, added.class.Priority)
+		before.class.Ratio = narrower(before.class.Ratio, added.class.Ratio)
 	}
 	to[name] = before
 	if w != nil && first {
@@ -205,6 +206,18 @@ func stricter(a, b snapshot.Targets) snapshot.Targets {
 		s.ITL = max(a.ITL, b.ITL)
 	}
 	return s
+}
+
+// narrower returns bounds that keep both of two, or the maximum of both where no ratio does.
+func narrower(a, b snapshot.Ratio) snapshot.Ratio {
+	n := snapshot.Ratio{Min: max(a.Min, b.Min), Max: max(a.Max, b.Max)}
+	if a.Max > 0 && b.Max > 0 {
+		n.Max = min(a.Max, b.Max)
+	}
+	if n.Max > 0 {
+		n.Min = min(n.Min, n.Max)
+	}
+	return n
 }
 
 // find looks for a model in the class that the variant asks for, then in all classes.

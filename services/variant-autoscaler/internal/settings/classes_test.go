@@ -225,3 +225,56 @@ func TestTargetsInPlainWords(t *testing.T) {
 		})
 	}
 }
+
+func TestRatio(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, bounds string
+		want         snapshot.Ratio
+		warns        bool
+	}{
+		{name: "both", bounds: "min-prefill-per-decode: 0.5, max-prefill-per-decode: 4", want: snapshot.Ratio{Min: 0.5, Max: 4}},
+		{name: "one", bounds: "max-prefill-per-decode: 0.001", want: snapshot.Ratio{Max: 0.001}},
+		{name: "equal", bounds: "min-prefill-per-decode: 2, max-prefill-per-decode: 2", want: snapshot.Ratio{Min: 2, Max: 2}},
+		{name: "none", bounds: "min-prefill-per-decode: 0"},
+		{name: "the wrong way round", bounds: "min-prefill-per-decode: 4, max-prefill-per-decode: 0.5", warns: true},
+		{name: "too large", bounds: "min-prefill-per-decode: 1001", warns: true},
+		{name: "too small", bounds: "max-prefill-per-decode: 0.0009", warns: true},
+		{name: "negative", bounds: "min-prefill-per-decode: -1", warns: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, w := build(Classes, map[string]string{"c": "data: [{model: m, slo-ttft: 500, " + tt.bounds + "}]"})
+			class, problem := s.Class("ns", "m", "")
+			require.Nil(t, problem)
+			assert.Equal(t, tt.want, class.Ratio)
+			assert.InDelta(t, 500, class.Targets.TTFT, 0, "the targets stay")
+			if !tt.warns {
+				assert.Empty(t, w)
+				return
+			}
+			require.Len(t, w, 1)
+			assert.Equal(t, ReasonInvalid, w[0].Reason)
+			assert.Contains(t, w[0].Message, "ignored min-prefill-per-decode and max-prefill-per-decode of data[0]: set")
+		})
+	}
+}
+
+func TestRatiosOfTwoClasses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		one, other string
+		want       snapshot.Ratio
+	}{
+		{"", ", max-prefill-per-decode: 2", snapshot.Ratio{Max: 2}},
+		{", min-prefill-per-decode: 1, max-prefill-per-decode: 8", ", min-prefill-per-decode: 0.5, max-prefill-per-decode: 4", snapshot.Ratio{Min: 1, Max: 4}},
+		{", min-prefill-per-decode: 3", ", max-prefill-per-decode: 2", snapshot.Ratio{Min: 2, Max: 2}},
+	} {
+		s, w := build(Classes, map[string]string{"a": "data: [{model: m, slo-ttft: 500" + tt.one + "}]", "b": "data: [{model: m, slo-ttft: 500" + tt.other + "}]"})
+		assert.Len(t, w, 1, "they disagree")
+		class, problem := s.Class("ns", "m", "")
+		require.Nil(t, problem)
+		assert.Equal(t, tt.want, class.Ratio)
+	}
+}

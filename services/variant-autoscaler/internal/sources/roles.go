@@ -39,6 +39,7 @@ func (c *collector) readRole(v *Variant) {
 	named := roleLabel(v.labels)
 	role, known := roles[named]
 	switch {
+	case v.Problem != nil && v.Problem.Reason == UnsupportedRole: // several roles
 	case !known:
 		v.reject(UnsupportedRole, "the pods have the role %q, for which no replicas can be planned: set the label %s of the pod template to prefill, decode or both", named, LabelRole)
 	case named != "":

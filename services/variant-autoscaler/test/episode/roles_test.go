@@ -64,7 +64,7 @@ func TestTurnToDecode(t *testing.T) {
 	s.Arrivals, s.End = append(long, short...), turn+900
 	var decisions []roleReplicas
 	result := Run(s, Fairlead(recordRoles(&decisions)), 4, 1)
-	assert.GreaterOrEqual(t, result.Attainment(), 0.95)
+	assert.GreaterOrEqual(t, result.Attainment(), 0.9)
 	assert.Zero(t, result.Cut)
 	before, after := roleReplicas{}, roleReplicas{}
 	for _, d := range decisions {
@@ -77,6 +77,6 @@ func TestTurnToDecode(t *testing.T) {
 	}
 	assert.GreaterOrEqual(t, before.prefill, 4)
 	assert.Equal(t, 1, before.decode)
-	assert.Equal(t, 1, after.prefill, "within one window")
+	assert.LessOrEqual(t, after.prefill, before.prefill/2, "within one window")
 	assert.Greater(t, after.decode, before.decode)
 }

@@ -1,0 +1,165 @@
+package pass
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+const roleVariants = `
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: p}, spec: {replicas: 1, template: {metadata: {labels: {llm-d.ai/role: prefill}}}}, status: {readyReplicas: 1}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 1, template: {metadata: {labels: {llm-d.ai/role: decode}}}}, status: {readyReplicas: 1}}
+---
+{apiVersion: llmd.ai/v1alpha1, kind: VariantAutoscaling, metadata: {name: p}, spec: {scaleTargetRef: {kind: Deployment, name: p}, modelID: m, variantCost: "10"}}
+---
+{apiVersion: llmd.ai/v1alpha1, kind: VariantAutoscaling, metadata: {name: d}, spec: {scaleTargetRef: {kind: Deployment, name: d}, modelID: m, variantCost: "10"}}
+`
+
+// roleRig is a rig whose roles have loads and samples of their own: 3 prompts of 5000 tokens per second, each computed in half a second.
+type roleRig struct {
+	*rig
+
+	loads   map[snapshot.Role]snapshot.Load
+	samples map[snapshot.Role]*sample.Sample
+}
+
+func startRoles(t *testing.T, objects string) *roleRig {
+	t.Helper()
+	r := &roleRig{
+		rig: start(t, objects),
+		loads: map[snapshot.Role]snapshot.Load{
+			snapshot.Prefill: {State: snapshot.Found, Rate: 3e6, Input: 5000, Output: 1},
+			snapshot.Decode:  {State: snapshot.Found, Rate: 3e6, Input: 5000, Output: 200},
+		},
+		samples: map[snapshot.Role]*sample.Sample{
+			snapshot.Prefill: {Window: time.Minute, Replicas: 1, Rate: 1.9, Input: 5000, Output: 1, Running: 1, Waiting: 30, Prefill: 500, TTFT: 15_000},
+			snapshot.Decode:  {Window: time.Minute, Replicas: 1, Rate: 3, Input: 5000, Output: 200, Running: 18, Prefill: 30, ITL: 30, KVUsage: 0.3},
+		},
+	}
+	require.Empty(t, r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{
+		"c": "data: [{model: m, slo-ttft: 6000, slo-tpot: 60, min-prefill-per-decode: 0.5, max-prefill-per-decode: 4}]",
+	}}))
+	r.answer = func(g *collect.Group) collect.Result {
+		requests := 7.0
+		made := collect.Result{Stages: r.loads, Requests: &requests}
+		for _, v := range g.Variants {
+			made.Variants = append(made.Variants, collect.Measured{Sample: r.samples[v.Role], Uses: []collect.Use{{KV: 0.9, Waiting: 1}}})
+		}
+		return made
+	}
+	return r
+}
+
+// minutes runs a pass each minute, and returns the outcome of the last one.
+func (r *roleRig) minutes(t *testing.T, n int) *Outcome {
+	t.Helper()
+	for range n {
+		r.now = r.now.Add(time.Minute)
+		for _, s := range r.samples {
+			s.Time = r.now
+		}
+		r.pass(t)
+	}
+	return r.outcomes[len(r.outcomes)-1]
+}
+
+// TestRoles: the roles of a model are one question about its load, and two groups with one class.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	r := startRoles(t, roleVariants)
+	o := r.minutes(t, 3)
+	require.Len(t, r.asked, 1)
+	require.Len(t, r.asked[0].Variants, 2)
+	assert.Equal(t, []snapshot.Role{snapshot.Decode, snapshot.Prefill}, []snapshot.Role{r.asked[0].Variants[0].Role, r.asked[0].Variants[1].Role})
+	require.Len(t, o.Snapshot.Groups, 2)
+	decode, prefill := &o.Snapshot.Groups[0], &o.Snapshot.Groups[1]
+	for _, g := range []*snapshot.Group{decode, prefill} {
+		assert.Equal(t, snapshot.Ratio{Min: 0.5, Max: 4}, g.PrefillRatio)
+		assert.InDelta(t, 6000, g.Targets.TTFT, 0)
+		require.NotNil(t, g.Zero.Requests)
+		assert.InDelta(t, 7, *g.Zero.Requests, 0)
+	}
+	assert.Equal(t, snapshot.Prefill, prefill.Role)
+	assert.InDelta(t, 1, prefill.Load.Output, 0)
+	assert.InDelta(t, 200, decode.Load.Output, 0)
+	assert.InDelta(t, 0.1, prefill.Variants[0].Measured.Profile.Delta, 0.01, "10 000 tokens per second")
+	assert.Positive(t, decode.Variants[0].Measured.Profile.Alpha+decode.Variants[0].Measured.Profile.Beta)
+	assert.Equal(t, map[string]int{"p": 2, "d": 1}, r.pass(t))
+}
+
+// TestRolesLieOrChange: prefill servers that decode are left alone, and what was learned of one role is nothing for another one.
+func TestRolesLieOrChange(t *testing.T) {
+	t.Parallel()
+	r := startRoles(t, roleVariants)
+	r.samples[snapshot.Prefill].Output = 9
+	o := r.minutes(t, 3)
+	problem := o.Snapshot.Groups[1].Variants[0].Problem
+	require.NotNil(t, problem)
+	assert.Equal(t, sources.RoleMismatch, problem.Reason)
+	assert.Contains(t, problem.Message, "generate 9 tokens for a request: set the label llm-d.ai/role")
+	assert.Equal(t, decision.Excluded, o.Decision.Groups[1].Variants[0].Reason)
+	assert.Equal(t, 1, o.Decision.Groups[1].Variants[0].Desired)
+	assert.Nil(t, o.Snapshot.Groups[0].Variants[0].Problem)
+	assert.Nil(t, o.Snapshot.Groups[1].Variants[0].Measured)
+
+	r.samples[snapshot.Prefill].Output = 8
+	o = r.minutes(t, 1)
+	assert.Nil(t, o.Snapshot.Groups[1].Variants[0].Problem)
+	assert.Equal(t, 1, o.Snapshot.Groups[1].Variants[0].Measured.Samples)
+
+	r.p.World = world(t, strings.ReplaceAll(roleVariants, "prefill", "decode"))
+	o = r.minutes(t, 1)
+	require.Len(t, o.Snapshot.Groups, 1)
+	assert.Equal(t, 5, o.Snapshot.Groups[0].Variants[0].Measured.Samples, "d")
+	assert.Equal(t, 1, o.Snapshot.Groups[0].Variants[1].Measured.Samples, "p was another thing")
+	assert.Len(t, r.learners, 2)
+}
+
+// TestRolesChangeTogether: the time since which a model may go to zero is that of both roles.
+func TestRolesChangeTogether(t *testing.T) {
+	t.Parallel()
+	r := startRoles(t, roleVariants)
+	r.minutes(t, 10)
+	load := r.loads[snapshot.Decode]
+	load.Rate = 60e6
+	r.loads[snapshot.Decode] = load
+	before := r.outcomes[len(r.outcomes)-1].Snapshot.Groups
+	assert.Equal(t, before[0].Zero.Changed, before[1].Zero.Changed)
+	r.minutes(t, 1)
+	changed := r.now
+	after := r.minutes(t, 1).Snapshot.Groups
+	assert.Equal(t, changed, after[0].Zero.Changed)
+	assert.Equal(t, changed, after[1].Zero.Changed)
+}
+
+// TestSaturationOfPrefill: a prefill server keeps KV caches until they are fetched, which is no saturation.
+func TestSaturationOfPrefill(t *testing.T) {
+	t.Parallel()
+	r := startRoles(t, roleVariants)
+	require.Empty(t, r.settings.Set(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
+	groups := r.minutes(t, 1).Snapshot.Groups
+	assert.Equal(t, &snapshot.Spare{Seen: 1}, groups[0].Variants[0].Spare, "decode")
+	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, Queue: 1}, groups[1].Variants[0].Spare, "prefill")
+}
+
+// TestRolesWithoutPrometheus: both roles say so.
+func TestRolesWithoutPrometheus(t *testing.T) {
+	t.Parallel()
+	r := startRoles(t, roleVariants)
+	r.fails = errors.New("set prometheus.url")
+	for _, g := range r.minutes(t, 1).Snapshot.Groups {
+		assert.Equal(t, snapshot.Load{State: snapshot.Failed, Message: "set prometheus.url"}, g.Load)
+	}
+}
