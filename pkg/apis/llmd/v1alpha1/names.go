@@ -116,6 +116,10 @@ const (
 	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonUnknownAccelerator is the reason while the accelerator has no price, but others of the model have one.
 	ReasonUnknownAccelerator = "UnknownAccelerator"
+	// ReasonUnsupportedRole is the reason while the pods have a role for which no replicas can be planned, or several roles.
+	ReasonUnsupportedRole = "UnsupportedRole"
+	// ReasonRoleMismatch is the reason while servers with the role prefill answer requests themselves.
+	ReasonRoleMismatch = "RoleMismatch"
 	// ReasonNoServiceClass is the reason while no service class has the model: the plan is for a stable load.
 	ReasonNoServiceClass = "NoServiceClass"
 	// ReasonCapacityUnknown is the reason while nothing says what a replica serves.

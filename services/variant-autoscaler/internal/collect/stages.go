@@ -101,24 +101,29 @@ func (w *window) withoutWaiting() {
 	}
 }
 
-// sampleOf returns the sample of a variant. The time to the first token at a decode server can include that of the prefill server.
+// sampleOf returns the sample of a variant. The time to the first token at a decode server can include that of the prefill server. Some
+// engines do not count the token of a prefill.
 func (s *stage) sampleOf(variant int) *sample.Sample {
 	made := s.sample(variant)
-	if made != nil && s.role == snapshot.Decode {
+	switch {
+	case made == nil:
+	case s.role == snapshot.Decode:
 		made.TTFT = 0
+	case s.role == snapshot.Prefill:
+		made.Output = max(made.Output, 1)
 	}
 	return made
 }
 
 // loads returns the load of each role. Decode servers get at least the requests that prefill servers get now: those that wait there will
-// come.
+// come. That is not true if the latter answer requests themselves.
 func loads(stages []*stage) map[snapshot.Role]snapshot.Load {
 	all := map[snapshot.Role]snapshot.Load{}
 	for _, s := range stages {
 		all[s.role] = s.load()
 	}
 	prefill, decode := all[snapshot.Prefill], all[snapshot.Decode]
-	if prefill.State == snapshot.Found && decode.State == snapshot.Found {
+	if prefill.State == snapshot.Found && decode.State == snapshot.Found && prefill.Output <= snapshot.MostPrefillOutput {
 		decode.Rate = max(decode.Rate, prefill.Rate)
 		all[snapshot.Decode] = decode
 	}

@@ -72,6 +72,17 @@ func TestLoadsOfRoles(t *testing.T) {
 	}
 }
 
+// TestPrefillServersThatDecode: what they answer themselves does not come to decode servers.
+func TestPrefillServersThatDecode(t *testing.T) {
+	t.Parallel()
+	g := roleGroup(snapshot.Prefill, snapshot.Decode)
+	r := collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 9, 1, 0), serves(snapshot.Decode, 2, 8000, 250, 30, 0)), g)
+	assert.Equal(t, int64(2e6), r.Of(snapshot.Decode).Rate)
+
+	r = collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 0, 1, 0), serves(snapshot.Decode, 2, 8000, 250, 30, 0)), g)
+	assert.InDelta(t, 1, r.Variants[0].Sample.Output, 0, "an engine that does not count the token of a prefill")
+}
+
 // TestPrefillWaitsForDecode: while decode servers have no room, prefill servers keep the KV caches of those that wait. More of them would not
 // help.
 func TestPrefillWaitsForDecode(t *testing.T) {

@@ -107,7 +107,10 @@ func TestRolesGoToZeroTogether(t *testing.T) {
 		{"the requests are not known", both(func(g *snapshot.Group) { g.Zero.Requests = nil }), map[string]int{"p": 1, "d": 1}},
 		{"prefills are not known", func(prefill, _ *snapshot.Group) { prefill.Load = snapshot.Load{State: snapshot.Missing} }, map[string]int{"p": 1, "d": 1}},
 		{"decode servers changed", func(_, decode *snapshot.Group) { decode.Zero.Changed = noon }, map[string]int{"p": 1, "d": 1}},
-		{"a request waits", both(func(g *snapshot.Group) { g.Load.Queued = 1; g.Variants[0].Now, g.Variants[0].Ready, g.Variants[0].Previous = 0, 0, 0 }),
+		{"a request waits", both(func(g *snapshot.Group) {
+			g.Load.Queued = 1
+			g.Variants[0].Now, g.Variants[0].Ready, g.Variants[0].Previous = 0, 0, 0
+		}),
 			map[string]int{"p": 1, "d": 1}},
 	}
 	for _, tt := range tests {
@@ -187,7 +190,8 @@ func TestRatio(t *testing.T) {
 						assert.Equal(t, want, v.Reason, v.Message)
 					}
 					if v.Reason == RatioBinding {
-						assert.Equal(t, v.Desired, v.Wanted, "stabilization holds it")
+						remembered := v.Wanted
+						assert.Equal(t, tt.want[tt.give.Groups[g].Variants[i].Name], remembered, "stabilization holds it")
 					}
 				}
 			}

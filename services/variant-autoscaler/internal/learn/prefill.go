@@ -2,6 +2,7 @@ package learn
 
 import (
 	"math"
+	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
 	"fairlead.dev/services/variant-autoscaler/internal/sample"
@@ -28,9 +29,10 @@ func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
 // prefillRate returns the tokens that a replica computes per second, or 0 if nothing shows it. Prompts like those of now count, if there
 // are any: short ones take longer for each token.
 func (s *state) prefillRate(picker *sample.Picker) float64 {
-	rate := s.fastest(true)
+	similar := slices.DeleteFunc(slices.Clone(s.Points), func(p point) bool { return !p.similar(s.Traffic) })
+	rate := s.fastest(similar)
 	if rate == 0 {
-		rate = s.fastest(false)
+		rate = s.fastest(s.Points)
 	}
 	if picker != nil && picker.PrefillRate > 0 {
 		rate = picker.PrefillRate
@@ -41,14 +43,14 @@ func (s *state) prefillRate(picker *sample.Picker) float64 {
 	return rate
 }
 
-// fastest returns the tokens per second that replicas showed. Each point shows a part of it: what it served in a time with pauses, and
+// fastest returns the tokens per second that replicas showed at points. Each point shows a part of it: what it served in a time with pauses, and
 // the time of a prefill beside others.
-func (s *state) fastest(similar bool) float64 {
+func (s *state) fastest(points []point) float64 {
 	var times []weighted
-	for i := range s.Points {
-		p := &s.Points[i]
+	for i := range points {
+		p := &points[i]
 		prefill := p.ownPrefill()
-		if prefill <= 0 || p.uncached() < 1 || similar && !p.similar(s.Traffic) {
+		if prefill <= 0 || p.uncached() < 1 {
 			continue
 		}
 		times = append(times, weighted{1 / max(p.Rate*p.uncached(), p.uncached()/prefill*perSecond), p.weight(s.Last)})

@@ -269,13 +269,9 @@ func lastDecision(status []byte) (n int, reason decision.Reason, found bool) {
 	return int(*s.Desired.Replicas), s.Desired.Update.Reason, true
 }
 
-// mostAnswer is the mean of the tokens that servers with the role prefill may generate for a request. A prefill generates one. With half,
-// one request in a hundred that somebody sends there directly is a mismatch. With double, one in ten with a short answer is none.
-const mostAnswer = 8
-
 // checkRole excludes a variant whose servers do not do what their role says: their figures would be taken for those of prefills.
 func checkRole(v *snapshot.Variant, s *sample.Sample, role snapshot.Role) {
-	if role == snapshot.Prefill && v.Problem == nil && s != nil && s.Output > mostAnswer {
+	if role == snapshot.Prefill && v.Problem == nil && s != nil && s.Output > snapshot.MostPrefillOutput {
 		v.Problem = &snapshot.Problem{Reason: sources.RoleMismatch, Message: fmt.Sprintf(
 			"the pods have the role prefill, and generate %.0f tokens for a request: set the label %s of the pod template to both, or let the picker send them prefills only", s.Output, sources.LabelRole)}
 	}

@@ -84,16 +84,17 @@ func Envelope(law steptime.Law, seed uint64) *Scenario {
 
 // PrefillHeavy returns the episode of llm-d's guide to token-aware autoscaling in which prefill and decode servers serve 2316 prompts of 8192
 // tokens, with answers of 256. A prefill server computes 1300 tokens per second: the guide has measured 1154 to 1410. Clients give up after
-// 600 s. The guide does not print the rate: at the one here, static servers complete as many requests as published, 116. Each of them
-// waits longer than the one before.
+// 600 s. The guide does not print the rate: at the one here, which is constant, static servers complete as many requests as published, 116.
+// Each of them waits longer than the one before.
 func PrefillHeavy(law steptime.Law, seed uint64) *Scenario {
 	const rate, requests = 0.89, 2316
 	s := Disaggregated(law, 1./1300, seed)
 	s.Variants[0].Max, s.Variants[1].Max = 4, 4
 	s.TTFT, s.Patience = 8, 600
-	s.Arrivals, _ = Poisson([]Phase{{2 * requests / rate, rate}}, 8192, 256, 0.01, seed)
-	s.Arrivals = s.Arrivals[:requests]
-	s.End = math.Ceil(s.Arrivals[requests-1].At)
+	for i := range requests {
+		s.Arrivals = append(s.Arrivals, Arrival{Model: model, At: float64(i) / rate, Input: 8192, Output: 256})
+	}
+	s.End = math.Ceil(requests / rate)
 	return s
 }
 
