@@ -110,17 +110,19 @@ func BenchmarkRoles(b *testing.B) {
 			{"turns to decode", turnToDecode, Fairlead(Options{}), "Fairlead, defaults", []int{4, 1}},
 		} {
 			var completed, within, replicas []float64
-			requests := 0
 			for seed := range uint64(seeds) {
 				r := Run(l.load(seed), l.with, l.first...)
 				completed, within, replicas = append(completed, float64(r.Completed)), append(within, 100*r.Attainment()), append(replicas, r.Replicas())
-				requests = r.Requests
 			}
 			slices.Sort(completed)
 			slices.Sort(within)
 			slices.Sort(replicas)
-			fmt.Printf("| %s | %s | %.0f of %d | %.0f | %.1f %% | %.1f %% | %.2f |\n",
-				l.name, l.servers, completed[seeds/2], requests, completed[0], within[seeds/2], within[0], replicas[seeds/2])
+			inTime, worst := "-", "-"
+			if l.load(0).Patience > 0 {
+				inTime, worst = fmt.Sprintf("%.0f of %d", completed[seeds/2], len(l.load(0).Arrivals)), fmt.Sprintf("%.0f", completed[0])
+			}
+			fmt.Printf("| %s | %s | %s | %s | %.1f %% | %.1f %% | %.2f |\n",
+				l.name, l.servers, inTime, worst, within[seeds/2], within[0], replicas[seeds/2])
 		}
 	}
 }
