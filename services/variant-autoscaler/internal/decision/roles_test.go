@@ -199,6 +199,14 @@ func TestRatio(t *testing.T) {
 	}
 }
 
+func TestReplicasOfAProduct(t *testing.T) {
+	t.Parallel()
+	bound, decodes := 0.07, 100.0
+	assert.Greater(t, bound*decodes, 7.0, "floating-point numbers")
+	assert.Equal(t, 7, replicasFor(bound*decodes))
+	assert.Equal(t, 12, replicasFor(11.01))
+}
+
 // TestRatioAtZero: no replicas have any ratio.
 func TestRatioAtZero(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,7 @@ func TestRoles(t *testing.T) {
 	assert.InDelta(t, 200, decode.Load.Output, 0)
 	assert.InDelta(t, 0.1, prefill.Variants[0].Measured.Profile.Delta, 0.01, "10 000 tokens per second")
 	assert.Positive(t, decode.Variants[0].Measured.Profile.Alpha+decode.Variants[0].Measured.Profile.Beta)
+	assert.Equal(t, int64(3e6), decode.Variants[0].Measured.Proven, "within the target between tokens: that of the first token is not its own")
 	assert.Equal(t, map[string]int{"p": 2, "d": 1}, r.pass(t))
 }
 
@@ -131,6 +132,7 @@ func TestRolesLieOrChange(t *testing.T) {
 func TestRolesChangeTogether(t *testing.T) {
 	t.Parallel()
 	r := startRoles(t, roleVariants)
+	require.Empty(t, r.settings.Set(settings.Classes)) // no ratio moves the other role
 	r.minutes(t, 10)
 	load := r.loads[snapshot.Decode]
 	load.Rate = 60e6
