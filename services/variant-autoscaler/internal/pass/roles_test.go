@@ -120,11 +120,11 @@ func TestRolesLieOrChange(t *testing.T) {
 	assert.Nil(t, o.Snapshot.Groups[1].Variants[0].Problem)
 	assert.Equal(t, 1, o.Snapshot.Groups[1].Variants[0].Measured.Samples)
 
-	r.p.World = world(t, strings.ReplaceAll(roleVariants, "prefill", "decode"))
+	r.p.World = world(t, strings.ReplaceAll(roleVariants, "llm-d.ai/role: decode", "llm-d.ai/role: prefill"))
 	o = r.minutes(t, 1)
 	require.Len(t, o.Snapshot.Groups, 1)
-	assert.Equal(t, 5, o.Snapshot.Groups[0].Variants[0].Measured.Samples, "d")
-	assert.Equal(t, 1, o.Snapshot.Groups[0].Variants[1].Measured.Samples, "p was another thing")
+	assert.Equal(t, 1, o.Snapshot.Groups[0].Variants[0].Measured.Samples, "d was another thing")
+	assert.Equal(t, 2, o.Snapshot.Groups[0].Variants[1].Measured.Samples, "p")
 	assert.Len(t, r.learners, 2)
 }
 

@@ -72,16 +72,21 @@ func (c *collector) hasDecoder(s service) bool {
 	return c.decoders[s]
 }
 
-// stages returns the variants of a group by their role, each as a group of its own.
+// stages returns the variants of a group by their role, each as a group of its own. Some charts call servers of whole requests decode: without
+// a prefill server, they are.
 func (g *Group) stages() []Group {
+	prefills := slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.role == snapshot.Prefill })
 	byRole := map[snapshot.Role]*Group{}
 	for i := range g.Variants {
-		v := &g.Variants[i]
-		of := byRole[v.role]
+		v, role := &g.Variants[i], g.Variants[i].role
+		if role == snapshot.Decode && !prefills {
+			role = snapshot.Aggregated
+		}
+		of := byRole[role]
 		if of == nil {
 			of = &Group{Key: g.Key, Class: g.Class}
-			of.Role = v.role
-			byRole[v.role] = of
+			of.Role = role
+			byRole[role] = of
 		}
 		of.Variants = append(of.Variants, *v)
 	}

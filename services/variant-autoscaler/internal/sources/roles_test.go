@@ -62,11 +62,20 @@ func TestRoles(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := collect(t, sources.Params{}, append(parse(t, labeled("x", tt.labels)+tt.others), object(t, va, "a", "x"))...)
+			objects := append(parse(t, labeled("x", tt.labels)+tt.others+labeled("p", "{llm-d.ai/role: prefill}")), object(t, va, "a", "x"), object(t, va, "b", "p"))
+			got := collect(t, sources.Params{}, objects...)
 			valid(t, got)
-			assert.Equal(t, map[string]string{"a": tt.want}, rolesOf(got))
+			assert.Equal(t, map[string]string{"a": tt.want, "b": "prefill"}, rolesOf(got))
 		})
 	}
+}
+
+// TestDecodeAlone: without a prefill server, servers that are called decode compute whole requests.
+func TestDecodeAlone(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, labeled("d", "{llm-d.ai/role: decode}")+labeled("w", "{app: w}")+labeled("p", "{llm-d.ai/role: prefill}"))
+	objects = append(objects, object(t, va, "a", "d"), object(t, va, "b", "w"), object(t, va, "c", "p", "spec|modelID", "other"))
+	assert.Equal(t, map[string]string{"a": "", "b": "", "c": "prefill"}, rolesOf(collect(t, sources.Params{}, objects...)))
 }
 
 // TestRolesOfAModel: the roles of a model are groups next to each other, with one class and one source of costs.
@@ -109,7 +118,8 @@ func TestTargetOfSeveralRoles(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": " UnsupportedRole"}, rolesOf(got))
 	assert.Contains(t, got.Groups[0].Variants[0].Problem.Message, `Pair pair has pods of the roles "decode" and "prefill"`)
 
-	one := scale.Scale{Replicas: 1, Selector: labels.SelectorFromSet(labels.Set{"llm-d.ai/role": "decode"})}
+	one := scale.Scale{Replicas: 1}
+	one.Selector = labels.SelectorFromSet(labels.Set{"llm-d.ai/role": "prefill"})
 	got = collect(t, read(one), append(parse(t, made("p", "prefill")+made("d", "decode")), pair)...)
-	assert.Equal(t, map[string]string{"a": "decode"}, rolesOf(got), "the selector of the scale selects one role")
+	assert.Equal(t, map[string]string{"a": "prefill"}, rolesOf(got), "the selector of the scale selects one role")
 }
