@@ -72,6 +72,9 @@ func (q *prometheus) Query(_ context.Context, _ string) ([]promclient.Series, er
 			add("running_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Running }, gauge))
 			add("waiting_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Waiting }, gauge))
 			for figure, value := range counters {
+				if d.Role == "decode" && figure == "cache_hits" {
+					continue // vLLM counts tokens of fetched KV caches elsewhere
+				}
 				add(figure, extrapolated(window, now, value, counter)/rateWindow)
 			}
 		}
