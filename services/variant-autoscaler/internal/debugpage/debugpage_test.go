@@ -37,12 +37,13 @@ type content struct {
 }
 
 type modelContent struct {
-	Namespace, Model, LoadMessage string
-	RequestsPerSecond             float64
-	VariantsLeftOut               int
-	CostPerHour                   float64
-	Variants                      []struct{ Name, Reason, Message, Problem string }
-	History                       struct {
+	Namespace, Model, Role string
+	LoadMessage            string
+	RequestsPerSecond      float64
+	VariantsLeftOut        int
+	CostPerHour            float64
+	Variants               []struct{ Name, Reason, Message, Problem string }
+	History                struct {
 		UnixTime                                                                                   []int64
 		RequestsPerSecond, DemandPerSecond, TtftToTarget, ItlToTarget, Desired, Ready, CostPerHour []*float64
 	}
@@ -162,6 +163,31 @@ func TestLargestFirst(t *testing.T) {
 	assert.Equal(t, 7, c.ModelsLeftOut)
 	assert.Equal(t, maxModels+7, c.VariantsOfAll)
 	assert.Contains(t, get(t, p, "/debug/models.html", "").Body.String(), "The 200 models with the largest demand are shown. 7 more are left out")
+}
+
+// TestRolesOfAModel: each role of a model has figures and a history of its own.
+func TestRolesOfAModel(t *testing.T) {
+	t.Parallel()
+	p := newPage(noon)
+	for minute := range 2 {
+		s, d := small(noon.Add(time.Duration(minute)*time.Minute), "chat", 2)
+		other, decided := small(s.Time, "chat", 2)
+		s.Groups[0].Role, other.Groups[0].Role = snapshot.Decode, snapshot.Prefill
+		other.Groups[0].Load.Rate = 7e6
+		s.Groups, d.Groups = append(s.Groups, other.Groups...), append(d.Groups, decided.Groups...)
+		p.Decided(s, d)
+	}
+	models := read(t, p).Decision.Models
+	require.Len(t, models, 2)
+	for i, want := range []struct {
+		role string
+		rate float64
+	}{{"decode", 2}, {"prefill", 7}} {
+		assert.Equal(t, want.role, models[i].Role)
+		require.Len(t, models[i].History.RequestsPerSecond, 2)
+		assert.InDelta(t, want.rate, *models[i].History.RequestsPerSecond[0], 1e-6)
+	}
+	assert.Contains(t, get(t, p, "/debug/models.html", "").Body.String(), "<small>pool pool</small> <small>prefill</small></h2>")
 }
 
 func TestProblemsFirst(t *testing.T) {
