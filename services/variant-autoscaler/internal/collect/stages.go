@@ -9,11 +9,13 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// Decode servers have no room from this many requests that wait for it, of each server and of each one in the batch. Package learn takes a
-// batch for full at the same numbers.
+// Decode servers have no room from this many requests that wait for it at each server, if they are also this part of the batch or the KV
+// cache is this full: arrivals wait a moment for the next step, too. Package learn takes a batch for full at the first two numbers. The third
+// is for prefill servers that can keep few KV caches, so that few requests reach decode servers.
 const (
 	crowdedWaiting = 0.8
 	crowdedPart    = 0.2
+	crowdedCache   = 0.9
 )
 
 // stage is the variants of a group that have one role, and what an answer says about their pods.
@@ -22,6 +24,7 @@ type stage struct {
 
 	role     snapshot.Role
 	variants []int // positions of its variants in the whole group
+	held     bool  // by servers of another role: its own do not show what they can do
 }
 
 // hasRoles reports whether a variant of a group has a role.
@@ -65,7 +68,8 @@ func (c *Collector) stages(whole *window) []*stage {
 		all = append(all, s)
 	}
 	if prefill, decode := byRole[snapshot.Prefill], byRole[snapshot.Decode]; prefill != nil && decode != nil {
-		if decode.crowded() {
+		if decode.crowded() && !prefill.answers() {
+			prefill.held = true
 			prefill.withoutWaiting()
 		}
 		if other := byRole[snapshot.Aggregated]; other != nil { // the requests that no server has yet need a pair
@@ -79,7 +83,13 @@ func (c *Collector) stages(whole *window) []*stage {
 // of them would not help.
 func (w *window) crowded() bool {
 	waits, runs := w.figures.sum(waiting, w.measured), w.figures.sum(running, w.measured)
-	return waits > 0 && waits >= crowdedWaiting*float64(len(w.measured)) && waits >= crowdedPart*runs
+	full := waits >= crowdedPart*runs || w.figures.mean(kvUsage, w.measured) >= crowdedCache
+	return waits > 0 && waits >= crowdedWaiting*float64(len(w.measured)) && full
+}
+
+// answers reports whether prefill servers answer requests themselves, which needs no decode servers.
+func (w *window) answers() bool {
+	return w.figures.ratio(outputTokens, outputs, w.measured) > snapshot.MostPrefillOutput
 }
 
 // withoutPicker removes the requests that the picker has or refused.
@@ -101,12 +111,13 @@ func (w *window) withoutWaiting() {
 	}
 }
 
-// sampleOf returns the sample of a variant. The time to the first token at a decode server can include that of the prefill server. Some
-// engines do not count the token of a prefill.
+// sampleOf returns the sample of a variant, nil if it would teach something wrong. The time to the first token at a decode server can include
+// that of the prefill server. Some engines do not count the token of a prefill.
 func (s *stage) sampleOf(variant int) *sample.Sample {
 	made := s.sample(variant)
 	switch {
-	case made == nil:
+	case made == nil || s.held:
+		return nil
 	case s.role == snapshot.Decode:
 		made.TTFT = 0
 	case s.role == snapshot.Prefill:

@@ -30,7 +30,7 @@ func serves(role snapshot.Role, finishes, input, output, runs, waits float64) []
 		value(sampled, pod, 990), value(finished, pod, finishes), value(runningGrowth, pod, 0),
 		value(inputTokens, pod, finishes*input), value(inputs, pod, finishes), value(outputTokens, pod, finishes*output), value(outputs, pod, finishes),
 		value(ttftSum, pod, finishes*2), value(ttftCount, pod, finishes), value(running, pod, runs), value(waiting, pod, waits), value(waitingNow, pod, waits),
-		value(kvUsage, pod, 0.9),
+		value(kvUsage, pod, 0.5),
 	}
 }
 
@@ -79,6 +79,10 @@ func TestPrefillServersThatDecode(t *testing.T) {
 	r := collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 9, 1, 0), serves(snapshot.Decode, 2, 8000, 250, 30, 0)), g)
 	assert.Equal(t, int64(2e6), r.Of(snapshot.Decode).Rate)
 
+	r = collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 9, 1, 20), serves(snapshot.Decode, 2, 8000, 250, 30, 30)), g)
+	assert.InDelta(t, 20, r.Of(snapshot.Prefill).Waiting, 0, "they wait for no decode server")
+	assert.NotNil(t, r.Variants[0].Sample)
+
 	r = collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 0, 1, 0), serves(snapshot.Decode, 2, 8000, 250, 30, 0)), g)
 	assert.InDelta(t, 1, r.Variants[0].Sample.Output, 0, "an engine that does not count the token of a prefill")
 }
@@ -96,6 +100,8 @@ func TestPrefillWaitsForDecode(t *testing.T) {
 	}{
 		{"room", serves(snapshot.Decode, 4, 8000, 250, 40, 0), 20, 6e6},
 		{"a few wait", serves(snapshot.Decode, 4, 8000, 250, 40, 7), 20, 6e6},
+		{"a few wait, and the cache is full", append(serves(snapshot.Decode, 4, 8000, 250, 40, 7), value(kvUsage, "pod-decode", 0.4)), 0, 6e6},
+		{"one waits for the next step", append(serves(snapshot.Decode, 4, 8000, 250, 40, 0.7), value(kvUsage, "pod-decode", 0.4)), 20, 6e6},
 		{"no room", serves(snapshot.Decode, 4, 8000, 250, 40, 8), 0, 6e6},
 		{"no decode server has metrics", nil, 20, 6e6},
 	}
@@ -106,7 +112,11 @@ func TestPrefillWaitsForDecode(t *testing.T) {
 			load := r.Of(snapshot.Prefill)
 			assert.InDelta(t, tt.wantWaiting, load.Waiting, 0)
 			assert.Equal(t, tt.wantPrefills, load.Rate, "what arrives is known")
-			assert.InDelta(t, tt.wantWaiting, r.Variants[0].Sample.Waiting, 0)
+			if tt.wantWaiting == 0 {
+				assert.Nil(t, r.Variants[0].Sample, "nothing shows what prefill servers can do")
+			} else {
+				assert.InDelta(t, tt.wantWaiting, r.Variants[0].Sample.Waiting, 0)
+			}
 			require.Len(t, r.Variants[0].Uses, 1)
 			assert.InDelta(t, tt.wantWaiting, r.Variants[0].Uses[0].Waiting, 0)
 		})

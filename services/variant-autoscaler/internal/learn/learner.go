@@ -133,6 +133,7 @@ func (l *Learner) add(s *sample.Sample) {
 	st.Traffic = p.traffic
 	if l.prefill {
 		st.judgePrefill(&p)
+		st.forgetBeginning(&p)
 	} else {
 		st.judge(&p)
 	}

@@ -79,6 +79,21 @@ func (s *state) saturatedTokens() float64 {
 	return saturation * most
 }
 
+// forgetBeginning removes what was seen while a queue began, as soon as a sample shows the whole window: the rate was that of a part of it,
+// and an average would keep it for half an hour.
+func (s *state) forgetBeginning(p *point) {
+	if p.begins() {
+		return
+	}
+	s.Points = slices.DeleteFunc(s.Points, func(old point) bool { return old.begins() })
+}
+
+// begins reports whether requests wait, and the rate does not follow from those in the server by Little's law: the window is not full.
+func (p *point) begins() bool {
+	const near = 1.5 // the gauge is read a few times in a window
+	return p.Waiting >= 1 && p.Running > near*p.Rate*p.service()/perSecond
+}
+
 // judgePrefill is judge for servers that only prefill. A prefill takes longer beside others, so only what is longer than alone is known.
 func (s *state) judgePrefill(p *point) {
 	if rate := s.prefillRate(s.picker()); rate > 0 && len(s.Points) > 0 {

@@ -21,6 +21,13 @@ func prefills(minute int, rate, prefill, waits float64) *sample.Sample {
 	}
 }
 
+// beginning returns what a server shows whose requests came in the last quarter of the window.
+func beginning(minute int) *sample.Sample {
+	s := prefills(minute, 0.5, 500, 10)
+	s.Running = 0.95
+	return s
+}
+
 // tokensOf returns the tokens per second of a profile.
 func tokensOf(t *testing.T, m *snapshot.Measured) float64 {
 	t.Helper()
@@ -44,6 +51,9 @@ func TestPrefillRate(t *testing.T) {
 		}, 12_000},
 		{"a slow transfer of KV caches binds", []*sample.Sample{prefills(1, 0.2, 500, 12), prefills(2, 0.2, 500, 30), prefills(3, 0.2, 500, 50)}, saturation * 0.2 * 6000},
 		{"one sample of a queue does not", []*sample.Sample{prefills(1, 0.2, 500, 12)}, 12_000},
+		{"nor what was served while the queue began", []*sample.Sample{
+			beginning(1), prefills(2, 1.9, 500, 30), prefills(3, 1.9, 500, 60), prefills(4, 1.9, 500, 90),
+		}, saturation * 1.9 * 6000},
 		{"a short queue does not", []*sample.Sample{prefills(1, 0.2, 500, 4), prefills(2, 0.2, 500, 4), prefills(3, 0.2, 500, 4)}, 12_000},
 	}
 	for _, tt := range tests {

@@ -280,8 +280,8 @@ func (w *world) dispatch(a *Arrival) {
 	w.submit(a.Model, "", r)
 }
 
-// submit sends a request to a pod with a role when it arrives, and reports whether there is one.
-func (w *world) submit(model, role string, r *modelserver.Request) bool {
+// submit sends a request to a pod with a role when it arrives, and returns the pod, or nil if there is none.
+func (w *world) submit(model, role string, r *modelserver.Request) *pod {
 	var ready []*pod
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
@@ -292,7 +292,7 @@ func (w *world) submit(model, role string, r *modelserver.Request) bool {
 	}
 	if len(ready) == 0 {
 		w.cut[r] = true
-		return false
+		return nil
 	}
 	w.turn++
 	best := ready[w.turn%len(ready)]
@@ -301,7 +301,7 @@ func (w *world) submit(model, role string, r *modelserver.Request) bool {
 	}
 	best.requests = append(best.requests, r)
 	best.server.Submit(r.Arrived, r)
-	return true
+	return best
 }
 
 func (w *world) fewest(ready []*pod, now float64) *pod {

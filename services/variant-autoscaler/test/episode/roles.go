@@ -14,33 +14,31 @@ func (w *world) hasRoles(model string) bool {
 
 // prefill sends a request to a prefill server. What the client sees is a request of its own.
 func (w *world) prefill(a *Arrival, client *modelserver.Request) {
-	leg := &modelserver.Request{Input: a.Input, Output: 1, Arrived: a.At}
-	if !w.submit(a.Model, "prefill", leg) {
+	leg := &modelserver.Request{Input: a.Input, Output: 1, Arrived: a.At, Keep: true}
+	p := w.submit(a.Model, "prefill", leg)
+	if p == nil {
 		w.cut[client] = true
 		return
 	}
-	w.legs = append(w.legs, &legs{model: a.Model, client: client, prefill: leg})
+	w.legs = append(w.legs, &legs{model: a.Model, client: client, prefill: leg, server: p.server})
 }
 
 // legs are the two requests to servers that one of a client needs.
 type legs struct {
 	model                   string
 	client, prefill, decode *modelserver.Request
+	server                  modelserver.Server // of the prefill
+	fetched                 bool               // it needs the KV cache no more
 }
 
-// handOver sends requests whose prefill ended in this second to decode servers, which have the KV cache of the prompt then.
+// handOver sends requests whose prefill ended in this second to decode servers. These fetch the KV cache of the prompt when they begin with
+// a request, and prefill servers keep it until then.
 func (w *world) handOver() {
 	if len(w.legs) == 0 {
 		return
 	}
 	end := w.now + 1
-	for _, d := range w.deployments {
-		for _, p := range d.pods {
-			if d.Role == "prefill" {
-				p.server.Advance(end)
-			}
-		}
-	}
+	w.advance("prefill", end)
 	var due []*legs
 	for _, l := range w.legs {
 		if l.decode == nil && l.prefill.End > 0 && l.prefill.End+w.Transfer < end {
@@ -54,6 +52,29 @@ func (w *world) handOver() {
 		}
 		w.submit(l.model, "decode", l.decode)
 	}
+	w.advance("decode", end)
+	for _, l := range w.legs {
+		if !l.fetched && l.decode != nil && l.decode.First > 0 {
+			l.fetched = true
+			l.server.(releaser).Release(end, l.prefill) //nolint:forcetypeassert // prefill servers compute step by step
+		}
+	}
+}
+
+// advance lets the servers of a role compute until a time.
+func (w *world) advance(role string, to float64) {
+	for _, d := range w.deployments {
+		for _, p := range d.pods {
+			if d.Role == role {
+				p.server.Advance(to)
+			}
+		}
+	}
+}
+
+// releaser is a server that keeps KV caches.
+type releaser interface {
+	Release(now float64, r *modelserver.Request)
 }
 
 // finishRoles lets all requests with two legs end, and gives the clients what they see: the tokens come from the decode server.

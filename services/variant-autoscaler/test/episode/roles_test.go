@@ -90,6 +90,31 @@ func TestTurnToDecode(t *testing.T) {
 	assert.Greater(t, after.decode, before.decode)
 }
 
+// TestDecodeIsFull: decode servers have reached their maximum. Prefill servers keep the KV caches of those that wait for them, have no room, and
+// let others wait. More of them would not help.
+func TestDecodeIsFull(t *testing.T) {
+	t.Parallel()
+	s := Disaggregated(Qwen32(), 1./15_000, 1)
+	s.Variants[1].Max = 1
+	s.Arrivals, s.End = Poisson([]Phase{{900, 6}}, 2048, 1024, 0.3, 1)
+	var decisions []roleReplicas
+	waiting := 0.0
+	o := recordRoles(&decisions)
+	record := o.Trace
+	o.Trace = func(outcome *pass.Outcome, now float64) {
+		record(outcome, now)
+		for i := range outcome.Snapshot.Groups {
+			waiting = max(waiting, outcome.Snapshot.Groups[i].Load.Waiting)
+		}
+	}
+	Run(s, Fairlead(o), 2, 1)
+	require.NotEmpty(t, decisions)
+	assert.Positive(t, waiting)
+	for _, d := range decisions {
+		assert.LessOrEqual(t, d.prefill, 2, "at %.0f s", d.at)
+	}
+}
+
 // BenchmarkRoles prints the table of prefill and decode servers.
 func BenchmarkRoles(b *testing.B) {
 	const seeds = 24

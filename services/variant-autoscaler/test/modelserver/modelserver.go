@@ -14,6 +14,7 @@ import (
 type Request struct {
 	Input, Output, Cached int
 	Arrived               float64
+	Keep                  bool    // step servers: its KV cache stays after the end, until Release
 	First, End            float64 // of the first token and of the last one. Zero: not yet
 	started, last         float64
 	begun                 bool
@@ -81,6 +82,7 @@ type stepServer struct {
 	end              float64 // of the current step
 	busy             bool
 	used             int
+	kept             int // tokens of requests that have ended
 	shown            Page
 	chunks           []int // of the current step, beside running
 }
@@ -128,7 +130,7 @@ func (s *stepServer) begin(now float64) {
 		if !r.begun {
 			r.begun, r.started, r.computed = true, now, r.Cached
 		}
-		if s.used+r.known() > s.blocks && len(s.running) > 0 {
+		if s.used+r.known() > s.blocks && len(s.running)+s.kept > 0 {
 			break
 		}
 		s.waiting = s.waiting[1:]
@@ -175,10 +177,24 @@ func (s *stepServer) finish() {
 			kept = append(kept, r)
 			continue
 		}
-		s.used -= r.computed
+		if r.Keep {
+			s.kept += r.computed
+		} else {
+			s.used -= r.computed
+		}
 		s.shown.ended(r, s.end)
 	}
 	s.running = kept
+}
+
+// Release frees the KV cache of a request that has ended.
+func (s *stepServer) Release(now float64, r *Request) {
+	s.Advance(now)
+	s.used -= r.computed
+	s.kept -= r.computed
+	if !s.busy {
+		s.begin(now)
+	}
 }
 
 // token counts a token.
