@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,9 @@ type waiting struct {
 
 	limits Limits
 	cancel map[string]context.CancelCauseFunc
-	left   []string // "name" or "name: reason", in order
+
+	mu   sync.Mutex
+	left []string // "name" or "name: reason", in order
 }
 
 func newWaiting(t *testing.T, l Limits) *waiting {
@@ -39,9 +42,15 @@ func (w *waiting) enter(name string, priority int, bytes int64) {
 		if err := w.Wait(ctx, r, w.limits); err != nil {
 			name += ": " + err.Error()
 		}
-		w.left = append(w.left, name)
+		w.leave(name)
 	}()
 	synctest.Wait()
+}
+
+func (w *waiting) leave(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = append(w.left, name)
 }
 
 // grant lets requests leave one by one, in order.
@@ -81,7 +90,7 @@ func TestOrder_WaitsAgain(t *testing.T) {
 		w.enter("later", 0, 1)
 		go func() {
 			assert.NoError(t, w.Wait(context.Background(), Request{Arrived: first}, wide))
-			w.left = append(w.left, "first")
+			w.leave("first")
 		}()
 		synctest.Wait()
 		w.grant(2)
