@@ -56,8 +56,8 @@ func (p *emptyPool) have(endpoints ...*endpoint.Endpoint) {
 type sent struct {
 	exchange.Exchange
 
-	refusal *exchange.Refusal
-	decided bool
+	refusal *exchange.Refusal // once it is decided
+	decided atomic.Bool
 	cancel  context.CancelFunc
 }
 
@@ -74,7 +74,7 @@ func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
 		if s.refusal = s.Decide(ctx, in.Body); s.refusal == nil {
 			s.Sent()
 		}
-		s.decided = true
+		s.decided.Store(true)
 	}()
 	synctest.Wait()
 	return s
@@ -92,7 +92,7 @@ func (s *sent) answer() {
 func decidedOf(requests []*sent) int {
 	n := 0
 	for _, s := range requests {
-		if s.decided {
+		if s.decided.Load() {
 			n++
 		}
 	}
@@ -148,14 +148,14 @@ func TestWaitsForRoom(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 4, decidedOf(requests))
 		requests = append(requests, p.send(api.Incoming{}))
-		assert.False(t, requests[10].decided, "the others came first")
+		assert.False(t, requests[10].decided.Load(), "the others came first")
 		for i := range 7 {
 			requests[i].answer()
 			assert.Equal(t, 5+i, decidedOf(requests), "as one ends, the next one begins")
-			assert.True(t, requests[4+i].decided)
+			assert.True(t, requests[4+i].decided.Load())
 		}
 		requests[7].answer()
-		assert.True(t, p.send(api.Incoming{}).decided, "nobody waits, so it does not either")
+		assert.True(t, p.send(api.Incoming{}).decided.Load(), "nobody waits, so it does not either")
 	})
 }
 
@@ -170,11 +170,11 @@ func TestWaitsForRoom_OfEjectedServers(t *testing.T) {
 		full.Record(full.BeginScrape(time.Now()), running(usualBatch))
 		p.have(ejected, full)
 		time.Sleep(time.Second)
-		assert.False(t, s.decided)
+		assert.False(t, s.decided.Load())
 		full.Health().Eject("failures", time.Now().Add(time.Hour))
 		time.Sleep(recheck)
 		synctest.Wait()
-		assert.True(t, s.decided)
+		assert.True(t, s.decided.Load())
 	})
 }
 
@@ -187,7 +187,7 @@ func TestWaitIsNoTimeOfTheServer(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		p.have(p.estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
 		synctest.Wait()
-		require.True(t, s.decided)
+		require.True(t, s.decided.Load())
 		time.Sleep(100 * time.Millisecond)
 		s.Respond(&exchange.Response{Status: 200, Events: true})
 		for range 2 { // one piece of content alone says nothing
@@ -207,11 +207,11 @@ func TestWaitsForRoom_OfOtherReplicas(t *testing.T) {
 		e.Record(e.BeginScrape(time.Now()), running(usualBatch))
 		p.have(e)
 		synctest.Wait()
-		assert.False(t, s.decided)
+		assert.False(t, s.decided.Load())
 		e.Record(e.BeginScrape(time.Now()), running(usualBatch-1))
 		time.Sleep(recheck)
 		synctest.Wait()
-		assert.True(t, s.decided)
+		assert.True(t, s.decided.Load())
 	})
 }
 
@@ -240,7 +240,7 @@ func TestWaitsNoLonger(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, began := newEmptyPool(t, tt.flowControl), time.Now()
 				s := p.sendFor(tt.give, tt.maxWait)
-				for !s.decided {
+				for !s.decided.Load() {
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
@@ -261,7 +261,7 @@ func TestClientThatLeavesWhileItWaits(t *testing.T) {
 		s := p.send(api.Incoming{})
 		s.cancel()
 		synctest.Wait()
-		assert.True(t, s.decided)
+		assert.True(t, s.decided.Load())
 		assert.NotNil(t, s.refusal)
 		s.End(nil)
 		assert.Equal(t, exchange.Unpicked, s.Outcome)
@@ -276,25 +276,25 @@ func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{maxRequests: 2, maxBytes: 1Ki}")
 		first, big := p.send(api.Incoming{}), p.send(api.Incoming{Body: fmt.Appendf(nil, `{"prompt":"%01024d"}`, 0)})
-		assert.True(t, big.decided)
+		assert.True(t, big.decided.Load())
 		require.NotNil(t, big.refusal)
 		assert.Equal(t, exchange.RejectedCapacity, big.Queue)
 		second := p.send(api.Incoming{})
 		third := p.send(api.Incoming{})
-		assert.True(t, third.decided)
+		assert.True(t, third.decided.Load())
 		require.NotNil(t, third.refusal)
 		assert.Equal(t, "no ready endpoints in the pool: the queue is full", third.refusal.Text)
 		full := newEndpoint("10.0.0.1:8000")
 		full.Record(full.BeginScrape(time.Now()), running(usualBatch))
 		p.have(full)
 		fourth := p.send(api.Incoming{})
-		assert.True(t, fourth.decided)
+		assert.True(t, fourth.decided.Load())
 		assert.Nil(t, fourth.refusal)
-		assert.False(t, first.decided)
+		assert.False(t, first.decided.Load())
 		time.Sleep(55 * time.Second)
 		synctest.Wait()
 		for _, s := range []*sent{first, second} {
-			assert.True(t, s.decided)
+			assert.True(t, s.decided.Load())
 			assert.Nil(t, s.refusal, "it has waited for long enough")
 		}
 	})
@@ -310,12 +310,12 @@ func TestServerThatComesAndGoes(t *testing.T) {
 		p.leaving.count += p.queue.Grant(1)
 		p.leaving.mu.Unlock()
 		synctest.Wait()
-		assert.False(t, s.decided)
+		assert.False(t, s.decided.Load())
 		assert.Equal(t, 1, p.queue.Len())
 		assert.Zero(t, p.leaving.count)
 		p.have(newEndpoint("10.0.0.1:8000"))
 		synctest.Wait()
-		assert.True(t, s.decided)
+		assert.True(t, s.decided.Load())
 		assert.Nil(t, s.refusal)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,13 @@ func (w *waiting) leave(name string) {
 	w.left = append(w.left, name)
 }
 
+// names returns those that left.
+func (w *waiting) names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.left)
+}
+
 // grant lets requests leave one by one, in order.
 func (w *waiting) grant(n int) {
 	for range n {
@@ -75,7 +83,7 @@ func TestOrder(t *testing.T) {
 		w.grant(3)
 		w.enter("g", 7, 1)
 		w.grant(10)
-		assert.Equal(t, []string{"c", "e", "a", "g", "d", "b", "f"}, w.left)
+		assert.Equal(t, []string{"c", "e", "a", "g", "d", "b", "f"}, w.names())
 		assert.Zero(t, w.Len())
 		assert.Zero(t, w.Grant(1))
 	})
@@ -94,7 +102,7 @@ func TestOrder_WaitsAgain(t *testing.T) {
 		}()
 		synctest.Wait()
 		w.grant(2)
-		assert.Equal(t, []string{"first", "later"}, w.left)
+		assert.Equal(t, []string{"first", "later"}, w.names())
 	})
 }
 
@@ -107,13 +115,13 @@ func TestExpiry(t *testing.T) {
 		w.enter("b", 0, 10)
 		time.Sleep(30*time.Second - time.Nanosecond)
 		synctest.Wait()
-		assert.Empty(t, w.left)
+		assert.Empty(t, w.names())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.Equal(t, []string{"a: " + ErrExpired.Error()}, w.left)
+		assert.Equal(t, []string{"a: " + ErrExpired.Error()}, w.names())
 		assert.Equal(t, 1, w.Len())
 		w.grant(1)
-		assert.Equal(t, "b", w.left[1])
+		assert.Equal(t, "b", w.names()[1])
 	})
 }
 
@@ -126,9 +134,9 @@ func TestClientThatLeaves(t *testing.T) {
 		}
 		w.cancel["b"](errors.New("it left"))
 		synctest.Wait()
-		assert.Equal(t, []string{"b: it left"}, w.left)
+		assert.Equal(t, []string{"b: it left"}, w.names())
 		w.grant(2)
-		assert.Equal(t, []string{"b: it left", "a", "c"}, w.left)
+		assert.Equal(t, []string{"b: it left", "a", "c"}, w.names())
 	})
 }
 
@@ -182,9 +190,9 @@ func TestLimits(t *testing.T) {
 				w.enter("high", 2, 100)
 				w.enter("low2", -1, 100)
 				w.enter("new", tt.last.Priority, tt.last.Bytes)
-				assert.ElementsMatch(t, tt.want, w.left)
+				assert.ElementsMatch(t, tt.want, w.names())
 				w.grant(4)
-				assert.Len(t, w.left, 4)
+				assert.Len(t, w.names(), 4)
 				assert.Zero(t, w.bytes)
 			})
 		})
