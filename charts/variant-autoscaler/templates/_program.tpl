@@ -89,6 +89,16 @@
 - --saving-percent={{ .Values.plan.savingPercent }}
 - --ttft-percentile={{ .Values.plan.ttftPercentile }}
 - --trials={{ .Values.plan.trials }}
+{{- if .Values.limiter.enabled }}
+- --limiter
+{{- end }}
+{{- end -}}
+
+{{/* Whether the limiter is on: by its value, or by the ConfigMap of the chart. */}}
+{{- define "variant-autoscaler.limits" -}}
+{{- $default := dict -}}
+{{- if not .Values.configMaps.saturation -}}{{- $default = (index (default dict .Values.saturation) "default") | default dict -}}{{- end -}}
+{{- if or .Values.limiter.enabled $default.enableLimiter }}true{{ end -}}
 {{- end -}}
 
 {{/* Whether the chart creates the ConfigMap with the configuration. */}}

@@ -41,13 +41,25 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events", "get production-stack.vllm.ai/vllmruntimes/scale", "get workload.serving.volcano.sh/modelservings/scale", "get disaggregatedset.x-k8s.io/disaggregatedsetrolescalers/scale"}
 	kinds := regexp.MustCompile(`(?:newKind\("([\w.-]*)", "\w+"|declarations\("([\w.-]*)", "\w+"|workloads\("([\w.-]*)"), "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
-	require.Len(t, kinds, 10)
+	require.Len(t, kinds, 11)
+	var nodes []string
 	for _, kind := range kinds {
 		name := kind[1] + kind[2] + kind[3] + "/" + kind[4]
+		if name == "/nodes" {
+			nodes = []string{"list " + name, "watch " + name}
+			continue
+		}
 		want = append(want, "list "+name, "watch "+name)
 	}
-	for _, values := range []helm.Values{nil, {"externalScaler": helm.Values{"enabled": true}}} {
-		assert.ElementsMatch(t, want, objects.Permissions(role(t, objects.Render(t, chart, with(values)), own).Rules))
+	permissions := func(values helm.Values) []string {
+		return objects.Permissions(role(t, objects.Render(t, chart, with(values)), own).Rules)
+	}
+	for _, values := range []helm.Values{nil, {"externalScaler": helm.Values{"enabled": true}}, {"saturation": helm.Values{"default": helm.Values{"enableLimiter": false}}}} {
+		assert.ElementsMatch(t, want, permissions(values))
+	}
+	want = append(want, nodes...)
+	for _, values := range []helm.Values{{"limiter": helm.Values{"enabled": true}}, {"saturation": helm.Values{"default": helm.Values{"enableLimiter": true}}}} {
+		assert.ElementsMatch(t, want, permissions(values), "the limiter is on")
 	}
 }
 

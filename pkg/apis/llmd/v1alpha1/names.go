@@ -120,6 +120,10 @@ const (
 	ReasonUnsupportedRole = "UnsupportedRole"
 	// ReasonRoleMismatch is the reason while servers with the role prefill answer requests themselves.
 	ReasonRoleMismatch = "RoleMismatch"
+	// ReasonInventoryUnknown is the reason while the limiter is on and nodes cannot be listed.
+	ReasonInventoryUnknown = "InventoryUnknown"
+	// ReasonInventoryInvalid is the reason while a node that the variant could use, or a pod on it, has a number of cards that cannot be true.
+	ReasonInventoryInvalid = "InventoryInvalid"
 	// ReasonNoServiceClass is the reason while no service class has the model: the plan is for a stable load.
 	ReasonNoServiceClass = "NoServiceClass"
 	// ReasonCapacityUnknown is the reason while nothing says what a replica serves.

@@ -240,6 +240,7 @@ func newPasses(p passParts) *pass.Passes {
 	return pass.New(pass.Params{
 		Options: pass.Options{
 			Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics, Writes: p.Config.Actuator == config.ActuatorScale,
+			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
 		World: p.Informers.Caches(), Scales: p.Scales, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
 )
@@ -33,6 +34,14 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 		i.AddEventHandler(handler)
 	}
 	p.Store.OnChange(p.Trigger.ConfigMapChanged)
+	p.Store.OnLoad(func(s *settings.Settings) {
+		if s.Limiter() {
+			p.Informers.WatchNodes()
+		}
+	})
+	if cfg.Limiter {
+		p.Informers.WatchNodes()
+	}
 	return run.Run(ctx, run.Params{
 		Log: log, Server: p.HTTP, Elector: p.Elector, Lead: p.lead,
 		Parts:  []run.Part{p.Informers, p.Store, p.Events, p.Readiness.crd, p.Readiness.prometheus, p.Scaler},

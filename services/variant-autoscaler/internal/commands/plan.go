@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -165,14 +166,19 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the kind
 	}
+	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
+	if o.Limiter || spectator.settings.Limiter() {
+		if err := addNodes(ctx, client, w); err != nil {
+			return nil, err
+		}
+	}
 	w.Print(log)
 	caches, err := informers.Snapshot(w.Snapshot, o.Instance)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
-	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	p := pass.New(pass.Params{
-		Options: pass.Options{Settings: o.Plan, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
+		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
 		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
 	})
 	if _, _, err := p.Pass(ctx); err != nil {
@@ -186,6 +192,18 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		fmt.Fprintf(log, "%s %s/%s takes no part: %s: %s\n", v.Source, v.Namespace, v.Name, v.Problem.Reason, v.Problem.Message)
 	}
 	return spectator.outcome.Snapshot, nil
+}
+
+// addNodes adds the nodes of the cluster.
+func addNodes(ctx context.Context, client dynamic.Interface, w *dryrun.World) error {
+	nodes, err := dryrun.ReadCluster(ctx, client, []kit.Kind{informers.Kinds("").Nodes})
+	if err != nil {
+		return err //nolint:wrapcheck // the error names the kind
+	}
+	w.Objects, w.Skipped = append(w.Objects, nodes.Objects...), append(w.Skipped, nodes.Skipped...)
+	before := w.Served
+	w.Served = func(resource schema.GroupVersionResource) bool { return before(resource) || nodes.Served(resource) }
+	return nil
 }
 
 // settingsOf returns what ConfigMaps that were read say. It prints each one that was looked for, found or not.

@@ -35,6 +35,7 @@ type Config struct {
 	Forecast  bool
 	Metrics   time.Duration // window of rates
 	AllowHTTP bool
+	Limiter   bool // limits variants to what nodes have free, whatever the ConfigMaps say
 
 	Namespace  string            // of the ConfigMaps
 	ConfigMaps map[string]string // names by kind
@@ -97,6 +98,8 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.Plan.Percentile, "ttft-percentile", c.Plan.Percentile, "Percentile of the time to first token that targets are for. 0: the mean.")
 	fs.BoolVar(&c.Plan.Trials, "trials", c.Plan.Trials, "Give a replica, once and for at most 30 minutes, to a variant at zero that is cheaper than others and of which nothing says what a replica serves.")
 	fs.DurationVar(&c.Metrics, "metrics-window", c.Metrics, "Window of rates and means in Prometheus. It must contain at least two scrapes.")
+	fs.BoolVar(&c.Limiter, "limiter", c.Limiter,
+		"Limit variants to the accelerators that nodes have free. It needs the permission to list and watch nodes. The key enableLimiter of the saturation config turns the limiter on, too.")
 	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
 	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")
 	fs.StringToStringVar(&c.ConfigMaps, "config-map", c.ConfigMaps, "Names of ConfigMaps, as KIND=NAME. KIND is "+kinds()+". Kinds without a name have the usual names, also after the name of a release.")

@@ -12,6 +12,9 @@ import (
 
 // Decide returns the decision on a snapshot, or an error that names a number that is out of range.
 func Decide(s *snapshot.Snapshot) (*Decision, error) {
+	if err := validateNodes(s); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
 	d := newDecider(s)
 	if err := d.problem.Validate(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -30,6 +33,7 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	for g := range s.Groups {
 		d.keepRatio(g)
 	}
+	d.fit()
 	return d.decision(), nil
 }
 
@@ -40,6 +44,7 @@ type decider struct {
 	bounds     []bounds
 	first      []int // variant of each group, and the number of all variants
 	held       []Reason
+	places     []place // their limits follow those of the snapshot
 
 	problem *optimizer.Problem
 	report  *optimizer.Report
@@ -73,10 +78,15 @@ func newDecider(s *snapshot.Snapshot) *decider {
 			Unit: optimizer.Unit(l.Unit), Accelerator: l.Accelerator, Namespace: l.Namespace, Priority: l.Priority, Amount: l.Amount,
 		})
 	}
+	d.places = places(s)
+	for range d.places {
+		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{Unit: optimizer.UnitPlaces})
+	}
 	for g := range s.Groups {
 		d.held = append(d.held, holds(&s.Groups[g]))
 		d.problem.Groups = append(d.problem.Groups, d.group(g))
 	}
+	d.limitPlaces()
 	return d
 }
 
@@ -152,7 +162,7 @@ func (d *decider) variant(g, i int) optimizer.Variant {
 	in, b := &d.snapshot.Groups[g].Variants[i], d.bounds[d.first[g]+i]
 	made := optimizer.Variant{
 		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
-		Capacity: d.capacities[d.first[g]+i].rate,
+		Capacity: d.capacities[d.first[g]+i].rate, Places: d.takenPlaces(in.Pods),
 	}
 	if d.held[g] != "" || made.Capacity == 0 {
 		keep := b.clamp(in.Now)

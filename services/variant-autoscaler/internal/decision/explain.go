@@ -14,7 +14,8 @@ import (
 func (d *decider) decision() *Decision {
 	made := &Decision{Cost: d.plan.Cost, Bound: d.plan.Bound}
 	for _, l := range d.plan.Limiting {
-		made.Limiting = append(made.Limiting, d.snapshot.Limits[l].Name)
+		made.Binding = append(made.Binding, d.binding(l))
+		made.Limiting = append(made.Limiting, made.Binding[len(made.Binding)-1].Name)
 	}
 	for g := range d.snapshot.Groups {
 		desired := d.desired[d.first[g]:d.first[g+1]]
@@ -49,7 +50,7 @@ func (d *decider) explain(g, i int, desired []int, load int64) Variant {
 	c := &d.capacities[at]
 	made := Variant{
 		Min: d.bounds[at].Min, Max: d.bounds[at].Max, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
-		Trial: d.trial[at], Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i),
+		Trial: d.trial[at], Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i), Short: d.short(g, i),
 	}
 	if desired[i] > 0 {
 		without := slices.Clone(desired)
@@ -118,6 +119,8 @@ func (d *decider) reason(g, i int) (Reason, string) {
 		return Excluded, fmt.Sprintf("%s: %s", d.kept(g, i), v.Problem.Message)
 	case d.held[g] == NoMetrics:
 		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.kept(g, i), in.Load.Message)
+	case d.why[at] == NodesFull:
+		return NodesFull, fmt.Sprintf("The plan has %s; %d for now: %s", replicas(d.plan.Replicas[at]), n, d.short(g, i))
 	case d.trial[at]:
 		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
 	case d.why[at] == Probing:
@@ -153,7 +156,11 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 	case wanted != planned:
 		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", replicas(n), planned, d.snapshot.Settings.SavingPercent)
 	case d.limited(g) && d.plan.Shares[g] < optimizer.Million:
-		return LimitBinding, fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", replicas(n), percent(d.plan.Shares[g]))
+		text := fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", replicas(n), percent(d.plan.Shares[g]))
+		if short := d.short(g, at-d.first[g]); short != "" {
+			text += ": " + short
+		}
+		return LimitBinding, text
 	case d.report.Demand(g) == 0 && n > 0 && d.retains(g):
 		return Retained, fmt.Sprintf("%s stay, because the last request was less than %s ago or is not known", replicas(n), in.Zero.Retention)
 	default:
@@ -192,12 +199,7 @@ func (d *decider) kept(g, i int) string {
 	}
 }
 
-func replicas(n int) string {
-	if n == 1 {
-		return "1 replica"
-	}
-	return fmt.Sprintf("%d replicas", n)
-}
+func replicas(n int) string { return count(int64(n), "replica") }
 
 func targets(g *snapshot.Group) string {
 	var all []string

@@ -23,8 +23,18 @@ type Decision struct {
 	Bound int64 `json:"bound"`
 	// Acted is the cost of what is acted on.
 	Acted int64 `json:"acted"`
-	// Limiting are the names of the limits that make the plan serve less or cost more.
-	Limiting []string `json:"limiting,omitempty"`
+	// Limiting are the names of the limits that make the plan serve less or cost more, and Binding says what each of them counts.
+	Limiting []string  `json:"limiting,omitempty"`
+	Binding  []Binding `json:"binding,omitempty"`
+}
+
+// Binding is a limit that makes a plan serve less or cost more: one of the snapshot, or the places of a node set.
+type Binding struct {
+	Name  string `json:"name"`
+	Limit int    `json:"limit"` // position in the snapshot; -1: the limit is that of a node set
+	Set   int    `json:"set"`   // position of the node set
+	// Cards are those of the smallest pod that the limit of the node set counts.
+	Cards int64 `json:"cards,omitempty"`
 }
 
 // Group is the decision on a group.
@@ -73,6 +83,8 @@ type Variant struct {
 	Predicted  *Predicted `json:"predicted,omitempty"`
 	// ShareWithout is the share of the group with one replica less.
 	ShareWithout int64 `json:"shareWithout"`
+	// Short says which nodes have no room for further replicas that the plan has, or would have. Empty: none.
+	Short string `json:"short,omitempty"`
 	// CostAlone is what the group would cost with this variant alone. Zero: it cannot serve the demand alone.
 	CostAlone int64 `json:"costAlone,omitempty"`
 }
@@ -108,6 +120,7 @@ const (
 	Saturated    Reason = "ServersSaturated"     // with fewer, servers would pass the thresholds of saturation
 	RatioBinding Reason = "RatioBinding"         // with fewer, the ratio of prefill to decode replicas would be out of bounds
 	LimitBinding Reason = "LimitBinding"         // a limit leaves no more
+	NodesFull    Reason = "NoFreeAccelerators"   // no node has free cards for a further replica
 	Retained     Reason = "RetentionPeriod"      // the last request was too recent to go to zero
 	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before
 	NoTargets    Reason = "NoServiceClass"       // the plan, for a stable load: no class has targets for the model

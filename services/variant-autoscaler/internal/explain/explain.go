@@ -42,6 +42,9 @@ func Table(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 	if len(d.Limiting) > 0 {
 		fmt.Fprintf(w, "limits that bind: %s\n", clean(strings.Join(d.Limiting, ", ")))
 	}
+	if err := oneMore(w, s, d); err != nil {
+		return err
+	}
 	return w.Flush() //nolint:wrapcheck // the error of out
 }
 

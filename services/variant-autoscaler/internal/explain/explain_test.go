@@ -126,3 +126,28 @@ func TestApplyRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 	}
 }
+
+// TestOneMore: the table says what one more of each limit that binds would change.
+func TestOneMore(t *testing.T) {
+	t.Parallel()
+	s := chat()
+	s.Groups[0].Load.Rate = 50 * million
+	s.Limits = []snapshot.Limit{{Name: "quota", Unit: snapshot.Cards, Accelerator: "BIG", Amount: 1}, {Name: "money", Unit: snapshot.Cost, Amount: 100 * million}}
+	s.Nodes = []snapshot.NodeSet{{Name: "nodes with nvidia.com/gpu", Nodes: 1, Free: []snapshot.FreeNodes{{Cards: 2, Nodes: 1}}}}
+	for i := range s.Groups[0].Variants {
+		s.Groups[0].Variants[i].Pods = &snapshot.Pods{Cards: 2, Count: 1}
+	}
+	var out strings.Builder
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	assert.Contains(t, out.String(), "another card of quota: no change\n")
+	assert.Contains(t, out.String(), "the cost of another replica of money: no change\n")
+	assert.Regexp(t, `another place for a pod of 2 cards of nodes with nvidia.com/gpu for pods of 2 cards or more: the plan serves 30\.\d+ % -> 45\.\d+ % of ns/meta/llama \(pool p\), for a cost per hour of 40 -> 63`, out.String())
+
+	s.Nodes, s.Limits = nil, s.Limits[:1]
+	for i := range s.Groups[0].Variants {
+		s.Groups[0].Variants[i].Pods = nil
+	}
+	out.Reset()
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	assert.Contains(t, out.String(), "another card of quota: cost per hour 155 -> ")
+}

@@ -3,6 +3,7 @@ package informers
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -117,3 +118,13 @@ func (f *fields) labels(path ...string) map[string]string {
 }
 
 func newFields(u *unstructured.Unstructured) *fields { return &fields{object: u.Object} }
+
+// firstKeys returns the first n keys in their order.
+func firstKeys(m map[string]any, n int) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys[:min(n, len(keys))]
+}

@@ -6,13 +6,16 @@
 //	Pod                                                          *Pod
 //	InferencePool                                                *Pool
 //	Namespace                                                    *Namespace
+//	Node                                                         *Node
 //
 // Everybody who may write such an object can write anything into it, so no object fails to be read, and texts, lists and numbers are
 // bounded: see Spec.Invalid.
 package informers
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -56,12 +59,17 @@ type Set[T any] struct {
 	// AlphaInferencePools are those of the group inference.networking.x-k8s.io.
 	AlphaInferencePools T
 	Namespaces          T
+	// Nodes are watched once the limiter is on: see WatchNodes.
+	Nodes T
 }
 
 // Informers are the informers.
 type Informers struct {
 	*kit.Group
 	Set[*kube.OptionalInformer]
+
+	watchNodes func()
+	nodesOn    chan struct{} // closed by watchNodes
 }
 
 // Caches are the caches of all kinds.
@@ -80,7 +88,37 @@ type Params struct {
 // New returns informers. Run starts them.
 func New(p Params) *Informers {
 	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	return &Informers{Group: group, Set: mapSet(Kinds(p.Instance), group.Add)}
+	kinds, on := Kinds(p.Instance), make(chan struct{})
+	kinds.Nodes.Off = true // of the group: Run starts it
+	return &Informers{Group: group, Set: mapSet(kinds, group.Add), nodesOn: on, watchNodes: sync.OnceFunc(func() { close(on) })}
+}
+
+// WatchNodes starts to watch nodes, for as long as the program runs.
+func (i *Informers) WatchNodes() { i.watchNodes() }
+
+// Run watches until ctx ends.
+func (i *Informers) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { i.Group.Run(ctx) })
+	select {
+	case <-i.nodesOn:
+		all.Go(func() { i.Nodes.Run(ctx) })
+	case <-ctx.Done():
+	}
+	all.Wait()
+}
+
+// Unsynced returns the names of the kinds that are not listed yet.
+func (i *Informers) Unsynced() []string {
+	names := i.Group.Unsynced()
+	select {
+	case <-i.nodesOn:
+		if !i.Nodes.HasSynced() {
+			names = append(names, "nodes")
+		}
+	default:
+	}
+	return names
 }
 
 // Caches returns the caches of the informers.
@@ -101,8 +139,8 @@ func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
 	return c, first //nolint:wrapcheck // the error names the object
 }
 
-// Kinds returns the kinds that the program reads. All are required: without the permission to list one of them, variants would disappear,
-// or groups would change.
+// Kinds returns the kinds that the program reads. All but nodes are required: without the permission to list one of them, variants would
+// disappear, or groups would change.
 func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
 	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget, byNamespace: indexPodByNamespace}
@@ -111,6 +149,8 @@ func Kinds(instance string) Set[kit.Kind] {
 		k.Indexers = cache.Indexers{byTarget: indexDeclarationByTarget}
 		return k
 	}
+	node := newKind("", "v1", "nodes", "Node", readNode)
+	node.Required = false
 	workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
 		k := newKind(group, "v1", resource, name, read)
 		k.Indexers = cache.Indexers{byOwner: indexWorkloadByOwner}
@@ -127,13 +167,16 @@ func Kinds(instance string) Set[kit.Kind] {
 		InferencePools:           newKind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", readPool),
 		AlphaInferencePools:      newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool", readAlphaPool),
 		Namespaces:               newKind("", "v1", "namespaces", "Namespace", readNamespace),
+		Nodes:                    node,
 	}
 }
 
-// KindList returns all kinds, in their order.
+// KindList returns all kinds but nodes, in their order.
 func KindList(instance string) []kit.Kind {
 	var all []kit.Kind
-	mapSet(Kinds(instance), func(k kit.Kind) struct{} {
+	kinds := Kinds(instance)
+	kinds.Nodes.Off = true
+	mapSet(kinds, func(k kit.Kind) struct{} {
 		all = append(all, k)
 		return struct{}{}
 	})
@@ -158,6 +201,7 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 		ScaledObjects: convert(a.ScaledObjects), Deployments: convert(a.Deployments), StatefulSets: convert(a.StatefulSets),
 		LeaderWorkerSets: convert(a.LeaderWorkerSets), Pods: convert(a.Pods), InferencePools: convert(a.InferencePools),
 		AlphaInferencePools: convert(a.AlphaInferencePools), Namespaces: convert(a.Namespaces),
+		Nodes: convert(a.Nodes),
 	}
 }
 

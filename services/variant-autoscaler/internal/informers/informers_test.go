@@ -18,6 +18,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +57,7 @@ func TestWorkloads(t *testing.T) {
 kind: Deployment
 spec: {replicas: 4, template: {metadata: {labels: {app: w}}, spec: {containers: [{resources: {requests: {nvidia.com/gpu: "8", cpu: 4}}}]}}}
 status: {replicas: 5, readyReplicas: 3}`,
-			informers.Workload{Replicas: 4, Ready: 3, Cards: 8, Labels: map[string]string{"app": "w"}},
+			informers.Workload{Replicas: 4, Ready: 3, Cards: 8, Shape: inventory.Shape{Cards: 8, Pods: 1, Placement: `[{}]`}, Labels: map[string]string{"app": "w"}},
 		},
 		{"without anything", kinds.Deployments, `kind: Deployment`, informers.Workload{Replicas: 1}},
 		{"scaled to zero", kinds.StatefulSets, "kind: StatefulSet\nspec: {replicas: 0}", informers.Workload{}},
@@ -65,13 +66,13 @@ status: {replicas: 5, readyReplicas: 3}`,
 kind: StatefulSet
 spec: {template: {spec: {containers: [{resources: {limits: {amd.com/gpu: 2}}}, {resources: {requests: {amd.com/gpu: 1}, limits: {amd.com/gpu: 1}}}],
   initContainers: [{resources: {limits: {amd.com/gpu: 4}}}, {restartPolicy: Always, resources: {limits: {habana.ai/gaudi: 2}}}]}}}`,
-			informers.Workload{Replicas: 1, Cards: 5},
+			informers.Workload{Replicas: 1, Cards: 6}, // no shape: the pods need two kinds
 		},
 		{
 			"large init container", kinds.StatefulSets, `
 kind: StatefulSet
 spec: {template: {spec: {containers: [{resources: {limits: {gpu.intel.com/i915: 1}}}], initContainers: [{resources: {limits: {gpu.intel.com/i915: 4}}}]}}}`,
-			informers.Workload{Replicas: 1, Cards: 4},
+			informers.Workload{Replicas: 1, Cards: 4, Shape: inventory.Shape{Resource: 2, Cards: 4, Pods: 1, Placement: `[{}]`}},
 		},
 		{
 			"unreadable", kinds.Deployments, `
@@ -95,7 +96,7 @@ spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: -1}}
 			"huge", kinds.Deployments, `
 kind: Deployment
 spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 9000000000000000000}}}, {resources: {limits: {nvidia.com/gpu: "9000000000000M"}}}]}}}`,
-			informers.Workload{Replicas: 1, Cards: 10_000_000},
+			informers.Workload{Replicas: 1, Cards: 10_000_000, Shape: inventory.Shape{Cards: 10_000_000, Pods: 1, Placement: `[{}]`}},
 		},
 		{
 			"wrong types", kinds.Deployments, `
@@ -110,7 +111,7 @@ kind: LeaderWorkerSet
 spec: {replicas: 2, leaderWorkerTemplate: {size: 3, leaderTemplate: {metadata: {labels: {role: leader}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}},
   workerTemplate: {metadata: {labels: {role: worker}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}}
 status: {readyReplicas: 1}`,
-			informers.Workload{Replicas: 2, Ready: 1, Cards: 17, Labels: map[string]string{
+			informers.Workload{Replicas: 2, Ready: 1, Cards: 17, Shape: inventory.Shape{Cards: 8, Pods: 3, Placement: `[{},{}]`}, Labels: map[string]string{
 				"role": "leader", "leaderworkerset.sigs.k8s.io/name": "w", "leaderworkerset.sigs.k8s.io/worker-index": "0",
 			}},
 		},
@@ -118,7 +119,7 @@ status: {readyReplicas: 1}`,
 			"LeaderWorkerSet with one template", kinds.LeaderWorkerSets, `
 kind: LeaderWorkerSet
 spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}}`,
-			informers.Workload{Replicas: 1, Cards: 16, Labels: map[string]string{
+			informers.Workload{Replicas: 1, Cards: 16, Shape: inventory.Shape{Cards: 8, Pods: 2, Placement: `[{},{}]`}, Labels: map[string]string{
 				"leaderworkerset.sigs.k8s.io/name": "w", "leaderworkerset.sigs.k8s.io/worker-index": "0",
 			}},
 		},

@@ -6,9 +6,10 @@ import (
 	"time"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
 
 // Labels that workloads set on their pods.
@@ -25,7 +26,7 @@ const replicaSet = "ReplicaSet"
 const maxCards = 1e7
 
 // UnreadableCards is the number of cards of a workload whose requests are not numbers.
-const UnreadableCards = -1
+const UnreadableCards = inventory.Unreadable
 
 // Identity is what all objects have. It implements metav1.ObjectMetaAccessor, by which caches know the object.
 type Identity struct {
@@ -56,6 +57,8 @@ type Workload struct {
 	Ready    int64
 	// Cards are the accelerators that the pods of a replica request. Zero: none; UnreadableCards: not a number.
 	Cards int64
+	// Shape is what each of these pods requests, and what their templates say of nodes. It has no cards if they request several resources.
+	Shape inventory.Shape
 	// Labels are those of the pods that serve.
 	Labels map[string]string
 	// Owner is the object of another kind that made it, which has no name if nobody did.
@@ -76,15 +79,34 @@ type Pod struct {
 	owner   unique.Handle[Owner] // pods of a workload share it
 	created int64                // in seconds, as the API has it
 	ready   int64                // since when, in seconds; 0: it is not
+	holding *Holding
 }
 
+// Holding is what a pod holds of a node.
+type Holding struct {
+	Node  unique.Handle[string]
+	Cards unique.Handle[inventory.Cards]
+	// Owner is the workload of the pod, which may be a worker that does not serve. Its zero value: the pod belongs to none.
+	Owner unique.Handle[Owner]
+	// Terminating pods hold their cards until they are gone.
+	Terminating bool
+}
+
+// Workload returns the workload of the pod, which has no name if there is none.
+func (h *Holding) Workload() Owner { return ownerIn(h.Owner) }
+
 // Owner returns the workload of the pod.
-func (p *Pod) Owner() Owner {
-	if p.owner == (unique.Handle[Owner]{}) {
+func (p *Pod) Owner() Owner { return ownerIn(p.owner) }
+
+func ownerIn(h unique.Handle[Owner]) Owner {
+	if h == (unique.Handle[Owner]{}) {
 		return Owner{}
 	}
-	return p.owner.Value()
+	return h.Value()
 }
+
+// Holding returns what the pod holds of a node. Nil: nothing.
+func (p *Pod) Holding() *Holding { return p.holding }
 
 // Created returns the time of creation.
 func (p *Pod) Created() time.Time { return time.Unix(p.created, 0) }
@@ -136,14 +158,21 @@ func newPool(u *unstructured.Unstructured, selector ...string) *Pool {
 func readPod(u *unstructured.Unstructured) any {
 	p := &Pod{Identity: identityOf(u)}
 	f := newFields(u)
-	if phase := f.text("status", "phase"); u.GetDeletionTimestamp() != nil || phase == "Succeeded" || phase == "Failed" {
+	phase := f.text("status", "phase")
+	if phase == "Succeeded" || phase == "Failed" {
 		return p
 	}
-	owner := ownerOf(u, f)
+	owner, serves := ownerOf(u, f)
+	byLabels := false
 	if owner.Name == "" {
-		if owner = makerOf(u); owner.Name == "" && !hasReplicaSet(u) {
-			return p
-		}
+		owner = makerOf(u)
+		byLabels = owner.Name != "" || hasReplicaSet(u)
+	}
+	p.holding = holdingOf(u, f, owner)
+	switch {
+	case u.GetDeletionTimestamp() != nil, !serves, owner.Name == "" && !byLabels:
+		return p
+	case byLabels:
 		p.Labels = f.labels("metadata", "labels")
 	}
 	if owner.Name != "" {
@@ -159,6 +188,19 @@ func readPod(u *unstructured.Unstructured) any {
 	return p
 }
 
+// holdingOf returns what a pod holds of a node, nil if it is on none or requests no cards.
+func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner) *Holding {
+	node, requests := f.text("spec", "nodeName"), requestsOf(f)
+	if node == "" || requests == (inventory.Cards{}) {
+		return nil
+	}
+	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil}
+	if owner.Name != "" {
+		h.Owner = unique.Make(owner)
+	}
+	return h
+}
+
 // readySince returns the time of a condition that is true. One without a time counts from the creation of the pod.
 func readySince(condition map[string]any, created int64) int64 {
 	if condition["status"] != "True" {
@@ -171,27 +213,25 @@ func readySince(condition map[string]any, created int64) int64 {
 	return created
 }
 
-// ownerOf returns the workload of a pod. The ReplicaSets of a Deployment are called as it, followed by the hash of the template.
-func ownerOf(u *unstructured.Unstructured, f *fields) Owner {
+// ownerOf returns the workload of a pod, and whether the pod serves for it. The ReplicaSets of a Deployment are called as it, followed by the
+// hash of the template.
+func ownerOf(u *unstructured.Unstructured, f *fields) (w Owner, serves bool) {
 	owner := func(kind, name string) Owner { return Owner{Namespace: u.GetNamespace(), Kind: kind, Name: name} }
 	if set := f.label(labelSetName); set != "" {
-		if f.label(labelWorkerIndex) == leaderIndex {
-			return owner(LeaderWorkerSet, set)
-		}
-		return Owner{}
+		return owner(LeaderWorkerSet, set), f.label(labelWorkerIndex) == leaderIndex
 	}
 	for _, o := range u.GetOwnerReferences() {
 		switch {
 		case o.Controller == nil || !*o.Controller || !strings.HasPrefix(o.APIVersion, "apps/"):
 		case o.Kind == StatefulSet:
-			return owner(StatefulSet, o.Name)
+			return owner(StatefulSet, o.Name), true
 		case o.Kind == replicaSet:
 			if name, ok := strings.CutSuffix(o.Name, "-"+f.label(labelTemplateHash)); ok {
-				return owner(Deployment, name)
+				return owner(Deployment, name), true
 			}
 		}
 	}
-	return Owner{}
+	return Owner{}, true
 }
 
 // hasReplicaSet reports whether a ReplicaSet controls a pod. It is one of another kind than a Deployment, such as a Rollout, if the pod
@@ -256,123 +296,4 @@ func indexPodByNamespace(obj any) ([]string, error) {
 		return []string{p.Namespace}, nil
 	}
 	return nil, nil
-}
-
-func readWorkload(u *unstructured.Unstructured) any {
-	f := newFields(u)
-	return &Workload{
-		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
-		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: controllerOf(u),
-	}
-}
-
-// readLeaderWorkerSet reads a workload whose replicas are groups of pods: a leader, and workers that have the template of the leader
-// unless it has its own.
-func readLeaderWorkerSet(u *unstructured.Unstructured) any {
-	f := newFields(u)
-	workers := []string{"spec", "leaderWorkerTemplate", "workerTemplate"}
-	leader := workers
-	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.at(own...) != nil {
-		leader = own
-	}
-	w := &Workload{
-		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u), Controller: controllerOf(u),
-	}
-	size := int64(1)
-	if n := f.number("spec", "leaderWorkerTemplate", "size"); n.Set {
-		size = min(max(n.Value, 1), maxCards)
-	}
-	first, others := cardsOf(f, leader...), cardsOf(f, workers...)
-	switch {
-	case first == UnreadableCards || size > 1 && others == UnreadableCards:
-		w.Cards = UnreadableCards
-	case size > 1:
-		w.Cards = min(first+(size-1)*others, maxCards)
-	default:
-		w.Cards = first
-	}
-	w.Labels = f.labels(slices.Concat(leader, []string{"metadata", "labels"})...)
-	if w.Labels == nil {
-		w.Labels = map[string]string{}
-	}
-	w.Labels[labelSetName], w.Labels[labelWorkerIndex] = w.Name, leaderIndex
-	return w
-}
-
-func replicasOf(f *fields) int64 {
-	if n := f.number("spec", "replicas"); n.Set {
-		return n.Value
-	}
-	return 1 // the default of all workloads
-}
-
-// cardsOf returns the accelerators that the pods of a template request: what its containers need together, or one of its init containers
-// alone.
-func cardsOf(f *fields, template ...string) int64 {
-	spec, _ := f.at(slices.Concat(template, []string{"spec"})...).(map[string]any)
-	var together, alone int64
-	for _, list := range []string{"containers", "initContainers"} {
-		containers, _ := spec[list].([]any)
-		for _, c := range containers {
-			c, _ := c.(map[string]any)
-			cards := cardsOfContainer(c)
-			switch {
-			case cards == UnreadableCards:
-				return UnreadableCards
-			case list == "containers" || c["restartPolicy"] == "Always": // a sidecar runs with the others
-				together = min(together+cards, maxCards)
-			default:
-				alone = max(alone, cards)
-			}
-		}
-	}
-	return max(together, alone)
-}
-
-// cardsOfContainer reads limits where requests are absent: the API server copies them in pods, not in templates.
-func cardsOfContainer(container map[string]any) int64 {
-	f := &fields{object: container}
-	var cards int64
-	for _, name := range []string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi"} {
-		value := f.at("resources", "requests", name)
-		if value == nil {
-			value = f.at("resources", "limits", name)
-		}
-		n, ok := readQuantity(value)
-		if !ok {
-			return UnreadableCards
-		}
-		cards = min(cards+n, maxCards)
-	}
-	return cards
-}
-
-// maxQuantity is the longest quantity that is read, in bytes.
-const maxQuantity = 32
-
-// readQuantity refuses exponents: the parser takes minutes for 1e-999999999. The API server writes none for numbers of cards.
-func readQuantity(value any) (int64, bool) {
-	switch v := value.(type) {
-	case nil:
-		return 0, true
-	case int64:
-		return min(v, maxCards), v >= 0
-	case string:
-		if len(v) > maxQuantity || strings.ContainsAny(v, "eE") {
-			return 0, false
-		}
-		q, err := resource.ParseQuantity(v)
-		return min(q.Value(), maxCards), err == nil && q.Sign() >= 0
-	}
-	return 0, false
-}
-
-// firstKeys returns the first n keys in their order.
-func firstKeys(m map[string]any, n int) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys[:min(n, len(keys))]
 }

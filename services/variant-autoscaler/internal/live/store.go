@@ -52,6 +52,7 @@ type Store struct {
 	handler  cache.ResourceEventHandlerRegistration
 	current  atomic.Pointer[settings.Settings]
 	onChange []func(kind settings.Kind, name string)
+	onLoad   []func(s *settings.Settings)
 	synced   atomic.Bool
 
 	mu      sync.Mutex // guards what follows
@@ -110,6 +111,9 @@ func (s *Store) Settings() *settings.Settings { return s.current.Load() }
 // OnChange registers a function to call after each change of the data in force, with the name of the ConfigMap that caused it. What is
 // there at the start is no change. Calls for ConfigMaps of different kinds may overlap. Call it before Run.
 func (s *Store) OnChange(f func(kind settings.Kind, name string)) { s.onChange = append(s.onChange, f) }
+
+// OnLoad registers a function to call with settings that come into force, also with those at the start. It must not block. Call it before Run.
+func (s *Store) OnLoad(f func(s *settings.Settings)) { s.onLoad = append(s.onLoad, f) }
 
 // Run watches the ConfigMaps until ctx ends.
 func (s *Store) Run(ctx context.Context) {
@@ -186,6 +190,9 @@ func (s *Store) load(kind settings.Kind) bool {
 	if changed || !slices.EqualFunc(before.inForce, after.inForce, sameName) {
 		warnings := s.builder.Set(kind, sources...)
 		s.current.Store(s.builder.Settings())
+		for _, f := range s.onLoad {
+			f(s.Settings())
+		}
 		s.leave(kind, before, after)
 		for _, cm := range after.inForce {
 			s.report(cm, append(binaryWarnings(cm), warnings...))

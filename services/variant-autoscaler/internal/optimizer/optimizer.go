@@ -56,9 +56,11 @@ const (
 	UnitCards    Unit = "cards" // of accelerators
 	UnitReplicas Unit = "replicas"
 	UnitCost     Unit = "cost"
+	UnitPlaces   Unit = "places" // for pods on nodes
 )
 
-// Limit is an amount that the matching variants may take together. Empty fields match all.
+// Limit is an amount that the matching variants may take together. Empty fields match all. A limit of places counts the variants that name
+// it, whatever its fields.
 type Limit struct {
 	Unit        Unit
 	Accelerator string
@@ -87,6 +89,13 @@ type Variant struct {
 	Held        int   // most replicas wanted in the stabilization window
 	Weight      int64 // load that a replica was seen to get; 0: not seen
 	Capacity    int64 // of a replica, within the targets; 0: the variant is set aside
+	Places      []Places
+}
+
+// Places are what a replica takes of a limit of places.
+type Places struct {
+	Limit  int // position in the problem
+	Amount int64
 }
 
 // Plan is the solution of a problem. Lists of variants are in the order of the problem.

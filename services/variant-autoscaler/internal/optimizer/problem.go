@@ -105,26 +105,10 @@ func weightsOf(split Split, variants []Variant) []int64 {
 	return all
 }
 
-// setLimits raises limits to what the least replicas take: they are there, whatever the plan. Of several limits on the same, only the
-// first of the smallest ones counts. So a variant has a small number of limits, however many there are.
+// setLimits adds the limits, and raises them to what the least replicas take: they are there, whatever the plan.
 func (s *solver) setLimits() {
-	smallest := map[Limit]int{} // by what is limited
-	for l := range s.problem.Limits {
-		key := s.problem.Limits[l]
-		key.Amount = 0
-		if other, found := smallest[key]; !found || s.problem.Limits[l].Amount < s.problem.Limits[other].Amount {
-			smallest[key] = l
-		}
-	}
-	position := map[Limit]int{}
-	scopes := map[[3]bool]bool{} // which fields limits have
-	for _, l := range slices.Sorted(maps.Values(smallest)) {
-		key := s.problem.Limits[l]
-		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
-		key.Amount = 0
-		position[key] = len(s.limits)
-		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
-	}
+	position, scopes := s.addLimits()
+	places := s.addPlaces()
 	least := make([]int64, len(s.limits))
 	for g := range s.groups {
 		in := &s.problem.Groups[g]
@@ -132,6 +116,11 @@ func (s *solver) setLimits() {
 			v := &s.own(g)[i]
 			for fields := range scopes {
 				v.limit(in, &in.Variants[i], fields, position)
+			}
+			for _, p := range in.Variants[i].Places {
+				if p.Amount > 0 {
+					v.takes = append(v.takes, taking{limit: places[p.Limit], amount: p.Amount})
+				}
 			}
 			slices.SortFunc(v.takes, func(a, b taking) int { return cmp.Compare(a.limit, b.limit) })
 			for _, t := range v.takes {
@@ -142,6 +131,43 @@ func (s *solver) setLimits() {
 	for l := range s.limits {
 		s.limits[l].amount = max(s.limits[l].amount, least[l])
 	}
+}
+
+// addLimits adds the limits of what variants have in common, and returns their positions and which fields they have. Of several limits on
+// the same, only the first of the smallest ones counts. So a variant has a small number of limits, however many there are.
+func (s *solver) addLimits() (position map[Limit]int, scopes map[[3]bool]bool) {
+	smallest := map[Limit]int{} // by what is limited
+	for l := range s.problem.Limits {
+		key := s.problem.Limits[l]
+		if key.Unit == UnitPlaces {
+			continue
+		}
+		key.Amount = 0
+		if other, found := smallest[key]; !found || s.problem.Limits[l].Amount < s.problem.Limits[other].Amount {
+			smallest[key] = l
+		}
+	}
+	position, scopes = map[Limit]int{}, map[[3]bool]bool{}
+	for _, l := range slices.Sorted(maps.Values(smallest)) {
+		key := s.problem.Limits[l]
+		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
+		key.Amount = 0
+		position[key] = len(s.limits)
+		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
+	}
+	return position, scopes
+}
+
+// addPlaces adds the limits of places, and returns their positions by those in the problem.
+func (s *solver) addPlaces() map[int]int {
+	positions := map[int]int{}
+	for l := range s.problem.Limits {
+		if s.problem.Limits[l].Unit == UnitPlaces {
+			positions[l] = len(s.limits)
+			s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
+		}
+	}
+	return positions
 }
 
 // limit adds what a replica takes of the limits that have some fields: accelerator, namespace, priority.

@@ -1,6 +1,7 @@
 package optimizer
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,9 +15,10 @@ const (
 	MaxHeadroom = 1000
 	// MaxRate is the largest rate, weight and capacity, in micro-requests per second.
 	MaxRate = 1e15
-	// MaxVariants and MaxLimits are the most variants and limits of a problem.
+	// MaxVariants, MaxLimits and MaxPlaces are the most variants, limits, and limits of places of a problem.
 	MaxVariants = 10_000
 	MaxLimits   = 1000
+	MaxPlaces   = 256
 
 	maxCost  = 1e13
 	maxCards = 1e6
@@ -31,8 +33,9 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("split %q is not one of capacity, equal, observed", p.Split)
 	case p.HeadroomPercent < 0 || p.HeadroomPercent > MaxHeadroom:
 		return fmt.Errorf("the headroom is %d %%", p.HeadroomPercent)
-	case len(p.Limits) > MaxLimits:
-		return fmt.Errorf("there are %d limits, and at most %d are allowed", len(p.Limits), MaxLimits)
+	}
+	if err := p.validateNumber(); err != nil {
+		return err
 	}
 	for i := range p.Limits {
 		if err := p.Limits[i].validate(); err != nil {
@@ -40,6 +43,22 @@ func (p *Problem) Validate() error {
 		}
 	}
 	return p.validateGroups()
+}
+
+func (p *Problem) validateNumber() error {
+	places := 0
+	for i := range p.Limits {
+		if p.Limits[i].Unit == UnitPlaces {
+			places++
+		}
+	}
+	switch others := len(p.Limits) - places; {
+	case others > MaxLimits:
+		return fmt.Errorf("there are %d limits, and at most %d are allowed", others, MaxLimits)
+	case places > MaxPlaces:
+		return fmt.Errorf("there are %d limits of places, and at most %d are allowed", places, MaxPlaces)
+	}
+	return nil
 }
 
 func (p *Problem) validateGroups() error {
@@ -54,6 +73,9 @@ func (p *Problem) validateGroups() error {
 			name := [2]string{g.Namespace, v.Name}
 			if seen[name] {
 				return fmt.Errorf("group %d: another variant of namespace %q is called %q", i, g.Namespace, v.Name)
+			}
+			if err := p.validatePlaces(v); err != nil {
+				return fmt.Errorf("group %d: variant %q: %w", i, v.Name, err)
 			}
 			if seen[name] = true; len(seen) > MaxVariants {
 				return fmt.Errorf("there are more than %d variants", MaxVariants)
@@ -70,10 +92,25 @@ func (p *Problem) validateGroups() error {
 	return nil
 }
 
+// validatePlaces refuses two numbers for one limit, and numbers that could overflow.
+func (p *Problem) validatePlaces(v *Variant) error {
+	for i, of := range v.Places {
+		switch {
+		case of.Limit < 0 || of.Limit >= len(p.Limits) || p.Limits[of.Limit].Unit != UnitPlaces:
+			return fmt.Errorf("limit %d is none of places", of.Limit)
+		case i > 0 && of.Limit <= v.Places[i-1].Limit:
+			return errors.New("the limits of places are not in their order")
+		case of.Amount < 0 || of.Amount > maxCards:
+			return fmt.Errorf("a replica takes %d places", of.Amount)
+		}
+	}
+	return nil
+}
+
 func (l *Limit) validate() error {
 	switch {
-	case !slices.Contains([]Unit{UnitCards, UnitReplicas, UnitCost}, l.Unit):
-		return fmt.Errorf("unit %q is not one of cards, replicas, cost", l.Unit)
+	case !slices.Contains([]Unit{UnitCards, UnitReplicas, UnitCost, UnitPlaces}, l.Unit):
+		return fmt.Errorf("unit %q is not one of cards, replicas, cost, places", l.Unit)
 	case l.Amount < 0 || l.Amount > maxTotal:
 		return fmt.Errorf("the amount is %d", l.Amount)
 	case l.Priority < 0:

@@ -39,6 +39,8 @@ type Options struct {
 	Forecast bool
 	// Writes reports that this program writes the replicas of targets.
 	Writes bool
+	// Limiter limits variants to the accelerators that nodes have free, whatever the ConfigMaps say.
+	Limiter bool
 }
 
 // Collector reads the load of groups.

@@ -32,6 +32,9 @@ func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sour
 		made.Groups = append(made.Groups, group(s, &found.Groups[i]))
 	}
 	limit(made, s, byAge(found.Groups))
+	if p.p.Limiter || s.Limiter() {
+		p.limitToNodes(made, found)
+	}
 	loads := p.loads(ctx, s, found, made, now)
 	for i := range made.Groups {
 		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)

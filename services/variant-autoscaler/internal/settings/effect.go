@@ -12,6 +12,7 @@ const (
 	ofPicker    = "the program reads the metrics of the picker from Prometheus"
 	ofCapacity  = "what a replica serves is learned, and the four thresholds add replicas to the plan"
 	ofLimits    = "limits are in the ConfigMap variant-autoscaler-limits"
+	ofNodes     = "enableLimiter in the entry default of wva-saturation-scaling-config limits variants to the nodes that their pod templates select"
 	ofZero      = "models at zero get their first replica from the plan"
 	ofMode      = "there is one mode"
 	ofRescale   = "models with the better priority get what limits leave"
@@ -25,7 +26,7 @@ var withoutEffect = map[string]string{ //nolint:gochecknoglobals // constant
 	"PROMETHEUS_METRICS_CACHE_*": ofCache, "EPP_METRICS_CACHE_*": ofCache,
 	"EPP_METRIC_READER_BEARER_TOKEN": ofPicker, "ENABLE_EXPERIMENTAL_FLOW_CONTROL_LAYER": ofPicker,
 	"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY": ofZero, "ENABLE_SCALE_TO_ZERO": "WVA_SCALE_TO_ZERO sets it",
-	"WVA_LIMITED_MODE": ofLimits, "WVA_NODE_SELECTOR": ofLimits,
+	"WVA_LIMITED_MODE": ofNodes, "WVA_NODE_SELECTOR": ofNodes,
 	"GLOBAL_OPT_TRIGGER": ofReconcile, "GLOBAL_OPT_ENABLE": ofMode, "EXPERIMENTAL_HYBRID_OPTIMIZATION": ofMode,
 	"METRICS_*": ofFlags, "HEALTH_PROBE_BIND_ADDRESS": ofFlags, "LEADER_ELECT*": ofFlags, "REST_CLIENT_TIMEOUT": ofFlags, "ENABLE_HTTP2": ofFlags,
 	"WEBHOOK_*": "the program has no webhook", "LOG_LEVEL": ofFlags, "V": ofFlags, "CONTROLLER_INSTANCE": ofFlags,
@@ -34,7 +35,7 @@ var withoutEffect = map[string]string{ //nolint:gochecknoglobals // constant
 	"PROMETHEUS_ALLOW_HTTP": "the flag --allow-http-prometheus permits it", "POOL_GROUP": "InferencePools of both groups count",
 	"EXPERIMENTAL_COORDINATOR_ENABLED": ofBounds, "COORDINATOR_INTERVAL": ofBounds,
 
-	"enableLimiter": ofLimits, "enableRescale": ofRescale, "limiters": ofLimits,
+	"enableRescale": ofRescale, "limiters": ofLimits,
 	"analyzerName": ofCapacity, "analyzers": ofCapacity, "scaleUpThreshold": ofCapacity, "scaleDownBoundary": ofCapacity,
 	"priority":    "priorities are those of service classes",
 	"scaleToZero": "the ConfigMap model-scale-to-zero-config sets it",

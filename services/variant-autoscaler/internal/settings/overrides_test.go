@@ -151,9 +151,9 @@ func TestSaturation(t *testing.T) {
 			warn: []string{`key "a": ignored: kvCacheThreshold is less than kvSpareTrigger`, `key "b": ignored: not a valid YAML object`},
 		},
 		{
-			name: "what has no effect", data: map[string]string{"default": "kvCacheThreshold: 0.9\nanalyzerName: saturation\nscaleUpThreshold: 0.8\nenableLimiter: false"},
+			name: "what has no effect", data: map[string]string{"default": "kvCacheThreshold: 0.9\nanalyzerName: saturation\nscaleUpThreshold: 0.8\nenableRescale: false"},
 			want: with(func(t *snapshot.Thresholds) { t.KVCache = 0.9 }), warn: []string{
-				`key "default": ignored enableLimiter: limits are in the ConfigMap variant-autoscaler-limits; it can be removed`,
+				`key "default": ignored enableRescale: models with the better priority get what limits leave; it can be removed`,
 				`key "default": ignored analyzerName, scaleUpThreshold: what a replica serves is learned, and the four thresholds add replicas to the plan; it can be removed`,
 			},
 		},
@@ -187,4 +187,16 @@ func TestSaturation(t *testing.T) {
 			assert.Equal(t, &tt.want, s.Saturation("ns", "m"))
 		})
 	}
+}
+
+// TestLimiter: one entry decides for all models.
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"enableLimiter: true": true, "enableLimiter: false": false, "queueSpareTrigger: 2": false, "enableLimiter: 7": false} {
+		s, _ := build(Saturation, map[string]string{"default": text})
+		assert.Equal(t, want, s.Limiter(), text)
+	}
+	s, w := build(Saturation, map[string]string{"a": "modelID: m\nenableLimiter: true"})
+	assert.False(t, s.Limiter())
+	assertWarnings(t, []string{`key "a": ignored enableLimiter: nodes are limited for all models or for none; set it in the entry "default"`}, w)
 }

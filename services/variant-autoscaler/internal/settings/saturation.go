@@ -41,10 +41,13 @@ func validate(t *snapshot.Thresholds) error {
 type saturationDocument struct {
 	identity
 	snapshot.Thresholds
+	// Limiter limits variants to the accelerators that nodes have free. It counts in the entry of all models only.
+	Limiter *bool `json:"enableLimiter"`
 }
 
 type saturation struct {
 	defaults snapshot.Thresholds
+	limiter  bool
 	models   map[modelName]snapshot.Thresholds
 }
 
@@ -54,6 +57,7 @@ func parseSaturation(data map[string]string, w *warnings) saturation {
 	if text, found := data[keyDefault]; found {
 		if document, valid := parseThresholds(keyDefault, text, result.defaults, w); valid {
 			result.defaults = document.Thresholds
+			result.limiter = document.Limiter != nil && *document.Limiter
 		}
 	}
 	for _, key := range sortedKeys(data) {
@@ -61,6 +65,9 @@ func parseSaturation(data map[string]string, w *warnings) saturation {
 			continue
 		}
 		document, valid := parseThresholds(key, data[key], result.defaults, w)
+		if valid && document.Limiter != nil {
+			w.add(ReasonUnknown, key, "ignored enableLimiter: nodes are limited for all models or for none; set it in the entry %q", keyDefault)
+		}
 		if valid && claimed.claim(key, document.name(), w) {
 			result.models[document.name()] = document.Thresholds
 		}

@@ -96,6 +96,9 @@ func (s *Settings) Saturation(namespace, model string) *snapshot.Thresholds {
 	return &found
 }
 
+// Limiter reports whether variants are limited to the accelerators that nodes have free.
+func (s *Settings) Limiter() bool { return s.saturation.limiter }
+
 // Limits returns the limits that apply to the variants of these namespaces, in a fixed order.
 func (s *Settings) Limits(namespaces []string) []snapshot.Limit { return s.limits.of(namespaces) }
 

@@ -289,7 +289,7 @@ func TestDocumentedKeys(t *testing.T) {
 				"EPP_METRIC_READER_BEARER_TOKEN": "", "PROMETHEUS_METRICS_CACHE_TTL": "30s", "PROMETHEUS_METRICS_CACHE_ENABLED": "true", "WVA_LIMITED_MODE": "false", "WVA_NODE_SELECTOR": "",
 			},
 			[]string{
-				`ignored WVA_LIMITED_MODE, WVA_NODE_SELECTOR: limits are in the ConfigMap variant-autoscaler-limits; it can be removed`,
+				`ignored WVA_LIMITED_MODE, WVA_NODE_SELECTOR: enableLimiter in the entry default of wva-saturation-scaling-config limits variants to the nodes that their pod templates select; it can be removed`,
 				`ignored PROMETHEUS_METRICS_CACHE_ENABLED, PROMETHEUS_METRICS_CACHE_TTL: the program keeps no metrics between passes; it can be removed`,
 				`ignored EPP_METRIC_READER_BEARER_TOKEN: the program reads the metrics of the picker from Prometheus; it can be removed`,
 			},

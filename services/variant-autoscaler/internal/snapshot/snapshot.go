@@ -12,7 +12,9 @@ type Snapshot struct {
 	Time     time.Time `json:"time"`
 	Settings Settings  `json:"settings"`
 	Limits   []Limit   `json:"limits,omitempty"`
-	Groups   []Group   `json:"groups"`
+	// Nodes are the sets of nodes that pods of variants can use. None: the limiter is off.
+	Nodes  []NodeSet `json:"nodes,omitempty"`
+	Groups []Group   `json:"groups"`
 }
 
 // Stages returns the groups of the model of a group: from first to before end. A model without roles has one.
@@ -205,8 +207,10 @@ type Variant struct {
 
 	Accelerator string `json:"accelerator"`
 	Cards       int64  `json:"cards"` // of a replica
-	Cost        int64  `json:"cost"`  // of a replica
-	CostSource  string `json:"costSource"`
+	// Pods are the pods of the variant that request cards. Nil: nodes do not limit the variant.
+	Pods       *Pods  `json:"pods,omitempty"`
+	Cost       int64  `json:"cost"` // of a replica
+	CostSource string `json:"costSource"`
 
 	Min      int        `json:"min"`
 	Max      int        `json:"max"` // 0: no maximum

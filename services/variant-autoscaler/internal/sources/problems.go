@@ -1,5 +1,7 @@
 package sources
 
+import "fairlead.dev/services/variant-autoscaler/internal/inventory"
+
 // Reasons of problems. A variant with one of the first three is in Result.Rejected: nothing is decided for it. The others exclude a
 // variant from the choice, and it keeps its replicas.
 const (
@@ -38,6 +40,11 @@ const (
 	RoleMismatch = "RoleMismatch"
 	// MetricTypeValue: the autoscaler multiplies its present replicas by the wanted ones. Remedy: metricType AverageValue.
 	MetricTypeValue = "MetricTypeValue"
+	// InventoryUnknown: the limiter is on, and nodes cannot be listed. Remedy: grant list and watch of nodes, or turn the limiter off.
+	InventoryUnknown = "InventoryUnknown"
+	// InventoryInvalid: a node that the variant could use, or a pod on it, has a number of cards that cannot be true. Remedy: correct it, or
+	// cordon the node.
+	InventoryInvalid = inventory.InventoryInvalid
 )
 
 // Reasons of notes, besides LimitExceeded.
@@ -49,4 +56,7 @@ const (
 	// IdleReplicas: KEDA knows no replicas between idleReplicaCount and minReplicaCount: it runs the minimum instead. Remedy: none
 	// needed; a minimum of 1 avoids it.
 	IdleReplicas = "IdleReplicas"
+	// NotLimited: the limiter is on, and the pod template requests no accelerators, or several kinds of them, or is not known. Remedy:
+	// request the cards of one resource.
+	NotLimited = "NotLimited"
 )

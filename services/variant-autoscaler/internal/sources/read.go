@@ -229,7 +229,7 @@ func (c *collector) resolve(v *Variant) *informers.Workload {
 		v.reject(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil
 	}
-	v.addPods(informers.PodsOf(c.world.Pods, informers.Owner{Namespace: v.Namespace, Kind: t.Kind, Name: t.Name}))
+	v.addPodsOf(c, informers.Owner{Namespace: v.Namespace, Kind: t.Kind, Name: t.Name})
 	return w
 }
 
@@ -273,8 +273,10 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 		w.Ready += workloads[o].Ready
 		w.Cards = cmp.Or(w.Cards, workloads[o].Cards)
 		w.Labels = withLabels(w.Labels, workloads[o].Labels)
-		v.addPods(informers.PodsOf(c.world.Pods, o))
+		w.Shape = cmp.Or(w.Shape, workloads[o].Shape)
+		v.addPodsOf(c, o)
 	}
+	v.Owners = append(v.Owners, owner)
 	own := informers.PodsOf(c.world.Pods, owner)
 	if s.Selector != nil {
 		own = informers.PodsBySelector(c.world.Pods, v.Namespace, s.Selector)
@@ -310,11 +312,16 @@ func withLabels(before, more map[string]string) map[string]string {
 }
 
 func (v *Variant) readTarget(w *informers.Workload) {
-	v.labels = w.Labels
+	v.labels, v.Shape = w.Labels, w.Shape
 	v.Now, v.Ready = int(min(max(w.Replicas, 0), optimizer.MaxReplicas)), int(min(max(w.Ready, 0), optimizer.MaxReplicas))
 	if w.Replicas > optimizer.MaxReplicas {
 		v.note(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
 	}
+}
+
+func (v *Variant) addPodsOf(c *collector, w informers.Owner) {
+	v.Owners = append(v.Owners, w)
+	v.addPods(informers.PodsOf(c.world.Pods, w))
 }
 
 func (v *Variant) addPods(pods []*informers.Pod) {

@@ -23,6 +23,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -87,6 +88,9 @@ type Variant struct {
 	Class  informers.ClassRef
 	// Pods are those that serve, or start to, ordered by name.
 	Pods []Pod
+	// Owners are the workloads whose pods belong to the variant, whether they serve or not, and Shape is what these request of nodes.
+	Owners []informers.Owner
+	Shape  inventory.Shape
 	// Notes are what the owner of the variant should know. The variant takes part in the choice.
 	Notes []snapshot.Problem
 

@@ -197,6 +197,13 @@ func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Conditio
 	if len(names) > 0 {
 		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants", share(in.Group), strings.Join(names, ", "))
 	}
+	if in.Decision != nil && in.Decision.Short != "" {
+		text := in.Decision.Short
+		if c.Status == metav1.ConditionTrue {
+			text = join(c.Message, text)
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonInsufficientAccelerators, text
+	}
 	return c
 }
 

@@ -1,0 +1,142 @@
+package decision
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// fit lowers what is acted on to the pods for which nodes have room now, whatever the scheduler does: in whatever order it takes the pods,
+// and on whichever of their nodes it puts each of them, none stays Pending for want of cards. Replicas that are placed stay. Cards of
+// replicas that go count when these are gone: a pass after that raises others.
+//
+// A node set has ⌊f/s⌋ places for pods of s cards on a node with f free cards. A further pod of t cards takes at most ⌈t/s⌉ of them. So a
+// pod of s cards finds a place if those that all further pods on nodes of its set can take are at most as many as there are.
+func (d *decider) fit() {
+	f, order := newFitter(d.snapshot), d.fitOrder()
+	for _, at := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
+		p, v := d.podsOf(at), d.variantOf(at)
+		missing := int64(d.lowest(at))*p.Count - max(int64(v.Now)*p.Count, p.Placed)
+		f.take(p, min(missing, d.snapshot.Nodes[p.Set].Places(p.Cards)))
+	}
+	for _, at := range order {
+		p := d.podsOf(at)
+		base := max(p.Placed, int64(min(d.lowest(at), d.desired[at]))*p.Count)
+		wanted := int64(d.desired[at])*p.Count - base
+		if wanted <= 0 {
+			continue
+		}
+		replicas := int((base + min(wanted, f.room(p))) / p.Count)
+		f.take(p, int64(replicas)*p.Count-base)
+		if replicas < d.desired[at] {
+			d.desired[at], d.why[at] = replicas, NodesFull
+			d.trial[at] = d.trial[at] && replicas > 0
+		}
+	}
+}
+
+// lowest returns the replicas that nothing takes from a variant.
+func (d *decider) lowest(at int) int {
+	g := d.groupOf(at)
+	return d.problem.Groups[g].Variants[at-d.first[g]].Min
+}
+
+func (d *decider) groupOf(at int) int {
+	g, found := slices.BinarySearch(d.first, at)
+	for found && g+1 < len(d.first) && d.first[g+1] == at { // groups without variants
+		g++
+	}
+	if !found {
+		g--
+	}
+	return g
+}
+
+func (d *decider) variantOf(at int) *snapshot.Variant {
+	g := d.groupOf(at)
+	return &d.snapshot.Groups[g].Variants[at-d.first[g]]
+}
+
+func (d *decider) podsOf(at int) *snapshot.Pods { return d.variantOf(at).Pods }
+
+// fitOrder returns the variants whose pods need nodes: the most important priority first, then large pods, for which small ones can spoil
+// nodes, then those that can use the fewest nodes.
+func (d *decider) fitOrder() []int {
+	var order []int
+	for at := range d.desired {
+		if d.podsOf(at) != nil {
+			order = append(order, at)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := d.podsOf(a), d.podsOf(b)
+		v, w := d.variantOf(a), d.variantOf(b)
+		return cmp.Or(cmp.Compare(d.snapshot.Groups[d.groupOf(a)].Priority, d.snapshot.Groups[d.groupOf(b)].Priority), cmp.Compare(y.Cards, x.Cards),
+			cmp.Compare(d.snapshot.Nodes[x.Set].Nodes, d.snapshot.Nodes[y.Set].Nodes), cmp.Compare(v.Namespace, w.Namespace), cmp.Compare(v.Name, w.Name))
+	})
+	return order
+}
+
+// fitter counts the places that further pods take.
+type fitter struct {
+	snapshot *snapshot.Snapshot
+	sizes    [][]size // of the further pods of each set
+}
+
+// size is the further pods of a set with a number of cards.
+type size struct {
+	cards int64
+	pods  int64
+	left  int64 // places that no further pod of an overlapping set can take
+}
+
+func newFitter(s *snapshot.Snapshot) *fitter {
+	return &fitter{snapshot: s, sizes: make([][]size, len(s.Nodes))}
+}
+
+// room returns the largest number of further pods that find a place in any case, beside those that were taken.
+func (f *fitter) room(p *snapshot.Pods) int64 {
+	own, room := f.size(p), int64(math.MaxInt64)
+	f.eachSize(p.Set, func(set int, s *size) {
+		if !f.snapshot.Nodes[set].Elastic && (s == own || s.pods > 0) {
+			room = min(room, max(s.left, 0)/divideUp(p.Cards, s.cards))
+		}
+	})
+	return room
+}
+
+// take takes places for further pods, whether they are there or not.
+func (f *fitter) take(p *snapshot.Pods, pods int64) {
+	if pods <= 0 {
+		return
+	}
+	f.size(p).pods += pods
+	f.eachSize(p.Set, func(_ int, s *size) { s.left -= pods * divideUp(p.Cards, s.cards) })
+}
+
+// size returns the further pods of a set with as many cards.
+func (f *fitter) size(p *snapshot.Pods) *size {
+	own := &f.sizes[p.Set]
+	for i := range *own {
+		if (*own)[i].cards == p.Cards {
+			return &(*own)[i]
+		}
+	}
+	made := size{cards: p.Cards, left: f.snapshot.Nodes[p.Set].Places(p.Cards)}
+	f.eachSize(p.Set, func(_ int, s *size) { made.left -= s.pods * divideUp(s.cards, p.Cards) })
+	*own = append(*own, made)
+	return &(*own)[len(*own)-1]
+}
+
+// eachSize visits the further pods of a set, and of those that have nodes in common with it.
+func (f *fitter) eachSize(set int, visit func(set int, s *size)) {
+	for _, other := range append([]int{set}, f.snapshot.Nodes[set].Overlaps...) {
+		for i := range f.sizes[other] {
+			visit(other, &f.sizes[other][i])
+		}
+	}
+}
+
+func divideUp(a, b int64) int64 { return (a + b - 1) / b }

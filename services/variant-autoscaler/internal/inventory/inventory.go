@@ -1,0 +1,376 @@
+// Package inventory finds which nodes the pods of variants can use, and how many cards of accelerators are free on each of them. It is
+// pure, and follows the rules of the Kubernetes scheduler:
+//
+//	a pod of g cards needs one node with g free cards
+//	node        ready, not cordoned, with the labels that the pod template asks for, and with no taint that the template does not tolerate
+//	free        allocatable, without the requests of all pods on the node, whoever owns them, until they are gone
+//	node set    the nodes that a pod template can use. Variants whose templates can use the same nodes share a set
+//
+// The name of an accelerator in a variant plays no role: variants of one name whose templates select different nodes have different sets,
+// and variants of different names share a set if the scheduler would put their pods on the same nodes. CPU, memory, pod affinity and
+// topology spread constraints are not considered.
+//
+// Kubelets and administrators write nodes, and anybody may write pods and templates. A number that cannot be true is a problem of the
+// variants that could use its node, and of no other: see problems.go.
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Resources are the names of the resources that count as cards.
+var Resources = [...]string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi"} //nolint:gochecknoglobals // constant
+
+// Cards are numbers of cards by resource. A number of Unreadable could not be read.
+type Cards [len(Resources)]int64
+
+// Unreadable is the number of cards where an object has no usable number.
+const Unreadable = -1
+
+// Total returns the cards of all resources, Unreadable if one of them is.
+func (c *Cards) Total() int64 {
+	var sum int64
+	for _, n := range c {
+		if n == Unreadable {
+			return Unreadable
+		}
+		sum += n
+	}
+	return sum
+}
+
+// LabelElastic is a label of nodes with the value "true": a node autoscaler can add more of them, so variants that can use one of them are
+// not limited by what is free.
+const LabelElastic = "fairlead.dev/elastic"
+
+// Bounds of what is believed and kept.
+const (
+	// MaxNodeCards is the most cards that a node is believed to have. The largest servers have 72, and time slicing gives each card tens of
+	// replicas.
+	MaxNodeCards = 4096
+	// maxShapesOfNamespace is the most different choices of nodes of the variants of a namespace. Usual namespaces have as many as kinds of
+	// nodes. Each of them is compared with all nodes.
+	maxShapesOfNamespace = 32
+	// maxSets is the most node sets. Each pair of them is compared.
+	maxSets = 1024
+	// maxProducts is the number of products in the name of a set.
+	maxProducts = 3
+)
+
+// Node is a node.
+type Node struct {
+	Name          string
+	Labels        map[string]string
+	Taints        []Taint
+	Ready         bool
+	Unschedulable bool
+	Allocatable   Cards
+}
+
+// Taint is a taint of a node.
+type Taint struct{ Key, Value, Effect string }
+
+// Pod is a pod that holds cards of a node.
+type Pod struct {
+	Node     string
+	Requests Cards
+	// Variant is the position of the variant that the pod belongs to, -1 if it belongs to none.
+	Variant int
+	// Terminating pods hold their cards, and do not serve.
+	Terminating bool
+}
+
+// Variant is what a variant needs of nodes.
+type Variant struct {
+	Namespace string
+	Shape     Shape
+	// Replicas are those that its workload asks for.
+	Replicas int64
+}
+
+// Shape is what the pods of a replica ask for. It is comparable.
+type Shape struct {
+	// Resource is the position of the resource in Resources, and Cards what the largest pod requests of it. Zero cards: none.
+	Resource int
+	Cards    int64
+	// Pods is the number of pods of a replica that request cards.
+	Pods int64
+	// Placement is what the pod templates say of nodes, as Placements.Key has it.
+	Placement string
+}
+
+// Input is what Build reads. Variants are ordered by age, the oldest first: the newest ones lose where there are too many.
+type Input struct {
+	Nodes    []*Node
+	Pods     []Pod
+	Variants []Variant
+}
+
+// Set is the nodes that variants can use.
+type Set struct {
+	Resource string
+	// Products are those of its nodes, as far as labels say them.
+	Products []string
+	Nodes    int
+	Elastic  bool
+	Free     []Free
+	// Within are the other sets that have all nodes of this one, and Overlaps those that have some.
+	Within   []int
+	Overlaps []int
+}
+
+// Free is a number of nodes with the same number of free cards.
+type Free struct{ Cards, Nodes int64 }
+
+// Use is what Build finds for a variant.
+type Use struct {
+	// Set is the position of the node set of the variant, -1 if no set limits it.
+	Set int
+	// Placed is the number of its pods that hold cards.
+	Placed  int64
+	Problem *Problem
+}
+
+// Result has an element of Uses for each variant.
+type Result struct {
+	Sets []Set
+	Uses []Use
+}
+
+// Build returns the node sets of the variants.
+func Build(in *Input) *Result {
+	b := newBuilder(in)
+	for i := range in.Variants {
+		b.use(i)
+	}
+	b.countPlaced()
+	b.relate()
+	return &Result{Sets: b.sets, Uses: b.uses}
+}
+
+// builder builds a Result. Nodes are in the order of their names.
+type builder struct {
+	in        *Input
+	nodes     []*Node
+	position  map[string]int // of nodes by name
+	free      []Cards        // by node; Unreadable: the node, or a pod on it, has no usable number
+	uses      []Use
+	sets      []Set
+	members   []members      // of each set
+	bySet     map[string]int // sets by resource and members
+	byShape   map[shapeKey]found
+	ofTenants map[string]map[shapeKey]bool // shapes of the variants of a namespace
+}
+
+// shapeKey is what decides which nodes a pod can use.
+type shapeKey struct {
+	resource  int
+	placement string
+}
+
+// found is the nodes that a shape can use.
+type found struct {
+	members members
+	elastic bool
+	problem *Problem
+}
+
+func newBuilder(in *Input) *builder {
+	b := &builder{
+		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]Use, len(in.Variants)), bySet: map[string]int{},
+		byShape: map[shapeKey]found{}, ofTenants: map[string]map[shapeKey]bool{},
+	}
+	slices.SortFunc(b.nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	for n, node := range b.nodes {
+		b.position[node.Name] = n
+		b.free = append(b.free, believable(node.Allocatable))
+	}
+	for i := range in.Pods {
+		if n, known := b.position[in.Pods[i].Node]; known {
+			b.free[n].subtract(&in.Pods[i].Requests)
+		}
+	}
+	return b
+}
+
+// believable returns allocatable cards with Unreadable where a node cannot have as many.
+func believable(c Cards) Cards {
+	for r := range c {
+		if c[r] < 0 || c[r] > MaxNodeCards {
+			c[r] = Unreadable
+		}
+	}
+	return c
+}
+
+// subtract takes what a pod requests. More than there is can be requested while a device is broken.
+func (c *Cards) subtract(requests *Cards) {
+	for r := range c {
+		switch {
+		case c[r] == Unreadable:
+		case requests[r] < 0:
+			c[r] = Unreadable
+		default:
+			c[r] = max(c[r]-requests[r], 0)
+		}
+	}
+}
+
+// use finds the node set of a variant.
+func (b *builder) use(i int) {
+	v, u := &b.in.Variants[i], &b.uses[i]
+	u.Set = -1
+	if v.Shape.Cards == 0 {
+		return
+	}
+	key := shapeKey{resource: v.Shape.Resource, placement: v.Shape.Placement}
+	if !b.admit(v.Namespace, key) {
+		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
+			"the variants of the namespace have more than %d different choices of nodes: use the same nodeSelector, affinity and tolerations in several pod templates",
+			maxShapesOfNamespace)}
+		return
+	}
+	f := b.find(key)
+	if u.Problem = f.problem; u.Problem != nil {
+		return
+	}
+	set, known := b.bySet[f.members.key(v.Shape.Resource)]
+	switch {
+	case known:
+		u.Set = set
+	case len(b.sets) < maxSets:
+		u.Set = b.add(v.Shape.Resource, f)
+	default:
+		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
+			"all variants together select more than %d different sets of nodes: use the same nodeSelector in several pod templates", maxSets)}
+	}
+}
+
+// admit reports whether a namespace may have a choice of nodes.
+func (b *builder) admit(namespace string, key shapeKey) bool {
+	tenant := b.ofTenants[namespace]
+	if tenant == nil {
+		tenant = map[shapeKey]bool{}
+		b.ofTenants[namespace] = tenant
+	}
+	if !tenant[key] && len(tenant) >= maxShapesOfNamespace {
+		return false
+	}
+	tenant[key] = true
+	return true
+}
+
+// find returns the nodes that a pod can use.
+func (b *builder) find(key shapeKey) found {
+	if f, known := b.byShape[key]; known {
+		return f
+	}
+	f := found{members: newMembers(len(b.nodes))}
+	placements, err := parsePlacements(key.placement)
+	if err != nil {
+		f.problem = &Problem{Reason: InvalidConfiguration, Message: fmt.Sprintf(
+			"the pod template has a nodeSelector, an affinity or tolerations that cannot be read: %s; correct it", err)}
+	}
+	for n, node := range b.nodes {
+		if f.problem != nil {
+			break
+		}
+		if node.Allocatable[key.resource] == 0 || !placements.selects(node) {
+			continue
+		}
+		f.elastic = f.elastic || node.Labels[LabelElastic] == "true"
+		if !node.Ready || !placements.tolerates(node) {
+			continue
+		}
+		if b.free[n][key.resource] == Unreadable {
+			f.problem = unreadableNode(node, Resources[key.resource])
+		}
+		f.members.add(n)
+	}
+	b.byShape[key] = f
+	return f
+}
+
+// add adds a set.
+func (b *builder) add(resource int, f found) int {
+	set := Set{Resource: Resources[resource], Elastic: f.elastic}
+	free, products := map[int64]int64{}, map[string]bool{}
+	for n := range f.members.all() {
+		set.Nodes++
+		if cards := b.free[n][resource]; cards > 0 {
+			free[cards]++
+		}
+		if p := b.nodes[n].product(); p != "" {
+			products[p] = true
+		}
+	}
+	for _, cards := range slices.Sorted(maps.Keys(free)) {
+		set.Free = append(set.Free, Free{Cards: cards, Nodes: free[cards]})
+	}
+	set.Products = slices.Sorted(maps.Keys(products))
+	if len(set.Products) > maxProducts {
+		set.Products = append(set.Products[:maxProducts], "...")
+	}
+	b.sets, b.members = append(b.sets, set), append(b.members, f.members)
+	b.bySet[f.members.key(resource)] = len(b.sets) - 1
+	return len(b.sets) - 1
+}
+
+// countPlaced counts the pods of variants that hold cards. A pod that ends counts while the workload has no other one in its place: its
+// cards are for that one, as in a rolling update.
+func (b *builder) countPlaced() {
+	ending := make([]int64, len(b.uses))
+	for i := range b.in.Pods {
+		p := &b.in.Pods[i]
+		switch {
+		case p.Variant < 0 || p.Requests == Cards{}:
+		case !p.Terminating:
+			b.uses[p.Variant].Placed++
+		case b.isReady(p.Node):
+			ending[p.Variant]++
+		}
+	}
+	for i := range b.uses {
+		v, u := &b.in.Variants[i], &b.uses[i]
+		u.Placed += min(ending[i], max(v.Replicas*v.Shape.Pods-u.Placed, 0))
+	}
+}
+
+func (b *builder) isReady(node string) bool {
+	n, known := b.position[node]
+	return known && b.nodes[n].Ready
+}
+
+// relate compares the sets of each resource.
+func (b *builder) relate() {
+	for i := range b.sets {
+		for j := range b.sets {
+			if i == j || b.sets[i].Resource != b.sets[j].Resource || !b.members[i].overlaps(b.members[j]) {
+				continue
+			}
+			b.sets[i].Overlaps = append(b.sets[i].Overlaps, j)
+			if b.members[i].within(b.members[j]) {
+				b.sets[i].Within = append(b.sets[i].Within, j)
+			}
+		}
+	}
+}
+
+// productLabels are the labels that name the product of the cards of a node: of the feature discoveries of vendors, and of clouds.
+var productLabels = []string{ //nolint:gochecknoglobals // constant
+	"nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator",
+	"karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name", "kubernetes.azure.com/accelerator", "node.kubernetes.io/instance-type",
+}
+
+// product returns the name of the cards of a node, or nothing.
+func (n *Node) product() string {
+	name := ""
+	for _, label := range productLabels {
+		name = cmp.Or(name, n.Labels[label])
+	}
+	return name
+}

@@ -1,0 +1,120 @@
+package pass
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// limitToNodes adds what nodes have free for the pods of variants. A variant whose nodes are not known keeps its replicas.
+func (p *Passes) limitToNodes(made *snapshot.Snapshot, found *sources.Result) {
+	variants := variantsByAge(made, found)
+	if !p.p.World.Nodes.Listed() {
+		for _, v := range variants {
+			v.exclude(sources.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off")
+		}
+		return
+	}
+	in := &inventory.Input{Pods: holdings(p.p.World, variants)}
+	for _, n := range informers.All[informers.Node](p.p.World.Nodes) {
+		if n.Node.Name != "" {
+			in.Nodes = append(in.Nodes, &n.Node)
+		}
+	}
+	for _, v := range variants {
+		in.Variants = append(in.Variants, inventory.Variant{Namespace: v.Namespace, Shape: v.found.Shape, Replicas: int64(v.Now)})
+	}
+	result := inventory.Build(in)
+	for i := range result.Sets {
+		made.Nodes = append(made.Nodes, nodeSet(&result.Sets[i]))
+	}
+	for i, v := range variants {
+		switch use := &result.Uses[i]; {
+		case use.Problem != nil:
+			v.exclude(use.Problem.Reason, use.Problem.Message)
+		case use.Set < 0:
+			v.found.Notes = append(v.found.Notes, snapshot.Problem{Reason: sources.NotLimited, Message: "Nodes do not limit the variant, as its pod " +
+				"template requests no accelerators, or several kinds of them, or is not known: request the cards of one resource"})
+		default:
+			v.Pods = &snapshot.Pods{Set: use.Set, Cards: v.found.Shape.Cards, Count: v.found.Shape.Pods, Placed: use.Placed}
+		}
+	}
+}
+
+// limited is a variant of a snapshot, with what sources found.
+type limited struct {
+	*snapshot.Variant
+
+	found *sources.Variant
+}
+
+func (v *limited) exclude(reason, message string) {
+	if v.Problem == nil {
+		v.Problem = &snapshot.Problem{Reason: reason, Message: message}
+	}
+}
+
+// variantsByAge returns the variants of a snapshot, the oldest first.
+func variantsByAge(made *snapshot.Snapshot, found *sources.Result) []*limited {
+	var all []*limited
+	for g := range made.Groups {
+		for i := range made.Groups[g].Variants {
+			all = append(all, &limited{Variant: &made.Groups[g].Variants[i], found: &found.Groups[g].Variants[i]})
+		}
+	}
+	slices.SortFunc(all, func(a, b *limited) int {
+		return cmp.Or(a.found.Created.Compare(b.found.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// holdings returns what pods hold of nodes.
+func holdings(world informers.Caches, variants []*limited) []inventory.Pod {
+	byOwner, byPod := map[informers.Owner]int{}, map[cache.ObjectName]int{}
+	for i, v := range variants {
+		for _, o := range v.found.Owners {
+			byOwner[o] = i
+		}
+		for _, pod := range v.found.Pods {
+			byPod[cache.ObjectName{Namespace: v.Namespace, Name: pod.Name}] = i
+		}
+	}
+	var all []inventory.Pod
+	for _, pod := range informers.All[informers.Pod](world.Pods) {
+		h := pod.Holding()
+		if h == nil {
+			continue
+		}
+		made := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating}
+		if i, found := byOwner[h.Workload()]; found {
+			made.Variant = i
+		} else if i, found := byPod[cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}]; found {
+			made.Variant = i
+		}
+		all = append(all, made)
+	}
+	return all
+}
+
+// nodeSet returns a node set with a name for people.
+func nodeSet(s *inventory.Set) snapshot.NodeSet {
+	made := snapshot.NodeSet{
+		Name: fmt.Sprintf("nodes with %s", s.Resource), Resource: s.Resource, Nodes: s.Nodes, Elastic: s.Elastic,
+		Within: s.Within, Overlaps: s.Overlaps,
+	}
+	if len(s.Products) > 0 {
+		made.Name += " (" + strings.Join(s.Products, ", ") + ")"
+	}
+	for _, f := range s.Free {
+		made.Free = append(made.Free, snapshot.FreeNodes{Cards: f.Cards, Nodes: f.Nodes})
+	}
+	return made
+}

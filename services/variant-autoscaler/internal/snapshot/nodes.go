@@ -1,0 +1,37 @@
+package snapshot
+
+// NodeSet is the nodes that pods of some variants can use.
+type NodeSet struct {
+	Name     string `json:"name"` // for people
+	Resource string `json:"resource"`
+	Nodes    int    `json:"nodes"`
+	// Elastic sets grow: a node autoscaler adds nodes.
+	Elastic bool        `json:"elastic,omitempty"`
+	Free    []FreeNodes `json:"free,omitempty"`
+	// Within are the positions of the other sets that have all nodes of this one, and Overlaps those of the sets that have some of them.
+	Within   []int `json:"within,omitempty"`
+	Overlaps []int `json:"overlaps,omitempty"`
+}
+
+// FreeNodes is a number of nodes with the same number of free cards.
+type FreeNodes struct {
+	Cards int64 `json:"cards"`
+	Nodes int64 `json:"nodes"`
+}
+
+// Places returns how many pods with a number of cards fit on the nodes of the set.
+func (s *NodeSet) Places(cards int64) int64 {
+	var places int64
+	for _, f := range s.Free {
+		places += f.Nodes * (f.Cards / cards)
+	}
+	return places
+}
+
+// Pods are the pods of a variant that request cards of nodes.
+type Pods struct {
+	Set    int   `json:"set"`   // position of the node set
+	Cards  int64 `json:"cards"` // of the largest pod
+	Count  int64 `json:"count"` // of a replica
+	Placed int64 `json:"placed"`
+}
