@@ -185,7 +185,7 @@ func TestPlanIsReached(t *testing.T) {
 			missing := 0
 			for i, v := range c.variants {
 				n := &d.Groups[v.group].Variants[i%2]
-				missing += max(n.Planned-v.replicas, 0)
+				missing += max(n.Wanted-v.replicas, 0)
 				c.scale(v, n.Desired)
 			}
 			limiting = limiting || len(d.Binding) > 0

@@ -107,7 +107,8 @@ func (d *definition) bounds(i, n, most int) (int, int) {
 }
 
 // taken returns what a plan takes of a limit, and what the least replicas take.
-func (d *definition) taken(l *Limit, plan [][]int) (taken, least int64) {
+func (d *definition) taken(index int, plan [][]int) (taken, least int64) {
+	l := &d.p.Limits[index]
 	for i := range d.p.Groups {
 		g := &d.p.Groups[i]
 		for n := range g.Variants {
@@ -117,6 +118,11 @@ func (d *definition) taken(l *Limit, plan [][]int) (taken, least int64) {
 			}
 			low, _ := d.bounds(i, n, 0)
 			each := map[Unit]int64{UnitCards: v.Cards, UnitReplicas: 1, UnitCost: v.Cost}[l.Unit]
+			for _, p := range v.Places {
+				if p.Limit == index {
+					each = p.Amount
+				}
+			}
 			taken += each * int64(plan[i][n])
 			least += each * int64(low)
 		}
@@ -126,7 +132,7 @@ func (d *definition) taken(l *Limit, plan [][]int) (taken, least int64) {
 
 func (d *definition) fits(plan [][]int) bool {
 	for l := range d.p.Limits {
-		taken, least := d.taken(&d.p.Limits[l], plan)
+		taken, least := d.taken(l, plan)
 		if taken > max(d.p.Limits[l].Amount, least) {
 			return false
 		}

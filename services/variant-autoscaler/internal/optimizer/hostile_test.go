@@ -55,6 +55,9 @@ func hostile(r *rand.Rand) *Problem {
 		l.Priority = r.IntN(4)
 		p.Limits = append(p.Limits, l)
 	}
+	for range r.IntN(3) {
+		addPlaces(p, r)
+	}
 	return p
 }
 

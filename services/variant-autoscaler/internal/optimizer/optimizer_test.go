@@ -172,6 +172,9 @@ func random(r *rand.Rand) *Problem {
 				Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(5), Priority: 1 + r.IntN(2)})
 		}
 	}
+	if r.IntN(3) == 0 {
+		addPlaces(p, r)
+	}
 	for range r.IntN(7) / 3 {
 		l := Limit{Unit: UnitReplicas, Amount: r.Int64N(8)}
 		if r.IntN(2) == 0 {
@@ -195,5 +198,19 @@ func TestBestOfAllPlans(t *testing.T) {
 			return
 		}
 		assert.Equal(t, plan.Cost, plan.Bound, "seed %d", seed)
+	}
+}
+
+// addPlaces adds limits of places for pods of one, and of two or more cards, which count some of the variants.
+func addPlaces(p *Problem, r *rand.Rand) {
+	for _, size := range []int64{1, 2} {
+		for g := range p.Groups {
+			for n := range p.Groups[g].Variants {
+				if v := &p.Groups[g].Variants[n]; v.Cards >= size && r.IntN(4) > 0 {
+					v.Places = append(v.Places, Places{Limit: len(p.Limits), Amount: v.Cards / size})
+				}
+			}
+		}
+		p.Limits = append(p.Limits, Limit{Unit: UnitPlaces, Amount: r.Int64N(10)})
 	}
 }

@@ -42,13 +42,19 @@ func (c *component) grantShares() bool {
 	for _, g := range c.members {
 		c.found = append(c.found, c.lowest(g, make([]int, len(c.own(g)))))
 	}
-	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
+	order := slices.Sorted(maps.Keys(tiers))
+	for _, tier := range order {
 		for free := tiers[tier]; len(free) > 0; {
 			if c.steps == 0 {
 				g.exact = false
 				break // what is granted so far fits
 			}
 			free = g.raise(free)
+		}
+	}
+	if !g.exact {
+		for _, tier := range order {
+			g.fill(tiers[tier])
 		}
 	}
 	return g.exact
@@ -64,17 +70,9 @@ func (g *granting) raise(free []int) []int {
 			reach = min(reach, at+1)
 		}
 	}
-	// The first level is granted already.
-	low, high := 0, reach
-	for high-low > 1 {
-		middle := (low + high) / 2 //nolint:mnd // halves
-		g.require(free, levels[middle])
-		if g.feasible() {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
+	// The first level is granted already. A level that is not proven to be too high can take all steps, so those that fit come first.
+	low := g.highestLevel(free, levels[:reach], g.fitsQuickly)
+	low += g.highestLevel(free, levels[low:reach], g.feasible)
 	share := levels[low]
 	g.require(free, share)
 	if low == len(levels)-1 {
@@ -99,6 +97,20 @@ func (g *granting) raise(free []int) []int {
 	})
 	g.require(rest, levels[low+1])
 	return rest
+}
+
+// highestLevel returns the position of the largest of some levels that the members can have. They can have the first one.
+func (g *granting) highestLevel(members []int, levels []int64, fits func() bool) int {
+	low, high := 0, len(levels)
+	for high-low > 1 {
+		middle := (low + high) / 2 //nolint:mnd // halves
+		if g.require(members, levels[middle]); fits() {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
 }
 
 // levels returns the shares that members can have of those that are granted to all of them, ascending.
@@ -182,6 +194,9 @@ func (g *granting) keep(lists [][]candidate, picks []int) {
 
 // feasible reports whether the members can have the shares that are granted to them together.
 func (g *granting) feasible() bool {
+	if g.fitsQuickly() {
+		return true
+	}
 	// The last limit first: a choice within some limits takes as little as possible of the one before.
 	for d := len(g.rooms) - 1; d >= 0; d-- {
 		lists := g.lists(func(_ int, p *point) int64 { return p.use[d] })
