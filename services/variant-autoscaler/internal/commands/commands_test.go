@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,9 +10,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
 
 	"fairlead.dev/pkg/dryrun"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
@@ -94,6 +102,29 @@ func TestPlanShowsConfigMaps(t *testing.T) {
 	}
 	assert.NotContains(t, text, "kube-root-ca.crt")
 	assert.NotContains(t, text, "*-service-classes-config (classes)", "it was found")
+}
+
+// TestPlanReadsNodes: nodes are read for the limiter alone, and a user who may not list them learns it.
+func TestPlanReadsNodes(t *testing.T) {
+	t.Parallel()
+	nodes := informers.Kinds("").Nodes
+	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a"}}}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{nodes.Resource: "NodeList"}, node)
+	w := &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
+	require.NoError(t, addNodes(t.Context(), client, w))
+	caches, err := informers.Snapshot(w.Snapshot, "")
+	require.NoError(t, err)
+	assert.True(t, caches.Nodes.Listed())
+	assert.Len(t, caches.Nodes.List(), 1)
+	assert.False(t, caches.Pods.Listed(), "other kinds are as before")
+
+	kubetest.FailAlways(client, "list", "nodes", apierrors.NewForbidden(nodes.Resource.GroupResource(), "", errors.New("no role")))
+	w = &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
+	require.NoError(t, addNodes(t.Context(), client, w))
+	caches, err = informers.Snapshot(w.Snapshot, "")
+	require.NoError(t, err)
+	assert.False(t, caches.Nodes.Listed())
+	assert.Contains(t, w.Skipped[0], "nodes: skipped, because this user may not list them")
 }
 
 const recorded = `{"snapshot":{"settings":{"split":"capacity"},"groups":[{"namespace":"ns","model":"m","priority":1,"targets":{"itlMs":100},` +

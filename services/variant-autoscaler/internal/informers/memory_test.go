@@ -81,7 +81,7 @@ type everything struct{}
 func (everything) ServerResourcesForGroupVersionWithContext(context.Context, string) (*metav1.APIResourceList, error) {
 	list := &metav1.APIResourceList{}
 	for _, name := range []string{
-		"variantautoscalings", "horizontalpodautoscalers", "scaledobjects", "deployments", "statefulsets", "leaderworkersets", "pods", "inferencepools", "namespaces",
+		"variantautoscalings", "horizontalpodautoscalers", "scaledobjects", "deployments", "statefulsets", "leaderworkersets", "pods", "inferencepools", "namespaces", "nodes",
 	} {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
 	}
@@ -96,6 +96,7 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
+	i.WatchNodes()
 	running.Go(func() { i.Run(ctx) })
 	require.Eventually(tb, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, 10*time.Millisecond)
 	return i, func() {
@@ -114,13 +115,14 @@ func TestMemory(t *testing.T) {
 		{"pods", "testdata/pod.yaml", 1000},
 		{"deployments", "testdata/deployment.yaml", 2000},
 		{"horizontalpodautoscalers", "testdata/hpa.yaml", 1000},
+		{"nodes", "testdata/node.yaml", 15_000}, // mostly its labels: 2000 nodes take 30 MB
 	}
 	for _, tt := range tests {
 		server := newAPIServer(t, tt.resource, tt.file, objects)
 		before := live()
 		i, stop := start(t, server)
 		used := live() - before
-		count := len(i.Pods.List()) + len(i.Deployments.List()) + len(i.HorizontalPodAutoscalers.List())
+		count := len(i.Pods.List()) + len(i.Deployments.List()) + len(i.HorizontalPodAutoscalers.List()) + len(i.Nodes.List())
 		stop()
 		assert.Equal(t, objects, count)
 		assert.Less(t, used/objects, tt.most, "%s of %d bytes", tt.resource, len(server.object))

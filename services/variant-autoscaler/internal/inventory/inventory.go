@@ -54,9 +54,9 @@ const (
 	MaxNodeCards = 4096
 	// maxShapesOfNamespace is the most different choices of nodes of the variants of a namespace. Usual namespaces have as many as kinds of
 	// nodes. Each of them is compared with all nodes.
-	maxShapesOfNamespace = 32
-	// maxSets is the most node sets. Each pair of them is compared.
-	maxSets = 1024
+	maxShapesOfNamespace = 16
+	// maxSets is the most node sets. Each pair of them is compared, and the decision log has those with nodes in common.
+	maxSets = 256
 	// maxProducts is the number of products in the name of a set.
 	maxProducts = 3
 )

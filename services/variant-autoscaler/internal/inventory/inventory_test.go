@@ -210,11 +210,11 @@ func TestManyChoices(t *testing.T) {
 	}
 	in.Variants = append(in.Variants, inventory.Variant{Namespace: "tenant", Shape: choice(3)}, inventory.Variant{Namespace: "other", Shape: choice(99)})
 	got := inventory.Build(in)
-	assert.Nil(t, got.Uses[31].Problem)
+	assert.Nil(t, got.Uses[15].Problem)
 	assert.Nil(t, got.Uses[100].Problem, "a choice that it has")
 	assert.Nil(t, got.Uses[101].Problem)
-	require.NotNil(t, got.Uses[32].Problem)
-	assert.Equal(t, inventory.LimitExceeded, got.Uses[32].Problem.Reason)
+	require.NotNil(t, got.Uses[16].Problem)
+	assert.Equal(t, inventory.LimitExceeded, got.Uses[16].Problem.Reason)
 }
 
 // FuzzBuild reads numbers, labels and placements of anybody. Free cards are never more than a node can have, and each variant has a set, a

@@ -44,6 +44,7 @@ type rig struct {
 	events   []string
 	problems []string
 	changes  []string
+	loaded   []bool // whether the limiter was on
 }
 
 // start runs a Store beside ConfigMaps with these names and data, and waits until it has synced.
@@ -63,6 +64,11 @@ func start(t *testing.T, present map[string]map[string]string, change ...func(p 
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.changes = append(r.changes, string(kind)+" "+name)
+	})
+	r.OnLoad(func(s *settings.Settings) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.loaded = append(r.loaded, s.Limiter())
 	})
 	assert.False(t, r.HasSynced(), "before Run")
 	assert.Equal(t, []string{"ConfigMaps of system"}, r.Unsynced())
@@ -154,6 +160,20 @@ func (r *rig) remove(t *testing.T, name string) {
 func (r *rig) eventually(t *testing.T, happens func() bool) {
 	t.Helper()
 	require.Eventually(t, happens, kubetest.Patience, time.Millisecond)
+}
+
+// TestSettingsThatComeIntoForce: what is there at the start is loaded, too.
+func TestSettingsThatComeIntoForce(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]map[string]string{"wva-saturation-scaling-config": {"default": "enableLimiter: true"}})
+	r.mu.Lock()
+	assert.Equal(t, []bool{true}, r.loaded)
+	r.mu.Unlock()
+	r.write(t, "wva-saturation-scaling-config", map[string]string{"default": "enableLimiter: false"})
+	r.awaitChanges(t, "saturation wva-saturation-scaling-config")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	assert.Equal(t, []bool{true, false}, r.loaded)
 }
 
 func TestOnlyDataCounts(t *testing.T) {

@@ -36,7 +36,7 @@ type plain struct{ ours bool }
 
 func (p plain) ServerResourcesForGroupVersionWithContext(_ context.Context, groupVersion string) (*metav1.APIResourceList, error) {
 	resources := map[string][]string{
-		"v1": {"pods", "namespaces"}, "apps/v1": {"deployments", "statefulsets"}, "autoscaling/v2": {"horizontalpodautoscalers"},
+		"v1": {"pods", "namespaces", "nodes"}, "apps/v1": {"deployments", "statefulsets"}, "autoscaling/v2": {"horizontalpodautoscalers"},
 		"llmd.ai/v1alpha1": {"variantautoscalings"},
 	}[groupVersion]
 	if groupVersion == "llmd.ai/v1alpha1" && !p.ours || resources == nil {
@@ -54,7 +54,7 @@ func run(t *testing.T, p plain, objects ...*unstructured.Unstructured) (*informe
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{}
 	kinds := informers.Kinds("")
-	for _, k := range []kit.Kind{kinds.VariantAutoscalings, kinds.HorizontalPodAutoscalers, kinds.Deployments, kinds.StatefulSets, kinds.Pods, kinds.Namespaces} {
+	for _, k := range []kit.Kind{kinds.VariantAutoscalings, kinds.HorizontalPodAutoscalers, kinds.Deployments, kinds.StatefulSets, kinds.Pods, kinds.Namespaces, kinds.Nodes} {
 		lists[k.Resource] = k.Name + "List"
 	}
 	all := make([]runtime.Object, 0, len(objects))
@@ -135,5 +135,39 @@ func TestVariantAutoscalingsOfInformers(t *testing.T) {
 		got, err := sources.Collect(i.Caches(), sources.Params{})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"models//m va/a 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected hpa/b TargetConflict"}, describe(got))
+	})
+}
+
+// TestNodesAreWatchedOnDemand: nobody needs the permission to list nodes while the limiter is off.
+func TestNodesAreWatchedOnDemand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a"}}}
+		i, client := run(t, plain{}, node)
+		nodeLists := func() int {
+			number := 0
+			for _, action := range client.(*fake.FakeDynamicClient).Actions() {
+				if action.GetResource().Resource == "nodes" {
+					number++
+				}
+			}
+			return number
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { i.Run(ctx) })
+		defer func() { cancel(); running.Wait() }()
+		time.Sleep(time.Hour)
+		assert.Empty(t, i.Unsynced())
+		assert.Zero(t, nodeLists())
+		assert.False(t, i.Caches().Nodes.Listed())
+
+		i.WatchNodes()
+		i.WatchNodes() // at each change of settings
+		assert.Equal(t, []string{"nodes"}, i.Unsynced())
+		synctest.Wait()
+		assert.Empty(t, i.Unsynced())
+		assert.Len(t, i.Caches().Nodes.List(), 1)
+		assert.Equal(t, 2, nodeLists(), "one list and one watch")
 	})
 }

@@ -591,19 +591,21 @@ func TestScaledTargets(t *testing.T) {
 		now, ready int
 		cards      int64
 		pods       []string
+		owners     []string // whose pods hold cards for the variant
+		shape      int64    // cards of a pod
 	}
 	tests := []struct {
 		name, give string
 		want       []string
 		facts      facts
 	}{
-		{"pods that the selector selects", object("ModelServing", "rt") + pool + serving("rt"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-0-0", "rt-1-0"}}},
-		{"its own pods without a selector", object("ModelServing", "unselected") + pool + serving("unselected"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"unselected-0-0", "unselected-0-1", "unselected-1-0"}}},
-		{"pods of a ReplicaSet that it made", object("Rollout", "rt") + pool + pod("rt-abc-0", ", modelserving: rt, rollouts-pod-template-hash: abc", "apiVersion: apps/v1, kind: ReplicaSet, name: rt-abc", ready), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-abc-0"}}},
-		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-vllm-abc-0"}}},
-		{"no pods", object("VLLMRuntime", "rt"), []string{"models//m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, nil}},
-		{"no object", object("VLLMRuntime", "none"), []string{"models//m so/so 0..8 10000000 variantCost TargetNotFound"}, facts{0, 0, 1, nil}},
-		{"no scale", object("Router", "r"), []string{"models//m so/so 0..8 10000000 variantCost UnsupportedTarget"}, facts{0, 0, 1, nil}},
+		{"pods that the selector selects", object("ModelServing", "rt") + pool + serving("rt"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-0-0", "rt-1-0"}, []string{"models/ModelServing/rt"}, 0}},
+		{"its own pods without a selector", object("ModelServing", "unselected") + pool + serving("unselected"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"unselected-0-0", "unselected-0-1", "unselected-1-0"}, []string{"models/ModelServing/unselected"}, 0}},
+		{"pods of a ReplicaSet that it made", object("Rollout", "rt") + pool + pod("rt-abc-0", ", modelserving: rt, rollouts-pod-template-hash: abc", "apiVersion: apps/v1, kind: ReplicaSet, name: rt-abc", ready), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-abc-0"}, []string{"models/Rollout/rt"}, 0}},
+		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-vllm-abc-0"}, []string{"models/Deployment/rt-vllm", "models/VLLMRuntime/rt"}, 2}},
+		{"no pods", object("VLLMRuntime", "rt"), []string{"models//m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, nil, []string{"models/VLLMRuntime/rt"}, 0}},
+		{"no object", object("VLLMRuntime", "none"), []string{"models//m so/so 0..8 10000000 variantCost TargetNotFound"}, facts{0, 0, 1, nil, nil, 0}},
+		{"no scale", object("Router", "r"), []string{"models//m so/so 0..8 10000000 variantCost UnsupportedTarget"}, facts{0, 0, 1, nil, nil, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -615,7 +617,10 @@ func TestScaledTargets(t *testing.T) {
 			for _, p := range v.Pods {
 				pods = append(pods, p.Name)
 			}
-			seen := facts{v.Now, v.Ready, v.Cards, pods}
+			seen := facts{v.Now, v.Ready, v.Cards, pods, nil, v.Shape.Cards}
+			for _, o := range v.Owners {
+				seen.owners = append(seen.owners, o.String())
+			}
 			assert.Equal(t, tt.facts, seen)
 		})
 	}
