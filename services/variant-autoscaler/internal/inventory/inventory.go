@@ -282,8 +282,8 @@ func (b *builder) find(key shapeKey) found {
 		if node.Allocatable[key.resource] == 0 || !placements.selects(node) {
 			continue
 		}
-		f.elastic = f.elastic || node.Labels[LabelElastic] == "true"
-		if !node.Ready || !placements.tolerates(node) {
+		f.elastic = f.elastic || node.Labels[LabelElastic] == "true" && placements.tolerates(node.taintsOfKind())
+		if !node.Ready || !placements.tolerates(node.taints()) {
 			continue
 		}
 		if b.free[n][key.resource] == Unreadable {

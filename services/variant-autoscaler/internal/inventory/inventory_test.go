@@ -166,6 +166,29 @@ func TestSets(t *testing.T) {
 	assert.Empty(t, got.Sets[4].Overlaps, "cards of another resource")
 }
 
+// TestElastic: a node stands for others of its kind, in whatever state it is itself.
+func TestElastic(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(n *inventory.Node)
+		want   bool
+	}{
+		{"ready", func(*inventory.Node) {}, true},
+		{"another value", func(n *inventory.Node) { n.Labels[inventory.LabelElastic] = "false" }, false},
+		{"not ready", func(n *inventory.Node) {
+			n.Ready, n.Taints = false, []inventory.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}}
+		}, true},
+		{"cordoned", func(n *inventory.Node) { n.Unschedulable = true }, true},
+		{"a kind that the pods do not tolerate", func(n *inventory.Node) { n.Taints = []inventory.Taint{{Key: "spot", Effect: "NoSchedule"}} }, false},
+		{"without cards", func(n *inventory.Node) { n.Allocatable = inventory.Cards{} }, false},
+	} {
+		n := with(node("a", 8, "fairlead.dev/elastic=true"), tt.change)
+		got := inventory.Build(&inventory.Input{Nodes: []*inventory.Node{n, node("b", 8)}, Variants: []inventory.Variant{{Shape: shape(1)}}})
+		assert.Equal(t, tt.want, got.Sets[0].Elastic, tt.name)
+	}
+}
+
 // TestNumbersThatCannotBeTrue: they are a problem of the variants that could use the node, and of no other.
 func TestNumbersThatCannotBeTrue(t *testing.T) {
 	t.Parallel()

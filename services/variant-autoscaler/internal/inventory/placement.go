@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // maxPlacement is the largest size of what pod templates say of nodes, in bytes. Usual templates have some hundred.
@@ -143,16 +144,30 @@ func isOrdered(operator, value, bound string) bool {
 const (
 	effectNoSchedule = "NoSchedule"
 	effectNoExecute  = "NoExecute"
-	// taintUnschedulable is the taint of a node that is cordoned. The node has it soon after the field.
-	taintUnschedulable = "node.kubernetes.io/unschedulable"
 )
 
-// tolerates reports whether the templates tolerate all taints of a node.
-func (p Placements) tolerates(n *Node) bool {
-	taints := n.Taints
-	if n.Unschedulable {
-		taints = append(slices.Clone(taints), Taint{Key: taintUnschedulable, Effect: effectNoSchedule})
+const (
+	// taintsOfState is the prefix of taints that say in what state a node is, not of what kind.
+	taintsOfState = "node.kubernetes.io/"
+	// taintUnschedulable is the taint of a node that is cordoned. The node has it soon after the field.
+	taintUnschedulable = taintsOfState + "unschedulable"
+)
+
+// taints returns all taints of a node.
+func (n *Node) taints() []Taint {
+	if !n.Unschedulable {
+		return n.Taints
 	}
+	return append(slices.Clone(n.Taints), Taint{Key: taintUnschedulable, Effect: effectNoSchedule})
+}
+
+// taintsOfKind returns the taints that other nodes of the same kind have, too.
+func (n *Node) taintsOfKind() []Taint {
+	return slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return strings.HasPrefix(t.Key, taintsOfState) })
+}
+
+// tolerates reports whether the templates tolerate taints.
+func (p Placements) tolerates(taints []Taint) bool {
 	if len(p) == 0 {
 		p = Placements{{}}
 	}

@@ -83,7 +83,9 @@ func TestValidate(t *testing.T) {
 		"places twice": {func(p *Problem) {
 			p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitPlaces}}, []Places{{Amount: 1}, {Amount: 1}}
 		}, "the limits of places are not in their order"},
-		"number of places": {func(p *Problem) { p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitPlaces}}, []Places{{Amount: -1}} }, "a replica takes -1 places"},
+		"number of places": {func(p *Problem) {
+			p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitPlaces}}, []Places{{Amount: -1}}
+		}, "a replica takes -1 places"},
 		"weight":           {func(p *Problem) { p.Groups[0].Variants[0].Weight = -5 }, `variant "a": the weight is -5`},
 		"present replicas": {func(p *Problem) { p.Groups[0].Variants[0].Now = -1 }, `variant "a": the present number of replicas is -1`},
 	}

@@ -119,7 +119,9 @@ func (g *granting) fill(members []int) {
 // fillRounds bounds how often each share is raised. A model has as many shares as its replicas have combinations.
 const fillRounds = 64
 
-func (g *granting) useOf(member int) []int64 { return g.use(nil, member, g.found[member], g.shareOf(member)) }
+func (g *granting) useOf(member int) []int64 {
+	return g.use(nil, member, g.found[member], g.shareOf(member))
+}
 
 func (g *granting) shareOf(member int) int64 { return g.share(g.members[member], g.found[member]) }
 
