@@ -191,8 +191,14 @@ OCI_CLIENTS := services/backendset-syncer/test/clients/requirements.txt
 oci-clients: doctor-pip
 	@./.ci/venv.sh $(BIN)/cache/oci-clients-$$(sha256sum $(OCI_CLIENTS) | cut -c 1-12) $(OCI_CLIENTS)
 
+# HiGHS, a solver of integer programs, for the tests of the variant-autoscaler.
+MIP_SOLVER := services/variant-autoscaler/test/mip/requirements.txt
+.PHONY: mip
+mip: doctor-pip
+	@./.ci/venv.sh $(BIN)/cache/mip-$$(sha256sum $(MIP_SOLVER) | cut -c 1-12) $(MIP_SOLVER)
+
 # Lanes of tests: docs/testing.md.
-SYSTEM_NEEDS := local edge-clients picker-clients oci-clients traefik haproxy-ingress $(ENVOY)
+SYSTEM_NEEDS := local edge-clients picker-clients oci-clients mip traefik haproxy-ingress $(ENVOY)
 TESTLANES := $(BIN)/testlanes
 .PHONY: testlanes
 testlanes: doctor-go
