@@ -37,10 +37,12 @@ func (d *decider) fit() {
 	}
 }
 
-// lowest returns the replicas that nothing takes from a variant.
+// lowest returns the replicas that nothing takes from a variant: its minimum, or all if it keeps what it has. What the plan wants at least,
+// such as a first replica that shows what it serves, is not among them.
 func (d *decider) lowest(at int) int {
 	g := d.groupOf(at)
-	return d.problem.Groups[g].Variants[at-d.first[g]].Min
+	v := d.variant(g, at-d.first[g])
+	return v.Min
 }
 
 func (d *decider) groupOf(at int) int {

@@ -93,6 +93,32 @@ func TestSmallPodsWaitForLargeOnes(t *testing.T) {
 	assert.Equal(t, []int{2, 1}, decide(t, s).Desired)
 }
 
+// TestReplicasOfAStableLoadFit: pods of two and of three cards are each within their places, and not both fit. Neither the replica that meets the
+// targets nor the one that only serves a stable load counts as there.
+func TestReplicasOfAStableLoadFit(t *testing.T) {
+	t.Parallel()
+	single := func(v *snapshot.Variant) { v.Max = 1 }
+	s := on(one(load(100), big(single), small(strict(7)), small(single)), 0, 0, free(4, 1))
+	s.Groups[0].Variants[1].Pods.Cards = 3
+	d, err := Decide(s)
+	require.NoError(t, err)
+	assert.Equal(t, []int{1, 1}, []int{d.Groups[0].Variants[0].Planned, d.Groups[0].Variants[1].Planned})
+	assert.Equal(t, []int{0, 1}, []int{d.Groups[0].Variants[0].Desired, d.Groups[0].Variants[1].Desired})
+}
+
+// TestFirstReplicaNeedsANode: a replica that is to show what it serves does not wait for cards that nobody has.
+func TestFirstReplicaNeedsANode(t *testing.T) {
+	t.Parallel()
+	unknown := func(v *snapshot.Variant) { v.Measured = nil }
+	give := func(nodes ...snapshot.FreeNodes) *snapshot.Snapshot {
+		s := on(one(big(unknown), small(unknown)), 0, 0, nodes...)
+		s.Groups[0].Variants[0].Pods.Cards = 1
+		return s
+	}
+	assert.Equal(t, outcome{[]int{0, 1}, []Reason{NoCapacity, Probing}}, decide(t, give(free(1, 1))))
+	assert.Equal(t, outcome{[]int{0, 0}, []Reason{NoCapacity, NodesFull}}, decide(t, give()))
+}
+
 // TestImportantModelGetsCards: a model with a better priority gets the cards of another one as soon as its pods are gone.
 func TestImportantModelGetsCards(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,9 @@ func (p *Passes) limitToNodes(made *snapshot.Snapshot, found *sources.Result) {
 	variants := variantsByAge(made, found)
 	if !p.p.World.Nodes.Listed() {
 		for _, v := range variants {
+			if v.found.Shape.Cards == 0 {
+				continue // nodes would not limit it
+			}
 			v.exclude(sources.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off")
 		}
 		return

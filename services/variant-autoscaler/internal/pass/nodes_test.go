@@ -107,6 +107,13 @@ func TestNodesAreNotKnown(t *testing.T) {
 	assert.Equal(t, sources.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason)
 	assert.Equal(t, decision.Excluded, d.Variants[0].Reason)
 	assert.Contains(t, d.Variants[0].Message, "grant list and watch of nodes")
+
+	r = limiter(t, strings.Replace(gpus, "limits: {nvidia.com/gpu: 2}", "limits: {cpu: 2}", 1))
+	r.p.World.Nodes = &unlisted{r.p.World.Nodes}
+	r.pass(t)
+	s, _ = r.last()
+	assert.Nil(t, s.Groups[0].Variants[0].Problem, "it needs no cards")
+	assert.NotNil(t, s.Groups[0].Variants[1].Problem)
 }
 
 type unlisted struct{ kit.Reader }
