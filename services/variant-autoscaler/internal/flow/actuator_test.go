@@ -65,7 +65,8 @@ func TestActuator(t *testing.T) {
 // testOwners has targets that something else scales, from the beginning or later. Other variants are planned as before.
 func (r *rig) testOwners() {
 	r.apply(strings.NewReplacer("NAME", "deployment", "METRIC", cpu).Replace(hpa))
-	r.condition("deployment", "Applied", "False TargetOwnedByAutoscaler") // of the next pass
+	r.pass()
+	r.condition("deployment", "Applied", "False TargetOwnedByAutoscaler")
 	r.bound("deployment", 7)
 	r.bound("statefulset", 7)
 	c := r.condition("deployment", "Ready", "False TargetOwnedByAutoscaler")
@@ -81,10 +82,12 @@ func (r *rig) testOwners() {
 	r.replicas("deployment", "deployment", 2)
 
 	require.NoError(r.t, r.Clientset().AutoscalingV2().HorizontalPodAutoscalers("models").Delete(r.t.Context(), "deployment", metav1.DeleteOptions{}))
+	r.pass()
 	r.replicas("deployment", "deployment", 8)
 	r.condition("deployment", "Applied", "True Scaled")
 
 	r.apply("{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: so, namespace: models}, spec: {scaleTargetRef: {name: paused}, triggers: [{type: cpu}]}}")
+	r.pass()
 	r.condition("paused", "Applied", "False TargetOwnedByAutoscaler")
 	r.bound("paused", 7)
 	r.condition("paused", "Applied", "False TargetOwnedByAutoscaler")
@@ -99,10 +102,11 @@ func (r *rig) testOwners() {
 	r.condition("none", "TargetResolved", "False UnsupportedTarget")
 }
 
-// testOthers has somebody who scales by hand: the next pass, of the timer, decides again.
+// testOthers has somebody who scales by hand: the next pass decides again.
 func (r *rig) testOthers() {
 	_, err := r.Kubectl(r.t.Context(), "-n", "models", "scale", "statefulset", "statefulset", "--replicas=1")
 	require.NoError(r.t, err)
+	r.pass()
 	r.replicas("statefulset", "statefulset", 7)
 	assert.Equal(r.t, 3, count(r.writes(), "statefulsets/statefulset"), "4, 7 and 7 replicas")
 }

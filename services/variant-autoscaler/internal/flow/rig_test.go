@@ -46,6 +46,7 @@ type rig struct {
 	t          *testing.T
 	kubeconfig string // of the program's ServiceAccount
 	variants   clientset.Interface
+	passes     int
 }
 
 // newRig returns a rig whose chart has values, as name=value.
@@ -125,6 +126,14 @@ func (r *rig) bound(variant string, replicas int) {
 	patch := fmt.Sprintf(`{"spec": {"minReplicas": %[1]d, "maxReplicas": %[1]d}}`, replicas)
 	_, err := r.variants.LlmdV1alpha1().VariantAutoscalings("models").Patch(r.t.Context(), variant, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(r.t, err)
+}
+
+// pass causes a pass, as a change of any variant does. If the program has not heard of what was changed before by then, it does so in a later
+// pass, of the timer.
+func (r *rig) pass() {
+	r.t.Helper()
+	r.passes++
+	r.variant("pass", "v1", "ConfigMap", r.passes)
 }
 
 // condition waits until a condition of a variant has a status and a reason.
