@@ -29,6 +29,14 @@
 {{- fail "externalScaler.clientNames: set externalScaler.clientCASecret to the authority of the client certificates" -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.holds -}}
+{{- if and (not .enabled) (or .caSecret .token) -}}
+{{- fail "holds: set holds.enabled, or its other values have no effect" -}}
+{{- end -}}
+{{- if and .token (not .caSecret) -}}
+{{- fail "holds.token: set holds.caSecret to the authority of the pickers' certificates: without it, anybody who may write a Service could get the token" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "variant-autoscaler.args" -}}
@@ -52,6 +60,14 @@
 - {{ printf "--scaler-client-name=%s" . | quote }}
 {{- end }}
 {{- end }}
+{{- end }}
+- --wake-hpa-targets={{ .Values.wakeHPATargets }}
+- --follow-holds={{ .Values.holds.enabled }}
+{{- if .Values.holds.caSecret }}
+- --holds-ca-file={{ include "variant-autoscaler.holdsCAPath" . }}/ca.crt
+{{- end }}
+{{- if .Values.holds.token }}
+- --holds-token-file={{ include "variant-autoscaler.holdsTokenPath" . }}/token
 {{- end }}
 - --leader-elect={{ .Values.leaderElection.enabled }}
 - --leader-election-namespace={{ .Release.Namespace }}
@@ -169,6 +185,12 @@
 {{- with .Values.externalScaler.clientCASecret }}
 - {name: scaler-client-ca, secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}}
 {{- end }}
+{{- with .Values.holds.caSecret }}
+- {name: holds-ca, secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}}
+{{- end }}
+{{- if .Values.holds.token }}
+- {name: holds-token, secret: {secretName: {{ include "variant-autoscaler.holdsName" . }}, items: [{key: token, path: token}]}}
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -191,6 +213,12 @@
 {{- end }}
 {{- if .Values.externalScaler.clientCASecret }}
 - {name: scaler-client-ca, mountPath: {{ include "variant-autoscaler.scalerClientCAPath" . }}, readOnly: true}
+{{- end }}
+{{- if .Values.holds.caSecret }}
+- {name: holds-ca, mountPath: {{ include "variant-autoscaler.holdsCAPath" . }}, readOnly: true}
+{{- end }}
+{{- if .Values.holds.token }}
+- {name: holds-token, mountPath: {{ include "variant-autoscaler.holdsTokenPath" . }}, readOnly: true}
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
@@ -232,6 +260,16 @@ http
   to:
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- if .Values.holds.enabled }}
+- ports:
+  {{- range .Values.networkPolicy.pickers.ports }}
+  - {port: {{ . }}, protocol: TCP}
+  {{- end }}
+  {{- with .Values.networkPolicy.pickers.to }}
+  to:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* The port in the address of Prometheus. */}}
@@ -270,4 +308,17 @@ http
 
 {{- define "variant-autoscaler.scalerClientCAPath" -}}
 /etc/fairlead/scaler/client-ca
+{{- end -}}
+
+{{/* The ServiceAccount whose token pickers get, and its Secret. */}}
+{{- define "variant-autoscaler.holdsName" -}}
+{{ include "variant-autoscaler.fullname" . }}-holds
+{{- end -}}
+
+{{- define "variant-autoscaler.holdsCAPath" -}}
+/etc/fairlead/holds/ca
+{{- end -}}
+
+{{- define "variant-autoscaler.holdsTokenPath" -}}
+/etc/fairlead/holds/token
 {{- end -}}

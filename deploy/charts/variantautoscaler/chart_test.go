@@ -234,6 +234,31 @@ func TestFlags(t *testing.T) {
 	assert.Empty(t, flagsOf(container, "--scaler-"))
 }
 
+// TestHolds follows the way from the values to a picker: its authorities, the token, and the port that a NetworkPolicy opens.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	set := objects.Render(t, chart, with(helm.Values{
+		"holds": helm.Values{"caSecret": "ca", "token": true}, "networkPolicy": helm.Values{"enabled": true, "pickers": helm.Values{"ports": []int{9191}}},
+	}))
+	container := objects.Container(t, set)
+	assert.Equal(t, []string{"--holds-ca-file=/etc/fairlead/holds/ca/ca.crt", "--holds-token-file=/etc/fairlead/holds/token/token"}, flagsOf(container, "--holds-"))
+	assertMounted(t, set, []string{"/etc/fairlead/holds/ca/ca.crt", "/etc/fairlead/holds/token/token"})
+	ports := func(set objects.Set) (all []string) {
+		for _, rule := range objects.The[networkingv1.NetworkPolicy](t, set).Spec.Egress {
+			for _, p := range rule.Ports {
+				all = append(all, p.Port.String())
+			}
+		}
+		return all
+	}
+	assert.Contains(t, ports(set), "9191")
+	set = objects.Render(t, chart, with(helm.Values{
+		"holds": helm.Values{"enabled": false}, "networkPolicy": helm.Values{"enabled": true, "pickers": helm.Values{"ports": []int{9191}}},
+	}))
+	assert.NotContains(t, ports(set), "9191")
+	assert.Equal(t, []string{"--follow-holds=false"}, flagsOf(objects.Container(t, set), "--follow-holds"))
+}
+
 // TestExternalScaler follows the way from KEDA to the program: the Service of the examples, its port, the container and the flags.
 func TestExternalScaler(t *testing.T) {
 	t.Parallel()
@@ -318,7 +343,7 @@ func TestNetworkPolicyOpensPrometheus(t *testing.T) {
 			if tt.policy != nil {
 				policy["prometheus"] = tt.policy
 			}
-			values["networkPolicy"] = policy
+			values["networkPolicy"], values["holds"] = policy, helm.Values{"enabled": false}
 			opened := map[string]string{}
 			for _, rule := range objects.The[networkingv1.NetworkPolicy](t, objects.Render(t, chart, values)).Spec.Egress {
 				for _, port := range rule.Ports {

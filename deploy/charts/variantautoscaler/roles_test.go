@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"fairlead.dev/deploy/charts/internal/helm"
@@ -54,6 +55,8 @@ func TestRoles(t *testing.T) {
 	permissions := func(values helm.Values) []string {
 		return objects.Permissions(role(t, objects.Render(t, chart, with(values)), own).Rules)
 	}
+	assert.ElementsMatch(t, want, permissions(helm.Values{"holds": helm.Values{"enabled": false}}), "nothing of pickers")
+	want = append(want, "list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices")
 	for _, values := range []helm.Values{nil, {"externalScaler": helm.Values{"enabled": true}}, {"saturation": helm.Values{"default": helm.Values{"enableLimiter": false}}}} {
 		assert.ElementsMatch(t, want, permissions(values))
 	}
@@ -81,6 +84,27 @@ func TestRolesOfTheActuator(t *testing.T) {
 		want = append(want, "update "+scale)
 	}
 	assert.ElementsMatch(t, want, permissions("scale"))
+	wakes := objects.Render(t, chart, with(helm.Values{"wakeHPATargets": true}))
+	assert.ElementsMatch(t, want, objects.Permissions(role(t, wakes, own).Rules), "the first replica")
+	assert.Equal(t, []string{"--wake-hpa-targets=true"}, flagsOf(objects.Container(t, wakes), "--wake-hpa-targets"))
+}
+
+// TestRoleOfHolds checks that pickers get the token of a ServiceAccount that may do nothing but ask them.
+func TestRoleOfHolds(t *testing.T) {
+	t.Parallel()
+	set := objects.Render(t, chart, with(helm.Values{"holds": helm.Values{"caSecret": "ca", "token": true}}))
+	assert.Equal(t, []rbacv1.PolicyRule{{NonResourceURLs: []string{"/v1/holds", "/metrics"}, Verbs: []string{"get"}}}, role(t, set, own+":holds").Rules)
+	for _, b := range objects.All[rbacv1.ClusterRoleBinding](t, set) {
+		subject := "release-variant-autoscaler"
+		if b.RoleRef.Name == own+":holds" {
+			subject += "-holds"
+		}
+		require.Len(t, b.Subjects, 1)
+		assert.Equal(t, subject, b.Subjects[0].Name, b.Name)
+	}
+	for _, a := range objects.All[corev1.ServiceAccount](t, set) {
+		assert.False(t, strings.HasSuffix(a.Name, "-holds") && (a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken))
+	}
 }
 
 // TestRolesOfNamespaces checks that the program may read the ConfigMaps of one namespace, and that one Lease is its own.

@@ -66,6 +66,8 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "ConfigMap without a name", give: with(helm.Values{"configMaps": helm.Values{"serviceClasses": "a/b"}}), want: "/configMaps/serviceClasses"},
 		{name: "namespace of ConfigMaps", give: with(helm.Values{"configNamespace": "a/b"}), want: "/configNamespace"},
 		{name: "targets of all kinds", give: with(helm.Values{"scaleTargets": []any{helm.Values{"apiGroup": "*", "resource": "*"}}}), want: "/scaleTargets/0"},
+		{name: "holds that are off", give: with(helm.Values{"holds": helm.Values{"enabled": false, "caSecret": "ca"}}), want: "set holds.enabled"},
+		{name: "a token for anybody", give: with(helm.Values{"holds": helm.Values{"token": true}}), want: "set holds.caSecret"},
 		{name: "scaler that is off", give: scaler(helm.Values{"certificateSecret": "tls"}), want: "set externalScaler.enabled"},
 		{name: "authorities without TLS", give: scaler(helm.Values{"enabled": true, "clientCASecret": "ca"}), want: "set externalScaler.certificateSecret too"},
 		{name: "names without authorities", give: scaler(helm.Values{"enabled": true, "certificateSecret": "tls", "clientNames": []string{"keda"}}), want: "set externalScaler.clientCASecret"},

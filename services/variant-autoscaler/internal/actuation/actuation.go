@@ -35,9 +35,14 @@ type Variant struct {
 	Source      snapshot.Source
 	Target      snapshot.Target
 	Accelerator string
+	Pool        string // InferencePool of the model
 	Model       string
 
 	Desired int
+	// Standby reports whether this is the variant that starts first when a request waits for the model, which has no replicas.
+	Standby bool
+	// Waits reports whether requests wait for the model, which may have no replicas.
+	Waits   bool
 	Current int // that the target's spec asks for
 	// Previous is the decision before. It has a meaning only if Decided is true.
 	Previous int
@@ -61,7 +66,9 @@ func Of(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) [
 		group, decided := &s.Groups[i], &d.Groups[i]
 		for j := range min(len(group.Variants), len(decided.Variants)) {
 			if hasDecision(&group.Variants[j], &decided.Variants[j]) {
-				variants = append(variants, variantOf(group, &group.Variants[j], &decided.Variants[j]))
+				v := variantOf(group, &group.Variants[j], &decided.Variants[j])
+				v.Standby, v.Waits = v.Name == decided.Standby, group.Zero.Enabled && (group.Zero.Waiting > 0 || group.Load.Queued > 0)
+				variants = append(variants, v)
 			}
 		}
 	}
@@ -83,8 +90,8 @@ func Of(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) [
 
 func variantOf(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) Variant {
 	return Variant{
-		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Model: group.Model,
-		Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
+		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
+		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	clientset "fairlead.dev/pkg/client/clientset/versioned"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/httpserver"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
@@ -29,6 +30,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/crd"
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/live"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
@@ -41,6 +43,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 	"fairlead.dev/services/variant-autoscaler/internal/status"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
+	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
 
 const (
@@ -65,6 +68,11 @@ type parts struct {
 	Passes    *pass.Passes
 	Trigger   *trigger.Trigger
 	Scaler    *keda
+	Table     *holds.Table
+	Holds     *holds.Follower
+	Waker     *wake.Waker
+	Starter   *wake.Starter
+	Queues    *wake.Queues
 	Records   *record.Log
 	Readiness *readiness
 	Elector   *leader.Elector
@@ -97,7 +105,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
 		},
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance})
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance, Endpoints: cfg.Holds.Follow})
 		},
 		func(c kube.Clientset, now clock.RealClock) *scale.Kinds {
 			return scale.NewKinds(c.Discovery(), now.Now)
@@ -120,6 +128,17 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newPasses,
 		newTrigger,
 		newScaler,
+
+		// Models without replicas.
+		holds.NewTable,
+		newFollower,
+		newStarter,
+		func(log *zap.Logger, m *metrics.Metrics, t *scaler.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
+			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Passes: passes, Starter: s})
+		},
+		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.Queues {
+			return wake.NewQueues(log.Named("wake"), w, p)
+		},
 
 		// Leader election, and the server for probes and Prometheus.
 		newElector,
@@ -201,12 +220,13 @@ type publisherParts struct {
 	Events    *events.Recorder
 	Informers *informers.Informers
 	Writer    *scale.Writer
+	Starter   *wake.Starter
 	Elector   *leader.Elector
 }
 
 func newPublisher(p publisherParts) *publish.Publisher {
 	made := publish.Params{
-		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
+		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
 		Status: status.NewWriter(p.Client.LlmdV1alpha1(), owner), Events: p.Events,
 	}
 	if p.Config.Actuator == config.ActuatorScale {
@@ -231,6 +251,7 @@ type passParts struct {
 	Scales     *scale.Reader
 	Store      *live.Store
 	Prometheus *Prometheus
+	Holds      *holds.Follower
 	Publisher  *publish.Publisher
 	Metrics    *metrics.Metrics
 	Clock      clock.RealClock
@@ -242,8 +263,38 @@ func newPasses(p passParts) *pass.Passes {
 			Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics, Writes: p.Config.Actuator == config.ActuatorScale,
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
-		World: p.Informers.Caches(), Scales: p.Scales, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
+		World: p.Informers.Caches(), Scales: p.Scales, Waits: p.Holds, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,
+	})
+}
+
+// starterParts are the dependencies of newStarter.
+type starterParts struct {
+	dig.In
+
+	Config    *config.Config
+	Log       *zap.Logger
+	Informers *informers.Informers
+	Writer    *scale.Writer
+	Elector   *leader.Elector
+	Clock     clock.RealClock
+}
+
+func newStarter(p starterParts) *wake.Starter {
+	caches, writes := p.Informers.Caches(), p.Config.Actuator == config.ActuatorScale
+	return wake.NewStarter(wake.StarterParams{
+		Log: p.Log.Named("wake"), Writer: p.Writer, Lease: p.Elector, WakeIdle: p.Config.WakeIdle, Now: p.Clock.Now,
+		Permission: func(namespace string, t snapshot.Target) wake.Permission {
+			o := sources.OwnershipOf(caches, namespace, t)
+			return wake.Permission{Idle: sources.IdleAutoscalerOf(caches, namespace, t), Own: writes && o.Follower == "" && o.Problem == nil}
+		},
+	})
+}
+
+func newFollower(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, t *holds.Table, i *informers.Informers) *holds.Follower {
+	return holds.NewFollower(holds.Params{
+		Options: holds.Options{TokenFile: cfg.Holds.TokenFile, CAFile: cfg.Holds.CAFile}, Log: log.Named("holds"), Table: t, Meter: m, Off: !cfg.Holds.Follow,
+		Pools: []kit.Reader{i.InferencePools, i.AlphaInferencePools}, Endpoints: i.Endpoints,
 	})
 }
 

@@ -69,14 +69,19 @@ func (p *Prometheus) clientOf(s *settings.Settings) (*promclient.Client, error) 
 	return client, nil
 }
 
-// check asks Prometheus for a constant.
-func (p *Prometheus) check(ctx context.Context) error {
+// Query returns the vector of an expression.
+func (p *Prometheus) Query(ctx context.Context, expr string) ([]promclient.Series, error) {
 	client, err := p.clientOf(p.source.Settings())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = client.Query(ctx, "vector(1)")
-	return err //nolint:wrapcheck // it names Prometheus
+	return client.Query(ctx, expr) //nolint:wrapcheck // it names Prometheus
+}
+
+// check asks Prometheus for a constant.
+func (p *Prometheus) check(ctx context.Context) error {
+	_, err := p.Query(ctx, "vector(1)")
+	return err
 }
 
 // probe repeats a check, and remembers its last result for the readiness of the pod.

@@ -48,7 +48,9 @@ type Group struct {
 	Model     string
 	// Retention is the period of Result.Requests. Zero: not asked for.
 	Retention time.Duration
-	Variants  []Variant
+	// Waited is the period of Result.Waited. Zero: not asked for.
+	Waited   time.Duration
+	Variants []Variant
 }
 
 // Variant is a variant of a group with the pods that exist. Of replicas with several pods, only those that serve requests belong here,
@@ -75,7 +77,11 @@ type Result struct {
 	// Requests of the retention period, with those in the servers. Nil: not known; RequestsMessage says why.
 	Requests        *float64
 	RequestsMessage string
-	Variants        []Measured // in the order of the group's
+	// Waited is the most requests that waited in the picker at a scrape of the period.
+	Waited float64
+	// Picker reports whether the picker of the pool has metrics: it sees requests while no pod is ready.
+	Picker   bool
+	Variants []Measured // in the order of the group's
 }
 
 // Of returns the load of the servers with a role.
@@ -156,7 +162,9 @@ func (c *Collector) collect(ctx context.Context, now time.Time, g *Group, of *ne
 		r.RequestsMessage = r.Load.Message
 		return r
 	}
-	selected := selection{namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, shared: of.groups > 1, roles: g.hasRoles()}
+	selected := selection{
+		namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, waited: g.Waited, shared: of.groups > 1, roles: g.hasRoles(),
+	}
 	vector, err := c.querier.Query(ctx, selected.load())
 	if err != nil {
 		r.Load = failed(err.Error())
@@ -174,7 +182,7 @@ func (c *Collector) collect(ctx context.Context, now time.Time, g *Group, of *ne
 			r.Variants[i] = Measured{Sample: s.sampleOf(n), Weight: s.weight(n), Uses: s.uses(n)}
 		}
 	}
-	r.Load = all[snapshot.Aggregated]
+	r.Load, r.Picker, r.Waited = all[snapshot.Aggregated], whole.picker, whole.figures[waited][""]
 	if delete(all, snapshot.Aggregated); len(all) > 0 {
 		r.Stages = all
 	}

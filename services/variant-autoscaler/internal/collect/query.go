@@ -28,6 +28,7 @@ const (
 	oldAttempts = "old_attempts"
 	refused     = "refused"
 	queued      = "queued"
+	waited      = "waited"
 	perToken    = "per_token"
 	slowdown    = "slowdown"
 	owed        = "owed"
@@ -46,6 +47,7 @@ const stalePeriod = time.Hour
 type selection struct {
 	namespace, pool, model string
 	window                 time.Duration
+	waited                 time.Duration // zero: not asked for
 	// shared reports whether another group has the same namespace and model: only metrics that name the pool are its own then.
 	shared bool
 	// roles reports whether servers of the group prefill or decode for others.
@@ -98,7 +100,10 @@ func (s *selection) picker(q *query) {
 	q.add(attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.attempts(newAttempts))))
 	q.add(oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.attempts(legacyAttempts))))
 	q.add(refused, s.refusals(rate)...)
-	q.add(queued, s.queues()...)
+	q.add(queued, s.queues("%s")...)
+	if s.waited > 0 {
+		q.add(waited, s.queues("max_over_time(%s["+promDuration(s.waited)+"])")...)
+	}
 	q.add(perToken, fmt.Sprintf("avg(%s)", s.ofPool("fairlead_picker_speed_per_token_seconds")))
 	// Each picker learns on its own. Where a scrape honors labels, pod is the server's; else it is the picker's.
 	q.add(slowdown,
@@ -265,17 +270,17 @@ func (s *selection) refusals(format string) []string {
 	return all
 }
 
-// queues returns expressions for the requests that wait in the picker.
-func (s *selection) queues() []string {
+// queues returns expressions for what a function makes of the requests that wait in the picker.
+func (s *selection) queues(format string) []string {
 	pool := "inference_pool=~" + optional(s.pool)
 	if s.shared {
 		pool = "inference_pool=" + strconv.Quote(s.pool)
 	}
 	var all []string
-	for _, metric := range []string{"llm_d_epp_flow_control_queue_size", "inference_extension_flow_control_queue_size"} {
+	for _, metric := range []string{NewQueue, LegacyQueue} {
 		target := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
 		model := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name="",model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
-		all = append(all, fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, target, model))
+		all = append(all, fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, fmt.Sprintf(format, target), fmt.Sprintf(format, model)))
 	}
 	return all
 }

@@ -43,6 +43,16 @@ type Config struct {
 	Discovery  time.Duration
 	Decisions  string // file of the decision log
 	Scaler     Scaler
+	Holds      Holds
+	// WakeIdle permits to write the first replica of targets whose HorizontalPodAutoscaler does nothing at zero.
+	WakeIdle bool
+}
+
+// Holds configures how endpoint pickers are followed.
+type Holds struct {
+	Follow    bool
+	TokenFile string // empty: no token
+	CAFile    string // empty: any certificate
 }
 
 // Values of --actuator.
@@ -66,7 +76,7 @@ func Default(environment func(name string) string) *Config {
 		Actuator: ActuatorMetrics,
 		Plan:     snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90, Trials: true},
 		Window:   5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment), Instance: environment("CONTROLLER_INSTANCE"),
-		Discovery: 30 * time.Second,
+		Discovery: 30 * time.Second, Holds: Holds{Follow: true},
 	}
 }
 
@@ -85,6 +95,13 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Directory with the certificate of the external scaler: tls.crt and tls.key. It is read again every minute. Empty: no TLS.")
 	fs.StringVar(&c.Scaler.ClientCAFile, "scaler-client-ca-file", c.Scaler.ClientCAFile, "Authorities of required client certificates, in PEM. Empty: clients need none.")
 	fs.StringSliceVar(&c.Scaler.ClientNames, "scaler-client-name", c.Scaler.ClientNames, "Names of which a client certificate needs one. Empty: all certificates of the authorities.")
+	fs.BoolVar(&c.WakeIdle, "wake-hpa-targets", c.WakeIdle,
+		"Write the first replica of a target without replicas, for which requests wait, and whose HorizontalPodAutoscaler does nothing at zero: one that follows this program, with minReplicas above 0.")
+	fs.BoolVar(&c.Holds.Follow, "follow-holds", c.Holds.Follow, "Follow the requests that wait in endpoint pickers while a model has no replicas. Otherwise Prometheus alone shows them.")
+	fs.StringVar(&c.Holds.TokenFile, "holds-token-file", c.Holds.TokenFile,
+		"Bearer token for endpoint pickers. Every picker that an InferencePool names gets it, if its certificate is valid: use one that may get /v1/holds and /metrics, and nothing else. Empty: none.")
+	fs.StringVar(&c.Holds.CAFile, "holds-ca-file", c.Holds.CAFile,
+		"Authorities of the certificates of endpoint pickers, in PEM. The names of a certificate must contain SERVICE.NAMESPACE.svc. Empty: any certificate is accepted, and no token is sent.")
 	fs.StringVar(&c.Decisions, "decision-log", c.Decisions, "File to append a line of JSON to for each pass: what it decided, and all that it decided on. Empty: none. - is standard output.")
 }
 
@@ -129,6 +146,7 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.validateDurations()...)
 	errs = append(errs, c.validateConfigMaps()...)
 	errs = append(errs, c.Scaler.validate()...)
+	errs = append(errs, c.Holds.validate()...)
 	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
 		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
 	}
@@ -182,6 +200,17 @@ func (c *Config) validateDurations() []error {
 		if d.value < d.least || d.value > d.most {
 			errs = append(errs, fmt.Errorf("--%s %s is out of range: give %s to %s", d.flag, d.value, d.least, d.most))
 		}
+	}
+	return errs
+}
+
+func (h *Holds) validate() []error {
+	var errs []error
+	if h.TokenFile != "" && h.CAFile == "" {
+		errs = append(errs, errors.New("--holds-token-file requires --holds-ca-file: without it, anybody who may write a Service could get the token"))
+	}
+	if !h.Follow && h.CAFile != "" {
+		errs = append(errs, errors.New("--holds-ca-file and --holds-token-file require --follow-holds"))
 	}
 	return errs
 }

@@ -55,7 +55,8 @@ type decider struct {
 	wanted  []int
 	desired []int
 	why     []Reason // of replicas beyond the wanted ones
-	trial   []bool   // variants of which a replica shows what it serves
+	sleepers
+	trial []bool // variants of which a replica shows what it serves
 }
 
 func newDecider(s *snapshot.Snapshot) *decider {
@@ -68,7 +69,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 			d.bounds = append(d.bounds, boundsOf(v, clock.Last(v.Schedule)))
 		}
 	}
-	d.why, d.trial = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds))
+	d.why, d.trial, d.sleepers = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds)), newSleepers(len(s.Groups), len(d.bounds))
 	d.capacities = capacities(s)
 	d.problem = &optimizer.Problem{
 		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
@@ -84,6 +85,9 @@ func newDecider(s *snapshot.Snapshot) *decider {
 	}
 	for g := range s.Groups {
 		d.held = append(d.held, holds(&s.Groups[g]))
+		if first, end := s.Stages(g); first == g {
+			d.sleep(first, end)
+		}
 		d.problem.Groups = append(d.problem.Groups, d.group(g))
 	}
 	d.limitPlaces()
@@ -138,11 +142,19 @@ func (d *decider) group(g int) optimizer.Group {
 	for i := range in.Variants {
 		made.Variants = append(made.Variants, d.variant(g, i))
 	}
-	if d.held[g] == "" {
-		d.probe(g, made.Variants)
-	} else {
+	if d.asleep[g] && !d.keeper[g] {
+		made.Rate = 0 // others wake
+	}
+	switch {
+	case d.held[g] != "":
 		made.Rate = 0
-		keepOne(&made, in)
+		d.keepOne(g, &made)
+	case in.Zero.Enabled && !made.KeepOne && made.Rate == 0:
+		d.release(g, &made)
+	case d.asleep[g]:
+		d.wake(g, &made)
+	default:
+		d.probe(g, made.Variants)
 	}
 	return made
 }
@@ -164,7 +176,10 @@ func (d *decider) variant(g, i int) optimizer.Variant {
 		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
 		Capacity: d.capacities[d.first[g]+i].rate, Places: d.takenPlaces(in.Pods),
 	}
-	if d.held[g] != "" || made.Capacity == 0 {
+	switch {
+	case d.later[d.first[g]+i] && d.held[g] == "":
+		made.Min, made.Now, made.Held, made.Capacity = 0, 0, 0, 0
+	case d.held[g] != "" || made.Capacity == 0:
 		keep := b.clamp(in.Now)
 		switch {
 		case in.Decided:
@@ -177,30 +192,31 @@ func (d *decider) variant(g, i int) optimizer.Variant {
 	return made
 }
 
-// keepsOne reports whether a group may not go to zero replicas: it is not enabled, or someone may still need the model.
+// keepsOne reports whether a group needs a replica, however small its load is.
 func (d *decider) keepsOne(g int) bool {
 	in := &d.snapshot.Groups[g]
-	return !d.hasPair(g) && (!in.Zero.Enabled || d.retains(g))
-}
-
-// retains reports whether the last request of a group that may go to zero is too recent, or not known. The groups of the roles of a model
-// go to zero together.
-func (d *decider) retains(g int) bool {
-	if !d.snapshot.Groups[g].Zero.Enabled || d.hasPair(g) {
+	switch {
+	case !in.Zero.Enabled:
+		return !d.hasPair(g)
+	case !d.keeper[g]:
 		return false
+	case d.anyStage(g, func(i int) bool { return i != g && d.keeper[i] && d.hasMinimum(i) }):
+		return true
+	case d.anyStage(g, d.hasReplicas):
+		return d.retained(g) != ""
 	}
-	first, end := d.snapshot.Stages(g)
-	for i := first; i < end; i++ {
-		if d.retainsAlone(i) || i != g && d.snapshot.Groups[i].Load.State != snapshot.Found {
-			return true
-		}
-	}
-	return false
+	return d.anyStage(g, d.wakes)
 }
 
-func (d *decider) retainsAlone(g int) bool {
-	in := &d.snapshot.Groups[g]
-	return in.Zero.Enabled && (in.Zero.Requests == nil || *in.Zero.Requests > 0 || in.Load.Queued > 0 || d.snapshot.Time.Sub(in.Zero.Changed) < in.Zero.Retention)
+// hasReplicas reports whether a variant of a group has replicas by the last decision, or has some if nothing was decided. After a decision of
+// zero, autoscalers take their time: replicas that are still there must not begin another retention period.
+func (d *decider) hasReplicas(g int) bool {
+	return slices.ContainsFunc(d.snapshot.Groups[g].Variants, func(v snapshot.Variant) bool {
+		if v.Decided {
+			return v.Previous > 0
+		}
+		return v.Problem == nil && (v.Now > 0 || v.Ready > 0)
+	})
 }
 
 // probe gives a replica to a variant of which nothing says what it serves, if the group has no other way to serve: only a replica that
@@ -234,7 +250,7 @@ func (d *decider) unknown(g int, variants []optimizer.Variant) int {
 		case d.capacities[d.first[g]+i].reason != NoCapacity:
 		case v.Now > 0:
 			return -1
-		case best < 0 || cheaper(v, &variants[best]):
+		case best < 0 || d.serveFirst(g, i, best) || !d.serveFirst(g, best, i) && cheaper(v, &variants[best]):
 			best = i
 		}
 	}
@@ -244,25 +260,36 @@ func (d *decider) unknown(g int, variants []optimizer.Variant) int {
 	return best
 }
 
+// serveFirst reports whether a variant of a group has a ready replica, and another one has none.
+func (d *decider) serveFirst(g, i, other int) bool {
+	variants := d.snapshot.Groups[g].Variants
+	return variants[i].Ready > 0 && variants[other].Ready == 0
+}
+
 func cheaper(a, b *optimizer.Variant) bool { return compareCost(a, b) < 0 }
 
 func compareCost(a, b *optimizer.Variant) int {
 	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name))
 }
 
-// keepOne gives the cheapest variant of a group that keeps what it has a replica, if it has none and must not go to zero.
-func keepOne(g *optimizer.Group, in *snapshot.Group) {
-	if !g.KeepOne || slices.ContainsFunc(g.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
+// keepOne gives a variant of a group that keeps what it has a replica, if it has none and must not go to zero: the one that starts first, or
+// the cheapest.
+func (d *decider) keepOne(g int, made *optimizer.Group) {
+	if !made.KeepOne || slices.ContainsFunc(made.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
 		return
 	}
-	best := -1
-	for i := range g.Variants {
-		if in.Variants[i].Problem == nil && (best < 0 || cheaper(&g.Variants[i], &g.Variants[best])) {
-			best = i
+	best := nobody
+	if d.asleep[g] {
+		best = d.standby[g]
+	} else {
+		for i := range made.Variants {
+			if d.snapshot.Groups[g].Variants[i].Problem == nil && (best < 0 || cheaper(&made.Variants[i], &made.Variants[best])) {
+				best = i
+			}
 		}
 	}
 	if best >= 0 {
-		v := &g.Variants[best]
+		v := &made.Variants[best]
 		v.Min, v.Now, v.Held = 1, 1, 1
 	}
 }

@@ -56,7 +56,8 @@ func load(rate int64) func(g *snapshot.Group) {
 
 func zero(requests float64, since time.Duration) func(g *snapshot.Group) {
 	return func(g *snapshot.Group) {
-		g.Zero = snapshot.Zero{Enabled: true, Retention: 10 * time.Minute, Requests: &requests, Changed: noon.Add(-since)}
+		changed := noon.Add(-since)
+		g.Zero = snapshot.Zero{Enabled: true, Retention: 10 * time.Minute, Requests: &requests, Changed: changed, ServesSince: changed, Watched: true}
 	}
 }
 
@@ -132,7 +133,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "requests that wait in the picker", give: one(load(0), zero(0, time.Hour), func(g *snapshot.Group) { g.Load.Queued = 1 }),
-			want: outcome{[]int{0, 1}, both},
+			want: outcome{[]int{0, 1}, []Reason{Waking, Waking}},
 		},
 		{
 			name: "requests that wait in the servers are served within a minute", give: one(load(0), func(g *snapshot.Group) { g.Load.Waiting = 60 * 100 }),

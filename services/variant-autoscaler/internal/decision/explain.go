@@ -17,6 +17,7 @@ func (d *decider) decision() *Decision {
 		made.Binding = append(made.Binding, d.binding(l))
 		made.Limiting = append(made.Limiting, made.Binding[len(made.Binding)-1].Name)
 	}
+	d.used = nil // the room for standbys is what is left beside the decision
 	for g := range d.snapshot.Groups {
 		desired := d.desired[d.first[g]:d.first[g+1]]
 		group := Group{Demand: d.report.Demand(g), Share: d.plan.Shares[g], Acted: d.report.Share(g, desired)}
@@ -35,6 +36,10 @@ func (d *decider) decision() *Decision {
 			}
 			made.Acted += v.Cost * int64(d.desired[at])
 		}
+		if first, end := d.snapshot.Stages(g); first == g {
+			d.nameStandbys(first, end)
+		}
+		group.Standby, group.Warm = d.standbyNames[g], d.warm(g)
 		loads := d.report.Loads(g, desired, d.problem.Groups[g].Rate)
 		for i := range desired {
 			group.Variants = append(group.Variants, d.explain(g, i, desired, loads[i]))
@@ -111,16 +116,17 @@ func (d *decider) costAlone(g, i int) int64 {
 // reason says how the replicas of a variant came about.
 func (d *decider) reason(g, i int) (Reason, string) {
 	at, in := d.first[g]+i, &d.snapshot.Groups[g]
-	v, n := &in.Variants[i], d.desired[at]
+	if problem := in.Variants[i].Problem; problem != nil {
+		return Excluded, d.excluded(g, i, problem)
+	}
+	if reason, text := d.reasonAsleep(g, at); reason != "" {
+		return reason, text
+	}
 	switch c := &d.capacities[at]; {
-	case v.Problem != nil && n == 0:
-		return Excluded, "Takes no part: " + v.Problem.Message
-	case v.Problem != nil:
-		return Excluded, fmt.Sprintf("%s: %s", d.kept(g, i), v.Problem.Message)
 	case d.held[g] == NoMetrics:
 		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.kept(g, i), in.Load.Message)
 	case d.why[at] == NodesFull:
-		return NodesFull, fmt.Sprintf("The plan has %s; %d for now: %s", replicas(d.plan.Replicas[at]), n, d.short(g, i))
+		return NodesFull, fmt.Sprintf("The plan has %s; %d for now: %s", replicas(d.plan.Replicas[at]), d.desired[at], d.short(g, i))
 	case d.trial[at]:
 		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
 	case d.why[at] == Probing:
@@ -128,10 +134,8 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	case c.reason == OutOfReach:
 		_, text := d.reasonOfPlan(g, at)
 		return OutOfReach, text
-	case c.rate == 0 && !v.Tried.IsZero():
-		return NoCapacity, fmt.Sprintf("%s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", d.kept(g, i), v.Tried.UTC().Format(time.RFC3339))
 	case c.rate == 0:
-		return NoCapacity, fmt.Sprintf("%s: nothing says what one serves. Add a profile, or let a replica run under load", d.kept(g, i))
+		return d.reasonUnknown(g, i)
 	default:
 		return d.reasonOfPlan(g, at)
 	}
@@ -143,6 +147,26 @@ var raised = map[Reason]string{ //nolint:gochecknoglobals // constant
 	Bridging:     "The plan has %s; %d serve until the replicas of slower variants are ready",
 	Saturated:    "The plan has %s; with %d, the servers stay within the thresholds of saturation",
 	RatioBinding: "The plan has %s; with %d, the ratio of prefill to decode replicas keeps the bounds of the service class",
+}
+
+// excluded says what happens to the replicas of a variant with a problem.
+func (d *decider) excluded(g, i int, p *snapshot.Problem) string {
+	if d.desired[d.first[g]+i] == 0 {
+		return "Takes no part: " + p.Message
+	}
+	return fmt.Sprintf("%s: %s", d.kept(g, i), p.Message)
+}
+
+// reasonUnknown says how the replicas of a variant came about of which nothing says what one serves.
+func (d *decider) reasonUnknown(g, i int) (Reason, string) {
+	v := &d.snapshot.Groups[g].Variants[i]
+	switch {
+	case d.mayStop(g) && d.desired[d.first[g]+i] == 0:
+		return d.reasonOfPlan(g, d.first[g]+i)
+	case !v.Tried.IsZero():
+		return NoCapacity, fmt.Sprintf("%s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", d.kept(g, i), v.Tried.UTC().Format(time.RFC3339))
+	}
+	return NoCapacity, fmt.Sprintf("%s: nothing says what one serves. Add a profile, or let a replica run under load", d.kept(g, i))
 }
 
 // reasonOfPlan says how the replicas of a variant that takes part in the choice came about.
@@ -161,8 +185,8 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 			text += ": " + short
 		}
 		return LimitBinding, text
-	case d.report.Demand(g) == 0 && n > 0 && d.retains(g):
-		return Retained, fmt.Sprintf("%s stay, because the last request was less than %s ago or is not known", replicas(n), in.Zero.Retention)
+	case d.report.Demand(g) == 0 && n > 0 && in.Zero.Enabled && d.keeper[g] && d.retained(g) != "":
+		return Retained, fmt.Sprintf("%s instead of none, because %s", replicas(n), d.retained(g))
 	default:
 		return d.optimal(g, n)
 	}

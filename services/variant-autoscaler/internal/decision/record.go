@@ -44,7 +44,11 @@ type Group struct {
 	Share int64 `json:"share"`
 	Acted int64 `json:"acted"` // the share of what is acted on
 	// Stable is what is served at a stable load, if the targets cannot be met for all of the demand.
-	Stable   *Served   `json:"stable,omitempty"`
+	Stable *Served `json:"stable,omitempty"`
+	// Standby is the variant that starts first when a request waits, if the model has no replicas. Empty: it has some, or may not have none.
+	Standby string `json:"standby,omitempty"`
+	// Warm says whether a replica stays because waking costs more. Nil: it is not asked for, or not known.
+	Warm     *Warm     `json:"warm,omitempty"`
 	Variants []Variant `json:"variants"`
 }
 
@@ -122,6 +126,7 @@ const (
 	LimitBinding Reason = "LimitBinding"         // a limit leaves no more
 	NodesFull    Reason = "NoFreeAccelerators"   // no node has free cards for a further replica
 	Retained     Reason = "RetentionPeriod"      // the last request was too recent to go to zero
+	Waking       Reason = "WakingFromZero"       // requests wait, no replica is ready: one variant starts, the others do not
 	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before
 	NoTargets    Reason = "NoServiceClass"       // the plan, for a stable load: no class has targets for the model
 	NoCapacity   Reason = "CapacityUnknown"      // nothing says what a replica serves

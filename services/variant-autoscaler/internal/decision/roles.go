@@ -11,8 +11,7 @@ import (
 func (d *decider) stage(g int, role snapshot.Role) int {
 	first, end := d.snapshot.Stages(g)
 	for i := first; i < end; i++ {
-		in := &d.snapshot.Groups[i]
-		if in.Role == role && slices.ContainsFunc(in.Variants, func(v snapshot.Variant) bool { return v.Problem == nil }) {
+		if d.snapshot.Groups[i].Role == role && d.isPlannable(i) {
 			return i
 		}
 	}
@@ -67,10 +66,10 @@ func (d *decider) add(g, n int) {
 	}
 	slices.SortFunc(order, func(i, j int) int { return compareCost(&variants[i], &variants[j]) })
 	for _, i := range order {
-		if d.snapshot.Groups[g].Variants[i].Problem != nil {
+		at := d.first[g] + i
+		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.later[at] {
 			continue
 		}
-		at := d.first[g] + i
 		for step := n - d.total(g); step > 0; step = min(step/2, n-d.total(g)) { //nolint:mnd // a limit may leave a part
 			if most := d.bounds[at].clamp(d.desired[at] + step); most > d.desired[at] && d.raise(g, i, most, RatioBinding) {
 				d.wanted[at] = max(d.wanted[at], most)

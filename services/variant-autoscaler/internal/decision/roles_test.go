@@ -95,7 +95,7 @@ func TestRolesGoToZeroTogether(t *testing.T) {
 	t.Parallel()
 	none := 0.0
 	idle := both(func(g *snapshot.Group) {
-		g.Load.Rate, g.Zero = 0, snapshot.Zero{Enabled: true, Retention: 10 * time.Minute, Requests: &none, Changed: noon.Add(-time.Hour)}
+		g.Load.Rate, g.Zero = 0, snapshot.Zero{Enabled: true, Retention: 10 * time.Minute, Requests: &none, Changed: noon.Add(-time.Hour), ServesSince: noon.Add(-time.Hour), Watched: true}
 	})
 	tests := []struct {
 		name   string
@@ -213,7 +213,7 @@ func TestRatioAtZero(t *testing.T) {
 	none := 0.0
 	got, _ := replicasOf(t, pair(both(func(g *snapshot.Group) {
 		g.PrefillRatio, g.Load.Rate = snapshot.Ratio{Min: 2, Max: 3}, 0
-		g.Zero = snapshot.Zero{Enabled: true, Retention: time.Minute, Requests: &none, Changed: noon.Add(-time.Hour)}
+		g.Zero = snapshot.Zero{Enabled: true, Retention: time.Minute, Requests: &none, Changed: noon.Add(-time.Hour), ServesSince: noon.Add(-time.Hour), Watched: true}
 	})))
 	assert.Equal(t, map[string]int{"p": 0, "d": 0}, got)
 }

@@ -61,7 +61,7 @@ func (d *decider) candidate(g int) int {
 	best, variants := -1, d.problem.Groups[g].Variants
 	for i := range variants {
 		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
-		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0
+		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && !d.later[at]
 		if free && (best < 0 || cheaper(&variants[i], &variants[best])) {
 			best = i
 		}

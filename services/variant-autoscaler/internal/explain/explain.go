@@ -32,6 +32,12 @@ func Table(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 			fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", clean(v.Name), orDash(clean(v.Accelerator)), amount(v.Cost), v.Now, n.Planned,
 				n.Desired, capacity(n), ttft, itl, n.Reason, clean(n.Message))
 		}
+		if decided.Standby != "" {
+			fmt.Fprintf(w, "  %s starts first when a request waits\n", clean(decided.Standby))
+		}
+		if decided.Warm != nil {
+			fmt.Fprintf(w, "  %s: %s\n", clean(decided.Warm.String()), map[bool]string{true: "a replica stays", false: "the model may have none"}[decided.Warm.Keeps])
+		}
 		fmt.Fprintln(w)
 	}
 	known := ""

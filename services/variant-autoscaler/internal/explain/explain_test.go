@@ -3,6 +3,7 @@ package explain
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -150,4 +151,22 @@ func TestOneMore(t *testing.T) {
 	out.Reset()
 	require.NoError(t, Table(&out, s, decide(t, s)))
 	assert.Contains(t, out.String(), "another card of quota: cost per hour 155 -> ")
+}
+
+// TestTable_Zero: plan shows what wakes, and what a warm replica costs.
+func TestTable_Zero(t *testing.T) {
+	t.Parallel()
+	s := chat()
+	g := &s.Groups[0]
+	requests := 0.0
+	g.Load.Rate, g.Load.Queued = 0, 0
+	g.Zero = snapshot.Zero{Enabled: true, Retention: time.Minute, Requests: &requests, Watched: true, WaitingCost: 100e6, WakeUps: 0.5}
+	for i := range g.Variants {
+		v := &g.Variants[i]
+		v.Now, v.Ready, v.Previous, v.Held, v.Min, v.Start = 0, 0, 0, 0, 0, time.Minute
+	}
+	var out strings.Builder
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	assert.Regexp(t, `small starts first when a request waits`, out.String())
+	assert.Regexp(t, `0.50 wake-ups/h of small, each of 1m0s, cost 0.8333/h, and a replica 23/h: the model may have none`, out.String())
 }

@@ -63,10 +63,12 @@ type Declaration struct {
 	// Multiplies reports that the object uses the metric with the type Value, which multiplies the present replicas by it.
 	Multiplies bool
 	// Scales is the workload whose replicas a HorizontalPodAutoscaler or a ScaledObject writes, also one without annotations. Follows reports
-	// that it takes them from this program, and OfKEDA that KEDA made it for a ScaledObject.
-	Scales  Owner
-	Follows bool
-	OfKEDA  bool
+	// that it takes them from this program, and OfKEDA that KEDA made it for a ScaledObject. IdleAtZero reports that it does nothing while the
+	// workload has no replicas: a HorizontalPodAutoscaler whose minimum is not 0, which older API servers refuse.
+	Scales     Owner
+	Follows    bool
+	OfKEDA     bool
+	IdleAtZero bool
 	// Status is the JSON of the status of a VariantAutoscaling, nil if it has none, or more than 16 KiB.
 	Status []byte
 }
@@ -322,6 +324,8 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 		return
 	case snapshot.HorizontalPodAutoscaler:
 		d.Follows, d.OfKEDA = usesMetric(f, ""), ofKEDA(u, f)
+		least := f.number("spec", "minReplicas")
+		d.IdleAtZero = !least.Set || least.Value > 0
 	case snapshot.ScaledObject:
 		d.Follows = usesTrigger(f, "")
 	}

@@ -7,6 +7,7 @@
 //	InferencePool                                                *Pool
 //	Namespace                                                    *Namespace
 //	Node                                                         *Node
+//	EndpointSlice                                                *Endpoints
 //
 // Everybody who may write such an object can write anything into it, so no object fails to be read, and texts, lists and numbers are
 // bounded: see Spec.Invalid.
@@ -67,6 +68,8 @@ type Set[T any] struct {
 type Informers struct {
 	*kit.Group
 	Set[*kube.OptionalInformer]
+	// Endpoints are those of pickers. Without the permission to list them, no picker is found.
+	Endpoints *kube.OptionalInformer
 
 	watchNodes func()
 	nodesOn    chan struct{} // closed by watchNodes
@@ -83,14 +86,18 @@ type Params struct {
 	Interval  time.Duration // of checks which kinds the API server serves
 	// Instance is the value of LabelInstance of the objects that this installation reads. Empty: those without the label.
 	Instance string
+	// Endpoints lists EndpointSlices too.
+	Endpoints bool
 }
 
 // New returns informers. Run starts them.
 func New(p Params) *Informers {
+	endpoints := EndpointsKind()
+	endpoints.Off = !p.Endpoints
 	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
 	kinds, on := Kinds(p.Instance), make(chan struct{})
 	kinds.Nodes.Off = true // of the group: Run starts it
-	return &Informers{Group: group, Set: mapSet(kinds, group.Add), nodesOn: on, watchNodes: sync.OnceFunc(func() { close(on) })}
+	return &Informers{Group: group, Set: mapSet(kinds, group.Add), Endpoints: group.Add(endpoints), nodesOn: on, watchNodes: sync.OnceFunc(func() { close(on) })}
 }
 
 // WatchNodes starts to watch nodes, for as long as the program runs.

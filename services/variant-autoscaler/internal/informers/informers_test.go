@@ -216,7 +216,7 @@ spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: x}}
 kind: `+name)
 		assert.Equal(t, &informers.Declaration{
 			Identity: informers.Identity{Namespace: "models", Name: "a", Version: "7"}, UID: "u", Source: d.Source,
-			Scales: informers.Owner{Namespace: "models", Kind: "Deployment", Name: "x"},
+			Scales: informers.Owner{Namespace: "models", Kind: "Deployment", Name: "x"}, IdleAtZero: name == "HorizontalPodAutoscaler",
 		}, d)
 	}
 }

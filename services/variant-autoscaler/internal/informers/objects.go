@@ -125,6 +125,8 @@ type Pool struct {
 	Created time.Time
 	// Selector is nil if it selects nothing.
 	Selector map[string]string
+	// Picker is the Service of its endpoint picker, in its namespace. Empty: it names none.
+	Picker string
 }
 
 // Namespace is a namespace.
@@ -137,9 +139,17 @@ func readNamespace(u *unstructured.Unstructured) any {
 	return &Namespace{Identity: identityOf(u), Excluded: newFields(u).annotation(AnnotationExclude) == trueValue}
 }
 
-func readPool(u *unstructured.Unstructured) any { return newPool(u, "spec", "selector", "matchLabels") }
+func readPool(u *unstructured.Unstructured) any {
+	pool := newPool(u, "spec", "selector", "matchLabels")
+	pool.Picker = pickerOf(newFields(u), "endpointPickerRef")
+	return pool
+}
 
-func readAlphaPool(u *unstructured.Unstructured) any { return newPool(u, "spec", "selector") }
+func readAlphaPool(u *unstructured.Unstructured) any {
+	pool := newPool(u, "spec", "selector")
+	pool.Picker = pickerOf(newFields(u), "extensionRef")
+	return pool
+}
 
 // newPool returns a pool. A selector with too many labels selects nothing: a part of it would select too much.
 func newPool(u *unstructured.Unstructured, selector ...string) *Pool {

@@ -65,6 +65,10 @@ type wanted struct {
 type group struct {
 	total   int // replicas decided
 	changed time.Time
+	serves  time.Time // since when a replica has been ready; zero: none is
+	starts  time.Time // since when there are replicas, of which none is ready; zero: there are none, or one is
+	standby string    // variant that starts first
+	idle    idleness
 	load    trend
 }
 
@@ -158,16 +162,59 @@ func (m *Memory) Tried(k Key) (since time.Time, trying bool) {
 	return time.Time{}, false
 }
 
-// DecideGroup records the replicas decided for a group.
-func (m *Memory) DecideGroup(k Group, total int, now time.Time) {
+// group returns what is known of a group that was seen at a time.
+func (m *Memory) group(k Group, now time.Time) *group {
 	g, found := m.groups[k]
 	if !found {
-		g = &group{changed: now}
+		g = &group{changed: now, total: unknownTotal}
 		m.groups[k] = g
-	} else if g.total != total {
+	}
+	return g
+}
+
+// unknownTotal is the total of a group on which nothing was decided.
+const unknownTotal = -1
+
+// DecideGroup records the replicas decided for a group, and the variant that starts first when it has none.
+func (m *Memory) DecideGroup(k Group, total int, standby string, now time.Time) {
+	g := m.group(k, now)
+	if g.total != total && g.total != unknownTotal {
 		g.changed = now
 	}
-	g.total = total
+	g.total, g.standby = total, standby
+}
+
+// Standby returns the variant of a group that starts first by the last decision, empty if there is none.
+func (m *Memory) Standby(k Group) string {
+	if g := m.groups[k]; g != nil {
+		return g.standby
+	}
+	return ""
+}
+
+// Serves records that a group has a ready replica, and returns since when. since is what its pods say, zero if they are not known.
+func (m *Memory) Serves(k Group, since, now time.Time) time.Time {
+	g := m.group(k, now)
+	g.starts = time.Time{}
+	switch {
+	case !since.IsZero():
+		g.serves = since
+	case g.serves.IsZero():
+		g.serves = now
+	}
+	return g.serves
+}
+
+// Starts records that a group has no ready replica, and whether it has others. It returns since when it has had those, zero if it has none.
+func (m *Memory) Starts(k Group, present int, now time.Time) time.Time {
+	g := m.group(k, now)
+	g.serves = time.Time{}
+	if present == 0 {
+		g.starts = time.Time{}
+	} else if g.starts.IsZero() {
+		g.starts = now
+	}
+	return g.starts
 }
 
 // Changed returns when the replicas of a group last changed. A group that was never decided on has just changed: nothing says how long it
@@ -223,11 +270,7 @@ type Load struct {
 // Load records the rate of a group that was counted over a window, and returns what it says together with the last ones. Arrivals are random:
 // planning for each rate alone would plan for the highest one in a stabilization window.
 func (m *Memory) Load(k Group, rate int64, window, ahead time.Duration, now time.Time) Load {
-	g, found := m.groups[k]
-	if !found {
-		g = &group{changed: now}
-		m.groups[k] = g
-	}
+	g := m.group(k, now)
 	g.load.add(now, float64(rate))
 	made := Load{Steady: rate, Ahead: max(rate, int64(g.load.after(ahead)))}
 	if rate > 0 && window > 0 { // none at all is told apart from few by the requests of the retention period

@@ -103,10 +103,10 @@ func TestChanged(t *testing.T) {
 	t.Parallel()
 	m := New(time.Minute)
 	assert.Equal(t, at(5), m.Changed(group1, at(5)))
-	m.DecideGroup(group1, 3, at(10))
-	m.DecideGroup(group1, 3, at(20))
+	m.DecideGroup(group1, 3, "", at(10))
+	m.DecideGroup(group1, 3, "", at(20))
 	assert.Equal(t, at(10), m.Changed(group1, at(25)))
-	m.DecideGroup(group1, 2, at(30))
+	m.DecideGroup(group1, 2, "", at(30))
 	assert.Equal(t, at(30), m.Changed(group1, at(40)))
 }
 
@@ -193,7 +193,7 @@ func TestKeep(t *testing.T) {
 	other := Key{Namespace: "ns", Name: "b"}
 	m.Decide(a, 1, 1, at(0))
 	m.Decide(other, 1, 1, at(0))
-	m.DecideGroup(group1, 1, at(0))
+	m.DecideGroup(group1, 1, "", at(0))
 	m.Keep(map[Key]bool{a: true}, nil)
 	_, decided := m.Previous(a)
 	assert.True(t, decided)

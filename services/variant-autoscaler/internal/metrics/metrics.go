@@ -44,6 +44,9 @@ type Metrics struct {
 
 	scaled    *prometheus.CounterVec
 	overwrote prometheus.Counter
+
+	pickers *prometheus.GaugeVec
+	wakeUps prometheus.Counter
 }
 
 // New creates and registers the collectors.
@@ -85,7 +88,12 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 			Help: "Targets whose replicas somebody else had changed since this program wrote them, and that it wrote again.",
 		}),
 	}
-	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams, m.scaled, m.overwrote)
+	m.pickers = gauges("fairlead_autoscaler_pickers", "Replicas of endpoint pickers to follow, by state: following, or failing.", "state")
+	m.wakeUps = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairlead_autoscaler_wake_ups_total", Help: "Models without replicas that were started for a request that waits, before a pass.",
+	})
+	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams, m.scaled, m.overwrote,
+		m.pickers, m.wakeUps)
 	return m
 }
 
@@ -144,3 +152,12 @@ func (m *Metrics) Scaled(result string) { m.scaled.WithLabelValues(label(result)
 
 // Overwrote counts a target whose replicas somebody else had changed.
 func (m *Metrics) Overwrote() { m.overwrote.Inc() }
+
+// Followed records how many pickers are followed, and how many cannot be.
+func (m *Metrics) Followed(following, failing int) {
+	m.pickers.WithLabelValues("following").Set(float64(following))
+	m.pickers.WithLabelValues("failing").Set(float64(failing))
+}
+
+// Woke counts a model that was started for a request that waits.
+func (m *Metrics) Woke() { m.wakeUps.Inc() }

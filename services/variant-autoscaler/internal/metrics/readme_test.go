@@ -52,6 +52,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Configured("fairlead/service-classes-config", "")
 	m.Answered("GetMetrics", "OK")
 	m.Scaled("Scaled")
+	m.Followed(1, 0)
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)
 	return m

@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
@@ -63,6 +64,15 @@ type scales interface {
 	Pass(ctx context.Context) (read scale.Read, end func())
 }
 
+// waits says for which models requests wait in pickers, beside what Prometheus has of them.
+type waits interface {
+	// Begin begins a pass, with the models that may have no replicas.
+	Begin(models []holds.Key)
+	// Waiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
+	// reports whether the picker of its pool is observed.
+	Waiting(k holds.Key) (now, since int, watched bool)
+}
+
 // meter measures the parts of a pass.
 type meter interface {
 	Part(name string, took time.Duration)
@@ -103,6 +113,7 @@ type Params struct {
 	Log           *zap.Logger
 	World         informers.Caches
 	Scales        scales // nil: none can be read
+	Waits         waits  // nil: only Prometheus says it
 	Configuration configuration
 	Prometheus    prometheus
 	Actuator      actuator
@@ -135,6 +146,9 @@ func New(p Params) *Passes {
 func (p *Passes) Reset() {
 	p.memory, p.learners = memory.New(p.p.Window), map[learnerKey]*learn.Learner{}
 	p.p.Actuator.Clear()
+	if p.p.Waits != nil {
+		p.p.Waits.Begin(nil)
+	}
 }
 
 // Pass decides on all variants. It returns the interval until the next pass, and the number of variants.
@@ -146,7 +160,10 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 		p.p.Meter.Part(name, end.Sub(began))
 		began = end
 	}
-	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes}
+	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes, MayStop: func(namespace, model string) bool {
+		enabled, _ := s.Zero(namespace, model)
+		return enabled
+	}}
 	if p.p.Scales != nil {
 		read, end := p.p.Scales.Pass(ctx)
 		defer end()
@@ -195,7 +212,7 @@ func (p *Passes) remember(o *Outcome, now time.Time) {
 			total += d.Desired
 		}
 		key := groupOf(group)
-		p.memory.DecideGroup(key, total, now)
+		p.memory.DecideGroup(key, total, o.Decision.Groups[g].Standby, now)
 		groups[key] = true
 	}
 	p.memory.Keep(variants, groups)

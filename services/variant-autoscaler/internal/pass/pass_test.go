@@ -38,6 +38,9 @@ type rig struct {
 	load     snapshot.Load
 	sample   *sample.Sample
 	uses     []collect.Use
+	requests *float64
+	waited   float64
+	picker   bool
 	fails    error
 	answer   func(g *collect.Group) collect.Result // nil: load, sample and uses
 	asked    []collect.Group
@@ -66,7 +69,7 @@ func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []
 			all = append(all, r.answer(&g))
 			continue
 		}
-		result := collect.Result{Load: r.load}
+		result := collect.Result{Load: r.load, Requests: r.requests, Waited: r.waited, Picker: r.picker}
 		for range g.Variants {
 			result.Variants = append(result.Variants, collect.Measured{Sample: r.sample, Uses: r.uses})
 		}

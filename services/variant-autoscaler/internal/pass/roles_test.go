@@ -11,6 +11,7 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -144,6 +145,62 @@ func TestRolesChangeTogether(t *testing.T) {
 	after := r.minutes(t, 1).Snapshot.Groups
 	assert.Equal(t, changed, after[0].Zero.Changed)
 	assert.Equal(t, changed, after[1].Zero.Changed)
+}
+
+// TestAlignStages: the last change of any role counts for all.
+func TestAlignStages(t *testing.T) {
+	t.Parallel()
+	early := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 2 {
+		stages := []snapshot.Group{{Role: snapshot.Decode, Zero: snapshot.Zero{Changed: early}}, {Role: snapshot.Prefill, Zero: snapshot.Zero{Changed: early}}}
+		stages[i].Zero.Changed = early.Add(time.Hour)
+		alignStages(stages)
+		assert.Equal(t, stages[i].Zero.Changed, early.Add(time.Hour))
+		assert.Equal(t, stages[0].Zero, stages[1].Zero)
+	}
+}
+
+// TestRolesWakeTogether: what is known of requests that wait, and since when servers serve, is that of the model.
+func TestRolesWakeTogether(t *testing.T) {
+	t.Parallel()
+	objects := strings.ReplaceAll(roleVariants, "labels: {", "labels: {app: m, ") + pool
+	objects = strings.ReplaceAll(objects, `variantCost: "10"`, `variantCost: "10", minReplicas: 0`)
+	asleep := strings.ReplaceAll(strings.ReplaceAll(objects, "replicas: 1", "replicas: 0"), "readyReplicas: 1", "readyReplicas: 0")
+	whole := strings.NewReplacer("name: d", "name: w", "app: m, llm-d.ai/role: decode", "app: m").Replace(asleep)
+	r := startRoles(t, asleep+"\n---\n"+whole[strings.Index(whole, "---\n")+4:])
+	require.Empty(t, r.settings.Set(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}}))
+	none := 0.0
+	r.answer = func(g *collect.Group) collect.Result {
+		return collect.Result{
+			Load: snapshot.Load{State: snapshot.Found}, Requests: &none, Variants: make([]collect.Measured, len(g.Variants)),
+			Stages: map[snapshot.Role]snapshot.Load{snapshot.Prefill: {State: snapshot.Found}, snapshot.Decode: {State: snapshot.Found}},
+		}
+	}
+	table := holds.NewTable()
+	r.p.Waits = waiting{table}
+	assert.Equal(t, map[string]int{"p": 0, "d": 0, "w": 0}, r.pass(t))
+	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	r.pass(t)
+	groups := r.outcomes[len(r.outcomes)-1].Snapshot.Groups
+	require.Len(t, groups, 3)
+	for i := range groups {
+		assert.InDelta(t, 1, groups[i].Zero.Waiting, 0)
+		assert.True(t, groups[i].Zero.Watched)
+	}
+	assert.Equal(t, []float64{0, 1, 1}, []float64{groups[0].Load.Queued, groups[1].Load.Queued, groups[2].Load.Queued}, "the pair gets what no server has yet")
+
+	first, last, _ := strings.Cut(asleep, "name: d}")
+	r.p.World = world(t, first+"name: d}"+strings.Replace(last, "readyReplicas: 0", "readyReplicas: 1", 1))
+	r.pass(t)
+	groups = r.outcomes[len(r.outcomes)-1].Snapshot.Groups
+	require.Len(t, groups, 2)
+	assert.Equal(t, []bool{true, true}, []bool{groups[0].Zero.ServesSince.IsZero(), groups[1].Zero.ServesSince.IsZero()}, "prefill servers are not ready")
+	r.now = r.now.Add(time.Minute)
+	ready := r.now
+	r.p.World = world(t, objects)
+	r.pass(t)
+	groups = r.outcomes[len(r.outcomes)-1].Snapshot.Groups
+	assert.Equal(t, []time.Time{ready, ready}, []time.Time{groups[0].Zero.ServesSince, groups[1].Zero.ServesSince}, "both roles serve since the later one does")
 }
 
 // TestSaturationOfPrefill: a prefill server keeps KV caches until they are fetched, which is no saturation.

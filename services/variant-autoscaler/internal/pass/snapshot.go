@@ -31,16 +31,19 @@ func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sour
 	for i := range found.Groups {
 		made.Groups = append(made.Groups, group(s, &found.Groups[i]))
 	}
+	p.beginWaits(made)
 	limit(made, s, byAge(found.Groups))
 	if p.p.Limiter || s.Limiter() {
 		p.limitToNodes(made, found)
 	}
 	loads := p.loads(ctx, s, found, made, now)
 	for i := range made.Groups {
+		p.addWaits(made, i, &loads[i])
 		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)
 	}
-	for i := range made.Groups {
-		alignChanges(made, i)
+	for first, end := 0, 0; first < len(made.Groups); first = end {
+		_, end = made.Stages(first)
+		alignStages(made.Groups[first:end])
 	}
 	return made
 }
@@ -93,6 +96,7 @@ func group(s *settings.Settings, in *sources.Group) snapshot.Group {
 	}
 	made.Saturation = s.Saturation(in.Namespace, in.Model)
 	made.Zero.Enabled, made.Zero.Retention = s.Zero(in.Namespace, in.Model)
+	made.Zero.WaitingCost = s.WaitingCost(in.Namespace, in.Model)
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
 	if problem == nil {
 		made.Class, made.Priority, made.Targets, made.Note = class.Name, class.Priority, class.Targets, class.Note
@@ -127,7 +131,7 @@ func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources
 		}
 		if active {
 			asked = append(asked, first)
-			questions = append(questions, question(made.Groups[first:end], found.Groups[first:end]))
+			questions = append(questions, question(made.Groups[first:end], found.Groups[first:end], evaluations*s.Interval()))
 		}
 	}
 	if len(questions) == 0 {
@@ -148,12 +152,16 @@ func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources
 	return results
 }
 
+// evaluations is the number of intervals for which a request that waited counts. With one, a pass that takes long would not see a request
+// that came and went just after the pass before.
+const evaluations = 2
+
 // question asks for the load of the groups of a model.
-func question(groups []snapshot.Group, in []sources.Group) collect.Group {
+func question(groups []snapshot.Group, in []sources.Group, waited time.Duration) collect.Group {
 	g := &groups[0]
 	made := collect.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
 	if g.Zero.Enabled {
-		made.Retention = g.Zero.Retention
+		made.Retention, made.Waited = g.Zero.Retention, waited
 	}
 	for i := range in {
 		for n := range in[i].Variants {
@@ -174,28 +182,22 @@ func distribute(answer *collect.Result, made *snapshot.Snapshot, first int, resu
 	for i := first; i < end; i++ {
 		n := min(len(made.Groups[i].Variants), len(variants))
 		results[i] = collect.Result{
-			Load: answer.Of(made.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage, Variants: variants[:n],
+			Load: answer.Of(made.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage,
+			Waited: answer.Waited, Picker: answer.Picker, Variants: variants[:n],
 		}
 		variants = variants[n:]
 	}
 }
 
-// alignChanges sets the time of the last change of a group to that of all groups of its model: they go to zero together.
-func alignChanges(made *snapshot.Snapshot, i int) {
-	first, end := made.Stages(i)
-	for n := first; n < end; n++ {
-		if other := made.Groups[n].Zero.Changed; other.After(made.Groups[i].Zero.Changed) {
-			made.Groups[i].Zero.Changed = other
-		}
-	}
-}
-
-// complete adds the load of a group, and what was learned and decided before.
+// complete adds what was learned and decided before on a group with a load.
 func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
-	g.Load, g.Zero.Requests = load.Load, load.Requests
 	g.Targets = g.Targets.For(&g.Load)
 	key, slowest := groupOf(g), time.Duration(0)
-	g.Zero.Changed = p.memory.Changed(key, now)
+	g.Zero.Changed, g.Zero.Standby = p.memory.Changed(key, now), p.memory.Standby(key)
+	if z := &g.Zero; z.Enabled && z.Requests != nil {
+		z.WakeUps = p.memory.Idle(key, *z.Requests == 0 && z.Waiting == 0, now)
+	}
+	p.addReadiness(g, in, now)
 	for i := range g.Variants {
 		v := &g.Variants[i]
 		p.recall(v, &in.Variants[i], now)

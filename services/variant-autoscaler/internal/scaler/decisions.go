@@ -37,10 +37,15 @@ type Decisions interface {
 	Changed() <-chan struct{}
 }
 
+// wokenFor is the number of sets of decisions for which a variant stays awake that a request woke. The pass that runs at that time began
+// before the request; the next one sees it.
+const wokenFor = 2
+
 // Table implements Decisions. Its methods are safe for concurrent use.
 type Table struct {
 	mu      sync.Mutex
-	term    *term // nil while this replica does not lead
+	term    *term        // nil while this replica does not lead
+	woken   map[name]int // variants that a request woke, and for how many further sets of decisions they are
 	changed chan struct{}
 }
 
@@ -49,16 +54,21 @@ type term struct {
 	variants map[name]*actuation.Variant // without a kind
 	objects  map[name]*actuation.Variant // that declare them
 	targets  map[name]*actuation.Variant
+	standby  map[model][]*actuation.Variant // that start first when a request waits: one, or one of each role
+	replicas map[model]int                  // desired, of all variants
 }
+
+// model is a model behind an InferencePool.
+type model struct{ namespace, pool, name string }
 
 type name struct{ namespace, kind, name string }
 
 // NewTable returns a Table of a replica that does not lead.
-func NewTable() *Table { return &Table{changed: make(chan struct{})} }
+func NewTable() *Table { return &Table{woken: map[name]int{}, changed: make(chan struct{})} }
 
 // Publish replaces all decisions.
 func (t *Table) Publish(variants []actuation.Variant) {
-	made := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants))}
+	made := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[model][]*actuation.Variant{}, replicas: map[model]int{}}
 	for _, v := range variants {
 		if v.Resolution != actuation.Suppressed {
 			made.add(&v)
@@ -77,9 +87,68 @@ func (t *Table) set(to *term) {
 		return
 	}
 	t.term = to
+	for woken, left := range t.woken {
+		if v := to.variant(woken); left > 1 && v != nil && v.Desired == 0 {
+			t.woken[woken] = left - 1
+		} else {
+			delete(t.woken, woken)
+		}
+	}
+	t.change()
+}
+
+// change tells those who follow.
+func (t *Table) change() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
+
+// Wake gives each variant that starts first for a model a replica, until a pass that saw the request decides. It returns those that have to
+// start. asleep reports that the model has no replicas: then a pass has to decide soon.
+func (t *Table) Wake(namespace, pool, of string) (starts []actuation.Variant, asleep bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term == nil {
+		return nil, false
+	}
+	key := model{namespace, pool, of}
+	replicas, known := t.term.replicas[key]
+	standby := t.term.standby[key]
+	if len(standby) == 0 {
+		return nil, known && replicas == 0
+	}
+	for _, v := range standby {
+		if t.isAsleep(v) {
+			t.woken[nameOf(v)] = wokenFor
+			starts = append(starts, *v)
+		}
+	}
+	if len(starts) > 0 {
+		t.change()
+	}
+	return starts, len(starts) > 0
+}
+
+// Asleep returns the variants that Wake would wake, in no order.
+func (t *Table) Asleep() []actuation.Variant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []actuation.Variant
+	if t.term != nil {
+		for _, standby := range t.term.standby {
+			for _, v := range standby {
+				if t.isAsleep(v) {
+					all = append(all, *v)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (t *Table) isAsleep(v *actuation.Variant) bool { return v.Desired == 0 && t.woken[nameOf(v)] == 0 }
+
+func nameOf(v *actuation.Variant) name { return name{v.Namespace, "", v.Name} }
 
 // Leading implements Decisions.
 func (t *Table) Leading() bool { return t.current() != nil }
@@ -95,14 +164,19 @@ func (t *Table) Changed() <-chan struct{} {
 // a variant itself, a variant with the name of the ScaledObject, or the one with a target of that name; the first of them that the query
 // speaks of. A query that names a variant or a target gets no other: a mistake in a name must not scale by the decision on something else.
 func (t *Table) Lookup(q Query) (int, error) {
-	current := t.current()
-	if current == nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term == nil {
 		return 0, ErrNotLeading
 	}
-	if v := current.find(q); v != nil {
-		return v.Desired, nil
+	v := t.term.find(q)
+	switch {
+	case v == nil:
+		return 0, ErrUnknown
+	case v.Desired == 0 && t.woken[nameOf(v)] > 0:
+		return 1, nil
 	}
-	return 0, ErrUnknown
+	return v.Desired, nil
 }
 
 func (t *Table) current() *term {
@@ -121,7 +195,19 @@ func (t *term) add(v *actuation.Variant) {
 	put(t.targets, "", v.Target.Name)
 	put(t.targets, v.Target.Kind, v.Target.Name)
 	put(t.variants, "", v.Name)
+	served := model{v.Namespace, v.Pool, v.Model}
+	if t.replicas[served] += v.Desired; v.Standby {
+		t.standby[served] = append(t.standby[served], v)
+	}
 	put(t.objects, string(v.Source), cmp.Or(v.Object, v.Name))
+}
+
+// variant returns a variant, nil if it does not exist.
+func (t *term) variant(n name) *actuation.Variant {
+	if t == nil {
+		return nil
+	}
+	return t.variants[n]
 }
 
 func (t *term) find(q Query) *actuation.Variant {

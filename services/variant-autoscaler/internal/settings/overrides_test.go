@@ -200,3 +200,19 @@ func TestLimiter(t *testing.T) {
 	assert.False(t, s.Limiter())
 	assertWarnings(t, []string{`key "a": ignored enableLimiter: nodes are limited for all models or for none; set it in the entry "default"`}, w)
 }
+
+// TestWaitingCost: it is inherited like the other fields, and 0 turns it off.
+func TestWaitingCost(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Options{})
+	warnings := b.Set(Zero, Source{Name: "z", Data: map[string]string{
+		"__defaults__": "waitingCost: 25.5", "model.m": "modelID: m\nwaitingCost: 0", "model.p": "modelID: p\nwaitingCost: -1", "model.o": "modelID: o\nnamespace: ns\nwaitingCost: \"7\"",
+	}})
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0].String(), "ignored waitingCost")
+	s := b.Settings()
+	for model, want := range map[string]int64{"m": 0, "p": 25_500_000, "o": 7_000_000, "other": 25_500_000} {
+		assert.Equal(t, want, s.WaitingCost("ns", model), model)
+	}
+	assert.Zero(t, NewBuilder(Options{}).Settings().WaitingCost("ns", "m"), "off by default")
+}

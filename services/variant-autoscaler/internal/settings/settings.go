@@ -87,6 +87,14 @@ func (s *Settings) Zero(namespace, model string) (enabled bool, retention time.D
 	return enabled, cmp.Or(entry.retention, DefaultRetention)
 }
 
+// WaitingCost returns what an hour costs in which requests wait for a model to wake, in millionths. 0: it is not set.
+func (s *Settings) WaitingCost(namespace, model string) int64 {
+	if set := s.zero.find(namespace, model).waiting; set != nil {
+		return *set
+	}
+	return 0
+}
+
 // Saturation returns the thresholds of a model in a namespace, or nil without a ConfigMap of them.
 func (s *Settings) Saturation(namespace, model string) *snapshot.Thresholds {
 	if s.present[Saturation] == "" {

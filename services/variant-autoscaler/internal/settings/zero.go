@@ -25,12 +25,14 @@ type zeroDocument struct {
 	OldEnable    *bool  `json:"enable_scale_to_zero"`
 	Retention    scalar `json:"retentionPeriod"`
 	OldRetention scalar `json:"retention_period"`
+	WaitingCost  scalar `json:"waitingCost"` // per hour, as the costs of variants
 }
 
 // zeroEntry is what an entry sets.
 type zeroEntry struct {
 	enabled   *bool
 	retention time.Duration // 0: not set
+	waiting   *int64        // millionths per hour
 }
 
 type zero struct {
@@ -48,6 +50,7 @@ func parseZero(data map[string]string, w *warnings) zero {
 		}
 		name := document.name()
 		entry := zeroEntry{enabled: document.Enable, retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w)}
+		entry.waiting = parseWaitingCost(key, string(document.WaitingCost), w)
 		if entry.enabled == nil {
 			entry.enabled = document.OldEnable
 		}
@@ -81,6 +84,19 @@ func parseRetention(key, text string, w *warnings) time.Duration {
 	return d
 }
 
+// parseWaitingCost returns nil for a text that is not a cost.
+func parseWaitingCost(key, text string, w *warnings) *int64 {
+	if text == "" {
+		return nil
+	}
+	amount, err := ParseAmount(text)
+	if err != nil {
+		w.add(ReasonInvalid, key, "ignored waitingCost %s: set what an hour costs in which requests wait for the model, in the unit of the costs of variants, for example 25.0", err)
+		return nil
+	}
+	return &amount
+}
+
 // find takes each field from the most precise entry that sets it.
 func (z *zero) find(namespace, model string) zeroEntry {
 	result := z.defaults
@@ -90,6 +106,9 @@ func (z *zero) find(namespace, model string) zeroEntry {
 		}
 		if level.retention != 0 {
 			result.retention = level.retention
+		}
+		if level.waiting != nil {
+			result.waiting = level.waiting
 		}
 	}
 	return result

@@ -194,6 +194,20 @@ type Zero struct {
 	Requests *float64 `json:"requests,omitempty"`
 	// Changed is when the replicas of the group last changed.
 	Changed time.Time `json:"changed"`
+	// ServesSince is since when a replica has been ready, of those that are. Zero: none is.
+	ServesSince time.Time `json:"servesSince,omitzero"`
+	// StartsSince is since when there have been replicas, of which none is ready. Zero: there are none, or one is.
+	StartsSince time.Time `json:"startsSince,omitzero"`
+	// Watched reports whether something sees requests that wait while no replica is ready.
+	Watched bool `json:"watched,omitempty"`
+	// Waiting is the most requests that waited at a time since the pass before the last one: one that came and went counts, too.
+	Waiting float64 `json:"waiting,omitempty"`
+	// Standby is the variant that starts first by the last decision.
+	Standby string `json:"standby,omitempty"`
+	// WaitingCost is what an hour costs in which requests wait for the model to wake. Zero: it is not compared with the price of a replica.
+	WaitingCost int64 `json:"waitingCost,omitempty"`
+	// WakeUps is how many times per hour a request came after a retention period without any. Zero: too little was seen to say.
+	WakeUps float64 `json:"wakeUpsPerHour,omitempty"`
 }
 
 // Variant is one way to serve the model of its group: a workload that can be scaled.

@@ -39,6 +39,16 @@ func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ow
 	return Ownership{}
 }
 
+// IdleAutoscalerOf returns the HorizontalPodAutoscaler that follows this program and does nothing while the target has no replicas. It is empty
+// if another autoscaler counts, or none.
+func IdleAutoscalerOf(world informers.Caches, namespace string, t snapshot.Target) string {
+	a := autoscalerOf(world, informers.Owner{Namespace: namespace, Kind: t.Kind, Name: t.Name})
+	if a == nil || !a.Follows || !a.IdleAtZero || a.OfKEDA {
+		return ""
+	}
+	return fmt.Sprintf("%s %s", a.Source, a.Name)
+}
+
 // autoscalerOf returns the autoscaler of a workload that counts, nil if there is none. The HorizontalPodAutoscaler that KEDA makes for a
 // ScaledObject counts only without that.
 func autoscalerOf(world informers.Caches, w informers.Owner) *informers.Declaration {

@@ -107,3 +107,26 @@ func TestOwnedTargets(t *testing.T) {
 		assert.NotContains(t, line, "TargetOwned")
 	}
 }
+
+// TestIdleAutoscalerOf: a HorizontalPodAutoscaler acts on a target without replicas only with a minimum of 0.
+func TestIdleAutoscalerOf(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		objects []*unstructured.Unstructured
+		want    string
+	}{
+		{"no minimum", list(object(t, plainHPA, "hpa", "x", "spec|metrics", external)), "HorizontalPodAutoscaler hpa"},
+		{"a minimum of one", list(object(t, plainHPA, "hpa", "x", "spec|metrics", external, "spec|minReplicas", "1")), "HorizontalPodAutoscaler hpa"},
+		{"a minimum of zero", list(object(t, plainHPA, "hpa", "x", "spec|metrics", external, "spec|minReplicas", "0")), ""},
+		{"one that does not follow", list(object(t, plainHPA, "hpa", "x")), ""},
+		{"KEDA", list(object(t, plainScaledObject, "so", "x", "spec|triggers", query)), ""},
+		{"KEDA's", list(object(t, plainHPA, "hpa", "x", "spec|metrics", external, "metadata|labels", "{scaledobject.keda.sh/name: so}")), ""},
+		{"KEDA beside it", list(object(t, plainScaledObject, "so", "x", "spec|triggers", query), object(t, plainHPA, "hpa", "x", "spec|metrics", external)), ""},
+		{"nobody", nil, ""},
+	} {
+		world, err := informers.Snapshot(kit.Snapshot{Objects: tt.objects}, "")
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, sources.IdleAutoscalerOf(world, "models", snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "x"}), tt.name)
+	}
+}

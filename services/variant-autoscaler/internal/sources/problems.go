@@ -59,4 +59,7 @@ const (
 	// NotLimited: the limiter is on, and the pod template requests no accelerators, or several kinds of them, or is not known. Remedy:
 	// request the cards of one resource.
 	NotLimited = "NotLimited"
+	// ZeroUnreachable: the model may have no replicas, but the controller of the target keeps one. Remedy: the message says it for the
+	// controller.
+	ZeroUnreachable = "ZeroUnreachable"
 )

@@ -61,6 +61,7 @@ func (c *collector) read(v *Variant) {
 			v.Problem = p
 		}
 	}
+	c.keepLast(v)
 	v.readCards(w)
 	v.readVariantID()
 	v.readCost()

@@ -40,6 +40,8 @@ type Params struct {
 	Scale scale.Read
 	// Writes reports that this program writes replicas: then a target that something else scales is a problem.
 	Writes bool
+	// MayStop reports whether a model may have no replicas. Nil: none may.
+	MayStop func(namespace, model string) bool
 	// Prices are the micro-units per hour that a card of an accelerator costs.
 	Prices map[string]int64
 }

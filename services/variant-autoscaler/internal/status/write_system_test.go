@@ -150,7 +150,7 @@ func TestWrite(t *testing.T) {
 		in := input()
 		create(t, client, "reasons")
 		for _, reason := range []decision.Reason{
-			decision.Stabilized, decision.SavingSmall, decision.Starting, decision.Bridging, decision.Saturated, decision.LimitBinding, decision.Retained, decision.NoMetrics,
+			decision.Stabilized, decision.SavingSmall, decision.Starting, decision.Bridging, decision.Saturated, decision.LimitBinding, decision.Retained, decision.Waking, decision.NoMetrics,
 			decision.NoTargets, decision.NoCapacity, decision.Probing, decision.OutOfReach, decision.Excluded, decision.Optimal,
 		} {
 			in.Object, in.Decision.Reason = get(t, "reasons"), reason

@@ -38,6 +38,7 @@ type autoscaler struct {
 	decided   []int // of the last pass
 	scraped   []int // of the metric, that Prometheus has
 	hpas      []hpa
+	keda      *keda // nil: HorizontalPodAutoscalers act
 	trace     func(o *pass.Outcome, now float64)
 }
 
@@ -48,7 +49,9 @@ type Options struct {
 	// Knows makes it a plan that knows the load: at each pass the largest rate until a replica that starts now would serve. What a replica
 	// serves, it learns as usual.
 	Knows bool
-	Trace func(o *pass.Outcome, now float64)
+	// Retention makes it scale models to zero after this time without requests, with KEDA.
+	Retention time.Duration
+	Trace     func(o *pass.Outcome, now float64)
 }
 
 // Fairlead returns this service with its default flags, and the HorizontalPodAutoscalers of its examples, on Kubernetes before 1.35:
@@ -60,6 +63,12 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 		builder.Set(settings.Classes, settings.Source{Name: "service-classes-config", Data: map[string]string{
 			"premium.yaml": fmt.Sprintf("name: Premium\npriority: 1\ndata:\n- {model: default/default, slo-tpot: %g, slo-ttft: %g}\n", s.TPOT*1e3, s.TTFT*1e3),
 		}})
+		if o.Retention > 0 {
+			builder.Set(settings.Zero, settings.Source{Name: "z", Data: map[string]string{
+				"__defaults__": fmt.Sprintf("enableScaleToZero: true\nretentionPeriod: %s", o.Retention),
+			}})
+			a.keda = newKEDA(a)
+		}
 		a.settings = builder.Settings()
 		c := config.Default(func(string) string { return "" })
 		if o.Configure != nil {
@@ -72,7 +81,7 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 		for range s.Variants {
 			a.hpas = append(a.hpas, hpa{tolerance: 0.1, window: o.HPAWindow})
 		}
-		a.Passes = pass.New(pass.Params{
+		p := pass.Params{
 			Options: pass.Options{Settings: c.Plan, Window: c.Window, Forecast: c.Forecast, Rates: c.Metrics}, Log: zap.NewNop(),
 			World: informers.Set[kit.Reader]{
 				VariantAutoscalings:      &view{a, func(c *informers.Caches) kit.Reader { return c.VariantAutoscalings }},
@@ -88,7 +97,13 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 			},
 			Configuration: a, Prometheus: a, Actuator: a, Reporter: a, Meter: a,
 			Now: func() time.Time { return a.now() },
-		})
+		}
+		if a.keda != nil {
+			p.Waits = a.keda
+		}
+		if a.Passes = pass.New(p); a.keda != nil {
+			return a.keda
+		}
 		return a
 	}
 }
@@ -138,6 +153,9 @@ func (a *autoscaler) step(w *world) {
 	if w.now >= a.next {
 		a.pass()
 	}
+	if a.keda != nil {
+		return
+	}
 	second := int(w.now)
 	if second%scrapeEvery == 0 {
 		a.scraped = a.decided
@@ -151,7 +169,10 @@ func (a *autoscaler) step(w *world) {
 
 // pass runs a pass on the objects that the cluster has now.
 func (a *autoscaler) pass() {
-	var objects []*unstructured.Unstructured
+	objects := []*unstructured.Unstructured{{Object: object{
+		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": object{"name": poolName, "namespace": "ns"},
+		"spec": object{"selector": object{"matchLabels": object{"app": "m"}}},
+	}}}
 	for _, d := range a.world.deployments {
 		objects = append(objects, a.objects(d)...)
 	}
@@ -225,6 +246,9 @@ func (a *autoscaler) Settings() *settings.Settings { return a.settings }
 
 func (a *autoscaler) Collector(*settings.Settings) (pass.Collector, error) { return a.collector, nil }
 
+// poolName is the InferencePool of all models.
+const poolName = "pool"
+
 func (a *autoscaler) Clear() {}
 
 func (a *autoscaler) Part(string, time.Duration) {}
@@ -236,8 +260,11 @@ func (a *autoscaler) Actuate(_ context.Context, o *pass.Outcome) {
 	if a.trace != nil {
 		a.trace(o, a.world.now)
 	}
-	published := map[string]int{}
-	for _, v := range actuation.Of(o.Snapshot, o.Decision, nil) {
+	published, variants := map[string]int{}, actuation.Of(o.Snapshot, o.Decision, nil)
+	if a.keda != nil {
+		a.keda.Publish(variants)
+	}
+	for _, v := range variants {
 		published[v.Name] = v.Desired
 	}
 	decided := make([]int, len(a.world.deployments))

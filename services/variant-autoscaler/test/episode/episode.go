@@ -44,6 +44,7 @@ type Scenario struct {
 	TPOT       float64
 	Patience   float64 // seconds after which a client has given up. Zero: none does
 	Grace      float64 // seconds in which a pod that ends may finish its requests
+	Hold       float64 // seconds for which the picker holds requests while no pod is ready; 0: it refuses them
 	RoundRobin bool    // the picker ignores load; it sends to the pod with the fewest requests otherwise
 	Transfer   float64 // seconds from the end of a prefill to the arrival at the decode server
 	Seed       uint64
@@ -86,6 +87,8 @@ type Result struct {
 	Completed             int // before the client gave up
 	LateFirst, LateRest   int // beyond the objective of the first token, and of the further ones
 	ReplicaSeconds        float64
+	Pods                  map[string]int // created, by variant
+	Wakes                 []Wake
 	Cost                  float64 // per hour, in the mean
 	Seconds               float64
 	Timeline              []Moment
@@ -151,6 +154,10 @@ type world struct {
 	cut         map[*modelserver.Request]bool
 	turn        int
 	legs        []*legs
+	held        []held
+	wakes       []woken
+	picks       []float64 // times
+	queues      []queued  // at scrapes
 }
 
 const (
@@ -178,21 +185,17 @@ func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 		}
 		law.step(w)
 		w.reconcile()
-		for _, d := range w.deployments {
-			present := 0
-			for _, p := range d.pods {
-				if p.gone > w.now {
-					present++
-				}
-			}
-			r.ReplicaSeconds += float64(present)
-			r.Cost += d.Cost * float64(present) / s.End
-		}
+		w.release()
+		w.charge(r)
 		if second%scrapeEvery == 0 {
 			r.Timeline = append(r.Timeline, Moment{At: w.now, Replicas: w.present()})
 		}
 		for ; next < len(s.Arrivals) && s.Arrivals[next].At < w.now+1; next++ {
-			w.dispatch(&s.Arrivals[next])
+			if a := &s.Arrivals[next]; w.dispatch(a) {
+				if h, tells := law.(holder); tells {
+					h.onHold(w, a.Model, a.At)
+				}
+			}
 		}
 		w.handOver()
 	}
@@ -200,13 +203,29 @@ func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 	return r
 }
 
+// charge adds what a second costs.
+func (w *world) charge(r *Result) {
+	for _, d := range w.deployments {
+		present := float64(d.present(w.now))
+		r.ReplicaSeconds += present
+		r.Cost += d.Cost * present / w.End
+	}
+}
+
 func (w *world) present() int {
 	n := 0
 	for _, d := range w.deployments {
-		for _, p := range d.pods {
-			if p.gone > w.now {
-				n++
-			}
+		n += d.present(w.now)
+	}
+	return n
+}
+
+// present returns the pods that are not gone.
+func (d *deployment) present(now float64) int {
+	n := 0
+	for _, p := range d.pods {
+		if p.gone > now {
+			n++
 		}
 	}
 	return n
@@ -270,40 +289,6 @@ func (w *world) drain(p *pod) {
 
 func (p *pod) serves(now float64) bool { return p.ready <= now && p.ends > now }
 
-func (w *world) dispatch(a *Arrival) {
-	r := &modelserver.Request{Input: a.Input, Output: a.Output, Arrived: a.At}
-	w.requests = append(w.requests, r)
-	if w.hasRoles(a.Model) {
-		w.prefill(a, r)
-		return
-	}
-	w.submit(a.Model, "", r)
-}
-
-// submit sends a request to a pod with a role when it arrives, and returns the pod, or nil if there is none.
-func (w *world) submit(model, role string, r *modelserver.Request) *pod {
-	var ready []*pod
-	for _, d := range w.deployments {
-		for _, p := range d.pods {
-			if d.Model == model && d.Role == role && p.serves(r.Arrived) {
-				ready = append(ready, p)
-			}
-		}
-	}
-	if len(ready) == 0 {
-		w.cut[r] = true
-		return nil
-	}
-	w.turn++
-	best := ready[w.turn%len(ready)]
-	if !w.RoundRobin {
-		best = w.fewest(ready, r.Arrived)
-	}
-	best.requests = append(best.requests, r)
-	best.server.Submit(r.Arrived, r)
-	return best
-}
-
 func (w *world) fewest(ready []*pod, now float64) *pod {
 	offset := w.random.IntN(len(ready))
 	best, fewest := ready[0], math.MaxInt
@@ -317,8 +302,9 @@ func (w *world) fewest(ready []*pod, now float64) *pod {
 	return best
 }
 
-// scrape reads the pages of all pods that run. A pod that starts has none.
+// scrape reads the pages of the picker and of all pods that run. A pod that starts has none.
 func (w *world) scrape() {
+	w.queues = append(w.queues, queued{w.now, len(w.held)})
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
 			if p.ready > w.now || p.gone <= w.now {
@@ -348,6 +334,7 @@ func (w *world) finish(r *Result) {
 			p.server.Advance(w.End + finishTime)
 		}
 	}
+	w.countWakes(r)
 	arrived, good := make([]float64, len(r.Timeline)), make([]float64, len(r.Timeline))
 	for _, q := range w.requests {
 		at := min(int(q.Arrived/scrapeEvery), len(arrived)-1)

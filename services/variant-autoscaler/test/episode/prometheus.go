@@ -3,6 +3,8 @@ package episode
 import (
 	"context"
 	"strconv"
+	"strings"
+	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 	"fairlead.dev/services/variant-autoscaler/test/modelserver"
@@ -35,9 +37,12 @@ var counters = map[string]func(p *modelserver.Page) float64{
 	"cache_lookups": func(p *modelserver.Page) float64 { return p.Input },
 }
 
-func (q *prometheus) Query(_ context.Context, _ string) ([]promclient.Series, error) {
+func (q *prometheus) Query(_ context.Context, expr string) ([]promclient.Series, error) {
 	now := q.world.now
-	answer := []promclient.Series{{Labels: map[string]string{"figure": "clock"}, Value: now}}
+	if strings.Contains(expr, "increase(") {
+		return q.retained(expr)
+	}
+	answer := append(q.picker(), promclient.Series{Labels: map[string]string{"figure": "clock"}, Value: now})
 	for _, d := range q.world.deployments {
 		for _, p := range d.pods {
 			if p.gone <= now || len(p.scrapes) == 0 || p.scrapes[len(p.scrapes)-1].at <= now-lookback {
@@ -57,15 +62,9 @@ func (q *prometheus) Query(_ context.Context, _ string) ([]promclient.Series, er
 			if len(window) == 0 {
 				continue
 			}
-			running, waiting, usage := 0.0, 0.0, 0.0
-			for i := range window {
-				running += window[i].page.Running / float64(len(window))
-				waiting += window[i].page.Waiting / float64(len(window))
-				usage += window[i].page.Usage / float64(len(window))
-			}
-			add("running", running)
-			add("waiting", waiting)
-			add("kv_usage", usage)
+			add("running", mean(window, func(p *modelserver.Page) float64 { return p.Running }))
+			add("waiting", mean(window, func(p *modelserver.Page) float64 { return p.Waiting }))
+			add("kv_usage", mean(window, func(p *modelserver.Page) float64 { return p.Usage }))
 			if len(window) < 2 { //nolint:mnd // a rate needs two samples
 				continue
 			}
@@ -80,6 +79,51 @@ func (q *prometheus) Query(_ context.Context, _ string) ([]promclient.Series, er
 		}
 	}
 	return answer, nil
+}
+
+// picker returns what a picker that holds requests shows, if there is one.
+func (q *prometheus) picker() []promclient.Series {
+	if q.world.Hold == 0 {
+		return nil
+	}
+	const waited = 120
+	most := 0
+	for _, scraped := range q.world.queues {
+		if scraped.at > q.world.now-waited {
+			most = max(most, scraped.requests)
+		}
+	}
+	series := func(figure string, value int) promclient.Series {
+		return promclient.Series{Labels: map[string]string{"figure": figure}, Value: float64(value)}
+	}
+	last := q.world.queues[len(q.world.queues)-1].requests
+	return []promclient.Series{series("picker", 1), series("queued", last), series("waited", most)}
+}
+
+// retained returns the requests of the retention period, of which the picker knows.
+func (q *prometheus) retained(expr string) ([]promclient.Series, error) {
+	_, after, _ := strings.Cut(expr, "increase(")
+	_, after, _ = strings.Cut(after, "[")
+	text, _, _ := strings.Cut(after, "]")
+	period, err := time.ParseDuration(text)
+	sent := 0
+	for _, at := range q.world.picks {
+		if at > q.world.now-period.Seconds() && at <= q.world.now {
+			sent++
+		}
+	}
+	return []promclient.Series{
+		{Labels: map[string]string{"figure": "picker"}, Value: 1}, {Labels: map[string]string{"figure": "picks", "pod": "any"}, Value: float64(sent)},
+	}, err
+}
+
+// mean returns the mean of a gauge.
+func mean(window []scrape, value func(p *modelserver.Page) float64) float64 {
+	sum := 0.0
+	for i := range window {
+		sum += value(&window[i].page) / float64(len(window))
+	}
+	return sum
 }
 
 // within returns the scrapes after a time.

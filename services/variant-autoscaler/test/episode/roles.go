@@ -13,14 +13,13 @@ func (w *world) hasRoles(model string) bool {
 }
 
 // prefill sends a request to a prefill server. What the client sees is a request of its own.
-func (w *world) prefill(a *Arrival, client *modelserver.Request) {
-	leg := &modelserver.Request{Input: a.Input, Output: 1, Arrived: a.At, Keep: true}
-	p := w.submit(a.Model, "prefill", leg)
-	if p == nil {
-		w.cut[client] = true
-		return
+func (w *world) prefill(model string, client *modelserver.Request, at float64) *Variant {
+	leg := &modelserver.Request{Input: client.Input, Output: 1, Arrived: at, Keep: true}
+	p, variant := w.submit(model, "prefill", leg, at)
+	if p != nil {
+		w.legs = append(w.legs, &legs{model: model, client: client, prefill: leg, server: p.server})
 	}
-	w.legs = append(w.legs, &legs{model: a.Model, client: client, prefill: leg, server: p.server})
+	return variant
 }
 
 // legs are the two requests to servers that one of a client needs.
@@ -50,7 +49,9 @@ func (w *world) handOver() {
 		l.decode = &modelserver.Request{
 			Input: l.client.Input, Cached: l.client.Input - 1, Output: l.client.Output, Arrived: l.prefill.End + w.Transfer,
 		}
-		w.submit(l.model, "decode", l.decode)
+		if p, _ := w.submit(l.model, "decode", l.decode, l.decode.Arrived); p == nil {
+			w.cut[l.decode] = true
+		}
 	}
 	w.advance("decode", end)
 	for _, l := range w.legs {

@@ -1,0 +1,272 @@
+package decision
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// wakeUp is the variants that start first when a request waits for a model: one for whole requests, or one of each role.
+type wakeUp struct {
+	starters  []starter
+	candidate // the greatest rank, and the costs and names of all
+}
+
+// starter is a variant of a group.
+type starter struct{ group, variant int }
+
+// wakeUpOf returns the variants of groups that start first, or nil if limits leave no room for all of them together.
+func (d *decider) wakeUpOf(groups []int) *wakeUp {
+	made := &wakeUp{candidate: candidate{rank: rankChosen}}
+	if len(groups) == 0 {
+		return made
+	}
+	before := slices.Clone(d.usedRoom())
+	defer func() { d.used = before }()
+	for _, g := range groups {
+		first, c := d.firstToWake(g)
+		switch {
+		case first != nobody:
+			d.takeRoom(g, first)
+			made.starters = append(made.starters, starter{g, first})
+			made.rank, made.cost, made.name = max(made.rank, c.rank), made.cost+c.cost, made.name+c.name
+		case d.isPlannable(g) && !d.hasStarted(g):
+			return nil
+		}
+	}
+	return made
+}
+
+// names returns the variants, for people.
+func (d *decider) names(w *wakeUp) string {
+	var all []string
+	for _, s := range w.starters {
+		all = append(all, d.snapshot.Groups[s.group].Variants[s.variant].Name)
+	}
+	return strings.Join(all, " and ")
+}
+
+// sides returns the groups of a model, from first to before end, that serve it together: prefill and decode servers, and those of whole
+// requests if they stand beside such a pair.
+func (d *decider) sides(first, end int) (all [][]int) {
+	var whole, others []int
+	for g := first; g < end; g++ {
+		if d.hasPair(g) {
+			whole = append(whole, g)
+		} else {
+			others = append(others, g)
+		}
+	}
+	if all = append(all, others); len(whole) > 0 {
+		all = append(all, whole)
+	}
+	return all
+}
+
+// keeperOf returns the groups of a model that keep it from zero: those that serve it, start, or would start at the least cost.
+func (d *decider) keeperOf(sides [][]int) []int {
+	if len(sides) == 1 {
+		return sides[0]
+	}
+	for _, side := range sides {
+		if d.serves(side) {
+			return side
+		}
+	}
+	for _, side := range sides {
+		if slices.ContainsFunc(side, d.hasStarted) {
+			return side
+		}
+	}
+	keeper, best := sides[0], d.wakeUpOf(sides[0])
+	for _, side := range sides[1:] {
+		if w := d.wakeUpOf(side); w != nil && (best == nil || w.compare(best.candidate) < 0) {
+			keeper, best = side, w
+		}
+	}
+	return keeper
+}
+
+// sleep finds out whether a model, the groups from first to before end, has no servers that are ready, and which variants start first then.
+// Without it, the plan for a few requests can be one replica of each variant, and each of them would load the model for nothing. All others
+// start when these are ready and the plan wants them.
+func (d *decider) sleep(first, end int) {
+	sides := d.sides(first, end)
+	keeper, served := d.keeperOf(sides), slices.ContainsFunc(sides, d.serves)
+	var start []int
+	for g := first; g < end; g++ {
+		d.keeper[g], d.standby[g] = slices.Contains(keeper, g), nobody
+		d.asleep[g] = d.snapshot.Groups[g].Zero.Enabled && !served && !d.isUp(g)
+		if d.asleep[g] && d.keeper[g] && (!d.hasStarted(g) || d.isStuck(g)) {
+			start = append(start, g)
+		}
+	}
+	if w := d.wakeUpOf(start); w != nil {
+		for _, s := range w.starters {
+			d.standby[s.group] = s.variant
+		}
+	}
+	for g := first; g < end; g++ {
+		if d.asleep[g] {
+			d.delayOthers(g)
+		}
+	}
+}
+
+// delayOthers marks the variants of a group that start after another one.
+func (d *decider) delayOthers(g int) {
+	for i, v := range d.snapshot.Groups[g].Variants {
+		d.later[d.first[g]+i] = v.Problem == nil && i != d.standby[g] && !hasStarted(v)
+	}
+}
+
+// keepersOf returns the groups of a model that keep it from zero.
+func (d *decider) keepersOf(first, end int) (keepers []int) {
+	for g := first; g < end; g++ {
+		if d.keeper[g] {
+			keepers = append(keepers, g)
+		}
+	}
+	return keepers
+}
+
+// isUp reports whether a group has a replica that is ready, or always has one.
+func (d *decider) isUp(g int) bool {
+	return d.hasMinimum(g) || slices.ContainsFunc(d.snapshot.Groups[g].Variants, func(v snapshot.Variant) bool { return v.Ready > 0 })
+}
+
+// hasMinimum reports whether a group never goes to zero.
+func (d *decider) hasMinimum(g int) bool {
+	for i, v := range d.snapshot.Groups[g].Variants {
+		if v.Problem == nil && d.bounds[d.first[g]+i].Min > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// serves reports whether each of some groups has a replica that is ready.
+func (d *decider) serves(groups []int) bool {
+	return !slices.ContainsFunc(groups, func(g int) bool { return !d.isUp(g) })
+}
+
+// hasStarted reports whether a variant of a group that takes part in the choice has replicas, or will have them by the last decision.
+func (d *decider) hasStarted(g int) bool {
+	return slices.ContainsFunc(d.snapshot.Groups[g].Variants, hasStarted)
+}
+
+// isStuck reports whether the replicas of a group do not become ready.
+func (d *decider) isStuck(g int) bool {
+	since := d.snapshot.Groups[g].Zero.StartsSince
+	return !since.IsZero() && d.snapshot.Time.Sub(since) >= stuckAfter
+}
+
+// isPlannable reports whether a variant of a group takes part in the choice.
+func (d *decider) isPlannable(g int) bool {
+	return slices.ContainsFunc(d.snapshot.Groups[g].Variants, func(v snapshot.Variant) bool { return v.Problem == nil })
+}
+
+// anyStage reports whether a property holds for a group of the model of a group.
+func (d *decider) anyStage(g int, property func(g int) bool) bool {
+	first, end := d.snapshot.Stages(g)
+	for i := first; i < end; i++ {
+		if property(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstToWake returns the variant of a group that starts first, or nobody. While a request waits, it is the one that it was before.
+func (d *decider) firstToWake(g int) (int, candidate) {
+	in, best, slowest := &d.snapshot.Groups[g], nobody, time.Duration(0)
+	for i := range in.Variants {
+		slowest = max(slowest, in.Variants[i].Start)
+	}
+	var least candidate
+	for i := range in.Variants {
+		v := &in.Variants[i]
+		if v.Problem != nil || d.asleep[g] && hasStarted(*v) || !d.fits(g, i) {
+			continue
+		}
+		c := candidate{rank: d.rank(g, i), cost: coldCost(v, slowest, in.Zero.Retention), name: v.Name}
+		if best == nobody || c.compare(least) < 0 {
+			best, least = i, c
+		}
+	}
+	return best, least
+}
+
+// candidate is a variant that can start first.
+type candidate struct {
+	rank int
+	cost float64
+	name string
+}
+
+func (c candidate) compare(o candidate) int {
+	return cmp.Or(cmp.Compare(c.rank, o.rank), cmp.Compare(c.cost, o.cost), cmp.Compare(c.name, o.name))
+}
+
+// Ranks of variants that can start first.
+const (
+	rankChosen  = iota - 1 // the request that waits has woken it
+	rankServes             // it is known to serve the demand of its group alone
+	rankUnknown            // nothing is known of it
+	rankOther
+)
+
+func (d *decider) rank(g, i int) int {
+	at, in := d.first[g]+i, &d.snapshot.Groups[g]
+	c, most := &d.capacities[at], d.bounds[at].Max
+	switch {
+	case in.Zero.Waiting > 0 && in.Variants[i].Name == in.Zero.Standby:
+		return rankChosen
+	case c.rate > 0 && (most == 0 || c.rate*int64(most) >= demand(in)):
+		return rankServes
+	case c.rate == 0 && c.reason == NoCapacity:
+		return rankUnknown
+	}
+	return rankOther
+}
+
+// coldCost returns what a replica of a variant costs from its creation until the model can sleep again after one request, in micro-units. A
+// variant whose start was not seen yet takes as long as the slowest one of its group.
+func coldCost(v *snapshot.Variant, slowest, retention time.Duration) float64 {
+	return float64(v.Cost) * (cmp.Or(v.Start, slowest) + retention).Hours()
+}
+
+// nameStandbys names the variants of a model that start first when a request waits, if it has no replicas. If limits leave no room for all of
+// them, it names none. They take the room: requests may wait for all such models before the next pass.
+func (d *decider) nameStandbys(first, end int) {
+	var starters []starter
+	none := true
+	for g := first; g < end; g++ {
+		if d.standby[g] != nobody {
+			starters = append(starters, starter{g, d.standby[g]})
+		}
+		none = none && d.snapshot.Groups[g].Zero.Enabled && d.total(g) == 0
+	}
+	if none && len(starters) == 0 { // autoscalers may not have removed the last replicas yet
+		if w := d.wakeUpOf(d.keepersOf(first, end)); w != nil {
+			starters = w.starters
+		}
+	}
+	if len(starters) == 0 {
+		return
+	}
+	before := slices.Clone(d.usedRoom())
+	for _, s := range starters {
+		if !d.fits(s.group, s.variant) {
+			d.used = before
+			return
+		}
+		d.takeRoom(s.group, s.variant)
+	}
+	for _, s := range starters {
+		d.standbyNames[s.group] = d.snapshot.Groups[s.group].Variants[s.variant].Name
+	}
+}

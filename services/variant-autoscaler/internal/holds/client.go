@@ -1,0 +1,97 @@
+package holds
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	dialTimeout   = 5 * time.Second
+	headerTimeout = 10 * time.Second
+	scrapeTimeout = 5 * time.Second
+	maxHeaders    = 64 << 10
+	// maxFile is the size of a token, and of a file of authorities.
+	maxFile = 1 << 20
+)
+
+// Options say how pickers are asked.
+//
+//	picker      authorities    token
+//	http        any            not sent: others on the network could read it
+//	https       none           not sent: whoever may write a Service could get it. Any certificate is accepted
+//	https       a file         sent to whoever has a certificate of an authority for SERVICE.NAMESPACE.svc
+//
+// What a picker says has an effect on models of its own namespace only, whoever it is.
+type Options struct {
+	TokenFile string // empty: no token
+	CAFile    string // of the authorities of pickers
+	// Dial connects to an address. Nil: by TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// client returns a client of a picker. It sends nothing.
+func (o *Options) client(p picker) (*http.Client, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: p.service + "." + p.namespace + ".svc"}
+	if o.CAFile == "" {
+		settings.InsecureSkipVerify = true // it gets no token, and what it says counts for its own namespace
+	} else {
+		text, err := readFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities of pickers: %w: check --holds-ca-file", err)
+		}
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--holds-ca-file: %s contains no certificate in PEM", o.CAFile)
+		}
+	}
+	dial := o.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{ // without a proxy: these are pods
+			DialContext: dial, TLSClientConfig: settings, TLSHandshakeTimeout: headerTimeout, ResponseHeaderTimeout: headerTimeout,
+			MaxResponseHeaderBytes: maxHeaders, MaxConnsPerHost: 1, DisableCompression: true,
+		},
+	}, nil
+}
+
+// request returns a request to a picker.
+func (o *Options) request(ctx context.Context, p picker, path string) (*http.Request, error) {
+	scheme := "http"
+	if p.tls {
+		scheme = "https"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+p.address+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", path, err)
+	}
+	if p.tls && o.CAFile != "" && o.TokenFile != "" {
+		text, err := readFile(o.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the token for pickers: %w: check --holds-token-file", err)
+		}
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(text)))
+	}
+	return request, nil
+}
+
+// readFile reads a small file.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	if info.Size() > maxFile || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", name, maxFile)
+	}
+	return os.ReadFile(name) //nolint:wrapcheck // it names the file
+}

@@ -1,0 +1,234 @@
+package holds
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+)
+
+const (
+	// maxStreams is the number of pickers that are followed at a time, and maxOfNamespace the part of them in a namespace: somebody who may
+	// write InferencePools and EndpointSlices can name any number. Each of them has a connection and two goroutines.
+	maxStreams     = 256
+	maxOfNamespace = 32
+	// syncInterval is the time between two looks at the addresses of pickers.
+	syncInterval = time.Second
+	// firstRetry and lastRetry are the pauses before a picker is asked again. They double with each failure.
+	firstRetry, lastRetry = time.Second, 30 * time.Second
+)
+
+// picker is a replica of an endpoint picker.
+type picker struct {
+	namespace, service string
+	address            string // with its port for metrics
+	tls                bool
+}
+
+func (p picker) compare(o picker) int {
+	return cmp.Or(cmp.Compare(p.namespace, o.namespace), cmp.Compare(p.service, o.service), cmp.Compare(p.address, o.address))
+}
+
+// meter counts pickers.
+type meter interface {
+	// Followed is called with the number of pickers that are followed, and of those that cannot be.
+	Followed(following, failing int)
+}
+
+// Params are the parts of a Follower.
+type Params struct {
+	Options
+
+	Log   *zap.Logger
+	Table *Table
+	Meter meter
+	// Off follows nothing.
+	Off bool
+	// Pools have the InferencePools, and Endpoints the EndpointSlices.
+	Pools     []kit.Reader
+	Endpoints kit.Reader
+}
+
+// Follower follows the pickers of all pools with models that may have no replicas, each of their replicas: a request waits in one of them.
+type Follower struct {
+	p       Params
+	changed chan struct{}
+
+	mu      sync.Mutex
+	renewed map[Pool]bool // pools whose streams have to begin anew
+
+	following map[picker]*following // of the goroutine in Run
+	all       sync.WaitGroup
+	crowded   bool
+}
+
+// following is a picker that is followed.
+type following struct {
+	pools []Pool
+	stop  context.CancelFunc
+	said  *atomic.Bool // whether it says what waits, now
+}
+
+// NewFollower returns a Follower. Run follows.
+func NewFollower(p Params) *Follower {
+	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[Pool]bool{}, following: map[picker]*following{}}
+}
+
+// Begin begins a pass, with the models that may have no replicas. Without any, nothing is followed.
+func (f *Follower) Begin(models []Key) {
+	added := f.p.Table.Begin(models)
+	f.mu.Lock()
+	for _, pool := range added {
+		f.renewed[pool] = true
+	}
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default: // a look is due
+	}
+}
+
+// Waiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched reports
+// whether a picker of its pool is followed.
+func (f *Follower) Waiting(k Key) (now, since int, watched bool) { return f.p.Table.Waiting(k) }
+
+// Run follows pickers until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	defer f.all.Wait()
+	for ctx.Err() == nil {
+		f.sync(ctx)
+		select {
+		case <-ctx.Done():
+		case <-f.changed:
+		case <-time.After(syncInterval):
+		}
+	}
+}
+
+// sync follows the pickers that there are now.
+func (f *Follower) sync(ctx context.Context) {
+	f.mu.Lock()
+	renewed := f.renewed
+	f.renewed = map[Pool]bool{}
+	f.mu.Unlock()
+	wanted := f.pickers()
+	for p, s := range f.following {
+		if !slices.Equal(wanted[p], s.pools) || slices.ContainsFunc(s.pools, func(pool Pool) bool { return renewed[pool] }) {
+			s.stop()
+			delete(f.following, p)
+		}
+	}
+	for p, pools := range wanted {
+		if f.following[p] == nil {
+			ctx, stop := context.WithCancel(ctx)
+			said := &atomic.Bool{}
+			f.following[p] = &following{pools: pools, stop: stop, said: said}
+			f.all.Go(func() { f.follow(ctx, &reading{follower: f, picker: p, pools: pools, said: said}) })
+		}
+	}
+	f.count()
+}
+
+// count counts the pickers.
+func (f *Follower) count() {
+	heard := 0
+	for _, s := range f.following {
+		if s.said.Load() {
+			heard++
+		}
+	}
+	f.p.Meter.Followed(heard, len(f.following)-heard)
+}
+
+// pickers returns the pickers of all known pools, with their pools.
+func (f *Follower) pickers() map[picker][]Pool {
+	all := map[picker][]Pool{}
+	if f.p.Off {
+		return all
+	}
+	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), Pool.compare) {
+		service := f.serviceOf(pool)
+		if service.Name == "" {
+			continue
+		}
+		for _, e := range informers.EndpointsOf(f.p.Endpoints, service) {
+			for _, address := range e.Addresses {
+				p := picker{namespace: pool.Namespace, service: service.Name, address: address, tls: e.TLS}
+				all[p] = append(all[p], pool)
+			}
+		}
+	}
+	return f.bound(all)
+}
+
+// bound leaves pickers out that are too many.
+func (f *Follower) bound(all map[picker][]Pool) map[picker][]Pool {
+	counts, total := map[string]int{}, len(all)
+	kept := 0
+	for _, p := range slices.SortedFunc(maps.Keys(all), picker.compare) {
+		if kept >= maxStreams || counts[p.namespace] >= maxOfNamespace {
+			delete(all, p)
+			continue
+		}
+		kept++
+		counts[p.namespace]++
+	}
+	if crowded := kept < total; crowded != f.crowded {
+		if f.crowded = crowded; crowded {
+			f.p.Log.Warn("Left out pickers that are too many to follow: their models start when Prometheus shows that requests wait",
+				zap.Int("pickers", total), zap.Int("followed", kept), zap.Int("most", maxStreams), zap.Int("mostOfNamespace", maxOfNamespace))
+		}
+	}
+	return all
+}
+
+// serviceOf returns the Service of the picker of a pool, without a name if it has none.
+func (f *Follower) serviceOf(pool Pool) cache.ObjectName {
+	for _, reader := range f.p.Pools {
+		if p := informers.Get[informers.Pool](reader, cache.ObjectName{Namespace: pool.Namespace, Name: pool.Name}); p != nil && p.Picker != "" {
+			return cache.ObjectName{Namespace: pool.Namespace, Name: p.Picker}
+		}
+	}
+	return cache.ObjectName{}
+}
+
+// follow reads what a picker says until ctx ends. While it says nothing, nothing waits in it.
+func (f *Follower) follow(ctx context.Context, r *reading) {
+	r.log = f.p.Log.With(zap.String(logging.KeyAddress, r.picker.address), zap.String("service", r.picker.namespace+"/"+r.picker.service))
+	pause, failed := firstRetry, false
+	for ctx.Err() == nil {
+		err := r.read(ctx)
+		for _, pool := range r.pools {
+			f.p.Table.Forget(pool, r.picker.address)
+		}
+		spoke := r.said.Swap(false)
+		if spoke {
+			pause, failed = firstRetry, false
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case !failed && !spoke:
+			failed = true
+			r.log.Warn("Could not follow the requests that wait in a picker, retrying: until then its models start when Prometheus shows that requests wait", zap.Error(err))
+		default:
+			r.log.Debug("The stream of a picker ended, following it again", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:mnd // half to one and a half, so that pickers are not asked all at once
+		}
+		pause = min(2*pause, lastRetry)
+	}
+}

@@ -1,0 +1,97 @@
+package holds
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var (
+	pool  = Pool{"ns", "pool"}
+	other = Pool{"other", "pool"}
+	llama = Key{pool, "llama"}
+	qwen  = Key{pool, "qwen"}
+)
+
+// newTable returns a table that knows two models of a pool, and the first holds that it reports.
+func newTable(models ...Key) (table *Table, reported *[]Key) {
+	reported = &[]Key{}
+	table = NewTable()
+	table.OnHold(func(k Key) { *reported = append(*reported, k) })
+	table.Begin(append(models, llama, qwen))
+	return table, reported
+}
+
+func TestFirstHold(t *testing.T) {
+	t.Parallel()
+	table, reported := newTable()
+	table.Observe(pool, "a", map[string]int{"llama": 0, "qwen": 0})
+	assert.Empty(t, *reported)
+	table.Observe(pool, "a", map[string]int{"llama": 1})
+	table.Observe(pool, "a", map[string]int{"llama": 3})
+	table.Observe(pool, "b", map[string]int{"llama": 2})
+	assert.Equal(t, []Key{llama}, *reported, "once, whatever else waits for it")
+	now, since, watched := table.Waiting(llama)
+	assert.Equal(t, []any{5, 5, true}, []any{now, since, watched}, "replicas of a picker hold different requests")
+
+	table.Observe(pool, "a", nil)
+	table.Observe(pool, "b", nil)
+	table.Observe(pool, "b", map[string]int{"llama": 1})
+	assert.Equal(t, []Key{llama, llama}, *reported)
+}
+
+// TestTwoEvaluations: a request that came and went counts in the next two passes.
+func TestTwoEvaluations(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable()
+	table.Observe(pool, "a", map[string]int{"llama": 2})
+	table.Observe(pool, "a", nil)
+	var seen []int
+	for range 4 {
+		table.Begin([]Key{llama, qwen})
+		now, since, watched := table.Waiting(llama)
+		assert.Zero(t, now)
+		assert.True(t, watched)
+		seen = append(seen, since)
+	}
+	assert.Equal(t, []int{2, 2, 0, 0}, seen)
+	assert.Empty(t, table.ended)
+}
+
+// TestLongHold: a request that waited for several passes counts from its end.
+func TestLongHold(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable()
+	table.Observe(pool, "a", map[string]int{"llama": 1})
+	for range 5 {
+		table.Begin([]Key{llama})
+	}
+	table.Forget(pool, "a")
+	_, since, watched := table.Waiting(llama)
+	assert.Equal(t, 1, since)
+	assert.False(t, watched)
+	assert.Empty(t, table.pools)
+	table.Begin([]Key{llama})
+	table.Begin([]Key{llama})
+	_, since, _ = table.Waiting(llama)
+	assert.Equal(t, 1, since)
+	table.Begin([]Key{llama})
+	_, since, _ = table.Waiting(llama)
+	assert.Zero(t, since)
+}
+
+// TestUnknownModels: a picker can name any model, and a model may be removed.
+func TestUnknownModels(t *testing.T) {
+	t.Parallel()
+	table, reported := newTable()
+	table.Observe(pool, "a", map[string]int{"nobody's": 1, "qwen": -1})
+	table.Observe(other, "a", map[string]int{"llama": 1})
+	assert.Empty(t, *reported, "nor another pool's")
+	assert.Empty(t, table.pools[pool]["a"])
+
+	table.Observe(pool, "a", map[string]int{"llama": 1})
+	assert.Empty(t, table.Begin([]Key{qwen}))
+	assert.Equal(t, []Pool{pool, other}, table.Begin([]Key{qwen, llama, {other, "llama"}, {other, "qwen"}}), "to be observed anew")
+	now, since, _ := table.Waiting(llama)
+	assert.Equal(t, []int{0, 0}, []int{now, since})
+}

@@ -1,0 +1,102 @@
+package informers
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+)
+
+const (
+	// byService indexes EndpointSlices by their Service.
+	byService = "service"
+	// labelServiceName is the label of an EndpointSlice with the name of its Service.
+	labelServiceName = "kubernetes.io/service-name"
+	// metricsPort is the name of the port of a picker's Service that serves metrics and holds.
+	metricsPort = "metrics"
+	// maxEndpoints is the number of addresses that are kept of an EndpointSlice. A picker has few replicas.
+	maxEndpoints = 32
+)
+
+// Endpoints are the addresses of a Service that are ready, and have a port for metrics: a part of them, as EndpointSlices are.
+type Endpoints struct {
+	Identity
+	Service   string   // empty: it has no port for metrics
+	Addresses []string // with the port
+	TLS       bool
+}
+
+// EndpointsKind returns the kind of EndpointSlices.
+func EndpointsKind() kit.Kind {
+	k := newKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", readEndpoints)
+	k.Required = false
+	k.Indexers = cache.Indexers{byService: func(obj any) ([]string, error) {
+		if e, ok := obj.(*Endpoints); ok && e.Service != "" {
+			return []string{e.Namespace + "/" + e.Service}, nil
+		}
+		return nil, nil
+	}}
+	return k
+}
+
+// EndpointsOf returns the EndpointSlices of a Service.
+func EndpointsOf(r kit.Reader, service cache.ObjectName) []*Endpoints {
+	return typed[Endpoints](r.ByIndex(byService, service.String()))
+}
+
+// pickerOf returns the Service that a reference in the spec of a pool names, empty for a reference to something else.
+func pickerOf(f *fields, reference string) string {
+	kind, group := f.text("spec", reference, "kind"), f.text("spec", reference, "group")
+	if kind != "" && kind != "Service" || group != "" && group != "core" {
+		return ""
+	}
+	return f.text("spec", reference, "name")
+}
+
+// readEndpoints keeps nothing of an EndpointSlice without a port for metrics.
+func readEndpoints(u *unstructured.Unstructured) any {
+	e := &Endpoints{Identity: identityOf(u)}
+	f := newFields(u)
+	ports, _ := f.at("ports").([]any)
+	port := ""
+	for _, p := range ports {
+		p, _ := p.(map[string]any)
+		if number, ok := p["port"].(int64); ok && p["name"] == metricsPort {
+			port = strconv.FormatInt(number, 10)
+			protocol, _ := p["appProtocol"].(string)
+			e.TLS = strings.EqualFold(protocol, "https")
+		}
+	}
+	if port == "" {
+		return e
+	}
+	e.Service = f.label(labelServiceName)
+	endpoints, _ := f.at("endpoints").([]any)
+	for _, endpoint := range endpoints {
+		if address := addressOf(endpoint); address != "" && len(e.Addresses) < maxEndpoints {
+			e.Addresses = append(e.Addresses, net.JoinHostPort(address, port))
+		}
+	}
+	return e
+}
+
+// addressOf returns the IP address of an endpoint, empty if it is not ready. All addresses of an endpoint are of the same pod.
+func addressOf(endpoint any) string {
+	object, _ := endpoint.(map[string]any)
+	conditions, _ := object["conditions"].(map[string]any)
+	addresses, _ := object["addresses"].([]any)
+	if ready, known := conditions["ready"].(bool); known && !ready || len(addresses) == 0 {
+		return ""
+	}
+	text, _ := addresses[0].(string)
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.Zone() != "" {
+		return ""
+	}
+	return address.String()
+}

@@ -1,0 +1,41 @@
+package memory
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// idleWindow is the time in which wake-ups are counted. With half, a model that is used by day would look busy each evening. With double,
+	// one whose use has changed costs a replica for a day longer.
+	idleWindow = 24 * time.Hour
+	// leastIdle is the least time that says how often a model wakes.
+	leastIdle = time.Hour
+	// maxWakeUps bounds the wake-ups that are remembered: one a minute.
+	maxWakeUps = 24 * 60
+)
+
+// idleness is how often a group woke.
+type idleness struct {
+	since   time.Time // the first pass that knew its requests
+	idle    bool
+	wakeUps []time.Time
+}
+
+// Idle records whether a group had no request in its retention period, and returns how many times per hour one came after such a period. It
+// does not matter whether the group had replicas. While less than an hour is known it returns 0.
+func (m *Memory) Idle(k Group, idle bool, now time.Time) (wakeUps float64) { //nolint:revive // what was seen
+	of := &m.group(k, now).idle
+	if of.since.IsZero() {
+		of.since = now
+	} else if of.idle && !idle {
+		of.wakeUps = append(of.wakeUps[max(0, len(of.wakeUps)-maxWakeUps+1):], now)
+	}
+	of.idle = idle
+	of.wakeUps = slices.DeleteFunc(of.wakeUps, func(at time.Time) bool { return now.Sub(at) >= idleWindow })
+	known := min(now.Sub(of.since), idleWindow)
+	if known < leastIdle {
+		return 0
+	}
+	return float64(len(of.wakeUps)) / known.Hours()
+}

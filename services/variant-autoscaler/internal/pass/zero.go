@@ -1,0 +1,105 @@
+package pass
+
+import (
+	"slices"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// beginWaits begins an evaluation of the requests that wait for models that may have no replicas.
+func (p *Passes) beginWaits(made *snapshot.Snapshot) {
+	if p.p.Waits == nil {
+		return
+	}
+	var models []holds.Key
+	for i := range made.Groups {
+		if g := &made.Groups[i]; g.Zero.Enabled && g.Pool != "" {
+			models = append(models, waitKey(g))
+		}
+	}
+	p.p.Waits.Begin(models)
+}
+
+// addWaits adds the load of a group, with what pickers say themselves of requests that wait. They are as many as in Prometheus, and newer.
+// Where servers have roles, what no server has yet is no load of those for whole requests.
+func (p *Passes) addWaits(made *snapshot.Snapshot, i int, load *collect.Result) {
+	g := &made.Groups[i]
+	g.Load, g.Zero.Requests, g.Zero.Waiting, g.Zero.Watched = load.Load, load.Requests, load.Waited, load.Picker
+	if p.p.Waits == nil || !g.Zero.Enabled || g.Pool == "" {
+		return
+	}
+	now, since, watched := p.p.Waits.Waiting(waitKey(g))
+	if first, end := made.Stages(i); g.Role != snapshot.Aggregated || !hasPair(made.Groups[first:end]) {
+		g.Load.Queued = max(g.Load.Queued, float64(now))
+	}
+	g.Zero.Waiting, g.Zero.Watched = max(g.Zero.Waiting, float64(since)), g.Zero.Watched || watched
+}
+
+// hasPair reports whether the groups of a model have prefill and decode servers.
+func hasPair(stages []snapshot.Group) bool {
+	has := func(role snapshot.Role) bool {
+		return slices.ContainsFunc(stages, func(g snapshot.Group) bool { return g.Role == role })
+	}
+	return has(snapshot.Prefill) && has(snapshot.Decode)
+}
+
+func waitKey(g *snapshot.Group) holds.Key {
+	return holds.Key{Pool: holds.Pool{Namespace: g.Namespace, Name: g.Pool}, Model: g.Model}
+}
+
+// addReadiness adds since when a group has had a ready replica, or others that start.
+func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Time) {
+	ready, present, since := 0, 0, time.Time{}
+	for i := range in.Variants {
+		v := &in.Variants[i]
+		ready, present = ready+v.Ready, present+v.Now
+		for _, pod := range v.Pods {
+			if !pod.Ready.IsZero() && (since.IsZero() || pod.Ready.Before(since)) {
+				since = pod.Ready
+			}
+		}
+	}
+	if ready > 0 {
+		g.Zero.ServesSince = p.memory.Serves(groupOf(g), since, now)
+	} else {
+		g.Zero.StartsSince = p.memory.Starts(groupOf(g), present, now)
+	}
+}
+
+// alignStages sets since when the groups of a model serve, and when they last changed, to what is true of the model: they go to zero
+// together.
+func alignStages(stages []snapshot.Group) {
+	serves, changed := servesSince(stages), time.Time{}
+	for i := range stages {
+		if of := stages[i].Zero.Changed; of.After(changed) {
+			changed = of
+		}
+	}
+	for i := range stages {
+		stages[i].Zero.Changed, stages[i].Zero.ServesSince = changed, serves
+	}
+}
+
+// servesSince returns since when the groups of a model serve it: all roles together, or servers of whole requests. Zero: they do not.
+func servesSince(stages []snapshot.Group) time.Time {
+	var whole, roles time.Time
+	part := false // of the roles does not serve
+	for i := range stages {
+		switch since := stages[i].Zero.ServesSince; {
+		case stages[i].Role == snapshot.Aggregated:
+			whole = since
+		case since.IsZero():
+			part = true
+		case since.After(roles):
+			roles = since
+		}
+	}
+	if part || roles.IsZero() || !whole.IsZero() && whole.Before(roles) {
+		return whole
+	}
+	return roles
+}

@@ -1,0 +1,149 @@
+package pass
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const pool = `
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: pool}
+spec: {selector: {matchLabels: {app: m}}}
+`
+
+// pooled returns the variants behind an InferencePool, with replicas.
+func pooled(replicas string) string {
+	text := strings.ReplaceAll(variants, "spec: {replicas: 1}, status: {readyReplicas: 1}",
+		"spec: {replicas: "+replicas+", template: {metadata: {labels: {app: m}}}}, status: {readyReplicas: "+replicas+"}")
+	return text + pool
+}
+
+// sleepy returns a rig of models that may have no replicas. Prometheus knows of no request.
+func sleepy(t *testing.T, objects string) *rig {
+	t.Helper()
+	r := start(t, objects)
+	r.settings.Set(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}})
+	none := 0.0
+	r.load, r.requests, r.picker = snapshot.Load{State: snapshot.Found}, &none, true
+	return r
+}
+
+// retained is the retention period, which begins anew when the dearer variant went, after the stabilization window.
+const retained = 12
+
+// stays runs a pass each minute, and returns after how many of them the model has no replicas.
+func (r *rig) stays(t *testing.T) (minutes int) {
+	t.Helper()
+	for ; minutes < 30; minutes++ {
+		if desired := r.pass(t); desired["big"]+desired["small"] == 0 {
+			break
+		}
+		r.now = r.now.Add(time.Minute)
+	}
+	return minutes
+}
+
+// TestNewLeaderRetains: it does not know how long ago the last request was, nor since when replicas serve.
+func TestNewLeaderRetains(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("1"))
+	r.now = r.now.Add(24 * time.Hour)
+	assert.Equal(t, retained, r.stays(t))
+	r.Reset()
+	r.now = r.now.Add(24 * time.Hour)
+	assert.Equal(t, retained, r.stays(t))
+	require.NotEmpty(t, r.asked)
+	assert.Equal(t, []time.Duration{10 * time.Minute, 2 * time.Minute}, []time.Duration{r.asked[0].Retention, r.asked[0].Waited})
+}
+
+// TestStartLongerThanRetention: a pod that becomes ready after twelve minutes serves for the retention period.
+func TestStartLongerThanRetention(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, strings.ReplaceAll(pooled("1"), "readyReplicas: 1", "readyReplicas: 0"))
+	assert.Equal(t, 30, r.stays(t), "never before it is ready")
+	r.p.World = world(t, pooled("1"))
+	assert.Equal(t, retained, r.stays(t))
+}
+
+// TestWaits: pickers say that a request waits, while Prometheus does not.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("0"))
+	r.picker, r.load, r.requests = false, snapshot.Load{State: snapshot.Failed}, nil
+	table := holds.NewTable()
+	r.p.Waits = waiting{table}
+	in := holds.Pool{Namespace: "ns", Name: "pool"}
+	assert.Equal(t, map[string]int{"big": 0, "small": 0}, r.pass(t))
+	table.Observe(in, "a", map[string]int{"m": 3})
+	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+	group := r.outcomes[1].Snapshot.Groups[0]
+	assert.InDelta(t, 3, group.Load.Queued, 0)
+	assert.InDelta(t, 3, group.Zero.Waiting, 0)
+	assert.True(t, group.Zero.Watched)
+	assert.Equal(t, "small", group.Zero.Standby)
+	r.Reset()
+	table.Observe(in, "a", map[string]int{"m": 3})
+	now, _, _ := table.Waiting(holds.Key{Pool: in, Model: "m"})
+	assert.Zero(t, now, "a replica that does not lead has no models")
+}
+
+// TestShortRequest: a request that came and went just after a pass wakes the model, by the stream and by Prometheus.
+func TestShortRequest(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("0"))
+	table := holds.NewTable()
+	r.p.Waits = waiting{table}
+	r.pass(t)
+	in := holds.Pool{Namespace: "ns", Name: "pool"}
+	table.Observe(in, "a", map[string]int{"m": 1})
+	table.Observe(in, "a", nil)
+	r.now = r.now.Add(time.Minute)
+	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+
+	r = sleepy(t, pooled("0"))
+	r.pass(t)
+	r.waited = 1
+	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+}
+
+type waiting struct{ *holds.Table }
+
+func (w waiting) Begin(models []holds.Key) { w.Table.Begin(models) }
+
+// TestWarm: a model that wakes often keeps a replica, if the administrator says what waiting costs.
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("1"))
+	pods := "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: small-7d-1, labels: {pod-template-hash: 7d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: small-7d, controller: true}]}, " +
+		"status: {conditions: [{type: Ready, status: \"True\", lastTransitionTime: \"2026-01-01T00:12:00Z\"}]}}"
+	r.p.World = world(t, pooled("1")+pods)
+	r.now = r.now.Add(13 * time.Minute)
+	r.settings.Set(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m\nwaitingCost: 500"}})
+	some, none := 1.0, 0.0
+	for range 5 { // an hour and a quarter, with four wake-ups
+		r.requests = &some
+		r.pass(t)
+		r.requests = &none
+		r.now = r.now.Add(10 * time.Minute)
+		r.pass(t)
+		r.now = r.now.Add(5 * time.Minute)
+	}
+	r.now = r.now.Add(15 * time.Minute)
+	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+	o := r.outcomes[len(r.outcomes)-1]
+	warm := o.Decision.Groups[0].Warm
+	require.NotNil(t, warm)
+	assert.True(t, warm.Keeps, "%s", warm)
+	assert.InDelta(t, 4/1.5, warm.WakeUps, 0.01)
+	assert.Equal(t, 12*time.Minute, warm.Start)
+}

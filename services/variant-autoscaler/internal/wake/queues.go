@@ -1,0 +1,78 @@
+package wake
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+)
+
+// queueInterval is the time between two looks at the queues in Prometheus, which scrapes pickers every 15 s or more.
+const queueInterval = 5 * time.Second
+
+// querier asks Prometheus for a vector.
+type querier interface {
+	Query(ctx context.Context, expr string) ([]promclient.Series, error)
+}
+
+// Queues looks for requests that wait in the queues of pickers, as Prometheus has them, while a model has no replicas: a pass would see them
+// up to an interval later.
+type Queues struct {
+	log        *zap.Logger
+	waker      *Waker
+	prometheus querier
+	failed     bool
+}
+
+// NewQueues returns Queues. Run looks at them.
+func NewQueues(log *zap.Logger, w *Waker, q querier) *Queues {
+	return &Queues{log: log, waker: w, prometheus: q}
+}
+
+// Run looks at the queues until ctx ends.
+func (q *Queues) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(queueInterval):
+			q.look(ctx)
+		}
+	}
+}
+
+// look wakes the models for which requests wait. Prometheus is asked only while a model could start.
+func (q *Queues) look(ctx context.Context) {
+	asleep := q.waker.p.Table.Asleep()
+	if len(asleep) == 0 {
+		return
+	}
+	queues, err := collect.Queues(ctx, q.prometheus)
+	if failed := err != nil; failed != q.failed && ctx.Err() == nil {
+		if q.failed = failed; failed {
+			q.log.Warn("Could not read the queues of pickers: models without replicas start a pass later. Check Prometheus", zap.Error(err))
+		}
+	}
+	waiting := make(map[collect.Queue]bool, len(queues))
+	for _, queue := range queues {
+		waiting[queue] = true
+	}
+	models := map[collect.Queue]bool{} // each can have a variant of each role
+	for _, v := range asleep {
+		models[collect.Queue{Namespace: v.Namespace, Pool: v.Pool, Model: v.Model}] = true
+	}
+	pools := map[collect.Queue]int{} // that have a model; a picker that names no pool means the only one
+	for m := range models {
+		pools[collect.Queue{Namespace: m.Namespace, Model: m.Model}]++
+	}
+	for m := range models {
+		unnamed := collect.Queue{Namespace: m.Namespace, Model: m.Model}
+		if waiting[m] || waiting[unnamed] && pools[unnamed] == 1 {
+			q.waker.OnHold(holds.Key{Pool: holds.Pool{Namespace: m.Namespace, Name: m.Pool}, Model: m.Model})
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// idle is a HorizontalPodAutoscaler that does nothing at zero.
+var idle = Permission{Idle: "HorizontalPodAutoscaler hpa"}
+
+// targets are the targets of a cluster, none of which has replicas.
+type targets struct {
+	*Starter
+
+	logs *observer.ObservedLogs
+
+	mu         sync.Mutex
+	permission Permission
+	late       *Permission // immediately before a write
+	lease      error
+	fails      error
+	writes     []scale.Change
+}
+
+func (w *targets) Write(_ context.Context, c scale.Change, permit func() error) (bool, error) {
+	w.mu.Lock()
+	if w.late != nil {
+		w.permission = *w.late
+	}
+	fails := w.fails
+	w.mu.Unlock()
+	if fails != nil {
+		return false, fails
+	}
+	if err := permit(); err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes = append(w.writes, c)
+	return true, nil
+}
+
+func (w *targets) Check() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lease
+}
+
+func newTargets(t *testing.T, wakeIdle bool) *targets {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	w := &targets{logs: logs, permission: idle}
+	w.Starter = NewStarter(StarterParams{
+		Log: zap.New(core), Writer: w, Lease: w, WakeIdle: wakeIdle, Now: time.Now,
+		Permission: func(string, snapshot.Target) Permission {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.permission
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return w
+}
+
+// asked returns the writes after a change of the world, which Start or Publish follow.
+func (w *targets) asked(act func()) int {
+	act()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.writes)
+}
+
+func (w *targets) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+func deployment(name string) snapshot.Target {
+	return snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
+}
+
+// decided is a decision on a variant for which requests wait.
+func decided(desired, current int) []actuation.Variant {
+	return []actuation.Variant{{Namespace: "ns", Name: "v", Target: deployment("x"), Desired: desired, Current: current, Waits: true}}
+}
+
+// TestStartOnce: a target gets one replica, once, until it had replicas or ten minutes have passed.
+func TestStartOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTargets(t, true)
+		publish := func(desired, current int) func() { return func() { w.Publish(decided(desired, current)) } }
+		assert.Equal(t, 1, w.asked(func() { w.Start(&decided(0, 0)[0]) }), "before the pass decides")
+		assert.Equal(t, scale.Change{Namespace: "ns", Target: deployment("x"), From: 0, To: 1}, w.writes[0])
+		assert.Equal(t, 1, w.asked(publish(3, 0)), "the pass, which does not see it yet")
+		time.Sleep(startAgain)
+		assert.Equal(t, 2, w.asked(publish(1, 0)), "somebody took it away")
+		assert.Equal(t, 2, w.asked(publish(1, 1)))
+		assert.Equal(t, 2, w.asked(publish(0, 0)), "the model sleeps")
+		assert.Equal(t, 3, w.asked(publish(1, 0)), "and wakes again")
+		w.Clear()
+		assert.Equal(t, 4, w.asked(publish(1, 0)), "another term")
+	})
+}
+
+// TestStartNever: with another writer, this program writes nothing.
+func TestStartNever(t *testing.T) {
+	t.Parallel()
+	wakeful := decided(1, 0)
+	quiet := decided(1, 0)
+	quiet[0].Waits = false
+	loser := decided(1, 0)
+	loser[0].Resolution = actuation.Suppressed
+	tests := []struct {
+		name     string
+		give     []actuation.Variant
+		wakeIdle bool
+		change   func(w *targets)
+		want     int
+		message  string
+	}{
+		{"nothing acts at zero", wakeful, true, func(*targets) {}, 1, "Started a target without replicas"},
+		{"this program writes replicas, and nothing else does", wakeful, false, func(w *targets) { w.permission = Permission{Own: true} }, 1, "Started a target without replicas"},
+		{"KEDA, or an autoscaler that acts at zero", wakeful, true, func(w *targets) { w.permission = Permission{} }, 0, ""},
+		{"KEDA has come", wakeful, true, func(w *targets) { w.late = &Permission{} }, 0, ""},
+		{"not permitted", wakeful, false, func(*targets) {}, 0, "set --wake-hpa-targets"},
+		{"no request waits", quiet, true, func(*targets) {}, 0, ""},
+		{"another variant has the target", loser, true, func(*targets) {}, 0, ""},
+		{"another replica leads", wakeful, true, func(w *targets) { w.lease = errors.New("the Lease was not renewed") }, 0, "The next pass tries again"},
+		{"somebody was faster", wakeful, true, func(w *targets) { w.fails = fmt.Errorf("%w: there are 2", scale.ErrChanged) }, 0, ""},
+		{"forbidden", wakeful, true, func(w *targets) { w.fails = scale.ErrForbidden }, 0, "The next pass tries again"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newTargets(t, tt.wakeIdle)
+				w.set(func() { tt.change(w) })
+				assert.Equal(t, tt.want, w.asked(func() { w.Publish(tt.give) }))
+				w.asked(func() { w.Publish(tt.give) })
+				assert.Equal(t, tt.message == "", w.logs.Len() == 0, "%v", w.logs.All())
+				for _, entry := range w.logs.All() {
+					assert.Contains(t, entry.Message, tt.message)
+				}
+			})
+		})
+	}
+}
+
+// TestStartAgainAfterAFailure: a write that failed is repeated by the next pass.
+func TestStartAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTargets(t, true)
+		w.set(func() { w.fails = scale.ErrBusy })
+		assert.Zero(t, w.asked(func() { w.Publish(decided(1, 0)) }))
+		w.set(func() { w.fails = nil })
+		assert.Equal(t, 1, w.asked(func() { w.Publish(decided(1, 0)) }))
+	})
+}
+
+// TestManyStarts: what finds no place in the queue is asked for by the next pass.
+func TestManyStarts(t *testing.T) {
+	t.Parallel()
+	s := NewStarter(StarterParams{Log: zap.NewNop(), WakeIdle: true, Now: time.Now, Permission: func(string, snapshot.Target) Permission { return idle }})
+	var all []actuation.Variant
+	for i := range maxStarts + 10 {
+		all = append(all, decided(1, 0)[0])
+		all[i].Target.Name = fmt.Sprint(i)
+	}
+	s.Publish(all) // nobody writes
+	assert.Len(t, s.queue, maxStarts)
+	assert.Len(t, s.started, maxStarts)
+}

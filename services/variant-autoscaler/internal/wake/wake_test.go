@@ -1,0 +1,164 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/holds"
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/scaler"
+)
+
+// world has two models without replicas in namespace ns, and one that runs.
+type world struct {
+	*scaler.Table
+	*Waker
+
+	logs   *observer.ObservedLogs
+	passes int
+	woken  int
+	answer []promclient.Series
+
+	mu      sync.Mutex
+	fails   error
+	queries int
+}
+
+func (w *world) Woke() { w.woken++ }
+
+func (w *world) Enqueue() { w.passes++ }
+
+func (w *world) Query(context.Context, string) ([]promclient.Series, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queries++
+	return w.answer, w.fails
+}
+
+// fail lets queries fail from now on, and returns how many there were.
+func (w *world) fail(err error) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fails = err
+	return w.queries
+}
+
+func newWorld() *world {
+	core, logs := observer.New(zap.InfoLevel)
+	w := &world{Table: scaler.NewTable(), logs: logs}
+	w.Waker = New(Params{Log: zap.New(core), Meter: w, Table: w.Table, Passes: w})
+	w.Publish([]actuation.Variant{
+		{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m"},
+		{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true}, {Namespace: "ns", Name: "d", Pool: "p", Model: "n", Desired: 1},
+	})
+	return w
+}
+
+// awake returns the variants that have replicas.
+func (w *world) awake() (names []string) {
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if n, err := w.Lookup(scaler.Query{Namespace: "ns", Variant: name}); err == nil && n > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func key(pool, model string) holds.Key {
+	return holds.Key{Pool: holds.Pool{Namespace: "ns", Name: pool}, Model: model}
+}
+
+func TestOnHold(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	for range 3 {
+		w.OnHold(key("p", "m"))
+		w.OnHold(key("p", "n")) // it has replicas
+		w.OnHold(key("p", "nobody's"))
+	}
+	assert.Equal(t, []string{"a", "d"}, w.awake())
+	assert.Equal(t, 1, w.passes, "a pass decides on what follows")
+	assert.Equal(t, 1, w.woken)
+	assert.Equal(t, 1, w.logs.FilterMessage("Woke a model, as requests wait").Len())
+	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "e", Pool: "p", Model: "full"}})
+	w.OnHold(key("p", "full"))
+	assert.Equal(t, 2, w.passes, "limits left no room, so a pass decides")
+	assert.Equal(t, 1, w.woken)
+	w.Clear()
+	w.OnHold(key("q", "m"))
+	assert.Equal(t, 2, w.passes, "only the leader wakes")
+}
+
+// queue returns a series of a picker's queue.
+func queue(pool, target, model string) promclient.Series {
+	return promclient.Series{Labels: map[string]string{"namespace": "ns", "inference_pool": pool, "target_model_name": target, "model_name": model}, Value: 1}
+}
+
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		answer []promclient.Series
+		want   []string
+	}{
+		{"nothing waits", nil, []string{"d"}},
+		{"for a model", []promclient.Series{queue("q", "m", "alias")}, []string{"c", "d"}},
+		{"without a target", []promclient.Series{queue("p", "", "m")}, []string{"a", "d"}},
+		{"a pool that is not named could be either", []promclient.Series{queue("", "m", "")}, []string{"d"}},
+		{"another namespace", []promclient.Series{{Labels: map[string]string{"namespace": "other", "inference_pool": "p", "model_name": "m"}, Value: 1}}, []string{"d"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.answer = tt.answer
+			NewQueues(zap.NewNop(), w.Waker, w).look(t.Context())
+			assert.Equal(t, tt.want, w.awake())
+		})
+	}
+	w := newWorld()
+	w.OnHold(key("q", "m"))
+	w.answer = []promclient.Series{queue("", "m", "")}
+	NewQueues(zap.NewNop(), w.Waker, w).look(t.Context())
+	assert.Equal(t, []string{"a", "c", "d"}, w.awake(), "the only one that is asleep")
+
+	w = newWorld()
+	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true}})
+	w.answer = []promclient.Series{queue("", "m", "")}
+	NewQueues(zap.NewNop(), w.Waker, w).look(t.Context())
+	assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model of the only pool")
+	assert.Equal(t, []any{[]any{"a", "b"}}, []any{w.logs.FilterMessage("Woke a model, as requests wait").All()[0].ContextMap()["variants"]})
+	assert.Equal(t, 1, w.woken)
+}
+
+// TestQueuesWhileNeeded: Prometheus is asked every five seconds, and only while a model is asleep. An outage is reported once.
+func TestQueuesWhileNeeded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		core, logs := observer.New(zap.WarnLevel)
+		go NewQueues(zap.New(core), w.Waker, w).Run(ctx)
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 4, w.fail(errors.New("refused")))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 8, w.fail(nil))
+		assert.Equal(t, 1, logs.Len())
+		w.Clear()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 8, w.fail(nil), "this replica does not lead")
+	})
+}
