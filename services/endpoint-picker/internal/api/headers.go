@@ -36,7 +36,8 @@ const (
 	HeaderObjectiveOld = "x-gateway-inference-objective"
 	HeaderModel        = "x-llm-d-model-name-rewrite" // the model to request from the server
 	HeaderModelOld     = "x-gateway-model-name-rewrite"
-	HeaderSelection    = "test-epp-endpoint-selection" // endpoints to pick from, for tests of gateways
+	HeaderTimeout      = "x-envoy-expected-rq-timeout-ms" // time that an Envoy in front waits for the answer
+	HeaderSelection    = "test-epp-endpoint-selection"    // endpoints to pick from, for tests of gateways
 )
 
 // Headers with the original destination of a request, for gateways that do not send :path.
@@ -78,6 +79,7 @@ func Controls() []Control {
 		{"x-kv-cache-source-host-port", true},
 		{"x-gateway-destination-endpoint-served", true},
 		{"x-gateway-destination-endpoint-subset", true},
+		{HeaderTimeout, false},
 		{HeaderSelection, false},
 		{headerOriginalPath, false},
 		{headerForwardedPath, false},

@@ -179,6 +179,13 @@ func (r *runningPools) Views() []debugpage.Pool {
 	return views
 }
 
+// closeQueues refuses the requests that wait for an endpoint.
+func (r *runningPools) closeQueues() {
+	for _, one := range r.list() {
+		one.Queue().Close()
+	}
+}
+
 // Queues returns the queues of the pools.
 func (r *runningPools) Queues() []holds.Pool {
 	var queues []holds.Pool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -119,10 +120,15 @@ func (p *parts) run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// refusalTime is the time before the end of a drain in which requests that still wait for an endpoint are refused, so that their clients get
+// an answer. At half the value, a slow network loses it. At double, they wait for a second less than they could.
+const refusalTime = time.Second
+
 // drain ends the ext_proc server, the proxy and the decision API:
 //
 //	unready, accepting       until gateways have heard of it          --drain-delay
 //	accepting nothing new    until the last stream and pick has ended  --drain-timeout
+//	refused                  requests that still wait for an endpoint   a second before the end
 //	cut                      what is open after that
 //
 // From the start, the proxy and the decision API ask their clients to use other connections. The decision API accepts outcomes until the
@@ -140,6 +146,7 @@ func (p *parts) drain(work context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(work, limits.Timeout)
 	defer cancel()
+	defer time.AfterFunc(limits.Timeout-refusalTime, p.Pools.closeQueues).Stop()
 	var ending sync.WaitGroup
 	ending.Go(func() {
 		if n := p.ExtProc.InFlight; !p.ExtProcListener.Drain(bounded) && n() > 0 {

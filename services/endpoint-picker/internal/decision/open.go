@@ -44,7 +44,8 @@ type openPick struct {
 type openPicks struct {
 	mu    sync.Mutex
 	picks map[id]*openPick
-	fewer chan struct{} // has an element after a pick has ended
+	calls int           // that may open a pick
+	fewer chan struct{} // has an element after a pick or a call has ended
 }
 
 func newOpenPicks() *openPicks {
@@ -71,10 +72,34 @@ func (o *openPicks) remove(p *openPick) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.picks, p.id)
+	o.signal()
+}
+
+// begin counts a call that may open a pick, until done is called.
+func (o *openPicks) begin() (done func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls++
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.calls--
+		o.signal()
+	}
+}
+
+func (o *openPicks) signal() {
 	select {
 	case o.fewer <- struct{}{}:
 	default:
 	}
+}
+
+// pending returns the number of open picks, and of calls that may open one.
+func (o *openPicks) pending() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.picks) + o.calls
 }
 
 func (o *openPicks) count() int {

@@ -145,6 +145,7 @@ func (s *Server) pick(w http.ResponseWriter, c *call) {
 		problem.write(w)
 		return
 	}
+	defer s.open.begin()() // before the look at draining
 	pool := s.pools.FindHost(c.Host)
 	if o.pool != "" {
 		pool = s.pools.FindTitle(o.pool)
@@ -310,7 +311,7 @@ func (s *Server) expire(p *openPick) {
 func (s *Server) Drain(ctx context.Context) int {
 	s.draining.Store(true)
 	for {
-		n := s.open.count()
+		n := s.open.pending()
 		if n == 0 {
 			return 0
 		}

@@ -54,7 +54,7 @@ const (
 	RejectedCapacity        QueueOutcome = "RejectedCapacity"        // the queue was full
 	EvictedNoEndpoints      QueueOutcome = "EvictedNoEndpoints"      // no endpoint came in time
 	EvictedContextCancelled QueueOutcome = "EvictedContextCancelled" // its client left
-	EvictedOther            QueueOutcome = "EvictedOther"            // the queue was full, and requests of higher priority came
+	EvictedOther            QueueOutcome = "EvictedOther"            // the picker wanted its place, or ends
 )
 
 // A Record is one finished exchange.

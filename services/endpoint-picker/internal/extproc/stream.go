@@ -107,9 +107,9 @@ func (t *stream) receive() error {
 
 // step handles one message. It returns the last reply if the picker refuses the request.
 func (t *stream) step() (refusal *Reply, done bool, err error) {
-	deadline := t.Suspend() // the request may wait for an endpoint
+	suspended := t.Suspend() // the request may wait for an endpoint
 	t.replies, err = t.machine.Step(t.Context(), &t.message, t.replies[:0])
-	t.Resume(deadline)
+	t.Resume(suspended)
 	t.message.free() // unless the machine took it over
 	if err != nil {
 		return nil, false, status.Error(codes.InvalidArgument, err.Error())

@@ -228,11 +228,18 @@ func (s *Stream) Enter(state *State) {
 	s.deadline.Store(s.deadlineAfter(state.Timeout))
 }
 
-// Suspend removes the deadline of the state and returns it for Resume: the peer owes nothing meanwhile.
-func (s *Stream) Suspend() (deadline int64) { return s.deadline.Swap(0) }
+// Suspended is the deadline of a state, and when it was removed.
+type Suspended struct{ deadline, at int64 }
 
-// Resume ends a Suspend.
-func (s *Stream) Resume(deadline int64) { s.deadline.Store(deadline) }
+// Suspend removes the deadline of the state until Resume: the peer owes nothing meanwhile.
+func (s *Stream) Suspend() Suspended { return Suspended{s.deadline.Swap(0), s.peer.server.now.Load()} }
+
+// Resume sets the deadline again, later by the time since Suspend.
+func (s *Stream) Resume(from Suspended) {
+	if from.deadline != 0 {
+		s.deadline.Store(from.deadline + s.peer.server.now.Load() - from.at)
+	}
+}
 
 // deadlineAfter returns the deadline after a timeout, on the server's clock, which is late by up to one interval. 0 is for no
 // deadline.

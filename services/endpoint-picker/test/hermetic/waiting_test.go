@@ -192,6 +192,53 @@ func (r *rig) impatient(url, body string) (leave func()) {
 	}
 }
 
+// TestWaiting_NoLongerThanEnvoy has a picker that lets requests wait for longer than this test would.
+func TestWaiting_NoLongerThanEnvoy(t *testing.T) {
+	t.Parallel()
+	r := startProxy(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, config: patientConfig}, echo)
+	r.toZero()
+	ctx, cancel := limited()
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.proxy()+"/v1/completions", strings.NewReader(ofModel))
+	require.NoError(t, err)
+	request.Header.Set("X-Envoy-Expected-Rq-Timeout-Ms", "1500")
+	response, err := r.client().Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+}
+
+const patientConfig = `
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+flowControl: {noEndpointRequestTTL: 1h}
+plugins: [{type: predicted-wait-scorer}]
+`
+
+// TestWaiting_EndOfDrain has requests of each carrier that still wait at the end of a drain. They are refused, not cut.
+func TestWaiting_EndOfDrain(t *testing.T) {
+	t.Parallel()
+	r := startProxy(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, config: patientConfig, flags: withDecisions("--drain-timeout=2s")}, echo)
+	r.toZero()
+	var sending sync.WaitGroup
+	var ofProxy, ofDecision int
+	client := r.client()
+	sending.Go(func() { ofProxy = r.numbered(client, 0) })
+	sending.Go(func() {
+		ofDecision, _ = r.post("http://"+r.address("decision-bind-address")+"/v1/pick", completionOf("x"))
+	})
+	s := r.open(envoytest.Rules{})
+	s.send(request{body: ofModel}.first())
+	s.body(request{body: ofModel})
+	r.await(func() bool { return r.waitingRequests() == 3 }, "all wait")
+	r.stop()
+	sending.Wait()
+	assert.Equal(t, http.StatusServiceUnavailable, ofProxy)
+	assert.Equal(t, http.StatusServiceUnavailable, ofDecision)
+	s.await(func(g *envoytest.Gateway) bool { return g.Immediate() != nil }, "refused")
+	<-r.stopped
+}
+
 // TestHolds follows the stream of waiting requests.
 func TestHolds(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
@@ -170,7 +171,7 @@ func refusal(err error) *exchange.Refusal {
 		return exchange.Unsupported(err)
 	case errors.Is(err, api.ErrMalformed):
 		return exchange.BadRequest(err)
-	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
+	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity), errors.Is(err, fairshare.ErrTooManyBytes):
 		return exchange.Exhausted(err)
 	}
 	return exchange.Unavailable(err)

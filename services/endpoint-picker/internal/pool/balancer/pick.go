@@ -29,6 +29,11 @@ func (m *memory) admit() error {
 	if len(m.snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
+	return m.shed()
+}
+
+// shed refuses a request with a negative priority while the pool is saturated.
+func (m *memory) shed() error {
 	if m.exchange.Priority >= 0 {
 		return nil
 	}

@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
@@ -28,9 +30,6 @@ const (
 	answerMargin = time.Second
 )
 
-// headerTimeout is the time that Envoy waits for an answer, in milliseconds, on requests to a server behind it.
-const headerTimeout = "x-envoy-expected-rq-timeout-ms"
-
 // leaving counts the requests that have left the queue, and are not counted on an endpoint yet. Whoever lets requests leave holds mu.
 type leaving struct {
 	mu    sync.Mutex
@@ -40,8 +39,9 @@ type leaving struct {
 // SetEndpoints lets waiting requests leave for new endpoints.
 func (b *Balancer) SetEndpoints([]*endpoint.Endpoint) { b.dispatch() }
 
-// Run lets waiting requests leave until ctx ends.
+// Run lets waiting requests leave until ctx ends, and then refuses those that are left.
 func (b *Balancer) Run(ctx context.Context) {
+	defer b.queue.Close()
 	for {
 		entered := b.queue.Changed()
 		b.dispatch()
@@ -100,27 +100,39 @@ func (m *memory) arrive() {
 	}
 }
 
-// hasServers reports whether there are endpoints that the profile may choose.
+// hasServers reports whether there are endpoints that the profile of now may choose: while a request waited, an administrator may have corrected
+// the reason.
 func (m *memory) hasServers() bool {
-	m.snapshot = m.balancer.snapshots.Snapshot()
+	m.snapshot, m.config = m.balancer.snapshots.Snapshot(), m.balancer.configs.Current()
+	m.estimated = !m.config.Profile.WithoutEstimates
 	return m.snapshot.Err == nil && len(m.balancer.eligibleOf(m.snapshot, m.config.Profile)) > 0
 }
 
-// wait returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that has
-// waited for as long as it may, or finds no place in the queue, is placed if there is an endpoint.
+// wait returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that may not
+// wait, or has waited for as long as it may, is placed if there is an endpoint.
 func (m *memory) wait(ctx context.Context) error {
-	b, x := m.balancer, m.exchange
 	ready := m.hasServers()
 	if err := m.snapshot.Err; err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
 	}
-	if ready && b.queue.Len() == 0 {
-		return nil
+	if ready {
+		if m.balancer.queue.Len() == 0 {
+			return nil
+		}
+		if err := m.shed(); err != nil {
+			return err
+		}
 	}
 	limits := m.config.Waiting
-	if limits.TTL = min(limits.TTL, patience(ctx, x)); limits.TTL <= 0 {
+	if limits.TTL = min(limits.TTL, patience(ctx, m.exchange)); limits.TTL <= 0 {
 		return nil
 	}
+	return m.queueUp(ctx, limits)
+}
+
+// queueUp waits in the queue.
+func (m *memory) queueUp(ctx context.Context, limits queue.Limits) error {
+	b, x := m.balancer, m.exchange
 	r := queue.Request{
 		Labels:  queue.Labels{Model: x.Model, Target: x.Target, Fairness: x.Fairness, Priority: x.Priority},
 		Arrived: x.Arrived, Bytes: m.size(),
@@ -136,18 +148,30 @@ func (m *memory) wait(ctx context.Context) error {
 	}
 	x.Waited = b.clock.Now().Sub(x.Arrived)
 	m.request.Now = x.Dispatched()
-	if err != nil && (ctx.Err() != nil || !m.hasServers()) {
+	if err != nil && (!errors.Is(err, queue.ErrExpired) || !m.hasServers()) {
 		x.Queue = outcomeOf(err)
-		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
+		return m.refuse(err)
 	}
 	x.Queue = exchange.Dispatched
 	return nil
 }
 
+// refuse returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
+func (m *memory) refuse(err error) error {
+	if m.hasServers() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
+		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
+	}
+	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
+}
+
+// waiterBytes is what a request holds while it waits, beside its body and its prompt. At half the value, empty requests take twice as much as
+// is counted. At double, half as many wait.
+const waiterBytes = 8 << 10
+
 // size returns the memory that the request holds while it waits, in bytes.
 func (m *memory) size() int64 {
-	const hash = 8
-	return int64(len(m.exchange.Incoming.Body) + hash*len(m.chain.Hashes))
+	const hash, part = 8, int(unsafe.Sizeof(api.Part{}))
+	return int64(len(m.exchange.Incoming.Body) + hash*cap(m.chain.Hashes) + part*(cap(m.incoming.Head)+cap(m.incoming.Prompt)) + waiterBytes)
 }
 
 // patience returns how long the request may wait for an endpoint, as far as its sender says.
@@ -157,7 +181,7 @@ func patience(ctx context.Context, x *exchange.Exchange) time.Duration {
 	if deadline, has := ctx.Deadline(); has {
 		limit = time.Until(deadline)
 	}
-	if ms, err := strconv.ParseUint(x.Incoming.Headers.Get(headerTimeout), 10, 32); err == nil && ms > 0 {
+	if ms, err := strconv.ParseUint(x.Incoming.Headers.Get(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
 		limit = min(limit, time.Duration(ms)*time.Millisecond)
 	}
 	limit -= answerMargin
@@ -174,8 +198,8 @@ func outcomeOf(err error) exchange.QueueOutcome {
 		return exchange.RejectedCapacity
 	case errors.Is(err, queue.ErrExpired):
 		return exchange.EvictedNoEndpoints
-	case errors.Is(err, queue.ErrDisplaced):
-		return exchange.EvictedOther
+	case errors.Is(err, context.Canceled):
+		return exchange.EvictedContextCancelled
 	}
-	return exchange.EvictedContextCancelled
+	return exchange.EvictedOther
 }

@@ -17,6 +17,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -217,7 +219,7 @@ func TestWaitsForRoom_OfOtherReplicas(t *testing.T) {
 
 func TestWaitsNoLonger(t *testing.T) {
 	t.Parallel()
-	envoy := api.Headers{{Name: headerTimeout, Value: "15000"}}
+	envoy := api.Headers{{Name: api.HeaderTimeout, Value: "15000"}}
 	tests := []struct {
 		name, flowControl string
 		give              api.Incoming
@@ -228,11 +230,11 @@ func TestWaitsNoLonger(t *testing.T) {
 		{name: "configured", flowControl: "{noEndpointRequestTTL: 10s}", wait: 10 * time.Second},
 		{name: "not at all", flowControl: "{noEndpointRequestTTL: 0s}"},
 		{name: "gateway", flowControl: "{}", give: api.Incoming{Headers: envoy}, wait: 14 * time.Second},
-		{name: "impatient gateway", flowControl: "{}", give: api.Incoming{Headers: api.Headers{{Name: headerTimeout, Value: "900"}}}},
+		{name: "impatient gateway", flowControl: "{}", give: api.Incoming{Headers: api.Headers{{Name: api.HeaderTimeout, Value: "900"}}}},
 		{name: "caller", flowControl: "{}", maxWait: new(4 * time.Second), wait: 4 * time.Second},
 		{name: "patient caller", flowControl: "{noEndpointRequestTTL: 10s}", maxWait: new(time.Minute), wait: 10 * time.Second},
 		{name: "caller that does not wait", flowControl: "{}", maxWait: new(time.Duration)},
-		{name: "strange gateway", flowControl: "{}", give: api.Incoming{Headers: api.Headers{{Name: headerTimeout, Value: "-5"}}}, wait: 55 * time.Second},
+		{name: "strange gateway", flowControl: "{}", give: api.Incoming{Headers: api.Headers{{Name: api.HeaderTimeout, Value: "-5"}}}, wait: 55 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -270,12 +272,12 @@ func TestClientThatLeavesWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestFullQueue has more requests than may wait. Once there is a server, none is refused because of that.
+// TestFullQueue has more requests than may wait.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newEmptyPool(t, "{maxRequests: 2, maxBytes: 1Ki}")
-		first, big := p.send(api.Incoming{}), p.send(api.Incoming{Body: fmt.Appendf(nil, `{"prompt":"%01024d"}`, 0)})
+		p := newEmptyPool(t, "{maxRequests: 2, maxBytes: 32Ki}")
+		first, big := p.send(api.Incoming{}), p.send(api.Incoming{Body: fmt.Appendf(nil, `{"prompt":"%032768d"}`, 0)})
 		assert.True(t, big.decided.Load())
 		require.NotNil(t, big.refusal)
 		assert.Equal(t, exchange.RejectedCapacity, big.Queue)
@@ -289,7 +291,8 @@ func TestFullQueue(t *testing.T) {
 		p.have(full)
 		fourth := p.send(api.Incoming{})
 		assert.True(t, fourth.decided.Load())
-		assert.Nil(t, fourth.refusal)
+		require.NotNil(t, fourth.refusal)
+		assert.Equal(t, 429, fourth.refusal.Code, "it must not overtake the others")
 		assert.False(t, first.decided.Load())
 		time.Sleep(55 * time.Second)
 		synctest.Wait()
@@ -317,5 +320,93 @@ func TestServerThatComesAndGoes(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, s.decided.Load())
 		assert.Nil(t, s.refusal)
+	})
+}
+
+// TestReloadWhileRequestsWait has a configuration whose filter fits no server, until an administrator corrects it.
+func TestReloadWhileRequestsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wrong := configured(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {role: typo}}}, {type: predicted-wait-scorer}]").config
+		right := configured(t, "plugins: [{type: predicted-wait-scorer}]").config
+		p := newEmptyPool(t, "{}")
+		var config atomic.Pointer[pluginconfig.Config]
+		config.Store(wrong)
+		p.configs = current{&config}
+		p.have(newEndpoint("10.0.0.1:8000"))
+		s := p.send(api.Incoming{})
+		assert.False(t, s.decided.Load())
+		config.Store(right)
+		time.Sleep(recheck)
+		synctest.Wait()
+		assert.True(t, s.decided.Load())
+		assert.Nil(t, s.refusal)
+		config.Store(wrong)
+		late := p.send(api.Incoming{})
+		time.Sleep(55 * time.Second)
+		synctest.Wait()
+		assert.True(t, late.decided.Load())
+		assert.NotNil(t, late.refusal, "no server fits by the configuration of now")
+	})
+}
+
+// current is a configuration that changes.
+type current struct {
+	config *atomic.Pointer[pluginconfig.Config]
+}
+
+func (c current) Current() *pluginconfig.Config { return c.config.Load() }
+
+// TestDisplacedRequest has a full server, and a queue that a request of higher priority fills. The one that loses its place must not overtake it.
+func TestDisplacedRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{maxRequests: 1}")
+		p.rules.(*rules.Rules).Set(rules.Compile([]rules.Objective{{Name: "high", Priority: 1}}, nil))
+		low := p.send(api.Incoming{})
+		full := newEndpoint("10.0.0.1:8000")
+		full.Record(full.BeginScrape(time.Now()), running(usualBatch))
+		p.have(full)
+		high := p.send(api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "high"}}})
+		assert.False(t, high.decided.Load())
+		require.True(t, low.decided.Load())
+		require.NotNil(t, low.refusal)
+		assert.Equal(t, 429, low.refusal.Code)
+		assert.Equal(t, exchange.EvictedOther, low.Queue)
+	})
+}
+
+// TestPoolThatIsGone has requests that wait when the pool ends.
+func TestPoolThatIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		s := p.send(api.Incoming{})
+		p.queue.Close()
+		synctest.Wait()
+		late := p.send(api.Incoming{})
+		for _, s := range []*sent{s, late} {
+			require.True(t, s.decided.Load())
+			require.NotNil(t, s.refusal)
+			assert.Equal(t, 503, s.refusal.Code)
+		}
+	})
+}
+
+// TestEvictedWhileItWaits has a carrier that ends a request because of its memory.
+func TestEvictedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		var x exchange.Exchange
+		x.Begin(p, &exchange.Options{Now: time.Now})
+		refusal := make(chan *exchange.Refusal, 1)
+		go func() { refusal <- x.Decide(ctx, nil) }()
+		synctest.Wait()
+		cancel(fairshare.ErrTooManyBytes)
+		assert.Equal(t, 429, (<-refusal).Code)
+		x.End(nil)
+		assert.Equal(t, exchange.Refused, x.Outcome)
 	})
 }

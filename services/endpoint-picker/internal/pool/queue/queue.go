@@ -24,6 +24,7 @@ var (
 	ErrFull      = errors.New("the queue is full")
 	ErrDisplaced = errors.New("the queue is full, and requests of higher priority came")
 	ErrExpired   = errors.New("no model server became ready in time")
+	ErrClosed    = errors.New("the picker ends, or no longer has the pool")
 )
 
 // Limits bound a queue.
@@ -76,6 +77,7 @@ type Queue struct {
 	mu      sync.Mutex
 	bands   []*band // by falling priority; none is empty
 	bytes   int64
+	closed  bool
 	recent  recent
 	changed chan struct{} // closed at the next change; nil: nobody waits for it
 }
@@ -137,12 +139,27 @@ func (q *Queue) Grant(n int) int {
 	return granted
 }
 
+// Close lets all requests leave without a grant. From now on, none waits.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for len(q.bands) > 0 {
+		w, _ := q.bands[0].requests.Front().Value.(*waiter)
+		q.remove(w)
+		w.outcome <- ErrClosed
+	}
+}
+
 // enter adds a request, if there is room for it.
 func (q *Queue) enter(r Request, l Limits) (*waiter, error) {
 	r.Labels = r.Labels.own()
 	w := &waiter{Request: r, outcome: make(chan error, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.closed {
+		return nil, ErrClosed
+	}
 	if !q.makeRoom(&r, l) {
 		return nil, ErrFull
 	}

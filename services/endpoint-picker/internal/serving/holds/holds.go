@@ -11,7 +11,9 @@ package holds
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -68,12 +70,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
+	control := http.NewResponseController(w)
+	defer context.AfterFunc(r.Context(), func() { _ = control.SetWriteDeadline(time.Now()) })() // it may not read
 	s := stream{handler: h, known: map[name]state{}}
 	next := time.NewTicker(interval)
 	defer next.Stop()
 	for first := true; ; first = false {
 		if lines := s.lines(); len(lines) > 0 || first {
-			if write(w, lines) != nil {
+			if write(w, control, lines) != nil {
 				return
 			}
 		}
@@ -86,8 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // write sends lines to a client that reads them.
-func write(w http.ResponseWriter, lines []byte) error {
-	control := http.NewResponseController(w)
+func write(w io.Writer, control *http.ResponseController, lines []byte) error {
 	if err := control.SetWriteDeadline(time.Now().Add(heartbeat)); err != nil {
 		return err //nolint:wrapcheck // it ends the stream
 	}

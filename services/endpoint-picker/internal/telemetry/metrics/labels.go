@@ -51,6 +51,16 @@ func (l *limiter) bound(v string) string {
 	return v
 }
 
+// find is bound for a value that does not stay allowed.
+func (l *limiter) find(v string) string {
+	v = printable(v)
+	_, pinned := l.pinned[v]
+	if _, seen := l.seen[v]; v == "" || pinned || seen || len(l.seen) < l.most {
+		return v
+	}
+	return otherName
+}
+
 // printable returns valid UTF-8 of limited length.
 func printable(v string) string {
 	if len(v) > maxLength {

@@ -49,14 +49,17 @@ func (w *waiting) collect(gauge func(d *prometheus.Desc, value float64, labels .
 	}
 }
 
-// merge returns the counts by bounded labels.
+// merge returns the counts by bounded labels. Names that no request with an endpoint has brought take no place of others.
 func (q *requests) merge(counts []queue.Count) map[labels]queue.Count {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	merged := make(map[labels]queue.Count, len(counts))
 	for i := range counts {
 		c := &counts[i]
-		l := labels{model: q.models.bound(c.Model), target: q.models.bound(c.Target), fairness: q.fairness.bound(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
+		l := labels{model: q.models.find(c.Model), target: q.models.find(c.Target), fairness: q.fairness.find(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
+		if _, known := merged[l]; !known && len(merged) >= maxSeries {
+			l.model, l.target, l.fairness = q.folded(l.model), q.folded(l.target), otherName
+		}
 		m := merged[l]
 		if c.Requests > 0 && (m.Requests == 0 || c.Oldest.Before(m.Oldest)) {
 			m.Oldest = c.Oldest
