@@ -410,3 +410,21 @@ func TestEvictedWhileItWaits(t *testing.T) {
 		assert.Equal(t, exchange.Refused, x.Outcome)
 	})
 }
+
+// TestSheddableRequestDoesNotWaitToBeShed has a saturated server, and a request that waits for it.
+func TestSheddableRequestDoesNotWaitToBeShed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newEmptyPool(t, "{}")
+		p.rules.(*rules.Rules).Set(rules.Compile([]rules.Objective{{Name: "batch", Priority: -1}}, nil))
+		waiting := p.send(api.Incoming{})
+		full := newEndpoint("10.0.0.1:8000")
+		full.Record(full.BeginScrape(time.Now()), endpoint.Gauges{Running: usualBatch, Waiting: 100, KVUsage: 1})
+		p.have(full)
+		s := p.send(api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}})
+		require.True(t, s.decided.Load())
+		require.NotNil(t, s.refusal)
+		assert.Equal(t, 429, s.refusal.Code)
+		assert.False(t, waiting.decided.Load())
+	})
+}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -146,4 +147,21 @@ llm_d_epp_scheduler_attempts_total{endpoint_name="",namespace="",port="",status=
 llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="ns",port="8200",status="success",target_model_name="chat-v2"} 2
 `, "llm_d_epp_scheduler_attempts_total")
 	assert.Len(t, m.requests.attempts.known, 2, "those of one that has gone are forgotten")
+}
+
+// TestWaitingRequestsOfManyModels has clients that invent names: series are bounded, and requests that no server got take no names of others.
+func TestWaitingRequestsOfManyModels(t *testing.T) {
+	t.Parallel()
+	q := newRequests(prometheus.NewRegistry())
+	var counts []queue.Count
+	for i := range 3 * maxSeries {
+		counts = append(counts, queue.Count{Labels: queue.Labels{Model: "m", Target: "m" + strconv.Itoa(i), Fairness: strconv.Itoa(i % 7)}, Requests: 1, Bytes: 2})
+	}
+	merged, requests := q.merge(counts), 0
+	assert.LessOrEqual(t, len(merged), maxSeries+1)
+	for _, c := range merged {
+		requests += c.Requests
+	}
+	assert.Equal(t, 3*maxSeries, requests, "none is lost")
+	assert.Empty(t, q.models.seen)
 }
