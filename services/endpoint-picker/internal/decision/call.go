@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
@@ -63,12 +62,6 @@ func (c *call) add(n int64) bool {
 	c.account.Add(fairshare.Bytes, n)
 	c.held += n
 	return true
-}
-
-// setDeadlines sets the time until which the client must have taken the answer. Zero: the client owes nothing. The body was read.
-func (c *call) setDeadlines(write time.Time) {
-	_ = c.control.SetReadDeadline(time.Time{}) // not supported by recorders in tests
-	_ = c.control.SetWriteDeadline(write)
 }
 
 // release returns the bytes of the body, which nobody needs anymore.

@@ -2,6 +2,7 @@ package decision
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/memnet"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 )
 
@@ -129,6 +131,37 @@ func TestListener_Drain(t *testing.T) {
 		assert.InDelta(t, (fairconn.Linger * 3 / 2).Seconds(), time.Since(began).Seconds(), 1, "the last connections were idle for long")
 		_, err := memory.Dial(t.Context(), "", "")
 		require.Error(t, err, "the listener is closed")
+	})
+}
+
+// TestListener_PickThatWaits has a pick that waits for longer than all time limits of a call, and a drain meanwhile: the client gets the
+// endpoint, and can report the outcome.
+func TestListener_PickThatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.pool.admit = func(ctx context.Context) *exchange.Refusal {
+			time.Sleep(2 * (r.Server.options.BodyTimeout + writeTimeout))
+			if err := ctx.Err(); err != nil {
+				return exchange.Unavailable(err)
+			}
+			return nil
+		}
+		l, memory := r.listen(t)
+		waiting, reporting := dial(t, memory), dial(t, memory)
+		left := make(chan int, 1)
+		go func() {
+			time.Sleep(time.Second)
+			left <- l.Drain(t.Context())
+		}()
+		answer, content := waiting.call(PathPick, "{}")
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		var pick Answer
+		require.NoError(t, json.Unmarshal(content, &pick))
+		_ = reporting.conn.Close()
+		answer, _ = dial(t, memory).call(PathOutcome, `{"id":"`+pick.ID+`","event":"completed"}`)
+		assert.Equal(t, http.StatusNoContent, answer.StatusCode)
+		assert.Zero(t, <-left)
 	})
 }
 

@@ -31,6 +31,7 @@ type fakePool struct {
 	endpoints []*endpoint.Endpoint
 	refuse    *exchange.Refusal // for all requests
 	change    func(x *exchange.Exchange)
+	admit     func(ctx context.Context) *exchange.Refusal
 
 	mu       sync.Mutex
 	next     int
@@ -41,7 +42,7 @@ type fakePool struct {
 }
 
 func newFakePool() *fakePool {
-	p := &fakePool{change: func(*exchange.Exchange) {}}
+	p := &fakePool{change: func(*exchange.Exchange) {}, admit: func(context.Context) *exchange.Refusal { return nil }}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"} {
 		id := endpoint.Identity{Namespace: "ns", Pod: "model", Address: netip.MustParseAddrPort(address)}
 		p.endpoints = append(p.endpoints, endpoint.New(endpoint.Description{Identity: id}, time.Now(), nil))
@@ -102,7 +103,7 @@ type fakePick struct {
 	exchange *exchange.Exchange
 }
 
-func (*fakePick) Admit(context.Context) *exchange.Refusal { return nil }
+func (p *fakePick) Admit(ctx context.Context) *exchange.Refusal { return p.pool.admit(ctx) }
 
 func (p *fakePick) Place() *exchange.Refusal {
 	p.pool.mu.Lock()

@@ -37,7 +37,7 @@ func (r *rig) waitingRequests() int {
 	return int(page.sum("fairlead_picker_waiting_requests"))
 }
 
-// numbered sends a request with a number to the proxy, and returns the status, 0 if there is none.
+// numbered sends a request with a number to the proxy, and returns the status of the response. It returns 0 without a response.
 func (r *rig) numbered(c *http.Client, number int) int {
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.proxy()+"/v1/completions", strings.NewReader(ofModel))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,11 +86,18 @@ type readiness struct{ prometheus, crd *probe }
 // newContainer returns a container that can create every part.
 func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
 	c := dig.New(opts...)
-	for _, constructor := range []any{
-		// Configuration and clock.
-		func() (*config.Config, *zap.Logger) { return cfg, log },
-		func() clock.RealClock { return clock.RealClock{} },
+	inputs := func() (*config.Config, *zap.Logger, clock.RealClock) { return cfg, log, clock.RealClock{} }
+	for _, constructor := range slices.Concat([]any{inputs}, clusterConstructors(), decisionConstructors()) {
+		if err := c.Provide(constructor); err != nil {
+			return nil, fmt.Errorf("provide to container: %w", err)
+		}
+	}
+	return c, nil
+}
 
+// clusterConstructors create the metrics, what talks to the API server, the election, and the server for probes and scrapes.
+func clusterConstructors() []any {
+	return []any{
 		// Metrics.
 		newRegistry,
 		func(r *prom.Registry, cfg *config.Config) *metrics.Metrics {
@@ -115,6 +123,15 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newStore,
 		newReadiness,
 
+		// Leader election, and the server for probes and Prometheus.
+		newElector,
+		newHTTPServer,
+	}
+}
+
+// decisionConstructors create what decides, and what passes decisions on.
+func decisionConstructors() []any {
+	return []any{
 		// Decisions.
 		func(cfg *config.Config, log *zap.Logger, s *live.Store) *Prometheus {
 			return NewPrometheus(cfg, log, s)
@@ -139,16 +156,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.Queues {
 			return wake.NewQueues(log.Named("wake"), w, p)
 		},
-
-		// Leader election, and the server for probes and Prometheus.
-		newElector,
-		newHTTPServer,
-	} {
-		if err := c.Provide(constructor); err != nil {
-			return nil, fmt.Errorf("provide to container: %w", err)
-		}
 	}
-	return c, nil
 }
 
 // newParts creates every part, and starts none.

@@ -124,7 +124,7 @@ func TestApply(t *testing.T) {
 	got = r.apply(t, r.variant("a", "chat", 2, 5)) // a cache that is late
 	assert.True(t, got.Applied)
 	assert.Empty(t, got.Event)
-	assert.Len(t, r.writes, 1, "no write of what is there")
+	assert.Len(t, r.writes, 1, "equal replicas are not written")
 
 	assert.True(t, r.apply(t, r.variant("a", "chat", 5, 0)).Applied, "zero is a number")
 	assert.Equal(t, []string{"a/chat 5", "a/chat 0"}, r.writes)
@@ -239,7 +239,7 @@ func TestSomebodyElseScales(t *testing.T) {
 	assert.Empty(t, r.written, "targets without a variant are forgotten")
 }
 
-// TestLeaderLoss: a leader that loses its Lease between two writes writes no more, and its successor steps from what is there.
+// TestLeaderLoss has a leader that loses its Lease between two writes. It stops writing, and the next leader starts from the present replicas.
 func TestLeaderLoss(t *testing.T) {
 	t.Parallel()
 	const targets = 50

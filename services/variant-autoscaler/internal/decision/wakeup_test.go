@@ -42,10 +42,10 @@ func withWhole(s *snapshot.Snapshot, cost int64, change ...func(whole *snapshot.
 	return s
 }
 
-// pods sets the replicas of a variant, of which so many are ready.
+// pods sets the replicas of a variant, and how many of them are ready.
 func pods(v *snapshot.Variant, n, ready int) { v.Now, v.Previous, v.Ready = n, n, ready }
 
-// cards is a limit of so many cards.
+// cards limits the number of cards.
 func cards(s *snapshot.Snapshot, n int64) *snapshot.Snapshot {
 	return limited(s, snapshot.Limit{Name: "l", Unit: snapshot.Cards, Amount: n})
 }
@@ -155,7 +155,7 @@ func TestPairOrWhole(t *testing.T) {
 // TestWakeUpsNeedNodes: variants of a set of nodes with too few free cards do not wake a model, and no pod of a pair starts alone.
 func TestWakeUpsNeedNodes(t *testing.T) {
 	t.Parallel()
-	// The cheap variants can use a node with so many free cards, and the others another one.
+	// The cheap variants and the others can use one node each, with these free cards.
 	nodes := func(cheap, dear int64, give *snapshot.Snapshot) *snapshot.Snapshot {
 		for _, free := range []int64{cheap, dear} {
 			give.Nodes = append(give.Nodes, snapshot.NodeSet{Name: "nodes", Nodes: 1, Free: []snapshot.FreeNodes{{Cards: free, Nodes: 1}}})

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/smallfile"
 )
 
 const (
@@ -17,8 +18,6 @@ const (
 	headerTimeout = 10 * time.Second
 	scrapeTimeout = 5 * time.Second
 	maxHeaders    = 64 << 10
-	// maxFile is the size of a token, and of a file of authorities.
-	maxFile = 1 << 20
 )
 
 // Options say how pickers are asked.
@@ -42,7 +41,7 @@ func (o *Options) client(p picker) (*http.Client, error) {
 	if o.CAFile == "" {
 		settings.InsecureSkipVerify = true // it gets no token, and what it says counts for its own namespace
 	} else {
-		text, err := readFile(o.CAFile)
+		text, err := smallfile.Read(o.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the authorities of pickers: %w: check --holds-ca-file", err)
 		}
@@ -75,23 +74,11 @@ func (o *Options) request(ctx context.Context, p picker, path string) (*http.Req
 		return nil, fmt.Errorf("get %s: %w", path, err)
 	}
 	if p.tls && o.CAFile != "" && o.TokenFile != "" {
-		text, err := readFile(o.TokenFile)
+		text, err := smallfile.Read(o.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the token for pickers: %w: check --holds-token-file", err)
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(text)))
 	}
 	return request, nil
-}
-
-// readFile reads a small file.
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
-	}
-	if info.Size() > maxFile || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", name, maxFile)
-	}
-	return os.ReadFile(name) //nolint:wrapcheck // it names the file
 }

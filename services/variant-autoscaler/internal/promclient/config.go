@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 )
@@ -36,9 +35,6 @@ const (
 	defaultMaxBytes  = 8 << 20
 	defaultMaxSeries = 50_000
 )
-
-// maxFile is the size of the largest token, certificate or list of authorities.
-const maxFile = 1 << 20
 
 // Validate returns all mistakes of the configuration, each with the key to change.
 func (c *Config) Validate() error {
@@ -106,16 +102,4 @@ func cleanToken(text string) (string, error) {
 		return "", errors.New("the token contains characters that no HTTP header can have")
 	}
 	return token, nil
-}
-
-// readFile reads a small file.
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFile || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", name, maxFile)
-	}
-	return os.ReadFile(name)
 }

@@ -100,9 +100,9 @@ func (m *memory) arrive() {
 	}
 }
 
-// hasServers reports whether there are endpoints that the profile of now may choose: while a request waited, an administrator may have corrected
-// the reason.
-func (m *memory) hasServers() bool {
+// refresh reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether there are
+// endpoints that the profile may choose.
+func (m *memory) refresh() (ready bool) {
 	m.snapshot, m.config = m.balancer.snapshots.Snapshot(), m.balancer.configs.Current()
 	m.estimated = !m.config.Profile.WithoutEstimates
 	return m.snapshot.Err == nil && len(m.balancer.eligibleOf(m.snapshot, m.config.Profile)) > 0
@@ -111,7 +111,7 @@ func (m *memory) hasServers() bool {
 // wait returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that may not
 // wait, or has waited for as long as it may, is placed if there is an endpoint.
 func (m *memory) wait(ctx context.Context) error {
-	ready := m.hasServers()
+	ready := m.refresh()
 	if err := m.snapshot.Err; err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
 	}
@@ -140,7 +140,7 @@ func (m *memory) queueUp(ctx context.Context, limits queue.Limits) error {
 	var err error
 	for err == nil {
 		if err = b.queue.Wait(ctx, r, limits); err == nil {
-			if m.leaving = true; m.hasServers() {
+			if m.leaving = true; m.refresh() {
 				break
 			}
 			m.arrive() // the endpoints have gone again
@@ -148,7 +148,7 @@ func (m *memory) queueUp(ctx context.Context, limits queue.Limits) error {
 	}
 	x.Waited = b.clock.Now().Sub(x.Arrived)
 	m.request.Now = x.Dispatched()
-	if err != nil && (!errors.Is(err, queue.ErrExpired) || !m.hasServers()) {
+	if err != nil && (!errors.Is(err, queue.ErrExpired) || !m.refresh()) {
 		x.Queue = outcomeOf(err)
 		return m.refuse(err)
 	}
@@ -158,7 +158,7 @@ func (m *memory) queueUp(ctx context.Context, limits queue.Limits) error {
 
 // refuse returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
 func (m *memory) refuse(err error) error {
-	if m.hasServers() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
+	if m.refresh() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
 	}
 	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
