@@ -17,9 +17,6 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// pickerPods selects the picker's pods.
-const pickerPods = "app.kubernetes.io/name=endpoint-picker"
-
 // attempt limits one look at pods, one of which may be gone.
 const attempt = 10 * time.Second
 
@@ -32,7 +29,7 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 	look := func() {
 		ctx, cancel := context.WithTimeout(ctx, attempt)
 		defer cancel()
-		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: pickerPods})
+		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: stack.PickerPods})
 		if err != nil {
 			return // the last look tells
 		}

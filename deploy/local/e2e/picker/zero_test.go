@@ -18,19 +18,6 @@ import (
 // waitingRequests are the requests of a model that wait in all pickers.
 const waitingRequests = "fairlead_picker_waiting_requests"
 
-// ofPickers adds up a metric of all pickers that answer.
-func ofPickers(t *testing.T, c *cluster.Cluster, metric string) (sum float64) {
-	t.Helper()
-	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: pickerPods})
-	require.NoError(t, err)
-	for i := range pods.Items {
-		if page, err := stack.Fetch(t.Context(), c, net.JoinHostPort(pods.Items[i].Status.PodIP, "9090"), "/metrics"); err == nil {
-			sum += stack.Sum(page, metric)
-		}
-	}
-	return sum
-}
-
 // TestZero_RequestsWaitForTheFirstServer sends 200 requests to two pickers whose model servers are scaled to zero. One picker is replaced
 // while they wait, and a server starts after 20 s. The server gets each request once, and answers it.
 func TestZero_RequestsWaitForTheFirstServer(t *testing.T) {
@@ -49,7 +36,11 @@ func TestZero_RequestsWaitForTheFirstServer(t *testing.T) {
 	}
 	scale("0")
 	await := func(metric string, want float64) {
-		require.Eventually(t, func() bool { return ofPickers(t, c, metric) == want }, kubetest.Patience, tick, "%s is %v", metric, want)
+		require.Eventually(t, func() bool {
+			sum, err := stack.SumPickers(t.Context(), c, metric)
+			require.NoError(t, err)
+			return sum == want
+		}, kubetest.Patience, tick, "%s is %v", metric, want)
 	}
 	await("fairlead_picker_endpoints_ready", 0)
 
@@ -59,7 +50,7 @@ func TestZero_RequestsWaitForTheFirstServer(t *testing.T) {
 	})
 	await(waitingRequests, requests)
 	began := time.Now()
-	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: pickerPods})
+	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: stack.PickerPods})
 	require.NoError(t, err)
 	require.Len(t, pods.Items, 2)
 	require.NoError(t, c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), pods.Items[0].Name, metav1.DeleteOptions{}))
