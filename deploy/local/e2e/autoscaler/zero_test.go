@@ -29,3 +29,24 @@ func TestZeroWithoutAutoscaler(t *testing.T) {
 	w.answered()
 	s.sleeps()
 }
+
+// TestZeroWithHPA is the quick start for zero with a HorizontalPodAutoscaler, which goes to zero and back itself.
+func TestZeroWithHPA(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("long form: a HorizontalPodAutoscaler looks each 15 s, and TestZeroWithoutAutoscaler has the rest")
+	}
+	s := newSleeper(t, 20*time.Second, stack.Options{Servers: 1})
+	s.apply("adapter.yaml", "RULES", s.rules(), "RELIST", "5s")
+	s.rolledOut("prometheus-adapter")
+	s.quickStart("### Zero with a HorizontalPodAutoscaler")
+	s.sleeps()
+	out, _ := s.Kubectl(t.Context(), "get", "hpa", "qwen-h100", "-o", "yaml")
+	t.Log(out)
+	w := s.send(crowd)
+	w.wakes()
+	out, _ = s.Kubectl(t.Context(), "get", "hpa", "qwen-h100", "-o", "yaml")
+	t.Log(out)
+	w.answered()
+	s.sleeps()
+}

@@ -150,8 +150,8 @@ func decisionConstructors() []any {
 		holds.NewTable,
 		newFollower,
 		newStarter,
-		func(log *zap.Logger, m *metrics.Metrics, t *scaler.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
-			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Passes: passes, Starter: s})
+		func(log *zap.Logger, m *metrics.Metrics, t *scaler.Table, h *holds.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
+			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
 		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.Queues {
 			return wake.NewQueues(log.Named("wake"), w, p)

@@ -64,7 +64,7 @@ type Declaration struct {
 	Multiplies bool
 	// Scales is the workload whose replicas a HorizontalPodAutoscaler or a ScaledObject writes, also one without annotations. Follows reports
 	// that it takes them from this program, and OfKEDA that KEDA made it for a ScaledObject. IdleAtZero reports that it does nothing while the
-	// workload has no replicas: a HorizontalPodAutoscaler whose minimum is not 0, which older API servers refuse.
+	// workload has no replicas: a HorizontalPodAutoscaler whose minimum is not 0, which older API servers refuse, or one that says so.
 	Scales     Owner
 	Follows    bool
 	OfKEDA     bool
@@ -325,7 +325,7 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 	case snapshot.HorizontalPodAutoscaler:
 		d.Follows, d.OfKEDA = usesMetric(f, ""), ofKEDA(u, f)
 		least := f.number("spec", "minReplicas")
-		d.IdleAtZero = !least.Set || least.Value > 0
+		d.IdleAtZero = !least.Set || least.Value > 0 || isDisabled(f)
 	case snapshot.ScaledObject:
 		d.Follows = usesTrigger(f, "")
 	}
@@ -333,6 +333,19 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 	if d.Scales.Kind == "" {
 		d.Scales.Kind = Deployment // the default of ScaledObjects
 	}
+}
+
+// isDisabled reports whether a HorizontalPodAutoscaler says that it does nothing, as its target has no replicas. From Kubernetes 1.37 on, one with
+// a minimum of 0 starts only what it has itself scaled to zero, and remembers that in its status.
+func isDisabled(f *fields) bool {
+	conditions, _ := f.at("status", "conditions").([]any)
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		if c["type"] == "ScalingActive" {
+			return c["status"] == "False" && c["reason"] == "ScalingDisabled"
+		}
+	}
+	return false
 }
 
 // usesMetric reports whether a HorizontalPodAutoscaler has an external metric of this program, with a type of target. Empty: with any.

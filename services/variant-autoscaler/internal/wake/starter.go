@@ -38,7 +38,7 @@ type lease interface {
 
 // Permission says who starts a target without replicas, as it is now.
 type Permission struct {
-	// Idle is the HorizontalPodAutoscaler that does nothing at zero. Empty: there is none.
+	// Idle is the HorizontalPodAutoscaler that does nothing while the target has no replicas. Empty: there is none.
 	Idle string
 	// Own reports whether nothing else writes the replicas, and this program does.
 	Own bool
@@ -153,8 +153,8 @@ func (s *Starter) tell(v *actuation.Variant, idle string) {
 	s.told[objectOf(v)] = true
 	s.mu.Unlock()
 	if !told {
-		s.log(v).Warn("Requests wait for a target without replicas, which its HorizontalPodAutoscaler does not start: set its minReplicas to 0 (Kubernetes 1.37), "+
-			"use KEDA, or set --wake-hpa-targets", zap.String("autoscaler", idle))
+		s.log(v).Warn("Requests wait for a target without replicas, which its HorizontalPodAutoscaler does not start: it starts only what it has itself scaled to "+
+			"zero, with minReplicas 0 (Kubernetes 1.37). Scale the target to 1, use KEDA, or set --wake-hpa-targets", zap.String("autoscaler", idle))
 	}
 }
 

@@ -3,12 +3,14 @@
 //
 //	autoscaler of the variant                    its first replica comes from
 //	ScaledObject                                 KEDA: this program never writes
-//	HorizontalPodAutoscaler with a minimum of 0  that: it acts at zero from Kubernetes 1.37 on
-//	HorizontalPodAutoscaler with another one     this program, once, if it is permitted to (Starter)
+//	HorizontalPodAutoscaler with a minimum of 0  that: from Kubernetes 1.37 on it starts what it has itself scaled to zero
+//	HorizontalPodAutoscaler that is idle at zero this program, once, if it is permitted to (Starter)
 //	none, and this program writes replicas       this program
 package wake
 
 import (
+	"context"
+
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
@@ -21,6 +23,13 @@ type table interface {
 	Wake(namespace, pool, model string) (starts []actuation.Variant, asleep bool)
 	// Asleep returns the variants that Wake would wake.
 	Asleep() []actuation.Variant
+	// Changed returns a channel that is closed when the decisions change.
+	Changed() <-chan struct{}
+}
+
+// waits has the requests that wait now.
+type waits interface {
+	Waiting(k holds.Key) (now, since int, watched bool)
 }
 
 // passes runs a pass soon.
@@ -36,6 +45,7 @@ type Params struct {
 	Log     *zap.Logger
 	Meter   meter
 	Table   table
+	Waits   waits
 	Passes  passes
 	Starter starter // nil: KEDA alone starts models
 }
@@ -50,6 +60,25 @@ type Waker struct{ p Params }
 
 // New returns a Waker.
 func New(p Params) *Waker { return &Waker{p: p} }
+
+// Run starts models for which requests wait already when a decision comes, until ctx ends. When the first of them came, no decision named the
+// variants to start: the leader is new, or a pass was deciding on the model.
+func (w *Waker) Run(ctx context.Context) {
+	for {
+		changed := w.p.Table.Changed()
+		for _, v := range w.p.Table.Asleep() {
+			k := holds.Key{Pool: holds.Pool{Namespace: v.Namespace, Name: v.Pool}, Model: v.Model}
+			if now, _, _ := w.p.Waits.Waiting(k); now > 0 {
+				w.OnHold(k)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
 
 // OnHold starts a model for which a request waits, if it has no replicas and this replica of the program leads. If limits left no room at the
 // last pass, the next one decides, and soon.

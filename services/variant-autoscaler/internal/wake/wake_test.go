@@ -23,6 +23,7 @@ type world struct {
 	*scaler.Table
 	*Waker
 
+	waits  *holds.Table
 	logs   *observer.ObservedLogs
 	passes int
 	woken  int
@@ -54,8 +55,8 @@ func (w *world) fail(err error) int {
 
 func newWorld() *world {
 	core, logs := observer.New(zap.InfoLevel)
-	w := &world{Table: scaler.NewTable(), logs: logs}
-	w.Waker = New(Params{Log: zap.New(core), Meter: w, Table: w.Table, Passes: w})
+	w := &world{Table: scaler.NewTable(), waits: holds.NewTable(), logs: logs}
+	w.Waker = New(Params{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
 	w.Publish([]actuation.Variant{
 		{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m"},
 		{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true}, {Namespace: "ns", Name: "d", Pool: "p", Model: "n", Desired: 1},
@@ -96,6 +97,40 @@ func TestOnHold(t *testing.T) {
 	w.Clear()
 	w.OnHold(key("q", "m"))
 	assert.Equal(t, 2, w.passes, "only the leader wakes")
+}
+
+// TestRequestsThatWaitBeforeADecision: the first one is reported only once. Nobody can start a model then that no decision knows.
+func TestRequestsThatWaitBeforeADecision(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.Run(ctx)
+		w.waits.OnHold(w.OnHold)
+		w.waits.Begin([]holds.Key{key("p", "m"), key("q", "m"), key("p", "new")})
+		w.Clear()
+		w.waits.Observe(holds.Pool{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
+		assert.Zero(t, w.woken)
+
+		w.Publish([]actuation.Variant{
+			{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true},
+			{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true},
+		})
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model that requests wait for")
+		assert.Equal(t, 1, w.woken)
+		assert.Equal(t, 1, w.passes)
+
+		w.Publish([]actuation.Variant{{Namespace: "ns", Name: "d", Pool: "p", Model: "new", Standby: true}})
+		synctest.Wait()
+		assert.Equal(t, []string{"d"}, w.awake(), "a model that the decision before did not know")
+		w.waits.Observe(holds.Pool{Namespace: "ns", Name: "p"}, "picker", nil)
+		w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}})
+		synctest.Wait()
+		assert.Empty(t, w.awake(), "nothing waits any more")
+		assert.Equal(t, 2, w.passes)
+	})
 }
 
 // queue returns a series of a picker's queue.
