@@ -145,9 +145,13 @@ func (d *decider) group(g int) optimizer.Group {
 	if d.asleep[g] && !d.keeper[g] {
 		made.Rate = 0 // others wake
 	}
-	switch {
-	case d.held[g] != "":
+	if d.held[g] != "" {
 		made.Rate = 0
+	}
+	switch {
+	case d.held[g] != "" && d.asleep[g]:
+		d.wake(g, &made)
+	case d.held[g] != "":
 		d.keepOne(g, &made)
 	case in.Zero.Enabled && !made.KeepOne && made.Rate == 0:
 		d.release(g, &made)
@@ -272,20 +276,19 @@ func compareCost(a, b *optimizer.Variant) int {
 	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name))
 }
 
-// keepOne gives a variant of a group that keeps what it has a replica, if it has none and must not go to zero: the one that starts first, or
-// the cheapest.
+// keepOne gives a variant of a group that keeps what it has a replica, if it has none and must not go to zero: one that is ready in spite of
+// that, as it was started after the last decision, or the cheapest.
 func (d *decider) keepOne(g int, made *optimizer.Group) {
 	if !made.KeepOne || slices.ContainsFunc(made.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
 		return
 	}
 	best := nobody
-	if d.asleep[g] {
-		best = d.standby[g]
-	} else {
-		for i := range made.Variants {
-			if d.snapshot.Groups[g].Variants[i].Problem == nil && (best < 0 || cheaper(&made.Variants[i], &made.Variants[best])) {
-				best = i
-			}
+	for i := range made.Variants {
+		if d.snapshot.Groups[g].Variants[i].Problem != nil {
+			continue
+		}
+		if best < 0 || d.serveFirst(g, i, best) || !d.serveFirst(g, best, i) && cheaper(&made.Variants[i], &made.Variants[best]) {
+			best = i
 		}
 	}
 	if best >= 0 {

@@ -86,6 +86,18 @@ func TestDecide_Wake(t *testing.T) {
 		{"the load is not known, and a request waits", asleep(state(snapshot.Failed), held(1)), outcome{[]int{0, 1}, []Reason{NoMetrics, Waking}}},
 		{"the load is not known, and it starts", asleep(state(snapshot.Failed), held(1), starting(1, 0, time.Minute)), outcome{[]int{1, 0}, []Reason{NoMetrics, NoMetrics}}},
 		{
+			"the load is not known, and one was started since the last decision", asleep(state(snapshot.Failed), held(1), starting(1, 0, 0), both0),
+			outcome{[]int{1, 0}, []Reason{NoMetrics, NoMetrics}},
+		},
+		{
+			"the load is not known, and one that was started since the last decision is ready", asleep(state(snapshot.Failed), held(1), has(1, 0), both0),
+			outcome{[]int{1, 0}, []Reason{NoMetrics, NoMetrics}},
+		},
+		{
+			"the load is not known, and it does not become ready", asleep(state(snapshot.Failed), held(1), starting(1, 0, stuckAfter)),
+			outcome{[]int{1, 1}, []Reason{NoMetrics, Waking}},
+		},
+		{
 			"nothing would see a request", asleep(state(snapshot.Missing), func(g *snapshot.Group) { g.Zero.Watched = false }),
 			outcome{[]int{0, 1}, []Reason{NoMetrics, Waking}},
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/golden"
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 )
@@ -65,6 +66,11 @@ func follow(t *testing.T, h http.Handler) <-chan string {
 	t.Helper()
 	response := open(t, h)
 	assert.Equal(t, "application/x-ndjson", response.Header.Get("Content-Type"))
+	return scan(response)
+}
+
+// scan sends the lines of a body to a channel, which is closed at its end.
+func scan(response *http.Response) <-chan string {
 	lines := make(chan string, 100)
 	go func() {
 		defer close(lines)
@@ -113,6 +119,39 @@ func TestStream(t *testing.T) {
 		w.all.Store(&[]Pool{{Namespace: "ns", Name: "a", Queue: newQueue()}})
 		time.Sleep(50 * time.Millisecond)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines), "a is another pool now, and b is gone")
+	})
+}
+
+// TestStreamForFollowers writes what a follower reads into a file, which the follower of the variant-autoscaler is tested with: the request, the
+// head of the answer and the lines of the stream.
+func TestStreamForFollowers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		chat, other := newQueue(), newQueue()
+		w := newWorld(Pool{Namespace: "models", Name: "chat", Queue: chat}, Pool{Namespace: "models", Name: "other", Queue: other})
+		mux := http.NewServeMux()
+		mux.Handle(Pattern, w)
+		response := open(t, mux)
+		text := Pattern + "\n\n" + response.Proto + " " + response.Status + "\nContent-Type: " + response.Header.Get("Content-Type") + "\n\n"
+		lines := scan(response)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 {
+			wait(ctx, chat, queue.Labels{Model: "alias", Target: "meta/llama-3.1-8b"})
+		}
+		wait(t.Context(), chat, queue.Labels{Target: "<\"\u00fc\n>"})
+		wait(t.Context(), chat, queue.Labels{}) // a request without a model
+		time.Sleep(time.Second + interval/2) // not at the moment of a look
+		cancel()
+		time.Sleep(time.Second)
+		chat.Grant(2)
+		time.Sleep(2 * heartbeat)
+		w.all.Store(&[]Pool{{Namespace: "models", Name: "chat", Queue: chat}})
+		time.Sleep(time.Second)
+
+		for _, line := range read(lines) {
+			text += line + "\n"
+		}
+		golden.File(t, "testdata/stream.txt", []byte(text))
 	})
 }
 
