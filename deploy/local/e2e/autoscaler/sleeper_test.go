@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/emulators/chatload"
 	"fairlead.dev/deploy/local/e2e/stack"
@@ -25,6 +26,8 @@ const (
 	document = "docs/services/variant-autoscaler.md"
 	// retention is how long a model of these tests keeps a replica after its last request, in place of the ten minutes of the quick starts.
 	retention = "20s"
+	// attempt is how long a test waits for the pages of servers, some of which may not answer yet.
+	attempt = 10 * time.Second
 	// crowd is how many requests wait for a model that has no replicas.
 	crowd = 200
 )
@@ -55,27 +58,35 @@ func newSleeper(t *testing.T, start time.Duration, o stack.Options) *sleeper {
 // quickStart runs the commands below a heading of the document, with other names, and periods of seconds.
 func (s *sleeper) quickStart(heading string) {
 	s.t.Helper()
+	commands := s.commands(heading)
+	words := strings.Fields(commands[0])
+	require.Equal(s.t, "helm", words[0])
 	s.values = []string{
 		"scaleToZero.__defaults__.retentionPeriod=" + retention, "optimization.interval=10s", "plan.stabilizationWindow=20s", "prometheus.metricsWindow=15s",
 	}
-	for _, line := range s.commands(heading) {
-		words := strings.Fields(strings.ReplaceAll(line, "'", ""))
-		switch {
-		case words[0] == "helm":
-			for i, word := range words {
-				if word == "--set" {
-					s.values = append(s.values, words[i+1])
-				}
-			}
-			s.install(s.values...)
-		case len(words) == 4 && words[1] == "apply":
-			text, err := os.ReadFile(filepath.Join(s.root, words[3]))
-			require.NoError(s.t, err)
-			require.NoError(s.t, s.Apply(s.t.Context(), inPlace.Replace(string(text))))
-		default:
-			_, err := s.Kubectl(s.t.Context(), strings.Fields(inPlace.Replace(strings.Join(words[1:], " ")))...)
-			require.NoError(s.t, err)
+	for i, word := range words {
+		if word == "--set" {
+			s.values = append(s.values, words[i+1])
 		}
+	}
+	s.install(s.values...)
+	s.kubectl(commands[1:])
+}
+
+// kubectl runs commands of the document.
+func (s *sleeper) kubectl(commands []string) {
+	s.t.Helper()
+	for _, line := range commands {
+		words := strings.Fields(inPlace.Replace(strings.ReplaceAll(line, "'", "")))
+		require.Equal(s.t, "kubectl", words[0])
+		if words[1] != "apply" {
+			_, err := s.Kubectl(s.t.Context(), words[1:]...)
+			require.NoError(s.t, err)
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(s.root, words[len(words)-1]))
+		require.NoError(s.t, err)
+		require.NoError(s.t, s.Apply(s.t.Context(), inPlace.Replace(string(text))))
 	}
 }
 
@@ -153,6 +164,7 @@ type waiting struct {
 	number int
 	began  time.Time
 	load   *stack.Load
+	woke   types.UID // the pod that woke the model
 }
 
 // send sends requests, and returns when all of them wait.
@@ -176,9 +188,11 @@ func (w *waiting) wakes() {
 		require.EqualValues(collect, 1, n)
 	}, kubetest.Patience, tick/10)
 	w.t.Logf("a replica was asked for %v after the first request", time.Since(w.began).Round(time.Millisecond))
+	require.Eventually(w.t, func() bool { return len(w.pods()) > 0 }, kubetest.Patience, tick/10)
+	w.woke = w.pods()[0].UID
 }
 
-// answered waits until all requests are answered. One server has got each of them once.
+// answered waits until all requests are answered, each by one server.
 func (w *waiting) answered() {
 	w.t.Helper()
 	report, results, err := w.load.Finish()
@@ -191,26 +205,30 @@ func (w *waiting) answered() {
 			first = at
 		}
 	}
-	pod, ready := w.server()
-	page, err := stack.Fetch(w.t.Context(), w.Cluster, net.JoinHostPort(pod.Status.PodIP, "8000"), "/metrics")
-	require.NoError(w.t, err)
-	assert.EqualValues(w.t, w.number, stack.Sum(page, "vllm:request_success_total"), "the server answers each once")
-	w.t.Logf("first token %v after the first request, all answered after %v; the pod was created %v and ready %v after it",
-		first.Sub(w.began).Round(time.Millisecond), time.Since(w.began).Round(time.Millisecond), pod.CreationTimestamp.Sub(w.began).Round(time.Second),
-		ready.Sub(w.began).Round(time.Second))
-}
-
-// server returns the only pod of the model, and since when it is ready.
-func (s *sleeper) server() (pod *corev1.Pod, ready time.Time) {
-	s.t.Helper()
-	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
-	require.NoError(s.t, err)
-	require.Len(s.t, pods.Items, 1, "one replica wakes the model")
-	pod = &pods.Items[0]
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			ready = c.LastTransitionTime.Time
+	w.t.Logf("the first token came %v after the first request, the last answer after %v", first.Sub(w.began).Round(time.Millisecond),
+		time.Since(w.began).Round(time.Millisecond))
+	ctx, cancel := context.WithTimeout(w.t.Context(), attempt)
+	defer cancel()
+	served, stays := 0.0, false
+	for _, pod := range w.pods() {
+		stays = stays || pod.UID == w.woke
+		if page, err := stack.Fetch(ctx, w.Cluster, net.JoinHostPort(pod.Status.PodIP, "8000"), "/metrics"); err == nil { // others start
+			served += stack.Sum(page, "vllm:request_success_total")
 		}
 	}
-	return pod, ready
+	assert.InDelta(w.t, w.number, served, 0, "servers answer each once")
+	assert.True(w.t, stays, "the pod that woke the model was replaced")
+}
+
+// pods returns the servers of the model that do not end.
+func (s *sleeper) pods() (all []corev1.Pod) {
+	s.t.Helper()
+	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "set=" + fast})
+	require.NoError(s.t, err)
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil {
+			all = append(all, pod)
+		}
+	}
+	return all
 }

@@ -44,6 +44,7 @@ type decider struct {
 	bounds     []bounds
 	first      []int // variant of each group, and the number of all variants
 	held       []Reason
+	served     map[poolKey][]string
 	places     []place // their limits follow those of the snapshot
 
 	problem *optimizer.Problem
@@ -79,7 +80,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 			Unit: optimizer.Unit(l.Unit), Accelerator: l.Accelerator, Namespace: l.Namespace, Priority: l.Priority, Amount: l.Amount,
 		})
 	}
-	d.places = places(s)
+	d.served, d.places = d.servedModels(), places(s)
 	for range d.places {
 		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{Unit: optimizer.UnitPlaces})
 	}

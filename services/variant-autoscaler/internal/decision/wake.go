@@ -171,13 +171,13 @@ func (d *decider) mayStop(g int) bool {
 	return d.snapshot.Groups[g].Zero.Enabled && d.held[g] == "" && !made.KeepOne && made.Rate == 0
 }
 
-// wakes reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one.
+// wakes reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one, or no request would wait.
 func (d *decider) wakes(g int) bool {
 	in := &d.snapshot.Groups[g]
 	z := &in.Zero
 	arrives := in.Load.State == snapshot.Found && (in.Load.Queued > 0 || in.Load.Rate > 0)
 	unseen := z.Requests == nil && in.Load.State == snapshot.Missing && !z.Watched
-	return arrives || z.Waiting > 0 || z.Requests != nil && *z.Requests > 0 || unseen
+	return arrives || z.Waiting > 0 || z.Requests != nil && *z.Requests > 0 || unseen || d.neighborOf(in) != ""
 }
 
 // retained returns why a group with replicas that may go to zero keeps one, empty if it need not. The groups of the roles of a model go to
@@ -215,6 +215,8 @@ func (d *decider) retainedAlone(g int) string {
 		return fmt.Sprintf("the first replica has been ready for less than %s", z.Retention)
 	case recent(z.Changed):
 		return fmt.Sprintf("the replicas changed, or another replica of this program led, less than %s ago", z.Retention)
+	case d.neighborOf(in) != "":
+		return fmt.Sprintf("its requests would not wait: the InferencePool has servers of model %.100q, too. Give each model a pool of its own", d.neighborOf(in))
 	case !z.Watched:
 		return "nothing would see a request that waits: let Prometheus scrape the picker of the InferencePool"
 	}

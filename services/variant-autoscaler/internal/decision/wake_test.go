@@ -153,6 +153,49 @@ func TestDecide_NeverZero(t *testing.T) {
 	assert.Equal(t, outcome{[]int{1, 1}, []Reason{NoMetrics, NoMetrics}}, decide(t, failed), "while Prometheus does not answer")
 }
 
+// TestDecide_SharedPool: as long as an InferencePool has a server of another model, no request waits in its picker.
+func TestDecide_SharedPool(t *testing.T) {
+	t.Parallel()
+	shared := func(change func(g *snapshot.Group), give *snapshot.Snapshot) *snapshot.Snapshot {
+		other := one(load(1), has(1, 0)).Groups[0]
+		other.Model = "other"
+		change(&other)
+		for i := range other.Variants {
+			other.Variants[i].Name += "-other"
+		}
+		give.Groups = append(give.Groups, other)
+		return give
+	}
+	awake := func() *snapshot.Snapshot { return one(load(0), has(0, 1), zero(0, time.Hour)) }
+	same := func(*snapshot.Group) {}
+	gone := func(g *snapshot.Group) { has(0, 0)(g) }
+	tests := []struct {
+		name string
+		give *snapshot.Snapshot
+		want int // replicas of small
+	}{
+		{"the other one has a server", shared(same, awake()), 1},
+		{"it has none", shared(gone, awake()), 0},
+		{"it has one in another pool", shared(func(g *snapshot.Group) { g.Pool = "other" }, awake()), 0},
+		{"it has one in another namespace", shared(func(g *snapshot.Group) { g.Namespace = "other" }, awake()), 0},
+		{"nobody has a pool", shared(func(g *snapshot.Group) { g.Pool = "" }, awake()), 0},
+		{"the other one woke", shared(same, asleep()), 1},
+		{"both sleep", shared(gone, asleep()), 0},
+	}
+	tests[4].give.Groups[0].Pool = ""
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d, err := Decide(tt.give)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, d.Groups[0].Variants[1].Desired)
+		})
+	}
+	d, err := Decide(tests[0].give)
+	require.NoError(t, err)
+	assert.Contains(t, d.Groups[0].Variants[1].Message, `the InferencePool has servers of model "other", too. Give each model a pool of its own`)
+}
+
 // TestDecide_Standby: what would start is known before a request waits.
 func TestDecide_Standby(t *testing.T) {
 	t.Parallel()
