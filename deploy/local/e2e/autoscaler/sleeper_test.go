@@ -55,15 +55,14 @@ func newSleeper(t *testing.T, start time.Duration, o stack.Options) *sleeper {
 	return s
 }
 
-// quickStart runs the commands below a heading of the document, with other names, and periods of seconds.
-func (s *sleeper) quickStart(heading string) {
+// quickStart runs the commands below a heading of the document, with other names, periods of seconds, and further values of the chart.
+func (s *sleeper) quickStart(heading string, values ...string) {
 	s.t.Helper()
 	commands := s.commands(heading)
 	words := strings.Fields(commands[0])
 	require.Equal(s.t, "helm", words[0])
-	s.values = []string{
-		"scaleToZero.__defaults__.retentionPeriod=" + retention, "optimization.interval=10s", "plan.stabilizationWindow=20s", "prometheus.metricsWindow=15s",
-	}
+	s.values = append(values,
+		"scaleToZero.__defaults__.retentionPeriod="+retention, "optimization.interval=10s", "plan.stabilizationWindow=20s", "prometheus.metricsWindow=15s")
 	for i, word := range words {
 		if word == "--set" {
 			s.values = append(s.values, words[i+1])
@@ -170,13 +169,19 @@ type waiting struct {
 // send sends requests, and returns when all of them wait.
 func (s *sleeper) send(number int) *waiting {
 	s.t.Helper()
-	w := &waiting{sleeper: s, number: number, began: time.Now(), load: stack.StartLoad(s.t.Context(), chatload.Options{
-		BaseURL: s.Gateway(), Model: stack.Model, Concurrency: number, Requests: number, MaxTokens: 4, IgnoreEOS: true, KeepAlive: true,
-		RequirePicked: true, Timeout: kubetest.Patience, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 1},
-	})}
+	w := s.begin(number)
 	s.await(waitingRequests, float64(number))
 	s.t.Logf("%d requests wait after %v", number, time.Since(w.began).Round(time.Millisecond))
 	return w
+}
+
+// begin begins to send requests.
+func (s *sleeper) begin(number int) *waiting {
+	s.t.Helper()
+	return &waiting{sleeper: s, number: number, began: time.Now(), load: stack.StartLoad(s.t.Context(), chatload.Options{
+		BaseURL: s.Gateway(), Model: stack.Model, Concurrency: number, Requests: number, MaxTokens: 4, IgnoreEOS: true, KeepAlive: true,
+		RequirePicked: true, Timeout: kubetest.Patience, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 1},
+	})}
 }
 
 // wakes waits until the model has one replica.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/local/e2e/stack"
@@ -77,6 +78,29 @@ func TestZeroWithHPA(t *testing.T) {
 	s.sleeps()
 }
 
+// TestZeroBehindAuthentication has a picker that serves what waits over TLS, to clients with a token. The values of both charts suffice.
+func TestZeroBehindAuthentication(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("long form: TestZeroWithoutAutoscaler has the rest")
+	}
+	s := newSleeper(t, 5*time.Second, stack.Options{})
+	s.opens()
+	certificate, key, err := stack.SelfSigned(stack.Picker + ".default.svc")
+	require.NoError(t, err)
+	_, err = s.Clientset().CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "picker-metrics"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key, "ca.crt": certificate},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.UpgradePicker(t.Context(), tag, "metrics.auth=true", "metrics.certificateSecret=picker-metrics"))
+	s.quickStart(withoutAutoscaler, "holds.caSecret=picker-metrics", "holds.token=true")
+	s.rolledOut(autoscaler)
+	w := s.begin(crowd)
+	w.wakes()
+	w.answered()
+}
+
 // TestZeroOfASharedPool has two models in one InferencePool. Both wake, as the picker gives no request to wait while a server of either is ready.
 func TestZeroOfASharedPool(t *testing.T) {
 	t.Parallel()
@@ -133,6 +157,6 @@ func (s *sleeper) copyServers(name string) {
 // mayWrite reports whether the program may write the scale of Deployments.
 func (s *sleeper) mayWrite() bool {
 	s.t.Helper()
-	out, _ := s.Kubectl(s.t.Context(), "auth", "can-i", "update", "deployments/scale", "--as=system:serviceaccount:default:"+autoscaler) // it fails with "no"
+	out, _ := s.Kubectl(s.t.Context(), "auth", "can-i", "update", "deployments.apps", "--subresource=scale", "--as=system:serviceaccount:default:"+autoscaler) // it fails with "no"
 	return strings.TrimSpace(out) == "yes"
 }

@@ -96,7 +96,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Scaler.ClientCAFile, "scaler-client-ca-file", c.Scaler.ClientCAFile, "Authorities of required client certificates, in PEM. Empty: clients need none.")
 	fs.StringSliceVar(&c.Scaler.ClientNames, "scaler-client-name", c.Scaler.ClientNames, "Names of which a client certificate needs one. Empty: all certificates of the authorities.")
 	fs.BoolVar(&c.WakeIdle, "wake-hpa-targets", c.WakeIdle,
-		"Write the first replica of a target without replicas, for which requests wait, and whose HorizontalPodAutoscaler does nothing at zero: one that follows this program, with minReplicas above 0.")
+		"Write the first replica of a target without replicas, for which requests wait, and whose HorizontalPodAutoscaler follows this program and does nothing: with minReplicas above 0, or if it has not scaled the target to zero itself (Kubernetes 1.37).")
 	fs.BoolVar(&c.Holds.Follow, "follow-holds", c.Holds.Follow, "Follow the requests that wait in endpoint pickers while a model has no replicas. Otherwise Prometheus alone shows them.")
 	fs.StringVar(&c.Holds.TokenFile, "holds-token-file", c.Holds.TokenFile,
 		"Bearer token for endpoint pickers. Every picker that an InferencePool names gets it, if its certificate is valid: use one that may get /v1/holds and /metrics, and nothing else. Empty: none.")

@@ -140,7 +140,7 @@ func TestStreamForFollowers(t *testing.T) {
 		}
 		wait(t.Context(), chat, queue.Labels{Target: "<\"\u00fc\n>"})
 		wait(t.Context(), chat, queue.Labels{}) // a request without a model
-		time.Sleep(time.Second + interval/2) // not at the moment of a look
+		time.Sleep(time.Second + interval/2)    // not at the moment of a look
 		cancel()
 		time.Sleep(time.Second)
 		chat.Grant(2)
