@@ -30,7 +30,7 @@ func TestStreamOfThePicker(t *testing.T) {
 	require.NoError(t, answer.Body.Close())
 
 	synctest.Test(t, func(t *testing.T) {
-		w, next := newWorld(t), make(chan struct{})
+		w, next := newWorld(t), make(chan struct{}, strings.Count(body, "\n"))
 		w.pools.set(t, poolObject("models", "chat"), poolObject("models", "other"))
 		w.endpoints.set(t, slice("models", "10.0.0.1"))
 		w.serve("10.0.0.1", func(to http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func TestStreamOfThePicker(t *testing.T) {
 		defer stop()
 
 		var seen [][2]int
-		for range strings.Count(body, "\n") {
+		for range cap(next) {
 			next <- struct{}{}
 			sleep(time.Second)
 			of, watched := w.waiting(llama)
