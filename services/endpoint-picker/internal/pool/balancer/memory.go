@@ -266,11 +266,11 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
 
 // gather fills the list of candidates with the endpoints of at least a standing.
 func (m *memory) gather(endpoints []*endpoint.Endpoint, indexes []int, least standing) {
-	m.candidates = m.candidates[:0]
+	m.candidates = slices.Grow(m.candidates[:0], len(indexes))
 	now := monotonic.From(m.request.Now)
 	for _, i := range indexes {
 		if e := endpoints[i]; m.standing(e, now) >= least {
-			m.candidates = append(m.candidates, m.candidate(i, e))
+			m.addCandidate(i, e)
 		}
 	}
 }
@@ -309,33 +309,26 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 	return indexes
 }
 
-// candidate describes an endpoint from one reading of its load.
-func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
+// addCandidate adds an endpoint to the list, described from one reading of its load.
+func (m *memory) addCandidate(i int, e *endpoint.Endpoint) {
 	e.ExpireHeld(m.request.Now, m.paces.First)
 	load := e.Load()
-	c := candidateOf(i, e, &load)
+	m.candidates = appendCandidate(m.candidates, i, e, &load)
 	if m.estimated {
-		estimated := m.prompt.Estimate(e, &load)
+		estimated, c := m.prompt.Estimate(e, &load), &m.candidates[len(m.candidates)-1]
 		c.Matched, c.Load.Tokens = estimated.Cached, estimated.Backlog
 		c.Load.Wait, c.Load.Delay = estimated.TTFT, estimated.Delay
 	}
-	return c
 }
 
-// candidateOf describes an endpoint without estimates for a request.
-func candidateOf(i int, e *endpoint.Endpoint, load *endpoint.Load) scheduling.Candidate {
-	return scheduling.Candidate{
-		Index: i, Server: e.Server(),
-		Load: scheduling.Load{
-			Requests: load.Requests,
-			Open:     load.Open,
-			Held:     load.Held,
-			Waiting:  load.Waiting,
-			Running:  load.Running,
-			KVUsage:  load.KVUsage,
-			Sampled:  load.At,
-			Failing:  load.Failing,
-			Page:     load.Page,
-		},
-	}
+// appendCandidate appends an endpoint without estimates for a request. A candidate is large: it is written where it stays.
+func appendCandidate(to []scheduling.Candidate, i int, e *endpoint.Endpoint, load *endpoint.Load) []scheduling.Candidate {
+	to = slices.Grow(to, 1)[:len(to)+1]
+	c := &to[len(to)-1]
+	*c = scheduling.Candidate{Index: i, Server: e.Server()}
+	l := &c.Load
+	l.Requests, l.Open, l.Held = load.Requests, load.Open, load.Held
+	l.Waiting, l.Running, l.KVUsage = load.Waiting, load.Running, load.KVUsage
+	l.Sampled, l.Failing, l.Page = load.At, load.Failing, load.Page
+	return to
 }

@@ -55,11 +55,10 @@ func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, conf
 	to = slices.Grow(to, len(endpoints))
 	for i, e := range endpoints {
 		load := e.Load()
-		c := candidateOf(i, e, &load)
+		to = appendCandidate(to, i, e, &load)
 		if !config.Profile.WithoutEstimates {
-			c.Load.Tokens = float64(estimate.ServerOf(e).Backlog())
+			to[len(to)-1].Load.Tokens = float64(estimate.ServerOf(e).Backlog())
 		}
-		to = append(to, c)
 	}
 	return to
 }
