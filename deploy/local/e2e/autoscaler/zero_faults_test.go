@@ -37,6 +37,7 @@ func TestZeroFaults(t *testing.T) {
 		{"no leader when the requests come", s.withoutLeader},
 		{"a picker is replaced, and then the leader is killed, while they wait", s.whileTheyWait},
 		{"no Prometheus", s.withoutPrometheus},
+		{"a Prometheus that does not answer", s.suspendedPrometheus},
 		{"the clients leave just after the wake", s.clientsLeave},
 		{"the server is ready and answers 500", s.brokenServer},
 		{"the readiness of the server flaps", s.flappingServer},
@@ -75,6 +76,29 @@ func (s *sleeper) withoutPrometheus() {
 		return err == nil && n != 1
 	}, stays, tick, "nothing says that there are no requests")
 	s.scale("prometheus", 1)
+}
+
+func (s *sleeper) suspendedPrometheus() {
+	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=prometheus"})
+	require.NoError(s.t, err)
+	require.Len(s.t, pods.Items, 1)
+	resume := s.suspend(pods.Items[0].Name)
+	w := s.send(crowd)
+	w.wakes()
+	w.answered()
+	resume()
+}
+
+// suspend stops the process of a pod until the returned function is called.
+func (s *sleeper) suspend(pod string) (resume func()) {
+	s.t.Helper()
+	s.NeedsOwn(s.t, "suspends processes of pods")
+	pid, err := stack.ProcessOf(pod)
+	require.NoError(s.t, err)
+	require.NoError(s.t, syscall.Kill(pid, syscall.SIGSTOP))
+	resume = func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
+	s.t.Cleanup(resume)
+	return resume
 }
 
 // clientsLeave has a request whose client leaves when the model wakes: its first replica starts, serves nothing, and goes.
@@ -121,14 +145,11 @@ func (s *sleeper) flappingServer() {
 	w.wakes()
 	w.answered()
 	pod := s.pods()[0]
-	pid, err := stack.ProcessOf(pod.Name)
-	require.NoError(s.t, err)
 	for range 3 {
-		require.NoError(s.t, syscall.Kill(pid, syscall.SIGSTOP))
-		s.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		resume := s.suspend(pod.Name)
 		s.await("fairlead_picker_endpoints_ready", 0)
 		w := s.send(crowd / 10)
-		require.NoError(s.t, syscall.Kill(pid, syscall.SIGCONT))
+		resume()
 		report, results, err := w.load.Finish()
 		require.NoError(s.t, err)
 		require.Len(s.t, results, crowd/10)
