@@ -120,10 +120,18 @@ const (
 	ReasonUnsupportedRole = "UnsupportedRole"
 	// ReasonRoleMismatch is the reason while servers with the role prefill answer requests themselves.
 	ReasonRoleMismatch = "RoleMismatch"
-	// ReasonInventoryUnknown is the reason while the limiter is on and nodes cannot be listed.
+	// ReasonInventoryUnknown is the reason while the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that
+	// it manages.
 	ReasonInventoryUnknown = "InventoryUnknown"
-	// ReasonInventoryInvalid is the reason while a node that the variant could use, or a pod on it, has a number of cards that cannot be true.
+	// ReasonInventoryInvalid is the reason while a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of cards
+	// that cannot be true.
 	ReasonInventoryInvalid = "InventoryInvalid"
+	// ReasonQueueNotFound is the reason while the LocalQueue that the workload names, or its ClusterQueue, does not exist.
+	ReasonQueueNotFound = "QueueNotFound"
+	// ReasonQueueInactive is the reason while the LocalQueue or the ClusterQueue of the workload admits nothing.
+	ReasonQueueInactive = "QueueInactive"
+	// ReasonQuotaMissing is the reason while the ClusterQueue has no quota that the pod template can use.
+	ReasonQuotaMissing = "QuotaMissing"
 	// ReasonNoServiceClass is the reason while no service class has the model: the plan is for a stable load.
 	ReasonNoServiceClass = "NoServiceClass"
 	// ReasonCapacityUnknown is the reason while nothing says what a replica serves.

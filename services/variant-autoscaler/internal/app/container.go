@@ -33,6 +33,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/live"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
@@ -119,6 +120,7 @@ func clusterConstructors() []any {
 			return scale.NewKinds(c.Discovery(), now.Now)
 		},
 		func(d dynamic.Interface, k *scale.Kinds) *scale.Reader { return scale.NewReader(d, k) },
+		func(d dynamic.Interface) *kueue.Reader { return kueue.NewReader(d) },
 		func(d dynamic.Interface, k *scale.Kinds) *scale.Writer { return scale.NewWriter(d, k, owner) },
 		newStore,
 		newReadiness,
@@ -257,6 +259,7 @@ type passParts struct {
 	Log        *zap.Logger
 	Informers  *informers.Informers
 	Scales     *scale.Reader
+	Queues     *kueue.Reader
 	Store      *live.Store
 	Prometheus *Prometheus
 	Holds      *holds.Follower
@@ -271,7 +274,7 @@ func newPasses(p passParts) *pass.Passes {
 			Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics, Writes: p.Config.Actuator == config.ActuatorScale,
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
-		World: p.Informers.Caches(), Scales: p.Scales, Waits: p.Holds, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
+		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,
 	})
 }

@@ -36,11 +36,11 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	p.Store.OnChange(p.Trigger.ConfigMapChanged)
 	p.Store.OnLoad(func(s *settings.Settings) {
 		if s.Limiter() {
-			p.Informers.WatchNodes()
+			p.Informers.WatchInventory()
 		}
 	})
 	if cfg.Limiter {
-		p.Informers.WatchNodes()
+		p.Informers.WatchInventory()
 	}
 	p.Table.OnHold(p.Waker.OnHold)
 	return run.Run(ctx, run.Params{

@@ -104,23 +104,29 @@ func TestPlanShowsConfigMaps(t *testing.T) {
 	assert.NotContains(t, text, "*-service-classes-config (classes)", "it was found")
 }
 
-// TestPlanReadsNodes: nodes are read for the limiter alone, and a user who may not list them learns it.
-func TestPlanReadsNodes(t *testing.T) {
+// TestPlanReadsInventory: nodes and quotas are read for the limiter alone, and a user who may not list them learns it.
+func TestPlanReadsInventory(t *testing.T) {
 	t.Parallel()
 	nodes := informers.Kinds("").Nodes
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a"}}}
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{nodes.Resource: "NodeList"}, node)
+	queue := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": map[string]any{"name": "a"}}}
+	lists := map[schema.GroupVersionResource]string{}
+	for _, k := range informers.InventoryKinds() {
+		lists[k.Resource] = k.Name + "List"
+	}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, node, queue)
 	w := &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
-	require.NoError(t, addNodes(t.Context(), client, w))
+	require.NoError(t, addInventory(t.Context(), client, w))
 	caches, err := informers.Snapshot(w.Snapshot, "")
 	require.NoError(t, err)
 	assert.True(t, caches.Nodes.Listed())
 	assert.Len(t, caches.Nodes.List(), 1)
+	assert.Len(t, caches.ClusterQueues.List(), 1)
 	assert.False(t, caches.Pods.Listed(), "other kinds are as before")
 
 	kubetest.FailAlways(client, "list", "nodes", apierrors.NewForbidden(nodes.Resource.GroupResource(), "", errors.New("no role")))
 	w = &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
-	require.NoError(t, addNodes(t.Context(), client, w))
+	require.NoError(t, addInventory(t.Context(), client, w))
 	caches, err = informers.Snapshot(w.Snapshot, "")
 	require.NoError(t, err)
 	assert.False(t, caches.Nodes.Listed())

@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/explain"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/record"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
@@ -168,7 +169,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	if o.Limiter || spectator.settings.Limiter() {
-		if err := addNodes(ctx, client, w); err != nil {
+		if err := addInventory(ctx, client, w); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +180,8 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	p := pass.New(pass.Params{
 		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
-		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
+		LocalQueues: kueue.NewReader(client),
+		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
 	})
 	if _, _, err := p.Pass(ctx); err != nil {
 		return nil, err //nolint:wrapcheck // it says what happened
@@ -194,15 +196,15 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	return spectator.outcome.Snapshot, nil
 }
 
-// addNodes adds the nodes of the cluster.
-func addNodes(ctx context.Context, client dynamic.Interface, w *dryrun.World) error {
-	nodes, err := dryrun.ReadCluster(ctx, client, []kit.Kind{informers.Kinds("").Nodes})
+// addInventory adds the nodes and quotas of the cluster.
+func addInventory(ctx context.Context, client dynamic.Interface, w *dryrun.World) error {
+	inventory, err := dryrun.ReadCluster(ctx, client, informers.InventoryKinds())
 	if err != nil {
 		return err //nolint:wrapcheck // the error names the kind
 	}
-	w.Objects, w.Skipped = append(w.Objects, nodes.Objects...), append(w.Skipped, nodes.Skipped...)
+	w.Objects, w.Skipped = append(w.Objects, inventory.Objects...), append(w.Skipped, inventory.Skipped...)
 	before := w.Served
-	w.Served = func(resource schema.GroupVersionResource) bool { return before(resource) || nodes.Served(resource) }
+	w.Served = func(resource schema.GroupVersionResource) bool { return before(resource) || inventory.Served(resource) }
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Decide returns the decision on a snapshot, or an error that names a number that is out of range.
 func Decide(s *snapshot.Snapshot) (*Decision, error) {
-	if err := validateNodes(s); err != nil {
+	if err := cmp.Or(validateNodes(s), validateQuotas(s)); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	d := newDecider(s)
@@ -46,6 +46,9 @@ type decider struct {
 	held       []Reason
 	served     map[poolKey][]string
 	places     []place // their limits follow those of the snapshot
+	quotas     *quotaTree
+	// quotaLimits follow those of places.
+	quotaLimits []quotaLimit
 
 	problem *optimizer.Problem
 	report  *optimizer.Report
@@ -81,7 +84,9 @@ func newDecider(s *snapshot.Snapshot) *decider {
 		})
 	}
 	d.served, d.places = d.servedModels(), places(s)
-	for range d.places {
+	d.quotas = newQuotaTree(s.Quotas)
+	d.quotaLimits = d.quotas.limits(s)
+	for range len(d.places) + len(d.quotaLimits) {
 		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{Unit: optimizer.UnitPlaces})
 	}
 	for g := range s.Groups {
@@ -179,7 +184,7 @@ func (d *decider) variant(g, i int) optimizer.Variant {
 	in, b := &d.snapshot.Groups[g].Variants[i], d.bounds[d.first[g]+i]
 	made := optimizer.Variant{
 		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
-		Capacity: d.capacities[d.first[g]+i].rate, Places: d.takenPlaces(in.Pods),
+		Capacity: d.capacities[d.first[g]+i].rate, Places: d.takenRoom(in.Pods),
 	}
 	switch {
 	case d.later[d.first[g]+i] && d.held[g] == "":

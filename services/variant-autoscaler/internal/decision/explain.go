@@ -125,8 +125,8 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	switch c := &d.capacities[at]; {
 	case d.held[g] == NoMetrics:
 		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.kept(g, i), in.Load.Message)
-	case d.why[at] == NodesFull:
-		return NodesFull, fmt.Sprintf("The plan has %s; %d for now: %s", replicas(d.plan.Replicas[at]), d.desired[at], d.short(g, i))
+	case d.why[at] == NodesFull || d.why[at] == QuotaFull:
+		return d.why[at], fmt.Sprintf("The plan has %s; %d for now: %s", replicas(d.plan.Replicas[at]), d.desired[at], d.short(g, i))
 	case d.trial[at]:
 		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
 	case d.why[at] == Probing:

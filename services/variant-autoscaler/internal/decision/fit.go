@@ -8,32 +8,39 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// fit lowers what is acted on to the pods for which nodes have room now, whatever the scheduler does: in whatever order it takes the pods,
-// and on whichever of their nodes it puts each of them, none stays Pending for want of cards. Replicas that are placed stay. Cards of
-// replicas that go count when these are gone: a pass after that raises others.
+// fit lowers what is acted on to the pods for which nodes have room now, and that Kueue admits, whatever the scheduler does: in whatever
+// order it takes the pods, and on whichever of their nodes it puts each of them, none stays Pending for want of cards or quota. Replicas that
+// are placed, or admitted, stay. Cards of replicas that go count when these are gone: a pass after that raises others.
 //
 // A node set has ⌊f/s⌋ places for pods of s cards on a node with f free cards. A further pod of t cards takes at most ⌈t/s⌉ of them. So a
 // pod of s cards finds a place if those that all further pods on nodes of its set can take are at most as many as there are.
 func (d *decider) fit() {
-	f, order := newFitter(d.snapshot), d.fitOrder()
+	f, a, order := newFitter(d.snapshot), newAdmitter(d.snapshot), d.fitOrder()
 	for _, at := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
 		p, v := d.podsOf(at), d.variantOf(at)
 		missing := int64(d.lowest(at))*p.Count - max(int64(v.Now)*p.Count, p.Placed)
 		f.take(p, min(missing, d.snapshot.Nodes[p.Set].Places(p.Cards)))
+		a.take(p, a.room(p, int64(d.lowest(at))-p.Admitted/p.Count))
 	}
 	for _, at := range order {
-		p := d.podsOf(at)
-		base := max(p.Placed, int64(min(d.lowest(at), d.desired[at]))*p.Count)
-		wanted := int64(d.desired[at])*p.Count - base
-		if wanted <= 0 {
+		p, desired := d.podsOf(at), int64(d.desired[at])
+		least := min(int64(d.lowest(at)), desired)
+		placed, admitted := max(p.Placed, least*p.Count), max(p.Admitted/p.Count, least)
+		onNodes, byQuota := (placed+min(desired*p.Count-placed, f.room(p)))/p.Count, desired
+		if len(p.Quotas) > 0 && desired > admitted {
+			byQuota = admitted + a.room(p, min(desired, onNodes)-admitted)
+		}
+		replicas := min(desired, onNodes, byQuota)
+		f.take(p, replicas*p.Count-placed)
+		a.take(p, replicas-admitted)
+		if replicas == desired {
 			continue
 		}
-		replicas := int((base + min(wanted, f.room(p))) / p.Count)
-		f.take(p, int64(replicas)*p.Count-base)
-		if replicas < d.desired[at] {
-			d.desired[at], d.why[at] = replicas, NodesFull
-			d.trial[at] = d.trial[at] && replicas > 0
+		d.desired[at], d.why[at] = int(replicas), NodesFull
+		if byQuota < onNodes {
+			d.why[at] = QuotaFull
 		}
+		d.trial[at] = d.trial[at] && replicas > 0
 	}
 }
 

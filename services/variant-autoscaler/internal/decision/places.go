@@ -58,18 +58,25 @@ func places(s *snapshot.Snapshot) []place {
 	return all
 }
 
-// limitPlaces sets the amounts of the limits of places.
+// limitPlaces sets the amounts of the limits of places and quotas.
 func (d *decider) limitPlaces() {
 	limits := d.problem.Limits[len(d.snapshot.Limits):]
 	for i, l := range d.places {
 		limits[i].Amount = d.snapshot.Nodes[l.set].Places(l.cards)
+	}
+	for i := range d.quotaLimits {
+		limits[len(d.places)+i].Amount = d.quotaLimits[i].left(d.quotas)
 	}
 	for g := range d.problem.Groups {
 		for i := range d.problem.Groups[g].Variants {
 			v, p := &d.problem.Groups[g].Variants[i], d.snapshot.Groups[g].Variants[i].Pods
 			for _, t := range v.Places {
 				l := t.Limit - len(d.snapshot.Limits)
-				limits[l].Amount += max(p.Placed, int64(v.Min)*p.Count) * (p.Cards / d.places[l].cards)
+				if l < len(d.places) {
+					limits[l].Amount += max(p.Placed, int64(v.Min)*p.Count) * (p.Cards / d.places[l].cards)
+				} else {
+					limits[l].Amount += min(max(p.Admitted, int64(v.Min)*p.Count), maxPodNumber) * min(p.Cards, maxCards)
+				}
 			}
 		}
 	}
@@ -104,11 +111,15 @@ func most(count []int, number int) []int {
 	return all
 }
 
-// takenPlaces returns what a replica takes of the limits of places.
-func (d *decider) takenPlaces(p *snapshot.Pods) []optimizer.Places {
+// takenRoom returns what a replica takes of the limits of places and quotas.
+func (d *decider) takenRoom(p *snapshot.Pods) []optimizer.Places {
 	if p == nil {
 		return nil
 	}
+	return append(d.takenPlaces(p), d.takenQuotas(p)...)
+}
+
+func (d *decider) takenPlaces(p *snapshot.Pods) []optimizer.Places {
 	var all []optimizer.Places
 	sets := setsOf(d.snapshot, p)
 	for i, l := range d.places {

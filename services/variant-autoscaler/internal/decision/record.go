@@ -28,12 +28,14 @@ type Decision struct {
 	Binding  []Binding `json:"binding,omitempty"`
 }
 
-// Binding is a limit that makes a plan serve less or cost more: one of the snapshot, or the places of a node set.
+// Binding is a limit that makes a plan serve less or cost more: one of the snapshot, the places of a node set, or a quota.
 type Binding struct {
 	Name  string `json:"name"`
-	Limit int    `json:"limit"` // position in the snapshot; -1: the limit is that of a node set
+	Limit int    `json:"limit"` // position in the snapshot; -1: the limit is that of a node set or a quota
 	Set   int    `json:"set"`   // position of the node set
-	// Cards are those of the smallest pod that the limit of the node set counts.
+	// Quota is the position of the quota. Nil: the limit is none of a quota.
+	Quota *int `json:"quota,omitempty"`
+	// Cards are those of the smallest pod that the limit of the node set counts, or of the smallest replica that the quota counts.
 	Cards int64 `json:"cards,omitempty"`
 }
 
@@ -87,7 +89,7 @@ type Variant struct {
 	Predicted  *Predicted `json:"predicted,omitempty"`
 	// ShareWithout is the share of the group with one replica less.
 	ShareWithout int64 `json:"shareWithout"`
-	// Short says which nodes have no room for further replicas that the plan has, or would have. Empty: none.
+	// Short says which nodes or quotas have no room for further replicas that the plan has, or would have. Empty: none.
 	Short string `json:"short,omitempty"`
 	// CostAlone is what the group would cost with this variant alone. Zero: it cannot serve the demand alone.
 	CostAlone int64 `json:"costAlone,omitempty"`
@@ -125,6 +127,7 @@ const (
 	RatioBinding Reason = "RatioBinding"         // with fewer, the ratio of prefill to decode replicas would be out of bounds
 	LimitBinding Reason = "LimitBinding"         // a limit leaves no more
 	NodesFull    Reason = "NoFreeAccelerators"   // no node has free cards for a further replica
+	QuotaFull    Reason = "NoFreeQuota"          // Kueue would not admit a further replica
 	Retained     Reason = "RetentionPeriod"      // the last request was too recent to go to zero
 	Waking       Reason = "WakingFromZero"       // requests wait, no replica is ready: one variant starts, the others do not
 	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before

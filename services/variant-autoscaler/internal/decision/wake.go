@@ -64,9 +64,9 @@ func (d *decider) usedRoom() []int64 {
 }
 
 // taken returns what all variants take of the limits, with the replicas that they have, or get if that is decided. Of the free cards of nodes,
-// pods that are placed take none.
+// pods that are placed take none, and of what quotas have left, those that are admitted.
 func (d *decider) taken() []int64 {
-	used := make([]int64, len(d.snapshot.Limits)+len(d.places))
+	used := make([]int64, len(d.snapshot.Limits)+len(d.places)+len(d.quotaLimits))
 	for g := range d.snapshot.Groups {
 		for i := range d.snapshot.Groups[g].Variants {
 			v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
@@ -74,15 +74,18 @@ func (d *decider) taken() []int64 {
 			if d.desired != nil {
 				n = max(n, int64(d.desired[at]))
 			}
-			further := n
+			unplaced, unadmitted := n, n
 			if v.Pods != nil {
-				further = max(n-v.Pods.Placed/v.Pods.Count, 0)
+				unplaced, unadmitted = max(n-v.Pods.Placed/v.Pods.Count, 0), max(n-v.Pods.Admitted/v.Pods.Count, 0)
 			}
 			d.eachTaken(g, i, func(l int, one int64) {
-				if l < len(d.snapshot.Limits) {
+				switch {
+				case l < len(d.snapshot.Limits):
 					used[l] += one * n
-				} else {
-					used[l] += one * further
+				case l < len(d.snapshot.Limits)+len(d.places):
+					used[l] += one * unplaced
+				default:
+					used[l] += one * unadmitted
 				}
 			})
 		}
@@ -90,16 +93,19 @@ func (d *decider) taken() []int64 {
 	return used
 }
 
-// roomOf returns the amount of a limit, or the places that nodes have.
+// roomOf returns the amount of a limit, the places that nodes have, or what quotas have left.
 func (d *decider) roomOf(l int) int64 {
 	if l < len(d.snapshot.Limits) {
 		return d.snapshot.Limits[l].Amount
 	}
-	p := &d.places[l-len(d.snapshot.Limits)]
-	return d.snapshot.Nodes[p.set].Places(p.cards)
+	l -= len(d.snapshot.Limits)
+	if l < len(d.places) {
+		return d.snapshot.Nodes[d.places[l].set].Places(d.places[l].cards)
+	}
+	return d.quotaLimits[l-len(d.places)].left(d.quotas)
 }
 
-// eachTaken visits the limits, and the places that nodes have, of which a replica of a variant of a group takes something.
+// eachTaken visits the limits, those of places and quotas too, of which a replica of a variant of a group takes something.
 func (d *decider) eachTaken(g, i int, visit func(l int, one int64)) {
 	v := &d.snapshot.Groups[g].Variants[i]
 	for l := range d.snapshot.Limits {
@@ -107,7 +113,7 @@ func (d *decider) eachTaken(g, i int, visit func(l int, one int64)) {
 			visit(l, one)
 		}
 	}
-	for _, t := range d.takenPlaces(v.Pods) {
+	for _, t := range d.takenRoom(v.Pods) {
 		visit(t.Limit, t.Amount)
 	}
 }

@@ -26,7 +26,12 @@ func oneMore(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 
 // unitOf names one more of a limit.
 func unitOf(s *snapshot.Snapshot, b *decision.Binding) string {
-	if b.Limit < 0 {
+	switch {
+	case b.Quota != nil && b.Cards == 1:
+		return "another card"
+	case b.Quota != nil:
+		return fmt.Sprintf("another %d cards", b.Cards)
+	case b.Limit < 0:
 		return fmt.Sprintf("another place for a pod of %d cards", b.Cards)
 	}
 	switch s.Limits[b.Limit].Unit {

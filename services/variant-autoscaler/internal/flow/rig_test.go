@@ -102,12 +102,15 @@ func (r *rig) kubeconfigOf(account string) string {
 	return file
 }
 
-// start runs a replica of the program until the test ends or stop is called.
-func (r *rig) start(actuator string) (stop func()) {
+// start runs a replica of the program until the test ends or stop is called. options change its configuration.
+func (r *rig) start(actuator string, options ...func(*config.Config)) (stop func()) {
 	r.t.Helper()
 	cfg := config.Default(func(string) string { return "" })
 	cfg.Kube.Kubeconfig, cfg.Namespace, cfg.Leader.Namespace, cfg.Actuator = r.kubeconfig, namespace, namespace, actuator
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
+	for _, o := range options {
+		o(cfg)
+	}
 	require.NoError(r.t, cfg.Validate())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -7,6 +7,8 @@
 //	InferencePool                                                *Pool
 //	Namespace                                                    *Namespace
 //	Node                                                         *Node
+//	ClusterQueue, Cohort                                         *QuotaOwner
+//	ResourceFlavor                                               *Flavor
 //	EndpointSlice                                                *Endpoints
 //
 // Everybody who may write such an object can write anything into it, so no object fails to be read, and texts, lists and numbers are
@@ -60,8 +62,9 @@ type Set[T any] struct {
 	// AlphaInferencePools are those of the group inference.networking.x-k8s.io.
 	AlphaInferencePools T
 	Namespaces          T
-	// Nodes are watched once the limiter is on: see WatchNodes.
+	// Nodes, and the kinds of Kueue, are watched once the limiter is on: see WatchInventory.
 	Nodes T
+	Queues[T]
 }
 
 // Informers are the informers.
@@ -71,8 +74,9 @@ type Informers struct {
 	// Endpoints are those of pickers. Without the permission to list them, no picker is found.
 	Endpoints *kube.OptionalInformer
 
-	watchNodes func()
-	nodesOn    chan struct{} // closed by watchNodes
+	olderQueues    Queues[*kube.OptionalInformer] // of clusters that do not serve the preferred version
+	watchInventory func()
+	inventoryOn    chan struct{} // closed by watchInventory
 }
 
 // Caches are the caches of all kinds.
@@ -94,22 +98,51 @@ type Params struct {
 func New(p Params) *Informers {
 	endpoints := EndpointsKind()
 	endpoints.Off = !p.Endpoints
-	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	kinds, on := Kinds(p.Instance), make(chan struct{})
-	kinds.Nodes.Off = true // of the group: Run starts it
-	return &Informers{Group: group, Set: mapSet(kinds, group.Add), Endpoints: group.Add(endpoints), nodesOn: on, watchNodes: sync.OnceFunc(func() { close(on) })}
+	params := kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval}
+	group := kit.NewGroup(params)
+	params.Discovery = olderVersions{p.Discovery}
+	older := mapQueues(mapQueues(queueKinds(olderKueueVersion), off), kit.NewGroup(params).Add)
+	kinds, on := withoutInventory(p.Instance), make(chan struct{})
+	return &Informers{
+		Group: group, Set: mapSet(kinds, group.Add), Endpoints: group.Add(endpoints), olderQueues: older,
+		inventoryOn: on, watchInventory: sync.OnceFunc(func() { close(on) }),
+	}
 }
 
-// WatchNodes starts to watch nodes, for as long as the program runs.
-func (i *Informers) WatchNodes() { i.watchNodes() }
+// withoutInventory returns the kinds with those off that only the limiter reads: Informers.Run starts them, and not the group.
+func withoutInventory(instance string) Set[kit.Kind] {
+	kinds := Kinds(instance)
+	kinds.Nodes, kinds.Queues = off(kinds.Nodes), mapQueues(kinds.Queues, off)
+	return kinds
+}
+
+func off(k kit.Kind) kit.Kind {
+	k.Off = true
+	return k
+}
+
+// WatchInventory starts to watch nodes and quotas, for as long as the program runs.
+func (i *Informers) WatchInventory() { i.watchInventory() }
+
+// inventory returns the informers that only the limiter needs, and their names.
+func (i *Informers) inventory() (all []*kube.OptionalInformer, names []string) {
+	all = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.all(), i.olderQueues.all())
+	for _, k := range InventoryKinds() {
+		names = append(names, k.Resource.GroupResource().String())
+	}
+	return all, names
+}
 
 // Run watches until ctx ends.
 func (i *Informers) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { i.Group.Run(ctx) })
 	select {
-	case <-i.nodesOn:
-		all.Go(func() { i.Nodes.Run(ctx) })
+	case <-i.inventoryOn:
+		informers, _ := i.inventory()
+		for _, informer := range informers {
+			all.Go(func() { informer.Run(ctx) })
+		}
 	case <-ctx.Done():
 	}
 	all.Wait()
@@ -117,36 +150,43 @@ func (i *Informers) Run(ctx context.Context) {
 
 // Unsynced returns the names of the kinds that are not listed yet.
 func (i *Informers) Unsynced() []string {
-	names := i.Group.Unsynced()
+	unsynced := i.Group.Unsynced()
 	select {
-	case <-i.nodesOn:
-		if !i.Nodes.HasSynced() {
-			names = append(names, "nodes")
+	case <-i.inventoryOn:
+		informers, names := i.inventory()
+		for n, informer := range informers {
+			if !informer.HasSynced() && !slices.Contains(unsynced, names[n]) { // a kind may have two versions
+				unsynced = append(unsynced, names[n])
+			}
 		}
 	default:
 	}
-	return names
+	return unsynced
 }
 
 // Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
-	return mapSet(i.Set, func(o *kube.OptionalInformer) kit.Reader { return o })
+	c := mapSet(i.Set, func(o *kube.OptionalInformer) kit.Reader { return o })
+	c.Queues = preferEach(i.Queues, i.olderQueues)
+	return c
 }
 
 // Snapshot returns caches of objects that were read once.
 func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
 	var first error
-	c := mapSet(Kinds(instance), func(k kit.Kind) kit.Reader {
+	read := func(k kit.Kind) kit.Reader {
 		reader, err := world.Reader(k)
 		if err != nil && first == nil {
 			first = err
 		}
 		return reader
-	})
+	}
+	c := mapSet(Kinds(instance), read)
+	c.Queues = preferEach(c.Queues, mapQueues(queueKinds(olderKueueVersion), read))
 	return c, first //nolint:wrapcheck // the error names the object
 }
 
-// Kinds returns the kinds that the program reads. All but nodes are required: without the permission to list one of them, variants would
+// Kinds returns the kinds that the program reads. All but nodes and those of Kueue are required: without the permission to list one of them, variants would
 // disappear, or groups would change.
 func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
@@ -175,19 +215,23 @@ func Kinds(instance string) Set[kit.Kind] {
 		AlphaInferencePools:      newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool", readAlphaPool),
 		Namespaces:               newKind("", "v1", "namespaces", "Namespace", readNamespace),
 		Nodes:                    node,
+		Queues:                   queueKinds(kueueVersion),
 	}
 }
 
-// KindList returns all kinds but nodes, in their order.
+// KindList returns all kinds, in their order. Those that only the limiter reads are off.
 func KindList(instance string) []kit.Kind {
 	var all []kit.Kind
-	kinds := Kinds(instance)
-	kinds.Nodes.Off = true
-	mapSet(kinds, func(k kit.Kind) struct{} {
+	mapSet(withoutInventory(instance), func(k kit.Kind) struct{} {
 		all = append(all, k)
 		return struct{}{}
 	})
 	return all
+}
+
+// InventoryKinds returns the kinds that only the limiter reads, in all versions.
+func InventoryKinds() []kit.Kind {
+	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).all(), queueKinds(olderKueueVersion).all())
 }
 
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
@@ -208,7 +252,7 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 		ScaledObjects: convert(a.ScaledObjects), Deployments: convert(a.Deployments), StatefulSets: convert(a.StatefulSets),
 		LeaderWorkerSets: convert(a.LeaderWorkerSets), Pods: convert(a.Pods), InferencePools: convert(a.InferencePools),
 		AlphaInferencePools: convert(a.AlphaInferencePools), Namespaces: convert(a.Namespaces),
-		Nodes: convert(a.Nodes),
+		Nodes: convert(a.Nodes), Queues: mapQueues(a.Queues, convert),
 	}
 }
 

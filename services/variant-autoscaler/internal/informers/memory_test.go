@@ -96,7 +96,7 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
-	i.WatchNodes()
+	i.WatchInventory()
 	running.Go(func() { i.Run(ctx) })
 	require.Eventually(tb, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, 10*time.Millisecond)
 	return i, func() {

@@ -61,6 +61,9 @@ type Workload struct {
 	Shape inventory.Shape
 	// Labels are those of the pods that serve.
 	Labels map[string]string
+	// Queue is the LocalQueue of Kueue that it names, and Queued reports that Kueue manages it.
+	Queue  string
+	Queued bool
 	// Owner is the object of another kind that made it, which has no name if nobody did.
 	Owner Owner
 	// Controller is the object of any kind that controls it, nil if none does.
@@ -82,14 +85,16 @@ type Pod struct {
 	holding *Holding
 }
 
-// Holding is what a pod holds of a node.
+// Holding is what a pod holds of a node, or of a quota.
 type Holding struct {
-	Node  unique.Handle[string]
+	Node  unique.Handle[string] // empty: it has none yet, and Kueue manages it
 	Cards unique.Handle[inventory.Cards]
 	// Owner is the workload of the pod, which may be a worker that does not serve. Its zero value: the pod belongs to none.
 	Owner unique.Handle[Owner]
 	// Terminating pods hold their cards until they are gone.
 	Terminating bool
+	// Queued pods are those that Kueue manages, and Gated ones wait for it.
+	Queued, Gated bool
 }
 
 // Workload returns the workload of the pod, which has no name if there is none.
@@ -105,7 +110,7 @@ func ownerIn(h unique.Handle[Owner]) Owner {
 	return h.Value()
 }
 
-// Holding returns what the pod holds of a node. Nil: nothing.
+// Holding returns what the pod holds of a node or of a quota. Nil: nothing.
 func (p *Pod) Holding() *Holding { return p.holding }
 
 // Created returns the time of creation.
@@ -164,7 +169,7 @@ func newPool(u *unstructured.Unstructured, selector ...string) *Pool {
 	return pool
 }
 
-// readPod keeps the pods of workloads that are not about to end. Only the leader of a group of a LeaderWorkerSet serves.
+// readPod keeps the pods of workloads that are not about to end, nor wait for Kueue. Only the leader of a group of a LeaderWorkerSet serves.
 func readPod(u *unstructured.Unstructured) any {
 	p := &Pod{Identity: identityOf(u)}
 	f := newFields(u)
@@ -178,9 +183,10 @@ func readPod(u *unstructured.Unstructured) any {
 		owner = makerOf(u)
 		byLabels = owner.Name != "" || hasReplicaSet(u)
 	}
-	p.holding = holdingOf(u, f, owner)
+	admission := admissionOf(f)
+	p.holding = holdingOf(u, f, owner, admission)
 	switch {
-	case u.GetDeletionTimestamp() != nil, !serves, owner.Name == "" && !byLabels:
+	case u.GetDeletionTimestamp() != nil, !serves, admission.gated, owner.Name == "" && !byLabels:
 		return p
 	case byLabels:
 		p.Labels = f.labels("metadata", "labels")
@@ -188,31 +194,40 @@ func readPod(u *unstructured.Unstructured) any {
 	if owner.Name != "" {
 		p.owner = unique.Make(owner)
 	}
-	p.created = u.GetCreationTimestamp().Unix()
-	conditions, _ := f.at("status", "conditions").([]any)
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
-			p.ready = readySince(c, p.created)
-		}
-	}
+	p.readTimes(u, f, admission)
 	return p
 }
 
-// holdingOf returns what a pod holds of a node, nil if it is on none or requests no cards.
-func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner) *Holding {
+// readTimes reads since when a pod starts and is ready.
+func (p *Pod) readTimes(u *unstructured.Unstructured, f *fields, a admission) {
+	p.created = u.GetCreationTimestamp().Unix()
+	conditions, _ := f.at("status", "conditions").([]any)
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		switch {
+		case c["type"] == "Ready":
+			p.ready = trueSince(c, p.created)
+		case c["type"] == "PodScheduled" && a.queued: // it waited for quota before that
+			p.created = max(p.created, trueSince(c, p.created))
+		}
+	}
+}
+
+// holdingOf returns what a pod holds of a node or of a quota, nil if it requests no cards, or is on no node and Kueue does not manage it.
+func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner, a admission) *Holding {
 	node, requests := f.text("spec", "nodeName"), requestsOf(f)
-	if node == "" || requests == (inventory.Cards{}) {
+	if node == "" && !a.queued || requests == (inventory.Cards{}) {
 		return nil
 	}
-	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil}
+	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil, Queued: a.queued, Gated: a.gated}
 	if owner.Name != "" {
 		h.Owner = unique.Make(owner)
 	}
 	return h
 }
 
-// readySince returns the time of a condition that is true. One without a time counts from the creation of the pod.
-func readySince(condition map[string]any, created int64) int64 {
+// trueSince returns the time of a condition that is true, or 0. One without a time counts from the creation of the pod.
+func trueSince(condition map[string]any, created int64) int64 {
 	if condition["status"] != "True" {
 		return 0
 	}

@@ -12,8 +12,9 @@ import (
 
 func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
+	queue, managed := queueOf(f, "spec", "template")
 	return &Workload{
-		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
+		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
 		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: controllerOf(u),
 		Shape: shapeOf(1, template{f, []string{"spec", "template"}}),
 	}
@@ -28,8 +29,9 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.at(own...) != nil {
 		leader = own
 	}
+	queue, managed := queueOf(f, leader...)
 	w := &Workload{
-		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u), Controller: controllerOf(u),
+		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u), Controller: controllerOf(u),
 	}
 	size := int64(1)
 	if n := f.number("spec", "leaderWorkerTemplate", "size"); n.Set {
@@ -134,7 +136,13 @@ func readQuantity(value any) (int64, bool) {
 			return 0, false
 		}
 		q, err := resource.ParseQuantity(v)
-		return min(q.Value(), maxCards), err == nil && q.Sign() >= 0
+		if err != nil || q.Sign() < 0 {
+			return 0, false
+		}
+		if q.CmpInt64(maxCards) > 0 { // perhaps beyond an int64
+			return maxCards, true
+		}
+		return q.Value(), true
 	}
 	return 0, false
 }

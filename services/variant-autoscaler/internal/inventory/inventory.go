@@ -6,6 +6,8 @@
 //	free        allocatable, without the requests of all pods on the node, whoever owns them, until they are gone
 //	node set    the nodes that a pod template can use. Variants whose templates can use the same nodes share a set
 //
+// Workloads that Kueue manages have quotas, too, by the rules of Kueue: see queues.go.
+//
 // The name of an accelerator in a variant plays no role: variants of one name whose templates select different nodes have different sets,
 // and variants of different names share a set if the scheduler would put their pods on the same nodes. CPU, memory, pod affinity and
 // topology spread constraints are not considered.
@@ -74,14 +76,16 @@ type Node struct {
 // Taint is a taint of a node.
 type Taint struct{ Key, Value, Effect string }
 
-// Pod is a pod that holds cards of a node.
+// Pod is a pod that holds cards of a node, or of a quota.
 type Pod struct {
-	Node     string
+	Node     string // empty: none yet
 	Requests Cards
 	// Variant is the position of the variant that the pod belongs to, -1 if it belongs to none.
 	Variant int
 	// Terminating pods hold their cards, and do not serve.
 	Terminating bool
+	// Queued pods are those that Kueue manages, and Gated ones wait for it.
+	Queued, Gated bool
 }
 
 // Variant is what a variant needs of nodes.
@@ -90,6 +94,8 @@ type Variant struct {
 	Shape     Shape
 	// Replicas are those that its workload asks for.
 	Replicas int64
+	// Queue is the queue of Kueue that admits its pods. Nil: no quota limits it.
+	Queue *LocalQueue
 }
 
 // Shape is what the pods of a replica ask for. It is comparable.
@@ -108,6 +114,8 @@ type Input struct {
 	Nodes    []*Node
 	Pods     []Pod
 	Variants []Variant
+	// Kueue has the quotas of variants with a queue.
+	Kueue Kueue
 }
 
 // Set is the nodes that variants can use.
@@ -130,26 +138,31 @@ type Free struct{ Cards, Nodes int64 }
 type Use struct {
 	// Set is the position of the node set of the variant, -1 if no set limits it.
 	Set int
-	// Placed is the number of its pods that hold cards.
-	Placed  int64
-	Problem *Problem
+	// Placed is the number of its pods that hold cards of nodes.
+	Placed int64
+	// Quotas are the positions of the quotas of the flavors that its pods can get. Empty: no quota limits it.
+	Quotas []int
+	// Admitted is the number of its pods that Kueue does not keep from starting.
+	Admitted int64
+	Problem  *Problem
 }
 
 // Result has an element of Uses for each variant.
 type Result struct {
-	Sets []Set
-	Uses []Use
+	Sets   []Set
+	Quotas []Quota
+	Uses   []Use
 }
 
-// Build returns the node sets of the variants.
+// Build returns the node sets and quotas of the variants.
 func Build(in *Input) *Result {
 	b := newBuilder(in)
 	for i := range in.Variants {
 		b.use(i)
 	}
-	b.countPlaced()
+	b.countPods()
 	b.relate()
-	return &Result{Sets: b.sets, Uses: b.uses}
+	return &Result{Sets: b.sets, Quotas: b.queues.result(), Uses: b.uses}
 }
 
 // builder builds a Result. Nodes are in the order of their names.
@@ -164,6 +177,7 @@ type builder struct {
 	bySet     map[string]int // sets by resource and members
 	byShape   map[shapeKey]found
 	ofTenants map[string]map[shapeKey]bool // shapes of the variants of a namespace
+	queues    *queues
 }
 
 // shapeKey is what decides which nodes a pod can use.
@@ -183,6 +197,7 @@ func newBuilder(in *Input) *builder {
 	b := &builder{
 		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]Use, len(in.Variants)), bySet: map[string]int{},
 		byShape: map[shapeKey]found{}, ofTenants: map[string]map[shapeKey]bool{},
+		queues: newQueues(&in.Kueue),
 	}
 	slices.SortFunc(b.nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	for n, node := range b.nodes {
@@ -233,6 +248,13 @@ func (b *builder) use(i int) {
 			"the variants of the namespace have more than %d different choices of nodes: use the same nodeSelector, affinity and tolerations in several pod templates",
 			maxShapesOfNamespace)}
 		return
+	}
+	if v.Queue != nil {
+		a := b.queues.admit(v.Queue, key)
+		if u.Problem = a.problem; u.Problem != nil {
+			return
+		}
+		u.Quotas, key.placement = a.quotas, a.placement
 	}
 	f := b.find(key)
 	if u.Problem = f.problem; u.Problem != nil {
@@ -318,31 +340,6 @@ func (b *builder) add(resource int, f found) int {
 	b.sets, b.members = append(b.sets, set), append(b.members, f.members)
 	b.bySet[f.members.key(resource)] = len(b.sets) - 1
 	return len(b.sets) - 1
-}
-
-// countPlaced counts the pods of variants that hold cards. A pod that ends counts while the workload has no other one in its place: its
-// cards are for that one, as in a rolling update.
-func (b *builder) countPlaced() {
-	ending := make([]int64, len(b.uses))
-	for i := range b.in.Pods {
-		p := &b.in.Pods[i]
-		switch {
-		case p.Variant < 0 || p.Requests == Cards{}:
-		case !p.Terminating:
-			b.uses[p.Variant].Placed++
-		case b.isReady(p.Node):
-			ending[p.Variant]++
-		}
-	}
-	for i := range b.uses {
-		v, u := &b.in.Variants[i], &b.uses[i]
-		u.Placed += min(ending[i], max(v.Replicas*v.Shape.Pods-u.Placed, 0))
-	}
-}
-
-func (b *builder) isReady(node string) bool {
-	n, known := b.position[node]
-	return known && b.nodes[n].Ready
 }
 
 // relate compares the sets of each resource.

@@ -77,7 +77,7 @@ func TestValidate(t *testing.T) {
 		"unit":             {func(p *Problem) { p.Limits = []Limit{{Unit: "nodes"}} }, `limit 0: unit "nodes" is not one of cards, replicas, cost`},
 		"amount":           {func(p *Problem) { p.Limits = []Limit{{Unit: UnitCost, Amount: math.MaxInt64}} }, "limit 0: the amount is"},
 		"limits":           {func(p *Problem) { p.Limits = make([]Limit, MaxLimits+1) }, "there are 1001 limits, and at most 1000 are allowed"},
-		"limits of places": {func(p *Problem) { p.Limits = slices.Repeat([]Limit{{Unit: UnitPlaces}}, MaxPlaces+1) }, "there are 257 limits of places, and at most 256 are allowed"},
+		"limits of places": {func(p *Problem) { p.Limits = slices.Repeat([]Limit{{Unit: UnitPlaces}}, MaxPlaces+1) }, "there are 513 limits of places, and at most 512 are allowed"},
 		"no such places":   {func(p *Problem) { p.Groups[0].Variants[0].Places = []Places{{Limit: 7}} }, "limit 7 is none of places"},
 		"places of cards":  {func(p *Problem) { p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitCards}}, []Places{{}} }, "limit 0 is none of places"},
 		"places twice": {func(p *Problem) {

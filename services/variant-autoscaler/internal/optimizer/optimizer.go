@@ -56,7 +56,7 @@ const (
 	UnitCards    Unit = "cards" // of accelerators
 	UnitReplicas Unit = "replicas"
 	UnitCost     Unit = "cost"
-	UnitPlaces   Unit = "places" // for pods on nodes
+	UnitPlaces   Unit = "places" // for pods on nodes, or cards of a quota: of what variants name
 )
 
 // Limit is an amount that the matching variants may take together. Empty fields match all. A limit of places counts the variants that name
@@ -92,7 +92,7 @@ type Variant struct {
 	Places      []Places
 }
 
-// Places are what a replica takes of a limit of places.
+// Places are what a replica takes of a limit of places, or of a quota.
 type Places struct {
 	Limit  int // position in the problem
 	Amount int64

@@ -15,10 +15,10 @@ const (
 	MaxHeadroom = 1000
 	// MaxRate is the largest rate, weight and capacity, in micro-requests per second.
 	MaxRate = 1e15
-	// MaxVariants, MaxLimits and MaxPlaces are the most variants, limits, and limits of places of a problem.
+	// MaxVariants, MaxLimits and MaxPlaces are the most variants, limits, and limits of places and quotas of a problem.
 	MaxVariants = 10_000
 	MaxLimits   = 1000
-	MaxPlaces   = 256
+	MaxPlaces   = 512
 
 	maxCost  = 1e13
 	maxCards = 1e6

@@ -2,6 +2,7 @@ package pass
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,8 +15,9 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
-// limitToNodes adds what nodes have free for the pods of variants. A variant whose nodes are not known keeps its replicas.
-func (p *Passes) limitToNodes(made *snapshot.Snapshot, found *sources.Result) {
+// limitToInventory adds what nodes have free for the pods of variants, and their quotas. A variant whose nodes or quotas are not known keeps
+// its replicas.
+func (p *Passes) limitToInventory(ctx context.Context, made *snapshot.Snapshot, found *sources.Result) {
 	variants := variantsByAge(made, found)
 	if !p.p.World.Nodes.Listed() {
 		for _, v := range variants {
@@ -32,12 +34,23 @@ func (p *Passes) limitToNodes(made *snapshot.Snapshot, found *sources.Result) {
 			in.Nodes = append(in.Nodes, &n.Node)
 		}
 	}
-	for _, v := range variants {
-		in.Variants = append(in.Variants, inventory.Variant{Namespace: v.Namespace, Shape: v.found.Shape, Replicas: int64(v.Now)})
+	read, end := p.p.LocalQueues.Pass(ctx)
+	defer end()
+	var queues []*inventory.LocalQueue
+	in.Kueue, queues = p.readQueues(read, variants, in.Pods)
+	for i, v := range variants {
+		in.Variants = append(in.Variants, inventory.Variant{Namespace: v.Namespace, Shape: v.found.Shape, Replicas: int64(v.Now), Queue: queues[i]})
 	}
-	result := inventory.Build(in)
+	apply(made, variants, inventory.Build(in))
+}
+
+// apply adds an inventory to a snapshot.
+func apply(made *snapshot.Snapshot, variants []*limited, result *inventory.Result) {
 	for i := range result.Sets {
 		made.Nodes = append(made.Nodes, nodeSet(&result.Sets[i]))
+	}
+	for i := range result.Quotas {
+		made.Quotas = append(made.Quotas, quota(&result.Quotas[i]))
 	}
 	for i, v := range variants {
 		switch use := &result.Uses[i]; {
@@ -48,6 +61,9 @@ func (p *Passes) limitToNodes(made *snapshot.Snapshot, found *sources.Result) {
 				"template requests no accelerators, or several kinds of them, or is not known: request the cards of one resource"})
 		default:
 			v.Pods = &snapshot.Pods{Set: use.Set, Cards: v.found.Shape.Cards, Count: v.found.Shape.Pods, Placed: use.Placed}
+			if len(use.Quotas) > 0 {
+				v.Pods.Quotas, v.Pods.Admitted = use.Quotas, use.Admitted
+			}
 		}
 	}
 }
@@ -79,7 +95,7 @@ func variantsByAge(made *snapshot.Snapshot, found *sources.Result) []*limited {
 	return all
 }
 
-// holdings returns what pods hold of nodes.
+// holdings returns what pods hold of nodes and quotas.
 func holdings(world informers.Caches, variants []*limited) []inventory.Pod {
 	byOwner, byPod := map[informers.Owner]int{}, map[cache.ObjectName]int{}
 	for i, v := range variants {
@@ -96,7 +112,7 @@ func holdings(world informers.Caches, variants []*limited) []inventory.Pod {
 		if h == nil {
 			continue
 		}
-		made := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating}
+		made := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating, Queued: h.Queued, Gated: h.Gated}
 		if i, found := byOwner[h.Workload()]; found {
 			made.Variant = i
 		} else if i, found := byPod[cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}]; found {

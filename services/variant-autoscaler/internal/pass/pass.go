@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
@@ -62,6 +63,11 @@ type prometheus interface {
 // scales reads the targets of kinds that are not watched.
 type scales interface {
 	Pass(ctx context.Context) (read scale.Read, end func())
+}
+
+// localQueues reads the queues of Kueue that variants name.
+type localQueues interface {
+	Pass(ctx context.Context) (read kueue.Read, end func())
 }
 
 // waits says for which models requests wait in pickers, beside what Prometheus has of them.
@@ -113,7 +119,8 @@ type Params struct {
 	Log           *zap.Logger
 	World         informers.Caches
 	Scales        scales // nil: none can be read
-	Waits         waits  // nil: only Prometheus says it
+	LocalQueues   localQueues
+	Waits         waits // nil: only Prometheus says it
 	Configuration configuration
 	Prometheus    prometheus
 	Actuator      actuator

@@ -34,7 +34,7 @@ func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sour
 	p.beginWaits(made)
 	limit(made, s, byAge(found.Groups))
 	if p.p.Limiter || s.Limiter() {
-		p.limitToNodes(made, found)
+		p.limitToInventory(ctx, made, found)
 	}
 	loads := p.loads(ctx, s, found, made, now)
 	for i := range made.Groups {

@@ -34,4 +34,21 @@ type Pods struct {
 	Cards  int64 `json:"cards"` // of the largest pod
 	Count  int64 `json:"count"` // of a replica
 	Placed int64 `json:"placed"`
+	// Quotas are the positions of the quotas of the flavors that the pods can get: all of one ClusterQueue. Empty: no quota limits them.
+	Quotas []int `json:"quotas,omitempty"`
+	// Admitted are the pods that Kueue does not keep from starting.
+	Admitted int64 `json:"admitted,omitempty"`
+}
+
+// Quota is the quota of a ClusterQueue or a Cohort of Kueue for the cards of a flavor.
+type Quota struct {
+	Name   string `json:"name"`   // for people
+	Parent int    `json:"parent"` // position of the quota of its Cohort, which is before it; -1: none
+	// Nominal is its own quota: that of a Cohort includes what members lend that are not in the snapshot.
+	Nominal int64 `json:"nominal"`
+	// Borrowing and Lending are the most that may come from, and go to, others of the Cohort. Nil: no limit.
+	Borrowing *int64 `json:"borrowing,omitempty"`
+	Lending   *int64 `json:"lending,omitempty"`
+	// Used is what workloads use of it: of a Cohort, those of members that are not in the snapshot.
+	Used int64 `json:"used"`
 }

@@ -13,8 +13,10 @@ type Snapshot struct {
 	Settings Settings  `json:"settings"`
 	Limits   []Limit   `json:"limits,omitempty"`
 	// Nodes are the sets of nodes that pods of variants can use. None: the limiter is off.
-	Nodes  []NodeSet `json:"nodes,omitempty"`
-	Groups []Group   `json:"groups"`
+	Nodes []NodeSet `json:"nodes,omitempty"`
+	// Quotas are those of Kueue for the pods of variants. That of a Cohort comes before those of its members.
+	Quotas []Quota `json:"quotas,omitempty"`
+	Groups []Group `json:"groups"`
 }
 
 // Stages returns the groups of the model of a group: from first to before end. A model without roles has one.

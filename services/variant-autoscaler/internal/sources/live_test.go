@@ -162,9 +162,9 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 		assert.Zero(t, nodeLists())
 		assert.False(t, i.Caches().Nodes.Listed())
 
-		i.WatchNodes()
-		i.WatchNodes() // at each change of settings
-		assert.Equal(t, []string{"nodes"}, i.Unsynced())
+		i.WatchInventory()
+		i.WatchInventory() // at each change of settings
+		assert.Equal(t, []string{"nodes", "clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"}, i.Unsynced())
 		synctest.Wait()
 		assert.Empty(t, i.Unsynced())
 		assert.Len(t, i.Caches().Nodes.List(), 1)

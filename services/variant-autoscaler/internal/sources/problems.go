@@ -40,11 +40,17 @@ const (
 	RoleMismatch = "RoleMismatch"
 	// MetricTypeValue: the autoscaler multiplies its present replicas by the wanted ones. Remedy: metricType AverageValue.
 	MetricTypeValue = "MetricTypeValue"
-	// InventoryUnknown: the limiter is on, and nodes cannot be listed. Remedy: grant list and watch of nodes, or turn the limiter off.
-	InventoryUnknown = "InventoryUnknown"
-	// InventoryInvalid: a node that the variant could use, or a pod on it, has a number of cards that cannot be true. Remedy: correct it, or
-	// cordon the node.
+	// InventoryUnknown: the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that it manages. Remedy: grant
+	// the permission that the message names, or turn the limiter off.
+	InventoryUnknown = inventory.InventoryUnknown
+	// InventoryInvalid: a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of cards that cannot be true.
+	// Remedy: correct it, or cordon the node.
 	InventoryInvalid = inventory.InventoryInvalid
+	// QueueNotFound, QueueInactive and QuotaMissing: Kueue would admit no pod of the variant. Remedy: the message names the LocalQueue or
+	// the ClusterQueue.
+	QueueNotFound = inventory.QueueNotFound
+	QueueInactive = inventory.QueueInactive
+	QuotaMissing  = inventory.QuotaMissing
 )
 
 // Reasons of notes, besides LimitExceeded.

@@ -93,6 +93,9 @@ type Variant struct {
 	// Owners are the workloads whose pods belong to the variant, whether they serve or not, and Shape is what these request of nodes.
 	Owners []informers.Owner
 	Shape  inventory.Shape
+	// Queue is the LocalQueue of Kueue that the workload names, and Queued reports that Kueue manages it.
+	Queue  string
+	Queued bool
 	// Notes are what the owner of the variant should know. The variant takes part in the choice.
 	Notes []snapshot.Problem
 

@@ -1,0 +1,220 @@
+package decision
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// maxQuotaLimits is the most limits of quotas of a problem: those of the most variants. Limits that are left out make a plan want more than
+// is admitted: what is acted on is admitted in any case.
+const maxQuotaLimits = optimizer.MaxPlaces - maxPlaceSets*maxPlaceSizes
+
+// quotaTree has the rules of Kueue for quotas:
+//
+//	subtree      the quota of a Cohort or ClusterQueue, with what its members lend
+//	kept         the part of it that a limit of lending keeps for itself. It is used first
+//	used         by itself and its members, of what these do not keep. It must not exceed the subtree and the limit of borrowing together
+//
+// See https://github.com/kubernetes-sigs/kueue/blob/v0.19.0/pkg/cache/scheduler/resource_node.go
+type quotaTree struct {
+	quotas              []snapshot.Quota
+	subtree, kept, used []int64
+	// spare is what members have left of what they keep: they can use it without using more of this quota.
+	spare []int64
+}
+
+func newQuotaTree(quotas []snapshot.Quota) *quotaTree {
+	n := len(quotas)
+	t := &quotaTree{quotas: quotas, subtree: make([]int64, n), kept: make([]int64, n), used: make([]int64, n), spare: make([]int64, n)}
+	for i := n - 1; i >= 0; i-- {
+		q := &quotas[i]
+		t.subtree[i] += q.Nominal
+		t.used[i] += q.Used
+		if q.Parent < 0 {
+			continue
+		}
+		if q.Lending != nil {
+			t.kept[i] = max(t.subtree[i]-*q.Lending, 0)
+		}
+		t.subtree[q.Parent] += t.subtree[i] - t.kept[i]
+		t.used[q.Parent] += max(t.used[i]-t.kept[i], 0)
+		t.spare[q.Parent] += t.spare[i] + t.left(i)
+	}
+	return t
+}
+
+// left returns what is left of what a quota keeps.
+func (t *quotaTree) left(i int) int64 { return max(t.kept[i]-t.used[i], 0) }
+
+// most returns the most that may be used of a quota, whatever its Cohort has.
+func (t *quotaTree) most(i int) int64 {
+	switch q := &t.quotas[i]; {
+	case q.Parent < 0:
+		return t.subtree[i]
+	case q.Borrowing == nil:
+		return math.MaxInt64
+	default:
+		return t.subtree[i] + *q.Borrowing
+	}
+}
+
+// available returns what can still be used of a quota. It is negative if a quota was lowered.
+func (t *quotaTree) available(i int) int64 {
+	if t.quotas[i].Parent < 0 {
+		return t.subtree[i] - t.used[i]
+	}
+	return min(t.left(i)+t.available(t.quotas[i].Parent), t.most(i)-t.used[i])
+}
+
+// use uses some of a quota, or gives it back if the number is negative.
+func (t *quotaTree) use(i int, cards int64) {
+	before := max(t.used[i]-t.kept[i], 0)
+	t.used[i] += cards
+	if p := t.quotas[i].Parent; p >= 0 {
+		t.use(p, max(t.used[i]-t.kept[i], 0)-before)
+	}
+}
+
+// useAll uses the quotas of all flavors of a variant for replicas.
+func (t *quotaTree) useAll(p *snapshot.Pods, replicas int64) {
+	for _, i := range p.Quotas {
+		t.use(i, replicas*p.Cards*p.Count)
+	}
+}
+
+// replicas returns the replicas of a variant for which a quota has room.
+func (t *quotaTree) replicas(i int, p *snapshot.Pods) int64 {
+	return max(t.available(i), 0) / (p.Cards * p.Count)
+}
+
+// room returns the replicas of a variant for which the quotas of its flavors have room.
+func (t *quotaTree) room(p *snapshot.Pods) int64 {
+	var replicas int64
+	for _, i := range p.Quotas {
+		replicas += t.replicas(i, p)
+	}
+	return replicas
+}
+
+// quotaLimit is a limit of the cards of all variants that can get no other flavors than those of some quotas, all of one owner.
+type quotaLimit struct {
+	quotas []int
+	cards  int64 // of the smallest replica
+}
+
+// levels returns the quotas of the ClusterQueue of a variant, then those of each Cohort above it.
+func (t *quotaTree) levels(p *snapshot.Pods) [][]int {
+	var all [][]int
+	for level := slices.Clone(p.Quotas); len(level) > 0; {
+		slices.Sort(level)
+		all = append(all, level)
+		var above []int
+		for _, i := range level {
+			if parent := t.quotas[i].Parent; parent >= 0 {
+				above = append(above, parent)
+			}
+		}
+		level = above
+	}
+	return all
+}
+
+// limits returns the limits of quotas that a snapshot has.
+func (t *quotaTree) limits(s *snapshot.Snapshot) []quotaLimit {
+	if len(s.Quotas) == 0 {
+		return nil
+	}
+	var all []quotaLimit
+	var count []int // variants
+	position := map[string]int{}
+	eachPods(s, func(p *snapshot.Pods) {
+		for _, level := range t.levels(p) {
+			if slices.ContainsFunc(level, func(i int) bool { return t.most(i) == math.MaxInt64 }) {
+				continue
+			}
+			key := fmt.Sprint(level)
+			at, known := position[key]
+			if !known {
+				at = len(all)
+				position[key] = at
+				all, count = append(all, quotaLimit{quotas: level, cards: p.Cards * p.Count}), append(count, 0)
+			}
+			all[at].cards = min(all[at].cards, p.Cards*p.Count)
+			count[at]++
+		}
+	})
+	kept := make([]quotaLimit, 0, len(all))
+	for _, at := range most(count, maxQuotaLimits) {
+		kept = append(kept, all[at])
+	}
+	return kept
+}
+
+// left returns the cards that a limit has left, for replicas that are not admitted yet. A part of them may only be for some variants.
+func (l *quotaLimit) left(t *quotaTree) int64 {
+	var cards int64
+	for _, i := range l.quotas {
+		cards += max(t.most(i)-t.used[i], 0) + t.spare[i]
+	}
+	return cards
+}
+
+// counts reports whether a limit counts a variant.
+func (l *quotaLimit) counts(levels [][]int) bool {
+	return slices.ContainsFunc(levels, func(level []int) bool {
+		return !slices.ContainsFunc(level, func(i int) bool { return !slices.Contains(l.quotas, i) })
+	})
+}
+
+// takenQuotas returns what a replica takes of the limits of quotas.
+func (d *decider) takenQuotas(p *snapshot.Pods) []optimizer.Places {
+	if len(p.Quotas) == 0 {
+		return nil
+	}
+	var all []optimizer.Places
+	levels := d.quotas.levels(p)
+	for i := range d.quotaLimits {
+		if d.quotaLimits[i].counts(levels) {
+			all = append(all, optimizer.Places{Limit: len(d.snapshot.Limits) + len(d.places) + i, Amount: min(p.Cards*p.Count, maxCards)})
+		}
+	}
+	return all
+}
+
+// tightest returns the quota of a variant, or of a Cohort above it, that keeps it from further replicas, and the cards that it leaves.
+func (t *quotaTree) tightest(p *snapshot.Pods) (quota int, left int64) {
+	quota = slices.MaxFunc(p.Quotas, func(a, b int) int { return cmp.Compare(t.available(a), t.available(b)) })
+	left = max(t.available(quota), 0)
+	for parent := t.quotas[quota].Parent; parent >= 0; parent = t.quotas[quota].Parent {
+		if t.most(quota)-t.used[quota] <= t.left(quota)+t.available(parent) {
+			break
+		}
+		quota = parent
+	}
+	return quota, left
+}
+
+// validateQuotas returns an error that names the first quota of a snapshot that is out of range.
+func validateQuotas(s *snapshot.Snapshot) error {
+	for i := range s.Quotas {
+		q := &s.Quotas[i]
+		if q.Parent >= i || q.Parent < -1 || !inRange(0, q.Nominal, q.Used, orZero(q.Borrowing), orZero(q.Lending)) {
+			return fmt.Errorf("quota %d: a number is out of range, or its Cohort does not come before it", i)
+		}
+	}
+	var err error
+	eachPods(s, func(p *snapshot.Pods) {
+		if !inRange(0, p.Admitted) || slices.ContainsFunc(p.Quotas, func(i int) bool { return i < 0 || i >= len(s.Quotas) }) {
+			err = errors.New("the pods of a variant have a quota or a number that is out of range")
+		}
+	})
+	return err
+}
+
+func orZero(n *int64) int64 { return *cmp.Or(n, new(int64)) }

@@ -1,0 +1,308 @@
+package informers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unique"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
+)
+
+// Names of Kueue: https://github.com/kubernetes-sigs/kueue/blob/v0.19.0/pkg/controller/constants/constants.go
+const (
+	groupKueue = "kueue.x-k8s.io"
+	// labelQueue of a workload, or of its pods, names their LocalQueue.
+	labelQueue = groupKueue + "/queue-name"
+	// labelManaged is the label of pods that Kueue manages, and annotationParent that of the pod templates of workloads that it manages.
+	labelManaged     = groupKueue + "/managed"
+	annotationParent = groupKueue + "/pod-suspending-parent"
+	// gateAdmission keeps a pod from nodes until Kueue admits it.
+	gateAdmission = groupKueue + "/admission"
+)
+
+// Versions of the API of Kueue that the program reads, the preferred one first. They differ in the names of fields.
+const (
+	kueueVersion      = "v1beta2"
+	olderKueueVersion = "v1beta1"
+)
+
+const (
+	// maxFlavors is the most quotas that are read of a ClusterQueue or a Cohort. Kueue permits 256 flavors.
+	maxFlavors = 1024
+	// maxFlavorParts is the most labels, taints and tolerations of a ResourceFlavor. Kueue permits 8 of each.
+	maxFlavorParts = 64
+)
+
+// Queues has something for each kind of Kueue that is watched. LocalQueues are not: tenants create them.
+type Queues[T any] struct{ ClusterQueues, Cohorts, ResourceFlavors T }
+
+// QuotaOwner is a ClusterQueue or a Cohort.
+type QuotaOwner struct {
+	Identity
+	inventory.QuotaOwner
+}
+
+// Flavor is a ResourceFlavor.
+type Flavor struct {
+	Identity
+	inventory.Flavor
+}
+
+// queueKinds returns the kinds of a version of the API of Kueue.
+func queueKinds(version string) Queues[kit.Kind] {
+	kind := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
+		k := newKind(groupKueue, version, resource, name, read)
+		k.Required = false
+		return k
+	}
+	return Queues[kit.Kind]{
+		ClusterQueues: kind("clusterqueues", "ClusterQueue", readClusterQueue), Cohorts: kind("cohorts", "Cohort", readCohort),
+		ResourceFlavors: kind("resourceflavors", "ResourceFlavor", readFlavor),
+	}
+}
+
+func mapQueues[A, B any](a Queues[A], convert func(A) B) Queues[B] {
+	return Queues[B]{ClusterQueues: convert(a.ClusterQueues), Cohorts: convert(a.Cohorts), ResourceFlavors: convert(a.ResourceFlavors)}
+}
+
+func (q Queues[T]) all() []T { return []T{q.ClusterQueues, q.Cohorts, q.ResourceFlavors} }
+
+// preferred reads the objects of the newer version of a kind, or of the older one where only that is served.
+type preferred struct{ newer, older kit.Reader }
+
+func (p preferred) reader() kit.Reader {
+	if !p.newer.Listed() && p.older.Listed() {
+		return p.older
+	}
+	return p.newer
+}
+
+// Get implements informers.Reader.
+func (p preferred) Get(name cache.ObjectName) (any, bool) { return p.reader().Get(name) }
+
+// List implements informers.Reader.
+func (p preferred) List() []any { return p.reader().List() }
+
+// ByIndex implements informers.Reader.
+func (p preferred) ByIndex(index, value string) []any { return p.reader().ByIndex(index, value) }
+
+// Listed implements informers.Reader.
+func (p preferred) Listed() bool { return p.reader().Listed() }
+
+func preferEach[T kit.Reader](newer, older Queues[T]) Queues[kit.Reader] {
+	return Queues[kit.Reader]{
+		ClusterQueues: preferred{newer.ClusterQueues, older.ClusterQueues}, Cohorts: preferred{newer.Cohorts, older.Cohorts},
+		ResourceFlavors: preferred{newer.ResourceFlavors, older.ResourceFlavors},
+	}
+}
+
+// olderVersions hides the resources of the older version that the newer one has, too: a cluster that serves both sends objects once.
+type olderVersions struct{ kube.ResourceDiscovery }
+
+// ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
+func (o olderVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+	newer, err := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupKueue+"/"+kueueVersion)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err //nolint:wrapcheck // the informer names the kind
+	}
+	list, olderErr := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
+	if err != nil || olderErr != nil || list == nil {
+		return list, olderErr //nolint:wrapcheck // the same
+	}
+	left := list.DeepCopy()
+	left.APIResources = slices.DeleteFunc(left.APIResources, func(r metav1.APIResource) bool {
+		return slices.ContainsFunc(newer.APIResources, func(n metav1.APIResource) bool { return n.Name == r.Name })
+	})
+	return left, nil
+}
+
+func readClusterQueue(u *unstructured.Unstructured) any {
+	f := newFields(u)
+	q := &QuotaOwner{Identity: identityOf(u), QuotaOwner: inventory.QuotaOwner{Name: f.text("metadata", "name"), Inactive: inactiveOf(f)}}
+	q.Parent = f.text("spec", "cohortName")
+	if q.Parent == "" {
+		q.Parent = f.text("spec", "cohort") // v1beta1
+	}
+	q.Quotas = quotasOf(f)
+	used := usesOf(f, "flavorsReservation")
+	for i := range q.Quotas {
+		of := &q.Quotas[i]
+		of.Used = used[of.Flavor][of.Resource]
+	}
+	return q
+}
+
+func readCohort(u *unstructured.Unstructured) any {
+	f := newFields(u)
+	return &QuotaOwner{
+		Identity:   identityOf(u),
+		QuotaOwner: inventory.QuotaOwner{Name: f.text("metadata", "name"), Parent: f.text("spec", "parentName"), Quotas: quotasOf(f)},
+	}
+}
+
+// inactiveOf says why a queue admits nothing.
+func inactiveOf(f *fields) string {
+	if policy := f.text("spec", "stopPolicy"); policy != "" && policy != "None" {
+		return fmt.Sprintf("its stopPolicy is %q. Set None", policy)
+	}
+	conditions, _ := f.at("status", "conditions").([]any)
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Active" && c["status"] == "False" {
+			of := &fields{object: c}
+			return fmt.Sprintf("its condition Active is False (%s: %s)", of.text("reason"), of.text("message"))
+		}
+	}
+	return ""
+}
+
+// quotasOf returns the quotas of cards, in the order in which Kueue tries their flavors.
+func quotasOf(f *fields) []inventory.FlavorQuota {
+	var all []inventory.FlavorQuota
+	groups, _ := f.at("spec", "resourceGroups").([]any)
+	for _, g := range groups {
+		eachNamed(g, "flavors", func(flavor string, of *fields) {
+			eachNamed(of.object, "resources", func(resource string, of *fields) {
+				r := slices.Index(inventory.Resources[:], resource)
+				if r < 0 || len(all) == maxFlavors {
+					return
+				}
+				made := inventory.FlavorQuota{Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(of.at("nominalQuota"))}
+				made.Borrowing, made.Lending = readLimit(of.at("borrowingLimit")), readLimit(of.at("lendingLimit"))
+				all = append(all, made)
+			})
+		})
+	}
+	return all
+}
+
+// usesOf returns the cards that a field of the status has, by flavor. It is empty in a status that nobody has written yet.
+func usesOf(f *fields, field string) map[string]inventory.Cards {
+	all := map[string]inventory.Cards{}
+	eachNamed(f.at("status"), field, func(flavor string, of *fields) {
+		if len(all) == maxFlavors {
+			return
+		}
+		cards := all[flavor]
+		eachNamed(of.object, "resources", func(resource string, of *fields) {
+			if r := slices.Index(inventory.Resources[:], resource); r >= 0 {
+				cards[r] = readQuota(of.at("total"))
+			}
+		})
+		all[flavor] = cards
+	})
+	return all
+}
+
+// eachNamed visits the objects with a name in a list of an object.
+func eachNamed(object any, list string, visit func(name string, of *fields)) {
+	of, _ := object.(map[string]any)
+	all, _ := of[list].([]any)
+	for _, one := range all {
+		if item, ok := one.(map[string]any); ok {
+			f := &fields{object: item}
+			visit(f.text("name"), f)
+		}
+	}
+}
+
+func readLimit(value any) *int64 {
+	if value == nil {
+		return nil
+	}
+	n := readQuota(value)
+	return &n
+}
+
+// readQuota returns a quota. Administrators write numbers beyond all cards to say that there is none: these are read as the largest one.
+func readQuota(value any) int64 {
+	if text, ok := value.(string); ok && len(text) <= maxQuantity {
+		digits := strings.TrimSuffix(strings.TrimSuffix(text, "i"), "E") // the suffix of 10^18
+		if digits != text && digits != "" && strings.Trim(digits, "0123456789") == "" {
+			if strings.Trim(digits, "0") == "" {
+				return 0
+			}
+			return maxCards
+		}
+	}
+	return readCards(value)
+}
+
+func readFlavor(u *unstructured.Unstructured) any {
+	f := newFields(u)
+	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.text("metadata", "name"), Labels: f.labels("spec", "nodeLabels")}}
+	eachItem(f.at("spec", "nodeTaints"), func(of *fields) {
+		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: of.text("key"), Value: of.text("value"), Effect: of.text("effect")})
+	})
+	eachItem(f.at("spec", "tolerations"), func(of *fields) {
+		flavor.Tolerations = append(flavor.Tolerations, inventory.Toleration{
+			Key: of.text("key"), Operator: of.text("operator"), Value: of.text("value"), Effect: of.text("effect"),
+		})
+	})
+	return flavor
+}
+
+// eachItem visits the first objects of a list.
+func eachItem(list any, visit func(of *fields)) {
+	all, _ := list.([]any)
+	for _, one := range all[:min(len(all), maxFlavorParts)] {
+		item, _ := one.(map[string]any)
+		visit(&fields{object: item})
+	}
+}
+
+// LocalQueueResources returns the resources of LocalQueues in the versions that the program reads, the preferred one first.
+func LocalQueueResources() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{
+		{Group: groupKueue, Version: kueueVersion, Resource: "localqueues"}, {Group: groupKueue, Version: olderKueueVersion, Resource: "localqueues"},
+	}
+}
+
+// ReadLocalQueue returns what the program needs of a LocalQueue.
+func ReadLocalQueue(u *unstructured.Unstructured) *inventory.LocalQueue {
+	f := newFields(u)
+	q := &inventory.LocalQueue{Namespace: u.GetNamespace(), Name: u.GetName(), ClusterQueue: f.text("spec", "clusterQueue"), Inactive: inactiveOf(f)}
+	admitted := usesOf(f, "flavorsUsage")
+	if f.at("status", "flavorsUsage") == nil {
+		admitted = usesOf(f, "flavorUsage") // v1beta1
+	}
+	for flavor, reserved := range usesOf(f, "flavorsReservation") {
+		for r, cards := range reserved {
+			q.Reserved[r] += max(cards-max(admitted[flavor][r], 0), 0)
+		}
+	}
+	return q
+}
+
+// queueOf returns the LocalQueue of a workload, empty if it names none, and whether Kueue has marked its pod template.
+func queueOf(f *fields, template ...string) (queue string, managed bool) {
+	queue = f.label(labelQueue)
+	if queue == "" {
+		queue = f.text(append(slices.Clone(template), "metadata", "labels", labelQueue)...)
+	}
+	return queue, queue != "" && f.text(append(slices.Clone(template), "metadata", "annotations", annotationParent)...) != ""
+}
+
+// admission is what a pod shows of Kueue.
+type admission struct {
+	queued bool // Kueue manages it
+	gated  bool // it waits for Kueue
+}
+
+func admissionOf(f *fields) admission {
+	gates, _ := f.at("spec", "schedulingGates").([]any)
+	gated := slices.ContainsFunc(gates, func(gate any) bool {
+		g, ok := gate.(map[string]any)
+		return ok && g["name"] == gateAdmission
+	})
+	return admission{queued: gated || f.label(labelManaged) == trueValue, gated: gated}
+}

@@ -1,0 +1,383 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+const (
+	// maxQuotas is the most quotas of all variants together: of a ClusterQueue and its Cohorts, one for each flavor. Each can become a limit
+	// of the optimizer, and the decision log has them.
+	maxQuotas = 1024
+	// maxQuotaCards is the most cards of a quota with all that its members lend. No cluster has as many.
+	maxQuotaCards = 1e9
+	// maxCohortDepth is the most Cohorts above a ClusterQueue. Kueue refuses Cohorts that form a circle.
+	maxCohortDepth = 32
+)
+
+// Kueue is what the objects of Kueue say of quotas.
+type Kueue struct {
+	ClusterQueues []*QuotaOwner
+	Cohorts       []*QuotaOwner
+	Flavors       []*Flavor
+	// CohortsUnknown reports that Cohorts cannot be listed: nobody knows what they share with their ClusterQueues.
+	CohortsUnknown bool
+}
+
+// QuotaOwner is a ClusterQueue or a Cohort.
+type QuotaOwner struct {
+	Name   string
+	Parent string // its Cohort; empty: none
+	// Inactive says why a ClusterQueue admits nothing. Empty: it admits.
+	Inactive string
+	Quotas   []FlavorQuota // in the order of the object
+	cohort   bool
+}
+
+// FlavorQuota is the quota of a resource in a flavor. A number of Unreadable could not be read.
+type FlavorQuota struct {
+	Flavor   string
+	Resource int // position in Resources
+	Nominal  int64
+	// Borrowing and Lending are the most that may come from, and go to, others of the Cohort. Nil: no limit.
+	Borrowing, Lending *int64
+	// Used is what workloads of a ClusterQueue have reserved.
+	Used int64
+}
+
+// Flavor is a ResourceFlavor.
+type Flavor struct {
+	Name        string
+	Labels      map[string]string // of its nodes
+	Taints      []Taint
+	Tolerations []Toleration // that admitted pods get
+}
+
+// LocalQueue is a LocalQueue. Variants of one queue have the same pointer.
+type LocalQueue struct {
+	Namespace, Name string
+	ClusterQueue    string
+	// Inactive says why the LocalQueue admits nothing. Empty: it admits.
+	Inactive string
+	// Reserved are cards of workloads that wait for an admission check, not for quota.
+	Reserved Cards
+}
+
+// Quota is the quota of a ClusterQueue or a Cohort for a resource in a flavor. The quota of a Cohort includes what those of its members
+// lend that have no Quota of their own in a Result, and what these use of it.
+type Quota struct {
+	Owner string // kind and name
+	// Flavor and Resource are what it is a quota for.
+	Flavor, Resource string
+	// Parent is the position of the quota of the Cohort, -1 if there is none. It is before that of each member.
+	Parent             int
+	Nominal            int64
+	Borrowing, Lending *int64
+	Used               int64
+}
+
+// quotaKey identifies a quota.
+type quotaKey struct {
+	owner    *QuotaOwner
+	flavor   string
+	resource int
+}
+
+// queues finds the quotas of variants.
+type queues struct {
+	clusterQueues  map[string]*QuotaOwner
+	cohorts        map[string]*QuotaOwner
+	members        map[string][]*QuotaOwner // of each Cohort
+	flavors        map[string]*Flavor
+	cohortsUnknown bool
+	keys           []quotaKey // of quotas
+	quotas         []Quota
+	position       map[quotaKey]int
+	known          map[admissionKey]admission
+}
+
+// admissionKey is what decides which quotas a variant can use.
+type admissionKey struct {
+	clusterQueue string
+	shape        shapeKey
+}
+
+// admission is how pods are admitted.
+type admission struct {
+	quotas []int // of the flavors that they can get
+	// placement is what the pod templates say of nodes after the admission, which restricts pods to the nodes of their flavor.
+	placement string
+	problem   *Problem
+}
+
+func newQueues(in *Kueue) *queues {
+	q := &queues{
+		clusterQueues: map[string]*QuotaOwner{}, cohorts: map[string]*QuotaOwner{}, members: map[string][]*QuotaOwner{}, flavors: map[string]*Flavor{},
+		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, cohortsUnknown: in.CohortsUnknown,
+	}
+	for _, owner := range in.Cohorts {
+		made := *owner
+		made.cohort = true
+		q.cohorts[owner.Name] = &made
+	}
+	for _, owner := range in.ClusterQueues {
+		q.clusterQueues[owner.Name] = owner
+	}
+	for _, all := range []map[string]*QuotaOwner{q.cohorts, q.clusterQueues} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if parent := all[name].Parent; parent != "" {
+				q.members[parent] = append(q.members[parent], all[name])
+			}
+		}
+	}
+	for _, f := range in.Flavors {
+		q.flavors[f.Name] = f
+	}
+	return q
+}
+
+// admit returns how pods of a shape are admitted in a LocalQueue.
+func (q *queues) admit(from *LocalQueue, shape shapeKey) admission {
+	if from.Inactive != "" {
+		return admission{problem: inactive(fmt.Sprintf("LocalQueue %s/%s", from.Namespace, from.Name), from.Inactive)}
+	}
+	key := admissionKey{from.ClusterQueue, shape}
+	made, known := q.known[key]
+	if !known {
+		made = q.find(key)
+		q.known[key] = made
+	}
+	return made
+}
+
+func (q *queues) find(key admissionKey) admission {
+	owner := q.clusterQueues[key.clusterQueue]
+	switch {
+	case owner == nil:
+		return admission{problem: &Problem{Reason: QueueNotFound, Message: fmt.Sprintf(
+			"ClusterQueue %q does not exist: create it, or use another LocalQueue", key.clusterQueue)}}
+	case owner.Inactive != "":
+		return admission{problem: inactive("ClusterQueue "+owner.Name, owner.Inactive)}
+	case owner.Parent != "" && q.cohortsUnknown:
+		return admission{problem: &Problem{Reason: InventoryUnknown, Message: fmt.Sprintf(
+			"ClusterQueue %s is in a cohort, and Cohorts cannot be listed: grant list and watch of cohorts (limiter.enabled of the chart)", owner.Name)}}
+	}
+	placements, err := parsePlacements(key.shape.placement)
+	if err != nil {
+		return admission{placement: key.shape.placement} // its nodes are a problem, too
+	}
+	var made admission
+	var flavors []*Flavor
+	for i := range owner.Quotas {
+		quota := &owner.Quotas[i]
+		f := q.flavors[quota.Flavor]
+		if quota.Resource != key.shape.resource || f == nil || !f.suits(placements) {
+			continue
+		}
+		at, problem := q.add(quotaKey{owner, quota.Flavor, quota.Resource}, 0)
+		if problem != nil {
+			return admission{problem: problem}
+		}
+		made.quotas, flavors = append(made.quotas, at), append(flavors, f)
+	}
+	if len(flavors) == 0 {
+		return admission{problem: &Problem{Reason: QuotaMissing, Message: fmt.Sprintf(
+			"ClusterQueue %s has no quota for %s in a flavor that suits the nodeSelector, affinity and tolerations of the pod template: add a flavor, or use another LocalQueue",
+			owner.Name, Resources[key.shape.resource])}}
+	}
+	made.placement = placements.within(flavors).Key()
+	return made
+}
+
+// suits reports whether Kueue may assign a flavor to pods: it compares what their templates say of the labels that the flavor has.
+func (f *Flavor) suits(all Placements) bool {
+	node := &Node{Labels: f.Labels}
+	for i := range all {
+		p := all[i].about(f.Labels)
+		p.Tolerations = slices.Concat(p.Tolerations, f.Tolerations)
+		if !p.selects(node) || !(Placements{p}).tolerates(f.Taints) {
+			return false
+		}
+	}
+	return true
+}
+
+// about returns what a placement says of some labels. A term that says nothing of them matches all nodes, and so do all terms then.
+func (p *Placement) about(labels map[string]string) Placement {
+	made := Placement{Selector: maps.Clone(p.Selector), Tolerations: p.Tolerations}
+	maps.DeleteFunc(made.Selector, func(key, _ string) bool { return !has(labels, key) })
+	for i := range p.Terms {
+		expressions := slices.DeleteFunc(slices.Clone(p.Terms[i].Expressions), func(r Requirement) bool { return !has(labels, r.Key) })
+		if len(expressions) == 0 {
+			made.Terms = nil
+			break
+		}
+		made.Terms = append(made.Terms, Term{Expressions: expressions})
+	}
+	return made
+}
+
+func has(labels map[string]string, key string) bool {
+	_, found := labels[key]
+	return found
+}
+
+// within returns placements of pods that get one of some flavors: its labels, and the tolerations that all of them add.
+func (p Placements) within(flavors []*Flavor) Placements {
+	if len(p) == 0 {
+		p = Placements{{}}
+	}
+	tolerations := slices.Clone(flavors[0].Tolerations)
+	for _, f := range flavors[1:] {
+		tolerations = slices.DeleteFunc(tolerations, func(t Toleration) bool { return !slices.Contains(f.Tolerations, t) })
+	}
+	made := make(Placements, len(p))
+	for i := range p {
+		made[i] = Placement{Selector: p[i].Selector, Terms: termsWithin(p[i].Terms, flavors), Tolerations: slices.Concat(p[i].Tolerations, tolerations)}
+	}
+	return made
+}
+
+// termsWithin returns terms with the labels of one of some flavors. A flavor without labels has all nodes.
+func termsWithin(terms []Term, flavors []*Flavor) []Term {
+	if slices.ContainsFunc(flavors, func(f *Flavor) bool { return len(f.Labels) == 0 }) {
+		return terms
+	}
+	if len(terms) == 0 {
+		terms = []Term{{}}
+	} else {
+		terms = slices.DeleteFunc(slices.Clone(terms), func(t Term) bool { return len(t.Expressions)+len(t.Fields) == 0 }) // they match no node
+	}
+	var made []Term
+	for _, t := range terms {
+		for _, f := range flavors {
+			one := Term{Expressions: slices.Clone(t.Expressions), Fields: t.Fields}
+			for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
+				one.Expressions = append(one.Expressions, Requirement{Key: key, Operator: "In", Values: []string{f.Labels[key]}})
+			}
+			made = append(made, one)
+		}
+	}
+	return made
+}
+
+// add adds a quota, and those of the Cohorts above it.
+func (q *queues) add(key quotaKey, depth int) (int, *Problem) {
+	if at, found := q.position[key]; found {
+		return at, nil
+	}
+	if depth > maxCohortDepth {
+		return 0, &Problem{Reason: InventoryInvalid, Message: fmt.Sprintf(
+			"more than %d Cohorts are above each other, or they form a circle with %s: correct spec.parentName", maxCohortDepth, key.owner)}
+	}
+	parent := -1
+	if key.owner.Parent != "" {
+		var problem *Problem
+		if parent, problem = q.add(quotaKey{q.cohort(key.owner.Parent), key.flavor, key.resource}, depth+1); problem != nil {
+			return 0, problem
+		}
+	}
+	if wrong := q.unreadable(key); wrong != nil {
+		return 0, &Problem{Reason: InventoryInvalid, Message: fmt.Sprintf(
+			"%s has a quota or a use of %s in flavor %s that cannot be true: correct it", wrong, Resources[key.resource], key.flavor)}
+	}
+	if len(q.quotas) >= maxQuotas {
+		return 0, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together use more than %d quotas: use fewer ClusterQueues and flavors", maxQuotas)}
+	}
+	own := key.owner.quota(key)
+	q.quotas = append(q.quotas, Quota{
+		Owner: key.owner.String(), Flavor: key.flavor, Resource: Resources[key.resource], Parent: parent,
+		Nominal: own.Nominal, Borrowing: own.Borrowing, Lending: own.Lending, Used: own.Used,
+	})
+	q.keys = append(q.keys, key)
+	q.position[key] = len(q.quotas) - 1
+	return len(q.quotas) - 1, nil
+}
+
+// cohort returns a Cohort. One without an object has no quota of its own.
+func (q *queues) cohort(name string) *QuotaOwner {
+	if q.cohorts[name] == nil {
+		q.cohorts[name] = &QuotaOwner{Name: name, cohort: true}
+	}
+	return q.cohorts[name]
+}
+
+// unreadable returns an owner, of one and all below it, with a number that cannot be read, or nil.
+func (q *queues) unreadable(key quotaKey) *QuotaOwner {
+	if own := key.owner.quota(key); own.isUnreadable() {
+		return key.owner
+	}
+	for _, member := range q.membersOf(key.owner) {
+		if wrong := q.unreadable(quotaKey{member, key.flavor, key.resource}); wrong != nil {
+			return wrong
+		}
+	}
+	return nil
+}
+
+// membersOf returns what is directly below a Cohort.
+func (q *queues) membersOf(owner *QuotaOwner) []*QuotaOwner {
+	if !owner.cohort {
+		return nil
+	}
+	return q.members[owner.Name]
+}
+
+// result returns all quotas, those of Cohorts with what members without quotas of their own lend and use.
+func (q *queues) result() []Quota {
+	for at, key := range q.keys {
+		for _, member := range q.membersOf(key.owner) {
+			if below := (quotaKey{member, key.flavor, key.resource}); !q.isKnown(below) {
+				lent, used := q.shared(below)
+				q.quotas[at].Nominal = min(q.quotas[at].Nominal+lent, maxQuotaCards)
+				q.quotas[at].Used = min(q.quotas[at].Used+used, maxQuotaCards)
+			}
+		}
+	}
+	return q.quotas
+}
+
+func (q *queues) isKnown(key quotaKey) bool {
+	_, known := q.position[key]
+	return known
+}
+
+// shared returns what an owner lends to its Cohort, and what it uses of that, as Kueue has it: a limit of lending keeps the rest of the
+// quota for the owner, which it uses first.
+func (q *queues) shared(key quotaKey) (lent, used int64) {
+	own := key.owner.quota(key)
+	lent, used = own.Nominal, own.Used
+	for _, member := range q.membersOf(key.owner) {
+		more, taken := q.shared(quotaKey{member, key.flavor, key.resource})
+		lent, used = lent+more, used+taken
+	}
+	if own.Lending != nil {
+		kept := max(lent-*own.Lending, 0)
+		lent, used = lent-kept, max(used-kept, 0)
+	}
+	return lent, used
+}
+
+// quota returns the quota of an owner for a resource in a flavor. Without one, it has none of its own, and may borrow all of it.
+func (o *QuotaOwner) quota(key quotaKey) FlavorQuota {
+	for i := range o.Quotas {
+		if o.Quotas[i].Flavor == key.flavor && o.Quotas[i].Resource == key.resource {
+			return o.Quotas[i]
+		}
+	}
+	return FlavorQuota{}
+}
+
+// String returns kind and name.
+func (o *QuotaOwner) String() string {
+	if o.cohort {
+		return "Cohort " + o.Name
+	}
+	return "ClusterQueue " + o.Name
+}
+
+func (f *FlavorQuota) isUnreadable() bool {
+	negative := func(n *int64) bool { return n != nil && *n < 0 }
+	return negative(&f.Nominal) || negative(&f.Used) || negative(f.Borrowing) || negative(f.Lending)
+}

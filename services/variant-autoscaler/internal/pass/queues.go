@@ -1,0 +1,86 @@
+package pass
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
+	"fairlead.dev/services/variant-autoscaler/internal/kueue"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// readQueues returns what the objects of Kueue say, and the LocalQueue of each variant. A variant that Kueue manages keeps its replicas while
+// its LocalQueue is not known.
+func (p *Passes) readQueues(read kueue.Read, variants []*limited, pods []inventory.Pod) (inventory.Kueue, []*inventory.LocalQueue) {
+	all := p.p.World.Queues
+	queues := make([]*inventory.LocalQueue, len(variants))
+	if !all.ClusterQueues.Listed() || !all.ResourceFlavors.Listed() {
+		excludeQueued(variants, pods)
+		return inventory.Kueue{}, queues
+	}
+	used := false
+	for i, v := range variants {
+		if v.found.Queue == "" || v.found.Shape.Cards == 0 {
+			continue
+		}
+		used = true
+		var err error
+		queues[i], err = read(cache.ObjectName{Namespace: v.Namespace, Name: v.found.Queue})
+		if err != nil {
+			v.exclude(reasonOf(err), fmt.Sprintf("LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s", v.Namespace, v.found.Queue, err))
+		}
+	}
+	if !used {
+		return inventory.Kueue{}, queues
+	}
+	made := inventory.Kueue{CohortsUnknown: !all.Cohorts.Listed()}
+	for _, q := range informers.All[informers.QuotaOwner](all.ClusterQueues) {
+		made.ClusterQueues = append(made.ClusterQueues, &q.QuotaOwner)
+	}
+	for _, q := range informers.All[informers.QuotaOwner](all.Cohorts) {
+		made.Cohorts = append(made.Cohorts, &q.QuotaOwner)
+	}
+	for _, f := range informers.All[informers.Flavor](all.ResourceFlavors) {
+		made.Flavors = append(made.Flavors, &f.Flavor)
+	}
+	return made, queues
+}
+
+// excludeQueued excludes variants that Kueue manages: it has marked their pod template or a pod. The label alone is without effect in a
+// cluster without Kueue.
+func excludeQueued(variants []*limited, pods []inventory.Pod) {
+	queued := make([]bool, len(variants))
+	for i := range pods {
+		if v := pods[i].Variant; v >= 0 {
+			queued[v] = queued[v] || pods[i].Queued
+		}
+	}
+	for i, v := range variants {
+		if (queued[i] || v.found.Queued) && v.found.Shape.Cards > 0 {
+			v.exclude(sources.InventoryUnknown, "Kueue manages the workload, and ClusterQueues and ResourceFlavors of kueue.x-k8s.io/v1beta2 or v1beta1 cannot be listed: "+
+				"grant list and watch of them (limiter.enabled of the chart), install a version of Kueue that serves them, or turn the limiter off")
+		}
+	}
+}
+
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, kueue.ErrNotFound):
+		return sources.QueueNotFound
+	case errors.Is(err, kueue.ErrTooMany):
+		return sources.LimitExceeded
+	}
+	return sources.InventoryUnknown
+}
+
+// quota returns a quota with a name for people.
+func quota(q *inventory.Quota) snapshot.Quota {
+	return snapshot.Quota{
+		Name: fmt.Sprintf("quota of %s for %s of flavor %s", q.Owner, q.Resource, q.Flavor), Parent: q.Parent,
+		Nominal: q.Nominal, Borrowing: q.Borrowing, Lending: q.Lending, Used: q.Used,
+	}
+}
