@@ -61,10 +61,12 @@ func TestRoles(t *testing.T) {
 		assert.ElementsMatch(t, want, permissions(values))
 	}
 	want = append(want, nodes...)
-	kueue := regexp.MustCompile(`kind\("(\w+)", "\w+", read`).FindAllStringSubmatch(readSource(t, "informers", "kueue.go"), -1)
-	require.Len(t, kueue, 3)
-	for _, kind := range kueue {
-		want = append(want, "list kueue.x-k8s.io/"+kind[1], "watch kueue.x-k8s.io/"+kind[1])
+	for group, file := range map[string]string{"kueue.x-k8s.io/": "kueue.go", "resource.k8s.io/": "devices.go"} {
+		kinds := regexp.MustCompile(`kind\("(\w+)", "\w+", read`).FindAllStringSubmatch(readSource(t, "informers", file), -1)
+		require.GreaterOrEqual(t, len(kinds), 3)
+		for _, kind := range kinds {
+			want = append(want, "list "+group+kind[1], "watch "+group+kind[1])
+		}
 	}
 	want = append(want, "get kueue.x-k8s.io/localqueues")
 	for _, values := range []helm.Values{{"limiter": helm.Values{"enabled": true}}, {"saturation": helm.Values{"default": helm.Values{"enableLimiter": true}}}} {

@@ -121,7 +121,7 @@ const (
 	// ReasonRoleMismatch is the reason while servers with the role prefill answer requests themselves.
 	ReasonRoleMismatch = "RoleMismatch"
 	// ReasonInventoryUnknown is the reason while the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that
-	// it manages.
+	// it manages, or the kinds of dynamic resource allocation for pods that claim devices.
 	ReasonInventoryUnknown = "InventoryUnknown"
 	// ReasonInventoryInvalid is the reason while a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of cards
 	// that cannot be true.
@@ -132,6 +132,10 @@ const (
 	ReasonQueueInactive = "QueueInactive"
 	// ReasonQuotaMissing is the reason while the ClusterQueue has no quota that the pod template can use.
 	ReasonQuotaMissing = "QuotaMissing"
+	// ReasonDevicesNotFound is the reason while the ResourceClaimTemplate of the pods, or its DeviceClass, does not exist.
+	ReasonDevicesNotFound = "DevicesNotFound"
+	// ReasonDevicesUnsupported is the reason while nobody can count the devices that the pods claim.
+	ReasonDevicesUnsupported = "DevicesUnsupported"
 	// ReasonNoServiceClass is the reason while no service class has the model: the plan is for a stable load.
 	ReasonNoServiceClass = "NoServiceClass"
 	// ReasonCapacityUnknown is the reason while nothing says what a replica serves.

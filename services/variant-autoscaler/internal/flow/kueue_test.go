@@ -142,6 +142,7 @@ func (r *rig) newPasses() *passes {
 	r.t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig)
 	require.NoError(r.t, err)
+	cfg.QPS = -1
 	client, clients := dynamic.NewForConfigOrDie(cfg), kubernetes.NewForConfigOrDie(cfg)
 	i := informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: clients.Discovery(), Interval: 100 * time.Millisecond})
 	i.WatchInventory()

@@ -9,6 +9,9 @@
 //	Node                                                         *Node
 //	ClusterQueue, Cohort                                         *QuotaOwner
 //	ResourceFlavor                                               *Flavor
+//	ResourceSlice                                                *DeviceSlice
+//	ResourceClaim                                                *DeviceClaim
+//	ResourceClaimTemplate, DeviceClass                           *DeviceRequest
 //	EndpointSlice                                                *Endpoints
 //
 // Everybody who may write such an object can write anything into it, so no object fails to be read, and texts, lists and numbers are
@@ -62,9 +65,10 @@ type Set[T any] struct {
 	// AlphaInferencePools are those of the group inference.networking.x-k8s.io.
 	AlphaInferencePools T
 	Namespaces          T
-	// Nodes, and the kinds of Kueue, are watched once the limiter is on: see WatchInventory.
+	// Nodes, and the kinds of Kueue and of dynamic resource allocation, are watched once the limiter is on: see WatchInventory.
 	Nodes T
 	Queues[T]
+	Devices[T]
 }
 
 // Informers are the informers.
@@ -112,7 +116,7 @@ func New(p Params) *Informers {
 // withoutInventory returns the kinds with those off that only the limiter reads: Informers.Run starts them, and not the group.
 func withoutInventory(instance string) Set[kit.Kind] {
 	kinds := Kinds(instance)
-	kinds.Nodes, kinds.Queues = off(kinds.Nodes), mapQueues(kinds.Queues, off)
+	kinds.Nodes, kinds.Queues, kinds.Devices = off(kinds.Nodes), mapQueues(kinds.Queues, off), mapDevices(kinds.Devices, off)
 	return kinds
 }
 
@@ -121,12 +125,12 @@ func off(k kit.Kind) kit.Kind {
 	return k
 }
 
-// WatchInventory starts to watch nodes and quotas, for as long as the program runs.
+// WatchInventory starts to watch nodes, quotas and devices, for as long as the program runs.
 func (i *Informers) WatchInventory() { i.watchInventory() }
 
 // inventory returns the informers that only the limiter needs, and their names.
 func (i *Informers) inventory() (all []*kube.OptionalInformer, names []string) {
-	all = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.all(), i.olderQueues.all())
+	all = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.all(), i.olderQueues.all(), i.Devices.all())
 	for _, k := range InventoryKinds() {
 		names = append(names, k.Resource.GroupResource().String())
 	}
@@ -186,7 +190,7 @@ func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
 	return c, first //nolint:wrapcheck // the error names the object
 }
 
-// Kinds returns the kinds that the program reads. All but nodes and those of Kueue are required: without the permission to list one of them, variants would
+// Kinds returns the kinds that the program reads. All but those of the limiter are required: without the permission to list one of them, variants would
 // disappear, or groups would change.
 func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
@@ -216,6 +220,7 @@ func Kinds(instance string) Set[kit.Kind] {
 		Namespaces:               newKind("", "v1", "namespaces", "Namespace", readNamespace),
 		Nodes:                    node,
 		Queues:                   queueKinds(kueueVersion),
+		Devices:                  deviceKinds(),
 	}
 }
 
@@ -231,7 +236,7 @@ func KindList(instance string) []kit.Kind {
 
 // InventoryKinds returns the kinds that only the limiter reads, in all versions.
 func InventoryKinds() []kit.Kind {
-	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).all(), queueKinds(olderKueueVersion).all())
+	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).all(), queueKinds(olderKueueVersion).all(), deviceKinds().all())
 }
 
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
@@ -252,7 +257,7 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 		ScaledObjects: convert(a.ScaledObjects), Deployments: convert(a.Deployments), StatefulSets: convert(a.StatefulSets),
 		LeaderWorkerSets: convert(a.LeaderWorkerSets), Pods: convert(a.Pods), InferencePools: convert(a.InferencePools),
 		AlphaInferencePools: convert(a.AlphaInferencePools), Namespaces: convert(a.Namespaces),
-		Nodes: convert(a.Nodes), Queues: mapQueues(a.Queues, convert),
+		Nodes: convert(a.Nodes), Queues: mapQueues(a.Queues, convert), Devices: mapDevices(a.Devices, convert),
 	}
 }
 

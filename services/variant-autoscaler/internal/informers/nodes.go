@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
 
-// Node is a node. Of one without accelerators, only the name is kept.
+// Node is a node. One without accelerators may have devices, which only ResourceSlices say.
 type Node struct {
 	Identity
 	inventory.Node
@@ -33,9 +33,6 @@ func readNode(u *unstructured.Unstructured) any {
 	n, f := &Node{Identity: identityOf(u)}, newFields(u)
 	for r, name := range inventory.Resources {
 		n.Allocatable[r] = readCards(f.at("status", "allocatable", name))
-	}
-	if n.Allocatable == (inventory.Cards{}) {
-		return n
 	}
 	n.Node.Name = n.Identity.Name
 	n.Labels = nodeLabels(f)

@@ -27,7 +27,7 @@ status: {allocatable: {nvidia.com/gpu: "8", habana.ai/gaudi: 2, cpu: "64"}, cond
 	}}, n)
 
 	n = read[informers.Node](t, node, "kind: Node\nmetadata: {name: a, labels: {gpu: none}}\nstatus: {allocatable: {cpu: 4}}")
-	assert.Equal(t, &informers.Node{Identity: informers.Identity{Name: "a"}}, n, "a node without accelerators is dropped")
+	assert.Equal(t, &informers.Node{Identity: informers.Identity{Name: "a"}, Node: inventory.Node{Name: "a", Labels: map[string]string{"gpu": "none"}}}, n, "a node without accelerators may have devices")
 	n = read[informers.Node](t, node, "kind: Node\nmetadata: {name: a}\nstatus: {allocatable: {nvidia.com/gpu: many}, conditions: [{type: Ready, status: Unknown}]}")
 	assert.Equal(t, inventory.Cards{inventory.Unreadable}, n.Allocatable)
 	assert.False(t, n.Ready)

@@ -59,6 +59,8 @@ type Workload struct {
 	Cards int64
 	// Shape is what each of these pods requests, and what their templates say of nodes. It has no cards if they request several resources.
 	Shape inventory.Shape
+	// Claims is what they request by claims of devices, nil if they do not.
+	Claims *PodClaims
 	// Labels are those of the pods that serve.
 	Labels map[string]string
 	// Queue is the LocalQueue of Kueue that it names, and Queued reports that Kueue manages it.
@@ -95,6 +97,8 @@ type Holding struct {
 	Terminating bool
 	// Queued pods are those that Kueue manages, and Gated ones wait for it.
 	Queued, Gated bool
+	// Claims reports that the pod requests devices by claims.
+	Claims bool
 }
 
 // Workload returns the workload of the pod, which has no name if there is none.
@@ -213,13 +217,14 @@ func (p *Pod) readTimes(u *unstructured.Unstructured, f *fields, a admission) {
 	}
 }
 
-// holdingOf returns what a pod holds of a node or of a quota, nil if it requests no cards, or is on no node and Kueue does not manage it.
+// holdingOf returns what a pod holds of a node or of a quota, nil if it requests none, or is on no node and Kueue does not manage it.
 func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner, a admission) *Holding {
 	node, requests := f.text("spec", "nodeName"), requestsOf(f)
-	if node == "" && !a.queued || requests == (inventory.Cards{}) {
+	claims := hasClaims(f)
+	if node == "" && !a.queued || requests == (inventory.Cards{}) && !claims {
 		return nil
 	}
-	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil, Queued: a.queued, Gated: a.gated}
+	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil, Queued: a.queued, Gated: a.gated, Claims: claims}
 	if owner.Name != "" {
 		h.Owner = unique.Make(owner)
 	}

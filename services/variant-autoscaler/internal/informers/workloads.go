@@ -16,7 +16,7 @@ func readWorkload(u *unstructured.Unstructured) any {
 	return &Workload{
 		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
 		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: controllerOf(u),
-		Shape: shapeOf(1, template{f, []string{"spec", "template"}}),
+		Shape: shapeOf(1, template{f, []string{"spec", "template"}}), Claims: claimsOf(1, template{f, []string{"spec", "template"}}),
 	}
 }
 
@@ -38,7 +38,7 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 		size = min(max(n.Value, 1), maxCards)
 	}
 	w.Cards = cardsOf(f, leader...)
-	w.Shape = shapeOf(1, template{f, leader})
+	w.Shape, w.Claims = shapeOf(1, template{f, leader}), claimsOf(1, template{f, leader})
 	if size > 1 {
 		others := cardsOf(f, workers...)
 		if w.Cards != UnreadableCards {
@@ -48,6 +48,7 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 			w.Cards = UnreadableCards
 		}
 		w.Shape = shapeOf(size, template{f, leader}, template{f, workers})
+		w.Claims = claimsOf(size, template{f, leader}, template{f, workers})
 	}
 	w.Labels = f.labels(slices.Concat(leader, []string{"metadata", "labels"})...)
 	if w.Labels == nil {

@@ -6,6 +6,7 @@
 //	free        allocatable, without the requests of all pods on the node, whoever owns them, until they are gone
 //	node set    the nodes that a pod template can use. Variants whose templates can use the same nodes share a set
 //
+// Devices of dynamic resource allocation count as cards of the node that can use them: see devices.go.
 // Workloads that Kueue manages have quotas, too, by the rules of Kueue: see queues.go.
 //
 // The name of an accelerator in a variant plays no role: variants of one name whose templates select different nodes have different sets,
@@ -84,6 +85,8 @@ type Pod struct {
 	Variant int
 	// Terminating pods hold their cards, and do not serve.
 	Terminating bool
+	// Claims reports that it requests devices by claims.
+	Claims bool
 	// Queued pods are those that Kueue manages, and Gated ones wait for it.
 	Queued, Gated bool
 }
@@ -94,6 +97,8 @@ type Variant struct {
 	Shape     Shape
 	// Replicas are those that its workload asks for.
 	Replicas int64
+	// Devices are the devices that the pods request. The cards of Shape are their number. Nil: Shape has a resource.
+	Devices *DeviceRequest
 	// Queue is the queue of Kueue that admits its pods. Nil: no quota limits it.
 	Queue *LocalQueue
 }
@@ -115,7 +120,8 @@ type Input struct {
 	Pods     []Pod
 	Variants []Variant
 	// Kueue has the quotas of variants with a queue.
-	Kueue Kueue
+	Kueue   Kueue
+	Devices Devices
 }
 
 // Set is the nodes that variants can use.
@@ -174,15 +180,17 @@ type builder struct {
 	uses      []Use
 	sets      []Set
 	members   []members      // of each set
+	resources []int          // of each set
 	bySet     map[string]int // sets by resource and members
 	byShape   map[shapeKey]found
 	ofTenants map[string]map[shapeKey]bool // shapes of the variants of a namespace
 	queues    *queues
+	devices   *devices
 }
 
 // shapeKey is what decides which nodes a pod can use.
 type shapeKey struct {
-	resource  int
+	resource  int // position in Resources, or behind them, in the kinds of devices
 	placement string
 }
 
@@ -197,7 +205,7 @@ func newBuilder(in *Input) *builder {
 	b := &builder{
 		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]Use, len(in.Variants)), bySet: map[string]int{},
 		byShape: map[shapeKey]found{}, ofTenants: map[string]map[shapeKey]bool{},
-		queues: newQueues(&in.Kueue),
+		queues: newQueues(&in.Kueue), devices: newDevices(&in.Devices),
 	}
 	slices.SortFunc(b.nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	for n, node := range b.nodes {
@@ -243,6 +251,13 @@ func (b *builder) use(i int) {
 		return
 	}
 	key := shapeKey{resource: v.Shape.Resource, placement: v.Shape.Placement}
+	if v.Devices != nil {
+		kind, problem := b.devices.kind(v.Devices, b.position)
+		if u.Problem = problem; problem != nil {
+			return
+		}
+		key.resource = len(Resources) + kind
+	}
 	if !b.admit(v.Namespace, key) {
 		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
 			"the variants of the namespace have more than %d different choices of nodes: use the same nodeSelector, affinity and tolerations in several pod templates",
@@ -260,12 +275,12 @@ func (b *builder) use(i int) {
 	if u.Problem = f.problem; u.Problem != nil {
 		return
 	}
-	set, known := b.bySet[f.members.key(v.Shape.Resource)]
+	set, known := b.bySet[f.members.key(key.resource)]
 	switch {
 	case known:
 		u.Set = set
 	case len(b.sets) < maxSets:
-		u.Set = b.add(v.Shape.Resource, f)
+		u.Set = b.add(key.resource, f)
 	default:
 		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
 			"all variants together select more than %d different sets of nodes: use the same nodeSelector in several pod templates", maxSets)}
@@ -301,15 +316,16 @@ func (b *builder) find(key shapeKey) found {
 		if f.problem != nil {
 			break
 		}
-		if node.Allocatable[key.resource] == 0 || !placements.selects(node) {
+		allocatable, free := b.cardsOf(n, key.resource)
+		if allocatable == 0 || !placements.selects(node) {
 			continue
 		}
 		f.elastic = f.elastic || node.Labels[LabelElastic] == "true" && placements.tolerates(node.taintsOfKind())
 		if !node.Ready || !placements.tolerates(node.taints()) {
 			continue
 		}
-		if b.free[n][key.resource] == Unreadable {
-			f.problem = unreadableNode(node, Resources[key.resource])
+		if free == Unreadable {
+			f.problem = unreadableNode(node, b.nameOf(key.resource))
 		}
 		f.members.add(n)
 	}
@@ -319,11 +335,11 @@ func (b *builder) find(key shapeKey) found {
 
 // add adds a set.
 func (b *builder) add(resource int, f found) int {
-	set := Set{Resource: Resources[resource], Elastic: f.elastic}
+	set := Set{Resource: b.nameOf(resource), Elastic: f.elastic}
 	free, products := map[int64]int64{}, map[string]bool{}
 	for n := range f.members.all() {
 		set.Nodes++
-		if cards := b.free[n][resource]; cards > 0 {
+		if _, cards := b.cardsOf(n, resource); cards > 0 {
 			free[cards]++
 		}
 		if p := b.nodes[n].product(); p != "" {
@@ -337,20 +353,20 @@ func (b *builder) add(resource int, f found) int {
 	if len(set.Products) > maxProducts {
 		set.Products = append(set.Products[:maxProducts], "...")
 	}
-	b.sets, b.members = append(b.sets, set), append(b.members, f.members)
+	b.sets, b.members, b.resources = append(b.sets, set), append(b.members, f.members), append(b.resources, resource)
 	b.bySet[f.members.key(resource)] = len(b.sets) - 1
 	return len(b.sets) - 1
 }
 
-// relate compares the sets of each resource.
+// relate compares the sets of resources that share cards.
 func (b *builder) relate() {
 	for i := range b.sets {
 		for j := range b.sets {
-			if i == j || b.sets[i].Resource != b.sets[j].Resource || !b.members[i].overlaps(b.members[j]) {
+			if i == j || !b.shares(b.resources[i], b.resources[j]) || !b.members[i].overlaps(b.members[j]) {
 				continue
 			}
 			b.sets[i].Overlaps = append(b.sets[i].Overlaps, j)
-			if b.members[i].within(b.members[j]) {
+			if b.resources[i] == b.resources[j] && b.members[i].within(b.members[j]) {
 				b.sets[i].Within = append(b.sets[i].Within, j)
 			}
 		}

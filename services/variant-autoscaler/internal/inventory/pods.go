@@ -7,7 +7,7 @@ func (b *builder) countPods() {
 	for i := range b.in.Pods {
 		p := &b.in.Pods[i]
 		switch {
-		case p.Variant < 0 || p.Requests == Cards{}:
+		case p.Variant < 0 || p.Requests == Cards{} && !p.Claims:
 		case p.Gated:
 			gated[p.Variant]++
 		case !p.Terminating:

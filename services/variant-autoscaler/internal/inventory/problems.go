@@ -23,6 +23,10 @@ const (
 	QueueInactive = "QueueInactive"
 	// QuotaMissing: the ClusterQueue has no quota that the pod template can use. Remedy: add a flavor, or use another LocalQueue.
 	QuotaMissing = "QuotaMissing"
+	// DevicesNotFound: the ResourceClaimTemplate of the pods, or its DeviceClass, does not exist. Remedy: create it, or correct the name.
+	DevicesNotFound = "DevicesNotFound"
+	// DevicesUnsupported: the pods request devices in a way that this program cannot count. Remedy: the message says what it counts.
+	DevicesUnsupported = "DevicesUnsupported"
 )
 
 func inactive(queue, why string) *Problem {

@@ -21,7 +21,7 @@ func (p *Passes) limitToInventory(ctx context.Context, made *snapshot.Snapshot, 
 	variants := variantsByAge(made, found)
 	if !p.p.World.Nodes.Listed() {
 		for _, v := range variants {
-			if v.found.Shape.Cards == 0 {
+			if v.found.Shape.Cards == 0 && v.found.Claims == nil {
 				continue // nodes would not limit it
 			}
 			v.exclude(sources.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off")
@@ -29,17 +29,21 @@ func (p *Passes) limitToInventory(ctx context.Context, made *snapshot.Snapshot, 
 		return
 	}
 	in := &inventory.Input{Pods: holdings(p.p.World, variants)}
-	for _, n := range informers.All[informers.Node](p.p.World.Nodes) {
-		if n.Node.Name != "" {
-			in.Nodes = append(in.Nodes, &n.Node)
-		}
-	}
 	read, end := p.p.LocalQueues.Pass(ctx)
 	defer end()
 	var queues []*inventory.LocalQueue
 	in.Kueue, queues = p.readQueues(read, variants, in.Pods)
+	requests := p.requestDevices(variants)
+	in.Devices = p.readDevices(requests)
+	for _, n := range informers.All[informers.Node](p.p.World.Nodes) {
+		if n.Allocatable != (inventory.Cards{}) || len(in.Devices.Slices) > 0 {
+			in.Nodes = append(in.Nodes, &n.Node)
+		}
+	}
 	for i, v := range variants {
-		in.Variants = append(in.Variants, inventory.Variant{Namespace: v.Namespace, Shape: v.found.Shape, Replicas: int64(v.Now), Queue: queues[i]})
+		in.Variants = append(in.Variants, inventory.Variant{
+			Namespace: v.Namespace, Shape: v.found.Shape, Replicas: int64(v.Now), Queue: queues[i], Devices: requests[i],
+		})
 	}
 	apply(made, variants, inventory.Build(in))
 }
@@ -56,6 +60,7 @@ func apply(made *snapshot.Snapshot, variants []*limited, result *inventory.Resul
 		switch use := &result.Uses[i]; {
 		case use.Problem != nil:
 			v.exclude(use.Problem.Reason, use.Problem.Message)
+		case use.Set < 0 && v.found.Claims != nil: // its devices are not known
 		case use.Set < 0:
 			v.found.Notes = append(v.found.Notes, snapshot.Problem{Reason: sources.NotLimited, Message: "Nodes do not limit the variant, as its pod " +
 				"template requests no accelerators, or several kinds of them, or is not known: request the cards of one resource"})
@@ -112,7 +117,7 @@ func holdings(world informers.Caches, variants []*limited) []inventory.Pod {
 		if h == nil {
 			continue
 		}
-		made := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating, Queued: h.Queued, Gated: h.Gated}
+		made := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating, Queued: h.Queued, Gated: h.Gated, Claims: h.Claims}
 		if i, found := byOwner[h.Workload()]; found {
 			made.Variant = i
 		} else if i, found := byPod[cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}]; found {

@@ -164,7 +164,8 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 
 		i.WatchInventory()
 		i.WatchInventory() // at each change of settings
-		assert.Equal(t, []string{"nodes", "clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"}, i.Unsynced())
+		assert.Equal(t, []string{"nodes", "clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io",
+			"resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "deviceclasses.resource.k8s.io"}, i.Unsynced())
 		synctest.Wait()
 		assert.Empty(t, i.Unsynced())
 		assert.Len(t, i.Caches().Nodes.List(), 1)

@@ -51,6 +51,9 @@ const (
 	QueueNotFound = inventory.QueueNotFound
 	QueueInactive = inventory.QueueInactive
 	QuotaMissing  = inventory.QuotaMissing
+	// DevicesNotFound and DevicesUnsupported: nobody can count the devices that the pods claim. Remedy: the message says it.
+	DevicesNotFound    = inventory.DevicesNotFound
+	DevicesUnsupported = inventory.DevicesUnsupported
 )
 
 // Reasons of notes, besides LimitExceeded.

@@ -274,7 +274,7 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 		w.Ready += workloads[o].Ready
 		w.Cards = cmp.Or(w.Cards, workloads[o].Cards)
 		w.Labels = withLabels(w.Labels, workloads[o].Labels)
-		w.Shape = cmp.Or(w.Shape, workloads[o].Shape)
+		w.Shape, w.Claims = cmp.Or(w.Shape, workloads[o].Shape), cmp.Or(w.Claims, workloads[o].Claims)
 		w.Queue, w.Queued = cmp.Or(w.Queue, workloads[o].Queue), w.Queued || workloads[o].Queued
 		v.addPodsOf(c, o)
 	}
@@ -314,7 +314,7 @@ func withLabels(before, more map[string]string) map[string]string {
 }
 
 func (v *Variant) readTarget(w *informers.Workload) {
-	v.labels, v.Shape, v.Queue, v.Queued = w.Labels, w.Shape, w.Queue, w.Queued
+	v.labels, v.Shape, v.Queue, v.Queued, v.Claims = w.Labels, w.Shape, w.Queue, w.Queued, w.Claims
 	v.Now, v.Ready = int(min(max(w.Replicas, 0), optimizer.MaxReplicas)), int(min(max(w.Ready, 0), optimizer.MaxReplicas))
 	if w.Replicas > optimizer.MaxReplicas {
 		v.note(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)

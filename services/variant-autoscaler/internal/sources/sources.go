@@ -96,6 +96,8 @@ type Variant struct {
 	// Queue is the LocalQueue of Kueue that the workload names, and Queued reports that Kueue manages it.
 	Queue  string
 	Queued bool
+	// Claims is what the pods request by claims of devices, nil if they do not.
+	Claims *informers.PodClaims
 	// Notes are what the owner of the variant should know. The variant takes part in the choice.
 	Notes []snapshot.Problem
 

@@ -1,0 +1,300 @@
+package informers
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
+)
+
+const groupResource = "resource.k8s.io"
+
+const (
+	// maxDevices is the most devices of a slice, or of a claim, that are read. The API permits 128.
+	maxDevices = 1024
+	// maxAttributes is the most attributes of a device that are read. The API permits 32.
+	maxAttributes = 64
+	// maxSelectors is the most selectors of a class or a request. The API permits 32.
+	maxSelectors = 32
+)
+
+// Devices has something for each kind of dynamic resource allocation.
+type Devices[T any] struct{ ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses T }
+
+// DeviceSlice is a ResourceSlice.
+type DeviceSlice struct {
+	Identity
+	inventory.DeviceSlice
+}
+
+// DeviceClaim is a ResourceClaim. One without devices is only an Identity.
+type DeviceClaim struct {
+	Identity
+	inventory.DeviceClaim
+}
+
+// DeviceRequest is a DeviceClass, or what a ResourceClaimTemplate requests.
+type DeviceRequest struct {
+	Identity
+
+	Class  string // of a template
+	Number int64  // of a template
+	// Driver and Attributes are what its selectors say.
+	Driver     string
+	Attributes []string
+	// Unsupported says what cannot be counted. Empty: nothing.
+	Unsupported string
+}
+
+// PodClaims is what the pods of a workload request by claims.
+type PodClaims struct {
+	Template string // ResourceClaimTemplate of each pod
+	Pods     int64  // of a replica
+	// Placement is what their templates say of nodes, as inventory.Placements.Key has it.
+	Placement string
+	// Unsupported says what cannot be counted. Empty: nothing.
+	Unsupported string
+}
+
+func deviceKinds() Devices[kit.Kind] {
+	kind := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
+		k := newKind(groupResource, "v1", resource, name, read)
+		k.Required = false
+		return k
+	}
+	return Devices[kit.Kind]{
+		ResourceSlices: kind("resourceslices", "ResourceSlice", readSlice), ResourceClaims: kind("resourceclaims", "ResourceClaim", readClaim),
+		ResourceClaimTemplates: kind("resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate),
+		DeviceClasses:          kind("deviceclasses", "DeviceClass", readDeviceClass),
+	}
+}
+
+func mapDevices[A, B any](a Devices[A], convert func(A) B) Devices[B] {
+	return Devices[B]{
+		ResourceSlices: convert(a.ResourceSlices), ResourceClaims: convert(a.ResourceClaims), ResourceClaimTemplates: convert(a.ResourceClaimTemplates),
+		DeviceClasses: convert(a.DeviceClasses),
+	}
+}
+
+func (d Devices[T]) all() []T {
+	return []T{d.ResourceSlices, d.ResourceClaims, d.ResourceClaimTemplates, d.DeviceClasses}
+}
+
+// readSlice keeps the devices that one node alone can use, all of them, and onto which pods may be put.
+func readSlice(u *unstructured.Unstructured) any {
+	f := newFields(u)
+	s := &DeviceSlice{Identity: identityOf(u)}
+	s.Driver, s.Node = share(f.text("spec", "driver")), share(f.text("spec", "nodeName"))
+	s.Pool = f.text("spec", "pool", "name")
+	s.Generation, s.Count = f.number("spec", "pool", "generation").Value, f.number("spec", "pool", "resourceSliceCount").Value
+	perDevice, _ := f.at("spec", "perDeviceNodeSelection").(bool)
+	all, _ := f.at("spec", "devices").([]any)
+	s.Invalid = len(all) > maxDevices
+	for _, one := range all[:min(len(all), maxDevices)] {
+		object, _ := one.(map[string]any)
+		of := &fields{object: object}
+		d := inventory.Device{Name: of.text("name")}
+		if perDevice {
+			d.Node = share(of.text("nodeName"))
+		}
+		if s.Node == "" && d.Node == "" || isRestricted(object) {
+			continue
+		}
+		d.Attributes = attributesOf(of, s.Driver)
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
+// share returns a text that objects with the same one share.
+func share(text string) string { return unique.Make(text).Value() }
+
+// isRestricted reports whether a device is a part of another one, is one for several claims, or has a taint that keeps pods from it.
+func isRestricted(device map[string]any) bool {
+	if counters, _ := device["consumesCounters"].([]any); len(counters) > 0 {
+		return true
+	}
+	if several, _ := device["allowMultipleAllocations"].(bool); several {
+		return true
+	}
+	taints, _ := device["taints"].([]any)
+	return slices.ContainsFunc(taints, func(t any) bool {
+		taint, _ := t.(map[string]any)
+		return taint["effect"] != "None"
+	})
+}
+
+// attributesOf returns the attributes of a device. The domain of a name without one is the driver.
+func attributesOf(f *fields, driver string) []string {
+	object, _ := f.at("attributes").(map[string]any)
+	var all []string
+	for _, key := range firstKeys(object, maxAttributes) {
+		value, _ := object[key].(map[string]any)
+		domain, name, found := strings.Cut(key, "/")
+		if !found {
+			domain, name = driver, key
+		}
+		for _, field := range []string{"string", "bool", "int"} {
+			if v := value[field]; v != nil {
+				all = append(all, share(cutText(inventory.AttributeText(domain, name, valueText(v)))))
+			}
+		}
+	}
+	return all
+}
+
+// valueText returns a value as an expression has it.
+func valueText(value any) string {
+	if text, ok := value.(string); ok {
+		return strconv.Quote(text)
+	}
+	return fmt.Sprint(value)
+}
+
+// readClaim keeps the devices of a claim that nobody else can get.
+func readClaim(u *unstructured.Unstructured) any {
+	c := &DeviceClaim{Identity: identityOf(u)}
+	results, _ := newFields(u).at("status", "allocation", "devices", "results").([]any)
+	for _, one := range results[:min(len(results), maxDevices)] {
+		object, _ := one.(map[string]any)
+		of := &fields{object: object}
+		if admin, _ := object["adminAccess"].(bool); !admin {
+			c.Devices = append(c.Devices, inventory.DeviceName{Driver: share(of.text("driver")), Pool: share(of.text("pool")), Name: share(of.text("device"))})
+		}
+	}
+	return c
+}
+
+func readDeviceClass(u *unstructured.Unstructured) any {
+	f := newFields(u)
+	r := &DeviceRequest{Identity: identityOf(u)}
+	r.readSelectors(f, "spec", "selectors")
+	return r
+}
+
+// readClaimTemplate reads a template with one request of a number of devices of a class.
+func readClaimTemplate(u *unstructured.Unstructured) any {
+	f := newFields(u)
+	r := &DeviceRequest{Identity: identityOf(u)}
+	requests, _ := f.at("spec", "spec", "devices", "requests").([]any)
+	constraints, _ := f.at("spec", "spec", "devices", "constraints").([]any)
+	if len(requests) != 1 || len(constraints) > 0 {
+		r.Unsupported = "it has no request, several ones, or constraints"
+		return r
+	}
+	request, _ := requests[0].(map[string]any)
+	exactly, _ := request["exactly"].(map[string]any)
+	of := &fields{object: exactly}
+	admin, _ := exactly["adminAccess"].(bool)
+	count := of.number("count")
+	r.Class, r.Number = of.text("deviceClassName"), max(count.Value, 1)
+	switch mode := of.text("allocationMode"); {
+	case exactly == nil:
+		r.Unsupported = "its request has no field exactly"
+	case admin:
+		r.Unsupported = "its request has adminAccess, which takes no devices"
+	case mode != "" && mode != "ExactCount":
+		r.Unsupported = fmt.Sprintf("its request has the allocationMode %q", mode)
+	case of.invalid != "" || r.Number > maxDevices || r.Class == "":
+		r.Unsupported = "its request has no usable count or deviceClassName"
+	case exactly["capacity"] != nil:
+		r.Unsupported = "its request has a capacity"
+	default:
+		r.readSelectors(of, "selectors")
+	}
+	return r
+}
+
+// Expressions that say which devices they select without being evaluated: they are joined by &&.
+var (
+	driverExpression    = regexp.MustCompile(`^device\.driver\s*==\s*("[^"\\]*"|'[^'\\]*')$`)
+	attributeExpression = regexp.MustCompile(`^device\.attributes\[("[^"\\]*"|'[^'\\]*')\]\.(\w+)\s*==\s*("[^"\\]*"|'[^'\\]*'|true|false|-?\d+)$`)
+)
+
+// readSelectors reads the selectors of CEL of a list, all of which a device must match.
+func (r *DeviceRequest) readSelectors(f *fields, path ...string) {
+	all, _ := f.at(path...).([]any)
+	if len(all) > maxSelectors {
+		r.Unsupported = fmt.Sprintf("it has more than %d selectors", maxSelectors)
+		return
+	}
+	for _, one := range all {
+		object, _ := one.(map[string]any)
+		expression := (&fields{object: object}).text("cel", "expression")
+		for term := range strings.SplitSeq(expression, "&&") {
+			if !r.readTerm(strings.TrimSpace(term)) {
+				r.Unsupported = fmt.Sprintf("of the expression %q, only comparisons of device.driver and device.attributes[domain].name with ==, joined by &&, are read", expression)
+				return
+			}
+		}
+	}
+	slices.Sort(r.Attributes)
+	r.Attributes = slices.Compact(r.Attributes)
+}
+
+// readTerm reads a comparison, and reports whether it is one.
+func (r *DeviceRequest) readTerm(term string) bool {
+	if parts := driverExpression.FindStringSubmatch(term); parts != nil {
+		driver := unquote(parts[1])
+		if r.Driver != "" && r.Driver != driver {
+			return false // no device has two drivers
+		}
+		r.Driver = driver
+		return true
+	}
+	parts := attributeExpression.FindStringSubmatch(term)
+	if parts == nil {
+		return false
+	}
+	value := parts[3]
+	if strings.ContainsAny(value[:1], `'"`) {
+		value = strconv.Quote(unquote(value))
+	}
+	r.Attributes = append(r.Attributes, share(inventory.AttributeText(unquote(parts[1]), parts[2], value)))
+	return true
+}
+
+func unquote(text string) string { return text[1 : len(text)-1] }
+
+// claimsOf returns what the pods of a replica request by claims, nil if they request nothing so. Templates are as for shapeOf.
+func claimsOf(pods int64, templates ...template) *PodClaims {
+	var made *PodClaims
+	var placements inventory.Placements
+	for i, t := range templates {
+		number := int64(1)
+		if i > 0 {
+			number = pods - 1
+		}
+		all, _ := t.at(append(slices.Clone(t.path), "spec", "resourceClaims")...).([]any)
+		if len(all) == 0 {
+			continue
+		}
+		object, _ := all[0].(map[string]any)
+		name := (&fields{object: object}).text("resourceClaimTemplateName")
+		if made == nil {
+			made = &PodClaims{Template: name}
+		}
+		if len(all) > 1 || name == "" || name != made.Template {
+			made.Unsupported = "the pods have several claims, or one that is not made from a ResourceClaimTemplate: use one template with one request"
+		}
+		made.Pods += number
+		placements = append(placements, placementOf(t))
+	}
+	if made != nil {
+		made.Placement = share(placements.Key())
+	}
+	return made
+}
+
+// hasClaims reports whether a pod requests devices by claims.
+func hasClaims(f *fields) bool {
+	all, _ := f.at("spec", "resourceClaims").([]any)
+	return len(all) > 0
+}

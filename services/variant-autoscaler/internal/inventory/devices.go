@@ -1,0 +1,173 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxDeviceKinds is the most different requests of devices of all variants. Usual clusters have one for each product.
+const maxDeviceKinds = 64
+
+// Devices is what the objects of dynamic resource allocation say.
+type Devices struct {
+	Slices []*DeviceSlice
+	Claims []*DeviceClaim
+}
+
+// DeviceSlice is a ResourceSlice.
+type DeviceSlice struct {
+	Driver, Pool string
+	Generation   int64
+	// Count is the number of slices of the pool in this generation.
+	Count int64
+	// Node is the node of all devices. Empty: devices have nodes of their own, or none.
+	Node    string
+	Devices []Device
+	// Invalid reports that not all devices could be read.
+	Invalid bool
+}
+
+// Device is a device that one node alone can use, all of it. Others are not among those of a DeviceSlice.
+type Device struct {
+	Name string
+	Node string // empty: that of the slice
+	// Attributes are texts as AttributeText returns them.
+	Attributes []string
+}
+
+// AttributeText returns an attribute of a device with its value.
+func AttributeText(domain, name, value string) string { return domain + "/" + name + "=" + value }
+
+// DeviceClaim is a ResourceClaim that has devices.
+type DeviceClaim struct{ Devices []DeviceName }
+
+// DeviceName identifies a device.
+type DeviceName struct{ Driver, Pool, Name string }
+
+// DeviceRequest is the devices that a pod requests, as far as a driver and attributes say which. All must be on one node.
+type DeviceRequest struct {
+	Driver     string
+	Attributes []string // as AttributeText returns them, in their order
+}
+
+// String names the devices.
+func (r *DeviceRequest) String() string {
+	name := "devices of " + r.Driver
+	if len(r.Attributes) > 0 {
+		name += " with " + strings.Join(r.Attributes, " and ")
+	}
+	return name
+}
+
+func (r *DeviceRequest) matches(driver string, d *Device) bool {
+	return r.Driver == driver && !slices.ContainsFunc(r.Attributes, func(a string) bool { return !slices.Contains(d.Attributes, a) })
+}
+
+// poolName identifies a pool.
+type poolName struct{ driver, pool string }
+
+// devices counts the devices of nodes.
+type devices struct {
+	current []*DeviceSlice // those of the newest generation of complete pools
+	taken   map[DeviceName]bool
+	kinds   []deviceKind
+}
+
+// deviceKind is the devices that a request matches.
+type deviceKind struct {
+	request     *DeviceRequest
+	allocatable []int64 // by node
+	free        []int64 // by node
+}
+
+func newDevices(in *Devices) *devices {
+	d := &devices{taken: map[DeviceName]bool{}}
+	newest, number := map[poolName]int64{}, map[poolName]int64{}
+	for _, s := range in.Slices {
+		at := poolName{s.Driver, s.Pool}
+		if generation, known := newest[at]; !known || s.Generation > generation {
+			newest[at], number[at] = s.Generation, 0
+		}
+		if s.Generation == newest[at] {
+			number[at]++
+		}
+	}
+	for _, s := range in.Slices {
+		if at := (poolName{s.Driver, s.Pool}); s.Generation == newest[at] && number[at] == s.Count {
+			d.current = append(d.current, s)
+		}
+	}
+	for _, c := range in.Claims {
+		for _, name := range c.Devices {
+			d.taken[name] = true
+		}
+	}
+	return d
+}
+
+// kind returns the position of the devices of a request, or a problem if there are too many kinds of requests.
+func (d *devices) kind(r *DeviceRequest, position map[string]int) (int, *Problem) {
+	text := r.String()
+	if at := slices.IndexFunc(d.kinds, func(k deviceKind) bool { return k.request.String() == text }); at >= 0 {
+		return at, nil
+	}
+	if len(d.kinds) == maxDeviceKinds {
+		return 0, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together request more than %d different kinds of devices: use the same DeviceClass in several claims", maxDeviceKinds)}
+	}
+	made := deviceKind{request: r, allocatable: make([]int64, len(position)), free: make([]int64, len(position))}
+	for _, s := range d.current {
+		made.count(s, d.taken, position)
+	}
+	d.kinds = append(d.kinds, made)
+	return len(d.kinds) - 1, nil
+}
+
+// count adds the devices of a slice.
+func (k *deviceKind) count(s *DeviceSlice, taken map[DeviceName]bool, position map[string]int) {
+	if n, known := position[s.Node]; known && s.Invalid && s.Driver == k.request.Driver {
+		k.allocatable[n], k.free[n] = Unreadable, Unreadable
+	}
+	for i := range s.Devices {
+		device := &s.Devices[i]
+		node := s.Node
+		if device.Node != "" {
+			node = device.Node
+		}
+		n, known := position[node]
+		if !known || k.free[n] == Unreadable || !k.request.matches(s.Driver, device) {
+			continue
+		}
+		k.allocatable[n]++
+		if !taken[DeviceName{s.Driver, s.Pool, device.Name}] {
+			k.free[n]++
+		}
+		if k.allocatable[n] > MaxNodeCards {
+			k.allocatable[n], k.free[n] = Unreadable, Unreadable
+		}
+	}
+}
+
+// cardsOf returns the cards of a resource that a node has, and those that are free.
+func (b *builder) cardsOf(node, resource int) (allocatable, free int64) {
+	if resource < len(Resources) {
+		return b.nodes[node].Allocatable[resource], b.free[node][resource]
+	}
+	kind := &b.devices.kinds[resource-len(Resources)]
+	return kind.allocatable[node], kind.free[node]
+}
+
+func (b *builder) nameOf(resource int) string {
+	if resource < len(Resources) {
+		return Resources[resource]
+	}
+	return b.devices.kinds[resource-len(Resources)].request.String()
+}
+
+// shares reports whether a card of one resource can be one of another one: several kinds of devices can match a device.
+func (b *builder) shares(resource, other int) bool {
+	if resource < len(Resources) || other < len(Resources) {
+		return resource == other
+	}
+	return b.devices.kinds[resource-len(Resources)].request.Driver == b.devices.kinds[other-len(Resources)].request.Driver
+}
