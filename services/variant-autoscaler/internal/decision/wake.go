@@ -237,7 +237,7 @@ func (d *decider) reasonAsleep(g, at int) (Reason, string) {
 	case !d.asleep[g] || !d.problem.Groups[g].KeepOne || d.held[g] != "" && (d.later[at] || started):
 		return "", ""
 	case d.later[at] && !d.anyStage(g, func(i int) bool { return d.standby[i] != nobody || d.hasStarted(i) }):
-		return Waking, "Requests wait, and limits or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"
+		return Waking, "Requests wait, and limits, quotas or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"
 	case d.later[at]:
 		return Waking, "No replica starts before the one that wakes the model is ready"
 	case n == 0:

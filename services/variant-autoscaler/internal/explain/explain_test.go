@@ -144,7 +144,16 @@ func TestOneMore(t *testing.T) {
 	assert.Contains(t, out.String(), "the cost of another replica of money: no change\n")
 	assert.Regexp(t, `another place for a pod of 2 cards of nodes with nvidia.com/gpu for pods of 2 cards or more: the plan serves 30\.\d+ % -> 45\.\d+ % of ns/meta/llama \(pool p\), for a cost per hour of 40 -> 63`, out.String())
 
-	s.Nodes, s.Limits = nil, s.Limits[:1]
+	s.Nodes[0].Elastic = true
+	s.Limits, s.Quotas = nil, []snapshot.Quota{{Name: "quota of ClusterQueue q for nvidia.com/gpu of flavor f", Parent: -1, Nominal: 2}}
+	for i := range s.Groups[0].Variants {
+		s.Groups[0].Variants[i].Pods.Quotas = []int{0}
+	}
+	out.Reset()
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	assert.Regexp(t, `another 2 cards of quota of ClusterQueue q for nvidia.com/gpu of flavor f: the plan serves 30\.\d+ % -> \d+\.\d+ % of ns/meta/llama`, out.String())
+
+	s.Nodes, s.Quotas, s.Limits = nil, nil, []snapshot.Limit{{Name: "quota", Unit: snapshot.Cards, Accelerator: "BIG", Amount: 1}}
 	for i := range s.Groups[0].Variants {
 		s.Groups[0].Variants[i].Pods = nil
 	}

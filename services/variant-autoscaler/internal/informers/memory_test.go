@@ -82,6 +82,7 @@ func (everything) ServerResourcesForGroupVersionWithContext(context.Context, str
 	list := &metav1.APIResourceList{}
 	for _, name := range []string{
 		"variantautoscalings", "horizontalpodautoscalers", "scaledobjects", "deployments", "statefulsets", "leaderworkersets", "pods", "inferencepools", "namespaces", "nodes",
+		"resourceslices",
 	} {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
 	}
@@ -115,14 +116,15 @@ func TestMemory(t *testing.T) {
 		{"pods", "testdata/pod.yaml", 1000},
 		{"deployments", "testdata/deployment.yaml", 2000},
 		{"horizontalpodautoscalers", "testdata/hpa.yaml", 1000},
-		{"nodes", "testdata/node.yaml", 15_000}, // mostly its labels: 2000 nodes take 30 MB
+		{"nodes", "testdata/node.yaml", 15_000},         // mostly its labels: 2000 nodes take 30 MB
+		{"resourceslices", "testdata/slice.yaml", 8000}, // eight devices: 2000 slices take 16 MB
 	}
 	for _, tt := range tests {
 		server := newAPIServer(t, tt.resource, tt.file, objects)
 		before := live()
 		i, stop := start(t, server)
 		used := live() - before
-		count := len(i.Pods.List()) + len(i.Deployments.List()) + len(i.HorizontalPodAutoscalers.List()) + len(i.Nodes.List())
+		count := len(i.Pods.List()) + len(i.Deployments.List()) + len(i.HorizontalPodAutoscalers.List()) + len(i.Nodes.List()) + len(i.ResourceSlices.List())
 		stop()
 		assert.Equal(t, objects, count)
 		assert.Less(t, used/objects, tt.most, "%s of %d bytes", tt.resource, len(server.object))
