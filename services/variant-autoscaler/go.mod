@@ -19,6 +19,7 @@ require (
 )
 
 require (
+	fairlead.dev/deploy/emulators v0.0.0
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -84,3 +85,5 @@ require (
 )
 
 replace fairlead.dev/pkg => ../../pkg
+
+replace fairlead.dev/deploy/emulators => ../../deploy/emulators

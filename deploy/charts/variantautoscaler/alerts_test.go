@@ -219,8 +219,8 @@ var cases = []alerts.Case{
 		Series: []string{`fairlead_autoscaler_target_writes_total{job="s", pod="a", result="ScaleDeferred"} 0x30 3x20`},
 	},
 	{
-		Alert: "VariantAutoscalerReplicasContested", Name: "in each pass", At: time.Hour,
-		Series: []string{`fairlead_autoscaler_target_overwrites_total{job="s", pod="a"} 0+1x70`},
+		Alert: "VariantAutoscalerReplicasContested", Name: "in each pass, until the program waits", At: time.Hour,
+		Series: []string{`fairlead_autoscaler_target_overwrites_total{job="s", pod="a"} 0x20 1 2 3x27 4 5 6x50`},
 		Want:   []string{`{job="s"}`},
 	},
 	{

@@ -112,6 +112,7 @@ type componentSpec struct {
 	podSpec `json:",inline"`
 
 	MinReplicas *int32            `json:"minReplicas,omitempty"`
+	MaxReplicas int32             `json:"maxReplicas,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Leader      *podSpec          `json:"leader,omitempty"`

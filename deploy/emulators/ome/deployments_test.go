@@ -84,6 +84,40 @@ func TestDeployments(t *testing.T) {
 	w.settled()
 }
 
+// TestAutoscalers: OME makes an autoscaler for a Deployment, or keeps the replicas that another program writes.
+func TestAutoscalers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *ome.Options) { o.PodImage = "server:1" })
+	w.service("name: chat", "engine: {minReplicas: 2, maxReplicas: 4}")
+	deployments, autoscalers := w.kube.AppsV1().Deployments(namespace), w.kube.AutoscalingV2().HorizontalPodAutoscalers(namespace)
+	w.eventually(func(c *assert.CollectT) {
+		hpa, err := autoscalers.Get(context.Background(), "chat-engine", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.EqualValues(c, 2, *hpa.Spec.MinReplicas)
+		assert.EqualValues(c, 4, hpa.Spec.MaxReplicas)
+		assert.Equal(c, "chat-engine", hpa.Spec.ScaleTargetRef.Name)
+		assert.Equal(c, "chat", hpa.OwnerReferences[0].Name)
+	})
+	w.patch("chat", `{"metadata":{"annotations":{"ome.io/autoscalerClass":"external"}}}`)
+	w.eventually(func(c *assert.CollectT) {
+		_, err := autoscalers.Get(context.Background(), "chat-engine", metav1.GetOptions{})
+		assert.True(c, apierrors.IsNotFound(err), "got %v", err)
+		engine, err := deployments.Get(context.Background(), "chat-engine", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.Equal(c, "external", engine.Annotations[ome.AnnotationAutoscaler])
+	})
+	_, err := deployments.Patch(t.Context(), "chat-engine", types.MergePatchType, []byte(`{"spec":{"replicas":7}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	w.patch("chat", `{"metadata":{"annotations":{"note":"two"}},"spec":{"engine":{"minReplicas":1}}}`)
+	w.eventually(func(c *assert.CollectT) {
+		engine, err := deployments.Get(context.Background(), "chat-engine", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.Equal(c, "two", engine.Annotations["note"])
+		assert.EqualValues(c, 7, *engine.Spec.Replicas)
+	})
+	w.settled()
+}
+
 func TestPodsOfLeadersAndWorkers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, release13, func(o *ome.Options) { o.PodImage = "server:1" })

@@ -101,7 +101,7 @@ func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Depl
 			Name: name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
 		},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: c.MinReplicas,
+			Replicas: c.MinReplicas, // what the autoscaler of OME does
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pods, Annotations: c.annotations(s)},
@@ -109,7 +109,13 @@ func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Depl
 			},
 		},
 	}
-	deployment.Annotations = map[string]string{annotationHash: digest(deployment)}
+	if c.mode == modeRaw {
+		deployment.Annotations = c.annotations(s)
+		if c.externalScaling(s) {
+			deployment.Spec.Replicas = nil
+		}
+	}
+	deployment.Annotations = merge(deployment.Annotations, map[string]string{annotationHash: digest(deployment)})
 	return deployment
 }
 

@@ -230,6 +230,9 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 		if err != nil {
 			return ready, err
 		}
+		if err := r.applyAutoscaler(ctx, s, c); err != nil {
+			return ready, err
+		}
 		if workers := buildWorkers(s, c, &r.options); workers != nil {
 			if _, err := r.applyDeployment(ctx, workers); err != nil {
 				return ready, err
@@ -266,6 +269,9 @@ func (r *reconciler) applyDeployment(ctx context.Context, wanted *appsv1.Deploym
 		return live, nil
 	}
 	wanted.ResourceVersion = live.ResourceVersion
+	if wanted.Spec.Replicas == nil { // another program has them
+		wanted.Spec.Replicas = live.Spec.Replicas
+	}
 	return live, r.store.update(ctx, deployments, wanted)
 }
 

@@ -38,6 +38,7 @@ var (
 	services          = newKind("", "v1", "services", "Service")
 	configMaps        = newKind("", "v1", "configmaps", "ConfigMap")
 	deployments       = newKind("apps", "v1", "deployments", "Deployment")
+	autoscalers       = newKind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 	ingresses         = newKind("networking.k8s.io", "v1", "ingresses", "Ingress")
 	knativeServices   = newKind("serving.knative.dev", "v1", "services", "Service")
 	virtualServices   = newKind("networking.istio.io", "v1beta1", "virtualservices", "VirtualService")

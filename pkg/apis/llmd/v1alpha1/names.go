@@ -36,7 +36,7 @@ const (
 	// ReasonTargetNotFound is the reason while the workload does not exist.
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonUnsupportedTarget is the reason while the workload is of a kind that the variant-autoscaler does not know, or that the cluster
-	// does not have.
+	// does not have, or while OME has its replicas and the variant-autoscaler would write them.
 	ReasonUnsupportedTarget = "UnsupportedTarget"
 )
 
@@ -76,7 +76,8 @@ const (
 	ReasonScaled = "Scaled"
 	// ReasonNotApplied is the reason while the desired replicas are not published yet, or not written as the variant is excluded.
 	ReasonNotApplied = "NotApplied"
-	// ReasonScaleConflict is the reason while the workload has other replicas than the decision was made on: somebody else has changed them.
+	// ReasonScaleConflict is the reason while the workload has other replicas than the decision was made on: somebody else has changed them. It
+	// stays for a while if somebody changes them after each write.
 	ReasonScaleConflict = "ScaleConflict"
 	// ReasonScaleDeferred is the reason while the API server was too busy, or the pass had no time left, to write the replicas.
 	ReasonScaleDeferred = "ScaleDeferred"
@@ -87,7 +88,7 @@ const (
 	// ReasonTargetOwnedByAutoscaler is the reason while an autoscaler scales the workload that does not follow the variant-autoscaler. It is
 	// also a reason of OptimizationReady.
 	ReasonTargetOwnedByAutoscaler = "TargetOwnedByAutoscaler"
-	// ReasonTargetOwnedByController is the reason while another object controls the workload, such as an InferenceService. It is also a reason
+	// ReasonTargetOwnedByController is the reason while another object controls the workload, such as a DisaggregatedSet. It is also a reason
 	// of OptimizationReady.
 	ReasonTargetOwnedByController = "TargetOwnedByController"
 )

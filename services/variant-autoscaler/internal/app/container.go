@@ -232,6 +232,7 @@ type publisherParts struct {
 	Writer    *scale.Writer
 	Starter   *wake.Starter
 	Elector   *leader.Elector
+	Clock     clock.RealClock
 }
 
 func newPublisher(p publisherParts) *publish.Publisher {
@@ -242,7 +243,7 @@ func newPublisher(p publisherParts) *publish.Publisher {
 	if p.Config.Actuator == config.ActuatorScale {
 		caches := p.Informers.Caches()
 		made.Applier = apply.New(apply.Params{
-			Log: p.Log, Writer: p.Writer, Lease: p.Elector, Meter: p.Metrics,
+			Log: p.Log, Writer: p.Writer, Lease: p.Elector, Meter: p.Metrics, Now: p.Clock.Now,
 			Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
 				return sources.OwnershipOf(caches, namespace, t)
 			},

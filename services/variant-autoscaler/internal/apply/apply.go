@@ -4,6 +4,7 @@
 //	has the desired replicas                            not read again
 //	has an autoscaler, a controller, or a problem       left alone
 //	has other replicas than the decision was made on    left alone: the next pass decides on them
+//	had other replicas again after several writes       left alone for a while: another program writes them, too
 //	has the replicas that the decision was made on      scaled
 //
 // A pass has writeTime for all of them, and namespaces take turns. What is left, the next pass writes.
@@ -36,6 +37,12 @@ const (
 	// targetTime is how long one target may take, with the time that the API server asks to wait for. A webhook that is slow for all targets
 	// of a namespace takes a quarter of writeTime from a worker, and then others are first.
 	targetTime = 5 * time.Second
+
+	// maxOverwrites is how often a target is written in overwriteTime although somebody has changed its replicas since the last write. A program
+	// that applies a manifest with replicas changes them after each write, and pods would start and stop in each pass. Someone who scales by
+	// hand does so less often.
+	maxOverwrites = 3
+	overwriteTime = 30 * time.Minute
 )
 
 // writer writes the replicas of a target.
@@ -65,6 +72,7 @@ type Params struct {
 	Meter  meter
 	// Ownership returns who else writes the replicas of a target, as it is now.
 	Ownership func(namespace string, t snapshot.Target) sources.Ownership
+	Now       func() time.Time
 }
 
 // targetKey identifies a target.
@@ -73,10 +81,16 @@ type targetKey struct {
 	target    snapshot.Target
 }
 
+// writes are those of a target.
+type writes struct {
+	replicas   int         // of the last one
+	overwrites []time.Time // writes over replicas that somebody had changed since the one before
+}
+
 // Applier writes the decisions of one term. One goroutine may use it.
 type Applier struct {
 	p       Params
-	written map[targetKey]int    // the last replicas
+	written map[targetKey]*writes
 	refused map[targetKey]string // reason of the last pass
 }
 
@@ -88,7 +102,7 @@ func New(p Params) *Applier {
 }
 
 // Clear ends the term.
-func (a *Applier) Clear() { a.written, a.refused = map[targetKey]int{}, map[targetKey]string{} }
+func (a *Applier) Clear() { a.written, a.refused = map[targetKey]*writes{}, map[targetKey]string{} }
 
 // Apply writes the replicas of all variants that have a decision. It returns what became of each, in their order. When ctx ends, it writes
 // no more.
@@ -194,6 +208,11 @@ func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order
 
 // writeOne writes the replicas of a variant. The caches are read again before the write: an autoscaler can have come since the decision.
 func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) writeResult {
+	if a.isContested(v) {
+		return writeResult{err: &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonScaleConflict, Message: fmt.Sprintf(
+			"somebody has changed them back after each of %d writes within %s, and this program waits for as long. Leave replicas out of the manifests of the "+
+				"workload, set the bounds of the variant, or exclude it. kubectl get --show-managed-fields says who writes them", maxOverwrites, overwriteTime)}}}
+	}
 	ctx, cancel := context.WithTimeout(ctx, targetTime)
 	defer cancel()
 	change := scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired}
@@ -210,6 +229,30 @@ func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) writeResul
 		return nil
 	})
 	return writeResult{written: written, err: err}
+}
+
+// isContested reports whether somebody has changed the replicas of a target after each of the last writes.
+func (a *Applier) isContested(v *actuation.Variant) bool {
+	last := a.written[targetKey{v.Namespace, v.Target}]
+	if last == nil || last.replicas == v.Current || len(last.overwrites) < maxOverwrites {
+		return false
+	}
+	return a.p.Now().Sub(last.overwrites[len(last.overwrites)-maxOverwrites]) < overwriteTime
+}
+
+// record records a write, and reports whether it was over replicas that somebody had changed.
+func (a *Applier) record(key targetKey, v *actuation.Variant) (overwrote bool) {
+	last := a.written[key]
+	if last == nil {
+		last = &writes{replicas: v.Current}
+		a.written[key] = last
+	}
+	if overwrote = last.replicas != v.Current; overwrote {
+		a.p.Meter.Overwrote()
+		last.overwrites = append(last.overwrites[max(0, len(last.overwrites)-maxOverwrites+1):], a.p.Now())
+	}
+	last.replicas = v.Desired
+	return overwrote
 }
 
 // refusedError says why a target is not written.
@@ -249,13 +292,7 @@ func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[
 	log := a.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name), zap.Int("desired", v.Desired))
 	switch {
 	case o.Event != "":
-		last, known := a.written[key]
-		overwrote := known && last != v.Current
-		if overwrote {
-			a.p.Meter.Overwrote()
-		}
-		a.written[key] = v.Desired
-		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", overwrote))
+		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", a.record(key, v)))
 	case !o.Applied:
 		if refused[key] = o.Reason; a.refused[key] != o.Reason {
 			log.Warn("Could not scale a target", zap.String(logging.KeyReason, o.Reason), zap.String("message", o.Message))

@@ -45,7 +45,7 @@ type rig struct {
 func start() *rig {
 	core, logs := observer.New(zapcore.InfoLevel)
 	r := &rig{replicas: map[string]int{}, fails: map[string]error{}, owned: map[string]sources.Ownership{}, counts: map[string]int{}, logs: logs}
-	r.Applier = New(Params{Log: zap.New(core), Writer: r, Lease: r, Meter: r, Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
+	r.Applier = New(Params{Log: zap.New(core), Writer: r, Lease: r, Meter: r, Now: time.Now, Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.owned[namespace+"/"+t.Name]
@@ -237,6 +237,39 @@ func TestSomebodyElseScales(t *testing.T) {
 
 	r.Apply(t.Context(), nil)
 	assert.Empty(t, r.written, "targets without a variant are forgotten")
+}
+
+// TestContest: a program that changes the replicas after each write, as one that applies a manifest does, gets a few writes, then a condition. A
+// write of somebody who does so once in a while is not refused.
+func TestContest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start()
+		contest := func() actuation.Outcome {
+			r.replicas["a/chat"] = 1 // the manifest
+			time.Sleep(time.Minute)
+			return r.apply(t, r.variant("a", "chat", 1, 5))
+		}
+		for range 1 + maxOverwrites {
+			assert.True(t, contest().Applied)
+		}
+		for range int(overwriteTime/time.Minute) - maxOverwrites {
+			got := contest()
+			assert.Equal(t, "ScaleConflict", got.Reason)
+			assert.Contains(t, got.Message, "Leave replicas out of the manifests")
+			assert.Contains(t, got.Message, "after each of 3 writes within 30m0s")
+		}
+		assert.Len(t, r.writes, 1+maxOverwrites)
+		assert.Equal(t, 1, r.logs.FilterMessage("Could not scale a target").Len())
+		for range 3 {
+			contest()
+		}
+		assert.Len(t, r.writes, 4+maxOverwrites, "again, and no more often")
+		assert.Equal(t, "ScaleConflict", contest().Reason)
+
+		r.replicas["a/chat"] = 5 // the manifest has no replicas any more
+		assert.True(t, r.apply(t, r.variant("a", "chat", 5, 6)).Applied)
+	})
 }
 
 // TestLeaderLoss has a leader that loses its Lease between two writes. It stops writing, and the next leader starts from the present replicas.

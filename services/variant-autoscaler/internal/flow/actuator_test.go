@@ -95,7 +95,7 @@ func (r *rig) testOwners() {
 
 	r.workload("Deployment", "ome", ", ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]", "")
 	r.variant("ome", "apps/v1", "Deployment", 4)
-	r.condition("ome", "Applied", "False TargetOwnedByController")
+	r.condition("ome", "Applied", "False UnsupportedTarget")
 	r.replicas("deployment", "ome", 1)
 
 	r.variant("none", "v1", "ConfigMap", 4)

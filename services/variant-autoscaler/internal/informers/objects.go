@@ -22,6 +22,9 @@ const (
 
 const replicaSet = "ReplicaSet"
 
+// KindInferenceService is the kind of services of OME and of KServe.
+const KindInferenceService = "InferenceService"
+
 // maxCards bounds the cards of one replica, so that sums do not overflow. The largest servers have 72.
 const maxCards = 1e7
 
@@ -73,7 +76,23 @@ type Workload struct {
 }
 
 // Controller is an object that controls a workload.
-type Controller struct{ Group, Kind, Name string }
+type Controller struct {
+	Group, Kind, Name string
+	// LeavesReplicas reports whether it leaves the replicas of the workload to other programs.
+	LeavesReplicas bool
+}
+
+// GroupOME is the API group of OME.
+const GroupOME = "ome.io"
+
+// Annotation by which OME makes no autoscaler for an InferenceService, and keeps the replicas that another program writes.
+const (
+	AnnotationOMEAutoscaler = GroupOME + "/autoscalerClass"
+	OMEAutoscalerExternal   = "external"
+)
+
+// IsOME reports whether the controller is an InferenceService of OME.
+func (c *Controller) IsOME() bool { return c.Group == GroupOME && c.Kind == KindInferenceService }
 
 // Pod is a pod that serves, or will. The program only needs to know the existence of others, whose Owner and Labels are empty.
 type Pod struct {

@@ -13,9 +13,15 @@ import (
 func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	queue, managed := queueOf(f, "spec", "template")
+	c := controllerOf(u)
+	// OME copies the annotations of an InferenceService to its Deployments. It writes replicas of LeaderWorkerSets in spite of this one.
+	// https://github.com/sgl-project/ome/blob/17b77eda/pkg/controller/v1beta1/inferenceservice/reconcilers/deployment/deployment_reconciler.go
+	if c != nil && c.IsOME() {
+		c.LeavesReplicas = f.annotation(AnnotationOMEAutoscaler) == OMEAutoscalerExternal
+	}
 	return &Workload{
 		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
-		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: controllerOf(u),
+		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: c,
 		Shape: shapeOf(1, template{f, []string{"spec", "template"}}), Claims: claimsOf(1, template{f, []string{"spec", "template"}}),
 	}
 }

@@ -29,14 +29,39 @@ func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ow
 			return Ownership{Follower: name}
 		}
 		return Ownership{Problem: &snapshot.Problem{Reason: TargetOwnedByAutoscaler, Message: fmt.Sprintf(
-			"%s scales %s %s, and does not follow this program: delete it, or let it follow the metric wva_desired_replicas", name, t.Kind, t.Name)}}
+			"%s scales %s %s, and does not follow this program: delete it%s, or let it follow the metric wva_desired_replicas",
+			name, t.Kind, t.Name, remedyOfOME(controllerOf(world, namespace, t)))}}
 	}
-	if c := controllerOf(world, namespace, t); c != nil {
-		return Ownership{Problem: &snapshot.Problem{Reason: TargetOwnedByController, Message: fmt.Sprintf(
-			"%s %s of group %q controls %s %s, and would undo a change of its replicas: scale that object, or let an autoscaler follow the metric wva_desired_replicas",
-			c.Kind, c.Name, c.Group, t.Kind, t.Name)}}
+	if c := controllerOf(world, namespace, t); c != nil && !c.LeavesReplicas {
+		return Ownership{Problem: controlled(c, t)}
 	}
 	return Ownership{}
+}
+
+// controlled says that a controller has the replicas of a target, and what to do.
+func controlled(c *informers.Controller, t snapshot.Target) *snapshot.Problem {
+	switch {
+	case c.IsOME() && t.Kind == informers.LeaderWorkerSet:
+		return &snapshot.Problem{Reason: UnsupportedTarget, Message: fmt.Sprintf(
+			"OME writes the replicas of %s %s from minReplicas of InferenceService %s: set them there. With OME 1.3, you can use the deployment mode OMENative, "+
+				"the autoscaler class External, and a variant for the InferenceReplica", t.Kind, t.Name, c.Name)}
+	case c.IsOME():
+		return &snapshot.Problem{Reason: UnsupportedTarget, Message: fmt.Sprintf(
+			"OME has the replicas of %s %s: set the annotation %s: %s on InferenceService %s, and OME leaves them to this program",
+			t.Kind, t.Name, informers.AnnotationOMEAutoscaler, informers.OMEAutoscalerExternal, c.Name)}
+	}
+	return &snapshot.Problem{Reason: TargetOwnedByController, Message: fmt.Sprintf(
+		"%s %s of group %q controls %s %s, and would undo a change of its replicas: scale that object, or let an autoscaler follow the metric wva_desired_replicas",
+		c.Kind, c.Name, c.Group, t.Kind, t.Name)}
+}
+
+// remedyOfOME says how to delete an autoscaler of a target, where OME makes it again.
+func remedyOfOME(c *informers.Controller) string {
+	if c == nil || !c.IsOME() || c.LeavesReplicas {
+		return ""
+	}
+	return fmt.Sprintf(" (OME does with the annotation %s: %s on InferenceService %s, if the autoscaler is OME's)",
+		informers.AnnotationOMEAutoscaler, informers.OMEAutoscalerExternal, c.Name)
 }
 
 // IdleAutoscalerOf returns the HorizontalPodAutoscaler that follows this program and does nothing while the target has no replicas. It is empty

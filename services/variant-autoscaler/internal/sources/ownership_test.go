@@ -29,12 +29,15 @@ const (
 	external   = "[{type: External, external: {metric: {name: wva_desired_replicas}}}]"
 	query      = "[{type: prometheus, metadata: {query: max(wva_desired_replicas)}}]"
 	controlled = "[{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, controller: true}]"
+	kserve     = "[{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, name: chat, controller: true}]"
+	omeClass   = "metadata|annotations"
+	leaves     = "{ome.io/autoscalerClass: external}"
 )
 
 // deployment returns a Deployment with owners.
-func deployment(t *testing.T, name, owners string) *unstructured.Unstructured {
+func deployment(t *testing.T, name, owners string, fields ...string) *unstructured.Unstructured {
 	t.Helper()
-	return object(t, strings.ReplaceAll(deployments("NAME"), "NAME", "%[2]s"), "", name, "metadata|ownerReferences", owners)
+	return object(t, strings.ReplaceAll(deployments("NAME"), "NAME", "%[2]s"), "", name, append(fields, "metadata|ownerReferences", owners)...)
 }
 
 func TestOwnershipOf(t *testing.T) {
@@ -59,7 +62,13 @@ func TestOwnershipOf(t *testing.T) {
 		{"and its HorizontalPodAutoscaler", list(object(t, plainScaledObject, "so", "x"), object(t, plainHPA, "a", "x", "metadata|labels", keda)), "", "TargetOwnedByAutoscaler ScaledObject so"},
 		{"a ScaledObject that follows", list(object(t, plainScaledObject, "so", "x", "spec|triggers", query), object(t, plainHPA, "a", "x", "metadata|labels", keda)), "ScaledObject so", ""},
 		{"KEDA's HorizontalPodAutoscaler alone", list(object(t, plainHPA, "a", "x", "metadata|labels", keda)), "", "TargetOwnedByAutoscaler HorizontalPodAutoscaler a"},
-		{"an InferenceService", list(deployment(t, "x", controlled)), "", "TargetOwnedByController InferenceService chat of group \"ome.io\" controls Deployment x"},
+		{"an InferenceService of KServe", list(deployment(t, "x", kserve)), "", "TargetOwnedByController InferenceService chat of group \"serving.kserve.io\" controls Deployment x"},
+		{"with OME's annotation", list(deployment(t, "x", kserve, omeClass, leaves)), "", "TargetOwnedByController InferenceService"},
+		{"an InferenceService of OME", list(deployment(t, "x", controlled)), "", "UnsupportedTarget OME has the replicas of Deployment x: set the annotation ome.io/autoscalerClass: external on InferenceService chat"},
+		{"of another class", list(deployment(t, "x", controlled, omeClass, "{ome.io/autoscalerClass: hpa}")), "", "UnsupportedTarget"},
+		{"that leaves the replicas to others", list(deployment(t, "x", controlled, omeClass, leaves)), "", ""},
+		{"and OME's autoscaler, which OME will delete", list(deployment(t, "x", controlled, omeClass, leaves), object(t, plainHPA, "x", "x")), "", "TargetOwnedByAutoscaler HorizontalPodAutoscaler x scales Deployment x, and does not follow this program: delete it, or"},
+		{"OME's autoscaler", list(deployment(t, "x", controlled), object(t, plainHPA, "x", "x")), "", "delete it (OME does with the annotation ome.io/autoscalerClass: external on InferenceService chat, if the autoscaler is OME's), or"},
 		{"an owner that does not control", list(deployment(t, "x", strings.Replace(controlled, ", controller: true", "", 1))), "", ""},
 		{"an InferenceService with an autoscaler that follows", list(deployment(t, "x", controlled), object(t, hpa, "hpa", "x")), "HorizontalPodAutoscaler hpa", ""},
 	} {
@@ -77,6 +86,19 @@ func TestOwnershipOf(t *testing.T) {
 			assert.Contains(t, got.Problem.Reason+" "+got.Problem.Message, tt.problem)
 		})
 	}
+}
+
+// TestLeaderWorkerSetOfOME: OME writes its replicas whatever the annotation says.
+func TestLeaderWorkerSetOfOME(t *testing.T) {
+	t.Parallel()
+	lws := object(t, "\n- apiVersion: leaderworkerset.x-k8s.io/v1\n  kind: LeaderWorkerSet\n  metadata: {name: %[1]s}", "x", "",
+		"metadata|ownerReferences", controlled, omeClass, leaves)
+	world, err := informers.Snapshot(kit.Snapshot{Objects: list(lws)}, "")
+	require.NoError(t, err)
+	p := sources.OwnershipOf(world, "models", snapshot.Target{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "x"}).Problem
+	require.NotNil(t, p)
+	assert.Equal(t, sources.UnsupportedTarget, p.Reason)
+	assert.Contains(t, p.Message, "from minReplicas of InferenceService chat: set them there")
 }
 
 // TestScalersAreControlled: objects of other kinds are made to be scaled, whatever controls them.
@@ -97,14 +119,17 @@ func TestOwnedTargets(t *testing.T) {
 	cost := list("spec|variantCost", `"10"`)
 	objects := append(parse(t, deployments("x", "free", "z")),
 		object(t, va, "a", "x", cost...), object(t, plainHPA, "hpa", "x"), object(t, va, "b", "free", cost...), object(t, hpa, "c", "z"),
-		object(t, va, "d", "ome", cost...), deployment(t, "ome", controlled))
+		object(t, va, "d", "ome", cost...), deployment(t, "ome", controlled),
+		object(t, va, "e", "external", cost...), deployment(t, "external", controlled, omeClass, leaves))
 	world := func(writes bool) []string { return describe(collect(t, sources.Params{Writes: writes}, objects...)) }
 	assert.Equal(t, list(
 		"models//m va/a 1..0 10000000 variantCost TargetOwnedByAutoscaler", "models//m va/b 1..0 10000000 variantCost",
-		"models//m hpa/c 1..4 10000000 variantCost", "models//m va/d 1..0 10000000 variantCost TargetOwnedByController",
+		"models//m hpa/c 1..4 10000000 variantCost", "models//m va/d 1..0 10000000 variantCost UnsupportedTarget",
+		"models//m va/e 1..0 10000000 variantCost",
 	), world(true))
 	for _, line := range world(false) {
 		assert.NotContains(t, line, "TargetOwned")
+		assert.NotContains(t, line, "UnsupportedTarget")
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 	// TargetNotFound: the target does not exist. Remedy: create it, or correct scaleTargetRef.
 	TargetNotFound = "TargetNotFound"
 	// UnsupportedTarget: the kind of the target has no scale subresource that this program may read, or the cluster does not have it. Remedy:
-	// use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD.
+	// use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD. With --actuator=scale also: OME
+	// has the replicas of the target. Remedy: the annotation ome.io/autoscalerClass: external on the InferenceService of a Deployment.
 	UnsupportedTarget = "UnsupportedTarget"
 	// InvalidConfiguration: a field or annotation has no usable value. Remedy: the message names the field, and what it may have.
 	InvalidConfiguration = "InvalidConfiguration"
@@ -29,8 +30,8 @@ const (
 	// TargetOwnedByAutoscaler: a HorizontalPodAutoscaler or a ScaledObject scales the target, and does not follow this program. A problem only
 	// with --actuator=scale. Remedy: delete it, or let it follow the metric.
 	TargetOwnedByAutoscaler = "TargetOwnedByAutoscaler"
-	// TargetOwnedByController: an object such as an InferenceService controls the target, and would undo a change of its replicas. A problem
-	// only with --actuator=scale. Remedy: scale that object, or let an autoscaler follow the metric.
+	// TargetOwnedByController: an object such as an InferenceService of KServe controls the target, and would undo a change of its replicas.
+	// A problem only with --actuator=scale. Remedy: scale that object, or let an autoscaler follow the metric.
 	TargetOwnedByController = "TargetOwnedByController"
 	// UnsupportedRole: the pods have a role that is not known, that computes no tokens, such as encode, or they have several roles. Remedy:
 	// set the label llm-d.ai/role of the pod template to prefill, decode or both, or declare a variant for the target of each role.

@@ -1,33 +1,37 @@
 package sources
 
 import (
-	"cmp"
-
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 )
 
-const (
-	// groupOME is the API group of OME.
-	groupOME = "ome.io"
-	// kindInferenceService is the kind of services of OME and of KServe.
-	kindInferenceService = "InferenceService"
-)
-
 // keepLast gives a variant of a model that may have no replicas a minimum of one, if the controller of its target does not let it go to zero.
-// OME's native components have at least one replica. Of the Deployments of an InferenceService, the number is that of its own autoscaler:
-// where that follows this program, its bounds are those of the component.
+// OME's native components and LeaderWorkerSets have at least what minReplicas says, or one. OME leaves Deployments to another program that writes
+// their replicas: an autoscaler that follows this program, or this program.
 func (c *collector) keepLast(v *Variant) {
 	if v.Min > 0 || v.Problem != nil || c.params.MayStop == nil || !c.params.MayStop(v.Namespace, v.spec.Model) {
 		return
 	}
-	if groupOf(v.Target.APIVersion) == groupOME {
-		v.keepOne("OME keeps a replica of %s %s: for zero, use the deployment mode RawDeployment with minReplicas 0 and an autoscaler that follows this program",
-			v.Target.Kind, v.Target.Name)
+	const forZero = "for zero, use the deployment mode RawDeployment with the annotation " + informers.AnnotationOMEAutoscaler + ": " + informers.OMEAutoscalerExternal
+	if groupOf(v.Target.APIVersion) == informers.GroupOME {
+		v.keepOne("OME keeps a replica of %s %s: %s", v.Target.Kind, v.Target.Name, forZero)
 		return
 	}
-	owner := cmp.Or(controllerOf(c.world, v.Namespace, v.Target), &informers.Controller{})
-	if owner.Kind == kindInferenceService && OwnershipOf(c.world, v.Namespace, v.Target).Follower == "" {
-		v.keepOne("%s %s of group %q has the replicas of %s %s: for zero, set minReplicas of its component to 0, with an autoscaler that follows this program",
+	if owner := controllerOf(c.world, v.Namespace, v.Target); owner != nil && owner.Kind == informers.KindInferenceService {
+		c.keepLastOf(v, owner, forZero)
+	}
+}
+
+// keepLastOf is keepLast for the target of an InferenceService.
+func (c *collector) keepLastOf(v *Variant, owner *informers.Controller, forZero string) {
+	o := OwnershipOf(c.world, v.Namespace, v.Target)
+	switch {
+	case owner.IsOME() && v.Target.Kind == informers.LeaderWorkerSet:
+		v.keepOne("OME writes the replicas of %s %s from minReplicas of InferenceService %s: %s", v.Target.Kind, v.Target.Name, owner.Name, forZero)
+	case o.Follower != "", c.params.Writes && o.Problem == nil:
+	case owner.IsOME():
+		v.keepOne("InferenceService %s has the replicas of %s %s: %s, and an autoscaler that follows this program", owner.Name, v.Target.Kind, v.Target.Name, forZero)
+	default:
+		v.keepOne("%s %s of group %q has the replicas of %s %s: for zero, let an autoscaler follow this program",
 			owner.Kind, owner.Name, owner.Group, v.Target.Kind, v.Target.Name)
 	}
 }
