@@ -143,6 +143,7 @@ func decisionConstructors() []any {
 		func(cfg *config.Config, log *zap.Logger, now clock.RealClock) *debugpage.Page {
 			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+owner, "/"), Clock: now})
 		},
+		newTargets,
 		newPublisher,
 		newPasses,
 		newTrigger,
@@ -151,7 +152,9 @@ func decisionConstructors() []any {
 		// Models without replicas.
 		holds.NewTable,
 		newFollower,
-		newStarter,
+		func(log *zap.Logger, t *apply.Targets, now clock.RealClock) *wake.Starter {
+			return wake.NewStarter(wake.StarterParams{Log: log.Named("wake"), Targets: t, Now: now.Now})
+		},
 		func(log *zap.Logger, m *metrics.Metrics, t *scaler.Table, h *holds.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
 			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
@@ -220,19 +223,17 @@ func newReadiness(cfg *config.Config, p *Prometheus, c kube.Clientset, log *zap.
 type publisherParts struct {
 	dig.In
 
-	Config    *config.Config
-	Log       *zap.Logger
-	Metrics   *metrics.Metrics
-	Table     *scaler.Table
-	Page      *debugpage.Page
-	Records   *record.Log
-	Client    *clientset.Clientset
-	Events    *events.Recorder
-	Informers *informers.Informers
-	Writer    *scale.Writer
-	Starter   *wake.Starter
-	Elector   *leader.Elector
-	Clock     clock.RealClock
+	Config  *config.Config
+	Log     *zap.Logger
+	Metrics *metrics.Metrics
+	Table   *scaler.Table
+	Page    *debugpage.Page
+	Records *record.Log
+	Client  *clientset.Clientset
+	Events  *events.Recorder
+	Targets *apply.Targets
+	Starter *wake.Starter
+	Clock   clock.RealClock
 }
 
 func newPublisher(p publisherParts) *publish.Publisher {
@@ -241,13 +242,7 @@ func newPublisher(p publisherParts) *publish.Publisher {
 		Status: status.NewWriter(p.Client.LlmdV1alpha1(), owner), Events: p.Events,
 	}
 	if p.Config.Actuator == config.ActuatorScale {
-		caches := p.Informers.Caches()
-		made.Applier = apply.New(apply.Params{
-			Log: p.Log, Writer: p.Writer, Lease: p.Elector, Meter: p.Metrics, Now: p.Clock.Now,
-			Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
-				return sources.OwnershipOf(caches, namespace, t)
-			},
-		})
+		made.Applier = apply.New(apply.Params{Log: p.Log, Targets: p.Targets, Meter: p.Metrics, Now: p.Clock.Now})
 	}
 	return publish.New(made)
 }
@@ -280,25 +275,22 @@ func newPasses(p passParts) *pass.Passes {
 	})
 }
 
-// starterParts are the dependencies of newStarter.
-type starterParts struct {
+// targetsParts are the dependencies of newTargets.
+type targetsParts struct {
 	dig.In
 
 	Config    *config.Config
-	Log       *zap.Logger
 	Informers *informers.Informers
 	Writer    *scale.Writer
 	Elector   *leader.Elector
-	Clock     clock.RealClock
 }
 
-func newStarter(p starterParts) *wake.Starter {
-	caches, writes := p.Informers.Caches(), p.Config.Actuator == config.ActuatorScale
-	return wake.NewStarter(wake.StarterParams{
-		Log: p.Log.Named("wake"), Writer: p.Writer, Lease: p.Elector, WakeIdle: p.Config.WakeIdle, Now: p.Clock.Now,
-		Permission: func(namespace string, t snapshot.Target) wake.Permission {
-			o := sources.OwnershipOf(caches, namespace, t)
-			return wake.Permission{Idle: sources.IdleAutoscalerOf(caches, namespace, t), Own: writes && o.Follower == "" && o.Problem == nil}
+func newTargets(p targetsParts) *apply.Targets {
+	caches := p.Informers.Caches()
+	return apply.NewTargets(apply.TargetsParams{
+		Writer: p.Writer, Lease: p.Elector, Writes: p.Config.Actuator == config.ActuatorScale, WakeIdle: p.Config.WakeIdle,
+		Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
+			return sources.OwnershipOf(caches, namespace, t)
 		},
 	})
 }

@@ -24,8 +24,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
-	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 const (
@@ -45,16 +43,9 @@ const (
 	overwriteTime = 30 * time.Minute
 )
 
-// writer writes the replicas of a target.
-type writer interface {
-	Write(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
-}
-
-// lease tells whether this replica leads.
-type lease interface {
-	// Check returns an error if another replica may lead.
-	Check() error
-}
+// errContested means that somebody has changed the replicas of a target after each of the last writes.
+var errContested = fmt.Errorf("somebody has changed them back after each of %d writes within %s, and this program waits for as long. Leave replicas out of the "+
+	"manifests of the workload, set the bounds of the variant, or exclude it. kubectl get --show-managed-fields says who writes them", maxOverwrites, overwriteTime)
 
 // meter counts.
 type meter interface {
@@ -66,19 +57,10 @@ type meter interface {
 
 // Params are the parts of an Applier.
 type Params struct {
-	Log    *zap.Logger
-	Writer writer
-	Lease  lease
-	Meter  meter
-	// Ownership returns who else writes the replicas of a target, as it is now.
-	Ownership func(namespace string, t snapshot.Target) sources.Ownership
-	Now       func() time.Time
-}
-
-// targetKey identifies a target.
-type targetKey struct {
-	namespace string
-	target    snapshot.Target
+	Log     *zap.Logger
+	Targets *Targets
+	Meter   meter
+	Now     func() time.Time
 }
 
 // writes are those of a target.
@@ -90,8 +72,8 @@ type writes struct {
 // Applier writes the decisions of one term. One goroutine may use it.
 type Applier struct {
 	p       Params
-	written map[targetKey]*writes
-	refused map[targetKey]string // reason of the last pass
+	written map[scale.Object]*writes
+	refused map[scale.Object]string // reason of the last pass
 }
 
 // New returns an Applier.
@@ -102,7 +84,9 @@ func New(p Params) *Applier {
 }
 
 // Clear ends the term.
-func (a *Applier) Clear() { a.written, a.refused = map[targetKey]*writes{}, map[targetKey]string{} }
+func (a *Applier) Clear() {
+	a.written, a.refused = map[scale.Object]*writes{}, map[scale.Object]string{}
+}
 
 // Apply writes the replicas of all variants that have a decision. It returns what became of each, in their order. When ctx ends, it writes
 // no more.
@@ -117,7 +101,7 @@ func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []act
 		}
 	}
 	results := a.write(ctx, variants, takeTurns(variants, due))
-	refused := map[targetKey]string{}
+	refused := map[scale.Object]string{}
 	for _, i := range due {
 		v := &variants[i]
 		outcomes[i] = outcomeOf(v, results[i])
@@ -137,7 +121,7 @@ func (a *Applier) withoutWrite(v *actuation.Variant) (made actuation.Outcome, de
 	if v.Resolution == actuation.Suppressed {
 		return actuation.Outcome{}, true
 	}
-	switch o := a.p.Ownership(v.Namespace, v.Target); {
+	switch o := a.p.Targets.Ownership(v.Namespace, v.Target); {
 	case o.Follower != "":
 		return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: o.Follower + " follows the desired replicas"}, true
 	case o.Problem != nil:
@@ -206,34 +190,20 @@ func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order
 	return results
 }
 
-// writeOne writes the replicas of a variant. The caches are read again before the write: an autoscaler can have come since the decision.
+// writeOne writes the replicas of a variant.
 func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) writeResult {
 	if a.isContested(v) {
-		return writeResult{err: &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonScaleConflict, Message: fmt.Sprintf(
-			"somebody has changed them back after each of %d writes within %s, and this program waits for as long. Leave replicas out of the manifests of the "+
-				"workload, set the bounds of the variant, or exclude it. kubectl get --show-managed-fields says who writes them", maxOverwrites, overwriteTime)}}}
+		return writeResult{err: errContested}
 	}
 	ctx, cancel := context.WithTimeout(ctx, targetTime)
 	defer cancel()
-	change := scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired}
-	written, err := a.p.Writer.Write(ctx, change, func() error {
-		if err := a.p.Lease.Check(); err != nil {
-			return &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonNotApplied, Message: err.Error()}}
-		}
-		switch o := a.p.Ownership(v.Namespace, v.Target); {
-		case o.Problem != nil:
-			return &refusedError{*o.Problem}
-		case o.Follower != "":
-			return &refusedError{snapshot.Problem{Reason: v1alpha1.ReasonNotApplied, Message: o.Follower + " has just appeared, and follows the desired replicas"}}
-		}
-		return nil
-	})
+	written, err := a.p.Targets.Scale(ctx, scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired})
 	return writeResult{written: written, err: err}
 }
 
 // isContested reports whether somebody has changed the replicas of a target after each of the last writes.
 func (a *Applier) isContested(v *actuation.Variant) bool {
-	last := a.written[targetKey{v.Namespace, v.Target}]
+	last := a.written[scale.Object{Namespace: v.Namespace, Target: v.Target}]
 	if last == nil || last.replicas == v.Current || len(last.overwrites) < maxOverwrites {
 		return false
 	}
@@ -241,7 +211,7 @@ func (a *Applier) isContested(v *actuation.Variant) bool {
 }
 
 // record records a write, and reports whether it was over replicas that somebody had changed.
-func (a *Applier) record(key targetKey, v *actuation.Variant) (overwrote bool) {
+func (a *Applier) record(key scale.Object, v *actuation.Variant) (overwrote bool) {
 	last := a.written[key]
 	if last == nil {
 		last = &writes{replicas: v.Current}
@@ -255,14 +225,9 @@ func (a *Applier) record(key targetKey, v *actuation.Variant) (overwrote bool) {
 	return overwrote
 }
 
-// refusedError says why a target is not written.
-type refusedError struct{ problem snapshot.Problem }
-
-func (e *refusedError) Error() string { return e.problem.Message }
-
 // outcomeOf returns what became of a write. Messages say what to do, where the next pass does not suffice.
 func outcomeOf(v *actuation.Variant, r writeResult) actuation.Outcome {
-	var refused *refusedError
+	var owned *ownedError
 	fail := func(reason, format string, args ...any) actuation.Outcome {
 		return actuation.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
 	}
@@ -273,8 +238,12 @@ func outcomeOf(v *actuation.Variant, r writeResult) actuation.Outcome {
 			made.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Current, v.Desired)
 		}
 		return made
-	case errors.As(r.err, &refused):
-		return fail(refused.problem.Reason, "%s", refused.problem.Message)
+	case errors.As(r.err, &owned) && owned.owner.Problem != nil:
+		return fail(owned.owner.Problem.Reason, "%v", r.err)
+	case errors.Is(r.err, ErrNotLeading), errors.Is(r.err, ErrOwned):
+		return fail(v1alpha1.ReasonNotApplied, "%v", r.err)
+	case errors.Is(r.err, errContested):
+		return fail(v1alpha1.ReasonScaleConflict, "%v", r.err)
 	case errors.Is(r.err, scale.ErrChanged):
 		return fail(v1alpha1.ReasonScaleConflict, "%v. The next pass decides again; if this lasts, find out who else scales it", r.err)
 	case errors.Is(r.err, scale.ErrBusy):
@@ -287,8 +256,8 @@ func outcomeOf(v *actuation.Variant, r writeResult) actuation.Outcome {
 }
 
 // report logs a change, or a failure that the pass before did not have.
-func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[targetKey]string) {
-	key := targetKey{v.Namespace, v.Target}
+func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[scale.Object]string) {
+	key := scale.Object{Namespace: v.Namespace, Target: v.Target}
 	log := a.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name), zap.Int("desired", v.Desired))
 	switch {
 	case o.Event != "":
@@ -302,9 +271,9 @@ func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[
 
 // forget forgets targets that no variant has.
 func (a *Applier) forget(variants []actuation.Variant) {
-	present := make(map[targetKey]bool, len(variants))
+	present := make(map[scale.Object]bool, len(variants))
 	for i := range variants {
-		present[targetKey{variants[i].Namespace, variants[i].Target}] = true
+		present[scale.Object{Namespace: variants[i].Namespace, Target: variants[i].Target}] = true
 	}
 	for key := range a.written {
 		if !present[key] {

@@ -57,26 +57,27 @@ type Read func(namespace string, t snapshot.Target) (*Scale, error)
 type Reader struct {
 	client dynamic.Interface
 	kinds  *Kinds
-	last   map[object]*Scale
+	last   map[Object]*Scale
 }
 
-type object struct {
-	namespace string
-	target    snapshot.Target
+// Object identifies a target.
+type Object struct {
+	Namespace string
+	Target    snapshot.Target
 }
 
 // NewReader returns a Reader.
 func NewReader(client dynamic.Interface, kinds *Kinds) *Reader {
-	return &Reader{client: client, kinds: kinds, last: map[object]*Scale{}}
+	return &Reader{client: client, kinds: kinds, last: map[Object]*Scale{}}
 }
 
 // Pass returns the Read of one pass. What cannot be read for a moment, or is too much for a pass, is as in the pass before. end forgets what
 // the pass did not ask for.
 func (r *Reader) Pass(ctx context.Context) (read Read, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
-	seen, counts, total := map[object]*Scale{}, map[string]int{}, 0
+	seen, counts, total := map[Object]*Scale{}, map[string]int{}, 0
 	return func(namespace string, t snapshot.Target) (*Scale, error) {
-			key := object{namespace, t}
+			key := Object{namespace, t}
 			err := fmt.Errorf("a pass reads at most %d targets of such kinds, and %d of a namespace", maxReads, maxOfNamespace)
 			var made *Scale
 			if total < maxReads && counts[namespace] < maxOfNamespace {

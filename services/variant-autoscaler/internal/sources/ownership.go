@@ -16,6 +16,8 @@ import (
 type Ownership struct {
 	// Follower is an autoscaler that does what this program decides, empty if there is none. It writes the replicas.
 	Follower string
+	// Idle reports whether Follower is a HorizontalPodAutoscaler that does nothing while the target has no replicas.
+	Idle bool
 	// Problem is why nobody does what this program decides: something else scales the target. Nil: nothing does.
 	Problem *snapshot.Problem
 }
@@ -26,7 +28,7 @@ func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ow
 	if a := autoscalerOf(world, informers.Owner{Namespace: namespace, Kind: t.Kind, Name: t.Name}); a != nil {
 		name := fmt.Sprintf("%s %s", a.Source, a.Name)
 		if a.Follows {
-			return Ownership{Follower: name}
+			return Ownership{Follower: name, Idle: a.IdleAtZero && !a.OfKEDA}
 		}
 		return Ownership{Problem: &snapshot.Problem{Reason: TargetOwnedByAutoscaler, Message: fmt.Sprintf(
 			"%s scales %s %s, and does not follow this program: delete it%s, or let it follow the metric wva_desired_replicas",
@@ -62,16 +64,6 @@ func remedyOfOME(c *informers.Controller) string {
 	}
 	return fmt.Sprintf(" (OME does with the annotation %s: %s on InferenceService %s, if the autoscaler is OME's)",
 		informers.AnnotationOMEAutoscaler, informers.OMEAutoscalerExternal, c.Name)
-}
-
-// IdleAutoscalerOf returns the HorizontalPodAutoscaler that follows this program and does nothing while the target has no replicas. It is empty
-// if another autoscaler counts, or none.
-func IdleAutoscalerOf(world informers.Caches, namespace string, t snapshot.Target) string {
-	a := autoscalerOf(world, informers.Owner{Namespace: namespace, Kind: t.Kind, Name: t.Name})
-	if a == nil || !a.Follows || !a.IdleAtZero || a.OfKEDA {
-		return ""
-	}
-	return fmt.Sprintf("%s %s", a.Source, a.Name)
 }
 
 // autoscalerOf returns the autoscaler of a workload that counts, nil if there is none. The HorizontalPodAutoscaler that KEDA makes for a

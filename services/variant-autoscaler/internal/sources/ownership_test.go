@@ -133,8 +133,8 @@ func TestOwnedTargets(t *testing.T) {
 	}
 }
 
-// TestIdleAutoscalerOf: a HorizontalPodAutoscaler acts on a target without replicas only with a minimum of 0.
-func TestIdleAutoscalerOf(t *testing.T) {
+// TestIdleAutoscalers: a HorizontalPodAutoscaler acts on a target without replicas only with a minimum of 0.
+func TestIdleAutoscalers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -156,6 +156,10 @@ func TestIdleAutoscalerOf(t *testing.T) {
 	} {
 		world, err := informers.Snapshot(kit.Snapshot{Objects: tt.objects}, "")
 		require.NoError(t, err)
-		assert.Equal(t, tt.want, sources.IdleAutoscalerOf(world, "models", snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "x"}), tt.name)
+		got := sources.OwnershipOf(world, "models", snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "x"})
+		assert.Equal(t, tt.want != "", got.Idle, tt.name)
+		if tt.want != "" {
+			assert.Equal(t, tt.want, got.Follower, tt.name)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/apply"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -23,36 +24,17 @@ const (
 	startAgain = 10 * time.Minute
 )
 
-// errNotOurs means that something else writes the replicas of a target by now.
-var errNotOurs = errors.New("an autoscaler or a controller has the target by now")
-
-// writer writes the replicas of a target.
-type writer interface {
-	Write(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
-}
-
-// lease tells whether this replica leads.
-type lease interface {
-	Check() error
-}
-
-// Permission says who starts a target without replicas, as it is now.
-type Permission struct {
-	// Idle is the HorizontalPodAutoscaler that does nothing while the target has no replicas. Empty: there is none.
-	Idle string
-	// Own reports whether nothing else writes the replicas, and this program does.
-	Own bool
+// targets are the targets that this program may scale.
+type targets interface {
+	MayStart(namespace string, t snapshot.Target) (may bool, idle string)
+	Start(ctx context.Context, o scale.Object) (written bool, err error)
 }
 
 // StarterParams are the parts of a Starter.
 type StarterParams struct {
-	Log        *zap.Logger
-	Writer     writer
-	Lease      lease
-	Permission func(namespace string, t snapshot.Target) Permission
-	// WakeIdle permits to write where a HorizontalPodAutoscaler does nothing.
-	WakeIdle bool
-	Now      func() time.Time
+	Log     *zap.Logger
+	Targets targets
+	Now     func() time.Time
 }
 
 // Starter writes the first replica of targets that nothing else would start: from none to one, once. It is safe for concurrent use.
@@ -61,21 +43,17 @@ type Starter struct {
 	queue chan actuation.Variant
 
 	mu      sync.Mutex
-	started map[object]time.Time
-	told    map[object]bool
+	started map[scale.Object]time.Time
+	told    map[scale.Object]bool
 }
 
-// object identifies a target.
-type object struct {
-	namespace string
-	target    snapshot.Target
+func objectOf(v *actuation.Variant) scale.Object {
+	return scale.Object{Namespace: v.Namespace, Target: v.Target}
 }
-
-func objectOf(v *actuation.Variant) object { return object{v.Namespace, v.Target} }
 
 // NewStarter returns a Starter. Run writes.
 func NewStarter(p StarterParams) *Starter {
-	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[object]time.Time{}, told: map[object]bool{}}
+	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[scale.Object]time.Time{}, told: map[scale.Object]bool{}}
 }
 
 // Publish starts the variants of a decision for which requests wait, and that still have no replicas.
@@ -93,7 +71,7 @@ func (s *Starter) Clear() { s.forget(nil) }
 
 // forget forgets targets that have replicas, or are gone.
 func (s *Starter) forget(variants []actuation.Variant) {
-	empty := map[object]bool{}
+	empty := map[scale.Object]bool{}
 	for i := range variants {
 		empty[objectOf(&variants[i])] = variants[i].Current == 0
 	}
@@ -113,9 +91,8 @@ func (s *Starter) forget(variants []actuation.Variant) {
 
 // Start asks for the first replica of a variant, if nothing else starts it.
 func (s *Starter) Start(v *actuation.Variant) {
-	permission := s.p.Permission(v.Namespace, v.Target)
-	switch {
-	case permission.Own, permission.Idle != "" && s.p.WakeIdle:
+	switch may, idle := s.p.Targets.MayStart(v.Namespace, v.Target); {
+	case may:
 		if !s.claim(v) {
 			return
 		}
@@ -124,8 +101,8 @@ func (s *Starter) Start(v *actuation.Variant) {
 		default: // the next pass asks again
 			s.release(v)
 		}
-	case permission.Idle != "":
-		s.tell(v, permission.Idle)
+	case idle != "":
+		s.tell(v, idle)
 	}
 }
 
@@ -174,24 +151,15 @@ func (s *Starter) Run(ctx context.Context) {
 	}
 }
 
-// write writes a replica. Who else may write is found out again immediately before: an autoscaler can have come meanwhile.
+// write writes a replica.
 func (s *Starter) write(ctx context.Context, v *actuation.Variant) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	change := scale.Change{Namespace: v.Namespace, Target: v.Target, From: 0, To: 1}
-	written, err := s.p.Writer.Write(ctx, change, func() error {
-		if err := s.p.Lease.Check(); err != nil {
-			return err //nolint:wrapcheck // it says that another replica may lead
-		}
-		if now := s.p.Permission(v.Namespace, v.Target); !now.Own && now.Idle == "" {
-			return errNotOurs
-		}
-		return nil
-	})
+	written, err := s.p.Targets.Start(ctx, objectOf(v))
 	switch {
 	case written:
 		s.log(v).Info("Started a target without replicas")
-	case errors.Is(err, scale.ErrChanged), errors.Is(err, errNotOurs):
+	case errors.Is(err, scale.ErrChanged), errors.Is(err, apply.ErrOwned):
 		s.log(v).Debug("Left a target alone that something else started", zap.Error(err))
 	case err != nil:
 		s.release(v)

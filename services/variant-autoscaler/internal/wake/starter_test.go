@@ -14,31 +14,33 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/apply"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // idle is a HorizontalPodAutoscaler that does nothing at zero.
-var idle = Permission{Idle: "HorizontalPodAutoscaler hpa"}
+var idle = sources.Ownership{Follower: "HorizontalPodAutoscaler hpa", Idle: true}
 
-// targets are the targets of a cluster, none of which has replicas.
-type targets struct {
+// cluster has targets, none of which has replicas.
+type cluster struct {
 	*Starter
 
 	logs *observer.ObservedLogs
 
-	mu         sync.Mutex
-	permission Permission
-	late       *Permission // immediately before a write
-	lease      error
-	fails      error
-	writes     []scale.Change
+	mu     sync.Mutex
+	owner  sources.Ownership
+	late   *sources.Ownership // immediately before a write
+	lease  error
+	fails  error
+	writes []scale.Change
 }
 
-func (w *targets) Write(_ context.Context, c scale.Change, permit func() error) (bool, error) {
+func (w *cluster) Write(_ context.Context, c scale.Change, permit func() error) (bool, error) {
 	w.mu.Lock()
 	if w.late != nil {
-		w.permission = *w.late
+		w.owner = *w.late
 	}
 	fails := w.fails
 	w.mu.Unlock()
@@ -54,24 +56,24 @@ func (w *targets) Write(_ context.Context, c scale.Change, permit func() error) 
 	return true, nil
 }
 
-func (w *targets) Check() error {
+func (w *cluster) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lease
 }
 
-func newTargets(t *testing.T, wakeIdle bool) *targets {
+func newCluster(t *testing.T, wakeIdle, writes bool) *cluster {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	w := &targets{logs: logs, permission: idle}
-	w.Starter = NewStarter(StarterParams{
-		Log: zap.New(core), Writer: w, Lease: w, WakeIdle: wakeIdle, Now: time.Now,
-		Permission: func(string, snapshot.Target) Permission {
+	w := &cluster{logs: logs, owner: idle}
+	w.Starter = NewStarter(StarterParams{Log: zap.New(core), Now: time.Now, Targets: apply.NewTargets(apply.TargetsParams{
+		Writer: w, Lease: w, WakeIdle: wakeIdle, Writes: writes,
+		Ownership: func(string, snapshot.Target) sources.Ownership {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.permission
+			return w.owner
 		},
-	})
+	})})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -86,7 +88,7 @@ func newTargets(t *testing.T, wakeIdle bool) *targets {
 }
 
 // asked returns the writes after a change of the world, which Start or Publish follow.
-func (w *targets) asked(act func()) int {
+func (w *cluster) asked(act func()) int {
 	act()
 	synctest.Wait()
 	w.mu.Lock()
@@ -94,7 +96,7 @@ func (w *targets) asked(act func()) int {
 	return len(w.writes)
 }
 
-func (w *targets) set(change func()) {
+func (w *cluster) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
@@ -113,7 +115,7 @@ func decided(desired, current int) []actuation.Variant {
 func TestStartOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTargets(t, true)
+		w := newCluster(t, true, false)
 		publish := func(desired, current int) func() { return func() { w.Publish(decided(desired, current)) } }
 		assert.Equal(t, 1, w.asked(func() { w.Start(&decided(0, 0)[0]) }), "before the pass decides")
 		assert.Equal(t, scale.Change{Namespace: "ns", Target: deployment("x"), From: 0, To: 1}, w.writes[0])
@@ -140,26 +142,27 @@ func TestStartNever(t *testing.T) {
 		name     string
 		give     []actuation.Variant
 		wakeIdle bool
-		change   func(w *targets)
+		writes   bool
+		change   func(w *cluster)
 		want     int
 		message  string
 	}{
-		{"nothing acts at zero", wakeful, true, func(*targets) {}, 1, "Started a target without replicas"},
-		{"this program writes replicas, and nothing else does", wakeful, false, func(w *targets) { w.permission = Permission{Own: true} }, 1, "Started a target without replicas"},
-		{"KEDA, or an autoscaler that acts at zero", wakeful, true, func(w *targets) { w.permission = Permission{} }, 0, ""},
-		{"KEDA has come", wakeful, true, func(w *targets) { w.late = &Permission{} }, 0, ""},
-		{"not permitted", wakeful, false, func(*targets) {}, 0, "set --wake-hpa-targets"},
-		{"no request waits", quiet, true, func(*targets) {}, 0, ""},
-		{"another variant has the target", loser, true, func(*targets) {}, 0, ""},
-		{"another replica leads", wakeful, true, func(w *targets) { w.lease = errors.New("the Lease was not renewed") }, 0, "The next pass tries again"},
-		{"somebody was faster", wakeful, true, func(w *targets) { w.fails = fmt.Errorf("%w: there are 2", scale.ErrChanged) }, 0, ""},
-		{"forbidden", wakeful, true, func(w *targets) { w.fails = scale.ErrForbidden }, 0, "The next pass tries again"},
+		{"nothing acts at zero", wakeful, true, false, func(*cluster) {}, 1, "Started a target without replicas"},
+		{"this program writes replicas, and nothing else does", wakeful, false, true, func(w *cluster) { w.owner = sources.Ownership{} }, 1, "Started a target without replicas"},
+		{"KEDA, or an autoscaler that acts at zero", wakeful, true, false, func(w *cluster) { w.owner = sources.Ownership{Follower: "ScaledObject so"} }, 0, ""},
+		{"KEDA has come", wakeful, true, false, func(w *cluster) { w.late = &sources.Ownership{Follower: "ScaledObject so"} }, 0, ""},
+		{"not permitted", wakeful, false, false, func(*cluster) {}, 0, "set --wake-hpa-targets"},
+		{"no request waits", quiet, true, false, func(*cluster) {}, 0, ""},
+		{"another variant has the target", loser, true, false, func(*cluster) {}, 0, ""},
+		{"another replica leads", wakeful, true, false, func(w *cluster) { w.lease = errors.New("the Lease was not renewed") }, 0, "The next pass tries again"},
+		{"somebody was faster", wakeful, true, false, func(w *cluster) { w.fails = fmt.Errorf("%w: there are 2", scale.ErrChanged) }, 0, ""},
+		{"forbidden", wakeful, true, false, func(w *cluster) { w.fails = scale.ErrForbidden }, 0, "The next pass tries again"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newTargets(t, tt.wakeIdle)
+				w := newCluster(t, tt.wakeIdle, tt.writes)
 				w.set(func() { tt.change(w) })
 				assert.Equal(t, tt.want, w.asked(func() { w.Publish(tt.give) }))
 				w.asked(func() { w.Publish(tt.give) })
@@ -176,7 +179,7 @@ func TestStartNever(t *testing.T) {
 func TestStartAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTargets(t, true)
+		w := newCluster(t, true, false)
 		w.set(func() { w.fails = scale.ErrBusy })
 		assert.Zero(t, w.asked(func() { w.Publish(decided(1, 0)) }))
 		w.set(func() { w.fails = nil })
@@ -187,7 +190,9 @@ func TestStartAgainAfterAFailure(t *testing.T) {
 // TestManyStarts: what finds no place in the queue is asked for by the next pass.
 func TestManyStarts(t *testing.T) {
 	t.Parallel()
-	s := NewStarter(StarterParams{Log: zap.NewNop(), WakeIdle: true, Now: time.Now, Permission: func(string, snapshot.Target) Permission { return idle }})
+	s := NewStarter(StarterParams{Log: zap.NewNop(), Now: time.Now, Targets: apply.NewTargets(apply.TargetsParams{
+		WakeIdle: true, Ownership: func(string, snapshot.Target) sources.Ownership { return idle },
+	})})
 	var all []actuation.Variant
 	for i := range maxStarts + 10 {
 		all = append(all, decided(1, 0)[0])

@@ -1,0 +1,102 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"fairlead.dev/services/variant-autoscaler/internal/scale"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// Errors of a write that is not permitted.
+var (
+	// ErrNotLeading means that another replica of the program may lead.
+	ErrNotLeading = errors.New("another replica may lead")
+	// ErrOwned means that something else writes the replicas of the target by now.
+	ErrOwned = errors.New("something else scales the target")
+)
+
+// writer writes the replicas of a target.
+type writer interface {
+	Write(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
+}
+
+// lease tells whether this replica leads.
+type lease interface {
+	// Check returns an error if another replica may lead.
+	Check() error
+}
+
+// TargetsParams are the parts of Targets.
+type TargetsParams struct {
+	Writer writer
+	Lease  lease
+	// Ownership returns who else writes the replicas of a target, as it is now.
+	Ownership func(namespace string, t snapshot.Target) sources.Ownership
+	// Writes reports whether this program writes the replicas of targets that nothing else scales.
+	Writes bool
+	// WakeIdle permits to write the first replica where a HorizontalPodAutoscaler does nothing.
+	WakeIdle bool
+}
+
+// Targets are the targets that this program may scale: all its writes of replicas go through them, and it finds out immediately before each
+// one whether it leads, and whether something else scales the target. It is safe for concurrent use.
+type Targets struct{ p TargetsParams }
+
+// NewTargets returns Targets.
+func NewTargets(p TargetsParams) *Targets { return &Targets{p} }
+
+// Ownership returns who else writes the replicas of a target, as it is now.
+func (t *Targets) Ownership(namespace string, target snapshot.Target) sources.Ownership {
+	return t.p.Ownership(namespace, target)
+}
+
+// Scale writes the replicas of a target that nothing else scales, and reports whether it wrote.
+func (t *Targets) Scale(ctx context.Context, c scale.Change) (written bool, err error) {
+	return t.write(ctx, c, func(o sources.Ownership) bool { return o.Follower == "" && o.Problem == nil })
+}
+
+// MayStart reports whether this program may write the first replica of a target, and the autoscaler that should, but does nothing at zero.
+func (t *Targets) MayStart(namespace string, target snapshot.Target) (may bool, idle string) {
+	o := t.p.Ownership(namespace, target)
+	if o.Idle {
+		idle = o.Follower
+	}
+	return t.mayStart(o), idle
+}
+
+func (t *Targets) mayStart(o sources.Ownership) bool {
+	return o.Idle && t.p.WakeIdle || t.p.Writes && o.Follower == "" && o.Problem == nil
+}
+
+// Start writes the first replica of a target, and reports whether it wrote.
+func (t *Targets) Start(ctx context.Context, o scale.Object) (written bool, err error) {
+	return t.write(ctx, scale.Change{Namespace: o.Namespace, Target: o.Target, From: 0, To: 1}, t.mayStart)
+}
+
+func (t *Targets) write(ctx context.Context, c scale.Change, permits func(o sources.Ownership) bool) (written bool, err error) {
+	return t.p.Writer.Write(ctx, c, func() error { //nolint:wrapcheck // it names the object
+		if err := t.p.Lease.Check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotLeading, err)
+		}
+		if o := t.p.Ownership(c.Namespace, c.Target); !permits(o) {
+			return &ownedError{o}
+		}
+		return nil
+	})
+}
+
+// ownedError is ErrOwned with who it is.
+type ownedError struct{ owner sources.Ownership }
+
+func (e *ownedError) Error() string {
+	if e.owner.Problem != nil {
+		return e.owner.Problem.Message
+	}
+	return e.owner.Follower + " has just appeared, and follows the desired replicas"
+}
+
+// Is implements the interface of package errors.
+func (e *ownedError) Is(target error) bool { return target == ErrOwned }
