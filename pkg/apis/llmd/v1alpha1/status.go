@@ -27,6 +27,13 @@ type VariantAutoscalingStatus struct {
 	// +optional
 	Predicted *Prediction `json:"predicted,omitempty"`
 
+	// startSeconds is how long replicas took to start, as the median of the last ones: from the creation of a pod until it was ready. It is
+	// absent until a start was seen. The next leader begins with it.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	StartSeconds int32 `json:"startSeconds,omitempty"`
+
 	// actuation tells whether the decision has taken effect.
 	// +optional
 	Actuation *Actuation `json:"actuation,omitempty"`

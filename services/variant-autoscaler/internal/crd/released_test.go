@@ -33,7 +33,7 @@ func checkers(t *testing.T, c *cluster.Cluster) map[string]*Checker {
 // missingOfReleased are the fields that releasedCRD does not have.
 var missingOfReleased = []string{
 	"spec.variantID", "spec.accelerator", "spec.acceleratorCount", "spec.sloClassRef", "spec.variantProfile", "spec.schedule",
-	"status.observedGeneration", "status.currentAlloc", "status.desiredOptimizedAlloc.lastUpdate", "status.decision", "status.predicted",
+	"status.observedGeneration", "status.currentAlloc", "status.desiredOptimizedAlloc.lastUpdate", "status.decision", "status.predicted", "status.startSeconds",
 }
 
 // testReleasedCRD installs a released CRD, finds that it drops fields, and applies the remedy.

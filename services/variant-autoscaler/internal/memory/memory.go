@@ -51,6 +51,7 @@ type variant struct {
 	wanted   []wanted // falling, as a smaller number that is older never counts
 	pods     map[string]bool
 	starts   []time.Duration
+	restored bool // starts is, and no pods were seen since
 	tried    time.Time // when a trial began
 	trying   bool
 }
@@ -94,6 +95,14 @@ func (m *Memory) Previous(k Key) (n int, decided bool) {
 func (m *Memory) Restore(k Key, n int, now time.Time) {
 	if v := m.variant(k, now); !v.decided {
 		v.previous, v.decided = n, true
+	}
+}
+
+// RestoreStart sets how long a replica takes to start, if the memory has seen no start: what another replica of the program saw. That saw the
+// pods that are ready by now, too: since then, they may have been unready for a while.
+func (m *Memory) RestoreStart(k Key, d time.Duration, now time.Time) {
+	if v := m.variant(k, now); len(v.starts) == 0 {
+		v.starts, v.restored = []time.Duration{d}, true
 	}
 }
 
@@ -240,14 +249,15 @@ func (m *Memory) Start(k Key, pods []Pod, now time.Time) time.Duration {
 	present := make(map[string]bool, len(pods))
 	for _, p := range pods[:min(len(pods), maxPods)] {
 		took := p.Ready.Sub(p.Created)
-		if seen := v.pods[p.Name]; !seen && !p.Ready.IsZero() && took >= 0 {
-			v.starts = append(v.starts, took)
+		switch seen := v.pods[p.Name]; {
+		case seen, v.restored && !p.Ready.IsZero():
 			present[p.Name] = true
-		} else if seen {
+		case !p.Ready.IsZero() && took >= 0:
+			v.starts = append(v.starts, took)
 			present[p.Name] = true
 		}
 	}
-	v.pods = present
+	v.pods, v.restored = present, false
 	v.starts = v.starts[max(0, len(v.starts)-starts):]
 	return v.start()
 }

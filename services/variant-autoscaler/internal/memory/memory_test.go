@@ -31,6 +31,21 @@ func TestHeld(t *testing.T) {
 	assert.Equal(t, 0, m.Held(a, 5, at(721)))
 }
 
+// TestRestoredStart: a new leader begins with the time that the last one knew. Starts that it sees displace it, not those of pods that were ready
+// before: some have been unready since.
+func TestRestoredStart(t *testing.T) {
+	t.Parallel()
+	m := New(5 * time.Minute)
+	pod := func(name string, created, ready int) Pod { return Pod{Name: name, Created: at(created), Ready: at(ready)} }
+	m.RestoreStart(a, 100*time.Second, at(9000))
+	old := pod("old", 0, 8000)
+	assert.Equal(t, 100*time.Second, m.Start(a, []Pod{old, {Name: "new", Created: at(8990)}}, at(9000)))
+	assert.Equal(t, 40*time.Second, m.Start(a, []Pod{old, pod("new", 8990, 9030), pod("newer", 9000, 9020)}, at(9040)), "of 100, 40 and 20")
+	assert.Equal(t, 40*time.Second, m.Start(a, []Pod{pod("newest", 9000, 9030)}, at(9050)), "of 100, 40, 20 and 30")
+	m.RestoreStart(a, time.Hour, at(9060))
+	assert.Equal(t, 40*time.Second, m.Start(a, nil, at(9060)), "it has seen starts")
+}
+
 // TestHeldAfterADrop: once the memory knows how long replicas start, a load that fell is believed after that time, and noise is held.
 func TestHeldAfterADrop(t *testing.T) {
 	t.Parallel()

@@ -240,13 +240,8 @@ func spare(v *snapshot.Variant, uses []collect.Use, t *snapshot.Thresholds, role
 // recall adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
 func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time) {
 	key := keyOf(v)
-	v.Previous, v.Decided = p.memory.Previous(key)
-	if n, reason, found := lastDecision(in.Status); found && !v.Decided {
-		p.memory.Restore(key, n, now)
-		if reason == decision.Probing && n == 1 {
-			p.memory.Try(key, now) // of another leader: it ends, too
-		}
-		v.Previous, v.Decided = n, true
+	if v.Previous, v.Decided = p.memory.Previous(key); !v.Decided {
+		p.restore(v, in.Status, now)
 	}
 	v.Tried, v.Trying = p.memory.Tried(key)
 	v.Held = p.memory.Held(key, v.Now, now)
@@ -257,21 +252,39 @@ func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time)
 	v.Start = p.memory.Start(key, pods, now)
 }
 
-// lastDecision returns the replicas in the status of a VariantAutoscaling, and their reason. Whoever may write the status can set any number: decisions keep
-// bounds and limits.
-func lastDecision(status []byte) (n int, reason decision.Reason, found bool) {
-	var s struct {
-		Desired struct {
-			Replicas *int32 `json:"numReplicas"`
-			Update   struct {
-				Reason decision.Reason `json:"reason"`
-			} `json:"lastUpdate"`
-		} `json:"desiredOptimizedAlloc"`
+// lastStatus is what a new leader reads in the status of a VariantAutoscaling.
+type lastStatus struct {
+	Start   int32 `json:"startSeconds"`
+	Desired struct {
+		Replicas *int32 `json:"numReplicas"`
+		Update   struct {
+			Reason decision.Reason `json:"reason"`
+		} `json:"lastUpdate"`
+	} `json:"desiredOptimizedAlloc"`
+}
+
+// maxStart is the longest start in seconds that counts of a status, as the schema has it.
+const maxStart = 24 * 60 * 60
+
+// restore adds what another replica of the program has written to the status of a VariantAutoscaling. Whoever may write the status can set any
+// number: decisions keep bounds and limits, and starts that are seen displace this one.
+func (p *Passes) restore(v *snapshot.Variant, status []byte, now time.Time) {
+	key, last := keyOf(v), lastStatus{}
+	if len(status) == 0 || json.Unmarshal(status, &last) != nil {
+		return
 	}
-	if len(status) == 0 || json.Unmarshal(status, &s) != nil || s.Desired.Replicas == nil || *s.Desired.Replicas < 0 {
-		return 0, "", false
+	if last.Start > 0 && last.Start <= maxStart {
+		p.memory.RestoreStart(key, time.Duration(last.Start)*time.Second, now)
 	}
-	return int(*s.Desired.Replicas), s.Desired.Update.Reason, true
+	if last.Desired.Replicas == nil || *last.Desired.Replicas < 0 {
+		return
+	}
+	n := int(*last.Desired.Replicas)
+	p.memory.Restore(key, n, now)
+	if last.Desired.Update.Reason == decision.Probing && n == 1 {
+		p.memory.Try(key, now) // of another leader: it ends, too
+	}
+	v.Previous, v.Decided = n, true
 }
 
 // checkRole excludes a variant whose servers do not do what their role says: their figures would be taken for those of prefills.

@@ -147,3 +147,27 @@ func TestWarm(t *testing.T) {
 	assert.InDelta(t, 4/1.5, warm.WakeUps, 0.01)
 	assert.Equal(t, 12*time.Minute, warm.Start)
 }
+
+// TestStartOfAnotherLeader: the times that replicas take to start survive the leader that saw them, also of variants without pods, and decide which
+// one wakes the model.
+func TestStartOfAnotherLeader(t *testing.T) {
+	t.Parallel()
+	variant := func(name, cost, status string) string {
+		return "\n---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + name + "}, spec: {replicas: 0, template: {metadata: {labels: {app: m}}}}}" +
+			"\n---\n{apiVersion: llmd.ai/v1alpha1, kind: VariantAutoscaling, metadata: {name: " + name + "}, spec: {scaleTargetRef: {kind: Deployment, name: " + name +
+			`}, modelID: m, variantCost: "` + cost + `", minReplicas: 0}, status: ` + status + "}"
+	}
+	const pool = `{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: pool}, spec: {selector: {matchLabels: {app: m}}, endpointPickerRef: {name: picker}}}`
+	for _, tt := range []struct {
+		name, fast, slow string
+		want             map[string]int
+	}{
+		{"both are known", "{startSeconds: 60}", "{startSeconds: 7200}", map[string]int{"fast": 1, "slow": 0}},
+		{"what nobody can have measured", "{startSeconds: 90000}", "{startSeconds: -1}", map[string]int{"fast": 0, "slow": 1}},
+		{"nothing", "{}", "{}", map[string]int{"fast": 0, "slow": 1}},
+	} {
+		r := sleepy(t, pool+variant("fast", "12", tt.fast)+variant("slow", "10", tt.slow))
+		r.waited = 1
+		assert.Equal(t, tt.want, r.pass(t), tt.name)
+	}
+}

@@ -29,6 +29,8 @@ const (
 	figuresInterval = 10 * time.Minute
 	// maxChange is the largest numReplicasChanged that the schema permits.
 	maxChange = 10_000
+	// maxStart is the largest startSeconds that it permits.
+	maxStart = 24 * 60 * 60
 )
 
 // Input is what the status of a variant follows from.
@@ -74,6 +76,9 @@ func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
 	next.ObservedGeneration = in.Object.Generation
 	next.Decision = in.reason()
 	next.Predicted = in.predicted()
+	if seconds := in.Variant.Start.Round(time.Second) / time.Second; seconds > 0 {
+		next.StartSeconds = int32(min(seconds, maxStart))
+	}
 	next.Actuation = &v1alpha1.Actuation{Applied: in.Outcome.Applied}
 	if in.Decision != nil || in.Variant.Now > 0 { // otherwise, the target was not read
 		next.CurrentAlloc = &v1alpha1.Allocation{NumReplicas: int32(in.Variant.Now)}
@@ -103,10 +108,11 @@ func (in *Input) worthWriting(last, next *v1alpha1.VariantAutoscalingStatus) boo
 	return !equality.Semantic.DeepEqual(withoutFigures(last), withoutFigures(next))
 }
 
-// withoutFigures returns a status without predictions, and without the digits of messages.
+// withoutFigures returns a status without predictions and times, and without the digits of messages.
 func withoutFigures(s *v1alpha1.VariantAutoscalingStatus) *v1alpha1.VariantAutoscalingStatus {
 	s = s.DeepCopy()
 	s.Predicted = nil // the load of a small model comes and goes
+	s.StartSeconds = 0
 	for i := range s.Conditions {
 		s.Conditions[i].Message = withoutDigits(s.Conditions[i].Message)
 	}

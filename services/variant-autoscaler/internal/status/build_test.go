@@ -282,6 +282,8 @@ func TestBuildChanges(t *testing.T) {
 		{"applied", time.Minute, func(in *Input) { in.Outcome = actuation.Outcome{} }, true, false, 1, "Optimal"},
 		{"accelerator", time.Minute, func(in *Input) { in.Variant.Accelerator = "H100" }, true, false, 1, "Optimal"},
 		{"figures", time.Minute, figures, false, false, 1, "Optimal"},
+		{"a start that was seen", time.Minute, func(in *Input) { in.Variant.Start = time.Minute }, false, false, 1, "Optimal"},
+		{"a start that was seen, after a time", figuresInterval, func(in *Input) { in.Variant.Start = time.Minute }, true, false, 1, "Optimal"},
 		{"no load", time.Minute, func(in *Input) { in.Decision.Predicted = nil }, false, false, 1, "Optimal"},
 		{"figures after a time", figuresInterval, figures, true, false, 1, "Optimal"},
 		{"figures with another change", time.Minute, func(in *Input) { figures(in); replicas(4)(in) }, true, true, 1, "Optimal"},
@@ -320,6 +322,22 @@ func TestBuildKeepsFigures(t *testing.T) {
 	in.Object.Status = Build(in)
 	in.Decision.Predicted.TTFT, in.Decision.Desired = 1240, 4
 	assert.Equal(t, "1.24s", Build(in).Predicted.TTFT)
+}
+
+// TestBuildStart: the time of a start stays in the status, within the schema.
+func TestBuildStart(t *testing.T) {
+	t.Parallel()
+	in := input()
+	assert.Zero(t, Build(in).StartSeconds)
+	for _, tt := range []struct {
+		start time.Duration
+		want  int32
+	}{{100*time.Second + 600*time.Millisecond, 101}, {0, 101}, {48 * time.Hour, 86400}} {
+		in.Variant.Start = tt.start
+		in.Decision.Desired++ // something else has changed, too
+		in.Object.Status = Build(in)
+		assert.Equal(t, tt.want, in.Object.Status.StartSeconds)
+	}
 }
 
 // TestBuildWithoutDecision has variants that were never decided on: nothing must look like a decision for zero replicas.
