@@ -40,6 +40,11 @@ func (d *decider) wakeUpOf(groups []int) *wakeUp {
 	return made
 }
 
+// starts reports whether a variant of a group starts.
+func (w *wakeUp) starts(g int) bool {
+	return slices.ContainsFunc(w.starters, func(s starter) bool { return s.group == g })
+}
+
 // names returns the variants, for people.
 func (d *decider) names(w *wakeUp) string {
 	var all []string
@@ -96,15 +101,11 @@ func (d *decider) keeperOf(sides [][]int) []int {
 func (d *decider) sleep(first, end int) {
 	sides := d.sides(first, end)
 	keeper, served := d.keeperOf(sides), slices.ContainsFunc(sides, d.serves)
-	var start []int
 	for g := first; g < end; g++ {
 		d.keeper[g], d.standby[g] = slices.Contains(keeper, g), nobody
 		d.asleep[g] = d.snapshot.Groups[g].Zero.Enabled && !served && !d.isUp(g)
-		if d.asleep[g] && d.keeper[g] && (!d.hasStarted(g) || d.isStuck(g)) {
-			start = append(start, g)
-		}
 	}
-	if w := d.wakeUpOf(start); w != nil {
+	if w := d.wakeUpOfKeeper(sides, keeper); w != nil {
 		for _, s := range w.starters {
 			d.standby[s.group] = s.variant
 		}
@@ -114,6 +115,42 @@ func (d *decider) sleep(first, end int) {
 			d.delayOthers(g)
 		}
 	}
+}
+
+// wakeUpOfKeeper returns the variants that start first of the groups that keep a model from zero. If one of these groups does not become ready,
+// and has no other variant to start, another side of the model wakes, too, and keeps it from zero beside them.
+func (d *decider) wakeUpOfKeeper(sides [][]int, keeper []int) *wakeUp {
+	start := d.dueOf(keeper)
+	w := d.wakeUpOf(start)
+	if w == nil || !slices.ContainsFunc(start, func(g int) bool { return d.hasStarted(g) && !w.starts(g) }) {
+		return w
+	}
+	for _, side := range sides {
+		if d.keeper[side[0]] || !d.areAll(side, d.isPlannable) {
+			continue
+		}
+		if wider := d.wakeUpOf(slices.Concat(start, d.dueOf(side))); wider != nil {
+			for _, g := range side {
+				d.keeper[g] = true
+			}
+			return wider
+		}
+	}
+	return w
+}
+
+// dueOf returns those of some groups that need a replica which starts: they have none, or none that becomes ready.
+func (d *decider) dueOf(groups []int) (due []int) {
+	for _, g := range groups {
+		if d.asleep[g] && (!d.hasStarted(g) || d.isStuck(g)) {
+			due = append(due, g)
+		}
+	}
+	return due
+}
+
+func (*decider) areAll(groups []int, property func(g int) bool) bool {
+	return !slices.ContainsFunc(groups, func(g int) bool { return !property(g) })
 }
 
 // delayOthers marks the variants of a group that start after another one.
@@ -149,9 +186,7 @@ func (d *decider) hasMinimum(g int) bool {
 }
 
 // serves reports whether each of some groups has a replica that is ready.
-func (d *decider) serves(groups []int) bool {
-	return !slices.ContainsFunc(groups, func(g int) bool { return !d.isUp(g) })
-}
+func (d *decider) serves(groups []int) bool { return d.areAll(groups, d.isUp) }
 
 // hasStarted reports whether a variant of a group that takes part in the choice has replicas, or will have them by the last decision.
 func (d *decider) hasStarted(g int) bool {

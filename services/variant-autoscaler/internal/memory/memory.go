@@ -51,7 +51,7 @@ type variant struct {
 	wanted   []wanted // falling, as a smaller number that is older never counts
 	pods     map[string]bool
 	starts   []time.Duration
-	restored bool // starts is, and no pods were seen since
+	restored bool      // starts is, and no pods were seen since
 	tried    time.Time // when a trial began
 	trying   bool
 }

@@ -36,7 +36,9 @@ func TestHeld(t *testing.T) {
 func TestRestoredStart(t *testing.T) {
 	t.Parallel()
 	m := New(5 * time.Minute)
-	pod := func(name string, created, ready int) Pod { return Pod{Name: name, Created: at(created), Ready: at(ready)} }
+	pod := func(name string, created, ready int) Pod {
+		return Pod{Name: name, Created: at(created), Ready: at(ready)}
+	}
 	m.RestoreStart(a, 100*time.Second, at(9000))
 	old := pod("old", 0, 8000)
 	assert.Equal(t, 100*time.Second, m.Start(a, []Pod{old, {Name: "new", Created: at(8990)}}, at(9000)))
