@@ -34,10 +34,19 @@ type Series struct {
 	desired, current, ratio, ttft, itl *prometheus.Desc
 	scaling, conflicts, resolution     *prometheus.Desc
 
-	published atomic.Pointer[[]prometheus.Metric]
+	published atomic.Pointer[[]series]
 
 	mu       sync.Mutex
 	counters map[string]*counters // by the labels of a variant
+}
+
+// series is one of Series. As a prometheus.Metric it would take four times the memory, as that has a copy of all labels: it is one for the
+// time of a scrape.
+type series struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	value  float64
+	labels []string // those of a variant are one slice
 }
 
 // counters are those of a variant. They end with its series.
@@ -85,8 +94,9 @@ func (s *Series) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. All series are of the same call of Publish.
 func (s *Series) Collect(out chan<- prometheus.Metric) {
 	if published := s.published.Load(); published != nil {
-		for _, m := range *published {
-			out <- m
+		for i := range *published {
+			one := &(*published)[i]
+			out <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value, one.labels...)
 		}
 	}
 }
@@ -97,7 +107,7 @@ func (s *Series) publish(variants []actuation.Variant) (dropped int) {
 	defer s.mu.Unlock()
 	before := s.counters
 	s.counters = make(map[string]*counters, len(variants))
-	made := make([]prometheus.Metric, 0, 4*len(variants))
+	made := make([]series, 0, 4*len(variants))
 	for i := range variants {
 		v := &variants[i]
 		values := []string{label(v.Name), label(v.Target.Name), label(v.Target.Kind), label(v.Namespace), label(v.Accelerator)}
@@ -144,9 +154,9 @@ func (c *counters) count(v *actuation.Variant) {
 }
 
 // appendSeries appends the series of a variant.
-func (s *Series) appendSeries(to []prometheus.Metric, v *actuation.Variant, c *counters, values []string) []prometheus.Metric {
+func (s *Series) appendSeries(to []series, v *actuation.Variant, c *counters, values []string) []series {
 	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, more ...string) {
-		to = append(to, prometheus.MustNewConstMetric(d, kind, value, append(values[:len(values):len(values)], more...)...))
+		to = append(to, series{d, kind, value, append(values[:len(values):len(values)], more...)})
 	}
 	if c.conflicts > 0 {
 		add(s.conflicts, prometheus.CounterValue, c.conflicts)
