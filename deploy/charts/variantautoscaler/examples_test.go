@@ -136,6 +136,26 @@ func TestExamplesAreValid(t *testing.T) {
 	of[variantAutoscaling](t, "VariantAutoscaling")
 }
 
+// TestPairHasRoles: the two variants of the example are those of one model, and the pods of their Deployments have the two roles.
+func TestPairHasRoles(t *testing.T) {
+	t.Parallel()
+	roles, targets := map[string]string{}, map[string]string{} // by Deployment: the role, and the model of its variant
+	for _, o := range examples(t)["prefill-decode.yaml"] {
+		text := func(fields ...string) string {
+			value, _, err := unstructured.NestedString(o.Object, fields...)
+			require.NoError(t, err)
+			return value
+		}
+		if o.GetKind() == "Deployment" {
+			roles[o.GetName()] = text("spec", "template", "metadata", "labels", "llm-d.ai/role")
+		} else {
+			targets[text("spec", "scaleTargetRef", "name")] = text("spec", "modelID")
+		}
+	}
+	assert.Equal(t, map[string]string{"llama-70b-prefill": "prefill", "llama-70b-decode": "decode"}, roles)
+	assert.Equal(t, map[string]string{"llama-70b-prefill": "meta/llama-3.1-70b", "llama-70b-decode": "meta/llama-3.1-70b"}, targets)
+}
+
 func TestREADMEHasAllExamples(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join(filepath.Dir(folder()), "README.md"))
