@@ -23,7 +23,7 @@ expect "doctor verify lint docs test chart test-system e2e" services/ingress-rec
 expect "doctor verify lint docs test chart demo test-system e2e" services/endpoint-picker "./picker/... ./ingress/... ./syncer/... ./autoscaler/..." services/endpoint-picker/main.go
 expect "doctor verify lint docs chart e2e" "" ./autoscaler/... deploy/examples/variant-autoscaler/keda-external.yaml deploy/examples/README.md
 # What requires the changed module is affected too, over several steps.
-expect "doctor verify lint test demo test-system e2e" "services/ingress-reconciler services/backendset-syncer deploy/emulators deploy/local/e2e" \
+expect "doctor verify lint test demo test-system e2e" "services/ingress-reconciler services/backendset-syncer services/variant-autoscaler deploy/emulators deploy/local/e2e services/variant-autoscaler/test/promql" \
 	"./cluster/... ./picker/... ./ingress/... ./syncer/... ./autoscaler/... ./nodepool/... ./edge/..." deploy/emulators/echo/echo.go
 expect "doctor verify lint docs test chart test-system e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
 expect "doctor verify lint docs test chart test-system e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... services/variant-autoscaler/main.go

@@ -3,6 +3,7 @@ module fairlead.dev/services/variant-autoscaler
 go 1.26.0
 
 require (
+	fairlead.dev/deploy/emulators v0.0.0
 	fairlead.dev/pkg v0.0.0
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/spf13/cobra v1.10.2
@@ -19,7 +20,6 @@ require (
 )
 
 require (
-	fairlead.dev/deploy/emulators v0.0.0
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -84,6 +84,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-replace fairlead.dev/pkg => ../../pkg
-
-replace fairlead.dev/deploy/emulators => ../../deploy/emulators
+replace (
+	fairlead.dev/deploy/emulators => ../../deploy/emulators
+	fairlead.dev/pkg => ../../pkg
+)
