@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
@@ -179,15 +180,15 @@ type noRecords struct{}
 
 func (noRecords) Write(*decision.Record) error { return nil }
 
-// start returns the informers when they have all objects.
-func (f *fleet) start(t *testing.T) *informers.Informers {
+// start returns the informers when they have all objects, and the reader of queues.
+func (f *fleet) start(t *testing.T) (*informers.Informers, *kueue.Reader) {
 	t.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: f})
 	require.NoError(t, err)
 	i := informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: f, Interval: time.Hour})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	i.WatchNodes()
+	i.WatchInventory()
 	go func() {
 		defer close(ended)
 		i.Run(ctx)
@@ -197,14 +198,14 @@ func (f *fleet) start(t *testing.T) *informers.Informers {
 		<-ended
 	})
 	require.Eventually(t, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, 50*time.Millisecond)
-	return i
+	return i, kueue.NewReader(client)
 }
 
 // TestMemoryOfAFleet: the program takes less than 150 MB for 10 000 variants with loads, and 2000 nodes with their pods.
 func TestMemoryOfAFleet(t *testing.T) {
 	before := heap()
 	f := newFleet(t)
-	i := f.start(t)
+	i, queues := f.start(t)
 	caches := heap()
 	m := metrics.New(prometheus.NewRegistry(), metrics.Options{})
 	table, page := scaler.NewTable(), debugpage.New(debugpage.Params{Log: zap.NewNop(), Clock: clock.RealClock{}})
@@ -214,7 +215,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 	now := time.Now()
 	passes := pass.New(pass.Params{
 		Options: pass.Options{Settings: snapshot.Settings{Split: "observed", Percentile: 90, HeadroomPercent: 10, SavingPercent: 5}, Window: 5 * time.Minute, Rates: time.Minute, Limiter: true},
-		Log:     zap.NewNop(), World: i.Caches(), Configuration: f, Prometheus: f, Actuator: publisher, Reporter: publisher, Meter: f, Now: func() time.Time { return now },
+		Log:     zap.NewNop(), World: i.Caches(), LocalQueues: queues, Configuration: f, Prometheus: f, Actuator: publisher, Reporter: publisher, Meter: f, Now: func() time.Time { return now },
 	})
 	const rounds = 8 // the stabilization window, and more
 	for range rounds {
