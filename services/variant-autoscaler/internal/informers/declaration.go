@@ -69,6 +69,8 @@ type Declaration struct {
 	Follows    bool
 	OfKEDA     bool
 	IdleAtZero bool
+	// Pause is what KEDA does not do for a ScaledObject.
+	Pause Pause
 	// Status is the JSON of the status of a VariantAutoscaling, nil if it has none, or more than 16 KiB.
 	Status []byte
 }
@@ -327,7 +329,7 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 		least := f.number("spec", "minReplicas")
 		d.IdleAtZero = !least.Set || least.Value > 0 || isDisabled(f)
 	case snapshot.ScaledObject:
-		d.Follows = usesTrigger(f, "")
+		d.Follows, d.Pause = usesTrigger(f, ""), readPause(f)
 	}
 	d.Scales = Owner{Namespace: d.Namespace, Kind: f.text("spec", "scaleTargetRef", "kind"), Name: f.text("spec", "scaleTargetRef", "name")}
 	if d.Scales.Kind == "" {

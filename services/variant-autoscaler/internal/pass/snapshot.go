@@ -243,6 +243,9 @@ func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time)
 	if v.Previous, v.Decided = p.memory.Previous(key); !v.Decided {
 		p.restore(v, in.Status, now)
 	}
+	if v.Problem != nil && v.Problem.Reason == sources.Paused {
+		v.Previous = v.Now // nobody did what was decided, and nobody will
+	}
 	v.Tried, v.Trying = p.memory.Tried(key)
 	v.Held = p.memory.Held(key, v.Now, now)
 	pods := make([]memory.Pod, len(in.Pods))

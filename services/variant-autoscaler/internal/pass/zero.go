@@ -51,12 +51,16 @@ func waitKey(g *snapshot.Group) holds.Key {
 	return holds.Key{Pool: holds.Pool{Namespace: g.Namespace, Name: g.Pool}, Model: g.Model}
 }
 
-// addReadiness adds since when a group has had a ready replica, or others that start.
+// addReadiness adds since when a group has had a ready replica, or others that start. Replicas that were decided count, too: if nobody makes
+// them, they do not become ready either.
 func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Time) {
 	ready, present, since := 0, 0, time.Time{}
 	for i := range in.Variants {
 		v := &in.Variants[i]
 		ready, present = ready+v.Ready, present+v.Now
+		if previous, decided := p.memory.Previous(keyOf(&v.Variant)); decided && v.Problem == nil {
+			present += previous
+		}
 		for _, pod := range v.Pods {
 			if !pod.Ready.IsZero() && (since.IsZero() || pod.Ready.Before(since)) {
 				since = pod.Ready

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 const pool = `
@@ -170,4 +171,39 @@ func TestStartOfAnotherLeader(t *testing.T) {
 		r.waited = 1
 		assert.Equal(t, tt.want, r.pass(t), tt.name)
 	}
+}
+
+// TestFirstReplicaNeverComes: nobody makes the replica of the variant that wakes a model. Ten minutes later, the next one starts.
+func TestFirstReplicaNeverComes(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("0"))
+	table := holds.NewTable()
+	r.p.Waits = waiting{table}
+	r.pass(t)
+	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	for range 11 { // the second pass sees that the decision of the first one had no effect
+		require.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+		r.now = r.now.Add(time.Minute)
+	}
+	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
+}
+
+// TestPaused: KEDA leaves the variant that would wake a model without replicas, also one for which the model has waited. Another one wakes.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("0"))
+	table := holds.NewTable()
+	r.p.Waits = waiting{table}
+	r.pass(t)
+	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	require.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
+	r.p.World = world(t, pooled("0")+`
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: small, annotations: {autoscaling.keda.sh/paused-replicas: "0"}}
+spec: {scaleTargetRef: {name: small}, triggers: [{type: external-push, metadata: {scalerAddress: "variant-autoscaler-scaler:9443"}}]}
+`)
+	assert.Equal(t, map[string]int{"big": 1, "small": 0}, r.pass(t))
+	assert.Equal(t, sources.Paused, r.outcomes[len(r.outcomes)-1].Snapshot.Groups[0].Variants[1].Problem.Reason)
 }

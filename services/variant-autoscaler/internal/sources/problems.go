@@ -41,6 +41,9 @@ const (
 	RoleMismatch = "RoleMismatch"
 	// MetricTypeValue: the autoscaler multiplies its present replicas by the wanted ones. Remedy: metricType AverageValue.
 	MetricTypeValue = "MetricTypeValue"
+	// Paused: KEDA is told not to scale the target, which has no replicas (problem), or keeps some (note). Remedy: remove the annotations
+	// autoscaling.keda.sh/paused of the ScaledObject.
+	Paused = "Paused"
 	// InventoryUnknown: the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that it manages. Remedy: grant
 	// the permission that the message names, or turn the limiter off.
 	InventoryUnknown = inventory.InventoryUnknown

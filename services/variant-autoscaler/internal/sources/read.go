@@ -55,6 +55,7 @@ func (c *collector) read(v *Variant) {
 	if w != nil {
 		v.readTarget(w)
 		c.readRole(v)
+		c.obeyPause(v)
 	}
 	if c.params.Writes {
 		if p := OwnershipOf(c.world, v.Namespace, v.Target).Problem; p != nil && v.Problem == nil {

@@ -10,7 +10,7 @@ import (
 //
 //	change                                                 VariantAutoscaling           annotated object
 //	created, annotated, no longer excluded                 yes                          yes
-//	spec                                                   yes                          target, bounds, our annotations
+//	spec                                                   yes                          target, bounds, our annotations, KEDA's pauses
 //	annotation force-reconcile                             yes                          no
 //	status, metrics, other metadata                        no                           no
 //	deleted, being deleted, no longer annotated, excluded  no: the next pass is enough  no
@@ -37,5 +37,5 @@ func declarationChanged(before, after *informers.Declaration) bool {
 	case after.Source == snapshot.VariantAutoscaling:
 		return before.Generation != after.Generation || before.Force != after.Force
 	}
-	return *before.Spec != *after.Spec
+	return *before.Spec != *after.Spec || before.Pause != after.Pause
 }

@@ -76,6 +76,7 @@ func TestRelevant(t *testing.T) {
 		{"ScaledObject created", kinds.ScaledObjects, nil, changed(scaledObject), true},
 		{"idle replicas", kinds.ScaledObjects, changed(scaledObject), changed(scaledObject, "spec|idleReplicaCount", "0"), true},
 		{"triggers", kinds.ScaledObjects, changed(scaledObject), changed(scaledObject, "spec|triggers", "[{type: cpu}]"), false},
+		{"paused", kinds.ScaledObjects, changed(scaledObject), changed(scaledObject, "metadata|annotations|autoscaling.keda.sh~1paused", `"true"`), true},
 		{"profile", kinds.ScaledObjects, changed(scaledObject), changed(scaledObject, "metadata|annotations|fairlead.dev~1variant-profile", `'{"maxBatchSize": 4}'`), true},
 
 		{"Namespace created", kinds.Namespaces, nil, changed(namespace), false},
