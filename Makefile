@@ -31,7 +31,7 @@ WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler s
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/images/test/cosign deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, of the oldest API server that is supported, and of older clients.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext haproxy-ingress prometheus prometheus-adapter conformance gateway-conformance yurthub) deploy/local/oldest \
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext haproxy-ingress prometheus prometheus-adapter keda conformance gateway-conformance yurthub) deploy/local/oldest \
 	services/edge-cache/test/clients/v0.32 services/edge-cache/test/clients/v0.35
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 # Modules of the product. The others are what its tests run in.

@@ -79,12 +79,8 @@ type scaledObject struct {
 		CooldownPeriod  int64                                     `json:"cooldownPeriod"`
 		MinReplicaCount int64                                     `json:"minReplicaCount"`
 		MaxReplicaCount int64                                     `json:"maxReplicaCount"`
-		Fallback        struct {
-			FailureThreshold int64  `json:"failureThreshold"`
-			Replicas         int64  `json:"replicas"`
-			Behavior         string `json:"behavior"`
-		} `json:"fallback"`
-		Advanced struct {
+		Fallback        any                                       `json:"fallback"`
+		Advanced        struct {
 			HorizontalPodAutoscalerConfig struct {
 				Behavior autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior"`
 			} `json:"horizontalPodAutoscalerConfig"`
@@ -207,8 +203,7 @@ func TestScaledObjects(t *testing.T) {
 	t.Parallel()
 	for file, so := range of[scaledObject](t, "ScaledObject") {
 		assertFollows(t, file, &so.Spec.Advanced.HorizontalPodAutoscalerConfig.Behavior)
-		assert.Positive(t, so.Spec.Fallback.Replicas, "%s: with 0 KEDA goes to zero on the first error, if minReplicaCount is 0", file)
-		assert.Equal(t, "currentReplicasIfHigher", so.Spec.Fallback.Behavior, file)
+		assert.Nil(t, so.Spec.Fallback, "%s: KEDA starts or stops targets at zero by it", file)
 		require.Len(t, so.Spec.Triggers, 1, file)
 		trigger := so.Spec.Triggers[0]
 		assert.Equal(t, "AverageValue", trigger.MetricType, "%s: Value multiplies", file)

@@ -4,20 +4,20 @@
 # minutes. Path and user are those of the program's official image.
 #
 # replaced.txt in the folder names a source file that the build replaces: <module> <file of the module> <file of the folder>.
-# tags.txt has build tags.
+# tags.txt has build tags. PROGRAM is the package of one tool of a module that has several.
 #
 # usage: module-image.sh <folder> <bin> <image> <path in the image> <user> [linker flag]...
 set -euo pipefail
 folder=$1 bin=$2 image=$3 path=$4 user=$5
 shift 5
-name=$(basename "$folder")
+name=$(basename "$folder")${PROGRAM:+-$(basename "$PROGRAM")}
 here=$(cd "$(dirname "$0")" && pwd)
 load=$here/load.sh
 go=$here/../../../.ci/go.sh
 cd "$folder"
 export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 
-program=$(sed -n 's/^tool //p' go.mod)
+program=${PROGRAM:-$(sed -n 's/^tool //p' go.mod)}
 echo "$name: building $image (minutes from nothing)" >&2
 begun=$SECONDS
 mkdir -p "$bin"

@@ -35,7 +35,7 @@ const (
 // inPlace are names of the examples, and those of the model servers in their place.
 var inPlace = strings.NewReplacer( //nolint:gochecknoglobals // constant
 	"llama-h100-decode", fast, "qwen-h100-decode", fast, "llama-l40s-decode", slow, "meta/llama-3.1-8b", stack.Model, "qwen/qwen3-32b", stack.Model,
-	"namespace: models", "namespace: default", "-n models", "-n default",
+	"namespace: models", "namespace: default", "-n models", "-n default", ".fairlead.svc", ".default.svc",
 )
 
 // sleeper is a model behind a picker and an Envoy that can have no replicas. Who scales it is up to the test.
@@ -43,13 +43,14 @@ type sleeper struct {
 	*system
 
 	values []string // of the chart, as the commands of the quick start set them
+	first  string   // the Deployment that wakes the model
 }
 
 // newSleeper returns a model whose servers take some time to start, and a Prometheus. Without servers, it sleeps from the beginning.
 func newSleeper(t *testing.T, start time.Duration, o stack.Options) *sleeper {
 	t.Helper()
 	o.Tag, o.Model = tag, append([]string{"--startup-delay=" + start.String()}, o.Model...)
-	s := &sleeper{system: newSystem(t, o)}
+	s := &sleeper{system: newSystem(t, o), first: fast}
 	s.apply("prometheus.yaml", "SCRAPE", "2s")
 	s.rolledOut("prometheus")
 	return s
@@ -188,7 +189,7 @@ func (s *sleeper) begin(number int) *waiting {
 func (w *waiting) wakes() {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(collect *assert.CollectT) {
-		n, err := w.wanted(w.t.Context(), fast)
+		n, err := w.wanted(w.t.Context(), w.first)
 		require.NoError(collect, err)
 		require.EqualValues(collect, 1, n)
 	}, kubetest.Patience, tick/10)
@@ -225,10 +226,10 @@ func (w *waiting) answered() {
 	assert.True(w.t, stays, "the pod that woke the model was replaced")
 }
 
-// pods returns the servers of the model that do not end.
+// pods returns the servers of the Deployment that wakes the model. They do not end.
 func (s *sleeper) pods() (all []corev1.Pod) {
 	s.t.Helper()
-	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "set=" + fast})
+	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "set=" + s.first})
 	require.NoError(s.t, err)
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil {
