@@ -29,6 +29,11 @@ const (
 	kedaSecret    = autoscaler + "-client"
 )
 
+// longWait are values of a picker whose requests wait longer than by default: a new operator of KEDA and a new leader take most of that time.
+var longWait = []string{ //nolint:gochecknoglobals // constant
+	"config.apiVersion=inference.networking.x-k8s.io/v1alpha1", "config.kind=EndpointPickerConfig", "config.flowControl.noEndpointRequestTTL=110s",
+}
+
 // TestZeroWithKEDA is the quick start for zero with KEDA, beside its operator: by the external scaler and by Prometheus, through zero and back,
 // while parts of the system are away, and while KEDA is told to leave the cheapest variant alone.
 func TestZeroWithKEDA(t *testing.T) {
@@ -36,7 +41,7 @@ func TestZeroWithKEDA(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long form: KEDA's images take minutes to build")
 	}
-	s := newSleeper(t, 20*time.Second, stack.Options{Servers: 1, Odd: []string{"--speed=0.5"}})
+	s := newSleeper(t, 20*time.Second, stack.Options{Servers: 1, Odd: []string{"--speed=0.5"}, Picker: longWait})
 	require.NoError(t, stack.InstallKEDA(t.Context(), s.Cluster))
 	s.makeScalerSecrets()
 	s.quickStart(withKEDA)
