@@ -86,11 +86,13 @@ func New(p Params) *Applier {
 // Clear ends the term.
 func (a *Applier) Clear() {
 	a.written, a.refused = map[scale.Object]*writes{}, map[scale.Object]string{}
+	a.p.Targets.takeStarted()
 }
 
 // Apply writes the replicas of all variants that have a decision. It returns what became of each, in their order. When ctx ends, it writes
 // no more.
 func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome {
+	a.recordStarts()
 	outcomes := make([]actuation.Outcome, len(variants))
 	var due []int
 	for i := range variants {
@@ -208,6 +210,15 @@ func (a *Applier) isContested(v *actuation.Variant) bool {
 		return false
 	}
 	return a.p.Now().Sub(last.overwrites[len(last.overwrites)-maxOverwrites]) < overwriteTime
+}
+
+// recordStarts records the first replicas that targets got between two passes. Without it, each wake-up would count as a change by somebody else.
+func (a *Applier) recordStarts() {
+	for key := range a.p.Targets.takeStarted() {
+		if last := a.written[key]; last != nil {
+			last.replicas = 1
+		}
+	}
 }
 
 // record records a write, and reports whether it was over replicas that somebody had changed.

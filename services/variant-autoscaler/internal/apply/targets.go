@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -43,10 +44,17 @@ type TargetsParams struct {
 
 // Targets are the targets that this program may scale: all its writes of replicas go through them, and it finds out immediately before each
 // one whether it leads, and whether something else scales the target. It is safe for concurrent use.
-type Targets struct{ p TargetsParams }
+type Targets struct {
+	p TargetsParams
+
+	mu      sync.Mutex
+	started map[scale.Object]bool // that Start gave their first replica since the last takeStarted
+}
 
 // NewTargets returns Targets.
-func NewTargets(p TargetsParams) *Targets { return &Targets{p} }
+func NewTargets(p TargetsParams) *Targets {
+	return &Targets{p: p, started: map[scale.Object]bool{}}
+}
 
 // Ownership returns who else writes the replicas of a target, as it is now.
 func (t *Targets) Ownership(namespace string, target snapshot.Target) sources.Ownership {
@@ -73,7 +81,22 @@ func (t *Targets) mayStart(o sources.Ownership) bool {
 
 // Start writes the first replica of a target, and reports whether it wrote.
 func (t *Targets) Start(ctx context.Context, o scale.Object) (written bool, err error) {
-	return t.write(ctx, scale.Change{Namespace: o.Namespace, Target: o.Target, From: 0, To: 1}, t.mayStart)
+	written, err = t.write(ctx, scale.Change{Namespace: o.Namespace, Target: o.Target, From: 0, To: 1}, t.mayStart)
+	if written && t.p.Writes {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.started[o] = true
+	}
+	return written, err
+}
+
+// takeStarted returns the targets that Start gave their first replica since it was called last.
+func (t *Targets) takeStarted() map[scale.Object]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	started := t.started
+	t.started = map[scale.Object]bool{}
+	return started
 }
 
 func (t *Targets) write(ctx context.Context, c scale.Change, permits func(o sources.Ownership) bool) (written bool, err error) {
