@@ -72,14 +72,25 @@ func (d *decider) limitPlaces() {
 			v, p := &d.problem.Groups[g].Variants[i], d.snapshot.Groups[g].Variants[i].Pods
 			for _, t := range v.Places {
 				l := t.Limit - len(d.snapshot.Limits)
+				more := product(max(p.Admitted, int64(v.Min)*p.Count), p.Cards)
 				if l < len(d.places) {
-					limits[l].Amount += max(p.Placed, int64(v.Min)*p.Count) * (p.Cards / d.places[l].cards)
-				} else {
-					limits[l].Amount += min(max(p.Admitted, int64(v.Min)*p.Count), maxPodNumber) * min(p.Cards, maxCards)
+					more = product(max(p.Placed, int64(v.Min)*p.Count), p.Cards/d.places[l].cards)
 				}
+				limits[l].Amount = min(limits[l].Amount+more, maxAmount)
 			}
 		}
 	}
+}
+
+// maxAmount is what all replicas of all variants take of a limit at most.
+const maxAmount = optimizer.MaxVariants * optimizer.MaxReplicas * int64(maxCards)
+
+// product returns the product of numbers that are not negative, or maxAmount if it is larger: pod templates can say any number.
+func product(a, b int64) int64 {
+	if b > 0 && a > maxAmount/b {
+		return maxAmount
+	}
+	return a * b
 }
 
 func eachPods(s *snapshot.Snapshot, visit func(p *snapshot.Pods)) {
