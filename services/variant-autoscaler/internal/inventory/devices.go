@@ -72,6 +72,7 @@ type devices struct {
 	current []*DeviceSlice // those of the newest generation of complete pools
 	taken   map[DeviceName]bool
 	kinds   []deviceKind
+	byName  map[string]int // kinds by the text of their request
 }
 
 // deviceKind is the devices that a request matches.
@@ -82,7 +83,7 @@ type deviceKind struct {
 }
 
 func newDevices(in *Devices) *devices {
-	d := &devices{taken: map[DeviceName]bool{}}
+	d := &devices{taken: map[DeviceName]bool{}, byName: map[string]int{}}
 	newest, number := map[poolName]int64{}, map[poolName]int64{}
 	for _, s := range in.Slices {
 		at := poolName{s.Driver, s.Pool}
@@ -106,21 +107,29 @@ func newDevices(in *Devices) *devices {
 	return d
 }
 
-// kind returns the position of the devices of a request, or a problem if there are too many kinds of requests.
-func (d *devices) kind(r *DeviceRequest, position map[string]int) (int, *Problem) {
-	text := r.String()
-	if at := slices.IndexFunc(d.kinds, func(k deviceKind) bool { return k.request.String() == text }); at >= 0 {
-		return at, nil
+// kind returns the position of the devices of a request: that of the next kind if nothing has requested them before.
+func (d *devices) kind(r *DeviceRequest) int {
+	if at, known := d.byName[r.String()]; known {
+		return at
 	}
-	if len(d.kinds) == maxDeviceKinds {
-		return 0, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together request more than %d different kinds of devices: use the same DeviceClass in several claims", maxDeviceKinds)}
+	return len(d.kinds)
+}
+
+// add adds the devices of a request, unless they are known. It returns a problem if there are too many kinds of requests.
+func (d *devices) add(r *DeviceRequest, position map[string]int) *Problem {
+	switch at := d.kind(r); {
+	case at < len(d.kinds):
+		return nil
+	case at == maxDeviceKinds:
+		return &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together request more than %d different kinds of devices: use the same DeviceClass in several claims", maxDeviceKinds)}
 	}
 	made := deviceKind{request: r, allocatable: make([]int64, len(position)), free: make([]int64, len(position))}
 	for _, s := range d.current {
 		made.count(s, d.taken, position)
 	}
+	d.byName[r.String()] = len(d.kinds)
 	d.kinds = append(d.kinds, made)
-	return len(d.kinds) - 1, nil
+	return nil
 }
 
 // count adds the devices of a slice.

@@ -192,6 +192,7 @@ type builder struct {
 type shapeKey struct {
 	resource  int // position in Resources, or behind them, in the kinds of devices
 	placement string
+	flavors   int // position of the flavors that its pods get, from 1 on; 0: they are not restricted
 }
 
 // found is the nodes that a shape can use.
@@ -250,18 +251,8 @@ func (b *builder) use(i int) {
 	if v.Shape.Cards == 0 {
 		return
 	}
-	key := shapeKey{resource: v.Shape.Resource, placement: v.Shape.Placement}
-	if v.Devices != nil {
-		kind, problem := b.devices.kind(v.Devices, b.position)
-		if u.Problem = problem; problem != nil {
-			return
-		}
-		key.resource = len(Resources) + kind
-	}
-	if !b.admit(v.Namespace, key) {
-		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
-			"the variants of the namespace have more than %d different choices of nodes: use the same nodeSelector, affinity and tolerations in several pod templates",
-			maxShapesOfNamespace)}
+	key, problem := b.keyOf(v)
+	if u.Problem = problem; problem != nil {
 		return
 	}
 	if v.Queue != nil {
@@ -269,7 +260,7 @@ func (b *builder) use(i int) {
 		if u.Problem = a.problem; u.Problem != nil {
 			return
 		}
-		u.Quotas, key.placement = a.quotas, a.placement
+		u.Quotas, key.flavors = a.quotas, a.flavors
 	}
 	f := b.find(key)
 	if u.Problem = f.problem; u.Problem != nil {
@@ -285,6 +276,23 @@ func (b *builder) use(i int) {
 		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
 			"all variants together select more than %d different sets of nodes: use the same nodeSelector in several pod templates", maxSets)}
 	}
+}
+
+// keyOf returns the shape of a variant, or a problem if there are too many of them: of a namespace first, as it must not use up what all share.
+func (b *builder) keyOf(v *Variant) (shapeKey, *Problem) {
+	key := shapeKey{resource: v.Shape.Resource, placement: v.Shape.Placement}
+	if v.Devices != nil {
+		key.resource = len(Resources) + b.devices.kind(v.Devices)
+	}
+	if !b.admit(v.Namespace, key) {
+		return key, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
+			"the variants of the namespace have more than %d different choices of nodes or devices: use the same nodeSelector, affinity and tolerations in several pod templates",
+			maxShapesOfNamespace)}
+	}
+	if v.Devices != nil {
+		return key, b.devices.add(v.Devices, b.position)
+	}
+	return key, nil
 }
 
 // admit reports whether a namespace may have a choice of nodes.
@@ -312,6 +320,7 @@ func (b *builder) find(key shapeKey) found {
 		f.problem = &Problem{Reason: InvalidConfiguration, Message: fmt.Sprintf(
 			"the pod template has a nodeSelector, an affinity or tolerations that cannot be read: %s; correct it", err)}
 	}
+	placements = placements.within(b.queues.flavorsOf(key.flavors))
 	for n, node := range b.nodes {
 		if f.problem != nil {
 			break

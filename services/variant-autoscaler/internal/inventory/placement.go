@@ -19,6 +19,8 @@ type Placement struct {
 	Tolerations []Toleration `json:"tolerations,omitempty"`
 	// Unreadable says which field has no usable value. Empty: none.
 	Unreadable string `json:"unreadable,omitempty"`
+	// flavors are those of which a node must have all labels of one. Empty: there are none.
+	flavors []*Flavor
 }
 
 // Term is a term of a node affinity, of which a node must match all requirements.
@@ -89,7 +91,18 @@ func (p *Placement) selects(n *Node) bool {
 			return false
 		}
 	}
-	return len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matches(n) })
+	return (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matches(n) })) &&
+		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return f.has(n) }))
+}
+
+// has reports whether a node has the labels of a flavor.
+func (f *Flavor) has(n *Node) bool {
+	for key, value := range f.Labels {
+		if found, has := n.Labels[key]; !has || found != value {
+			return false
+		}
+	}
+	return true
 }
 
 // matches reports whether a node matches all requirements. An empty term matches no node.

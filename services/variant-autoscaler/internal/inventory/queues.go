@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 const (
@@ -95,6 +96,8 @@ type queues struct {
 	quotas         []Quota
 	position       map[quotaKey]int
 	known          map[admissionKey]admission
+	choices        [][]*Flavor // that variants have
+	choice         map[string]int
 }
 
 // admissionKey is what decides which quotas a variant can use.
@@ -106,15 +109,15 @@ type admissionKey struct {
 // admission is how pods are admitted.
 type admission struct {
 	quotas []int // of the flavors that they can get
-	// placement is what the pod templates say of nodes after the admission, which restricts pods to the nodes of their flavor.
-	placement string
-	problem   *Problem
+	// flavors is the position of these in choices, from 1 on. The admission restricts pods to the nodes of their flavor. 0: it does not.
+	flavors int
+	problem *Problem
 }
 
 func newQueues(in *Kueue) *queues {
 	q := &queues{
 		clusterQueues: map[string]*QuotaOwner{}, cohorts: map[string]*QuotaOwner{}, members: map[string][]*QuotaOwner{}, flavors: map[string]*Flavor{},
-		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, cohortsUnknown: in.CohortsUnknown,
+		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, choice: map[string]int{}, cohortsUnknown: in.CohortsUnknown,
 	}
 	for _, owner := range in.Cohorts {
 		made := *owner
@@ -165,7 +168,7 @@ func (q *queues) find(key admissionKey) admission {
 	}
 	placements, err := parsePlacements(key.shape.placement)
 	if err != nil {
-		return admission{placement: key.shape.placement} // its nodes are a problem, too
+		return admission{} // its nodes are a problem, too
 	}
 	var made admission
 	var flavors []*Flavor
@@ -186,8 +189,22 @@ func (q *queues) find(key admissionKey) admission {
 			"ClusterQueue %s has no quota for %s in a flavor that suits the nodeSelector, affinity and tolerations of the pod template: add a flavor, or use another LocalQueue",
 			owner.Name, Resources[key.shape.resource])}}
 	}
-	made.placement = placements.within(flavors).Key()
+	made.flavors = q.choose(flavors)
 	return made
+}
+
+// choose returns the position of some flavors in choices, from 1 on.
+func (q *queues) choose(flavors []*Flavor) int {
+	var names []string
+	for _, f := range flavors {
+		names = append(names, f.Name)
+	}
+	name := strings.Join(names, "/")
+	if q.choice[name] == 0 {
+		q.choices = append(q.choices, flavors)
+		q.choice[name] = len(q.choices)
+	}
+	return q.choice[name]
 }
 
 // suits reports whether Kueue may assign a flavor to pods: it compares what their templates say of the labels that the flavor has.
@@ -223,8 +240,19 @@ func has(labels map[string]string, key string) bool {
 	return found
 }
 
+// flavorsOf returns the flavors at a position that choose returned, nil for 0.
+func (q *queues) flavorsOf(choice int) []*Flavor {
+	if choice == 0 {
+		return nil
+	}
+	return q.choices[choice-1]
+}
+
 // within returns placements of pods that get one of some flavors: its labels, and the tolerations that all of them add.
 func (p Placements) within(flavors []*Flavor) Placements {
+	if len(flavors) == 0 {
+		return p
+	}
 	if len(p) == 0 {
 		p = Placements{{}}
 	}
@@ -234,30 +262,10 @@ func (p Placements) within(flavors []*Flavor) Placements {
 	}
 	made := make(Placements, len(p))
 	for i := range p {
-		made[i] = Placement{Selector: p[i].Selector, Terms: termsWithin(p[i].Terms, flavors), Tolerations: slices.Concat(p[i].Tolerations, tolerations)}
+		made[i] = Placement{Selector: p[i].Selector, Terms: p[i].Terms, Tolerations: slices.Concat(p[i].Tolerations, tolerations)}
 	}
-	return made
-}
-
-// termsWithin returns terms with the labels of one of some flavors. A flavor without labels has all nodes.
-func termsWithin(terms []Term, flavors []*Flavor) []Term {
-	if slices.ContainsFunc(flavors, func(f *Flavor) bool { return len(f.Labels) == 0 }) {
-		return terms
-	}
-	if len(terms) == 0 {
-		terms = []Term{{}}
-	} else {
-		terms = slices.DeleteFunc(slices.Clone(terms), func(t Term) bool { return len(t.Expressions)+len(t.Fields) == 0 }) // they match no node
-	}
-	var made []Term
-	for _, t := range terms {
-		for _, f := range flavors {
-			one := Term{Expressions: slices.Clone(t.Expressions), Fields: t.Fields}
-			for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
-				one.Expressions = append(one.Expressions, Requirement{Key: key, Operator: "In", Values: []string{f.Labels[key]}})
-			}
-			made = append(made, one)
-		}
+	if !slices.ContainsFunc(flavors, func(f *Flavor) bool { return len(f.Labels) == 0 }) { // a flavor without labels has all nodes
+		made[0].flavors = flavors
 	}
 	return made
 }
