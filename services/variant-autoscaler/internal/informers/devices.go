@@ -19,10 +19,12 @@ const groupResource = "resource.k8s.io"
 const (
 	// maxDevices is the most devices of a slice, or of a claim, that are read. The API permits 128.
 	maxDevices = 1024
-	// maxAttributes is the most attributes of a device that are read. The API permits 32.
+	// maxAttributes is the most attributes of a device, or of a request, that are read. The API permits 32 of a device.
 	maxAttributes = 64
 	// maxSelectors is the most selectors of a class or a request. The API permits 32.
 	maxSelectors = 32
+	// maxExpression is the longest expression of a selector, in bytes, as the API has it.
+	maxExpression = 10 << 10
 )
 
 // Devices has something for each kind of dynamic resource allocation.
@@ -227,22 +229,31 @@ func (r *DeviceRequest) readSelectors(f *fields, path ...string) {
 	}
 	for _, one := range all {
 		object, _ := one.(map[string]any)
-		expression := (&fields{object: object}).text("cel", "expression")
-		for term := range strings.SplitSeq(expression, "&&") {
-			if !r.readTerm(strings.TrimSpace(term)) {
-				r.Unsupported = fmt.Sprintf("of the expression %q, only comparisons of device.driver and device.attributes[domain].name with ==, joined by &&, are read", expression)
-				return
-			}
+		expression, _ := (&fields{object: object}).at("cel", "expression").(string)
+		if len(expression) > maxExpression || !r.readTerms(expression) {
+			r.Unsupported = fmt.Sprintf("of the expression %q, only comparisons of device.driver and device.attributes[domain].name with ==, joined by &&, are read, at most %d of them",
+				cutText(expression), maxAttributes)
+			return
 		}
 	}
 	slices.Sort(r.Attributes)
 	r.Attributes = slices.Compact(r.Attributes)
 }
 
+// readTerms reads comparisons that are joined by &&, and reports whether an expression is that.
+func (r *DeviceRequest) readTerms(expression string) bool {
+	for term := range strings.SplitSeq(expression, "&&") {
+		if !r.readTerm(strings.TrimSpace(term)) {
+			return false
+		}
+	}
+	return len(r.Attributes) <= maxAttributes
+}
+
 // readTerm reads a comparison, and reports whether it is one.
 func (r *DeviceRequest) readTerm(term string) bool {
 	if parts := driverExpression.FindStringSubmatch(term); parts != nil {
-		driver := unquote(parts[1])
+		driver := share(cutText(unquote(parts[1])))
 		if r.Driver != "" && r.Driver != driver {
 			return false // no device has two drivers
 		}
@@ -257,7 +268,7 @@ func (r *DeviceRequest) readTerm(term string) bool {
 	if strings.ContainsAny(value[:1], `'"`) {
 		value = strconv.Quote(unquote(value))
 	}
-	r.Attributes = append(r.Attributes, share(inventory.AttributeText(unquote(parts[1]), parts[2], value)))
+	r.Attributes = append(r.Attributes, share(cutText(inventory.AttributeText(unquote(parts[1]), parts[2], value))))
 	return true
 }
 

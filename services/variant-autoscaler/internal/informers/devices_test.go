@@ -1,6 +1,7 @@
 package informers_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,6 +81,28 @@ func TestSelectorsOfDevices(t *testing.T) {
 			assert.Equal(t, tt.attributes, r.Attributes, tt.give)
 		}
 	}
+}
+
+// TestLongExpressions: the API permits 10 KiB, and a few comparisons of names have more bytes than other texts may have.
+func TestLongExpressions(t *testing.T) {
+	t.Parallel()
+	of := func(terms int) *informers.DeviceRequest {
+		all := []string{`device.driver == "gpu.nvidia.com"`}
+		for n := range terms {
+			all = append(all, fmt.Sprintf(`device.attributes["gpu.nvidia.com"].attribute%02d == "NVIDIA H100 80GB HBM3"`, n))
+		}
+		class := object(t, "kind: DeviceClass")
+		class.Object["spec"] = map[string]any{"selectors": []any{map[string]any{"cel": map[string]any{"expression": strings.Join(all, " && ")}}}}
+		obj, err := informers.Kinds("").DeviceClasses.Transform(class)
+		require.NoError(t, err)
+		r, _ := obj.(*informers.DeviceRequest)
+		return r
+	}
+	assert.Empty(t, of(5).Unsupported)
+	assert.Len(t, of(5).Attributes, 5)
+	assert.NotEmpty(t, of(80).Unsupported, "too many attributes")
+	assert.NotEmpty(t, of(1000).Unsupported, "too many bytes")
+	assert.Less(t, len(of(1000).Unsupported), 1000)
 }
 
 func TestResourceClaimTemplate(t *testing.T) {
