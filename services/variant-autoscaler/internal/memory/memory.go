@@ -67,7 +67,7 @@ type group struct {
 	total   int // replicas decided
 	changed time.Time
 	serves  time.Time // since when a replica has been ready; zero: none is
-	starts  time.Time // since when there are replicas, of which none is ready; zero: there are none, or one is
+	starts  time.Time // since when there are replicas, of which none is ready, or the last of them was decided; zero: there are none, or one is
 	standby string    // variant that starts first
 	idle    idleness
 	load    trend
@@ -184,11 +184,15 @@ func (m *Memory) group(k Group, now time.Time) *group {
 // unknownTotal is the total of a group on which nothing was decided.
 const unknownTotal = -1
 
-// DecideGroup records the replicas decided for a group, and the variant that starts first when it has none.
+// DecideGroup records the replicas decided for a group, and the variant that starts first when it has none. Further replicas of a group that
+// starts have as much time to become ready as the ones before.
 func (m *Memory) DecideGroup(k Group, total int, standby string, now time.Time) {
 	g := m.group(k, now)
 	if g.total != total && g.total != unknownTotal {
 		g.changed = now
+		if total > g.total && !g.starts.IsZero() {
+			g.starts = now
+		}
 	}
 	g.total, g.standby = total, standby
 }

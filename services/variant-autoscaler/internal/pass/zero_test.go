@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,35 @@ func TestFirstReplicaNeverComes(t *testing.T) {
 		r.now = r.now.Add(time.Minute)
 	}
 	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
+}
+
+// TestEachVariantHasItsTime: a variant that wakes because the one before does not become ready has as much time, before a third one wakes.
+func TestEachVariantHasItsTime(t *testing.T) {
+	t.Parallel()
+	third := strings.NewReplacer("name: small", "name: third", `variantCost: "10"`, `variantCost: "15"`)
+	objects := pooled("0")
+	for part := range strings.SplitSeq(pooled("0"), "\n---\n") {
+		if strings.Contains(part, "name: small") {
+			objects += "\n---\n" + third.Replace(part)
+		}
+	}
+	r := sleepy(t, objects)
+	table := holds.NewTable()
+	r.p.Waits = waiting{table}
+	r.pass(t)
+	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	total := func() (sum int) {
+		for _, n := range r.pass(t) {
+			sum += n
+		}
+		r.now = r.now.Add(time.Minute)
+		return sum
+	}
+	var all []int
+	for range 24 {
+		all = append(all, total())
+	}
+	assert.Equal(t, slices.Concat(slices.Repeat([]int{1}, 11), slices.Repeat([]int{2}, 10), []int{3, 3, 3}), all)
 }
 
 // TestPaused: KEDA leaves the variant that would wake a model without replicas, also one for which the model has waited. Another one wakes.

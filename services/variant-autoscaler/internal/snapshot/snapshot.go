@@ -198,7 +198,8 @@ type Zero struct {
 	Changed time.Time `json:"changed"`
 	// ServesSince is since when a replica has been ready, of those that are. Zero: none is.
 	ServesSince time.Time `json:"servesSince,omitzero"`
-	// StartsSince is since when there have been replicas, or some were decided, of which none is ready. Zero: there are none, or one is.
+	// StartsSince is since when there have been replicas, or some were decided, of which none is ready, or further ones were decided. Zero:
+	// there are none, or one is.
 	StartsSince time.Time `json:"startsSince,omitzero"`
 	// Watched reports whether something sees requests that wait while no replica is ready.
 	Watched bool `json:"watched,omitempty"`
