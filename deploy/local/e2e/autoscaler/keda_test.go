@@ -35,7 +35,7 @@ var longWait = []string{ //nolint:gochecknoglobals // constant
 }
 
 // TestZeroWithKEDA is the quick start for zero with KEDA, beside its operator: by the external scaler and by Prometheus, through zero and back,
-// while parts of the system are away, and while KEDA is told to leave the cheapest variant alone.
+// while parts of the system are away, and while the ScaledObject of the cheapest variant is paused.
 func TestZeroWithKEDA(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -48,7 +48,7 @@ func TestZeroWithKEDA(t *testing.T) {
 	s.kedaExample("keda-prometheus-annotated.yaml", second, slow, `"20.0"`, `"30.0"`)
 	s.sleeps()
 
-	t.Log("By the external scaler, while KEDA asks once an hour: it is told at once.")
+	t.Log("By the external scaler, which pushes: KEDA itself asks once an hour.")
 	s.mustKubectl("delete", "scaledobject", scaledObject)
 	before := s.asked(t)
 	s.kedaExample("keda-external-annotated.yaml", scaledObject, fast, "pollingInterval: 5", "pollingInterval: 3600")
@@ -67,7 +67,7 @@ func TestZeroWithKEDA(t *testing.T) {
 	s.wakesAlone(w)
 	s.sleeps()
 
-	t.Log("KEDA is told to leave the cheapest variant without replicas: the other one wakes.")
+	t.Log("The ScaledObject of the cheapest variant is paused at no replicas: the other variant wakes.")
 	s.mustKubectl("annotate", "scaledobject", scaledObject, "autoscaling.keda.sh/paused-replicas=0")
 	s.mustKubectl("wait", "--for=condition=Paused", "scaledobject/"+scaledObject, stack.WaitTimeout)
 	s.first = slow

@@ -33,7 +33,7 @@ type Binding struct {
 	Name  string `json:"name"`
 	Limit int    `json:"limit"` // position in the snapshot; -1: the limit is that of a node set or a quota
 	Set   int    `json:"set"`   // position of the node set
-	// Quota is the position of the quota. Nil: the limit is none of a quota.
+	// Quota is the position of the quota. Nil: the limit is not that of a quota.
 	Quota *int `json:"quota,omitempty"`
 	// Cards are those of the smallest pod that the limit of the node set counts, or of the smallest replica that the quota counts.
 	Cards int64 `json:"cards,omitempty"`

@@ -86,18 +86,13 @@ func (p Placements) selects(n *Node) bool {
 }
 
 func (p *Placement) selects(n *Node) bool {
-	for key, value := range p.Selector {
-		if found, has := n.Labels[key]; !has || found != value {
-			return false
-		}
-	}
-	return (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matches(n) })) &&
-		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return f.has(n) }))
+	return hasLabels(n, p.Selector) && (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matches(n) })) &&
+		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return hasLabels(n, f.Labels) }))
 }
 
-// has reports whether a node has the labels of a flavor.
-func (f *Flavor) has(n *Node) bool {
-	for key, value := range f.Labels {
+// hasLabels reports whether a node has some labels.
+func hasLabels(n *Node, wanted map[string]string) bool {
+	for key, value := range wanted {
 		if found, has := n.Labels[key]; !has || found != value {
 			return false
 		}

@@ -66,13 +66,7 @@ func TestDeviceProblems(t *testing.T) {
 			t.Parallel()
 			objects := strings.Replace(claimed, tt.from, tt.to, 1)
 			require.NotEqual(t, claimed, objects)
-			r := limiter(t, objects)
-			r.load.Rate = 100e6
-			assert.Equal(t, map[string]int{"big": 1, "small": 4}, r.pass(t))
-			s, d := r.last()
-			require.NotNil(t, s.Groups[0].Variants[0].Problem)
-			assert.Equal(t, tt.want, s.Groups[0].Variants[0].Problem.Reason)
-			assert.Contains(t, d.Variants[0].Message, tt.message)
+			r := requireProblem(t, objects, tt.want, tt.message)
 			assert.Empty(t, r.outcomes[0].Sources.Groups[0].Variants[0].Notes)
 		})
 	}

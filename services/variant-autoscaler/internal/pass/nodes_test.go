@@ -56,6 +56,19 @@ func limiter(t *testing.T, objects string) *rig {
 	return r
 }
 
+// requireProblem runs a pass in which the first variant has a problem and keeps its replica, and the second one is planned.
+func requireProblem(t *testing.T, objects, reason, message string) *rig {
+	t.Helper()
+	r := limiter(t, objects)
+	r.load.Rate = 100e6
+	assert.Equal(t, map[string]int{"big": 1, "small": 4}, r.pass(t))
+	s, d := r.last()
+	require.NotNil(t, s.Groups[0].Variants[0].Problem)
+	assert.Equal(t, reason, s.Groups[0].Variants[0].Problem.Reason)
+	assert.Contains(t, d.Variants[0].Message, message)
+	return r
+}
+
 // last returns the last snapshot and decision of the first group.
 func (r *rig) last() (*snapshot.Snapshot, *decision.Group) {
 	o := r.outcomes[len(r.outcomes)-1]

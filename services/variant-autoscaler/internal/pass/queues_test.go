@@ -141,13 +141,7 @@ func TestQueueProblems(t *testing.T) {
 			t.Parallel()
 			objects := strings.Replace(other, tt.from, tt.to, 1)
 			require.NotEqual(t, other, objects)
-			r := limiter(t, objects)
-			r.load.Rate = 100e6
-			assert.Equal(t, map[string]int{"big": 1, "small": 4}, r.pass(t))
-			s, d := r.last()
-			require.NotNil(t, s.Groups[0].Variants[0].Problem)
-			assert.Equal(t, tt.want, s.Groups[0].Variants[0].Problem.Reason)
-			assert.Contains(t, d.Variants[0].Message, tt.message)
+			s, _ := requireProblem(t, objects, tt.want, tt.message).last()
 			assert.Nil(t, s.Groups[0].Variants[1].Problem)
 		})
 	}
