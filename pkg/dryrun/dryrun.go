@@ -22,31 +22,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/service"
 )
 
 var (
 	// ErrDiffers means that the objects in the cluster differ from the plan.
-	ErrDiffers = errors.New("the cluster differs from the plan")
+	ErrDiffers = service.Explained("the cluster differs from the plan", ExitDiffers)
 	// ErrNothingPlanned means that no object could be planned.
 	ErrNothingPlanned = errors.New("nothing could be planned")
 )
 
-// Exit codes.
-const (
-	ExitFailed  = 1
-	ExitDiffers = 2
-)
-
-// ExitCode returns the exit code of the process for the result of a command.
-func ExitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, ErrDiffers):
-		return ExitDiffers
-	}
-	return ExitFailed
-}
+// ExitDiffers is the exit code for a cluster that differs from the plan.
+const ExitDiffers = 2
 
 // World contains the objects that a command reads.
 type World struct {

@@ -39,14 +39,6 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(text))}
 }
 
-func TestExitCode(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, 0, ExitCode(nil))
-	assert.Equal(t, 2, ExitCode(fmt.Errorf("plan: %w", ErrDiffers)))
-	assert.Equal(t, 1, ExitCode(ErrNothingPlanned))
-	assert.Equal(t, 1, ExitCode(errors.New("no connection")))
-}
-
 const configMap = "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: a, name: c}, data: {config: text, other: x}}"
 
 func TestReadFiles(t *testing.T) {

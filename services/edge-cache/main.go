@@ -2,14 +2,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"strings"
-	"syscall"
 
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/edge-cache/internal/commands"
 )
 
@@ -18,13 +13,6 @@ import (
 const gcPercent = 25
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := commands.New(os.Stdout, os.Stderr).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "edge-cache:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		os.Exit(1)
-	}
+	service.SetGCPercent(gcPercent)
+	service.Main(commands.New(os.Stdout, os.Stderr))
 }

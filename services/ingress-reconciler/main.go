@@ -2,18 +2,9 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"strings"
-	"syscall"
 
-	"github.com/spf13/cobra"
-
-	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/ingress-reconciler/internal/commands"
 )
 
@@ -22,20 +13,6 @@ import (
 const gcPercent = 40
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	root := commands.New(os.Stdout, os.Stderr)
-	cobra.EnableCommandSorting = false
-	err := root.ExecuteContext(ctx)
-	code := dryrun.ExitCode(err)
-	if errors.Is(err, commands.ErrNoRoute) {
-		code = dryrun.ExitDiffers
-	}
-	if code == dryrun.ExitFailed { // the results explain the other codes
-		fmt.Fprintln(os.Stderr, "ingress-reconciler:", strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	os.Exit(code)
+	service.SetGCPercent(gcPercent)
+	service.Main(commands.New(os.Stdout, os.Stderr))
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
@@ -23,7 +23,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
@@ -65,29 +65,16 @@ type parts struct {
 // queues are the queues of the controllers.
 type queues struct{ Bindings, Pods, Balancers run.Queue }
 
-// newContainer returns a container that can create every part.
-func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
-	c := dig.New(opts...)
-	for _, constructor := range []any{
-		// Configuration and clock.
-		func() (*config.Config, *zap.Logger) { return cfg, log },
-		func() clock.RealClock { return clock.RealClock{} },
+// constructors returns what creates every part of the program.
+func constructors(cfg *config.Config, log *zap.Logger) []any {
+	return slices.Concat(run.Constructors(name, log, &cfg.Kube, &cfg.Leader), []any{
+		func() *config.Config { return cfg },
 
 		// Metrics.
-		newRegistry,
 		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
-		func(r *prometheus.Registry) *controller.Metrics { return controller.NewMetrics(r) },
 
 		// The API server.
-		func(c *config.Config) (*rest.Config, error) {
-			return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String())
-		},
-		func(c *rest.Config) (kube.Clientset, error) { return kube.NewClientset(c) },
-		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
-		func(c kube.Clientset, log *zap.Logger, now clock.RealClock) *events.Recorder {
-			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
-		},
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.Informers()})
 		},
@@ -110,46 +97,19 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 			return responder.New(cfg.Gateways.Addresses, m, log)
 		},
 
-		// Leader election, and the server for probes and Prometheus.
-		newElector,
+		// The server for probes and Prometheus.
 		newHTTPServer,
-	} {
-		if err := c.Provide(constructor); err != nil {
-			return nil, fmt.Errorf("provide to container: %w", err)
-		}
-	}
-	return c, nil
+	})
 }
 
 // newParts creates every part, and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
-	c, err := newContainer(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	var made parts
-	if err := c.Invoke(func(p parts) { made = p }); err != nil {
-		return nil, dig.RootCause(err)
-	}
-	return &made, nil
+	return service.Assemble[parts](constructors(cfg, log))
 }
 
 // PrintGraph writes the dependency graph of the parts in the format of Graphviz.
 func PrintGraph(w io.Writer) error {
-	c, err := newContainer(config.Default(), zap.NewNop())
-	if err != nil {
-		return err
-	}
-	if err := dig.Visualize(c, w); err != nil {
-		return fmt.Errorf("draw container: %w", err)
-	}
-	return nil
-}
-
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
 // configuration is the administrator's ConfigMap.
@@ -235,7 +195,7 @@ func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return reconciler.New(reconciler.Params{
 		Recorded: func(id, set string) bool { return record.Lists(configMaps, namespace, id, set) },
-		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), "fairlead-"+name),
+		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
 		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
 }
@@ -264,7 +224,7 @@ func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
 	}
 	return gatewaycontroller.New(gatewaycontroller.Params{
 		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
-		Records: record.NewStore(p.Client.CoreV1(), namespace, "fairlead-"+name), Writer: gatewaycontroller.NewWriter(p.Dynamic, "fairlead-"+name),
+		Records: record.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)), Writer: gatewaycontroller.NewWriter(p.Dynamic, service.Owner(name)),
 		Recorder: p.Events, Meter: p.Metrics,
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, WakePod: wake, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
@@ -292,10 +252,6 @@ func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prom
 		metrics.WatchCertificate(r, w.Expiry)
 	}
 	return w
-}
-
-func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prometheus.Registry) (*leader.Elector, error) {
-	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
 }
 
 func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configuration, r *prometheus.Registry) *httpserver.Server {

@@ -5,6 +5,7 @@ package flow
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/backendset-syncer/internal/commands"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -120,7 +122,7 @@ func (g *gatewayRig) adopt(args ...string) (code int, out, log string) {
 	if err != nil {
 		fmt.Fprintln(&stderr, err)
 	}
-	return dryrun.ExitCode(err), stdout.String(), stderr.String()
+	return service.ExitCode("", err, io.Discard), stdout.String(), stderr.String()
 }
 
 // TestAdopt takes a load balancer over from oke-gateway-api, under load. No request fails, and nothing is deleted.
@@ -177,7 +179,7 @@ func (g *gatewayRig) testAdoptRefusals() {
 	refused := func(want string) {
 		g.t.Helper()
 		code, _, log := g.adopt("inference", "--write")
-		assert.Equal(g.t, dryrun.ExitFailed, code, log)
+		assert.Equal(g.t, 1, code, log)
 		assert.Contains(g.t, log, want)
 	}
 	refused("refused: deployment others/oke-gateway-api-controller: oke-gateway-api runs")
@@ -196,7 +198,7 @@ func (g *gatewayRig) testAdoptRefusals() {
 		}
 	}
 	code, _, log := g.adopt("missing")
-	assert.Equal(g.t, dryrun.ExitFailed, code)
+	assert.Equal(g.t, 1, code)
 	assert.Contains(g.t, log, "gateway infra/missing does not exist")
 }
 
@@ -222,7 +224,7 @@ func (g *gatewayRig) testAdoptWrites(id string) {
 	assert.Equal(g.t, out, again)
 	assert.Zero(g.t, g.emulator.Writes(time.Time{}), "the load balancer stays as it is")
 	code, _, log = g.adopt("inference", "--write")
-	assert.Equal(g.t, dryrun.ExitFailed, code)
+	assert.Equal(g.t, 1, code)
 	assert.Contains(g.t, log, "has a record with")
 }
 

@@ -5,6 +5,7 @@ package flow
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/backendset-syncer/internal/commands"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 )
@@ -257,7 +259,7 @@ func testPlan(r *rig, id string) {
 	plan := r.plan
 	r.service("models", "planned", "1 2")
 	code, _, log := plan("-n", "none")
-	assert.Equal(r.t, dryrun.ExitFailed, code)
+	assert.Equal(r.t, 1, code)
 	assert.Contains(r.t, log, "nothing could be planned")
 	r.bind("models", "planned", id, "chat")
 	r.reason("models", "planned", "Synced")
@@ -287,7 +289,7 @@ func (r *rig) plan(args ...string) (code int, out, log string) {
 		fmt.Fprintln(&stderr, err)
 	}
 	assert.NotContains(r.t, stdout.String()+stderr.String(), strings.Split(r.private, "\n")[1])
-	return dryrun.ExitCode(err), stdout.String(), stderr.String()
+	return service.ExitCode("", err, io.Discard), stdout.String(), stderr.String()
 }
 
 // testForeign has a set with a backend of Terraform.

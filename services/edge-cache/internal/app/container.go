@@ -8,13 +8,13 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/edge-cache/internal/adjust"
 	"fairlead.dev/services/edge-cache/internal/allow"
@@ -50,17 +50,16 @@ type parts struct {
 	HTTP        *httpserver.Server
 }
 
-// newContainer returns a container that can create every part.
-func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
-	c := dig.New(opts...)
-	for _, constructor := range []any{
+// constructors returns what creates every part of the program.
+func constructors(cfg *config.Config, log *zap.Logger) []any {
+	return []any{
 		// Configuration.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func(c *config.Config) (allow.List, error) { return allow.Profile(c.Client.Profile, c.Client.Resources) },
 		newNamespace,
 
 		// Metrics.
-		newRegistry,
+		service.NewRegistry,
 		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
 
 		// Durable state.
@@ -83,43 +82,17 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(cfg *config.Config) (*credentials.Credentials, error) { return credentials.Load(cfg.Data.Dir) },
 		newAPI,
 		newHTTPServer,
-	} {
-		if err := c.Provide(constructor); err != nil {
-			return nil, fmt.Errorf("provide to container: %w", err)
-		}
 	}
-	return c, nil
 }
 
 // newParts creates every part, and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
-	c, err := newContainer(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	var made parts
-	if err := c.Invoke(func(p parts) { made = p }); err != nil {
-		return nil, dig.RootCause(err)
-	}
-	return &made, nil
+	return service.Assemble[parts](constructors(cfg, log))
 }
 
 // PrintGraph writes the dependency graph of the parts in the format of Graphviz.
 func PrintGraph(w io.Writer) error {
-	c, err := newContainer(config.Default(), zap.NewNop())
-	if err != nil {
-		return err
-	}
-	if err := dig.Visualize(c, w); err != nil {
-		return fmt.Errorf("draw container: %w", err)
-	}
-	return nil
-}
-
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
 func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *adjust.Adjuster {
@@ -156,7 +129,7 @@ func newRESTConfig(cfg *config.Config) (*rest.Config, error) {
 			return nil, fmt.Errorf("read --kubeconfig: %w", err)
 		}
 	}
-	c.UserAgent = "fairlead-" + name + "/" + version.String()
+	c.UserAgent = service.Owner(name) + "/" + version.String()
 	return c, nil
 }
 

@@ -2,14 +2,13 @@
 package commands
 
 import (
-	"fmt"
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
-	"fairlead.dev/pkg/logging"
-	"fairlead.dev/pkg/memlimit"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/edge-cache/internal/app"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
@@ -17,39 +16,10 @@ import (
 // New returns the command line. It writes results to out, and the log to log.
 func New(out, log io.Writer) *cobra.Command {
 	cfg := config.Default()
-	root := &cobra.Command{
-		Use:           "edge-cache",
-		Short:         "Serve the Kubernetes API to the ingress controller of a node pool, with and without the cloud",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       version.String() + " " + version.Commit(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd, cfg, log)
-		},
-	}
-	root.SetOut(out)
-	root.SetErr(log)
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.CompletionOptions.DisableDefaultCmd = true
-	cfg.AddFlags(root.Flags())
-	root.AddCommand(&cobra.Command{
-		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print the dependencies between components, for Graphviz",
-		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) },
-	})
-	return root
-}
-
-func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("flags: %w", err)
-	}
-	log, err := logging.New(cfg.Logging, out)
-	if err != nil {
-		return fmt.Errorf("start log: %w", err)
-	}
-	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
-	logging.BridgeKlog(log)
-	memlimit.Set(log)
-	return app.Run(cmd.Context(), cfg, log)
+	return service.NewCommand(service.Program{
+		Name: "edge-cache", Short: "Serve the Kubernetes API to the ingress controller of a node pool, with and without the cloud",
+		AddFlags: cfg.AddFlags, Check: service.CheckFlags(cfg.Validate), Logging: &cfg.Logging,
+		Run:        func(ctx context.Context, log *zap.Logger) error { return app.Run(ctx, cfg, log) },
+		PrintGraph: app.PrintGraph,
+	}, out, log)
 }

@@ -1,17 +1,15 @@
 package app
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/dig"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 )
@@ -20,16 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestContainer(t *testing.T) {
 	t.Parallel()
-	c, err := newContainer(config.Default(), zap.NewNop(), dig.DryRun(true))
-	require.NoError(t, err)
-	require.NoError(t, c.Invoke(func(parts) {}))
-}
-
-func TestPrintGraph(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	require.NoError(t, PrintGraph(&out))
-	assert.Contains(t, out.String(), "digraph")
+	require.NoError(t, service.CheckAssembly[parts](constructors(config.Default(), zap.NewNop())))
 }
 
 func TestRunSaysWhyItCannotStart(t *testing.T) {

@@ -4,18 +4,17 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/decision"
@@ -32,6 +31,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
+
+const name = "endpoint-picker"
 
 // extProcListener and healthListener distinguish two servers of the same type.
 type (
@@ -64,16 +65,15 @@ type parts struct {
 	Proxy           *proxy.Server
 }
 
-// newContainer returns a container that can make every part of the picker.
-func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
-	c := dig.New(opts...)
-	for _, constructor := range []any{
+// constructors returns what creates every part of the picker.
+func constructors(cfg *config.Config, log *zap.Logger) []any {
+	return []any{
 		// Inputs.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func() (clock.RealClock, clock.Clock) { return clock.RealClock{}, clock.RealClock{} },
 
 		// Metrics, traces, recordings and debug pages.
-		newRegistry,
+		service.NewRegistry,
 		newTracer,
 		newRecorder,
 		newDebugPage,
@@ -100,47 +100,25 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newExtProcListener,
 		newHealthListener,
 		newHTTPServer,
-	} {
-		if err := c.Provide(constructor); err != nil {
-			return nil, fmt.Errorf("provide to container: %w", err)
-		}
 	}
-	return c, nil
 }
 
-// newParts makes every part and starts none.
+// newParts creates every part, and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
-	c, err := newContainer(cfg, log)
+	p, err := service.Assemble[parts](constructors(cfg, log))
 	if err != nil {
 		return nil, err
 	}
-	var made parts
-	if err := c.Invoke(func(p parts) { made = p }); err != nil {
-		return nil, dig.RootCause(err)
-	}
-	made.Events.pools = made.Pools.References // pools report Events, and Events are about pools
-	return &made, nil
+	p.Events.pools = p.Pools.References // pools report Events, and Events are about pools
+	return p, nil
 }
 
-// PrintGraph writes the dependencies between the parts, for Graphviz.
+// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
 func PrintGraph(w io.Writer) error {
-	c, err := newContainer(config.Default(), zap.NewNop())
-	if err != nil {
-		return err
-	}
-	if err := dig.Visualize(c, w); err != nil {
-		return fmt.Errorf("draw container: %w", err)
-	}
-	return nil
+	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
-func userAgent() string { return "fairlead-endpoint-picker/" + version.String() }
-
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
-}
+func userAgent() string { return service.Owner(name) + "/" + version.String() }
 
 // extProcParts are the parameters of newExtProc.
 type extProcParts struct {

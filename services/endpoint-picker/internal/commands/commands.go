@@ -3,59 +3,48 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"fairlead.dev/pkg/logging"
-	"fairlead.dev/pkg/memlimit"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 	"fairlead.dev/services/endpoint-picker/internal/replay"
 )
 
-// ErrUsage means that flags, arguments or the configuration of the plugins are invalid.
-var ErrUsage = errors.New("usage")
+// exitUsage is the exit code for flags, arguments and configurations of the plugins that are invalid.
+const exitUsage = 2
 
-// usageError is an error of the user. Its text is that of its cause.
-type usageError struct{ error }
-
-// Is implements errors.Is.
-func (usageError) Is(target error) bool { return target == ErrUsage }
-
-// Unwrap returns the cause.
-func (e usageError) Unwrap() error { return e.error }
+// usageError gives a mistake of the user its exit code.
+func usageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return service.WithExitCode(err, exitUsage)
+}
 
 // New returns the command line with its arguments. It writes results to out, and logs and remarks to log.
 func New(args []string, out, log io.Writer) *cobra.Command {
 	cfg := config.Default()
-	root := &cobra.Command{
-		Use:           "endpoint-picker",
-		Short:         "Tell inference gateways which model server takes each request",
-		Args:          noArguments,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       version.String() + " " + version.Commit(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd, cfg, log) },
-	}
-	root.SetOut(out)
-	root.SetErr(log)
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{config.FlagError(cmd.Flags(), err)} })
-	root.CompletionOptions.DisableDefaultCmd = true
+	root := service.NewCommand(service.Program{
+		Name: "endpoint-picker", Short: "Tell inference gateways which model server takes each request",
+		AddFlags: cfg.AddFlags, Check: func(fs *pflag.FlagSet) error { return usageError(cfg.Complete(fs)) }, Logging: &cfg.Logging,
+		Run:        func(ctx context.Context, log *zap.Logger) error { return serve(ctx, cfg, log) },
+		PrintGraph: app.PrintGraph,
+	}, out, log)
+	root.Args = noArguments
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(config.FlagError(cmd.Flags(), err)) })
 	root.Flags().SortFlags = false
-	cfg.AddFlags(root.Flags())
 	root.Flags().Bool("version", false, "Print the version and exit.")
-	root.AddCommand(newReplay(out, log), &cobra.Command{
-		Use: "graph", Hidden: true, Args: noArguments, Short: "Print the dependencies between components, for Graphviz",
-		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) }, //nolint:wrapcheck // it says what happened
-	})
+	root.AddCommand(newReplay(out, log))
 	root.SetArgs(config.DoubleDashes(root.Flags(), args))
 	return root
 }
@@ -63,32 +52,23 @@ func New(args []string, out, log io.Writer) *cobra.Command {
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		if args[0] == "true" || args[0] == "false" {
-			return usageError{fmt.Errorf("unexpected argument %q: the value of a switch follows =, as in --tracing=%s", args[0], args[0])}
+			return usageError(fmt.Errorf("unexpected argument %q: the value of a switch follows =, as in --tracing=%s", args[0], args[0]))
 		}
-		return usageError{fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0])}
+		return usageError(fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0]))
 	}
 	return nil
 }
 
-func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
-	if err := cfg.Complete(cmd.Flags()); err != nil {
-		return usageError{err}
-	}
-	log, err := logging.New(cfg.Logging, out)
-	if err != nil {
-		return fmt.Errorf("start log: %w", err)
-	}
-	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
-	logging.BridgeKlog(log)
-	memlimit.Set(log)
+func serve(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if e := &cfg.ExtProc; e.FitMemory(debug.SetMemoryLimit(-1)) {
 		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
 			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
 	}
-	if err = app.Run(cmd.Context(), cfg, log); errors.Is(err, reload.ErrUnusable) {
-		return usageError{err}
+	err := app.Run(ctx, cfg, log)
+	if errors.Is(err, reload.ErrUnusable) {
+		return usageError(err)
 	}
-	return err //nolint:wrapcheck // it says what happened
+	return err
 }
 
 func newReplay(out, log io.Writer) *cobra.Command {
@@ -104,7 +84,7 @@ func newReplay(out, log io.Writer) *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
-				return usageError{err}
+				return usageError(err)
 			}
 			return replay.Run(cmd.Context(), o, out, log) //nolint:wrapcheck // it says what happened
 		},

@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/service"
 )
 
 // run returns what a command line writes.
@@ -52,7 +55,7 @@ func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 	} {
 		_, _, err := run(t.Context(), args...)
 		require.ErrorContains(t, err, want)
-		assert.ErrorIs(t, err, ErrUsage)
+		assert.Equal(t, exitUsage, service.ExitCode("", err, io.Discard))
 	}
 }
 
@@ -68,7 +71,7 @@ func TestReplayCommand(t *testing.T) {
 
 	_, _, err = run(t.Context(), "replay", "--recording="+file+"x")
 	require.ErrorContains(t, err, "no such file")
-	assert.NotErrorIs(t, err, ErrUsage)
+	assert.Equal(t, 1, service.ExitCode("", err, io.Discard))
 }
 
 func TestEveryFlagOfReplayIsInTheREADME(t *testing.T) {

@@ -1,23 +1,20 @@
 package app
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/dig"
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 )
 
 func TestContainer(t *testing.T) {
 	t.Parallel()
-	c, err := newContainer(config.Default(), zap.NewNop(), dig.DryRun(true))
-	require.NoError(t, err)
-	require.NoError(t, c.Invoke(func(parts) {}))
+	require.NoError(t, service.CheckAssembly[parts](constructors(config.Default(), zap.NewNop())))
 }
 
 // TestKindsOfTheFlag compares the kinds that --kinds knows with those that the program writes.
@@ -28,11 +25,4 @@ func TestKindsOfTheFlag(t *testing.T) {
 		resources = append(resources, r.Resource)
 	}
 	assert.ElementsMatch(t, resources, config.Default().Sources.Kinds)
-}
-
-func TestPrintGraph(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	require.NoError(t, PrintGraph(&out))
-	assert.Contains(t, out.String(), "digraph")
 }

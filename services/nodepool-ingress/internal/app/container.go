@@ -2,15 +2,13 @@
 package app
 
 import (
-	"fmt"
 	"io"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
@@ -21,7 +19,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/nodepool-ingress/internal/config"
 	reconciler "fairlead.dev/services/nodepool-ingress/internal/controller"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
@@ -46,28 +44,13 @@ type parts struct {
 	HTTP       *httpserver.Server
 }
 
-// newContainer returns a container that can create every part.
-func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
-	c := dig.New(opts...)
-	for _, constructor := range []any{
-		// Configuration and clock.
-		func() (*config.Config, *zap.Logger) { return cfg, log },
-		func() clock.RealClock { return clock.RealClock{} },
+// constructors returns what creates every part of the program.
+func constructors(cfg *config.Config, log *zap.Logger) []any {
+	return slices.Concat(run.Constructors(name, log, &cfg.Kube, &cfg.Leader), []any{
+		func() *config.Config { return cfg },
 
 		// Metrics.
-		newRegistry,
 		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
-		func(r *prometheus.Registry) *controller.Metrics { return controller.NewMetrics(r) },
-
-		// The API server.
-		func(c *config.Config) (*rest.Config, error) {
-			return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String())
-		},
-		func(c *rest.Config) (kube.Clientset, error) { return kube.NewClientset(c) },
-		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
-		func(c kube.Clientset, log *zap.Logger, now clock.RealClock) *events.Recorder {
-			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
-		},
 
 		// Informers.
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
@@ -87,46 +70,19 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		},
 		newReconciler,
 
-		// Leader election, and the server for probes and Prometheus.
-		newElector,
+		// The server for probes and Prometheus.
 		newHTTPServer,
-	} {
-		if err := c.Provide(constructor); err != nil {
-			return nil, fmt.Errorf("provide to container: %w", err)
-		}
-	}
-	return c, nil
+	})
 }
 
 // newParts creates every part, and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
-	c, err := newContainer(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	var made parts
-	if err := c.Invoke(func(p parts) { made = p }); err != nil {
-		return nil, dig.RootCause(err)
-	}
-	return &made, nil
+	return service.Assemble[parts](constructors(cfg, log))
 }
 
 // PrintGraph writes the dependency graph of the parts in the format of Graphviz.
 func PrintGraph(w io.Writer) error {
-	c, err := newContainer(config.Default(), zap.NewNop())
-	if err != nil {
-		return err
-	}
-	if err := dig.Visualize(c, w); err != nil {
-		return fmt.Errorf("draw container: %w", err)
-	}
-	return nil
-}
-
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
 // reconcilerParts are the dependencies of newReconciler.
@@ -146,10 +102,6 @@ func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
 		Observer: p.Observer, Applier: p.Applier, Writer: p.Writer, Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
 	})
-}
-
-func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prometheus.Registry) (*leader.Elector, error) {
-	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
 }
 
 func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, r *prometheus.Registry) *httpserver.Server {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -12,25 +11,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/dig"
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
 func TestContainer(t *testing.T) {
 	t.Parallel()
-	c, err := newContainer(config.Default(os.Getenv), zap.NewNop(), dig.DryRun(true))
-	require.NoError(t, err)
-	require.NoError(t, c.Invoke(func(parts) {}))
-}
-
-func TestPrintGraph(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	require.NoError(t, PrintGraph(&out))
-	assert.Contains(t, out.String(), "digraph")
+	require.NoError(t, service.CheckAssembly[parts](constructors(config.Default(os.Getenv), zap.NewNop())))
 }
 
 // TestProbe: Prometheus counts until its first answer, a CRD always.

@@ -4,7 +4,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
@@ -26,6 +24,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/variant-autoscaler/internal/apply"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
@@ -49,8 +48,7 @@ import (
 )
 
 const (
-	name  = "variant-autoscaler"
-	owner = "fairlead-" + name // of leases and of fields
+	name = "variant-autoscaler"
 
 	// prometheusInterval is that of checks until Prometheus answers for the first time.
 	prometheusInterval = 5 * time.Second
@@ -84,35 +82,33 @@ type parts struct {
 // readiness are checks that do not follow from caches.
 type readiness struct{ prometheus, crd *probe }
 
-// newContainer returns a container that can create every part.
-func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
-	c := dig.New(opts...)
-	inputs := func() (*config.Config, *zap.Logger, clock.RealClock) { return cfg, log, clock.RealClock{} }
-	for _, constructor := range slices.Concat([]any{inputs}, clusterConstructors(), decisionConstructors()) {
-		if err := c.Provide(constructor); err != nil {
-			return nil, fmt.Errorf("provide to container: %w", err)
-		}
-	}
-	return c, nil
+// constructors returns what creates every part of the program.
+func constructors(cfg *config.Config, log *zap.Logger) []any {
+	return slices.Concat(run.Constructors(name, log, &cfg.Kube, &cfg.Leader), clusterConstructors(cfg), decisionConstructors())
 }
 
-// clusterConstructors create the metrics, what talks to the API server, the election, and the server for probes and scrapes.
-func clusterConstructors() []any {
+// newParts creates every part, and starts none.
+func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
+	return service.Assemble[parts](constructors(cfg, log))
+}
+
+// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
+func PrintGraph(w io.Writer) error {
+	return service.PrintGraph(w, constructors(config.Default(os.Getenv), zap.NewNop()))
+}
+
+// clusterConstructors create the metrics, what talks to the API server, and the server for probes and scrapes.
+func clusterConstructors(cfg *config.Config) []any {
 	return []any{
+		func() *config.Config { return cfg },
+
 		// Metrics.
-		newRegistry,
 		func(r *prom.Registry, cfg *config.Config) *metrics.Metrics {
 			return metrics.New(r, metrics.Options{Instance: cfg.Instance})
 		},
 
 		// The API server.
-		func(c *config.Config) (*rest.Config, error) { return c.Kube.RESTConfig(owner + "/" + version.String()) },
-		func(c *rest.Config) (kube.Clientset, error) { return kube.NewClientset(c) },
-		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
-		func(c kube.Clientset, log *zap.Logger, now clock.RealClock) *events.Recorder {
-			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
-		},
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance, Endpoints: cfg.Holds.Follow})
 		},
@@ -121,12 +117,13 @@ func clusterConstructors() []any {
 		},
 		func(d dynamic.Interface, k *scale.Kinds) *scale.Reader { return scale.NewReader(d, k) },
 		func(d dynamic.Interface) *kueue.Reader { return kueue.NewReader(d) },
-		func(d dynamic.Interface, k *scale.Kinds) *scale.Writer { return scale.NewWriter(d, k, owner) },
+		func(d dynamic.Interface, k *scale.Kinds) *scale.Writer {
+			return scale.NewWriter(d, k, service.Owner(name))
+		},
 		newStore,
 		newReadiness,
 
-		// Leader election, and the server for probes and Prometheus.
-		newElector,
+		// The server for probes and scrapes.
 		newHTTPServer,
 	}
 }
@@ -141,7 +138,7 @@ func decisionConstructors() []any {
 		func(cfg *config.Config) (*record.Log, error) { return record.Open(cfg.Decisions, os.Stdout) },
 		scaler.NewTable,
 		func(cfg *config.Config, log *zap.Logger, now clock.RealClock) *debugpage.Page {
-			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+owner, "/"), Clock: now})
+			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+service.Owner(name), "/"), Clock: now})
 		},
 		newTargets,
 		newPublisher,
@@ -162,37 +159,6 @@ func decisionConstructors() []any {
 			return wake.NewQueues(log.Named("wake"), w, p)
 		},
 	}
-}
-
-// newParts creates every part, and starts none.
-func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
-	c, err := newContainer(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	var made parts
-	if err := c.Invoke(func(p parts) { made = p }); err != nil {
-		return nil, dig.RootCause(err)
-	}
-	return &made, nil
-}
-
-// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
-func PrintGraph(w io.Writer) error {
-	c, err := newContainer(config.Default(os.Getenv), zap.NewNop())
-	if err != nil {
-		return err
-	}
-	if err := dig.Visualize(c, w); err != nil {
-		return fmt.Errorf("draw container: %w", err)
-	}
-	return nil
-}
-
-func newRegistry() *prom.Registry {
-	r := prom.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
 }
 
 func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.Recorder, m *metrics.Metrics) *live.Store {
@@ -239,7 +205,7 @@ type publisherParts struct {
 func newPublisher(p publisherParts) *publish.Publisher {
 	made := publish.Params{
 		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
-		Status: status.NewWriter(p.Client.LlmdV1alpha1(), owner), Events: p.Events,
+		Status: status.NewWriter(p.Client.LlmdV1alpha1(), service.Owner(name)), Events: p.Events,
 	}
 	if p.Config.Actuator == config.ActuatorScale {
 		made.Applier = apply.New(apply.Params{Log: p.Log, Targets: p.Targets, Meter: p.Metrics, Now: p.Clock.Now})
@@ -306,10 +272,6 @@ func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metr
 	return trigger.New(trigger.Params{
 		Options: trigger.DefaultOptions(), Log: log, Passer: p, Variants: variants{i.Caches()}, Observer: &observer{metrics: m, clock: now},
 	})
-}
-
-func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prom.Registry) (*leader.Elector, error) {
-	return leader.New(leader.Params{Options: cfg.Leader, Name: owner, Leases: c.CoordinationV1(), Log: log, Metrics: r})
 }
 
 // serverParts are the dependencies of newHTTPServer.

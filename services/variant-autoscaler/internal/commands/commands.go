@@ -3,15 +3,14 @@
 package commands
 
 import (
-	"fmt"
+	"context"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
-	"fairlead.dev/pkg/logging"
-	"fairlead.dev/pkg/memlimit"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/variant-autoscaler/internal/app"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/solve"
@@ -20,24 +19,13 @@ import (
 // New returns the command line. It reads problems from in, and writes results to out and explanations to log.
 func New(in io.Reader, out, log io.Writer) *cobra.Command {
 	cfg := config.Default(os.Getenv)
-	root := &cobra.Command{
-		Use:           "variant-autoscaler",
-		Short:         "Find the cheapest replicas of model variants that meet the SLO",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       version.String() + " " + version.Commit(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd, cfg, log) },
-	}
-	root.SetOut(out)
-	root.SetErr(log)
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.CompletionOptions.DisableDefaultCmd = true
-	cfg.AddFlags(root.Flags())
-	root.AddCommand(newPlan(in, out, log), newSolve(in, out), &cobra.Command{
-		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print the dependencies between components, for Graphviz",
-		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) }, //nolint:wrapcheck // it says what happened
-	})
+	root := service.NewCommand(service.Program{
+		Name: "variant-autoscaler", Short: "Find the cheapest replicas of model variants that meet the SLO",
+		AddFlags: cfg.AddFlags, Check: service.CheckFlags(cfg.Validate), Logging: &cfg.Logging,
+		Run:        func(ctx context.Context, log *zap.Logger) error { return app.Run(ctx, cfg, log) },
+		PrintGraph: app.PrintGraph,
+	}, out, log)
+	root.AddCommand(newPlan(in, out, log), newSolve(in, out))
 	return root
 }
 
@@ -50,18 +38,4 @@ func newSolve(in io.Reader, out io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return solve.Run(in, out) }, //nolint:wrapcheck // its errors say what happened
 	}
-}
-
-func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("flags: %w", err)
-	}
-	log, err := logging.New(cfg.Logging, out)
-	if err != nil {
-		return fmt.Errorf("start log: %w", err)
-	}
-	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
-	logging.BridgeKlog(log)
-	memlimit.Set(log)
-	return app.Run(cmd.Context(), cfg, log) //nolint:wrapcheck // its errors say what happened
 }
