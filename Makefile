@@ -328,8 +328,9 @@ download: doctor-go $(ENVOY) ## Download the Go modules of everything that is bu
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
-generate: doctor-go $(MOCKERY) $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN) $(PROTOC) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) docs-charts ## Generate the API's client and CRDs, protocols, mocks, and the tables of values of the charts
+generate: doctor-go $(MOCKERY) $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN) $(PROTOC) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) docs-charts ## Generate the API's client and CRDs, protocols, mocks, shared templates and the tables of values of the charts
 	@./.ci/api.sh $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN)
+	@./.ci/charts.sh
 	@./.ci/proto.sh $(PROTOC) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 	@GOWORK=$(CURDIR)/go.work $(MOCKERY) --log-level warn
 

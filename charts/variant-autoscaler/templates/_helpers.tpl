@@ -1,5 +1,4 @@
-{{/* The charts of Fairlead share this file: it differs in the name of the chart alone. _program.tpl has what a chart adds. */}}
-
+{{- /* Generated from deploy/charts/templates/_helpers.tpl by make generate. DO NOT EDIT. */ -}}
 {{- define "variant-autoscaler.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}

@@ -142,30 +142,3 @@ func TestSharedValues(t *testing.T) {
 func common(of, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(of), func(key string) bool { return !slices.Contains(other, key) })
 }
-
-// TestSharedTemplates checks that templates of the same name differ in the name of their chart alone, but for those that a chart
-// writes for itself.
-func TestSharedTemplates(t *testing.T) {
-	t.Parallel()
-	own := []string{"_program.tpl", "configmap.yaml", "rbac.yaml", "service.yaml", "NOTES.txt"}
-	texts := map[string]map[string]string{}
-	for _, c := range charts(t) {
-		files, err := filepath.Glob(filepath.Join(c.path, "templates", "*"))
-		require.NoError(t, err)
-		for _, file := range files {
-			raw, err := os.ReadFile(file)
-			require.NoError(t, err)
-			name := filepath.Base(file)
-			if texts[name] == nil {
-				texts[name] = map[string]string{}
-			}
-			texts[name][strings.ReplaceAll(string(raw), c.name, "CHART")] = c.name
-		}
-	}
-	require.Contains(t, texts, "deployment.yaml")
-	for name, different := range texts {
-		if !slices.Contains(own, name) {
-			assert.Len(t, different, 1, "%s differs between charts", name)
-		}
-	}
-}
