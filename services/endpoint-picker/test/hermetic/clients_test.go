@@ -306,8 +306,10 @@ func TestCurl(t *testing.T) {
 		first      = "Expect: 100-continue"
 		whenLarger = `"message":"request body is over 400000 bytes: send a shorter one"`
 
-		// sendsOn is the exit code of curl 7 when it has the whole answer, and then cannot send more of the request, because Envoy has ended the stream.
-		sendsOn = 92
+		// sendsOn is the exit code of curl 7 when it cannot send more of the request over HTTP/2, because Envoy has answered and ended the stream. If it
+		// notices that before it has read the answer, it shows none.
+		sendsOn  = 92
+		noAnswer = "\n000 HTTP/0"
 	)
 	tests := []struct {
 		name string
@@ -348,6 +350,9 @@ func TestCurl(t *testing.T) {
 					args := append([]string{"-sS", v.flag, "-w", "\n%{http_code} HTTP/%{http_version}", url + tt.path}, tt.args...)
 					text, err := execute(t, "curl", args...)
 					if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == sendsOn && tt.code == http.StatusRequestEntityTooLarge && v.want == "2" {
+						if text == noAnswer {
+							return
+						}
 						err = nil
 					}
 					require.NoError(t, err)
