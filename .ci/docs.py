@@ -47,6 +47,7 @@ METRICS = re.compile(r"<!-- metrics:.*?-->\n(.*?)<!-- end of metrics -->", re.DO
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\S+))? {2,}(?P<help>.*)$")
 DEFAULT = re.compile(r" \(default (?P<value>.*)\)$")
+NAME = re.compile(r'"(fairlead\.dev/[A-Za-z-]+)"')
 MARKER = re.compile(r"^(?:[-*]|\d+\.) +")
 
 
@@ -104,7 +105,20 @@ def expand(items, pages):
             items[i : i + 1] = [p for p in pages if posixpath.dirname(p) == folder]
 
 
+def check_names():
+    """Fails for a label, annotation, finalizer or condition of the programs that docs/names.md does not list."""
+    listed = open(os.path.join(ROOT, "docs/names.md"), encoding="utf-8").read()
+    for pattern in "services/*/internal/**/*.go", "pkg/**/*.go":
+        for path in glob.glob(os.path.join(ROOT, pattern), recursive=True):
+            if path.endswith("_test.go"):
+                continue
+            for name in NAME.findall(open(path, encoding="utf-8").read()):
+                if name not in listed:
+                    raise PluginError(f"docs/names.md does not list {name}, which {os.path.relpath(path, ROOT)} uses")
+
+
 def on_files(files, config):
+    check_names()
     for page, file in borrowed().items():
         if own := files.get_file_from_path(page):
             files.remove(own)  # docs/index.md: the site begins with the README
