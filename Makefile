@@ -307,6 +307,10 @@ lint: doctor-go doctor-pip testlanes $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK
 	@$(ZIZMOR) --offline --quiet --min-severity medium .github
 	@$(SHELLCHECK) $(SCRIPTS)
 
+.PHONY: names
+names: ## Count the functions whose names are one word, for each service and pkg (ARGS=--list: which)
+	@./.ci/names.py $(ARGS) $(filter services/% pkg,$(WORKSPACE_MODULES))
+
 .PHONY: fmt
 fmt: doctor-go $(GOLANGCI_LINT) ## Format every module
 	@$(EACH) fmt "$(MODULES)" $(GOLANGCI_LINT) fmt --config $(CURDIR)/.golangci.yml ./...

@@ -18,11 +18,11 @@ import (
 
 // integerProgram is the cheapest plan that serves as much as another one, in the form of test/mip/mip.py.
 type integerProgram struct {
-	Costs   []float64 `json:"costs"`
-	Low     []int     `json:"low"`
-	High    []int     `json:"high"`
-	Rows    []mipRow  `json:"rows"`
-	Seconds int       `json:"seconds"`
+	Costs []float64 `json:"costs"`
+	Low   []int     `json:"low"`
+	High  []int     `json:"high"`
+	Rows  []mipRow  `json:"rows"`
+	Nodes int       `json:"nodes"`
 }
 
 type mipRow struct {
@@ -41,7 +41,7 @@ const micro = 1e6
 // programOf returns the program of a problem with the split by capacity, in which all variants have one: a group serves a load if the
 // capacities of its replicas add up to it.
 func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
-	made := &integerProgram{Seconds: 5}
+	made := &integerProgram{Nodes: 20}
 	limits := make([]mipRow, len(p.Limits))
 	for g := range p.Groups {
 		group, demand := &p.Groups[g], (p.Groups[g].Rate*(100+p.HeadroomPercent)+99)/100

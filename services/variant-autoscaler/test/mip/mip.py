@@ -1,6 +1,6 @@
 """Solves integer programs with HiGHS: one JSON object on standard input gives one on standard output.
 
-{"costs": [..], "low": [..], "high": [..], "rows": [{"index": [..], "value": [..], "low": number, "high": number}], "seconds": limit}
+{"costs": [..], "low": [..], "high": [..], "rows": [{"index": [..], "value": [..], "low": number, "high": number}], "nodes": limit of the search}
 {"cost": of the best solution, "bound": which no solution undercuts}
 """
 
@@ -14,7 +14,7 @@ for line in sys.stdin:
     solver = highspy.Highs()
     solver.silent()
     solver.setOptionValue("mip_rel_gap", 1e-6)
-    solver.setOptionValue("time_limit", float(problem["seconds"]))
+    solver.setOptionValue("mip_max_nodes", problem["nodes"])
     for cost, low, high in zip(problem["costs"], problem["low"], problem["high"]):
         solver.addCol(cost, low, high, 0, [], [])
     count = len(problem["costs"])
