@@ -76,7 +76,7 @@ func (a *Applier) Apply(
 	ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
 ) (*unstructured.Unstructured, Result, error) {
 	if err := Owned(wanted, live); err != nil {
-		return live, Unchanged, failed("apply", wanted, err)
+		return live, Unchanged, describeFailure("apply", wanted, err)
 	}
 	if !Differs(wanted, live) {
 		return live, Unchanged, nil
@@ -90,10 +90,10 @@ func (a *Applier) Apply(
 	case err == nil:
 		return stored, Created, nil
 	case !apierrors.IsAlreadyExists(err):
-		return nil, Unchanged, failed("create", wanted, err)
+		return nil, Unchanged, describeFailure("create", wanted, err)
 	}
 	if live, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err != nil {
-		return nil, Unchanged, failed("get", wanted, err)
+		return nil, Unchanged, describeFailure("get", wanted, err)
 	}
 	return a.Apply(ctx, resource, wanted, live)
 }
@@ -101,7 +101,7 @@ func (a *Applier) Apply(
 // update applies next, the wanted object with its record, to an existing object with the same owner.
 func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	if err := a.migrateManagedFields(ctx, client, live); err != nil {
-		return live, Unchanged, failed("migrate managed fields of", next, err)
+		return live, Unchanged, describeFailure("migrate managed fields of", next, err)
 	}
 	next.SetUID(live.GetUID()) // fails with a conflict if the object was recreated in the meantime
 	options := metav1.ApplyOptions{FieldManager: a.manager, Force: true}
@@ -114,9 +114,9 @@ func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, 
 		}
 	}
 	if err != nil {
-		return live, Unchanged, failed("apply", next, err)
+		return live, Unchanged, describeFailure("apply", next, err)
 	}
-	if covers(specOf(stored), specOf(next)) {
+	if coversValue(specOf(stored), specOf(next)) {
 		return stored, Updated, nil
 	}
 	return a.replaceLists(ctx, client, next, stored)
@@ -135,9 +135,9 @@ func (a *Applier) replaceLists(ctx context.Context, client dynamic.ResourceInter
 	replaced, err := client.Patch(ctx, next.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
 	switch {
 	case err != nil:
-		return stored, Updated, failed("replace lists of", next, err)
-	case !covers(specOf(replaced), specOf(next)):
-		return replaced, Updated, failed("apply", next, ErrContested)
+		return stored, Updated, describeFailure("replace lists of", next, err)
+	case !coversValue(specOf(replaced), specOf(next)):
+		return replaced, Updated, describeFailure("apply", next, ErrContested)
 	}
 	return replaced, Updated, nil
 }
@@ -168,13 +168,13 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 	}
 	_, err = a.client.Resource(resource).Namespace(live.GetNamespace()).
 		Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
-	return failed("annotate", live, err)
+	return describeFailure("annotate", live, err)
 }
 
 // Delete deletes an object that owner controls. It returns nil if the object no longer exists, or was recreated.
 func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error {
 	if controller := metav1.GetControllerOf(live); controller == nil || controller.UID != owner {
-		return failed("delete", live, ErrForeign)
+		return describeFailure("delete", live, ErrForeign)
 	}
 	uid := live.GetUID()
 	err := a.client.Resource(resource).Namespace(live.GetNamespace()).Delete(ctx, live.GetName(), metav1.DeleteOptions{
@@ -183,11 +183,11 @@ func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResour
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
-	return failed("delete", live, err)
+	return describeFailure("delete", live, err)
 }
 
-// failed adds the verb and the object to an error, and returns nil for nil.
-func failed(verb string, object *unstructured.Unstructured, err error) error {
+// describeFailure adds the verb and the object to an error, and returns nil for nil.
+func describeFailure(verb string, object *unstructured.Unstructured, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -208,12 +208,12 @@ func Owned(wanted, live *unstructured.Unstructured) error {
 
 // Differs reports whether an apply would change the live object.
 func Differs(wanted, live *unstructured.Unstructured) bool {
-	if live == nil || !recorded(wanted, live) || !hasOwners(live, wanted) {
+	if live == nil || !appliedBefore(wanted, live) || !hasOwners(live, wanted) {
 		return true
 	}
 	rest := wanted.DeepCopy()
 	rest.SetOwnerReferences(nil)
-	return !covers(live.Object, rest.Object) || selectsMore(live, wanted)
+	return !coversValue(live.Object, rest.Object) || selectsMore(live, wanted)
 }
 
 // selectsMore reports whether the selector of a Service has labels that are not wanted. Unlike a label that others add to an object, it takes pods
@@ -242,29 +242,29 @@ func withRecord(wanted *unstructured.Unstructured, generation int64) *unstructur
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[HashAnnotation] = record(wanted, generation)
+	annotations[HashAnnotation] = recordApplied(wanted, generation)
 	next.SetAnnotations(annotations)
 	return next
 }
 
-// recorded reports whether the last apply had the same wanted object, and no client has changed the specification since. Some
+// appliedBefore reports whether the last apply had the same wanted object, and no client has changed the specification since. Some
 // kinds, such as Service, have no generation.
-func recorded(wanted, live *unstructured.Unstructured) bool {
+func appliedBefore(wanted, live *unstructured.Unstructured) bool {
 	r := live.GetAnnotations()[HashAnnotation]
 	if live.GetGeneration() == 0 {
-		return strings.HasPrefix(r, fingerprint(wanted))
+		return strings.HasPrefix(r, objectFingerprint(wanted))
 	}
-	return r == record(wanted, live.GetGeneration())
+	return r == recordApplied(wanted, live.GetGeneration())
 }
 
-// record returns the value of HashAnnotation.
-func record(wanted *unstructured.Unstructured, generation int64) string {
-	return fingerprint(wanted) + strconv.FormatInt(generation, 10)
+// recordApplied returns the value of HashAnnotation.
+func recordApplied(wanted *unstructured.Unstructured, generation int64) string {
+	return objectFingerprint(wanted) + strconv.FormatInt(generation, 10)
 }
 
-// fingerprint returns the part of a record that does not depend on the live object.
-func fingerprint(wanted *unstructured.Unstructured) string {
-	return hash(wanted.Object) + "." + specHash(wanted) + "."
+// objectFingerprint returns the part of a record that does not depend on the live object.
+func objectFingerprint(wanted *unstructured.Unstructured) string {
+	return hashJSON(wanted.Object) + "." + specHash(wanted) + "."
 }
 
 // nextGeneration predicts the generation of an object after an apply, which increments it if the specification changes. If the
@@ -274,7 +274,7 @@ func nextGeneration(wanted, live *unstructured.Unstructured) int64 {
 		return live.GetGeneration() + 1
 	}
 	parts := strings.Split(live.GetAnnotations()[HashAnnotation], ".")
-	if len(parts) == 3 && parts[1] == specHash(wanted) && covers(specOf(live), specOf(wanted)) {
+	if len(parts) == 3 && parts[1] == specHash(wanted) && coversValue(specOf(live), specOf(wanted)) {
 		return live.GetGeneration()
 	}
 	return live.GetGeneration() + 1
@@ -288,10 +288,10 @@ func specOf(u *unstructured.Unstructured) map[string]any {
 	return spec
 }
 
-func specHash(u *unstructured.Unstructured) string { return hash(specOf(u))[:8] }
+func specHash(u *unstructured.Unstructured) string { return hashJSON(specOf(u))[:8] }
 
-// hash returns a hash of the JSON encoding, which sorts keys.
-func hash(value map[string]any) string {
+// hashJSON returns a hash of the JSON encoding, which sorts keys.
+func hashJSON(value map[string]any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("unstructured object is not JSON: %v", err)) // unreachable: it consists of JSON values
@@ -300,8 +300,8 @@ func hash(value map[string]any) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// covers reports whether a live value contains the wanted value.
-func covers(live, wanted any) bool {
+// coversValue reports whether a live value contains the wanted value.
+func coversValue(live, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:
 		live, ok := live.(map[string]any)
@@ -309,7 +309,7 @@ func covers(live, wanted any) bool {
 			return len(wanted) == 0 && live == nil
 		}
 		for key, value := range wanted {
-			if !covers(live[key], value) {
+			if !coversValue(live[key], value) {
 				return false
 			}
 		}
@@ -320,28 +320,28 @@ func covers(live, wanted any) bool {
 			return len(wanted) == 0 && len(live) == 0
 		}
 		for i := range wanted {
-			if !covers(live[i], wanted[i]) {
+			if !coversValue(live[i], wanted[i]) {
 				return false
 			}
 		}
 		return true
 	default:
-		return equal(live, wanted)
+		return equalScalars(live, wanted)
 	}
 }
 
-// equal compares values that are neither maps nor lists. Numbers can have different types: objects in code are not decoded from
+// equalScalars compares values that are neither maps nor lists. Numbers can have different types: objects in code are not decoded from
 // JSON.
-func equal(a, b any) bool {
-	x, numeric := number(a)
-	y, both := number(b)
+func equalScalars(a, b any) bool {
+	x, numeric := asNumber(a)
+	y, both := asNumber(b)
 	if numeric && both {
 		return x == y
 	}
 	return reflect.DeepEqual(a, b)
 }
 
-func number(v any) (float64, bool) {
+func asNumber(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return float64(v), true

@@ -60,7 +60,7 @@ func FindDuck(all []Duck, kind string) *Duck {
 
 // PatchDuck returns the JSON patch that sets a condition, nil if the object already has it.
 func PatchDuck(s Status[Duck], next Duck) []byte {
-	return patch(s, func(a, b *Duck) bool { return a.Type == b.Type }, func(a, b *Duck) bool { return *a == *b }, next)
+	return replaceConditions(s, func(a, b *Duck) bool { return a.Type == b.Type }, func(a, b *Duck) bool { return *a == *b }, next)
 }
 
 // Set returns next with its transition time: unchanged if the status is the same as before, else now. It truncates a message
@@ -79,10 +79,10 @@ func Set(before *metav1.Condition, next metav1.Condition, now time.Time) metav1.
 // Patch returns the JSON patch that sets conditions, nil if the object already has them. A condition with an older
 // observedGeneration differs.
 func Patch(s Status[metav1.Condition], next ...metav1.Condition) []byte {
-	return patch(s, func(a, b *metav1.Condition) bool { return a.Type == b.Type }, equal, next...)
+	return replaceConditions(s, func(a, b *metav1.Condition) bool { return a.Type == b.Type }, equalConditions, next...)
 }
 
-func equal(a, b *metav1.Condition) bool {
+func equalConditions(a, b *metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.ObservedGeneration == b.ObservedGeneration &&
 		a.LastTransitionTime.Equal(&b.LastTransitionTime) && a.Reason == b.Reason && a.Message == b.Message
 }
@@ -93,8 +93,8 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// patch replaces conditions by their index and appends new ones.
-func patch[C any](s Status[C], same, equal func(a, b *C) bool, next ...C) []byte {
+// replaceConditions replaces conditions by their index and appends new ones.
+func replaceConditions[C any](s Status[C], same, equal func(a, b *C) bool, next ...C) []byte {
 	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.ResourceVersion}}
 	var added []C
 	for i := range next {

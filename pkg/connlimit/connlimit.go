@@ -99,16 +99,16 @@ func (l *Limiter) read(c *conn, n int) {
 	var displaced []*conn
 	l.mu.Lock()
 	if c.group != nil {
-		l.bytes.add(c, n)
+		l.bytes.addBytes(c, n)
 		for l.bytes.total > l.bytes.limit {
-			most := l.bytes.most()
+			most := l.bytes.largestConnection()
 			l.drop(most)
 			displaced = append(displaced, most)
 		}
 	}
 	l.mu.Unlock()
 	for _, c := range displaced {
-		c.reset()
+		c.resetConnection()
 	}
 }
 
@@ -124,7 +124,7 @@ func (l *Limiter) admit(raw net.Conn) *conn {
 	l.mu.Lock()
 	displaced := l.join(c, &l.waiting)
 	l.mu.Unlock()
-	displaced.reset()
+	displaced.resetConnection()
 	return c
 }
 
@@ -133,19 +133,19 @@ func (l *Limiter) move(c *conn, to *group) {
 	l.mu.Lock()
 	var displaced *conn
 	if c.group != nil {
-		c.group.remove(c)
-		l.bytes.remove(c) // those of the request before
+		c.group.removeMember(c)
+		l.bytes.removeConnection(c) // those of the request before
 		displaced = l.join(c, to)
 	}
 	l.mu.Unlock()
-	displaced.reset()
+	displaced.resetConnection()
 }
 
 // join adds a connection to a group, and returns the one that it displaces, if any. The caller holds mu.
 func (l *Limiter) join(c *conn, to *group) (displaced *conn) {
 	l.arrivals++
 	c.arrival = l.arrivals
-	if displaced = to.add(c); displaced != nil {
+	if displaced = to.addMember(c); displaced != nil {
 		l.drop(displaced)
 	}
 	return displaced
@@ -154,8 +154,8 @@ func (l *Limiter) join(c *conn, to *group) (displaced *conn) {
 // drop ends the count of a connection. The caller holds mu.
 func (l *Limiter) drop(c *conn) {
 	if c.group != nil {
-		c.group.remove(c)
-		l.bytes.remove(c)
+		c.group.removeMember(c)
+		l.bytes.removeConnection(c)
 		close(c.left)
 	}
 }
@@ -226,8 +226,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close() //nolint:wrapcheck // net/http examines it
 }
 
-// reset closes a displaced connection, with all that the kernel would still send.
-func (c *conn) reset() {
+// resetConnection closes a displaced connection, with all that the kernel would still send.
+func (c *conn) resetConnection() {
 	if c == nil {
 		return
 	}

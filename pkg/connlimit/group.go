@@ -13,9 +13,9 @@ func newGroup(limit int) group {
 	return group{limit: limit, members: map[*conn]struct{}{}, ofAddress: map[netip.Addr]int{}}
 }
 
-// add adds a connection. It returns the member to remove, if the group is too large now. That is never the new one, because it is
+// addMember adds a connection. It returns the member to remove, if the group is too large now. That is never the new one, because it is
 // the last arrival.
-func (g *group) add(c *conn) (excess *conn) {
+func (g *group) addMember(c *conn) (excess *conn) {
 	c.group = g
 	g.members[c] = struct{}{}
 	g.ofAddress[c.address]++
@@ -38,7 +38,7 @@ func (g *group) leavesBefore(a, b *conn) bool {
 	return a.arrival < b.arrival
 }
 
-func (g *group) remove(c *conn) {
+func (g *group) removeMember(c *conn) {
 	c.group = nil
 	delete(g.members, c)
 	if g.ofAddress[c.address]--; g.ofAddress[c.address] == 0 {

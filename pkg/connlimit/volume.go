@@ -13,7 +13,7 @@ func newVolume(limit int) volume {
 	return volume{limit: limit, members: map[*conn]struct{}{}, ofAddress: map[netip.Addr]int{}}
 }
 
-func (v *volume) add(c *conn, n int) {
+func (v *volume) addBytes(c *conn, n int) {
 	if n == 0 {
 		return
 	}
@@ -23,7 +23,7 @@ func (v *volume) add(c *conn, n int) {
 	v.members[c] = struct{}{}
 }
 
-func (v *volume) remove(c *conn) {
+func (v *volume) removeConnection(c *conn) {
 	v.total -= c.bytes
 	if v.ofAddress[c.address] -= c.bytes; v.ofAddress[c.address] == 0 {
 		delete(v.ofAddress, c.address)
@@ -32,17 +32,17 @@ func (v *volume) remove(c *conn) {
 	c.bytes = 0
 }
 
-// most returns the member with the most bytes, of the address with the most.
-func (v *volume) most() (most *conn) {
+// largestConnection returns the member with the most bytes, of the address with the most.
+func (v *volume) largestConnection() (most *conn) {
 	for c := range v.members {
-		if most == nil || v.exceeds(c, most) {
+		if most == nil || v.hasMoreBytes(c, most) {
 			most = c
 		}
 	}
 	return most
 }
 
-func (v *volume) exceeds(a, b *conn) bool {
+func (v *volume) hasMoreBytes(a, b *conn) bool {
 	if ofA, ofB := v.ofAddress[a.address], v.ofAddress[b.address]; ofA != ofB {
 		return ofA > ofB
 	}

@@ -133,7 +133,7 @@ func (c *Controller) handle(ctx context.Context, name cache.ObjectName) {
 		zap.Int(logging.KeyAttempt, c.queue.NumRequeues(name)+1))
 	began := c.clock.Now()
 	err := c.reconciler.Reconcile(logging.WithContext(ctx, log), name)
-	o, took := classify(ctx, err), c.clock.Since(began)
+	o, took := classifyOutcome(ctx, err), c.clock.Since(began)
 	c.metrics.observe(c.name, o.result, took)
 	log = log.With(zap.Duration(logging.KeyDuration, took))
 	switch o.result {

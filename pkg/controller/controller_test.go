@@ -63,14 +63,14 @@ func TestClassify(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, classify(t.Context(), tt.give))
+			assert.Equal(t, tt.want, classifyOutcome(t.Context(), tt.give))
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
 			want := canceled
 			if tt.give == nil {
 				want = succeeded
 			}
-			assert.Equal(t, want, classify(over, tt.give).result)
+			assert.Equal(t, want, classifyOutcome(over, tt.give).result)
 		})
 	}
 }

@@ -64,8 +64,8 @@ type outcome struct {
 	reason string        // for requeued and terminal
 }
 
-// classify returns the outcome for an error that Reconcile returned.
-func classify(ctx context.Context, err error) outcome {
+// classifyOutcome returns the outcome for an error that Reconcile returned.
+func classifyOutcome(ctx context.Context, err error) outcome {
 	switch {
 	case err == nil:
 		return outcome{}
@@ -86,7 +86,7 @@ func classifyError(err error) outcome {
 		case interface{ Unwrap() []error }:
 			var all outcome
 			for _, branch := range e.Unwrap() {
-				all = all.join(classifyError(branch))
+				all = all.joinOutcome(classifyError(branch))
 			}
 			return all
 		}
@@ -97,8 +97,8 @@ func classifyError(err error) outcome {
 	return outcome{result: failed}
 }
 
-// join returns the outcome that wins: the higher result, or the shorter of two requeue times.
-func (o outcome) join(other outcome) outcome {
+// joinOutcome returns the outcome that wins: the higher result, or the shorter of two requeue times.
+func (o outcome) joinOutcome(other outcome) outcome {
 	if o.result == requeued && other.result == requeued && other.after < o.after || other.result > o.result {
 		return other
 	}

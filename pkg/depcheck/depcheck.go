@@ -27,7 +27,7 @@ type listedPackage struct {
 // itself and all paths below it. Imports of test files are ignored.
 func AssertNoDependency(tb testing.TB, pattern string, forbidden ...string) {
 	tb.Helper()
-	packages, err := list(tb, pattern)
+	packages, err := listPackages(tb, pattern)
 	if err != nil {
 		tb.Fatalf("list dependencies of %s: %v", pattern, err)
 	}
@@ -36,7 +36,7 @@ func AssertNoDependency(tb testing.TB, pattern string, forbidden ...string) {
 	}
 }
 
-func list(tb testing.TB, pattern string) ([]listedPackage, error) {
+func listPackages(tb testing.TB, pattern string) ([]listedPackage, error) {
 	tb.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(tb.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,DepOnly", pattern)
@@ -44,14 +44,14 @@ func list(tb testing.TB, pattern string) ([]listedPackage, error) {
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	packages, err := decode(&stdout)
+	packages, err := decodePackages(&stdout)
 	if err == nil && len(packages) == 0 {
 		return nil, errors.New("no package matches the pattern")
 	}
 	return packages, err
 }
 
-func decode(r io.Reader) ([]listedPackage, error) {
+func decodePackages(r io.Reader) ([]listedPackage, error) {
 	var packages []listedPackage
 	for decoder := json.NewDecoder(r); ; {
 		var p listedPackage

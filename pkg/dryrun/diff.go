@@ -12,7 +12,7 @@ const contextLines = 3
 // Diff returns the changes to an object as a unified diff of the fields in the wanted object. It omits fields that other
 // programs or the API server added.
 func Diff(live, wanted *unstructured.Unstructured) string {
-	before, err := yaml.Marshal(project(live.Object, wanted.Object))
+	before, err := yaml.Marshal(projectWanted(live.Object, wanted.Object))
 	if err != nil {
 		return err.Error() + "\n"
 	}
@@ -29,8 +29,8 @@ func Diff(live, wanted *unstructured.Unstructured) string {
 	return text
 }
 
-// project returns the part of a value that also exists in the wanted value. Elements of lists are compared by index.
-func project(live, wanted any) any {
+// projectWanted returns the part of a value that also exists in the wanted value. Elements of lists are compared by index.
+func projectWanted(live, wanted any) any {
 	switch wanted := wanted.(type) {
 	case map[string]any:
 		object, ok := live.(map[string]any)
@@ -40,7 +40,7 @@ func project(live, wanted any) any {
 		out := map[string]any{}
 		for key, value := range wanted {
 			if v, found := object[key]; found {
-				out[key] = project(v, value)
+				out[key] = projectWanted(v, value)
 			}
 		}
 		return out
@@ -52,7 +52,7 @@ func project(live, wanted any) any {
 		out := make([]any, len(list))
 		for i := range list {
 			if out[i] = list[i]; i < len(wanted) {
-				out[i] = project(list[i], wanted[i])
+				out[i] = projectWanted(list[i], wanted[i])
 			}
 		}
 		return out

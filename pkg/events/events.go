@@ -84,7 +84,7 @@ func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message st
 			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),
 			Name:      util.GenerateEventName(about.Name, now.UnixNano()),
 		},
-		InvolvedObject: *about, Type: kind, Reason: reason, Message: cut(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		InvolvedObject: *about, Type: kind, Reason: reason, Message: truncateMessage(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
 	}
 	select {
@@ -167,8 +167,8 @@ func (r *Recorder) lost(event *corev1.Event, err error) {
 		zap.String(logging.KeyReason, event.Reason), zap.Error(err))
 }
 
-// cut truncates a message to the limit of the API, after a whole character.
-func cut(message string) string {
+// truncateMessage truncates a message to the limit of the API, after a whole character.
+func truncateMessage(message string) string {
 	const ellipsis = "..."
 	if len(message) <= maxMessage {
 		return message

@@ -212,7 +212,7 @@ func TestCut(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := cut(tt.give)
+			got := truncateMessage(tt.give)
 			assert.Equal(t, tt.want, got)
 			assert.LessOrEqual(t, len(got), 1024)
 			assert.True(t, utf8.ValidString(got))

@@ -94,14 +94,14 @@ func (g Gateway) Attach(r Route) Attachment {
 		switch {
 		case refusal.Reason == "":
 			taking = append(taking, l)
-		case closeness(refusal.Reason) > closeness(closest.Reason):
+		case reasonCloseness(refusal.Reason) > reasonCloseness(closest.Reason):
 			closest = refusal
 		}
 	}
 	switch {
 	case len(taking) > 0:
-		best := slices.MinFunc(taking, func(a, b *gatewayv1.Listener) int { return preference(a) - preference(b) })
-		return Attachment{Scheme: scheme(best), Port: best.Port}
+		best := slices.MinFunc(taking, func(a, b *gatewayv1.Listener) int { return listenerPreference(a) - listenerPreference(b) })
+		return Attachment{Scheme: listenerScheme(best), Port: best.Port}
 	case closest.Reason != "":
 		return closest
 	case r.Listener != "":
@@ -126,24 +126,24 @@ func (g Gateway) refusal(l *gatewayv1.Listener, r Route) Attachment {
 	return Attachment{}
 }
 
-// closeness orders reasons by how close a listener came to accepting a route.
-func closeness(reason string) int {
+// reasonCloseness orders reasons by how close a listener came to accepting a route.
+func reasonCloseness(reason string) int {
 	return slices.Index([]string{"", ReasonProtocolNotSupported, ReasonListenerNotAllowed, ReasonNoMatchingHostname}, reason)
 }
 
-// preference orders listeners: lower is better.
-func preference(l *gatewayv1.Listener) int {
+// listenerPreference orders listeners: lower is better.
+func listenerPreference(l *gatewayv1.Listener) int {
 	p := 0
 	if l.Protocol != gatewayv1.HTTPSProtocolType {
 		p += 2
 	}
-	if l.Port != defaultPort(scheme(l)) {
+	if l.Port != defaultPort(listenerScheme(l)) {
 		p++
 	}
 	return p
 }
 
-func scheme(l *gatewayv1.Listener) string {
+func listenerScheme(l *gatewayv1.Listener) string {
 	if l.Protocol == gatewayv1.HTTPSProtocolType {
 		return "https"
 	}

@@ -40,9 +40,9 @@ func Run[In, Out any](t *testing.T, dir string, f func(t *testing.T, in In) Out)
 	for _, c := range cases {
 		t.Run(filepath.Base(c), func(t *testing.T) {
 			t.Parallel()
-			handle := check[Out]
+			handle := checkOutput[Out]
 			if *update {
-				handle = rewrite
+				handle = rewriteFile
 			}
 			if err := runCase(c, func(in In) Out { return f(t, in) }, handle); err != nil {
 				t.Error(err)
@@ -56,7 +56,7 @@ func File(t *testing.T, path string, got []byte) {
 	t.Helper()
 	handle := checkFile
 	if *update {
-		handle = rewrite
+		handle = rewriteFile
 	}
 	if err := handle(path, got); err != nil {
 		t.Error(err)
@@ -66,7 +66,7 @@ func File(t *testing.T, path string, got []byte) {
 // Decode decodes YAML and fails the test for unknown fields.
 func Decode[T any](t *testing.T, data []byte) T {
 	t.Helper()
-	v, err := decode[T](data)
+	v, err := decodeYAML[T](data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,37 +105,37 @@ func runCase[In, Out any](path string, f func(In) Out, handle func(path string, 
 	if err != nil {
 		return err
 	}
-	got, err := run(in, f)
+	got, err := runTwice(in, f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path+inSuffix, err)
 	}
 	return handle(path+outSuffix, got)
 }
 
-func rewrite(path string, got []byte) error {
+func rewriteFile(path string, got []byte) error {
 	return os.WriteFile(path, got, 0o644)
 }
 
-func check[Out any](path string, got []byte) error {
-	want, err := read(path)
+func checkOutput[Out any](path string, got []byte) error {
+	want, err := readFile(path)
 	if err != nil {
 		return err
 	}
-	if _, err := decode[Out](want); err != nil {
+	if _, err := decodeYAML[Out](want); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return compare(path, want, got)
+	return compareOutput(path, want, got)
 }
 
 func checkFile(path string, got []byte) error {
-	want, err := read(path)
+	want, err := readFile(path)
 	if err != nil {
 		return err
 	}
-	return compare(path, want, got)
+	return compareOutput(path, want, got)
 }
 
-func read(path string) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	want, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("create it with -update: %w", err)
@@ -143,15 +143,15 @@ func read(path string) ([]byte, error) {
 	return want, err
 }
 
-func compare(path string, want, got []byte) error {
+func compareOutput(path string, want, got []byte) error {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		return fmt.Errorf("%s differs (-want +got), rewrite it with -update:\n%s", path, diff)
 	}
 	return nil
 }
 
-// run returns the encoded output of f, or an error if two calls return different outputs.
-func run[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
+// runTwice returns the encoded output of f, or an error if two calls return different outputs.
+func runTwice[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
 	first, err := runOnce(data, f)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func run[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
 
 // runOnce decodes the input for each call, because f can modify it.
 func runOnce[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
-	in, err := decode[In](data)
+	in, err := decodeYAML[In](data)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func runOnce[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
 	return out, nil
 }
 
-func decode[T any](data []byte) (T, error) {
+func decodeYAML[T any](data []byte) (T, error) {
 	var v T
 	if err := yaml.UnmarshalStrict(data, &v); err != nil {
 		return v, fmt.Errorf("decode: %w", err)

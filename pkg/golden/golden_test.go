@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 			write(t, path+inSuffix, tt.in)
 			write(t, path+outSuffix, tt.out)
 
-			err := runCase(path, tt.f, check[output])
+			err := runCase(path, tt.f, checkOutput[output])
 
 			if tt.wantErr == nil {
 				require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestCheckRewrites(t *testing.T) {
 	write(t, path+inSuffix, "text: a")
 	write(t, path+outSuffix, "anything: old")
 
-	require.NoError(t, runCase(path, countWords, rewrite))
+	require.NoError(t, runCase(path, countWords, rewriteFile))
 
 	got, err := os.ReadFile(path + outSuffix)
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "page.html")
 	require.ErrorContains(t, checkFile(path, []byte("a")), "create it with -update")
-	require.NoError(t, rewrite(path, []byte("a")))
+	require.NoError(t, rewriteFile(path, []byte("a")))
 	require.ErrorContains(t, checkFile(path, []byte("b")), path+" differs (-want +got)")
 	File(t, path, []byte("a"))
 }

@@ -41,14 +41,14 @@ func (o Options) Validate() error {
 	if err := validateAddress(healthFlag, o.HealthAddress); err != nil {
 		return err
 	}
-	if o.EnablePprof && disabled(o.MetricsAddress) {
+	if o.EnablePprof && isDisabled(o.MetricsAddress) {
 		return errors.New("--" + pprofFlag + " requires --" + metricsFlag)
 	}
 	return nil
 }
 
 func validateAddress(flag, address string) error {
-	if disabled(address) {
+	if isDisabled(address) {
 		return nil
 	}
 	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
@@ -57,6 +57,6 @@ func validateAddress(flag, address string) error {
 	return nil
 }
 
-func disabled(address string) bool {
+func isDisabled(address string) bool {
 	return address == "" || address == "0"
 }

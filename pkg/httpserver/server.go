@@ -73,7 +73,7 @@ func New(p Params) *Server {
 		metrics: newEndpoint(metricsFlag, p.MetricsAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxPages}),
 		health:  newEndpoint(healthFlag, p.HealthAddress, connlimit.Limits{Waiting: maxWaiting, Requests: maxProbes}),
 	}
-	s.metrics.server.Handler = limitBody(protect(p, s.metrics.limiter.Requests(metricsMux(p))))
+	s.metrics.server.Handler = limitBody(protectHandler(p, s.metrics.limiter.Requests(metricsMux(p))))
 	s.metrics.server.WriteTimeout = profileTimeout
 	s.health.server.Handler = limitBody(s.health.limiter.Requests(healthMux(p)))
 	s.health.server.WriteTimeout = answerTimeout
@@ -142,7 +142,7 @@ func (s *Server) HealthAddress() string {
 }
 
 func (e *endpoint) listen() error {
-	if disabled(e.address) {
+	if isDisabled(e.address) {
 		return nil
 	}
 	listener, err := net.Listen("tcp", e.address)
@@ -199,7 +199,7 @@ func (e *endpoint) boundAddress() string {
 	return e.listener.Addr().String()
 }
 
-func protect(p Params, h http.Handler) http.Handler {
+func protectHandler(p Params, h http.Handler) http.Handler {
 	if p.Protect == nil {
 		return h
 	}

@@ -15,7 +15,7 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 		if !ok {
 			return obj, nil // already transformed, or the tombstone of a deleted object
 		}
-		typed, ok := convert[T](u)
+		typed, ok := fromUnstructured[T](u)
 		if !ok {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
@@ -26,8 +26,8 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 	}
 }
 
-// convert returns false for an object that cannot be converted to T.
-func convert[T any](u *unstructured.Unstructured) (*T, bool) {
+// fromUnstructured returns false for an object that cannot be converted to T.
+func fromUnstructured[T any](u *unstructured.Unstructured) (*T, bool) {
 	typed := new(T)
 	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) == nil
 }

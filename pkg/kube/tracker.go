@@ -15,13 +15,13 @@ func newTracker(h cache.ResourceEventHandler) *tracker {
 
 // OnAdd implements cache.ResourceEventHandler.
 func (t *tracker) OnAdd(obj any, isInInitialList bool) {
-	t.record(obj)
+	t.recordObject(obj)
 	t.handler.OnAdd(obj, isInInitialList)
 }
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (t *tracker) OnUpdate(oldObj, newObj any) {
-	t.record(newObj)
+	t.recordObject(newObj)
 	t.handler.OnUpdate(oldObj, newObj)
 }
 
@@ -41,8 +41,8 @@ func (t *tracker) deleteAll() {
 	}
 }
 
-// record ignores objects without a name, which the store of the informer rejects too.
-func (t *tracker) record(obj any) {
+// recordObject ignores objects without a name, which the store of the informer rejects too.
+func (t *tracker) recordObject(obj any) {
 	if name, err := cache.ObjectToName(obj); err == nil {
 		t.delivered[name] = obj
 	}

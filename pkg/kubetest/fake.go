@@ -50,7 +50,7 @@ func Writes(f Fake) []Action {
 	var writes []Action
 	for _, action := range f.Actions() {
 		if !slices.Contains(readVerbs, action.GetVerb()) {
-			writes = append(writes, identify(action))
+			writes = append(writes, identifyAction(action))
 		}
 	}
 	return writes
@@ -79,26 +79,26 @@ func WaitForWrites(tb testing.TB, f Fake, want ...Action) {
 
 // FailAlways makes all calls with this verb and resource ("*" matches any) return err.
 func FailAlways(f Fake, verb, resource string, err error) {
-	prepend(f, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	prependReaction(f, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
 // FailNext makes the next n calls with this verb and resource ("*" matches any) return err.
 func FailNext(f Fake, n int, verb, resource string, err error) {
 	// n needs no lock: the fake holds its own lock while it calls reactors.
-	prepend(f, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+	prependReaction(f, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		n--
 		return n >= 0, nil, err
 	})
 }
 
-// prepend holds the lock of the fake, which PrependReactor does not, because informers may be running.
-func prepend(f Fake, verb, resource string, reaction clienttesting.ReactionFunc) {
+// prependReaction holds the lock of the fake, which PrependReactor does not, because informers may be running.
+func prependReaction(f Fake, verb, resource string, reaction clienttesting.ReactionFunc) {
 	f.Lock()
 	defer f.Unlock()
 	f.PrependReactor(verb, resource, reaction)
 }
 
-func identify(action clienttesting.Action) Action {
+func identifyAction(action clienttesting.Action) Action {
 	a := Action{
 		Verb:        action.GetVerb(),
 		Resource:    action.GetResource().Resource,

@@ -9,8 +9,8 @@ import (
 
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, 2*time.Minute, patience(""))
-	assert.Equal(t, 2*time.Minute, patience("0.1"), "never less")
-	assert.Equal(t, 2*time.Minute, patience("fast"))
-	assert.Equal(t, 5*time.Minute, patience("2.5"))
+	assert.Equal(t, 2*time.Minute, scaledPatience(""))
+	assert.Equal(t, 2*time.Minute, scaledPatience("0.1"), "never less")
+	assert.Equal(t, 2*time.Minute, scaledPatience("fast"))
+	assert.Equal(t, 5*time.Minute, scaledPatience("2.5"))
 }

@@ -146,7 +146,7 @@ func (e *Elector) Check() error {
 	if e.lock == nil {
 		return nil
 	}
-	switch age := e.lock.age(); {
+	switch age := e.lock.renewalAge(); {
 	case age < 0:
 		return errors.New("this replica does not hold the Lease")
 	case age > e.options.RenewDeadline:
@@ -180,18 +180,18 @@ func (e *Elector) runElection(ctx context.Context, lead func(lease context.Conte
 	election, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
 	term.resign = resign
-	stopWaiting := context.AfterFunc(ctx, term.withdraw)
+	stopWaiting := context.AfterFunc(ctx, term.withdrawTerm)
 	defer stopWaiting()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: e.name, Lock: e.lock, ReleaseOnCancel: true,
 		LeaseDuration: e.options.LeaseDuration, RenewDeadline: e.options.RenewDeadline, RetryPeriod: e.options.RetryPeriod,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: term.begin, OnStoppedLeading: func() {}},
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: term.beginTerm, OnStoppedLeading: func() {}},
 	})
 	if err != nil {
 		return false, fmt.Errorf("join leader election: %w", err)
 	}
 	elector.Run(election)
-	return term.end(), nil
+	return term.endTerm(), nil
 }
 
 // term is one participation in the election: waiting to be elected, then leading.
@@ -207,8 +207,8 @@ type term struct {
 	done    bool          // lead has returned by itself
 }
 
-// begin calls lead. The election calls begin in a separate goroutine.
-func (t *term) begin(lease context.Context) {
+// beginTerm calls lead. The election calls begin in a separate goroutine.
+func (t *term) beginTerm(lease context.Context) {
 	t.mu.Lock()
 	if t.over {
 		t.mu.Unlock()
@@ -232,8 +232,8 @@ func (t *term) begin(lease context.Context) {
 	t.resign()
 }
 
-// withdraw resigns if lead was not called yet. It runs when ctx is canceled; a leader resigns after lead has returned.
-func (t *term) withdraw() {
+// withdrawTerm resigns if lead was not called yet. It runs when ctx is canceled; a leader resigns after lead has returned.
+func (t *term) withdrawTerm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.leading == nil {
@@ -242,8 +242,8 @@ func (t *term) withdraw() {
 	}
 }
 
-// end waits for lead to return, and reports whether it returned by itself.
-func (t *term) end() bool {
+// endTerm waits for lead to return, and reports whether it returned by itself.
+func (t *term) endTerm() bool {
 	t.mu.Lock()
 	t.over = true // a begin that is scheduled but has not started must not call lead
 	leading := t.leading

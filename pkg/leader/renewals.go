@@ -19,7 +19,7 @@ type renewals struct {
 func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	begun := time.Now()
 	err := r.LeaseLock.Create(ctx, record)
-	r.note(begun, &record, err)
+	r.noteRenewal(begun, &record, err)
 	return err //nolint:wrapcheck // as the wrapped lock does
 }
 
@@ -27,12 +27,12 @@ func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectio
 func (r *renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	begun := time.Now()
 	err := r.LeaseLock.Update(ctx, record)
-	r.note(begun, &record, err)
+	r.noteRenewal(begun, &record, err)
 	return err //nolint:wrapcheck // as the wrapped lock does
 }
 
-// note notes the beginning of a write that succeeded: the API server may have seen it then. A release is a record without a holder.
-func (r *renewals) note(begun time.Time, record *resourcelock.LeaderElectionRecord, err error) {
+// noteRenewal notes the beginning of a write that succeeded: the API server may have seen it then. A release is a record without a holder.
+func (r *renewals) noteRenewal(begun time.Time, record *resourcelock.LeaderElectionRecord, err error) {
 	switch {
 	case err != nil:
 	case record.HolderIdentity == r.Identity():
@@ -42,9 +42,9 @@ func (r *renewals) note(begun time.Time, record *resourcelock.LeaderElectionReco
 	}
 }
 
-// age returns the time since the last renewal, negative without one. It is the longer of the times of the monotonic clock and of the
+// renewalAge returns the time since the last renewal, negative without one. It is the longer of the times of the monotonic clock and of the
 // wall clock: the monotonic one stands still while a virtual machine is suspended.
-func (r *renewals) age() time.Duration {
+func (r *renewals) renewalAge() time.Duration {
 	last := r.last.Load()
 	if last == nil {
 		return -1

@@ -16,9 +16,9 @@ import (
 const ratio = 0.9
 
 // Set sets the soft memory limit and logs it. It does nothing if GOMEMLIMIT is set, or if there is no limit.
-func Set(log *zap.Logger) { set(log, memlimit.FromCgroup) }
+func Set(log *zap.Logger) { setLimit(log, memlimit.FromCgroup) }
 
-func set(log *zap.Logger, limitOfContainer memlimit.Provider) {
+func setLimit(log *zap.Logger, limitOfContainer memlimit.Provider) {
 	limit, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithProvider(limitOfContainer), memlimit.WithRatio(ratio))
 	switch {
 	case errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported): // not in a container

@@ -50,7 +50,7 @@ func TestSet(t *testing.T) {
 			}
 			debug.SetMemoryLimit(math.MaxInt64)
 			core, logs := zaptest.New(zapcore.DebugLevel)
-			set(zap.New(core), tt.container)
+			setLimit(zap.New(core), tt.container)
 			assert.Equal(t, tt.want, debug.SetMemoryLimit(-1))
 			var lines []string
 			for _, e := range logs.All() {

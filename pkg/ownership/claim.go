@@ -70,11 +70,11 @@ func (c Claim) Conflicts(other Claim) bool {
 	}
 	switch {
 	case c.Path == other.Path:
-		return conflict(c, other, same)
+		return conflictsWith(c, other, same)
 	case strings.HasPrefix(c.Path, other.Path):
-		return conflict(c, other, above)
+		return conflictsWith(c, other, above)
 	case strings.HasPrefix(other.Path, c.Path):
-		return conflict(c, other, below)
+		return conflictsWith(c, other, below)
 	}
 	return false
 }
@@ -88,26 +88,26 @@ const (
 	below
 )
 
-// conflict decides for claims of one host whose paths are related.
-func conflict(c, other Claim, r relation) bool {
+// conflictsWith decides for claims of one host whose paths are related.
+func conflictsWith(c, other Claim, r relation) bool {
 	switch {
 	case c.Header == "" && other.Header == "":
 		return true
 	case c.Header == "":
-		return r != above || other.Unordered || versioned(c.Path)
+		return r != above || other.Unordered || isVersioned(c.Path)
 	case other.Header == "":
-		return r != below || c.Unordered || versioned(other.Path)
+		return r != below || c.Unordered || isVersioned(other.Path)
 	}
 	return c.Header != other.Header || c.Value == other.Value
 }
 
-// versioned reports whether the first element of a path is an API version: v and a digit.
-func versioned(path string) bool {
+// isVersioned reports whether the first element of a path is an API version: v and a digit.
+func isVersioned(path string) bool {
 	return len(path) > 2 && path[1] == 'v' && '0' <= path[2] && path[2] <= '9'
 }
 
-// prefixes calls f with each path above a path, from the root.
-func prefixes(path string, f func(string)) {
+// eachPrefix calls f with each path above a path, from the root.
+func eachPrefix(path string, f func(string)) {
 	for i := range len(path) - 1 {
 		if path[i] == '/' {
 			f(path[:i+1])

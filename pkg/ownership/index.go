@@ -8,45 +8,45 @@ type index struct {
 
 func newIndex() *index { return &index{at: map[string]*bucket{}, under: map[string]*bucket{}} }
 
-func (x *index) add(a *ask) {
-	put(x.at, a.Path, a)
-	prefixes(a.Path, func(path string) { put(x.under, path, a) })
+func (x *index) addAsk(a *ask) {
+	putAsk(x.at, a.Path, a)
+	eachPrefix(a.Path, func(path string) { putAsk(x.under, path, a) })
 }
 
-func (x *index) remove(a *ask) {
-	drop(x.at, a.Path, a)
-	prefixes(a.Path, func(path string) { drop(x.under, path, a) })
+func (x *index) removeAsk(a *ask) {
+	dropAsk(x.at, a.Path, a)
+	eachPrefix(a.Path, func(path string) { dropAsk(x.under, path, a) })
 }
 
-func (x *index) empty() bool { return len(x.at) == 0 }
+func (x *index) isEmpty() bool { return len(x.at) == 0 }
 
-// conflicting calls f with each claim of another owner that conflicts with a.
-func (x *index) conflicting(a *ask, f func(*ask)) {
-	prefixes(a.Path, func(path string) { x.at[path].conflicting(a, above, f) })
-	x.at[a.Path].conflicting(a, same, f)
-	x.under[a.Path].conflicting(a, below, f)
+// eachConflict calls f with each claim of another owner that conflicts with a.
+func (x *index) eachConflict(a *ask, f func(*ask)) {
+	eachPrefix(a.Path, func(path string) { x.at[path].eachConflictInBucket(a, above, f) })
+	x.at[a.Path].eachConflictInBucket(a, same, f)
+	x.under[a.Path].eachConflictInBucket(a, below, f)
 }
 
-func put(buckets map[string]*bucket, path string, a *ask) {
+func putAsk(buckets map[string]*bucket, path string, a *ask) {
 	b := buckets[path]
 	if b == nil {
 		b = &bucket{plain: set{}, versioned: set{}, unordered: set{}, headers: map[string]values{}}
 		buckets[path] = b
 	}
-	b.add(a)
+	b.addToBucket(a)
 }
 
-func drop(buckets map[string]*bucket, path string, a *ask) {
+func dropAsk(buckets map[string]*bucket, path string, a *ask) {
 	b := buckets[path]
-	if b.remove(a); len(b.plain) == 0 && len(b.headers) == 0 {
+	if b.removeFromBucket(a); len(b.plain) == 0 && len(b.headers) == 0 {
 		delete(buckets, path)
 	}
 }
 
 type set map[*ask]struct{}
 
-// others calls f with each claim of another owner.
-func (s set) others(a *ask, f func(*ask)) {
+// eachOther calls f with each claim of another owner.
+func (s set) eachOther(a *ask, f func(*ask)) {
 	for other := range s {
 		if other.owner != a.owner {
 			f(other)
@@ -57,9 +57,9 @@ func (s set) others(a *ask, f func(*ask)) {
 // values are claims with one header, by its value.
 type values map[string]set
 
-func (v values) others(a *ask, f func(*ask)) {
+func (v values) eachOtherValue(a *ask, f func(*ask)) {
 	for _, s := range v {
-		s.others(a, f)
+		s.eachOther(a, f)
 	}
 }
 
@@ -71,10 +71,10 @@ type bucket struct {
 	unordered set               // of claims with headers
 }
 
-func (b *bucket) add(a *ask) {
+func (b *bucket) addToBucket(a *ask) {
 	if a.Header == "" {
 		b.plain[a] = struct{}{}
-		if versioned(a.Path) {
+		if isVersioned(a.Path) {
 			b.versioned[a] = struct{}{}
 		}
 		return
@@ -93,7 +93,7 @@ func (b *bucket) add(a *ask) {
 	}
 }
 
-func (b *bucket) remove(a *ask) {
+func (b *bucket) removeFromBucket(a *ask) {
 	if a.Header == "" {
 		delete(b.plain, a)
 		delete(b.versioned, a)
@@ -109,29 +109,29 @@ func (b *bucket) remove(a *ask) {
 	delete(b.unordered, a)
 }
 
-// conflicting calls f with each claim of another owner that conflicts with a. It decides like function conflict.
-func (b *bucket) conflicting(a *ask, r relation, f func(*ask)) {
+// eachConflictInBucket calls f with each claim of another owner that conflicts with a. It decides like conflictsWith.
+func (b *bucket) eachConflictInBucket(a *ask, r relation, f func(*ask)) {
 	switch {
 	case b == nil:
-	case a.Header == "" && r == above && !versioned(a.Path):
-		b.plain.others(a, f)
-		b.unordered.others(a, f)
+	case a.Header == "" && r == above && !isVersioned(a.Path):
+		b.plain.eachOther(a, f)
+		b.unordered.eachOther(a, f)
 	case a.Header == "":
-		b.plain.others(a, f)
+		b.plain.eachOther(a, f)
 		for _, v := range b.headers {
-			v.others(a, f)
+			v.eachOtherValue(a, f)
 		}
 	default:
 		if r != below || a.Unordered {
-			b.plain.others(a, f)
+			b.plain.eachOther(a, f)
 		} else {
-			b.versioned.others(a, f)
+			b.versioned.eachOther(a, f)
 		}
 		for name, v := range b.headers {
 			if name == a.Header {
-				v[a.Value].others(a, f)
+				v[a.Value].eachOther(a, f)
 			} else {
-				v.others(a, f)
+				v.eachOtherValue(a, f)
 			}
 		}
 	}

@@ -236,7 +236,7 @@ func model(r *Registry) map[Owner]map[Claim]bool {
 			asks = append(asks, a)
 		}
 	}
-	slices.SortFunc(asks, compare)
+	slices.SortFunc(asks, compareAsks)
 	all := map[Owner]map[Claim]bool{}
 	for _, a := range asks {
 		free := !slices.ContainsFunc(granted, func(g *ask) bool { return g.owner != a.owner && g.Conflicts(a.Claim) })

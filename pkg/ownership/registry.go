@@ -152,15 +152,15 @@ func (r *Registry) add(a *ask) {
 		x = newIndex()
 		r.hosts[a.Host] = x
 	}
-	x.add(a)
-	r.queue.push(a)
+	x.addAsk(a)
+	r.queue.pushAsk(a)
 }
 
 func (r *Registry) remove(a *ask) {
 	x := r.hosts[a.Host]
-	x.conflicting(a, r.queue.push)
-	r.queue.drop(a)
-	if x.remove(a); x.empty() {
+	x.eachConflict(a, r.queue.pushAsk)
+	r.queue.dropQueued(a)
+	if x.removeAsk(a); x.isEmpty() {
 		delete(r.hosts, a.Host)
 	}
 }
@@ -170,12 +170,12 @@ func (r *Registry) remove(a *ask) {
 func (r *Registry) update(a *ask, next Ask, created time.Time) {
 	before := *a
 	a.Ask, a.created, a.held = next, created, a.held && next.Ready
-	switch moved := compare(a, &before); {
+	switch moved := compareAsks(a, &before); {
 	case moved < 0 && a.refused != nil:
-		r.queue.push(a)
+		r.queue.pushAsk(a)
 	case moved > 0:
-		r.queue.push(a)
-		r.hosts[a.Host].conflicting(a, r.queue.push)
+		r.queue.pushAsk(a)
+		r.hosts[a.Host].eachConflict(a, r.queue.pushAsk)
 	}
 }
 
@@ -189,13 +189,13 @@ func (r *Registry) decide() []Owner {
 		a.queued = false
 		x := r.hosts[a.Host]
 		before := a.refused
-		if a.refused = x.winner(a); equal(before, a.refused) {
+		if a.refused = x.findWinner(a); equalConflicts(before, a.refused) {
 			continue
 		}
 		changed[a.owner] = struct{}{}
 		if (before == nil) != (a.refused == nil) {
-			x.conflicting(a, func(other *ask) {
-				if !other.queued && compare(other, a) > 0 {
+			x.eachConflict(a, func(other *ask) {
+				if !other.queued && compareAsks(other, a) > 0 {
 					other.queued = true
 					heap.Push(&r.queue, other)
 				}
@@ -205,11 +205,11 @@ func (r *Registry) decide() []Owner {
 	return slices.SortedFunc(maps.Keys(changed), byName)
 }
 
-// winner returns the first granted claim in the order that conflicts with a later one, nil if there is none.
-func (x *index) winner(a *ask) *Conflict {
+// findWinner returns the first granted claim in the order that conflicts with a later one, nil if there is none.
+func (x *index) findWinner(a *ask) *Conflict {
 	var first *ask
-	x.conflicting(a, func(other *ask) {
-		if other.refused == nil && compare(other, a) < 0 && (first == nil || compare(other, first) < 0) {
+	x.eachConflict(a, func(other *ask) {
+		if other.refused == nil && compareAsks(other, a) < 0 && (first == nil || compareAsks(other, first) < 0) {
 			first = other
 		}
 	})
@@ -219,14 +219,14 @@ func (x *index) winner(a *ask) *Conflict {
 	return &Conflict{Owner: first.owner, Claim: first.Claim}
 }
 
-func equal(a, b *Conflict) bool {
+func equalConflicts(a, b *Conflict) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// compare orders claims: live, held, others; see the package comment.
-func compare(a, b *ask) int {
+// compareAsks orders claims: live, held, others; see the package comment.
+func compareAsks(a, b *ask) int {
 	return cmp.Or(
-		cmp.Compare(a.rank(), b.rank()),
+		cmp.Compare(a.askRank(), b.askRank()),
 		a.Live.Compare(b.Live),
 		a.created.Compare(b.created),
 		byName(a.owner, b.owner),
@@ -234,7 +234,7 @@ func compare(a, b *ask) int {
 	)
 }
 
-func (a *ask) rank() int {
+func (a *ask) askRank() int {
 	switch {
 	case !a.Live.IsZero():
 		return 0
@@ -252,7 +252,7 @@ func byName(a, b Owner) int {
 type queue []*ask
 
 func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
+func (q queue) Less(i, j int) bool { return compareAsks(q[i], q[j]) < 0 }
 func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
@@ -266,16 +266,16 @@ func (q *queue) Pop() any {
 	return a
 }
 
-// push queues a claim once. decide builds the heap.
-func (q *queue) push(a *ask) {
+// pushAsk queues a claim once. decide builds the heap.
+func (q *queue) pushAsk(a *ask) {
 	if !a.queued {
 		a.queued = true
 		*q = append(*q, a)
 	}
 }
 
-// drop removes a claim that no longer exists.
-func (q *queue) drop(a *ask) {
+// dropQueued removes a claim that no longer exists.
+func (q *queue) dropQueued(a *ask) {
 	if i := slices.Index(*q, a); i >= 0 {
 		*q = slices.Delete(*q, i, i+1)
 	}

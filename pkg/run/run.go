@@ -68,11 +68,11 @@ func Run(ctx context.Context, p Params) error {
 	p.Log.Info("Started", zap.String(logging.KeyVersion, version.String()))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stopServer := start(ctx, func(serving context.Context) error {
+	stopServer := startUntilStopped(ctx, func(serving context.Context) error {
 		defer cancel() // a failing server ends the service
 		return p.Server.Run(serving)
 	})
-	stopParts := start(ctx, func(working context.Context) error {
+	stopParts := startUntilStopped(ctx, func(working context.Context) error {
 		var all sync.WaitGroup
 		for _, part := range p.Parts {
 			all.Go(func() { part.Run(working) })
@@ -92,8 +92,8 @@ func Run(ctx context.Context, p Params) error {
 	return nil
 }
 
-// start runs f, and returns the function that ends its context and waits for it. The context outlives that of the caller.
-func start(ctx context.Context, f func(ctx context.Context) error) (stop func() error) {
+// startUntilStopped runs f, and returns the function that ends its context and waits for it. The context outlives that of the caller.
+func startUntilStopped(ctx context.Context, f func(ctx context.Context) error) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- f(ctx) }()
@@ -107,7 +107,7 @@ func start(ctx context.Context, f func(ctx context.Context) error) (stop func() 
 func waitForCaches(ctx context.Context, caches []Cache) bool {
 	ticker := time.NewTicker(syncInterval)
 	defer ticker.Stop()
-	for len(unsynced(caches)) > 0 {
+	for len(unsyncedNames(caches)) > 0 {
 		select {
 		case <-ctx.Done():
 			return false
@@ -117,7 +117,7 @@ func waitForCaches(ctx context.Context, caches []Cache) bool {
 	return true
 }
 
-func unsynced(caches []Cache) []string {
+func unsyncedNames(caches []Cache) []string {
 	var names []string
 	for _, c := range caches {
 		names = append(names, c.Unsynced()...)
@@ -128,7 +128,7 @@ func unsynced(caches []Cache) []string {
 // Synced returns the probe of a readiness check: an error that names the kinds that the caches have not read yet.
 func Synced(caches ...Cache) func(context.Context) error {
 	return func(context.Context) error {
-		if names := unsynced(caches); len(names) > 0 {
+		if names := unsyncedNames(caches); len(names) > 0 {
 			slices.Sort(names)
 			return fmt.Errorf("not listed yet: %s", strings.Join(names, ", "))
 		}

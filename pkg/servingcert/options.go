@@ -21,7 +21,7 @@ func ParseVersion(name string) (uint16, error) {
 	}
 	v, known := versions[name]
 	if !known {
-		return 0, fmt.Errorf("%q is not one of %s", name, list(versions))
+		return 0, fmt.Errorf("%q is not one of %s", name, listNames(versions))
 	}
 	return v, nil
 }
@@ -41,13 +41,13 @@ func ParseCipherSuites(names []string) ([]uint16, error) {
 	for _, name := range names {
 		id, known := suites[strings.TrimSpace(name)]
 		if !known {
-			return nil, fmt.Errorf("%q is not one of %s", name, list(suites))
+			return nil, fmt.Errorf("%q is not one of %s", name, listNames(suites))
 		}
 		ids = append(ids, id)
 	}
 	return ids, nil
 }
 
-func list(known map[string]uint16) string {
+func listNames(known map[string]uint16) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }

@@ -145,11 +145,11 @@ type followed struct{ *Store }
 func (f *followed) Read(context.Context) (*files, error) { return f.read() }
 
 // Equal compares two sets of files.
-func (f *followed) Equal(a, b *files) bool { return a.digest() == b.digest() }
+func (f *followed) Equal(a, b *files) bool { return a.contentDigest() == b.contentDigest() }
 
 // Apply uses a set of files for new connections.
 func (f *followed) Apply(content *files) error {
-	if content.digest() == f.current.Load().digest {
+	if content.contentDigest() == f.current.Load().digest {
 		return nil // it is in use again, after an invalid one
 	}
 	m, err := f.parse(content)
@@ -213,12 +213,12 @@ func (f *files) readClientCAs(path string) (err error) {
 	return err
 }
 
-func (f *files) digest() [sha256.Size]byte {
+func (f *files) contentDigest() [sha256.Size]byte {
 	return sha256.Sum256(bytes.Join([][]byte{f.certificate, f.key, f.clientCAs}, []byte{0}))
 }
 
 func (s *Store) parse(f *files) (*material, error) {
-	m := &material{digest: f.digest()}
+	m := &material{digest: f.contentDigest()}
 	if s.own != nil {
 		m.certificate = *s.own
 	} else {

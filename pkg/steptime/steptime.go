@@ -85,7 +85,7 @@ func (s *Step) Prefill(cached, tokens int) {
 func (l Law) Time(s Step) time.Duration {
 	sequences := s.Sequences
 	if l.Graphs {
-		sequences = padded(sequences)
+		sequences = paddedBatch(sequences)
 	}
 	memory := l.Base + time.Duration(sequences)*l.PerSeq + time.Duration(s.Context)*l.PerContext
 	arithmetic := time.Duration(s.Prompt)*l.PerToken + time.Duration(float64(s.Pairs)/1e6*float64(l.PerMegaPair))
@@ -103,9 +103,9 @@ func (l Law) Vary(r *rand.Rand) float64 {
 	return math.Exp(l.Noise*r.NormFloat64() - l.Noise*l.Noise/2)
 }
 
-// padded returns the batch size of the CUDA graph for a number of sequences. vLLM captures graphs for 1, 2 and 4 sequences,
+// paddedBatch returns the batch size of the CUDA graph for a number of sequences. vLLM captures graphs for 1, 2 and 4 sequences,
 // then for multiples of 8, and runs more than largest without.
-func padded(sequences int) int {
+func paddedBatch(sequences int) int {
 	const largest = 512
 	switch {
 	case sequences <= 2 || sequences > largest:

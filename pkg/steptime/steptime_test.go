@@ -74,7 +74,7 @@ func TestDecodeAddsUp(t *testing.T) {
 func TestPadded(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[int]int{0: 0, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 16, 512: 512, 513: 513} {
-		assert.Equal(t, want, padded(give), give)
+		assert.Equal(t, want, paddedBatch(give), give)
 	}
 }
 

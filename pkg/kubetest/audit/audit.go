@@ -59,7 +59,7 @@ func (c *Call) Permission() string {
 	if c.Object.Subresource != "" {
 		resource += "/" + c.Object.Subresource
 	}
-	return permission(c.Verb, c.Object.APIGroup, resource)
+	return permissionName(c.Verb, c.Object.APIGroup, resource)
 }
 
 // Writes reports whether the request changes objects.
@@ -151,19 +151,19 @@ func AssertLeastPrivilege(t *testing.T, c *cluster.Cluster, p LeastPrivilege) {
 		assert.NotEqual(t, 403, call.Response.Code, "%s %s/%s", call.Permission(), call.Object.Namespace, call.Object.Name)
 		used[call.Permission()] = true
 	}
-	granted := granted(t, c, p.Program)
-	assert.Empty(t, missing(used, granted), "used, but not granted by the chart")
+	granted := grantedPermissions(t, c, p.Program)
+	assert.Empty(t, missingPermissions(used, granted), "used, but not granted by the chart")
 	maps.Copy(used, formerly)         // one release creates the Lease, and the other finds it
 	for permission := range granted { // a watch begins with a list unless the API server streams it
 		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
 			used[permission] = true
 		}
 	}
-	assert.Subset(t, slices.Collect(maps.Keys(p.Seldom)), missing(granted, used), "granted, but not used")
+	assert.Subset(t, slices.Collect(maps.Keys(p.Seldom)), missingPermissions(granted, used), "granted, but not used")
 }
 
-// granted returns the permissions of a program's roles.
-func granted(t *testing.T, c *cluster.Cluster, p Program) map[string]bool {
+// grantedPermissions returns the permissions of a program's roles.
+func grantedPermissions(t *testing.T, c *cluster.Cluster, p Program) map[string]bool {
 	t.Helper()
 	rbac, mine := c.Clientset().RbacV1(), metav1.ListOptions{LabelSelector: p.Selector}
 	clusterRoles, err := rbac.ClusterRoles().List(t.Context(), mine)
@@ -182,7 +182,7 @@ func granted(t *testing.T, c *cluster.Cluster, p Program) map[string]bool {
 		for _, verb := range rule.Verbs {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
-					granted[permission(verb, group, resource)] = true
+					granted[permissionName(verb, group, resource)] = true
 				}
 			}
 		}
@@ -191,11 +191,11 @@ func granted(t *testing.T, c *cluster.Cluster, p Program) map[string]bool {
 	return granted
 }
 
-func permission(verb, group, resource string) string {
+func permissionName(verb, group, resource string) string {
 	return fmt.Sprintf("%s %s/%s", verb, group, resource)
 }
 
-// missing returns the members of one set that are not in another, sorted.
-func missing(from, in map[string]bool) []string {
+// missingPermissions returns the members of one set that are not in another, sorted.
+func missingPermissions(from, in map[string]bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
 }

@@ -31,7 +31,7 @@ var crds = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResource
 // Apply does what kubectl apply --server-side --validate=strict does with manifests in YAML or JSON, without the cost of a process. It applies
 // all objects, also after an error, and returns when the API server serves the kinds of applied CRDs.
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
-	objects, err := decode(manifests)
+	objects, err := decodeManifests(manifests)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	var errs []error
 	var definitions []*unstructured.Unstructured
 	for _, o := range objects {
-		if err := a.apply(ctx, o); err != nil {
+		if err := a.applyObject(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err))
 		} else if o.GroupVersionKind().GroupKind() == crds {
 			definitions = append(definitions, o)
@@ -56,8 +56,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	return errors.Join(errs...)
 }
 
-// decode returns the objects in manifests, and those in lists.
-func decode(manifests string) ([]*unstructured.Unstructured, error) {
+// decodeManifests returns the objects in manifests, and those in lists.
+func decodeManifests(manifests string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
 	for {
@@ -103,7 +103,7 @@ func (c *Cluster) newApplier() (*applier, error) {
 	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}, nil
 }
 
-func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error {
+func (a *applier) applyObject(ctx context.Context, o *unstructured.Unstructured) error {
 	gvk := o.GroupVersionKind()
 	mapping, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 
 // FindBinary returns the path of the localkube binary, or an error that names the make target that builds it.
 func FindBinary() (string, error) {
-	return find(BinaryEnv, filepath.Join("bin", "localkube"), "make local")
+	return findProgram(BinaryEnv, filepath.Join("bin", "localkube"), "make local")
 }
 
 func findImages() (string, error) {
-	return find(ImagesEnv, filepath.Join("bin", "images"), "make local-images")
+	return findProgram(ImagesEnv, filepath.Join("bin", "images"), "make local-images")
 }
 
-// find returns the path in the environment variable env, or the path of file in the repository of the working directory.
-func find(env, file, target string) (string, error) {
+// findProgram returns the path in the environment variable env, or the path of file in the repository of the working directory.
+func findProgram(env, file, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if _, err := os.Stat(path); err != nil {
 			return "", fmt.Errorf("%s is set to %s: %w", env, path, err)

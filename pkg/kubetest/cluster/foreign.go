@@ -28,8 +28,8 @@ type foreign struct {
 	relayed   map[net.Conn]struct{} // from clients of the listeners
 }
 
-// attach returns the cluster of a kubeconfig, with a listener on this machine for each published target.
-func attach(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, error) {
+// attachForeign returns the cluster of a kubeconfig, with a listener on this machine for each published target.
+func attachForeign(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, error) {
 	binary, err := FindBinary() // for its kubectl and helm
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func attach(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, err
 	}
 	c.foreign = &foreign{forwarder: newForwarder(config, c.Clientset()), relayed: map[net.Conn]struct{}{}}
 	for _, p := range publish {
-		address, err := c.foreign.publish(p)
+		address, err := c.foreign.publishAddress(p)
 		if err != nil {
 			c.foreign.close()
 			return nil, err
@@ -63,7 +63,7 @@ func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Clu
 	}
 	foreignLock.Lock()
 	tb.Cleanup(foreignLock.Unlock)
-	c, err := attach(kubeconfig, cfg.Dir, cfg.Publish)
+	c, err := attachForeign(kubeconfig, cfg.Dir, cfg.Publish)
 	if err != nil {
 		tb.Fatalf("cluster: %v", err)
 	}
@@ -115,15 +115,15 @@ func (c *Cluster) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if c.foreign == nil {
 		return c.Client.Dial(ctx, addr)
 	}
-	conn, err := c.foreign.dial(ctx, addr)
+	conn, err := c.foreign.dialService(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s in the cluster: %w", addr, err)
 	}
 	return conn, nil
 }
 
-// publish forwards the connections of a listener to an address inside the cluster.
-func (f *foreign) publish(p clusterapi.Publish) (string, error) {
+// publishAddress forwards the connections of a listener to an address inside the cluster.
+func (f *foreign) publishAddress(p clusterapi.Publish) (string, error) {
 	listener, err := net.Listen("tcp", p.Host)
 	if err != nil {
 		return "", err
@@ -135,15 +135,15 @@ func (f *foreign) publish(p clusterapi.Publish) (string, error) {
 			if err != nil {
 				return // close closed it
 			}
-			go f.relay(conn, p.Target)
+			go f.relayConnection(conn, p.Target)
 		}
 	}()
 	return listener.Addr().String(), nil
 }
 
-// relay copies in both directions until both sides have ended. The client of a target without a server gets a closed
+// relayConnection copies in both directions until both sides have ended. The client of a target without a server gets a closed
 // connection.
-func (f *foreign) relay(conn net.Conn, target string) {
+func (f *foreign) relayConnection(conn net.Conn, target string) {
 	f.mu.Lock()
 	f.relayed[conn] = struct{}{}
 	f.mu.Unlock()
@@ -153,7 +153,7 @@ func (f *foreign) relay(conn net.Conn, target string) {
 		delete(f.relayed, conn)
 		_ = conn.Close()
 	}()
-	to, err := f.dial(context.Background(), target)
+	to, err := f.dialService(context.Background(), target)
 	if err != nil {
 		return
 	}

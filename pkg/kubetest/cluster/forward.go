@@ -63,13 +63,13 @@ func newForwarder(config *rest.Config, client kubernetes.Interface) *forwarder {
 	return &forwarder{config: config, client: client, idle: map[types.NamespacedName][]*upgraded{}, resolved: map[string]resolution{}}
 }
 
-// dial connects to service.namespace:port, or to the address of a pod. A service is one of its ready pods; its port is a name or a number.
-func (f *forwarder) dial(ctx context.Context, target string) (net.Conn, error) {
+// dialService connects to service.namespace:port, or to the address of a pod. A service is one of its ready pods; its port is a name or a number.
+func (f *forwarder) dialService(ctx context.Context, target string) (net.Conn, error) {
 	f.mu.Lock()
 	known := f.resolved[target]
 	f.mu.Unlock()
 	if time.Since(known.at) > resolveInterval {
-		endpoints, err := f.resolve(ctx, target)
+		endpoints, err := f.resolveTarget(ctx, target)
 		if err != nil {
 			return nil, err
 		}
@@ -78,11 +78,11 @@ func (f *forwarder) dial(ctx context.Context, target string) (net.Conn, error) {
 		f.resolved[target] = known
 		f.mu.Unlock()
 	}
-	return f.connect(ctx, known.endpoints[rand.IntN(len(known.endpoints))])
+	return f.connectToPod(ctx, known.endpoints[rand.IntN(len(known.endpoints))])
 }
 
-// resolve returns the pods of a target: at least one.
-func (f *forwarder) resolve(ctx context.Context, target string) ([]podEndpoint, error) {
+// resolveTarget returns the pods of a target: at least one.
+func (f *forwarder) resolveTarget(ctx context.Context, target string) ([]podEndpoint, error) {
 	host, port, err := net.SplitHostPort(target)
 	if err != nil {
 		return nil, err
@@ -149,10 +149,10 @@ func portOf(s *discoveryv1.EndpointSlice, name string) string {
 	return ""
 }
 
-// connect connects to a port of a pod.
-func (f *forwarder) connect(ctx context.Context, to podEndpoint) (net.Conn, error) {
+// connectToPod connects to a port of a pod.
+func (f *forwarder) connectToPod(ctx context.Context, to podEndpoint) (net.Conn, error) {
 	for u := f.takeIdle(to.pod); u != nil; u = f.takeIdle(to.pod) {
-		if conn, err := f.open(u, to); err == nil {
+		if conn, err := f.openStreams(u, to); err == nil {
 			return conn, nil
 		}
 		_ = u.Close() // the pod, or the API server, is another one now
@@ -171,7 +171,7 @@ func (f *forwarder) connect(ctx context.Context, to podEndpoint) (net.Conn, erro
 		return nil, fmt.Errorf("forward to pod %s: %w", to.pod, err)
 	}
 	u := &upgraded{Connection: connection}
-	conn, err := f.open(u, to)
+	conn, err := f.openStreams(u, to)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("forward to pod %s: %w", to.pod, err), u.Close())
 	}
@@ -209,8 +209,8 @@ func (f *forwarder) close() {
 	clear(f.idle)
 }
 
-// open creates the streams of a connection.
-func (f *forwarder) open(u *upgraded, to podEndpoint) (net.Conn, error) {
+// openStreams creates the streams of a connection.
+func (f *forwarder) openStreams(u *upgraded, to podEndpoint) (net.Conn, error) {
 	headers := http.Header{}
 	headers.Set(corev1.PortHeader, to.port)
 	headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(u.used))

@@ -34,13 +34,13 @@ type object struct {
 	finalizers []string
 }
 
-// stuck reports whether a deleted object has waited for its finalizers for a time. A CRD waits for its objects.
-func (o *object) stuck(timeout time.Duration) bool {
+// isStuck reports whether a deleted object has waited for its finalizers for a time. A CRD waits for its objects.
+func (o *object) isStuck(timeout time.Duration) bool {
 	return o.deleted != nil && len(o.finalizers) > 0 && time.Since(o.deleted.Time) > timeout && o.resource.Resource != "customresourcedefinitions"
 }
 
-// transient reports whether the objects of a resource appear and disappear on their own.
-func transient(r schema.GroupResource) bool {
+// isTransient reports whether the objects of a resource appear and disappear on their own.
+func isTransient(r schema.GroupResource) bool {
 	return r.Resource == "events" || r.Group == "metrics.k8s.io" || r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
@@ -65,7 +65,7 @@ func listObjects(ctx context.Context, config *rest.Config) ([]object, error) {
 	}
 	var all []object
 	for r := range resources {
-		if transient(r.GroupResource()) {
+		if isTransient(r.GroupResource()) {
 			continue
 		}
 		found, err := client.Resource(r).List(ctx, metav1.ListOptions{})
@@ -104,15 +104,15 @@ func deleteOthers(ctx context.Context, config *rest.Config, keep []object, final
 		if err != nil {
 			return err
 		}
-		others := slices.DeleteFunc(all, func(o object) bool { return kept.Has(o.uid) || remade(o) })
+		others := slices.DeleteFunc(all, func(o object) bool { return kept.Has(o.uid) || isRecreated(o) })
 		if len(others) == 0 {
 			return nil
 		}
 		for _, o := range others {
-			if o.stuck(finalizerTimeout) {
+			if o.isStuck(finalizerTimeout) {
 				err = removeFinalizers(ctx, client, o)
 			} else {
-				err = remove(ctx, client, o)
+				err = removeObject(ctx, client, o)
 			}
 			if err != nil {
 				return err
@@ -126,8 +126,8 @@ func deleteOthers(ctx context.Context, config *rest.Config, keep []object, final
 	}
 }
 
-// remove deletes an object, unless the garbage collector deletes it.
-func remove(ctx context.Context, client metadata.Interface, o object) error {
+// removeObject deletes an object, unless the garbage collector deletes it.
+func removeObject(ctx context.Context, client metadata.Interface, o object) error {
 	if o.owned {
 		return nil
 	}
@@ -151,8 +151,8 @@ func removeFinalizers(ctx context.Context, client metadata.Interface, o object) 
 	return nil
 }
 
-// remade reports whether the cluster recreates an object after its deletion.
-func remade(o object) bool {
+// isRecreated reports whether the cluster recreates an object after its deletion.
+func isRecreated(o object) bool {
 	switch o.resource.Resource {
 	case "serviceaccounts":
 		return o.name.Name == "default"

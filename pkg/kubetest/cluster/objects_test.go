@@ -45,7 +45,7 @@ spec:
 	require.NoError(t, deleteOthers(t.Context(), config, before, time.Second))
 	after, err := listObjects(t.Context(), config)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, slices.DeleteFunc(before, remade), slices.DeleteFunc(after, remade))
+	assert.ElementsMatch(t, slices.DeleteFunc(before, isRecreated), slices.DeleteFunc(after, isRecreated))
 	_, err = configMaps.Get(t.Context(), "kept", metav1.GetOptions{})
 	require.NoError(t, err)
 }

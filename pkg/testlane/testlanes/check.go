@@ -51,7 +51,7 @@ const (
 func checkFolders(folders []string) ([]string, error) {
 	var problems []string
 	for _, folder := range folders {
-		fset, packages, err := load(folder)
+		fset, packages, err := loadTests(folder)
 		if err != nil {
 			return nil, err
 		}
@@ -64,11 +64,11 @@ func checkFolders(folders []string) ([]string, error) {
 
 func checkPackage(fset *token.FileSet, p *testPackage) []string {
 	functions := functionsOf(p)
-	bubbles, measurements := functions.bubbles(), functions.measurements()
+	bubbles, measurements := functions.bubbleSpans(), functions.measurementSpans()
 	var problems []string
 	for _, file := range p.files {
 		c := checker{fset: fset, file: file, bubbles: bubbles, measurements: measurements, bounded: map[token.Pos]bool{}}
-		c.check()
+		c.checkPackage()
 		problems = append(problems, c.problems...)
 	}
 	return problems
@@ -84,35 +84,35 @@ type checker struct {
 	problems     []string
 }
 
-func (c *checker) check() {
+func (c *checker) checkPackage() {
 	lane := c.file.lanes[0]
 	if lane == longLane {
 		return
 	}
 	if lane == firstLane {
 		for _, spec := range c.file.syntax.Imports {
-			c.forbid(spec, strings.Trim(spec.Path.Value, `"`), systemPackages)
+			c.forbidName(spec, strings.Trim(spec.Path.Value, `"`), systemPackages)
 		}
 	}
 	for _, declaration := range c.file.syntax.Decls {
-		if c.measurements.contain(declaration.Pos()) {
+		if c.measurements.containsPosition(declaration.Pos()) {
 			continue
 		}
 		ast.Inspect(declaration, func(n ast.Node) bool {
-			c.inspect(lane, n)
+			c.inspectNode(lane, n)
 			return true
 		})
 	}
 }
 
-func (c *checker) inspect(lane string, n ast.Node) {
+func (c *checker) inspectNode(lane string, n ast.Node) {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
-		c.checkName(lane, n, selector(n))
+		c.checkName(lane, n, selectorName(n))
 	case *ast.CallExpr:
 		if hasPatience(n) {
 			c.bounded[n.Fun.Pos()] = true
-		} else if !c.bubbles.contain(n.Pos()) {
+		} else if !c.bubbles.containsPosition(n.Pos()) {
 			c.checkCall(n)
 		}
 	}
@@ -120,24 +120,24 @@ func (c *checker) inspect(lane string, n ast.Node) {
 
 func (c *checker) checkCall(call *ast.CallExpr) {
 	if isElapsed(call) {
-		c.report(call, "time.Now().Sub", useCount)
+		c.reportFinding(call, "time.Now().Sub", useCount)
 	}
 	if s, ok := call.Fun.(*ast.SelectorExpr); ok {
-		c.forbid(call, selector(s), polls)
+		c.forbidName(call, selectorName(s), polls)
 	}
 }
 
 func (c *checker) checkName(lane string, n ast.Node, name string) {
 	if lane == firstLane {
-		c.forbid(n, name, sockets)
-		c.forbid(n, name, processes)
+		c.forbidName(n, name, sockets)
+		c.forbidName(n, name, processes)
 	}
-	if c.bubbles.contain(n.Pos()) {
+	if c.bubbles.containsPosition(n.Pos()) {
 		return
 	}
-	c.forbid(n, name, elapsed)
+	c.forbidName(n, name, elapsed)
 	if lane == firstLane && !c.bounded[n.Pos()] {
-		c.forbid(n, name, sleeps)
+		c.forbidName(n, name, sleeps)
 	}
 }
 
@@ -146,7 +146,7 @@ func hasPatience(call *ast.CallExpr) bool {
 	found := false
 	for _, argument := range call.Args {
 		ast.Inspect(argument, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && selector(s) == "kubetest.Patience" {
+			if s, ok := n.(*ast.SelectorExpr); ok && selectorName(s) == "kubetest.Patience" {
 				found = true
 			}
 			_, literal := n.(*ast.FuncLit)
@@ -167,24 +167,24 @@ func isElapsed(call *ast.CallExpr) bool {
 		return false
 	}
 	f, ok := now.Fun.(*ast.SelectorExpr)
-	return ok && selector(f) == "time.Now"
+	return ok && selectorName(f) == "time.Now"
 }
 
-func (c *checker) forbid(n ast.Node, name string, names map[string]string) {
+func (c *checker) forbidName(n ast.Node, name string, names map[string]string) {
 	if remedy := names[name]; remedy != "" {
-		c.report(n, name, remedy)
+		c.reportFinding(n, name, remedy)
 	}
 }
 
-func (c *checker) report(n ast.Node, name, remedy string) {
+func (c *checker) reportFinding(n ast.Node, name, remedy string) {
 	problem := fmt.Sprintf("%s: %s in the %s lane: %s", c.fset.Position(n.Pos()), name, c.file.lanes[0], remedy)
 	if !slices.Contains(c.problems, problem) {
 		c.problems = append(c.problems, problem)
 	}
 }
 
-// selector returns package.Name of a selector, or x.Name of a field or method.
-func selector(s *ast.SelectorExpr) string {
+// selectorName returns package.Name of a selector, or x.Name of a field or method.
+func selectorName(s *ast.SelectorExpr) string {
 	if x, ok := s.X.(*ast.Ident); ok {
 		return x.Name + "." + s.Sel.Name
 	}

@@ -34,15 +34,15 @@ type testPackage struct {
 	files  []*testFile
 }
 
-// load parses the test files in a folder and below it. It does not enter other modules, nor folders that the go command ignores.
-func load(root string) (*token.FileSet, []*testPackage, error) {
+// loadTests parses the test files in a folder and below it. It does not enter other modules, nor folders that the go command ignores.
+func loadTests(root string) (*token.FileSet, []*testPackage, error) {
 	fset := token.NewFileSet()
 	packages := map[string]*testPackage{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && ignored(path):
+		case d.IsDir() && path != root && isIgnored(path):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -62,7 +62,7 @@ func load(root string) (*token.FileSet, []*testPackage, error) {
 	return fset, sorted, err
 }
 
-func ignored(folder string) bool {
+func isIgnored(folder string) bool {
 	name := filepath.Base(folder)
 	if name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 		return true
@@ -123,12 +123,12 @@ func constraintOf(file *ast.File) (constraint.Expr, error) {
 // printTests prints a line for each package in a module's folder that has tests of a lane: its path, a tab, and a regular expression of
 // the names of these tests.
 func printTests(out io.Writer, lane, folder string) error {
-	_, packages, err := load(folder)
+	_, packages, err := loadTests(folder)
 	if err != nil {
 		return err
 	}
 	for _, p := range packages {
-		names := p.tests(lane)
+		names := p.testNames(lane)
 		if len(names) == 0 {
 			continue
 		}
@@ -143,8 +143,8 @@ func printTests(out io.Writer, lane, folder string) error {
 	return nil
 }
 
-// tests returns the names of the tests, fuzz tests and examples of a lane, sorted.
-func (p *testPackage) tests(lane string) []string {
+// testNames returns the names of the tests, fuzz tests and examples of a lane, sorted.
+func (p *testPackage) testNames(lane string) []string {
 	var names []string
 	for _, file := range p.files {
 		if !slices.Contains(file.lanes, lane) {

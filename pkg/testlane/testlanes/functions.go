@@ -12,7 +12,7 @@ type spans []span
 
 type span struct{ from, to token.Pos }
 
-func (s spans) contain(at token.Pos) bool {
+func (s spans) containsPosition(at token.Pos) bool {
 	for _, each := range s {
 		if each.from <= at && at < each.to {
 			return true
@@ -57,23 +57,23 @@ func functionsOf(p *testPackage) functions {
 	return fs
 }
 
-// measurements returns benchmarks, and helpers that only benchmarks use.
-func (fs functions) measurements() spans { return fs.withHelpers(fs.benchmarks) }
+// measurementSpans returns benchmarks, and helpers that only benchmarks use.
+func (fs functions) measurementSpans() spans { return fs.withHelpers(fs.benchmarks) }
 
-// bubbles returns the code that runs in synctest bubbles: function literals passed to synctest.Test, or to helpers that pass their arguments on
+// bubbleSpans returns the code that runs in synctest bubbles: function literals passed to synctest.Test, or to helpers that pass their arguments on
 // to it, other literals of such tests that do not run as subtests, and helpers that are used only from bubbles.
-func (fs functions) bubbles() spans {
-	runners := fs.runners()
+func (fs functions) bubbleSpans() spans {
+	runners := fs.runnerNames()
 	var inside spans
 	for _, f := range fs.all {
-		inside = append(inside, literals(f)...)
-		inside = append(inside, arguments(f, runners)...)
+		inside = append(inside, bubbleLiterals(f)...)
+		inside = append(inside, functionArguments(f, runners)...)
 	}
 	return fs.withHelpers(inside)
 }
 
-// runners returns the names of helpers that run functions they are given in bubbles, or give them to such helpers.
-func (fs functions) runners() map[string]bool {
+// runnerNames returns the names of helpers that run functions they are given in bubbles, or give them to such helpers.
+func (fs functions) runnerNames() map[string]bool {
 	runners := map[string]bool{}
 	for changed := true; changed; {
 		changed = false
@@ -97,15 +97,15 @@ func hasFunctionParameter(f *ast.FuncDecl) bool {
 	})
 }
 
-// arguments returns the functions that a function passes to synctest.Test or to one of the runners, as literals or by their names.
-func arguments(f *ast.FuncDecl, runners map[string]bool) spans {
+// functionArguments returns the functions that a function passes to synctest.Test or to one of the runners, as literals or by their names.
+func functionArguments(f *ast.FuncDecl, runners map[string]bool) spans {
 	var inside spans
 	ast.Inspect(f, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
 		}
-		if s, ok := call.Fun.(*ast.SelectorExpr); !runners[calledName(call)] && (!ok || selector(s) != "synctest.Test") {
+		if s, ok := call.Fun.(*ast.SelectorExpr); !runners[calledName(call)] && (!ok || selectorName(s) != "synctest.Test") {
 			return true
 		}
 		for _, argument := range call.Args {
@@ -140,8 +140,8 @@ func calledName(call *ast.CallExpr) string {
 	return ""
 }
 
-// literals returns the function literals of a function that calls synctest.Test, without those that are passed to t.Run.
-func literals(f *ast.FuncDecl) spans {
+// bubbleLiterals returns the function literals of a function that calls synctest.Test, without those that are passed to t.Run.
+func bubbleLiterals(f *ast.FuncDecl) spans {
 	if f.Body == nil || !callsSynctest(f.Body) {
 		return nil
 	}
@@ -170,7 +170,7 @@ func literals(f *ast.FuncDecl) spans {
 func callsSynctest(n ast.Node) bool {
 	found := false
 	ast.Inspect(n, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok && selector(s) == "synctest.Test" {
+		if s, ok := n.(*ast.SelectorExpr); ok && selectorName(s) == "synctest.Test" {
 			found = true
 		}
 		return !found
@@ -208,7 +208,7 @@ func (s spans) containUses(h *helper, uses map[string][]token.Pos) bool {
 		if h.declaration.Pos() <= pos && pos < h.declaration.End() {
 			continue
 		}
-		if !s.contain(pos) {
+		if !s.containsPosition(pos) {
 			return false
 		}
 		outside++
