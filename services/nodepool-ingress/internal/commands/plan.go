@@ -43,7 +43,7 @@ func newPlan(out, log io.Writer) *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), cmd.InOrStdin(), names, out, log)
+			return o.runPlan(cmd.Context(), cmd.InOrStdin(), names, out, log)
 		},
 	}
 	fs := cmd.Flags()
@@ -65,8 +65,8 @@ func (o *planOptions) validate() error {
 	return nil
 }
 
-func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out, log io.Writer) error {
-	w, err := o.read(ctx, in)
+func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string, out, log io.Writer) error {
+	w, err := o.readWorld(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -76,27 +76,27 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out
 		return fmt.Errorf("read objects: %w", err)
 	}
 	observer := observe.New(caches, o.policy.Plan())
-	chosen := observer.Names()
+	selected := observer.Names()
 	if len(names) > 0 {
-		chosen = nil
+		selected = nil
 		for _, name := range names {
-			chosen = append(chosen, cache.ObjectName{Name: name})
+			selected = append(selected, cache.ObjectName{Name: name})
 		}
 	}
-	if len(chosen) == 0 {
+	if len(selected) == 0 {
 		return fmt.Errorf("%w: there are no YurtIngresses", dryrun.ErrNothingPlanned)
 	}
 	p := &planner{observer: observer, log: log}
-	for _, name := range chosen {
-		if err := p.plan(name); err != nil {
+	for _, name := range selected {
+		if err := p.planYurtIngress(name); err != nil {
 			return err
 		}
 	}
-	return p.print(out, o.output, o.diff)
+	return p.printResult(out, o.output, o.diff)
 }
 
-// read reads all objects that plans depend on.
-func (o *planOptions) read(ctx context.Context, in io.Reader) (*dryrun.World, error) {
+// readWorld reads all objects that plans depend on.
+func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.World, error) {
 	if len(o.files) > 0 {
 		w, err := dryrun.ReadFiles(o.files, in)
 		if err != nil {
@@ -125,13 +125,13 @@ type planner struct {
 	observer *observe.Observer
 	log      io.Writer
 
-	wanted  []*unstructured.Unstructured
-	diffs   []string
-	planned int // number of pools that are accepted
-	differs bool
+	wanted        []*unstructured.Unstructured
+	diffs         []string
+	acceptedPools int // number of pools that are accepted
+	differs       bool
 }
 
-func (p *planner) plan(name cache.ObjectName) error {
+func (p *planner) planYurtIngress(name cache.ObjectName) error {
 	object, readable := p.observer.YurtIngress(name)
 	switch {
 	case object == nil:
@@ -139,75 +139,75 @@ func (p *planner) plan(name cache.ObjectName) error {
 	case !readable:
 		return fmt.Errorf("plan %s: the YurtIngress cannot be decoded", name.Name)
 	case object.DeletionTimestamp != nil:
-		p.explain(name.Name, "", "it is being deleted, with all of its objects")
+		p.printMessage(name.Name, "", "it is being deleted, with all of its objects")
 		return nil
 	}
 	in := p.observer.Observe(object)
-	made := plan.Build(&in)
-	for _, note := range made.Settings.Notes {
-		p.explain(name.Name, "", note)
+	built := plan.Build(&in)
+	for _, note := range built.Settings.Notes {
+		p.printMessage(name.Name, "", note)
 	}
-	for i := range made.Pools {
-		p.pool(name.Name, &made.Pools[i], in.Live)
+	for i := range built.Pools {
+		p.planPool(name.Name, &built.Pools[i], in.Live)
 	}
-	for _, r := range made.Removed {
+	for _, r := range built.Removed {
 		for i := range r.Objects {
-			p.delete(name.Name, r.Name, &r.Objects[i])
+			p.printDeletion(name.Name, r.Name, &r.Objects[i])
 		}
 	}
 	return nil
 }
 
-// pool explains one pool.
-func (p *planner) pool(name string, pool *plan.Pool, live []plan.Live) {
+// planPool explains one pool.
+func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Live) {
 	switch {
 	case pool.Problem != nil:
-		p.explain(name, pool.Name, fmt.Sprintf("not accepted: %s: %s", pool.Problem.Reason, pool.Problem.Message))
+		p.printMessage(name, pool.Name, fmt.Sprintf("not accepted: %s: %s", pool.Problem.Reason, pool.Problem.Message))
 		return
 	case pool.Hold.Reason != "":
-		p.explain(name, pool.Name, fmt.Sprintf("does not change now: %s: %s", pool.Hold.Reason, pool.Hold.Message))
+		p.printMessage(name, pool.Name, fmt.Sprintf("does not change now: %s: %s", pool.Hold.Reason, pool.Hold.Message))
 	}
-	p.planned++
+	p.acceptedPools++
 	for i := range pool.Wanted {
 		wanted := &pool.Wanted[i]
 		p.wanted = append(p.wanted, wanted.Object)
-		at := slices.IndexFunc(live, func(l plan.Live) bool { return l.Key() == wanted.Key() })
-		what := wanted.Object.GetKind() + " " + wanted.Object.GetName()
+		index := slices.IndexFunc(live, func(l plan.Live) bool { return l.Key() == wanted.Key() })
+		description := wanted.Object.GetKind() + " " + wanted.Object.GetName()
 		switch {
-		case at < 0:
-			p.differ(name, pool.Name, what+" would be created")
+		case index < 0:
+			p.printDifference(name, pool.Name, description+" would be created")
 			p.diffs = append(p.diffs, dryrun.Diff(&unstructured.Unstructured{Object: map[string]any{}}, wanted.Object))
-		case apply.Differs(wanted.Object, live[at].Object):
+		case apply.Differs(wanted.Object, live[index].Object):
 			verb := "changed"
-			if plan.Replace(wanted, live[at].Object) {
+			if plan.Replace(wanted, live[index].Object) {
 				verb = "deleted and created again"
 			}
-			p.differ(name, pool.Name, what+" would be "+verb)
-			p.diffs = append(p.diffs, dryrun.Diff(live[at].Object, wanted.Object))
+			p.printDifference(name, pool.Name, description+" would be "+verb)
+			p.diffs = append(p.diffs, dryrun.Diff(live[index].Object, wanted.Object))
 		}
 	}
 	for i := range pool.Stale {
-		p.delete(name, pool.Name, &pool.Stale[i])
+		p.printDeletion(name, pool.Name, &pool.Stale[i])
 	}
 }
 
-func (p *planner) delete(name, pool string, l *plan.Live) {
-	p.differ(name, pool, fmt.Sprintf("%s %s would be deleted", l.Object.GetKind(), l.Object.GetName()))
+func (p *planner) printDeletion(name, pool string, l *plan.Live) {
+	p.printDifference(name, pool, fmt.Sprintf("%s %s would be deleted", l.Object.GetKind(), l.Object.GetName()))
 }
 
-func (p *planner) differ(name, pool, message string) {
+func (p *planner) printDifference(name, pool, message string) {
 	p.differs = true
-	p.explain(name, pool, message)
+	p.printMessage(name, pool, message)
 }
 
-func (p *planner) explain(name, pool, message string) {
+func (p *planner) printMessage(name, pool, message string) {
 	if pool != "" {
 		pool = fmt.Sprintf(" pool %q", pool)
 	}
 	fmt.Fprintf(p.log, "YurtIngress %s%s: %s\n", name, pool, message)
 }
 
-func (p *planner) print(out io.Writer, format string, diff bool) error {
+func (p *planner) printResult(out io.Writer, format string, diff bool) error {
 	var err error
 	switch {
 	case diff:
@@ -226,7 +226,7 @@ func (p *planner) print(out io.Writer, format string, diff bool) error {
 		return fmt.Errorf("write plan: %w", err)
 	case p.differs:
 		return dryrun.ErrDiffers
-	case p.planned == 0:
+	case p.acceptedPools == 0:
 		return fmt.Errorf("%w: no pool is accepted", dryrun.ErrNothingPlanned)
 	}
 	return nil
