@@ -55,13 +55,13 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// Informers.
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{
-				Options: cfg.Policy.Informers(), Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery,
+				Options: cfg.Policy.InformerOptions(), Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery,
 			})
 		},
 
 		// The reconciler.
 		func(cfg *config.Config, i *informers.Informers) *observe.Observer {
-			return observe.New(i.Caches(), cfg.Policy.Plan())
+			return observe.New(i.Caches(), cfg.Policy.PlanPolicy())
 		},
 		func() *run.Queue { return &run.Queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, v1alpha1.Manager) },

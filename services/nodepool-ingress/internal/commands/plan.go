@@ -71,11 +71,11 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string,
 		return err
 	}
 	w.Print(log)
-	caches, err := informers.Snapshot(w.Snapshot, o.policy.Informers())
+	caches, err := informers.Snapshot(w.Snapshot, o.policy.InformerOptions())
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
-	observer := observe.New(caches, o.policy.Plan())
+	observer := observe.New(caches, o.policy.PlanPolicy())
 	selected := observer.Names()
 	if len(names) > 0 {
 		selected = nil
@@ -117,7 +117,7 @@ func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.Worl
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, informers.AllKinds(o.policy.Informers())) //nolint:wrapcheck // the error names the kind
+	return dryrun.ReadCluster(ctx, client, informers.AllKinds(o.policy.InformerOptions())) //nolint:wrapcheck // the error names the kind
 }
 
 // planner plans YurtIngresses, one at a time.

@@ -190,9 +190,9 @@ func (p *Policy) validateNames() []error {
 
 // validateLimits checks the flags that say what a YurtIngress may ask for.
 func (p *Policy) validateLimits() []error {
-	errs := []error{oneOf("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), oneOf("default-profile", p.Profiles, p.DefaultProfile), oneOf("allowed-exposures", exposures, p.Exposures...)}
+	errs := []error{checkAllowed("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), checkAllowed("default-profile", p.Profiles, p.DefaultProfile), checkAllowed("allowed-exposures", exposures, p.Exposures...)}
 	for name := range p.Images {
-		errs = append(errs, oneOf("images", v1alpha1.Profiles(), name))
+		errs = append(errs, checkAllowed("images", v1alpha1.Profiles(), name))
 	}
 	if len(p.LabelKeys) == 0 {
 		errs = append(errs, errors.New("--pool-label-keys is empty"))
@@ -215,7 +215,7 @@ func (p *Policy) validateLimits() []error {
 		}
 	}
 	for _, text := range p.HostPorts {
-		if _, err := portRange(text); err != nil {
+		if _, err := parsePortRange(text); err != nil {
 			errs = append(errs, fmt.Errorf("--allowed-host-ports: %w", err))
 		}
 	}
@@ -229,8 +229,8 @@ const maxClassPrefix = 63
 // exposures are the types that a flag allows. Ranges allow the type ExternalIPs.
 var exposures = slices.DeleteFunc(v1alpha1.Exposures(), func(e string) bool { return e == v1alpha1.ExposureExternalIPs })
 
-// portRange parses a port or a range of ports.
-func portRange(text string) (plan.PortRange, error) {
+// parsePortRange parses a port or a range of ports.
+func parsePortRange(text string) (plan.PortRange, error) {
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange {
 		last = first
@@ -243,7 +243,7 @@ func portRange(text string) (plan.PortRange, error) {
 	return plan.PortRange{First: int32(a), Last: int32(b)}, nil
 }
 
-func oneOf(flag string, allowed []string, values ...string) error {
+func checkAllowed(flag string, allowed []string, values ...string) error {
 	for _, v := range values {
 		if !slices.Contains(allowed, v) {
 			return fmt.Errorf("--%s: %q is not one of %s", flag, v, strings.Join(allowed, ", "))
@@ -252,13 +252,13 @@ func oneOf(flag string, allowed []string, values ...string) error {
 	return nil
 }
 
-// Plan returns the policy of package plan. Call it after Validate.
-func (p *Policy) Plan() plan.Policy {
+// PlanPolicy returns the policy of package plan. Call it after Validate.
+func (p *Policy) PlanPolicy() plan.Policy {
 	images := profile.DefaultImages()
 	for name, image := range p.Images {
 		images[name] = image
 	}
-	made := plan.Policy{
+	policy := plan.Policy{
 		Install: profile.Install{
 			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage, PullSecrets: p.PullSecrets,
 			PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
@@ -267,25 +267,25 @@ func (p *Policy) Plan() plan.Policy {
 		Exposures: p.Exposures, BalancerClasses: p.BalancerClasses,
 	}
 	for _, text := range p.HostPorts {
-		if r, err := portRange(text); err == nil {
-			made.HostPorts = append(made.HostPorts, r)
+		if r, err := parsePortRange(text); err == nil {
+			policy.HostPorts = append(policy.HostPorts, r)
 		}
 	}
-	made.ExternalIPRanges, made.BalancerIPRanges = prefixes(p.ExternalIPRanges), prefixes(p.BalancerIPRanges)
-	return made
+	policy.ExternalIPRanges, policy.BalancerIPRanges = parsePrefixes(p.ExternalIPRanges), parsePrefixes(p.BalancerIPRanges)
+	return policy
 }
 
-func prefixes(ranges []string) []netip.Prefix {
-	var made []netip.Prefix
+func parsePrefixes(ranges []string) []netip.Prefix {
+	var prefixes []netip.Prefix
 	for _, text := range ranges {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
-			made = append(made, prefix.Masked())
+			prefixes = append(prefixes, prefix.Masked())
 		}
 	}
-	return made
+	return prefixes
 }
 
-// Informers returns the options of package informers.
-func (p *Policy) Informers() informers.Options {
+// InformerOptions returns the options of package informers.
+func (p *Policy) InformerOptions() informers.Options {
 	return informers.Options{Namespace: p.Namespace, LabelKeys: p.LabelKeys, Traefik: slices.Contains(p.Profiles, v1alpha1.ProfileTraefik)}
 }
