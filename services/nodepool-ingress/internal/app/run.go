@@ -18,7 +18,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	reconciler.Handle(p.Informers, cfg.Policy.ClassPrefix, p.Queue.Enqueue)
+	reconciler.RegisterHandlers(p.Informers, cfg.Policy.ClassPrefix, p.Queue.Enqueue)
 	return run.Run(ctx, run.Params{
 		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, p.Events}, Caches: []run.Cache{p.Informers}, Elector: p.Elector, Lead: p.lead,
 	})

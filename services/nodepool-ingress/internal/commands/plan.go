@@ -76,7 +76,7 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string,
 		return fmt.Errorf("read objects: %w", err)
 	}
 	observer := observe.New(caches, o.policy.PlanPolicy())
-	selected := observer.Names()
+	selected := observer.YurtIngressNames()
 	if len(names) > 0 {
 		selected = nil
 		for _, name := range names {

@@ -43,18 +43,18 @@ func TestUnchanged(t *testing.T) {
 	node := func(ready bool, pool string) *informers.Node {
 		return &informers.Node{ObjectMeta: metav1.ObjectMeta{UID: "n", Labels: map[string]string{"a": pool}}, Ready: ready}
 	}
-	assert.True(t, unchanged(node(true, "x"), node(true, "x")), "a heartbeat")
-	assert.False(t, unchanged(node(true, "x"), node(false, "x")))
-	assert.False(t, unchanged(node(true, "x"), node(true, "y")))
+	assert.True(t, isUnchanged(node(true, "x"), node(true, "x")), "a heartbeat")
+	assert.False(t, isUnchanged(node(true, "x"), node(false, "x")))
+	assert.False(t, isUnchanged(node(true, "x"), node(true, "y")))
 	object := func(generation int64, ready int32, finalizers ...string) *v1alpha1.YurtIngress {
 		return &v1alpha1.YurtIngress{
 			ObjectMeta: metav1.ObjectMeta{UID: "y", Generation: generation, Finalizers: finalizers}, Status: v1alpha1.YurtIngressStatus{ReadyNum: ready},
 		}
 	}
-	assert.True(t, unchanged(object(1, 1), object(1, 1)))
-	assert.False(t, unchanged(object(1, 1), object(2, 1)))
-	assert.False(t, unchanged(object(1, 1), object(1, 2)), "the status is kept true")
-	assert.False(t, unchanged(object(1, 1), object(1, 1, "f")))
-	assert.True(t, sameClaims(object(1, 1), object(1, 2)), "a status does not matter to others")
-	assert.False(t, sameClaims(object(1, 1), object(2, 1)))
+	assert.True(t, isUnchanged(object(1, 1), object(1, 1)))
+	assert.False(t, isUnchanged(object(1, 1), object(2, 1)))
+	assert.False(t, isUnchanged(object(1, 1), object(1, 2)), "the status is kept true")
+	assert.False(t, isUnchanged(object(1, 1), object(1, 1, "f")))
+	assert.True(t, hasSameClaims(object(1, 1), object(1, 2)), "a status does not matter to others")
+	assert.False(t, hasSameClaims(object(1, 1), object(2, 1)))
 }

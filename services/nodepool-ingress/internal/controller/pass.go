@@ -25,24 +25,24 @@ type pass struct {
 	*Reconciler
 
 	object    *v1alpha1.YurtIngress
-	memory    *written
+	state     *writeState
 	plan      *plan.Plan
 	live      []plan.Live
 	namespace string
 	image     string
 
-	failure *plan.Problem // of the YurtIngress itself
-	pools   []status.Pool
-	again   time.Duration // when to reconcile again; 0: on the next event
-	why     string        // the reason for again
-	errs    []error
+	failure       *plan.Problem // of the YurtIngress itself
+	pools         []status.Pool
+	requeueDelay  time.Duration // when to reconcile again; 0: on the next event
+	requeueReason string        // the reason for again
+	errs          []error
 }
 
 // errDeleting means that an object must go before it can be created again.
 var errDeleting = errors.New("the object is being deleted")
 
-// adopt adds the finalizer. The event of its write enqueues the object again.
-func (p *pass) adopt(ctx context.Context) error {
+// addFinalizer adds the finalizer. The event of its write enqueues the object again.
+func (p *pass) addFinalizer(ctx context.Context) error {
 	err := p.Writer.SetFinalizers(ctx, p.object, withFinalizer(p.object))
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
@@ -55,22 +55,22 @@ func (p *pass) adopt(ctx context.Context) error {
 	for i := range p.plan.Pools {
 		p.pools = append(p.pools, status.Pool{Plan: &p.plan.Pools[i], Readiness: p.plan.Pools[i].Before})
 	}
-	return errors.Join(err, p.report(ctx, p.object, p.status()))
+	return errors.Join(err, p.reportStatus(ctx, p.object, p.buildStatus()))
 }
 
-// apply applies the pools that change now. A pool that cannot be written does not delay others, unless they wait for their turn in a roll-out:
+// applyPools applies the pools that change now. A pool that cannot be written does not delay others, unless they wait for their turn in a roll-out:
 // that stops at a pool that cannot be written as the specification wants it. So the pools that have had their turn come first.
-func (p *pass) apply(ctx context.Context) {
+func (p *pass) applyPools(ctx context.Context) {
 	results := make([]status.Pool, len(p.plan.Pools))
-	var turns []int
+	var waiting []int
 	failed := "" // a pool of the roll-out
 	for i := range p.plan.Pools {
 		pool := &p.plan.Pools[i]
-		results[i] = status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.find(plan.Key{Resource: plan.Services, Name: pool.Service}))}
+		results[i] = status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.findLive(plan.Key{Resource: plan.Services, Name: pool.Service}))}
 		switch {
 		case !pool.Changes():
 		case pool.Before.Exists && !pool.Current():
-			turns = append(turns, i)
+			waiting = append(waiting, i)
 		default:
 			p.applyPool(ctx, pool, &results[i])
 			if failed == "" && pool.Before.Exists && results[i].Failure != nil {
@@ -78,7 +78,7 @@ func (p *pass) apply(ctx context.Context) {
 			}
 		}
 	}
-	for _, i := range turns {
+	for _, i := range waiting {
 		if failed != "" {
 			p.plan.Pools[i].Stop(failed)
 			continue
@@ -96,7 +96,7 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 		wanted := &pool.Wanted[i]
 		stored, err := p.applyObject(ctx, wanted)
 		if err != nil {
-			result.Failure = p.failed(wanted, err)
+			result.Failure = p.recordFailure(wanted, err)
 			return
 		}
 		if wanted.Resource == plan.Deployments && wanted.Object.GetName() == pool.Workload {
@@ -106,7 +106,7 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 			result.Addresses = addressesOf(stored)
 		}
 	}
-	if err := errors.Join(p.delete(ctx, p.object.UID, pool.Stale)...); err != nil {
+	if err := errors.Join(p.deleteObjects(ctx, p.object.UID, pool.Stale)...); err != nil {
 		result.Failure = failureOf(err)
 		p.errs = append(p.errs, err)
 	}
@@ -114,78 +114,78 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 
 // applyObject applies one object, and returns it as it is stored.
 func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructured.Unstructured, error) {
-	live := p.find(wanted.Key())
-	if c, found := p.memory.contested[wanted.Key()]; found && c.generation == p.object.Generation && p.Clock.Now().Before(c.until) {
-		p.recheck(c.until.Sub(p.Clock.Now()), "an admission webhook changes an object")
+	live := p.findLive(wanted.Key())
+	if c, found := p.state.contested[wanted.Key()]; found && c.generation == p.object.Generation && p.Clock.Now().Before(c.until) {
+		p.requestRequeue(c.until.Sub(p.Clock.Now()), "an admission webhook changes an object")
 		return nil, c.err
 	}
 	switch {
 	case live != nil && live.GetDeletionTimestamp() != nil:
 		return nil, errDeleting
 	case plan.Replace(wanted, live):
-		if err := errors.Join(p.delete(ctx, p.object.UID, []plan.Live{{Resource: wanted.Resource, Object: live}})...); err != nil {
+		if err := errors.Join(p.deleteObjects(ctx, p.object.UID, []plan.Live{{Resource: wanted.Resource, Object: live}})...); err != nil {
 			return nil, err
 		}
 		live = nil
 	}
 	stored, result, err := p.Applier.Apply(ctx, wanted.Resource, wanted.Object, live)
-	p.contest(wanted.Key(), err)
+	p.recordContest(wanted.Key(), err)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // package apply names the object
 	}
 	if result != apply.Unchanged {
-		p.Meter.Write(wanted.Resource.Resource, string(result))
+		p.Meter.CountWrite(wanted.Resource.Resource, string(result))
 		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, wanted.Resource.Resource),
 			zap.String("object", wanted.Object.GetName()), zap.String("result", string(result)))
 	}
 	return stored, nil
 }
 
-// contest records whether the result of an apply is that an object is contested, and when to try again.
-func (p *pass) contest(key plan.Key, err error) {
+// recordContest records whether the result of an apply is that an object is contested, and when to try again.
+func (p *pass) recordContest(key plan.Key, err error) {
 	if !errors.Is(err, apply.ErrContested) {
-		delete(p.memory.contested, key)
+		delete(p.state.contested, key)
 		return
 	}
-	delay := firstContest
-	if before, found := p.memory.contested[key]; found && before.generation == p.object.Generation {
+	delay := minContestDelay
+	if before, found := p.state.contested[key]; found && before.generation == p.object.Generation {
 		delay = min(2*before.delay, recheckInterval)
 	}
-	if p.memory.contested == nil {
-		p.memory.contested = map[plan.Key]contest{}
+	if p.state.contested == nil {
+		p.state.contested = map[plan.Key]contest{}
 	}
-	p.memory.contested[key] = contest{generation: p.object.Generation, err: err, delay: delay, until: p.Clock.Now().Add(delay)}
-	p.Meter.Write(key.Resource.Resource, "failed")
-	p.recheck(delay, "an admission webhook changes an object")
+	p.state.contested[key] = contest{generation: p.object.Generation, err: err, delay: delay, until: p.Clock.Now().Add(delay)}
+	p.Meter.CountWrite(key.Resource.Resource, "failed")
+	p.requestRequeue(delay, "an admission webhook changes an object")
 }
 
-// failed records that an object could not be applied, and returns what users see of it.
-func (p *pass) failed(wanted *plan.Object, err error) *plan.Problem {
+// recordFailure records that an object could not be applied, and returns what users see of it.
+func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	kind, name := wanted.Object.GetKind(), wanted.Object.GetName()
 	if errors.Is(err, errDeleting) {
-		p.recheck(recheckInterval, "the event of a deletion comes first")
+		p.requestRequeue(recheckInterval, "the event of a deletion comes first")
 		return &plan.Problem{Reason: v1alpha1.ReasonRemoving, Message: fmt.Sprintf("%s %s is being deleted, and will be created again", kind, name)}
 	}
 	if errors.Is(err, apply.ErrForeign) {
-		p.recheck(recheckInterval, "an object of another owner sends no event")
+		p.requestRequeue(recheckInterval, "an object of another owner sends no event")
 		return &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name)}
 	}
 	if errors.Is(err, apply.ErrContested) {
 		return failureOf(err)
 	}
 	if apierrors.IsInvalid(err) { // a mistake of a user, such as a port that another Service has
-		p.recheck(recheckInterval, "the API server refuses an object")
+		p.requestRequeue(recheckInterval, "the API server refuses an object")
 		return failureOf(err)
 	}
 	p.errs = append(p.errs, err)
 	if !apierrors.IsConflict(err) {
-		p.Meter.Write(wanted.Resource.Resource, "failed")
+		p.Meter.CountWrite(wanted.Resource.Resource, "failed")
 	}
 	return failureOf(err)
 }
 
-// find returns an existing object of the YurtIngress, nil if it does not exist.
-func (p *pass) find(key plan.Key) *unstructured.Unstructured {
+// findLive returns an existing object of the YurtIngress, nil if it does not exist.
+func (p *pass) findLive(key plan.Key) *unstructured.Unstructured {
 	for i := range p.live {
 		if p.live[i].Key() == key {
 			return p.live[i].Object
@@ -194,23 +194,23 @@ func (p *pass) find(key plan.Key) *unstructured.Unstructured {
 	return nil
 }
 
-// remove deletes the objects of pools that are no longer in the specification.
-func (p *pass) remove(ctx context.Context) {
+// deleteRemovedPools deletes the objects of pools that are no longer in the specification.
+func (p *pass) deleteRemovedPools(ctx context.Context) {
 	for i := range p.plan.Removed {
 		r := &p.plan.Removed[i]
 		result := status.Pool{Removing: r.Name}
-		if err := errors.Join(p.delete(ctx, p.object.UID, r.Objects)...); err != nil {
+		if err := errors.Join(p.deleteObjects(ctx, p.object.UID, r.Objects)...); err != nil {
 			result.Failure = failureOf(err)
 			p.errs = append(p.errs, err)
 		}
-		if !p.lists(r.Name) {
+		if !p.hasPool(r.Name) {
 			p.pools = append(p.pools, result)
 		}
 	}
 }
 
-// lists reports whether the specification lists a pool.
-func (p *pass) lists(pool string) bool {
+// hasPool reports whether the specification lists a pool.
+func (p *pass) hasPool(pool string) bool {
 	for i := range p.plan.Pools {
 		if p.plan.Pools[i].Name == pool {
 			return true
@@ -219,23 +219,23 @@ func (p *pass) lists(pool string) bool {
 	return false
 }
 
-// recheck requests another reconcile after the given time at the latest.
-func (p *pass) recheck(after time.Duration, why string) {
-	if p.again == 0 || after < p.again {
-		p.again, p.why = after, why
+// requestRequeue requests another reconcile after the given time at the latest.
+func (p *pass) requestRequeue(delay time.Duration, reason string) {
+	if p.requeueDelay == 0 || delay < p.requeueDelay {
+		p.requeueDelay, p.requeueReason = delay, reason
 	}
 }
 
-func (p *pass) status() v1alpha1.YurtIngressStatus {
+func (p *pass) buildStatus() v1alpha1.YurtIngressStatus {
 	return status.Build(&status.Input{
 		Object: p.object, Settings: p.plan.Settings, Image: p.image, Pools: p.pools, Failure: p.failure, Now: p.Clock.Now(),
 	})
 }
 
-// outcome returns the result of Reconcile.
-func (p *pass) outcome() error {
-	if p.again > 0 {
-		p.errs = append(p.errs, controller.RequeueAfter(p.again, p.why))
+// reconcileError returns the result of Reconcile.
+func (p *pass) reconcileError() error {
+	if p.requeueDelay > 0 {
+		p.errs = append(p.errs, controller.RequeueAfter(p.requeueDelay, p.requeueReason))
 	}
 	return errors.Join(p.errs...)
 }

@@ -29,10 +29,10 @@ import (
 
 // observer reads the caches.
 type observer interface {
-	Names() []cache.ObjectName
+	YurtIngressNames() []cache.ObjectName
 	YurtIngress(name cache.ObjectName) (object *v1alpha1.YurtIngress, readable bool)
 	Observe(object *v1alpha1.YurtIngress) plan.Input
-	Live(uid types.UID) []plan.Live
+	LiveObjects(uid types.UID) []plan.Live
 }
 
 // applier writes one object.
@@ -45,7 +45,7 @@ type applier interface {
 type writer interface {
 	SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress, finalizers []string) error
 	WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, next *v1alpha1.YurtIngressStatus) (*v1alpha1.YurtIngressStatus, error)
-	Remaining(ctx context.Context, uid types.UID) ([]plan.Live, error)
+	ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live, error)
 }
 
 // recorder creates Events.
@@ -55,7 +55,7 @@ type recorder interface {
 
 // meter records metrics.
 type meter interface {
-	Write(resource, result string)
+	CountWrite(resource, result string)
 	SetStatus(name string, next *v1alpha1.YurtIngressStatus)
 	Forget(name string)
 	Clear()
@@ -76,12 +76,12 @@ type Params struct {
 type Reconciler struct {
 	Params
 
-	mu      sync.Mutex
-	written map[string]*written // by the name of the object
+	mu     sync.Mutex
+	states map[string]*writeState // by the name of the object
 }
 
-// written is the last write of a status by this replica.
-type written struct {
+// writeState is the last write of a status by this replica.
+type writeState struct {
 	uid     types.UID
 	wanted  v1alpha1.YurtIngressStatus // before the API server dropped fields
 	stored  v1alpha1.YurtIngressStatus
@@ -99,8 +99,8 @@ type contest struct {
 	until      time.Time
 }
 
-// firstContest is the time between the first two attempts to write a contested object. It doubles up to recheckInterval.
-const firstContest = time.Second
+// minContestDelay is the time between the first two attempts to write a contested object. It doubles up to recheckInterval.
+const minContestDelay = time.Second
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
@@ -113,7 +113,7 @@ func New(p Params) *Reconciler {
 func (r *Reconciler) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.written = map[string]*written{}
+	r.states = map[string]*writeState{}
 	r.Meter.Clear()
 }
 
@@ -123,7 +123,7 @@ const recheckInterval = 20 * time.Second
 
 // ReconcileAll enqueues all YurtIngresses. Call it when this replica becomes the leader.
 func (r *Reconciler) ReconcileAll() {
-	for _, name := range r.Observer.Names() {
+	for _, name := range r.Observer.YurtIngressNames() {
 		r.Enqueue(name)
 	}
 }
@@ -131,106 +131,106 @@ func (r *Reconciler) ReconcileAll() {
 // Reconcile implements controller.Reconciler. The finalizer comes before the first other write, and goes after the last object.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	object, readable := r.Observer.YurtIngress(name)
-	object = r.remember(object)
+	object = r.restoreStatus(object)
 	switch {
 	case object == nil:
-		r.forget(name.Name)
+		r.forgetObject(name.Name)
 		return nil
 	case !readable:
-		return r.unreadable(object)
+		return r.reportUnreadable(object)
 	case object.DeletionTimestamp != nil:
 		return r.finalize(ctx, object)
 	}
-	next := r.begin(object)
+	next := r.newPass(object)
 	if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
-		return next.adopt(ctx)
+		return next.addFinalizer(ctx)
 	}
-	next.apply(ctx)
-	next.remove(ctx)
-	next.errs = append(next.errs, r.report(ctx, object, next.status()))
-	return next.outcome()
+	next.applyPools(ctx)
+	next.deleteRemovedPools(ctx)
+	next.errs = append(next.errs, r.reportStatus(ctx, object, next.buildStatus()))
+	return next.reconcileError()
 }
 
-// remember returns an object with the status that this replica wrote, if the API server has dropped a part of it. A CRD of OpenYurt's operator
+// restoreStatus returns an object with the status that this replica wrote, if the API server has dropped a part of it. A CRD of OpenYurt's operator
 // lacks most fields of the status. Without this memory, each reconcile would write the status again.
-func (r *Reconciler) remember(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngress {
+func (r *Reconciler) restoreStatus(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngress {
 	if object == nil {
 		return nil
 	}
-	memory := r.memory(object)
-	if status.Equal(&memory.stored, &memory.wanted) || !status.Equal(&object.Status, &memory.stored) {
+	state := r.stateOf(object)
+	if status.Equal(&state.stored, &state.wanted) || !status.Equal(&object.Status, &state.stored) {
 		return object
 	}
 	copied := *object
-	copied.Status = memory.wanted
+	copied.Status = state.wanted
 	return &copied
 }
 
-func (r *Reconciler) begin(object *v1alpha1.YurtIngress) *pass {
+func (r *Reconciler) newPass(object *v1alpha1.YurtIngress) *pass {
 	in := r.Observer.Observe(object)
 	p := plan.Build(&in)
-	return &pass{Reconciler: r, object: object, memory: r.memory(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.Image(&p.Settings)}
+	return &pass{Reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.Image(&p.Settings)}
 }
 
-// unreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.
-func (r *Reconciler) unreadable(object *v1alpha1.YurtIngress) error {
+// reportUnreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.
+func (r *Reconciler) reportUnreadable(object *v1alpha1.YurtIngress) error {
 	const message = "the object cannot be decoded: compare its fields with the CRD of this release"
-	memory := r.memory(object)
-	if memory.problem == object.ResourceVersion {
+	state := r.stateOf(object)
+	if state.problem == object.ResourceVersion {
 		return nil
 	}
-	memory.problem = object.ResourceVersion
-	r.Recorder.Event(reference(object), corev1.EventTypeWarning, v1alpha1.ReasonInvalid, message)
+	state.problem = object.ResourceVersion
+	r.Recorder.Event(objectReference(object), corev1.EventTypeWarning, v1alpha1.ReasonInvalid, message)
 	return controller.Terminal(v1alpha1.ReasonInvalid, errors.New(message))
 }
 
-// memory returns what this replica wrote to an object. One worker handles an object at a time.
-func (r *Reconciler) memory(object *v1alpha1.YurtIngress) *written {
+// stateOf returns what this replica wrote to an object. One worker handles an object at a time.
+func (r *Reconciler) stateOf(object *v1alpha1.YurtIngress) *writeState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.written[object.Name]
-	if m == nil || m.uid != object.UID {
-		m = &written{uid: object.UID}
-		r.written[object.Name] = m
+	state := r.states[object.Name]
+	if state == nil || state.uid != object.UID {
+		state = &writeState{uid: object.UID}
+		r.states[object.Name] = state
 	}
-	return m
+	return state
 }
 
-func (r *Reconciler) forget(name string) {
+func (r *Reconciler) forgetObject(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.written, name)
+	delete(r.states, name)
 	r.Meter.Forget(name)
 }
 
 // finalize deletes all objects of a YurtIngress, and then removes the finalizer. It needs neither the pools nor the specification.
 func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress) error {
 	if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
-		r.forget(object.Name)
+		r.forgetObject(object.Name)
 		return nil
 	}
-	remaining, err := r.Writer.Remaining(ctx, object.UID)
+	remaining, err := r.Writer.ListRemaining(ctx, object.UID)
 	if err != nil {
 		return fmt.Errorf("look for objects of YurtIngress %s: %w", object.Name, err)
 	}
-	errs := r.delete(ctx, object.UID, plan.Remove(remaining))
+	errs := r.deleteObjects(ctx, object.UID, plan.Remove(remaining))
 	if err := errors.Join(errs...); err != nil {
-		return r.blocked(ctx, object, err)
+		return r.reportBlockedDeletion(ctx, object, err)
 	}
 	if len(remaining) > 0 {
 		// Deletions take effect at once, unless another program has set a finalizer. Their events enqueue the object.
 		return controller.RequeueAfter(time.Second, "objects are being deleted")
 	}
 	if err := r.Writer.SetFinalizers(ctx, object, withoutFinalizer(object)); err != nil && !apierrors.IsNotFound(err) {
-		return r.blocked(ctx, object, fmt.Errorf("remove finalizer of YurtIngress %s: %w", object.Name, err))
+		return r.reportBlockedDeletion(ctx, object, fmt.Errorf("remove finalizer of YurtIngress %s: %w", object.Name, err))
 	}
 	logging.FromContext(ctx).Info("Removed finalizer: all objects are gone")
-	r.forget(object.Name)
+	r.forgetObject(object.Name)
 	return nil
 }
 
-// delete deletes objects that a YurtIngress controls.
-func (r *Reconciler) delete(ctx context.Context, owner types.UID, objects []plan.Live) []error {
+// deleteObjects deletes objects that a YurtIngress controls.
+func (r *Reconciler) deleteObjects(ctx context.Context, owner types.UID, objects []plan.Live) []error {
 	var errs []error
 	for i := range objects {
 		o := &objects[i]
@@ -238,18 +238,18 @@ func (r *Reconciler) delete(ctx context.Context, owner types.UID, objects []plan
 			continue
 		}
 		if err := r.Applier.Delete(ctx, o.Resource, o.Object, owner); err != nil {
-			r.Meter.Write(o.Resource.Resource, "failed")
+			r.Meter.CountWrite(o.Resource.Resource, "failed")
 			errs = append(errs, err)
 			continue
 		}
-		r.Meter.Write(o.Resource.Resource, "deleted")
+		r.Meter.CountWrite(o.Resource.Resource, "deleted")
 		logging.FromContext(ctx).Info("Deleted object", zap.String(logging.KeyResource, o.Resource.Resource), zap.String("object", o.Object.GetName()))
 	}
 	return errs
 }
 
-// blocked reports why an object that is being deleted remains, and returns the error.
-func (r *Reconciler) blocked(ctx context.Context, object *v1alpha1.YurtIngress, err error) error {
+// reportBlockedDeletion reports why an object that is being deleted remains, and returns the error.
+func (r *Reconciler) reportBlockedDeletion(ctx context.Context, object *v1alpha1.YurtIngress, err error) error {
 	if apierrors.IsConflict(err) {
 		return err
 	}
@@ -259,7 +259,7 @@ func (r *Reconciler) blocked(ctx context.Context, object *v1alpha1.YurtIngress, 
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message, ObservedGeneration: object.Generation,
 	}
 	next.ObjectConditions = status.Replace(next.ObjectConditions, condition, r.Clock.Now())
-	return errors.Join(err, r.report(ctx, object, *next))
+	return errors.Join(err, r.reportStatus(ctx, object, *next))
 }
 
 // failureOf describes an error to users.
@@ -271,9 +271,9 @@ func failureOf(err error) *plan.Problem {
 	return &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: err.Error()}
 }
 
-// report writes the status of a YurtIngress if it has changed, and announces the change.
-func (r *Reconciler) report(ctx context.Context, object *v1alpha1.YurtIngress, next v1alpha1.YurtIngressStatus) error {
-	memory := r.memory(object)
+// reportStatus writes the status of a YurtIngress if it has changed, and announces the change.
+func (r *Reconciler) reportStatus(ctx context.Context, object *v1alpha1.YurtIngress, next v1alpha1.YurtIngressStatus) error {
+	state := r.stateOf(object)
 	r.Meter.SetStatus(object.Name, &next)
 	if status.Equal(&object.Status, &next) {
 		return nil
@@ -283,32 +283,32 @@ func (r *Reconciler) report(ctx context.Context, object *v1alpha1.YurtIngress, n
 	case apierrors.IsNotFound(err):
 		return nil // the object is gone
 	case err != nil:
-		r.Meter.Write("yurtingresses", "failed")
+		r.Meter.CountWrite("yurtingresses", "failed")
 		return fmt.Errorf("write status of YurtIngress %s: %w", object.Name, err)
 	}
-	r.Meter.Write("yurtingresses", "updated")
-	known := len(memory.wanted.ObjectConditions) > 0
-	memory.wanted, memory.stored = next, *stored
-	r.announce(object, &object.Status, &next)
+	r.Meter.CountWrite("yurtingresses", "updated")
+	known := len(state.wanted.ObjectConditions) > 0
+	state.wanted, state.stored = next, *stored
+	r.recordEvents(object, &object.Status, &next)
 	if !known && len(stored.ObjectConditions) == 0 {
-		r.Recorder.Event(reference(object), corev1.EventTypeWarning, v1alpha1.ReasonOutdatedCRD,
+		r.Recorder.Event(objectReference(object), corev1.EventTypeWarning, v1alpha1.ReasonOutdatedCRD,
 			"the CRD yurtingresses.apps.openyurt.io is of OpenYurt's operator, and the API server drops fields that it does not have: apply the CRD of this release")
 	}
 	return nil
 }
 
-// announce creates Events for pools whose state has changed.
-func (r *Reconciler) announce(object *v1alpha1.YurtIngress, before, next *v1alpha1.YurtIngressStatus) {
+// recordEvents creates Events for pools whose state has changed.
+func (r *Reconciler) recordEvents(object *v1alpha1.YurtIngress, before, next *v1alpha1.YurtIngressStatus) {
 	for _, c := range status.Changes(before, next) {
 		kind := corev1.EventTypeNormal
 		if c.Failed {
 			kind = corev1.EventTypeWarning
 		}
-		r.Recorder.Event(reference(object), kind, c.Reason, c.Message)
+		r.Recorder.Event(objectReference(object), kind, c.Reason, c.Message)
 	}
 }
 
-func reference(object *v1alpha1.YurtIngress) *corev1.ObjectReference {
+func objectReference(object *v1alpha1.YurtIngress) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
 	}

@@ -63,9 +63,9 @@ func (w *Writer) WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, 
 	return &typed.Status, nil
 }
 
-// Remaining lists, past the caches, the objects of a YurtIngress: a replica that led before may have created one that no cache has yet.
-func (w *Writer) Remaining(ctx context.Context, uid types.UID) ([]plan.Live, error) {
-	var all []plan.Live
+// ListRemaining lists, past the caches, the objects of a YurtIngress: a replica that led before may have created one that no cache has yet.
+func (w *Writer) ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live, error) {
+	var remaining []plan.Live
 	selector := fmt.Sprintf("%s=%s,%s=%s", v1alpha1.LabelManagedBy, v1alpha1.Manager, v1alpha1.LabelOwner, uid)
 	for _, k := range plan.Kinds() {
 		client := dynamic.ResourceInterface(w.client.Resource(k.Resource))
@@ -83,11 +83,11 @@ func (w *Writer) Remaining(ctx context.Context, uid types.UID) ([]plan.Live, err
 			u := &list.Items[i]
 			// The labels alone prove nothing: who may write an object can write them, too.
 			if owner, found := informers.Owner(u); found && owner.UID == uid {
-				all = append(all, plan.Live{Resource: k.Resource, Object: u})
+				remaining = append(remaining, plan.Live{Resource: k.Resource, Object: u})
 			}
 		}
 	}
-	return all, nil
+	return remaining, nil
 }
 
 // withFinalizer returns the finalizers of an object with that of the operator.

@@ -54,8 +54,10 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Write counts a write.
-func (m *Metrics) Write(resource, result string) { m.writes.WithLabelValues(resource, result).Inc() }
+// CountWrite counts a write.
+func (m *Metrics) CountWrite(resource, result string) {
+	m.writes.WithLabelValues(resource, result).Inc()
+}
 
 // SetStatus records the status of a YurtIngress. Series of pools that it no longer has are deleted.
 func (m *Metrics) SetStatus(name string, next *v1alpha1.YurtIngressStatus) {

@@ -37,7 +37,7 @@ func pool(name string, status metav1.ConditionStatus, reason string) v1alpha1.Po
 func everything(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	m := New(r)
-	m.Write("deployments", "created")
+	m.CountWrite("deployments", "created")
 	m.SetStatus("edge", &v1alpha1.YurtIngressStatus{Pools: []v1alpha1.PoolStatus{pool("a", metav1.ConditionTrue, "Ready")}})
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)

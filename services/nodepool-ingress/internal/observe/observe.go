@@ -30,8 +30,8 @@ func New(caches informers.Caches, policy plan.Policy) *Observer {
 	return &Observer{caches: caches, policy: policy}
 }
 
-// Names returns the names of all YurtIngresses, sorted.
-func (o *Observer) Names() []cache.ObjectName {
+// YurtIngressNames returns the names of all YurtIngresses, sorted.
+func (o *Observer) YurtIngressNames() []cache.ObjectName {
 	var names []cache.ObjectName
 	for _, obj := range o.caches.YurtIngresses.List() {
 		if object, ok := obj.(metav1.Object); ok {
@@ -57,7 +57,7 @@ func (o *Observer) YurtIngress(name cache.ObjectName) (object *v1alpha1.YurtIngr
 // Observe returns the input of a plan.
 func (o *Observer) Observe(object *v1alpha1.YurtIngress) plan.Input {
 	in := plan.Input{
-		Object: object, Policy: o.policy, Pools: map[string]plan.Observed{}, Live: o.Live(object.UID), Manifest: o.manifest(object.Spec.CustomManifest),
+		Object: object, Policy: o.policy, Pools: map[string]plan.Observed{}, Live: o.LiveObjects(object.UID), Manifest: o.manifest(object.Spec.CustomManifest),
 		TraefikKinds: !slices.ContainsFunc(o.caches.Definitions, func(r informers.Reader) bool { return len(r.List()) == 0 }),
 	}
 	key := cmp.Or(object.Spec.PoolLabelKey, o.policy.LabelKeys[0])
@@ -70,8 +70,8 @@ func (o *Observer) Observe(object *v1alpha1.YurtIngress) plan.Input {
 	return in
 }
 
-// Live returns the objects that a YurtIngress controls, sorted.
-func (o *Observer) Live(uid types.UID) []plan.Live {
+// LiveObjects returns the objects that a YurtIngress controls, sorted.
+func (o *Observer) LiveObjects(uid types.UID) []plan.Live {
 	var live []plan.Live
 	for _, k := range plan.Kinds() {
 		reader := o.caches.IngressClasses
