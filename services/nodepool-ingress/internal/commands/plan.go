@@ -71,7 +71,7 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string,
 		return err
 	}
 	w.Print(log)
-	caches, err := informers.Snapshot(w.Snapshot, o.policy.InformerOptions())
+	caches, err := informers.ReadSnapshot(w.Snapshot, o.policy.InformerOptions())
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}

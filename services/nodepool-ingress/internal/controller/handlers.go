@@ -71,7 +71,7 @@ func (h *handlers) namesForContenders(obj any) []cache.ObjectName {
 
 // addContenders adds the names of the YurtIngresses that list a pool.
 func (h *handlers) addContenders(names sets.Set[string], pool string) {
-	addNames(names, informers.Listing(h.informers.YurtIngresses, pool))
+	addNames(names, informers.ByListedPool(h.informers.YurtIngresses, pool))
 }
 
 func (h *handlers) namesForNode(obj any) []cache.ObjectName {
@@ -114,13 +114,13 @@ func (h *handlers) allNames(any) []cache.ObjectName {
 func (h *handlers) namesForManifest(obj any) []cache.ObjectName {
 	names := sets.New[string]()
 	if m, ok := obj.(metav1.Object); ok {
-		addNames(names, informers.Naming(h.informers.YurtIngresses, m.GetName()))
+		addNames(names, informers.ByManifest(h.informers.YurtIngresses, m.GetName()))
 	}
 	return objectNames(names)
 }
 
 func ownerName(obj any) []cache.ObjectName {
-	if ref, ok := informers.Owner(obj); ok {
+	if ref, ok := informers.FindOwner(obj); ok {
 		return []cache.ObjectName{{Name: ref.Name}}
 	}
 	return nil

@@ -82,7 +82,7 @@ func (w *Writer) ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live,
 		for i := range list.Items {
 			u := &list.Items[i]
 			// The labels alone prove nothing: who may write an object can write them, too.
-			if owner, found := informers.Owner(u); found && owner.UID == uid {
+			if owner, found := informers.FindOwner(u); found && owner.UID == uid {
 				remaining = append(remaining, plan.Live{Resource: k.Resource, Object: u})
 			}
 		}

@@ -36,10 +36,10 @@ var nodePoolVersions = []string{"v1beta2", "v1beta1", "v1alpha1"}
 
 // Indexes.
 const (
-	byOwner    = "owner"    // UID of the YurtIngress that controls an object
-	byPool     = "pool"     // pools that a YurtIngress lists; the pool in the label of an object
-	byManifest = "manifest" // name of the ConfigMap that a YurtIngress names
-	byLabel    = "label"    // key=value of the labels of a node that can be those of a pool
+	indexOwner    = "owner"    // UID of the YurtIngress that controls an object
+	indexPool     = "pool"     // pools that a YurtIngress lists; the pool in the label of an object
+	indexManifest = "manifest" // name of the ConfigMap that a YurtIngress names
+	indexLabel    = "label"    // key=value of the labels of a node that can be those of a pool
 )
 
 // Options are the flags that affect what is read.
@@ -64,8 +64,8 @@ type Set[T any] struct {
 	Managed map[schema.GroupVersionResource]T
 }
 
-// all returns the values in any order.
-func (s *Set[T]) all() []T {
+// values returns the values in any order.
+func (s *Set[T]) values() []T {
 	all := slices.Concat([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools, s.Definitions)
 	return slices.AppendSeq(all, maps.Values(s.Managed))
 }
@@ -74,11 +74,11 @@ func (s *Set[T]) all() []T {
 func Kinds(o Options) Set[kit.Kind] {
 	kinds := Set[kit.Kind]{
 		YurtIngresses: kit.Kind{
-			Resource: YurtIngresses, Name: "YurtIngress", Required: true, Indexers: cache.Indexers{byPool: poolsOf, byManifest: manifestOf},
+			Resource: YurtIngresses, Name: "YurtIngress", Required: true, Indexers: cache.Indexers{indexPool: poolsOf, indexManifest: manifestOf},
 			Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
 		},
-		Nodes:          kit.Kind{Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{byLabel: labelsOf}, Transform: trimNode(o.LabelKeys)},
-		IngressClasses: kit.Kind{Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: owned(), Transform: keepManager},
+		Nodes:          kit.Kind{Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: labelsOf}, Transform: trimNode(o.LabelKeys)},
+		IngressClasses: kit.Kind{Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: ownerIndexers(), Transform: trimManagedFields},
 		Manifests: kit.Kind{
 			Resource: plan.ConfigMaps, Name: "ConfigMap", Namespace: o.Namespace, Selector: v1alpha1.LabelCustomManifest + "=true",
 			Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations, c.BinaryData = nil, nil, nil }),
@@ -99,7 +99,7 @@ func Kinds(o Options) Set[kit.Kind] {
 			continue
 		}
 		managed := kit.Kind{
-			Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: owned(), Transform: keepManager, Required: true,
+			Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: ownerIndexers(), Transform: trimManagedFields, Required: true,
 		}
 		if k.Namespaced {
 			managed.Namespace = o.Namespace
@@ -109,28 +109,28 @@ func Kinds(o Options) Set[kit.Kind] {
 	return kinds
 }
 
-// each returns a Set with the results of f for the values of another Set.
-func each[A, B any](of Set[A], f func(A) B) Set[B] {
-	made := Set[B]{
-		YurtIngresses: f(of.YurtIngresses), Nodes: f(of.Nodes), IngressClasses: f(of.IngressClasses), Manifests: f(of.Manifests),
+// mapSet returns a Set with the results of f for the values of another Set.
+func mapSet[A, B any](set Set[A], f func(A) B) Set[B] {
+	mapped := Set[B]{
+		YurtIngresses: f(set.YurtIngresses), Nodes: f(set.Nodes), IngressClasses: f(set.IngressClasses), Manifests: f(set.Manifests),
 		Managed: map[schema.GroupVersionResource]B{},
 	}
-	for _, a := range of.NodePools {
-		made.NodePools = append(made.NodePools, f(a))
+	for _, a := range set.NodePools {
+		mapped.NodePools = append(mapped.NodePools, f(a))
 	}
-	for _, a := range of.Definitions {
-		made.Definitions = append(made.Definitions, f(a))
+	for _, a := range set.Definitions {
+		mapped.Definitions = append(mapped.Definitions, f(a))
 	}
-	for resource, a := range of.Managed {
-		made.Managed[resource] = f(a)
+	for resource, a := range set.Managed {
+		mapped.Managed[resource] = f(a)
 	}
-	return made
+	return mapped
 }
 
 // AllKinds returns all kinds, in any order.
 func AllKinds(o Options) []kit.Kind {
 	kinds := Kinds(o)
-	return kinds.all()
+	return kinds.values()
 }
 
 // Reader reads the cached objects of one kind.
@@ -157,19 +157,19 @@ type Params struct {
 
 // New returns informers. Run starts them.
 func New(p Params) *Informers {
-	all := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: preferred{p.Discovery}, Interval: p.Interval})
-	return &Informers{Group: all, Set: each(Kinds(p.Options), all.Add)}
+	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: preferredVersions{p.Discovery}, Interval: p.Interval})
+	return &Informers{Group: group, Set: mapSet(Kinds(p.Options), group.Add)}
 }
 
 // Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
-	return each(i.Set, func(o *kube.OptionalInformer) Reader { return o })
+	return mapSet(i.Set, func(o *kube.OptionalInformer) Reader { return o })
 }
 
-// Snapshot returns caches of objects that were read once. It ignores objects of other kinds.
-func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
+// ReadSnapshot returns caches of objects that were read once. It ignores objects of other kinds.
+func ReadSnapshot(world kit.Snapshot, o Options) (Caches, error) {
 	var failed error
-	caches := each(Kinds(o), func(k kit.Kind) Reader {
+	caches := mapSet(Kinds(o), func(k kit.Kind) Reader {
 		r, err := world.Reader(k)
 		if err != nil {
 			failed = err
@@ -179,11 +179,11 @@ func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
 	return caches, failed
 }
 
-// preferred makes discovery find NodePool only in the preferred version that the API server serves. All versions contain the same objects.
-type preferred struct{ kube.ResourceDiscovery }
+// preferredVersions makes discovery find NodePool only in the preferred version that the API server serves. All versions contain the same objects.
+type preferredVersions struct{ kube.ResourceDiscovery }
 
 // ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
-func (p preferred) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+func (p preferredVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
 	list, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
 	group, parseErr := schema.ParseGroupVersion(groupVersion)
 	if err != nil || parseErr != nil || group.Group != v1alpha1.SchemeGroupVersion.Group {
@@ -193,12 +193,12 @@ func (p preferred) ServerResourcesForGroupVersionWithContext(ctx context.Context
 		if version == group.Version {
 			break
 		}
-		better, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, group.Group+"/"+version)
+		other, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, group.Group+"/"+version)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, err
-		case slices.ContainsFunc(better.APIResources, isNodePool):
+		case slices.ContainsFunc(other.APIResources, isNodePool):
 			rest := *list
 			rest.APIResources = slices.DeleteFunc(slices.Clone(list.APIResources), isNodePool)
 			return &rest, nil
@@ -209,23 +209,23 @@ func (p preferred) ServerResourcesForGroupVersionWithContext(ctx context.Context
 
 func isNodePool(r metav1.APIResource) bool { return r.Name == "nodepools" }
 
-// OwnedBy returns the objects that a YurtIngress controls.
-func OwnedBy(r Reader, uid string) []any { return r.ByIndex(byOwner, uid) }
+// ByOwner returns the objects that a YurtIngress controls.
+func ByOwner(r Reader, uid string) []any { return r.ByIndex(indexOwner, uid) }
 
-// OfPool returns the objects with the label of a pool.
-func OfPool(r Reader, pool string) []any { return r.ByIndex(byPool, pool) }
+// ByPoolLabel returns the objects with the label of a pool.
+func ByPoolLabel(r Reader, pool string) []any { return r.ByIndex(indexPool, pool) }
 
-// Listing returns the YurtIngresses that list a pool.
-func Listing(r Reader, pool string) []any { return r.ByIndex(byPool, pool) }
+// ByListedPool returns the YurtIngresses that list a pool.
+func ByListedPool(r Reader, pool string) []any { return r.ByIndex(indexPool, pool) }
 
-// Naming returns the YurtIngresses that name a ConfigMap.
-func Naming(r Reader, configMap string) []any { return r.ByIndex(byManifest, configMap) }
+// ByManifest returns the YurtIngresses that name a ConfigMap.
+func ByManifest(r Reader, configMap string) []any { return r.ByIndex(indexManifest, configMap) }
 
-// Labeled returns the nodes with a label.
-func Labeled(r Reader, key, value string) []any { return r.ByIndex(byLabel, key+"="+value) }
+// ByNodeLabel returns the nodes with a label.
+func ByNodeLabel(r Reader, key, value string) []any { return r.ByIndex(indexLabel, key+"="+value) }
 
-// Owner returns the YurtIngress that controls an object.
-func Owner(obj any) (metav1.OwnerReference, bool) {
+// FindOwner returns the YurtIngress that controls an object.
+func FindOwner(obj any) (metav1.OwnerReference, bool) {
 	object, ok := obj.(metav1.Object)
 	if !ok {
 		return metav1.OwnerReference{}, false
@@ -240,15 +240,15 @@ func Owner(obj any) (metav1.OwnerReference, bool) {
 	return *ref, true
 }
 
-func owned() cache.Indexers {
+func ownerIndexers() cache.Indexers {
 	return cache.Indexers{
-		byOwner: func(obj any) ([]string, error) {
-			if owner, ok := Owner(obj); ok {
+		indexOwner: func(obj any) ([]string, error) {
+			if owner, ok := FindOwner(obj); ok {
 				return []string{string(owner.UID)}, nil
 			}
 			return nil, nil
 		},
-		byPool: func(obj any) ([]string, error) {
+		indexPool: func(obj any) ([]string, error) {
 			u, ok := obj.(*unstructured.Unstructured)
 			if !ok || u.GetLabels()[v1alpha1.LabelPool] == "" {
 				return nil, nil
@@ -277,9 +277,9 @@ func manifestOf(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// keepManager removes the managed fields, unless this program set fields of the object by a create or update instead of an apply: then the
+// trimManagedFields removes the managed fields, unless this program set fields of the object by a create or update instead of an apply: then the
 // next apply needs all managed fields to migrate them.
-func keepManager(obj any) (any, error) {
+func trimManagedFields(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil

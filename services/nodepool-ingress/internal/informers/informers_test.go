@@ -49,7 +49,7 @@ func TestPreferredVersion(t *testing.T) {
 			t.Parallel()
 			var found []string
 			for _, version := range nodePoolVersions {
-				list, err := preferred{tt.apis}.ServerResourcesForGroupVersionWithContext(t.Context(), group+version)
+				list, err := preferredVersions{tt.apis}.ServerResourcesForGroupVersionWithContext(t.Context(), group+version)
 				if apierrors.IsNotFound(err) {
 					continue
 				}

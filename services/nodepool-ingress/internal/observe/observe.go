@@ -79,7 +79,7 @@ func (o *Observer) LiveObjects(uid types.UID) []plan.Live {
 			reader = o.caches.Managed[k.Resource]
 		}
 		first := len(live)
-		for _, obj := range informers.OwnedBy(reader, string(uid)) {
+		for _, obj := range informers.ByOwner(reader, string(uid)) {
 			if u, ok := obj.(*unstructured.Unstructured); ok {
 				live = append(live, plan.Live{Resource: k.Resource, Object: u})
 			}
@@ -106,7 +106,7 @@ func (o *Observer) manifest(ref *v1alpha1.CustomManifest) plan.Manifest {
 // pool observes a pool.
 func (o *Observer) pool(key, name string) plan.Observed {
 	observed := plan.Observed{Claim: o.claim(name)}
-	for _, obj := range informers.Labeled(o.caches.Nodes, key, name) {
+	for _, obj := range informers.ByNodeLabel(o.caches.Nodes, key, name) {
 		if n, ok := obj.(*informers.Node); ok {
 			observed.Nodes++
 			if n.Ready {
@@ -126,21 +126,21 @@ func (o *Observer) pool(key, name string) plan.Observed {
 // claim observes who wants a pool, and who has it.
 func (o *Observer) claim(pool string) plan.Claim {
 	var claim plan.Claim
-	for _, obj := range informers.Listing(o.caches.YurtIngresses, pool) {
+	for _, obj := range informers.ByListedPool(o.caches.YurtIngresses, pool) {
 		if y, ok := obj.(*v1alpha1.YurtIngress); ok && y.DeletionTimestamp == nil {
 			claim.Contenders = append(claim.Contenders, plan.Contender{Name: y.Name, UID: y.UID, Created: y.CreationTimestamp.Time})
 		}
 	}
 	if obj, found := o.caches.IngressClasses.Get(cache.ObjectName{Name: o.policy.Class(pool)}); found {
 		claim.Class.Exists = true
-		if owner, found := informers.Owner(obj); found { // not the label, which another client may have removed
+		if owner, found := informers.FindOwner(obj); found { // not the label, which another client may have removed
 			claim.Class.Owner = owner.UID
 		}
 	}
 	holders := sets.New[types.UID]()
 	for _, reader := range o.caches.Managed {
-		for _, obj := range informers.OfPool(reader, pool) {
-			if owner, found := informers.Owner(obj); found {
+		for _, obj := range informers.ByPoolLabel(reader, pool) {
+			if owner, found := informers.FindOwner(obj); found {
 				holders.Insert(owner.UID)
 			}
 		}
