@@ -67,7 +67,7 @@ func (m *Metrics) SetStatus(name string, next *v1alpha1.YurtIngressStatus) {
 	m.pools[name] = map[string]bool{}
 	for i := range next.Pools {
 		p := &next.Pools[i]
-		ready := condition(p)
+		ready := readyCondition(p)
 		if ready == nil {
 			continue // it is being removed
 		}
@@ -82,14 +82,14 @@ func (m *Metrics) SetStatus(name string, next *v1alpha1.YurtIngressStatus) {
 		m.replicas.WithLabelValues(name, p.Name, "ready").Set(float64(p.ReadyReplicas))
 		m.nodes.WithLabelValues(name, p.Name, "all").Set(float64(p.Nodes))
 		m.nodes.WithLabelValues(name, p.Name, "ready").Set(float64(p.ReadyNodes))
-		m.reasons.Set(key(name, p.Name), ready.Reason)
+		m.reasons.Set(poolKey(name, p.Name), ready.Reason)
 	}
 	for pool := range before {
-		m.drop(name, pool)
+		m.deleteSeries(name, pool)
 	}
 }
 
-func condition(p *v1alpha1.PoolStatus) *metav1.Condition {
+func readyCondition(p *v1alpha1.PoolStatus) *metav1.Condition {
 	for i := range p.Conditions {
 		if p.Conditions[i].Type == v1alpha1.ConditionReady {
 			return &p.Conditions[i]
@@ -103,7 +103,7 @@ func (m *Metrics) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for pool := range m.pools[name] {
-		m.drop(name, pool)
+		m.deleteSeries(name, pool)
 	}
 	delete(m.pools, name)
 }
@@ -119,13 +119,15 @@ func (m *Metrics) Clear() {
 	clear(m.pools)
 }
 
-func (m *Metrics) drop(name, pool string) {
+func (m *Metrics) deleteSeries(name, pool string) {
 	series := prometheus.Labels{labelObject: name, labelPool: pool}
 	m.ready.DeletePartialMatch(series)
 	m.replicas.DeletePartialMatch(series)
 	m.nodes.DeletePartialMatch(series)
-	m.reasons.Forget(key(name, pool))
+	m.reasons.Forget(poolKey(name, pool))
 }
 
-// key identifies a pool of a YurtIngress.
-func key(name, pool string) cache.ObjectName { return cache.ObjectName{Namespace: name, Name: pool} }
+// poolKey identifies a pool of a YurtIngress.
+func poolKey(name, pool string) cache.ObjectName {
+	return cache.ObjectName{Namespace: name, Name: pool}
+}
