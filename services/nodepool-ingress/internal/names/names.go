@@ -31,32 +31,34 @@ var (
 	notLabel   = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// Ingress returns the name of the objects of a pool in its namespace: Deployment, ServiceAccount, ConfigMap, Service, PodDisruptionBudget,
+// PoolObject returns the name of the objects of a pool in its namespace: Deployment, ServiceAccount, ConfigMap, Service, PodDisruptionBudget,
 // bindings, and the lock of the controller's leader election.
-func Ingress(pool string) string {
-	return roleIngress + "-" + shorten(pool, maxLabel-len(roleIngress)-1)
+func PoolObject(pool string) string {
+	return roleIngress + "-" + shortenName(pool, maxLabel-len(roleIngress)-1)
 }
 
-// Cache returns the name of the ConfigMap that points the controller of a pool to its cache.
-func Cache(pool string) string { return roleCache + "-" + shorten(pool, maxLabel-len(roleCache)-1) }
+// CacheConfigMap returns the name of the ConfigMap that points the controller of a pool to its cache.
+func CacheConfigMap(pool string) string {
+	return roleCache + "-" + shortenName(pool, maxLabel-len(roleCache)-1)
+}
 
-// Cluster returns the name of a cluster-scoped object of a pool, unique among namespaces. Such names may contain colons, and be longer.
-func Cluster(namespace, pool string) string { return namespace + ":" + Ingress(pool) }
+// ClusterObject returns the name of a cluster-scoped object of a pool, unique among namespaces. Such names may contain colons, and be longer.
+func ClusterObject(namespace, pool string) string { return namespace + ":" + PoolObject(pool) }
 
 // LabelValue returns the pool as the value of a label on the objects of a pool: unchanged, or shortened if a label cannot have it.
 func LabelValue(pool string) string {
 	if IsLabelValue(pool) && !hashed.MatchString(pool) {
 		return pool
 	}
-	return shorten(pool, maxLabel)
+	return shortenName(pool, maxLabel)
 }
 
 // IsLabelValue reports whether a node can have a label with the name of the pool as its value.
 func IsLabelValue(pool string) bool { return len(pool) <= maxLabel && labelValue.MatchString(pool) }
 
-// shorten returns the pool if it is a DNS label of at most limit characters that does not end like a hash. Otherwise it returns a label
+// shortenName returns the pool if it is a DNS label of at most limit characters that does not end like a hash. Otherwise it returns a label
 // with a hash.
-func shorten(pool string, limit int) string {
+func shortenName(pool string, limit int) string {
 	if len(pool) <= limit && label.MatchString(pool) && !hashed.MatchString(pool) {
 		return pool
 	}

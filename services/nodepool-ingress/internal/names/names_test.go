@@ -32,7 +32,7 @@ func TestNames(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.ingress, Ingress(tt.pool))
+			assert.Equal(t, tt.ingress, PoolObject(tt.pool))
 			assert.Equal(t, tt.label, LabelValue(tt.pool))
 		})
 	}
@@ -51,7 +51,7 @@ func TestNamesNeverMeet(t *testing.T) {
 	seen := map[string]string{}
 	for round := range 3 { // names of names of names
 		for _, pool := range pools {
-			for role, name := range map[string]string{"ingress": Ingress(pool), "cache": Cache(pool), "label": "label/" + LabelValue(pool)} {
+			for role, name := range map[string]string{"ingress": PoolObject(pool), "cache": CacheConfigMap(pool), "label": "label/" + LabelValue(pool)} {
 				owner := role + "/" + pool
 				other, taken := seen[name]
 				require.Truef(t, !taken || other == owner, "%s and %s are both %s", other, owner, name)
@@ -59,7 +59,7 @@ func TestNamesNeverMeet(t *testing.T) {
 			}
 		}
 		for i := range pools {
-			_, after, _ := strings.Cut(Ingress(pools[i]), "-")
+			_, after, _ := strings.Cut(PoolObject(pools[i]), "-")
 			if after != pools[i] {
 				pools = append(pools, after)
 			}
@@ -73,7 +73,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, pool string) {
-		for _, name := range []string{Ingress(pool), Cache(pool)} {
+		for _, name := range []string{PoolObject(pool), CacheConfigMap(pool)} {
 			assert.Emptyf(t, validation.IsDNS1035Label(name), "%q", pool)
 		}
 		assert.Empty(t, validation.IsValidLabelValue(LabelValue(pool)))
@@ -84,6 +84,6 @@ func FuzzNames(f *testing.F) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "fairlead:ingress-hangzhou", Cluster("fairlead", "hangzhou"))
-	assert.NotEqual(t, Cluster("a", "b"), Cluster("a:ingress-b", ""))
+	assert.Equal(t, "fairlead:ingress-hangzhou", ClusterObject("fairlead", "hangzhou"))
+	assert.NotEqual(t, ClusterObject("a", "b"), ClusterObject("a:ingress-b", ""))
 }

@@ -18,7 +18,7 @@ import (
 
 // Build returns the objects of a pool, or the problems that keep it from having any. Equal arguments give equal objects.
 func Build(install Install, pool Pool) (Built, []Problem) {
-	b := builder{install: install, pool: pool, name: names.Ingress(pool.Name), labels: labelsOf(pool)}
+	b := builder{install: install, pool: pool, name: names.PoolObject(pool.Name), labels: labelsOf(pool)}
 	if problems := b.check(); len(problems) > 0 {
 		return Built{}, problems
 	}
@@ -32,7 +32,7 @@ func Build(install Install, pool Pool) (Built, []Problem) {
 		objects = append(objects, b.configMap(b.name, c.config))
 	}
 	if pool.Cache != nil && len(c.cacheEnv) > 0 {
-		objects = append(objects, b.configMap(names.Cache(pool.Name), c.cacheEnv))
+		objects = append(objects, b.configMap(names.CacheConfigMap(pool.Name), c.cacheEnv))
 	}
 	objects = append(objects, b.service(c), b.disruptionBudget(), b.deployment(c))
 	return Built{Objects: objects, Workload: b.name, Service: b.name, Image: c.pod.Containers[0].Image}, nil
@@ -74,7 +74,7 @@ const (
 
 // selectorOf returns the labels that select the pods of a pool. They depend on the name of the pool alone, because a selector is immutable.
 func selectorOf(pool Pool) map[string]string {
-	return map[string]string{labelName: appName, labelInstance: names.Ingress(pool.Name)}
+	return map[string]string{labelName: appName, labelInstance: names.PoolObject(pool.Name)}
 }
 
 func labelsOf(pool Pool) map[string]string {
@@ -120,7 +120,7 @@ func (b *builder) bindings(c controller) []Object {
 	for i, role := range c.roles {
 		objects = append(objects, &rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: numbered(names.Cluster(b.install.Namespace, b.pool.Name), i), Labels: b.labels},
+			ObjectMeta: metav1.ObjectMeta{Name: numbered(names.ClusterObject(b.install.Namespace, b.pool.Name), i), Labels: b.labels},
 			RoleRef:    ref(role), Subjects: subjects,
 		})
 	}
