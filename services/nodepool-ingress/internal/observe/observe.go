@@ -57,14 +57,14 @@ func (o *Observer) YurtIngress(name cache.ObjectName) (object *v1alpha1.YurtIngr
 // Observe returns the input of a plan.
 func (o *Observer) Observe(object *v1alpha1.YurtIngress) plan.Input {
 	in := plan.Input{
-		Object: object, Policy: o.policy, Pools: map[string]plan.Observed{}, Live: o.LiveObjects(object.UID), Manifest: o.manifest(object.Spec.CustomManifest),
+		Object: object, Policy: o.policy, Pools: map[string]plan.Observed{}, Live: o.LiveObjects(object.UID), Manifest: o.observeManifest(object.Spec.CustomManifest),
 		TraefikKinds: !slices.ContainsFunc(o.caches.Definitions, func(r informers.Reader) bool { return len(r.List()) == 0 }),
 	}
 	key := cmp.Or(object.Spec.PoolLabelKey, o.policy.LabelKeys[0])
 	for i := range object.Spec.Pools {
 		name := object.Spec.Pools[i].Name
 		if _, known := in.Pools[name]; !known && len(in.Pools) < plan.MaxPools {
-			in.Pools[name] = o.pool(key, name)
+			in.Pools[name] = o.observePool(key, name)
 		}
 	}
 	return in
@@ -89,7 +89,7 @@ func (o *Observer) LiveObjects(uid types.UID) []plan.Live {
 	return live
 }
 
-func (o *Observer) manifest(ref *v1alpha1.CustomManifest) plan.Manifest {
+func (o *Observer) observeManifest(ref *v1alpha1.CustomManifest) plan.Manifest {
 	if ref == nil {
 		return plan.Manifest{}
 	}
@@ -103,9 +103,9 @@ func (o *Observer) manifest(ref *v1alpha1.CustomManifest) plan.Manifest {
 	return m
 }
 
-// pool observes a pool.
-func (o *Observer) pool(key, name string) plan.Observed {
-	observed := plan.Observed{Claim: o.claim(name)}
+// observePool observes a pool.
+func (o *Observer) observePool(key, name string) plan.Observed {
+	observed := plan.Observed{Claim: o.observeClaim(name)}
 	for _, obj := range informers.ByNodeLabel(o.caches.Nodes, key, name) {
 		if n, ok := obj.(*informers.Node); ok {
 			observed.Nodes++
@@ -123,8 +123,8 @@ func (o *Observer) pool(key, name string) plan.Observed {
 	return observed
 }
 
-// claim observes who wants a pool, and who has it.
-func (o *Observer) claim(pool string) plan.Claim {
+// observeClaim observes who wants a pool, and who has it.
+func (o *Observer) observeClaim(pool string) plan.Claim {
 	var claim plan.Claim
 	for _, obj := range informers.ByListedPool(o.caches.YurtIngresses, pool) {
 		if y, ok := obj.(*v1alpha1.YurtIngress); ok && y.DeletionTimestamp == nil {
