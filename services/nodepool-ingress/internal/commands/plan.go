@@ -164,8 +164,8 @@ func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Live) {
 	case pool.Problem != nil:
 		p.printMessage(name, pool.Name, fmt.Sprintf("not accepted: %s: %s", pool.Problem.Reason, pool.Problem.Message))
 		return
-	case pool.Hold.Reason != "":
-		p.printMessage(name, pool.Name, fmt.Sprintf("does not change now: %s: %s", pool.Hold.Reason, pool.Hold.Message))
+	case pool.Deferral.Reason != "":
+		p.printMessage(name, pool.Name, fmt.Sprintf("does not change now: %s: %s", pool.Deferral.Reason, pool.Deferral.Message))
 	}
 	p.acceptedPools++
 	for i := range pool.Wanted {
@@ -179,7 +179,7 @@ func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Live) {
 			p.diffs = append(p.diffs, dryrun.Diff(&unstructured.Unstructured{Object: map[string]any{}}, wanted.Object))
 		case apply.Differs(wanted.Object, live[index].Object):
 			verb := "changed"
-			if plan.Replace(wanted, live[index].Object) {
+			if plan.MustReplace(wanted, live[index].Object) {
 				verb = "deleted and created again"
 			}
 			p.printDifference(name, pool.Name, description+" would be "+verb)

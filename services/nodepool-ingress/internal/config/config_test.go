@@ -51,7 +51,7 @@ func TestFlags(t *testing.T) {
 	assert.Equal(t, 7, c.Work.Workers)
 	assert.Equal(t, 2*time.Minute, c.Work.LastRetry)
 	p := c.Policy.PlanPolicy()
-	assert.Equal(t, "edge-hangzhou", p.Class("hangzhou"))
+	assert.Equal(t, "edge-hangzhou", p.ClassName("hangzhou"))
 	assert.Equal(t, "registry.example/traefik:v1", p.Install.Images["traefik"])
 	assert.NotEmpty(t, p.Install.Images[v1alpha1.ProfileHAProxyTech], "the others keep their images")
 	assert.Equal(t, []plan.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8010}}, p.HostPorts)

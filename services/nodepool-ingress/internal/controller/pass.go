@@ -68,8 +68,8 @@ func (p *pass) applyPools(ctx context.Context) {
 		pool := &p.plan.Pools[i]
 		results[i] = status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.findLive(plan.Key{Resource: plan.Services, Name: pool.Service}))}
 		switch {
-		case !pool.Changes():
-		case pool.Before.Exists && !pool.Current():
+		case !pool.CanChange():
+		case pool.Before.Exists && !pool.IsCurrent():
 			waiting = append(waiting, i)
 		default:
 			p.applyPool(ctx, pool, &results[i])
@@ -80,7 +80,7 @@ func (p *pass) applyPools(ctx context.Context) {
 	}
 	for _, i := range waiting {
 		if failed != "" {
-			p.plan.Pools[i].Stop(failed)
+			p.plan.Pools[i].StopRollout(failed)
 			continue
 		}
 		if p.applyPool(ctx, &p.plan.Pools[i], &results[i]); results[i].Failure != nil {
@@ -100,7 +100,7 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 			return
 		}
 		if wanted.Resource == plan.Deployments && wanted.Object.GetName() == pool.Workload {
-			result.Readiness = plan.Judge(stored)
+			result.Readiness = plan.EvaluateReadiness(stored)
 		}
 		if wanted.Resource == plan.Services && wanted.Object.GetName() == pool.Service {
 			result.Addresses = addressesOf(stored)
@@ -122,7 +122,7 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 	switch {
 	case live != nil && live.GetDeletionTimestamp() != nil:
 		return nil, errDeleting
-	case plan.Replace(wanted, live):
+	case plan.MustReplace(wanted, live):
 		if err := errors.Join(p.deleteObjects(ctx, p.object.UID, []plan.Live{{Resource: wanted.Resource, Object: live}})...); err != nil {
 			return nil, err
 		}

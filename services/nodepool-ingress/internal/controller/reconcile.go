@@ -169,7 +169,7 @@ func (r *Reconciler) restoreStatus(object *v1alpha1.YurtIngress) *v1alpha1.YurtI
 func (r *Reconciler) newPass(object *v1alpha1.YurtIngress) *pass {
 	in := r.Observer.Observe(object)
 	p := plan.Build(&in)
-	return &pass{Reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.Image(&p.Settings)}
+	return &pass{Reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.DefaultImage(&p.Settings)}
 }
 
 // reportUnreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.
@@ -213,7 +213,7 @@ func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress)
 	if err != nil {
 		return fmt.Errorf("look for objects of YurtIngress %s: %w", object.Name, err)
 	}
-	errs := r.deleteObjects(ctx, object.UID, plan.Remove(remaining))
+	errs := r.deleteObjects(ctx, object.UID, plan.InDeletionOrder(remaining))
 	if err := errors.Join(errs...); err != nil {
 		return r.reportBlockedDeletion(ctx, object, err)
 	}

@@ -131,7 +131,7 @@ func (o *Observer) observeClaim(pool string) plan.Claim {
 			claim.Contenders = append(claim.Contenders, plan.Contender{Name: y.Name, UID: y.UID, Created: y.CreationTimestamp.Time})
 		}
 	}
-	if obj, found := o.caches.IngressClasses.Get(cache.ObjectName{Name: o.policy.Class(pool)}); found {
+	if obj, found := o.caches.IngressClasses.Get(cache.ObjectName{Name: o.policy.ClassName(pool)}); found {
 		claim.Class.Exists = true
 		if owner, found := informers.FindOwner(obj); found { // not the label, which another client may have removed
 			claim.Class.Owner = owner.UID

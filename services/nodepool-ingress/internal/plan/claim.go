@@ -30,7 +30,7 @@ type Class struct {
 	Owner  types.UID // of the YurtIngress that controls it; empty: none does
 }
 
-// Winner returns the UID of the YurtIngress that has a pool, or that may take it:
+// ChooseWinner returns the UID of the YurtIngress that has a pool, or that may take it:
 //
 //	IngressClass of the pool         the winner is
 //	has a YurtIngress as its owner   the owner
@@ -40,7 +40,7 @@ type Class struct {
 //
 // Creation of the IngressClass decides between replicas, or releases, of the operator that disagree: only one can create it. All later objects
 // of a pool are written only by the owner of its class.
-func (c *Claim) Winner() (uid types.UID, found bool) {
+func (c *Claim) ChooseWinner() (uid types.UID, found bool) {
 	if c.Class.Exists {
 		return c.Class.Owner, c.Class.Owner != ""
 	}

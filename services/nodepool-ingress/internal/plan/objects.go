@@ -33,14 +33,14 @@ type Key struct {
 // Key returns the key of an object.
 func (o *Object) Key() Key { return Key{Resource: o.Resource, Name: o.Object.GetName()} }
 
-// complete converts the objects of a pool, adds what all objects have in common, and returns the revision of the pool, which the last object
+// completeObjects converts the objects of a pool, adds what all objects have in common, and returns the revision of the pool, which the last object
 // has as an annotation.
-func complete(owner *v1alpha1.YurtIngress, pool, namespace string, built []profile.Object) ([]Object, string, error) {
-	made := make([]Object, 0, len(built))
+func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built []profile.Object) ([]Object, string, error) {
+	objects := make([]Object, 0, len(built))
 	for _, typed := range built {
 		kind, known := kindOf(typed.GetObjectKind().GroupVersionKind())
 		if !known {
-			return nil, "", fmt.Errorf("objects of kind %s are not allowed", quote(typed.GetObjectKind().GroupVersionKind().String()))
+			return nil, "", fmt.Errorf("objects of kind %s are not allowed", quoteInput(typed.GetObjectKind().GroupVersionKind().String()))
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		if err != nil {
@@ -48,29 +48,29 @@ func complete(owner *v1alpha1.YurtIngress, pool, namespace string, built []profi
 		}
 		u := &unstructured.Unstructured{Object: content}
 		delete(content, "status")
-		prune(content)
-		adopt(u, owner, pool, namespace, kind)
-		made = append(made, Object{Resource: kind.Resource, Object: u})
+		removeNulls(content)
+		setMetadata(u, owner, pool, namespace, kind)
+		objects = append(objects, Object{Resource: kind.Resource, Object: u})
 	}
-	revision, err := revisionOf(made)
+	revision, err := revisionOf(objects)
 	if err != nil {
 		return nil, "", err
 	}
-	for i := range made {
-		if made[i].Resource == Deployments {
-			annotations := made[i].Object.GetAnnotations()
+	for i := range objects {
+		if objects[i].Resource == Deployments {
+			annotations := objects[i].Object.GetAnnotations()
 			if annotations == nil {
 				annotations = map[string]string{}
 			}
 			annotations[v1alpha1.AnnotationRevision] = revision
-			made[i].Object.SetAnnotations(annotations)
+			objects[i].Object.SetAnnotations(annotations)
 		}
 	}
-	return made, revision, nil
+	return objects, revision, nil
 }
 
-// adopt replaces the metadata of an object, but for its name, labels and annotations.
-func adopt(u *unstructured.Unstructured, owner *v1alpha1.YurtIngress, pool, namespace string, kind Kind) {
+// setMetadata replaces the metadata of an object, but for its name, labels and annotations.
+func setMetadata(u *unstructured.Unstructured, owner *v1alpha1.YurtIngress, pool, namespace string, kind Kind) {
 	labels := maps.Clone(u.GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -98,18 +98,18 @@ func OwnerReference(name string, uid types.UID) metav1.OwnerReference {
 	}
 }
 
-// prune removes nulls, which would own fields without a value.
-func prune(content map[string]any) {
+// removeNulls removes nulls, which would own fields without a value.
+func removeNulls(content map[string]any) {
 	for key, value := range content {
 		switch value := value.(type) {
 		case nil:
 			delete(content, key)
 		case map[string]any:
-			prune(value)
+			removeNulls(value)
 		case []any:
 			for _, element := range value {
 				if element, ok := element.(map[string]any); ok {
-					prune(element)
+					removeNulls(element)
 				}
 			}
 		}

@@ -49,8 +49,8 @@ type Live struct {
 // Key returns the key of an object.
 func (l *Live) Key() Key { return Key{Resource: l.Resource, Name: l.Object.GetName()} }
 
-// Pool returns the pool that an object was written for.
-func (l *Live) Pool() string { return l.Object.GetLabels()[v1alpha1.LabelPool] }
+// PoolName returns the pool that an object was written for.
+func (l *Live) PoolName() string { return l.Object.GetLabels()[v1alpha1.LabelPool] }
 
 // Plan is what a YurtIngress should have, and what changes now.
 type Plan struct {
@@ -76,7 +76,7 @@ type Pool struct {
 
 	Owned    bool     // the YurtIngress has the pool, or may take it
 	Problem  *Problem // the pool is not accepted, and does not change
-	Hold     hold     // the pool is accepted, and does not change now
+	Deferral deferral // the pool is accepted, and does not change now
 	Workload string
 	Service  string
 	Wanted   []Object
@@ -85,69 +85,69 @@ type Pool struct {
 	Before   Readiness // of the Deployment as it is
 }
 
-// Changes reports whether the objects of the pool are applied now.
-func (p *Pool) Changes() bool { return p.Problem == nil && p.Hold.Reason == "" }
+// CanChange reports whether the objects of the pool are applied now.
+func (p *Pool) CanChange() bool { return p.Problem == nil && p.Deferral.Reason == "" }
 
-// Current reports whether the last apply was of the wanted revision.
-func (p *Pool) Current() bool { return p.Before.Exists && p.Before.Revision == p.Revision }
+// IsCurrent reports whether the last apply was of the wanted revision.
+func (p *Pool) IsCurrent() bool { return p.Before.Exists && p.Before.Revision == p.Revision }
 
-// Offline reports whether no node of the pool is ready.
-func (p *Pool) Offline() bool { return p.Observed.ReadyNodes == 0 }
+// IsOffline reports whether no node of the pool is ready.
+func (p *Pool) IsOffline() bool { return p.Observed.ReadyNodes == 0 }
 
 // Build returns the plan for a YurtIngress.
 func Build(in *Input) Plan {
 	spec := &in.Object.Spec
-	plan := Plan{Settings: Resolve(spec, &in.Policy)}
+	plan := Plan{Settings: ResolveSettings(spec, &in.Policy)}
 	listed := map[string]int{}
 	for i := range spec.Pools {
 		listed[spec.Pools[i].Name]++
 	}
-	live := group(in.Live)
+	live := groupByPool(in.Live)
 	seen := sets.New[string]()
 	for i := range spec.Pools {
 		if p := &spec.Pools[i]; !seen.Has(p.Name) && seen.Len() < MaxPools {
 			seen.Insert(p.Name)
-			plan.Pools = append(plan.Pools, plan.pool(in, p, listed[p.Name]))
+			plan.Pools = append(plan.Pools, plan.planPool(in, p, listed[p.Name]))
 		}
 	}
-	wanted := plan.wanted()
+	wanted := plan.wantedKeys()
 	for i := range plan.Pools {
-		plan.Pools[i].compare(in.Live, live[plan.Pools[i].Name], wanted)
+		plan.Pools[i].compareLive(in.Live, live[plan.Pools[i].Name], wanted)
 	}
-	plan.rollOut()
-	plan.remove(live, listed, wanted)
+	plan.planRollout()
+	plan.planRemovals(live, listed, wanted)
 	return plan
 }
 
-// group returns the live objects of each pool.
-func group(all []Live) map[string][]Live {
+// groupByPool returns the live objects of each pool.
+func groupByPool(all []Live) map[string][]Live {
 	pools := map[string][]Live{}
 	for _, l := range all {
-		pools[l.Pool()] = append(pools[l.Pool()], l)
+		pools[l.PoolName()] = append(pools[l.PoolName()], l)
 	}
 	return pools
 }
 
-// pool plans one pool, without regard to the others.
-func (plan *Plan) pool(in *Input, spec *v1alpha1.IngressPool, listed int) Pool {
-	settings, problems := plan.Settings.pool(&in.Object.Spec, spec, &in.Policy)
+// planPool plans one pool, without regard to the others.
+func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Pool {
+	settings, problems := plan.Settings.poolSettings(&in.Object.Spec, spec, &in.Policy)
 	observed := in.Pools[spec.Name]
 	settings.Nodes = observed.Nodes
 	settings.CustomResources = settings.Profile == v1alpha1.ProfileTraefik && in.TraefikKinds
 	p := Pool{
-		Name: spec.Name, Class: settings.Class, Addresses: Addresses(spec), Replicas: settings.Replicas, Observed: observed, Image: settings.Image,
+		Name: spec.Name, Class: settings.Class, Addresses: PoolAddresses(spec), Replicas: settings.Replicas, Observed: observed, Image: settings.Image,
 	}
 	problems = slices.Concat(plan.Settings.Problems, problems)
 	if listed > 1 {
-		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("pool %s is listed %d times", quote(spec.Name), listed)})
+		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("pool %s is listed %d times", quoteInput(spec.Name), listed)})
 	}
 	if in.Object.Spec.CustomManifest != nil && len(problems) == 0 {
-		settings.Manifest, problems = in.Manifest.read()
+		settings.Manifest, problems = in.Manifest.profileManifest()
 	}
 	if len(problems) == 0 {
-		problems = p.build(in, &settings)
+		problems = p.buildObjects(in, &settings)
 	}
-	claimed := p.claim(in)
+	claimed := p.claimPool(in)
 	switch {
 	case len(problems) > 0:
 		p.Problem = &problems[0]
@@ -159,9 +159,9 @@ func (plan *Plan) pool(in *Input, spec *v1alpha1.IngressPool, listed int) Pool {
 	return p
 }
 
-// wanted returns the keys of the wanted objects of all pools. What a pool wants is never removed from another one, whatever the label of the
+// wantedKeys returns the keys of the wanted objects of all pools. What a pool wants is never removed from another one, whatever the label of the
 // object says: the apply corrects the label.
-func (plan *Plan) wanted() sets.Set[Key] {
+func (plan *Plan) wantedKeys() sets.Set[Key] {
 	wanted := sets.New[Key]()
 	for i := range plan.Pools {
 		for j := range plan.Pools[i].Wanted {
@@ -171,39 +171,39 @@ func (plan *Plan) wanted() sets.Set[Key] {
 	return wanted
 }
 
-// read returns the manifest of the profile custom.
-func (m *Manifest) read() (*profile.Manifest, []Problem) {
+// profileManifest returns the manifest of the profile custom.
+func (m *Manifest) profileManifest() (*profile.Manifest, []Problem) {
 	var found problems
 	switch {
 	case !m.Found:
-		found.add(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have the label %s: \"true\"", m.Source, v1alpha1.LabelCustomManifest)
+		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have the label %s: \"true\"", m.Source, v1alpha1.LabelCustomManifest)
 	case len(m.Text) > MaxManifest:
-		found.add(v1alpha1.ReasonInvalidManifest, "%s has %d bytes, more than %d", m.Source, len(m.Text), MaxManifest)
+		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s has %d bytes, more than %d", m.Source, len(m.Text), MaxManifest)
 	}
 	return &profile.Manifest{Source: m.Source, Text: m.Text}, found
 }
 
-// build builds the objects of the pool.
-func (p *Pool) build(in *Input, settings *profile.Pool) []Problem {
+// buildObjects builds the objects of the pool.
+func (p *Pool) buildObjects(in *Input, settings *profile.Pool) []Problem {
 	install := in.Policy.Install
-	install.CheckImage = in.Policy.allowed
+	install.CheckImage = in.Policy.checkAllowedImage
 	built, problems := profile.Build(install, *settings)
 	if len(problems) > 0 {
 		return problems
 	}
 	p.Image, p.Workload, p.Service = built.Image, built.Workload, built.Service
 	var err error
-	p.Wanted, p.Revision, err = complete(in.Object, p.Name, in.Policy.Install.Namespace, built.Objects)
+	p.Wanted, p.Revision, err = completeObjects(in.Object, p.Name, in.Policy.Install.Namespace, built.Objects)
 	if err != nil {
 		return []Problem{{Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
 	}
 	return nil
 }
 
-// claim returns a problem unless the YurtIngress has the pool, or may take it.
-func (p *Pool) claim(in *Input) *Problem {
+// claimPool returns a problem unless the YurtIngress has the pool, or may take it.
+func (p *Pool) claimPool(in *Input) *Problem {
 	claim := &p.Observed.Claim
-	winner, found := claim.Winner()
+	winner, found := claim.ChooseWinner()
 	switch {
 	case winner == in.Object.UID:
 		p.Owned = true
@@ -214,8 +214,8 @@ func (p *Pool) claim(in *Input) *Problem {
 	return &Problem{Reason: v1alpha1.ReasonPoolConflict, Message: fmt.Sprintf("YurtIngress %s has the pool: remove the pool from one of both", claim.NameOf(winner))}
 }
 
-// compare finds the Deployment of the pool, and objects that are no longer wanted.
-func (p *Pool) compare(all, live []Live, wanted sets.Set[Key]) {
+// compareLive finds the Deployment of the pool, and objects that are no longer wanted.
+func (p *Pool) compareLive(all, live []Live, wanted sets.Set[Key]) {
 	var deployment *unstructured.Unstructured
 	find := func(objects []Live, found func(*Live) bool) {
 		if i := slices.IndexFunc(objects, func(l Live) bool { return l.Resource == Deployments && found(&l) }); i >= 0 {
@@ -227,7 +227,7 @@ func (p *Pool) compare(all, live []Live, wanted sets.Set[Key]) {
 	} else {
 		find(live, func(l *Live) bool { return !wanted.Has(l.Key()) })
 	}
-	p.Before = Judge(deployment)
+	p.Before = EvaluateReadiness(deployment)
 	if p.Problem != nil {
 		return
 	}
@@ -236,11 +236,11 @@ func (p *Pool) compare(all, live []Live, wanted sets.Set[Key]) {
 			p.Stale = append(p.Stale, live[i])
 		}
 	}
-	inOrderOfDeletion(p.Stale)
+	sortForDeletion(p.Stale)
 }
 
-// rollOut decides which of the accepted pools change now.
-func (plan *Plan) rollOut() {
+// planRollout decides which of the accepted pools change now.
+func (plan *Plan) planRollout() {
 	var stages []stage
 	var accepted []*Pool
 	for i := range plan.Pools {
@@ -248,17 +248,17 @@ func (plan *Plan) rollOut() {
 		if p.Problem == nil {
 			accepted = append(accepted, p)
 			stages = append(stages, stage{
-				Name: p.Name, Exists: p.Before.Exists, Current: p.Current(), Ready: p.Before.Ready, Failed: p.Before.Failed, Offline: p.Offline(),
+				Name: p.Name, Exists: p.Before.Exists, Current: p.IsCurrent(), Ready: p.Before.Ready, Failed: p.Before.Failed, Offline: p.IsOffline(),
 			})
 		}
 	}
-	for i, h := range rollOut(stages, plan.Settings.Strategy) {
-		accepted[i].Hold = h
+	for i, deferral := range scheduleRollout(stages, plan.Settings.Strategy) {
+		accepted[i].Deferral = deferral
 	}
 }
 
-// remove finds the pools that are no longer in the specification, and those that belong to another YurtIngress.
-func (plan *Plan) remove(live map[string][]Live, listed map[string]int, wanted sets.Set[Key]) {
+// planRemovals finds the pools that are no longer in the specification, and those that belong to another YurtIngress.
+func (plan *Plan) planRemovals(live map[string][]Live, listed map[string]int, wanted sets.Set[Key]) {
 	lost := sets.New[string]()
 	for i := range plan.Pools {
 		if p := &plan.Pools[i]; p.Problem != nil && p.Problem.Reason == v1alpha1.ReasonPoolConflict {
@@ -276,22 +276,22 @@ func (plan *Plan) remove(live map[string][]Live, listed map[string]int, wanted s
 			}
 		}
 		if len(r.Objects) > 0 {
-			inOrderOfDeletion(r.Objects)
+			sortForDeletion(r.Objects)
 			plan.Removed = append(plan.Removed, r)
 		}
 	}
 	slices.SortFunc(plan.Removed, func(a, b Removed) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Remove returns the objects of a YurtIngress that is being deleted, in the order of deletion.
-func Remove(live []Live) []Live {
+// InDeletionOrder returns the objects of a YurtIngress that is being deleted, in the order of deletion.
+func InDeletionOrder(live []Live) []Live {
 	objects := slices.Clone(live)
-	inOrderOfDeletion(objects)
+	sortForDeletion(objects)
 	return objects
 }
 
-// inOrderOfDeletion sorts objects: the reverse of the order of creation.
-func inOrderOfDeletion(objects []Live) {
+// sortForDeletion sorts objects: the reverse of the order of creation.
+func sortForDeletion(objects []Live) {
 	kinds := Kinds()
 	rank := func(l *Live) int {
 		return slices.IndexFunc(kinds, func(k Kind) bool { return k.Resource == l.Resource })
@@ -304,8 +304,8 @@ func inOrderOfDeletion(objects []Live) {
 	})
 }
 
-// Replace reports whether the live object must be deleted before the wanted one can be applied, because a field cannot change.
-func Replace(wanted *Object, live *unstructured.Unstructured) bool {
+// MustReplace reports whether the live object must be deleted before the wanted one can be applied, because a field cannot change.
+func MustReplace(wanted *Object, live *unstructured.Unstructured) bool {
 	if live == nil {
 		return false
 	}

@@ -85,7 +85,7 @@ func TestBuild(t *testing.T) {
 	require.Len(t, p.Pools, 2)
 	for _, pool := range p.Pools {
 		require.Nil(t, pool.Problem)
-		assert.True(t, pool.Changes())
+		assert.True(t, pool.CanChange())
 		assert.Equal(t, "IngressClass", pool.Wanted[0].Object.GetKind(), "the creation of the class claims the pool")
 		last := pool.Wanted[len(pool.Wanted)-1].Object
 		assert.Equal(t, "Deployment", last.GetKind(), "the revision is of objects that have been applied")
@@ -94,7 +94,7 @@ func TestBuild(t *testing.T) {
 	in.Live = live(p.Pools...)
 	p = Build(in)
 	for _, pool := range p.Pools {
-		assert.True(t, pool.Current())
+		assert.True(t, pool.IsCurrent())
 		assert.True(t, pool.Before.Ready)
 		assert.Empty(t, pool.Stale)
 	}
@@ -135,7 +135,7 @@ func TestRemovedPools(t *testing.T) {
 			assert.NotContains(t, wantedNames(&p.Pools[0]), o.Object.GetKind()+o.Object.GetName())
 		}
 	}
-	assert.True(t, p.Pools[0].Current())
+	assert.True(t, p.Pools[0].IsCurrent())
 }
 
 func wantedNames(p *Pool) []string {
@@ -182,8 +182,8 @@ func TestReplace(t *testing.T) {
 	in := input(y)
 	before := Build(in).Pools[0]
 	for i := range before.Wanted {
-		assert.False(t, Replace(&before.Wanted[i], before.Wanted[i].Object), "%s", before.Wanted[i].Object.GetKind())
-		assert.False(t, Replace(&before.Wanted[i], nil))
+		assert.False(t, MustReplace(&before.Wanted[i], before.Wanted[i].Object), "%s", before.Wanted[i].Object.GetKind())
+		assert.False(t, MustReplace(&before.Wanted[i], nil))
 	}
 	y.Spec.Profile = v1alpha1.ProfileHAProxyTech
 	y.Spec.Exposure.LoadBalancerClass = "example.com/other"
@@ -192,7 +192,7 @@ func TestReplace(t *testing.T) {
 	replaced := map[string]bool{}
 	for i := range after.Wanted {
 		for j := range before.Wanted {
-			if after.Wanted[i].Key() == before.Wanted[j].Key() && Replace(&after.Wanted[i], before.Wanted[j].Object) {
+			if after.Wanted[i].Key() == before.Wanted[j].Key() && MustReplace(&after.Wanted[i], before.Wanted[j].Object) {
 				replaced[after.Wanted[i].Object.GetKind()] = true
 			}
 		}
@@ -283,7 +283,7 @@ func TestNothingGained(t *testing.T) {
 		p := Build(in)
 		for i := range p.Pools {
 			pool := &p.Pools[i]
-			if !pool.Changes() {
+			if !pool.CanChange() {
 				continue
 			}
 			planned++
@@ -324,14 +324,14 @@ func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u 
 	case "Service":
 		ips, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
 		for _, ip := range ips {
-			require.True(t, within(policy.ExternalIPRanges, ip), what)
+			require.True(t, inRanges(policy.ExternalIPRanges, ip), what)
 		}
 		if ip, found, _ := unstructured.NestedString(u.Object, "spec", "loadBalancerIP"); found {
-			require.True(t, within(policy.BalancerIPRanges, ip), what)
+			require.True(t, inRanges(policy.BalancerIPRanges, ip), what)
 		}
 		for _, requested := range u.GetAnnotations() {
 			for _, ip := range strings.Split(requested, ",") {
-				require.True(t, within(policy.BalancerIPRanges, ip), what)
+				require.True(t, inRanges(policy.BalancerIPRanges, ip), what)
 			}
 		}
 		if class, found, _ := unstructured.NestedString(u.Object, "spec", "loadBalancerClass"); found {
@@ -344,7 +344,7 @@ func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u 
 		require.Contains(t, spec.NodeSelector, y.Spec.PoolLabelKey+strings.Repeat(v1alpha1.LabelNodePool, btoi(y.Spec.PoolLabelKey == "")), what)
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
 			if c.Image != policy.Install.CacheImage {
-				require.NoError(t, policy.allowed(c.Image), what)
+				require.NoError(t, policy.checkAllowedImage(c.Image), what)
 			}
 		}
 	}

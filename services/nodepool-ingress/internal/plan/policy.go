@@ -46,14 +46,14 @@ type Policy struct {
 // PortRange is a range of ports, with both ends.
 type PortRange struct{ First, Last int32 }
 
-// Class returns the name of the IngressClass of a pool.
-func (p *Policy) Class(pool string) string { return p.ClassPrefix + pool }
+// ClassName returns the name of the IngressClass of a pool.
+func (p *Policy) ClassName(pool string) string { return p.ClassPrefix + pool }
 
 // Problem is a reason for which a pool is not accepted.
 type Problem = profile.Problem
 
-// Image returns the image of pools without an image of their own.
-func (p *Policy) Image(s *Settings) string {
+// DefaultImage returns the image of pools without an image of their own.
+func (p *Policy) DefaultImage(s *Settings) string {
 	if s.Image != "" {
 		return s.Image
 	}

@@ -24,8 +24,8 @@ type Readiness struct {
 	Revision      string // of the pool, when the Deployment was applied
 }
 
-// Judge returns the readiness of a pool with a Deployment, which may be nil.
-func Judge(u *unstructured.Unstructured) Readiness {
+// EvaluateReadiness returns the readiness of a pool with a Deployment, which may be nil.
+func EvaluateReadiness(u *unstructured.Unstructured) Readiness {
 	if u == nil {
 		return Readiness{Reason: v1alpha1.ReasonProgressing, Message: "the Deployment does not exist yet"}
 	}
@@ -46,11 +46,11 @@ func Judge(u *unstructured.Unstructured) Readiness {
 		r.Message = fmt.Sprintf("Deployment %s is being deleted", d.Name)
 		return r
 	}
-	r.judge(&d)
+	r.evaluateStatus(&d)
 	return r
 }
 
-func (r *Readiness) judge(d *appsv1.Deployment) {
+func (r *Readiness) evaluateStatus(d *appsv1.Deployment) {
 	s := &d.Status
 	if s.ObservedGeneration < d.Generation { // the rest of the status is about an earlier specification
 		r.Message = fmt.Sprintf("Deployment %s has changed", d.Name)
@@ -64,11 +64,11 @@ func (r *Readiness) judge(d *appsv1.Deployment) {
 		return
 	}
 	r.Message = fmt.Sprintf("%d of %d replicas are up to date, %d are available", s.UpdatedReplicas, r.Replicas, s.AvailableReplicas)
-	r.fail(s.Conditions)
+	r.evaluateConditions(s.Conditions)
 }
 
-// fail looks for conditions that the Deployment does not leave without help.
-func (r *Readiness) fail(conditions []appsv1.DeploymentCondition) {
+// evaluateConditions looks for conditions that the Deployment does not leave without help.
+func (r *Readiness) evaluateConditions(conditions []appsv1.DeploymentCondition) {
 	message := r.Message
 	for i := range conditions {
 		c := &conditions[i]

@@ -18,16 +18,16 @@ type stage struct {
 	Offline bool // it has no ready node
 }
 
-// outdated reports whether the pool waits for the roll-out.
-func (s *stage) outdated() bool { return s.Exists && !s.Current }
+// isOutdated reports whether the pool waits for the roll-out.
+func (s *stage) isOutdated() bool { return s.Exists && !s.Current }
 
-// starting reports whether the pool has changed, and is not ready yet.
-func (s *stage) starting() bool { return s.Exists && s.Current && !s.Offline && !s.Ready }
+// isStarting reports whether the pool has changed, and is not ready yet.
+func (s *stage) isStarting() bool { return s.Exists && s.Current && !s.Offline && !s.Ready }
 
-// hold is the reason for which a pool does not change now. It is zero for a pool that does.
-type hold struct{ Reason, Message string }
+// deferral is the reason for which a pool does not change now. It is zero for a pool that does.
+type deferral struct{ Reason, Message string }
 
-// rollOut decides which pools change now. pools are in the order of the specification.
+// scheduleRollout decides which pools change now. pools are in the order of the specification.
 //
 //	a pool                                                   changes
 //	without a Deployment                                     now: it serves nothing yet, and may wait for what others give up
@@ -39,10 +39,10 @@ type hold struct{ Reason, Message string }
 //	that has another revision and no ready node              after all others
 //
 // A pool without a ready node neither counts as failed nor takes the place of another one: sites are offline for days.
-func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
-	r := roll{strategy: strategy}
+func scheduleRollout(pools []stage, strategy v1alpha1.UpdateStrategy) []deferral {
+	r := rollout{strategy: strategy}
 	for i := range pools {
-		if p := &pools[i]; p.starting() {
+		if p := &pools[i]; p.isStarting() {
 			r.pending++
 			r.unready = append(r.unready, p.Name)
 			if p.Failed && r.failed == nil {
@@ -50,23 +50,23 @@ func rollOut(pools []stage, strategy v1alpha1.UpdateStrategy) []hold {
 			}
 		}
 	}
-	holds := make([]hold, len(pools))
+	deferrals := make([]deferral, len(pools))
 	for _, turn := range []func(p *stage) bool{
 		func(p *stage) bool { return !p.Offline && !p.Ready },
 		func(p *stage) bool { return !p.Offline && p.Ready },
 		func(p *stage) bool { return p.Offline },
 	} {
 		for i := range pools {
-			if p := &pools[i]; p.outdated() && turn(p) {
-				holds[i] = r.decide(p)
+			if p := &pools[i]; p.isOutdated() && turn(p) {
+				deferrals[i] = r.decideStage(p)
 			}
 		}
 	}
-	return holds
+	return deferrals
 }
 
-// roll is a roll-out.
-type roll struct {
+// rollout is a roll-out.
+type rollout struct {
 	strategy v1alpha1.UpdateStrategy
 	pending  int      // pools with the wanted revision that are not ready
 	unready  []string // those of them that had it before
@@ -75,48 +75,48 @@ type roll struct {
 	waiting  []string // pools that wait for their turn
 }
 
-// decide decides on the pool whose turn it is.
-func (r *roll) decide(p *stage) hold {
+// decideStage decides on the pool whose turn it is.
+func (r *rollout) decideStage(p *stage) deferral {
 	full := r.pending >= int(r.strategy.MaxUnavailablePools)
 	if p.Offline {
 		full = len(r.waiting) > 0 || r.pending > 0
 	}
 	switch {
 	case r.strategy.Paused:
-		return hold{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
+		return deferral{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
 	case r.failed != nil:
-		return hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool", r.failed.Name)}
+		return deferral{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool", r.failed.Name)}
 	case full:
-		h := hold{Reason: v1alpha1.ReasonWaiting, Message: r.waitsFor()}
+		d := deferral{Reason: v1alpha1.ReasonWaiting, Message: r.waitMessage()}
 		r.waiting = append(r.waiting, p.Name)
-		return h
+		return d
 	case !p.Offline:
 		r.pending++
 		r.next = append(r.next, p.Name)
 	}
-	return hold{}
+	return deferral{}
 }
 
-// Stop stops the roll-out before the pool, because another one could not be written.
-func (p *Pool) Stop(other string) {
-	p.Hold = hold{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s could not be written: its condition Programmed tells why", other)}
+// StopRollout stops the roll-out before the pool, because another one could not be written.
+func (p *Pool) StopRollout(other string) {
+	p.Deferral = deferral{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s could not be written: its condition Programmed tells why", other)}
 }
 
-// waitsFor says which pools a roll-out waits for. A pool that has the wanted revision and is not ready holds it until somebody acts.
-func (r *roll) waitsFor() string {
+// waitMessage says which pools a roll-out waits for. A pool that has the wanted revision and is not ready holds it until somebody acts.
+func (r *rollout) waitMessage() string {
 	switch len(r.unready) {
 	case 0:
-		return "the roll-out visits other pools first: " + list(append(slices.Clone(r.next), r.waiting...))
+		return "the roll-out visits other pools first: " + joinNames(append(slices.Clone(r.next), r.waiting...))
 	case 1:
 		return fmt.Sprintf("the roll-out waits until pool %s is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above %d",
 			r.unready[0], r.strategy.MaxUnavailablePools)
 	}
 	return fmt.Sprintf("the roll-out waits until one of pools %s is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above %d",
-		list(r.unready), r.strategy.MaxUnavailablePools)
+		joinNames(r.unready), r.strategy.MaxUnavailablePools)
 }
 
-// list returns names for a message, and the number of those that it leaves out.
-func list(names []string) string {
+// joinNames returns names for a message, and the number of those that it leaves out.
+func joinNames(names []string) string {
 	const most = 3
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)

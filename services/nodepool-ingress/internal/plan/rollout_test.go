@@ -57,7 +57,7 @@ func TestRollOut(t *testing.T) {
 			for i := range tt.pools {
 				tt.pools[i].Name = string(rune('a' + i))
 			}
-			holds := rollOut(tt.pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max(tt.max, 1), Paused: tt.pause})
+			holds := scheduleRollout(tt.pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max(tt.max, 1), Paused: tt.pause})
 			var got []string
 			for _, h := range holds {
 				got = append(got, h.Reason)
@@ -73,7 +73,7 @@ func TestHoldsNameThePool(t *testing.T) {
 	starting, old := stage{Exists: true, Current: true}, stage{Exists: true, Ready: true}
 	named := func(s stage, name string) stage { s.Name = name; return s }
 	message := func(limit int32, pools ...stage) string {
-		holds := rollOut(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: limit})
+		holds := scheduleRollout(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: limit})
 		return holds[len(holds)-1].Message
 	}
 	assert.Equal(t, "the roll-out waits until pool a is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above 1", message(1, named(starting, "a"), named(old, "z")))
@@ -113,7 +113,7 @@ func TestWinner(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, found := tt.claim.Winner()
+			got, found := tt.claim.ChooseWinner()
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, tt.found, found)
 		})
@@ -157,7 +157,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Judge(tt.object)
+			got := EvaluateReadiness(tt.object)
 			assert.Equal(t, tt.ready, got.Ready)
 			assert.Equal(t, tt.failed, got.Failed)
 			assert.Equal(t, tt.reason, got.Reason)

@@ -33,21 +33,21 @@ type Settings struct {
 // problems collects problems.
 type problems []Problem
 
-func (p *problems) add(reason, format string, args ...any) {
+func (p *problems) addProblem(reason, format string, args ...any) {
 	*p = append(*p, Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
-// Resolve returns the settings of a YurtIngress.
-func Resolve(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
+// ResolveSettings returns the settings of a YurtIngress.
+func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	var found problems
 	s := Settings{
 		Profile:  cmp.Or(spec.Profile, policy.DefaultProfile),
-		LabelKey: cmp.Or(spec.PoolLabelKey, first(policy.LabelKeys)),
-		Image:    oneName(&found, "ingress_controller_image", "ingressControllerImage", spec.Image, spec.ImageCamel),
-		Replicas: replicas(&found, spec),
-		Strategy: strategy(&found, spec.UpdateStrategy),
+		LabelKey: cmp.Or(spec.PoolLabelKey, firstKey(policy.LabelKeys)),
+		Image:    resolveAlias(&found, "ingress_controller_image", "ingressControllerImage", spec.Image, spec.ImageCamel),
+		Replicas: resolveReplicas(&found, spec),
+		Strategy: resolveStrategy(&found, spec.UpdateStrategy),
 	}
-	certGen := oneName(&found, "ingress_webhook_certgen_image", "ingressWebhookCertGenImage", spec.CertGenImage, spec.CertGenImageCamel)
+	certGen := resolveAlias(&found, "ingress_webhook_certgen_image", "ingressWebhookCertGenImage", spec.CertGenImage, spec.CertGenImageCamel)
 	if certGen != "" {
 		s.Notes = append(s.Notes, "ingress_webhook_certgen_image has no effect: pools have no admission webhooks")
 	}
@@ -57,12 +57,12 @@ func Resolve(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	}
 	checkProfile(&found, s.Profile, policy)
 	if !slices.Contains(policy.LabelKeys, s.LabelKey) {
-		found.add(v1alpha1.ReasonNotAllowed, "poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s", quote(s.LabelKey), strings.Join(policy.LabelKeys, ", "))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s", quoteInput(s.LabelKey), strings.Join(policy.LabelKeys, ", "))
 	}
 	if s.Image != "" {
 		checkImage(&found, policy, s.Image, s.Profile)
 	}
-	checkRest(&found, spec, &s, policy)
+	checkOptionalFields(&found, spec, &s, policy)
 	s.Problems = found
 	return s
 }
@@ -72,31 +72,31 @@ func Resolve(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 func checkProfile(found *problems, name string, policy *Policy) {
 	switch {
 	case !slices.Contains(v1alpha1.Profiles(), name):
-		found.add(v1alpha1.ReasonInvalid, "profile %s is not one of %s", quote(name), strings.Join(v1alpha1.Profiles(), ", "))
+		found.addProblem(v1alpha1.ReasonInvalid, "profile %s is not one of %s", quoteInput(name), strings.Join(v1alpha1.Profiles(), ", "))
 	case !slices.Contains(policy.Profiles, name):
-		found.add(v1alpha1.ReasonNotAllowed, "profile %s is not allowed: --allowed-profiles of the operator has %s", name, strings.Join(policy.Profiles, ", "))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "profile %s is not allowed: --allowed-profiles of the operator has %s", name, strings.Join(policy.Profiles, ", "))
 	}
 }
 
-func first(list []string) string {
+func firstKey(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
 	return list[0]
 }
 
-// oneName returns the value of a field with two names.
-func oneName(found *problems, snake, camel, a, b string) string {
+// resolveAlias returns the value of a field with two names.
+func resolveAlias(found *problems, snake, camel, a, b string) string {
 	if a != "" && b != "" && a != b {
-		found.add(v1alpha1.ReasonFieldConflict, "%s is %s and %s is %s: set only one of them", snake, quote(a), camel, quote(b))
+		found.addProblem(v1alpha1.ReasonFieldConflict, "%s is %s and %s is %s: set only one of them", snake, quoteInput(a), camel, quoteInput(b))
 	}
 	return cmp.Or(a, b)
 }
 
-func replicas(found *problems, spec *v1alpha1.YurtIngressSpec) int32 {
+func resolveReplicas(found *problems, spec *v1alpha1.YurtIngressSpec) int32 {
 	a, b := spec.Replicas, spec.ReplicasCamel
 	if a != nil && b != nil && *a != *b {
-		found.add(v1alpha1.ReasonFieldConflict, "ingress_controller_replicas_per_pool is %d and ingressControllerReplicasPerPool is %d: set only one of them", *a, *b)
+		found.addProblem(v1alpha1.ReasonFieldConflict, "ingress_controller_replicas_per_pool is %d and ingressControllerReplicasPerPool is %d: set only one of them", *a, *b)
 	}
 	count := cmp.Or(a, b)
 	if count == nil {
@@ -108,11 +108,11 @@ func replicas(found *problems, spec *v1alpha1.YurtIngressSpec) int32 {
 
 func checkReplicas(found *problems, name string, count int32) {
 	if count < 0 || count > maxReplicas {
-		found.add(v1alpha1.ReasonInvalid, "%s %d is not between 0 and %d", name, count, maxReplicas)
+		found.addProblem(v1alpha1.ReasonInvalid, "%s %d is not between 0 and %d", name, count, maxReplicas)
 	}
 }
 
-func strategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.UpdateStrategy {
+func resolveStrategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.UpdateStrategy {
 	s := v1alpha1.UpdateStrategy{}
 	if given != nil {
 		s = *given
@@ -120,50 +120,50 @@ func strategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.UpdateSt
 	s.MaxUnavailablePools = cmp.Or(s.MaxUnavailablePools, defaultMaxPending)
 	s.ProgressDeadlineSeconds = cmp.Or(s.ProgressDeadlineSeconds, defaultDeadline)
 	if s.MaxUnavailablePools < 1 {
-		found.add(v1alpha1.ReasonInvalid, "updateStrategy.maxUnavailablePools %d is less than 1", s.MaxUnavailablePools)
+		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.maxUnavailablePools %d is less than 1", s.MaxUnavailablePools)
 	}
 	if s.ProgressDeadlineSeconds < minDeadline || s.ProgressDeadlineSeconds > maxDeadline {
-		found.add(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d is not between %d and %d", s.ProgressDeadlineSeconds, minDeadline, maxDeadline)
+		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d is not between %d and %d", s.ProgressDeadlineSeconds, minDeadline, maxDeadline)
 	}
 	return s
 }
 
 // checkImage reports an image that the policy does not allow, or that belongs to another profile.
 func checkImage(found *problems, policy *Policy, image, profileName string) {
-	if err := policy.allowed(image); err != nil {
-		found.add(v1alpha1.ReasonNotAllowed, "%v", err)
+	if err := policy.checkAllowedImage(image); err != nil {
+		found.addProblem(v1alpha1.ReasonNotAllowed, "%v", err)
 		return
 	}
-	repo, err := repository(image)
+	repo, err := imageRepository(image)
 	if err != nil {
 		return // allowed has reported it
 	}
 	for _, other := range v1alpha1.Profiles() {
 		if other != profileName && slices.Contains(profile.ImageRepositories(other), repo) && !slices.Contains(profile.ImageRepositories(profileName), repo) {
-			found.add(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: remove the image, or set the profile", quote(image), other, profileName)
+			found.addProblem(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: remove the image, or set the profile", quoteInput(image), other, profileName)
 			return
 		}
 	}
 }
 
-// checkRest checks the fields that have no defaults.
-func checkRest(found *problems, spec *v1alpha1.YurtIngressSpec, s *Settings, policy *Policy) {
+// checkOptionalFields checks the fields that have no defaults.
+func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Settings, policy *Policy) {
 	if len(spec.Pools) > MaxPools {
-		found.add(v1alpha1.ReasonLimitExceeded, "%d pools are more than %d: use several YurtIngresses", len(spec.Pools), MaxPools)
+		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d pools are more than %d: use several YurtIngresses", len(spec.Pools), MaxPools)
 	}
 	if !slices.Contains([]string{"", v1alpha1.SpreadPreferred, v1alpha1.SpreadRequired, v1alpha1.SpreadNone}, spec.Spread) {
-		found.add(v1alpha1.ReasonInvalid, "spread %s is not one of Preferred, Required, None", quote(spec.Spread))
+		found.addProblem(v1alpha1.ReasonInvalid, "spread %s is not one of Preferred, Required, None", quoteInput(spec.Spread))
 	}
 	checkTolerations(found, spec.Tolerations)
 	checkResources(found, spec.Resources)
 	switch {
 	case s.Profile == v1alpha1.ProfileCustom && spec.CustomManifest == nil:
-		found.add(v1alpha1.ReasonInvalidManifest, "profile custom needs customManifest")
+		found.addProblem(v1alpha1.ReasonInvalidManifest, "profile custom needs customManifest")
 	case s.Profile != v1alpha1.ProfileCustom && spec.CustomManifest != nil:
-		found.add(v1alpha1.ReasonInvalid, "customManifest needs profile custom, and the profile is %s", s.Profile)
+		found.addProblem(v1alpha1.ReasonInvalid, "customManifest needs profile custom, and the profile is %s", s.Profile)
 	case spec.CustomManifest != nil:
 		if problems := validation.IsDNS1123Subdomain(spec.CustomManifest.ConfigMap); len(problems) > 0 {
-			found.add(v1alpha1.ReasonInvalid, "customManifest.configMap %s: %s", quote(spec.CustomManifest.ConfigMap), problems[0])
+			found.addProblem(v1alpha1.ReasonInvalid, "customManifest.configMap %s: %s", quoteInput(spec.CustomManifest.ConfigMap), problems[0])
 		}
 	}
 	if cache := spec.CacheSidecar; cache != nil {
@@ -174,30 +174,30 @@ func checkRest(found *problems, spec *v1alpha1.YurtIngressSpec, s *Settings, pol
 func checkCache(found *problems, cache *v1alpha1.CacheSidecar, policy *Policy) {
 	switch {
 	case cache.Image != "" && !cache.Enabled:
-		found.add(v1alpha1.ReasonInvalid, "cacheSidecar.image needs cacheSidecar.enabled")
+		found.addProblem(v1alpha1.ReasonInvalid, "cacheSidecar.image needs cacheSidecar.enabled")
 	case cache.Image != "":
-		if err := policy.allowed(cache.Image); err != nil {
-			found.add(v1alpha1.ReasonNotAllowed, "cacheSidecar: %v", err)
+		if err := policy.checkAllowedImage(cache.Image); err != nil {
+			found.addProblem(v1alpha1.ReasonNotAllowed, "cacheSidecar: %v", err)
 		}
 	case cache.Enabled && policy.Install.CacheImage == "":
-		found.add(v1alpha1.ReasonInvalid, "cacheSidecar needs an image: set --cache-image of the operator, or cacheSidecar.image")
+		found.addProblem(v1alpha1.ReasonInvalid, "cacheSidecar needs an image: set --cache-image of the operator, or cacheSidecar.image")
 	}
 }
 
 func checkTolerations(found *problems, all []corev1.Toleration) {
 	if len(all) > maxTolerations {
-		found.add(v1alpha1.ReasonLimitExceeded, "%d tolerations are more than %d", len(all), maxTolerations)
+		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d tolerations are more than %d", len(all), maxTolerations)
 		return
 	}
 	for i := range all {
 		t := &all[i]
 		if t.Key != "" {
 			if list := metav1validation.ValidateLabelName(t.Key, field.NewPath("key")); len(list) > 0 {
-				found.add(v1alpha1.ReasonInvalid, "tolerations[%d].key %s: %s", i, quote(t.Key), list[0].Detail)
+				found.addProblem(v1alpha1.ReasonInvalid, "tolerations[%d].key %s: %s", i, quoteInput(t.Key), list[0].Detail)
 			}
 		}
 		if problems := validation.IsValidLabelValue(t.Value); len(problems) > 0 {
-			found.add(v1alpha1.ReasonInvalid, "tolerations[%d].value %s: %s", i, quote(t.Value), problems[0])
+			found.addProblem(v1alpha1.ReasonInvalid, "tolerations[%d].value %s: %s", i, quoteInput(t.Value), problems[0])
 		}
 	}
 }
@@ -211,7 +211,7 @@ func checkResources(found *problems, r *v1alpha1.Resources) {
 			continue
 		}
 		if amounts.CPU != nil && amounts.CPU.Sign() < 0 || amounts.Memory != nil && amounts.Memory.Sign() < 0 {
-			found.add(v1alpha1.ReasonInvalid, "resources.%s has a negative amount", name)
+			found.addProblem(v1alpha1.ReasonInvalid, "resources.%s has a negative amount", name)
 		}
 	}
 	slices.SortFunc(*found, func(a, b Problem) int {
@@ -219,70 +219,70 @@ func checkResources(found *problems, r *v1alpha1.Resources) {
 	})
 }
 
-// pool returns the input of package profile for a pool.
-func (s *Settings) pool(spec *v1alpha1.YurtIngressSpec, p *v1alpha1.IngressPool, policy *Policy) (profile.Pool, []Problem) {
+// poolSettings returns the input of package profile for a pool.
+func (s *Settings) poolSettings(spec *v1alpha1.YurtIngressSpec, p *v1alpha1.IngressPool, policy *Policy) (profile.Pool, []Problem) {
 	var found problems
 	if problems := validation.IsValidLabelValue(p.Name); len(problems) > 0 || p.Name == "" {
-		found.add(v1alpha1.ReasonInvalid, "pool %s: the name must be a value of a node label with at most 63 characters, otherwise no node can be in the pool", quote(p.Name))
-	} else if problems := validation.IsDNS1123Subdomain(policy.Class(p.Name)); len(problems) > 0 {
-		found.add(v1alpha1.ReasonInvalid, "pool %s: the name cannot be that of an IngressClass: %s", quote(p.Name), problems[0])
+		found.addProblem(v1alpha1.ReasonInvalid, "pool %s: the name must be a value of a node label with at most 63 characters, otherwise no node can be in the pool", quoteInput(p.Name))
+	} else if problems := validation.IsDNS1123Subdomain(policy.ClassName(p.Name)); len(problems) > 0 {
+		found.addProblem(v1alpha1.ReasonInvalid, "pool %s: the name cannot be that of an IngressClass: %s", quoteInput(p.Name), problems[0])
 	}
-	made := profile.Pool{
-		Name: p.Name, LabelKey: s.LabelKey, Class: policy.Class(p.Name), Profile: s.Profile, Image: s.Image, Replicas: s.Replicas,
+	pool := profile.Pool{
+		Name: p.Name, LabelKey: s.LabelKey, Class: policy.ClassName(p.Name), Profile: s.Profile, Image: s.Image, Replicas: s.Replicas,
 		Tolerations: spec.Tolerations, Spread: cmp.Or(spec.Spread, v1alpha1.SpreadPreferred), Resources: spec.Resources,
 		ProgressDeadline: s.Strategy.ProgressDeadlineSeconds,
 	}
 	if p.Replicas != nil {
 		checkReplicas(&found, "replicas", *p.Replicas)
-		made.Replicas = *p.Replicas
+		pool.Replicas = *p.Replicas
 	}
 	if p.Image != "" {
 		checkImage(&found, policy, p.Image, s.Profile)
-		made.Image = p.Image
+		pool.Image = p.Image
 	}
 	if c := spec.CacheSidecar; c != nil && c.Enabled {
-		made.Cache = &profile.Cache{Image: c.Image}
+		pool.Cache = &profile.Cache{Image: c.Image}
 	}
-	made.Addresses = addresses(&found, p)
-	made.Exposure = exposure(&found, cmp.Or(p.Exposure, spec.Exposure), made.Addresses, policy)
-	return made, found
+	pool.Addresses = resolveAddresses(&found, p)
+	pool.Exposure = resolveExposure(&found, cmp.Or(p.Exposure, spec.Exposure), pool.Addresses, policy)
+	return pool, found
 }
 
-// Addresses returns the addresses of a pool, of either name of the field.
-func Addresses(p *v1alpha1.IngressPool) []string {
+// PoolAddresses returns the addresses of a pool, of either name of the field.
+func PoolAddresses(p *v1alpha1.IngressPool) []string {
 	if len(p.IngressIPs) > 0 {
 		return p.IngressIPs
 	}
 	return p.IngressIPsCamel
 }
 
-func addresses(found *problems, p *v1alpha1.IngressPool) []string {
+func resolveAddresses(found *problems, p *v1alpha1.IngressPool) []string {
 	if len(p.IngressIPs) > 0 && len(p.IngressIPsCamel) > 0 && !slices.Equal(p.IngressIPs, p.IngressIPsCamel) {
-		found.add(v1alpha1.ReasonFieldConflict, "ingress_ips and ingressIPs differ: set only one of them")
+		found.addProblem(v1alpha1.ReasonFieldConflict, "ingress_ips and ingressIPs differ: set only one of them")
 	}
-	given := Addresses(p)
+	given := PoolAddresses(p)
 	if len(given) > maxAddresses {
-		found.add(v1alpha1.ReasonLimitExceeded, "%d addresses are more than %d", len(given), maxAddresses)
+		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d addresses are more than %d", len(given), maxAddresses)
 		return nil
 	}
-	var made []string
+	var unique []string
 	for _, text := range given {
 		address, err := netip.ParseAddr(text)
 		if err != nil || address.Zone() != "" {
-			found.add(v1alpha1.ReasonInvalid, "ingress_ips: %s is not an IP address", quote(text))
+			found.addProblem(v1alpha1.ReasonInvalid, "ingress_ips: %s is not an IP address", quoteInput(text))
 			continue
 		}
-		if canonical := address.String(); !slices.Contains(made, canonical) {
-			made = append(made, canonical)
+		if canonical := address.String(); !slices.Contains(unique, canonical) {
+			unique = append(unique, canonical)
 		}
 	}
-	slices.Sort(made) // the order has no meaning, and must not cause a write
-	return made
+	slices.Sort(unique) // the order has no meaning, and must not cause a write
+	return unique
 }
 
-// exposure returns the exposure of a pool. A pool with addresses has externalIPs, as with OpenYurt's operator, unless its exposure says
+// resolveExposure returns the exposure of a pool. A pool with addresses has externalIPs, as with OpenYurt's operator, unless its exposure says
 // something else.
-func exposure(found *problems, given *v1alpha1.Exposure, addresses []string, policy *Policy) v1alpha1.Exposure {
+func resolveExposure(found *problems, given *v1alpha1.Exposure, addresses []string, policy *Policy) v1alpha1.Exposure {
 	e := v1alpha1.Exposure{Type: v1alpha1.ExposureNodePort}
 	switch {
 	case given != nil:
@@ -291,15 +291,15 @@ func exposure(found *problems, given *v1alpha1.Exposure, addresses []string, pol
 		e.Type = v1alpha1.ExposureExternalIPs
 	}
 	if !slices.Contains(v1alpha1.Exposures(), e.Type) {
-		found.add(v1alpha1.ReasonInvalid, "exposure.type %s is not one of %s", quote(e.Type), strings.Join(v1alpha1.Exposures(), ", "))
+		found.addProblem(v1alpha1.ReasonInvalid, "exposure.type %s is not one of %s", quoteInput(e.Type), strings.Join(v1alpha1.Exposures(), ", "))
 		return e
 	}
 	// The flag with the ranges decides on externalIPs.
 	if e.Type != v1alpha1.ExposureExternalIPs && !slices.Contains(policy.Exposures, e.Type) {
-		found.add(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type, strings.Join(policy.Exposures, ", "))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type, strings.Join(policy.Exposures, ", "))
 	}
 	checkPorts(found, &e, policy)
-	checkClass(found, &e, policy)
+	checkBalancerClass(found, &e, policy)
 	checkAddresses(found, &e, addresses, policy)
 	return e
 }
@@ -312,33 +312,33 @@ func checkPorts(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 		checkHostPorts(found, policy, e.HTTPPort, e.HTTPSPort)
 	}
 	if (e.HTTPPort != 0 || e.HTTPSPort != 0) && !onNode && e.Type != v1alpha1.ExposureNodePort {
-		found.add(v1alpha1.ReasonInvalid, "exposure %s has no httpPort and no httpsPort", e.Type)
+		found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no httpPort and no httpsPort", e.Type)
 	}
 	if min(e.HTTPPort, e.HTTPSPort) < 0 || max(e.HTTPPort, e.HTTPSPort) > maxPort {
-		found.add(v1alpha1.ReasonInvalid, "exposure: a port is not between 1 and %d", maxPort)
+		found.addProblem(v1alpha1.ReasonInvalid, "exposure: a port is not between 1 and %d", maxPort)
 	}
 	if e.HTTPPort != 0 && e.HTTPPort == e.HTTPSPort {
-		found.add(v1alpha1.ReasonInvalid, "exposure: httpPort and httpsPort are both %d", e.HTTPPort)
+		found.addProblem(v1alpha1.ReasonInvalid, "exposure: httpPort and httpsPort are both %d", e.HTTPPort)
 	}
 }
 
 func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
 	for _, port := range ports {
-		if !policy.hostPort(port) {
-			found.add(v1alpha1.ReasonNotAllowed, "exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
+		if !policy.allowsHostPort(port) {
+			found.addProblem(v1alpha1.ReasonNotAllowed, "exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
 		}
 	}
 }
 
-// checkClass checks the class of the load balancer. Classes differ in who reaches the address, and in what it costs.
-func checkClass(found *problems, e *v1alpha1.Exposure, policy *Policy) {
+// checkBalancerClass checks the class of the load balancer. Classes differ in who reaches the address, and in what it costs.
+func checkBalancerClass(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 	switch {
 	case e.LoadBalancerClass == "":
 	case e.Type != v1alpha1.ExposureLoadBalancer:
-		found.add(v1alpha1.ReasonInvalid, "exposure %s has no loadBalancerClass", e.Type)
+		found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no loadBalancerClass", e.Type)
 	case !slices.Contains(policy.BalancerClasses, e.LoadBalancerClass):
-		found.add(v1alpha1.ReasonNotAllowed, "exposure.loadBalancerClass %s is not allowed: add it to --allowed-load-balancer-classes of the operator, or remove it",
-			quote(e.LoadBalancerClass))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "exposure.loadBalancerClass %s is not allowed: add it to --allowed-load-balancer-classes of the operator, or remove it",
+			quoteInput(e.LoadBalancerClass))
 	}
 }
 
@@ -347,35 +347,35 @@ func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, p
 	case v1alpha1.ExposureLoadBalancer:
 		// Load balancers of bare metal announce each address that they are asked for, also that of a router or of another host.
 		for _, text := range addresses {
-			if !within(policy.BalancerIPRanges, text) {
-				found.add(v1alpha1.ReasonNotAllowed, "address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove ingress_ips", text)
+			if !inRanges(policy.BalancerIPRanges, text) {
+				found.addProblem(v1alpha1.ReasonNotAllowed, "address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove ingress_ips", text)
 			}
 		}
 	case v1alpha1.ExposureExternalIPs:
 		if len(addresses) == 0 {
-			found.add(v1alpha1.ReasonInvalid, "exposure ExternalIPs needs ingress_ips")
+			found.addProblem(v1alpha1.ReasonInvalid, "exposure ExternalIPs needs ingress_ips")
 		}
 		for _, text := range addresses {
-			if !within(policy.ExternalIPRanges, text) {
-				found.add(v1alpha1.ReasonNotAllowed, "external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as LoadBalancer", text)
+			if !inRanges(policy.ExternalIPRanges, text) {
+				found.addProblem(v1alpha1.ReasonNotAllowed, "external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as LoadBalancer", text)
 			}
 		}
 	default:
 		if len(addresses) > 0 {
-			found.add(v1alpha1.ReasonInvalid, "exposure %s has no addresses: remove ingress_ips, or use LoadBalancer or ExternalIPs", e.Type)
+			found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no addresses: remove ingress_ips, or use LoadBalancer or ExternalIPs", e.Type)
 		}
 	}
 }
 
-// hostPort reports whether the policy allows a port of the nodes. A host port takes a connection before a program of the node does: with port
+// allowsHostPort reports whether the policy allows a port of the nodes. A host port takes a connection before a program of the node does: with port
 // 10250, a pod would receive the connections to the kubelet.
-func (p *Policy) hostPort(port int32) bool {
+func (p *Policy) allowsHostPort(port int32) bool {
 	return slices.ContainsFunc(p.HostPorts, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
-// within reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that address,
+// inRanges reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that address,
 // that of other tenants and to other hosts too; a load balancer takes it from the network.
-func within(ranges []netip.Prefix, text string) bool {
+func inRanges(ranges []netip.Prefix, text string) bool {
 	address, err := netip.ParseAddr(text)
 	return err == nil && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address.Unmap()) })
 }

@@ -25,7 +25,7 @@ func TestRepository(t *testing.T) {
 		{"", ""}, {"traefik:", ""}, {"a b", ""}, {"a\n", ""}, {"traefik/../evil", ""}, {"traefik@sha256:x", ""}, {"UPPER/x", ""}, {strings.Repeat("a", 600), ""},
 	}
 	for _, tt := range tests {
-		got, err := repository(tt.image)
+		got, err := imageRepository(tt.image)
 		assert.Equal(t, tt.want, got, tt.image)
 		assert.Equal(t, tt.want == "", err != nil, tt.image)
 	}
@@ -38,7 +38,7 @@ func TestAllowed(t *testing.T) {
 		"traefik:v1": true, "registry.example/edge/traefik": true, "registry.example/edge/a/b:v1": true,
 		"registry.example/edge": false, "registry.example/edgeevil/x": false, "docker.io/library/traefik-evil": false, "evil.example/library/traefik": false,
 	} {
-		assert.Equal(t, want, p.allowed(image) == nil, image)
+		assert.Equal(t, want, p.checkAllowedImage(image) == nil, image)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestResolve(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := policy()
-			s := Resolve(&tt.spec, &p)
+			s := ResolveSettings(&tt.spec, &p)
 			if tt.reason != "" {
 				require.NotEmpty(t, s.Problems)
 				assert.Equal(t, tt.reason, s.Problems[0].Reason, s.Problems[0].Message)
@@ -149,9 +149,9 @@ func TestPoolSettings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := policy()
-			s := Resolve(&v1alpha1.YurtIngressSpec{}, &p)
+			s := ResolveSettings(&v1alpha1.YurtIngressSpec{}, &p)
 			tt.pool.Name = "a"
-			got, problems := s.pool(&v1alpha1.YurtIngressSpec{}, &tt.pool, &p)
+			got, problems := s.poolSettings(&v1alpha1.YurtIngressSpec{}, &tt.pool, &p)
 			if tt.reason != "" {
 				require.NotEmpty(t, problems)
 				assert.Equal(t, tt.reason, problems[0].Reason, problems[0].Message)

@@ -136,11 +136,11 @@ func (in *Input) pool(p *Pool) v1alpha1.PoolStatus {
 		deny(in.Failure.Reason, in.Failure.Message, &programmed, &ready)
 	case p.Failure != nil:
 		deny(p.Failure.Reason, p.Failure.Message, &programmed, &ready)
-	case p.Plan.Hold.Reason != "":
-		deny(p.Plan.Hold.Reason, p.Plan.Hold.Message, &programmed, &ready)
+	case p.Plan.Deferral.Reason != "":
+		deny(p.Plan.Deferral.Reason, p.Plan.Deferral.Message, &programmed, &ready)
 	case p.Readiness.Ready:
 		ready.Status = metav1.ConditionTrue
-	case p.Plan.Offline():
+	case p.Plan.IsOffline():
 		ready.Reason, ready.Message = v1alpha1.ReasonNoReadyNodes, fmt.Sprintf("0 of %d nodes of the pool are ready; %s", p.Plan.Observed.Nodes, p.Readiness.Message)
 	}
 	s.Conditions = in.set(in.earlier[s.Name], accepted, programmed, ready)

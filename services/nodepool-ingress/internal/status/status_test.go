@@ -42,7 +42,7 @@ func TestBuild(t *testing.T) {
 		pool("unwritten", func(p *Pool) {
 			p.Failure = &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: strings.Repeat("é", 2000)}
 		}),
-		pool("waiting", func(p *Pool) { p.Plan.Hold.Reason = v1alpha1.ReasonWaiting }),
+		pool("waiting", func(p *Pool) { p.Plan.Deferral.Reason = v1alpha1.ReasonWaiting }),
 		pool("offline", func(p *Pool) { p.Readiness = starting; p.Plan.Observed.ReadyNodes = 0 }),
 		pool("quota", func(p *Pool) { p.Readiness = quota }),
 		pool("offline with a quota", func(p *Pool) { p.Readiness = quota; p.Plan.Observed.ReadyNodes = 0 }),
