@@ -19,22 +19,22 @@ import (
 // Build returns the objects of a pool, or the problems that keep it from having any. Equal arguments give equal objects.
 func Build(install Install, pool Pool) (Built, []Problem) {
 	b := builder{install: install, pool: pool, name: names.PoolObject(pool.Name), labels: labelsOf(pool)}
-	if problems := b.check(); len(problems) > 0 {
+	if problems := b.checkPool(); len(problems) > 0 {
 		return Built{}, problems
 	}
-	c, problems := b.controller()
+	c, problems := b.buildController()
 	if len(problems) > 0 {
 		return Built{}, problems
 	}
 	objects := []Object{b.ingressClass(c), b.serviceAccount()}
-	objects = append(objects, b.bindings(c)...)
+	objects = append(objects, b.roleBindings(c)...)
 	if len(c.config) > 0 {
 		objects = append(objects, b.configMap(b.name, c.config))
 	}
 	if pool.Cache != nil && len(c.cacheEnv) > 0 {
 		objects = append(objects, b.configMap(names.CacheConfigMap(pool.Name), c.cacheEnv))
 	}
-	objects = append(objects, b.service(c), b.disruptionBudget(), b.deployment(c))
+	objects = append(objects, b.buildService(c), b.disruptionBudget(), b.buildDeployment(c))
 	return Built{Objects: objects, Workload: b.name, Service: b.name, Image: c.pod.Containers[0].Image}, nil
 }
 
@@ -48,16 +48,16 @@ type builder struct {
 
 // controller is what a profile decides.
 type controller struct {
-	class    string             // IngressClass.spec.controller
-	served   string             // group and version of the custom resources that the controller reads, empty: none
-	roles    []string           // ClusterRoles for the whole cluster
-	local    []string           // ClusterRoles for the namespace of the pool
-	config   map[string]string  // the ConfigMap of the controller
-	cacheEnv map[string]string  // environment that points the controller to its cache
-	meta     metav1.ObjectMeta  // labels and annotations of the pods
-	pod      corev1.PodSpec     // the first container is the controller
-	http     intstr.IntOrString // target ports of the Service
-	https    intstr.IntOrString
+	class              string             // IngressClass.spec.controller
+	servedGroupVersion string             // group and version of the custom resources that the controller reads, empty: none
+	roles              []string           // ClusterRoles for the whole cluster
+	local              []string           // ClusterRoles for the namespace of the pool
+	config             map[string]string  // the ConfigMap of the controller
+	cacheEnv           map[string]string  // environment that points the controller to its cache
+	meta               metav1.ObjectMeta  // labels and annotations of the pods
+	pod                corev1.PodSpec     // the first container is the controller
+	http               intstr.IntOrString // target ports of the Service
+	https              intstr.IntOrString
 }
 
 const (
@@ -83,8 +83,8 @@ func labelsOf(pool Pool) map[string]string {
 	return labels
 }
 
-// meta returns the metadata of a namespaced object.
-func (b *builder) meta(name string) metav1.ObjectMeta {
+// objectMeta returns the metadata of a namespaced object.
+func (b *builder) objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: b.install.Namespace, Labels: b.labels}
 }
 
@@ -95,8 +95,8 @@ func (b *builder) ingressClass(c controller) Object {
 		ObjectMeta: metav1.ObjectMeta{Name: b.pool.Class, Labels: b.labels},
 		Spec:       networkingv1.IngressClassSpec{Controller: c.class},
 	}
-	if c.served != "" {
-		class.Annotations = map[string]string{v1alpha1.AnnotationServed: c.served}
+	if c.servedGroupVersion != "" {
+		class.Annotations = map[string]string{v1alpha1.AnnotationServed: c.servedGroupVersion}
 	}
 	return class
 }
@@ -105,13 +105,13 @@ func (b *builder) ingressClass(c controller) Object {
 func (b *builder) serviceAccount() Object {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   b.meta(b.name),
+		ObjectMeta:                   b.objectMeta(b.name),
 		AutomountServiceAccountToken: new(bool),
 	}
 }
 
-// bindings bind the ServiceAccount to ClusterRoles that exist: the operator cannot make roles.
-func (b *builder) bindings(c controller) []Object {
+// roleBindings bind the ServiceAccount to ClusterRoles that exist: the operator cannot make roles.
+func (b *builder) roleBindings(c controller) []Object {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: b.name, Namespace: b.install.Namespace}}
 	ref := func(role string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
@@ -120,22 +120,22 @@ func (b *builder) bindings(c controller) []Object {
 	for i, role := range c.roles {
 		objects = append(objects, &rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: numbered(names.ClusterObject(b.install.Namespace, b.pool.Name), i), Labels: b.labels},
+			ObjectMeta: metav1.ObjectMeta{Name: numberedName(names.ClusterObject(b.install.Namespace, b.pool.Name), i), Labels: b.labels},
 			RoleRef:    ref(role), Subjects: subjects,
 		})
 	}
 	for i, role := range c.local {
 		objects = append(objects, &rbacv1.RoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"},
-			ObjectMeta: b.meta(numbered(b.name, i)),
+			ObjectMeta: b.objectMeta(numberedName(b.name, i)),
 			RoleRef:    ref(role), Subjects: subjects,
 		})
 	}
 	return objects
 }
 
-// numbered distinguishes the bindings of a pool. A colon is in no name of another pool.
-func numbered(name string, i int) string {
+// numberedName distinguishes the bindings of a pool. A colon is in no name of another pool.
+func numberedName(name string, i int) string {
 	if i == 0 {
 		return name
 	}
@@ -145,7 +145,7 @@ func numbered(name string, i int) string {
 func (b *builder) configMap(name string, data map[string]string) Object {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: b.meta(name), Data: data,
+		ObjectMeta: b.objectMeta(name), Data: data,
 	}
 }
 
@@ -154,7 +154,7 @@ func (b *builder) disruptionBudget() Object {
 	one, always := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: b.meta(b.name),
+		ObjectMeta: b.objectMeta(b.name),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &one, UnhealthyPodEvictionPolicy: &always,
 			Selector: &metav1.LabelSelector{MatchLabels: selectorOf(b.pool)},
@@ -162,18 +162,18 @@ func (b *builder) disruptionBudget() Object {
 	}
 }
 
-func (b *builder) deployment(c controller) Object {
+func (b *builder) buildDeployment(c controller) Object {
 	pod := c.pod
 	pod.ServiceAccountName = b.name
-	pod.AutomountServiceAccountToken = ptr(b.pool.Cache == nil)
+	pod.AutomountServiceAccountToken = pointerTo(b.pool.Cache == nil)
 	pod.EnableServiceLinks = new(bool)
 	pod.PriorityClassName = b.install.PriorityClass
 	for _, secret := range b.install.PullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
 	}
 	pod.NodeSelector = map[string]string{corev1.LabelOSStable: "linux", b.pool.LabelKey: b.pool.Name}
-	pod.Tolerations = b.tolerations()
-	pod.TopologySpreadConstraints = b.spread()
+	pod.Tolerations = b.podTolerations()
+	pod.TopologySpreadConstraints = b.spreadConstraints()
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
 		pod.HostNetwork, pod.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
 	}
@@ -182,7 +182,7 @@ func (b *builder) deployment(c controller) Object {
 	}
 	replicas, revisions, deadline := b.pool.Replicas, int32(3), b.pool.ProgressDeadline
 	spec := appsv1.DeploymentSpec{
-		Replicas: &replicas, RevisionHistoryLimit: &revisions, Strategy: b.strategy(),
+		Replicas: &replicas, RevisionHistoryLimit: &revisions, Strategy: b.updateStrategy(),
 		Selector: &metav1.LabelSelector{MatchLabels: selectorOf(b.pool)},
 		Template: corev1.PodTemplateSpec{ObjectMeta: c.meta, Spec: pod},
 	}
@@ -191,13 +191,13 @@ func (b *builder) deployment(c controller) Object {
 	}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: b.meta(b.name), Spec: spec,
+		ObjectMeta: b.objectMeta(b.name), Spec: spec,
 	}
 }
 
-// tolerations keep the pods on a node that lost its connection: the site works on, and so does its ingress. Other taints stop the pods
+// podTolerations keep the pods on a node that lost its connection: the site works on, and so does its ingress. Other taints stop the pods
 // unless the user tolerates them.
-func (b *builder) tolerations() []corev1.Toleration {
+func (b *builder) podTolerations() []corev1.Toleration {
 	autonomy := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
@@ -205,8 +205,8 @@ func (b *builder) tolerations() []corev1.Toleration {
 	return append(autonomy, b.pool.Tolerations...)
 }
 
-// spread distributes the pods over the nodes of the pool. The pods of one revision count, or a roll-out could not replace them in place.
-func (b *builder) spread() []corev1.TopologySpreadConstraint {
+// spreadConstraints distributes the pods over the nodes of the pool. The pods of one revision count, or a roll-out could not replace them in place.
+func (b *builder) spreadConstraints() []corev1.TopologySpreadConstraint {
 	unsatisfiable := corev1.ScheduleAnyway
 	switch b.pool.Spread {
 	case v1alpha1.SpreadNone:
@@ -221,7 +221,7 @@ func (b *builder) spread() []corev1.TopologySpreadConstraint {
 	}}
 }
 
-// strategy starts a new pod before it stops an old one, unless the pods take ports of their nodes and no node is free. Then one pod of
+// updateStrategy starts a new pod before it stops an old one, unless the pods take ports of their nodes and no node is free. Then one pod of
 // several makes room, and a single one has to go first.
 //
 //	                               strategy
@@ -229,7 +229,7 @@ func (b *builder) spread() []corev1.TopologySpreadConstraint {
 //	a node of the pool is free     RollingUpdate, 1 more
 //	several pods, no free node     RollingUpdate, 1 less
 //	one pod, no free node          Recreate
-func (b *builder) strategy() appsv1.DeploymentStrategy {
+func (b *builder) updateStrategy() appsv1.DeploymentStrategy {
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	rolling := func(surge, unavailable intstr.IntOrString) appsv1.DeploymentStrategy {
 		return appsv1.DeploymentStrategy{
@@ -238,7 +238,7 @@ func (b *builder) strategy() appsv1.DeploymentStrategy {
 		}
 	}
 	switch {
-	case !b.onHost() || b.pool.Nodes > int(b.pool.Replicas):
+	case !b.usesHostPorts() || b.pool.Nodes > int(b.pool.Replicas):
 		return rolling(one, none)
 	case b.pool.Replicas > 1:
 		return rolling(none, one)
@@ -246,9 +246,9 @@ func (b *builder) strategy() appsv1.DeploymentStrategy {
 	return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 }
 
-// onHost reports whether the pods take ports of their nodes.
-func (b *builder) onHost() bool {
+// usesHostPorts reports whether the pods take ports of their nodes.
+func (b *builder) usesHostPorts() bool {
 	return slices.Contains([]string{v1alpha1.ExposureHostPort, v1alpha1.ExposureHostNetwork}, b.pool.Exposure.Type)
 }
 
-func ptr[T any](v T) *T { return &v }
+func pointerTo[T any](v T) *T { return &v }

@@ -81,7 +81,7 @@ func (b *builder) addCache(pod *corev1.PodSpec, env map[string]string) {
 // accountVolume has the files that Kubernetes mounts into every pod by default.
 func accountVolume() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr(int64(tokenSeconds))}},
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: pointerTo(int64(tokenSeconds))}},
 		{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
 			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
@@ -107,7 +107,7 @@ func (b *builder) cacheContainer() corev1.Container {
 		profile += "-crd"
 	}
 	c := corev1.Container{
-		Name: cacheName, Image: b.cacheImage(), RestartPolicy: ptr(corev1.ContainerRestartPolicyAlways),
+		Name: cacheName, Image: b.cacheImage(), RestartPolicy: pointerTo(corev1.ContainerRestartPolicyAlways),
 		Args: []string{
 			"--pool=" + b.pool.Name,
 			"--pool-label-key=" + b.pool.LabelKey,
@@ -130,7 +130,7 @@ func (b *builder) cacheContainer() corev1.Container {
 			{Name: volumeData, MountPath: cacheData},
 		},
 	}
-	c.SecurityContext.ReadOnlyRootFilesystem = ptr(true)
+	c.SecurityContext.ReadOnlyRootFilesystem = pointerTo(true)
 	pageProbes(&c, "/readyz", "/healthz", health)
 	c.StartupProbe = httpProbe("/readyz", health)
 	c.StartupProbe.PeriodSeconds, c.StartupProbe.FailureThreshold = 1, startSeconds

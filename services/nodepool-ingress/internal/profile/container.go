@@ -14,8 +14,8 @@ import (
 // portReference is the number or name of a port.
 type portReference = intstr.IntOrString
 
-// build returns a container of a custom manifest.
-func (m *containerManifest) build(b *builder, volumes []corev1.Volume) (corev1.Container, error) {
+// buildContainer returns a container of a custom manifest.
+func (m *containerManifest) buildContainer(b *builder, volumes []corev1.Volume) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: m.Name, Image: m.Image, Command: m.Command, Args: m.Args, Resources: m.Resources, RestartPolicy: m.RestartPolicy,
 		SecurityContext: containerSecurity(),
@@ -35,21 +35,21 @@ func (m *containerManifest) build(b *builder, volumes []corev1.Volume) (corev1.C
 	m.setPorts(&c)
 	m.setEnv(&c)
 	for _, v := range m.VolumeMounts {
-		if err := v.check(volumes); err != nil {
+		if err := v.checkMount(volumes); err != nil {
 			return c, fmt.Errorf("container %s: %w", m.Name, err)
 		}
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, SubPath: v.SubPath, ReadOnly: v.ReadOnly})
 	}
-	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = m.LivenessProbe.build(), m.ReadinessProbe.build(), m.StartupProbe.build()
+	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = m.LivenessProbe.buildProbe(), m.ReadinessProbe.buildProbe(), m.StartupProbe.buildProbe()
 	if m.Lifecycle != nil && m.Lifecycle.PreStop != nil {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: m.Lifecycle.PreStop.Exec, Sleep: m.Lifecycle.PreStop.Sleep}}
 	}
 	return c, nil
 }
 
-// check returns an error for a volume that the manifest does not have, such as one of the cache, and for the folder of credentials, by each of its names: a
+// checkMount returns an error for a volume that the manifest does not have, such as one of the cache, and for the folder of credentials, by each of its names: a
 // mount in it would take the place of the files that the cache or the kubelet mounts there.
-func (m *mountManifest) check(volumes []corev1.Volume) error {
+func (m *mountManifest) checkMount(volumes []corev1.Volume) error {
 	if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
 		return fmt.Errorf("volume %q is not a volume of the manifest", m.Name)
 	}
@@ -97,8 +97,8 @@ func (m *containerManifest) setSecurity(c *corev1.Container) error {
 	return nil
 }
 
-// build returns a probe, nil for nil.
-func (m *probeManifest) build() *corev1.Probe {
+// buildProbe returns a probe, nil for nil.
+func (m *probeManifest) buildProbe() *corev1.Probe {
 	if m == nil {
 		return nil
 	}

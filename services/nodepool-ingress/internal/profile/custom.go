@@ -70,8 +70,8 @@ type (
 	}
 )
 
-// custom builds a controller from a manifest of the administrator.
-func (b *builder) custom() (controller, []Problem) {
+// customController builds a controller from a manifest of the administrator.
+func (b *builder) customController() (controller, []Problem) {
 	refuse := func(err error) (controller, []Problem) {
 		source := "customManifest"
 		if b.pool.Manifest != nil {
@@ -82,11 +82,11 @@ func (b *builder) custom() (controller, []Problem) {
 	if b.pool.Manifest == nil {
 		return refuse(errors.New("the profile custom needs a manifest"))
 	}
-	m, err := b.parse(b.pool.Manifest.Text)
+	m, err := b.parseManifest(b.pool.Manifest.Text)
 	if err != nil {
 		return refuse(err)
 	}
-	pod, err := m.pod.build(b)
+	pod, err := m.pod.buildPod(b)
 	if err != nil {
 		return refuse(fmt.Errorf("kind Deployment: %w", err))
 	}
@@ -97,9 +97,9 @@ func (b *builder) custom() (controller, []Problem) {
 	return b.grantCache(c), nil
 }
 
-// variables are what a manifest may contain, as $(NAME). Kubernetes writes variables of the environment in the same way: those that are not
+// manifestVariables are what a manifest may contain, as $(NAME). Kubernetes writes variables of the environment in the same way: those that are not
 // listed are left to it.
-func (b *builder) variables() *strings.Replacer {
+func (b *builder) manifestVariables() *strings.Replacer {
 	http, https := b.listenPorts()
 	return strings.NewReplacer(
 		"$(POOL)", b.pool.Name,
@@ -113,8 +113,8 @@ func (b *builder) variables() *strings.Replacer {
 	)
 }
 
-// parse reads the documents of a manifest.
-func (b *builder) parse(text string) (*manifest, error) {
+// parseManifest reads the documents of a manifest.
+func (b *builder) parseManifest(text string) (*manifest, error) {
 	m := &manifest{}
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	size := 0
@@ -122,29 +122,29 @@ func (b *builder) parse(text string) (*manifest, error) {
 		raw, err := reader.Read()
 		switch {
 		case errors.Is(err, io.EOF):
-			return m, m.complete()
+			return m, m.checkComplete()
 		case err != nil:
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		case i == maxDocuments:
 			return nil, fmt.Errorf("more than %d documents", maxDocuments)
 		}
-		encoded, err := substitute(raw, b.variables())
+		encoded, err := substituteVariables(raw, b.manifestVariables())
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
 		if size += len(encoded); size > maxManifest {
 			return nil, fmt.Errorf("larger than %d KiB with its variables replaced", maxManifest>>10)
 		}
-		if err := m.add(encoded, b.install.CustomClusterRoles); err != nil {
+		if err := m.addDocument(encoded, b.install.CustomClusterRoles); err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
 	}
 	return nil, fmt.Errorf("more than %d documents", maxDocuments)
 }
 
-// substitute parses YAML, replaces variables in its strings, and returns JSON. A value cannot become a key or anything else than a string:
+// substituteVariables parses YAML, replaces variables in its strings, and returns JSON. A value cannot become a key or anything else than a string:
 // whatever the pool is called, the structure stays that of the manifest.
-func substitute(raw []byte, variables *strings.Replacer) ([]byte, error) {
+func substituteVariables(raw []byte, variables *strings.Replacer) ([]byte, error) {
 	var value any
 	if err := sigsyaml.UnmarshalStrict(raw, &value); err != nil {
 		return nil, err
@@ -152,27 +152,27 @@ func substitute(raw []byte, variables *strings.Replacer) ([]byte, error) {
 	if value == nil {
 		return nil, nil
 	}
-	return json.Marshal(replace(value, variables))
+	return json.Marshal(replaceStrings(value, variables))
 }
 
-func replace(value any, variables *strings.Replacer) any {
+func replaceStrings(value any, variables *strings.Replacer) any {
 	switch value := value.(type) {
 	case string:
 		return variables.Replace(value)
 	case []any:
 		for i := range value {
-			value[i] = replace(value[i], variables)
+			value[i] = replaceStrings(value[i], variables)
 		}
 	case map[string]any:
 		for key := range value {
-			value[key] = replace(value[key], variables)
+			value[key] = replaceStrings(value[key], variables)
 		}
 	}
 	return value
 }
 
-// add adds a document. It may bind the ClusterRoles in permitted.
-func (m *manifest) add(encoded []byte, permitted []string) error {
+// addDocument adds a document. It may bind the ClusterRoles in permitted.
+func (m *manifest) addDocument(encoded []byte, permitted []string) error {
 	if len(encoded) == 0 {
 		return nil
 	}
@@ -184,9 +184,9 @@ func (m *manifest) add(encoded []byte, permitted []string) error {
 	case "networking.k8s.io/v1 IngressClass":
 		return m.addClass(encoded)
 	case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
-		return bind(&m.roles, encoded, permitted)
+		return addRole(&m.roles, encoded, permitted)
 	case "rbac.authorization.k8s.io/v1 RoleBinding":
-		return bind(&m.local, encoded, permitted)
+		return addRole(&m.local, encoded, permitted)
 	case "v1 ConfigMap":
 		return m.addConfig(encoded)
 	case "apps/v1 Deployment":
@@ -197,8 +197,8 @@ func (m *manifest) add(encoded []byte, permitted []string) error {
 	}
 }
 
-// strict decodes JSON, and returns an error for a field that does not exist.
-func strict(encoded []byte, into any) error {
+// decodeStrict decodes JSON, and returns an error for a field that does not exist.
+func decodeStrict(encoded []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
@@ -206,7 +206,7 @@ func strict(encoded []byte, into any) error {
 
 func (m *manifest) addClass(encoded []byte) error {
 	var class classDocument
-	if err := strict(encoded, &class); err != nil {
+	if err := decodeStrict(encoded, &class); err != nil {
 		return fmt.Errorf("kind IngressClass: %w", err)
 	}
 	if m.class != "" || class.Spec.Controller == "" {
@@ -221,7 +221,7 @@ func (m *manifest) addClass(encoded []byte) error {
 
 func (m *manifest) addConfig(encoded []byte) error {
 	var config configDocument
-	if err := strict(encoded, &config); err != nil {
+	if err := decodeStrict(encoded, &config); err != nil {
 		return fmt.Errorf("kind ConfigMap: %w", err)
 	}
 	if m.config != nil || len(config.Data) == 0 {
@@ -233,7 +233,7 @@ func (m *manifest) addConfig(encoded []byte) error {
 
 func (m *manifest) addDeployment(encoded []byte) error {
 	var deployment deploymentDocument
-	if err := strict(encoded, &deployment); err != nil {
+	if err := decodeStrict(encoded, &deployment); err != nil {
 		return fmt.Errorf("kind Deployment: %w", err)
 	}
 	if m.pod != nil {
@@ -243,10 +243,10 @@ func (m *manifest) addDeployment(encoded []byte) error {
 	return nil
 }
 
-// bind adds the ClusterRole of a binding.
-func bind(roles *[]string, encoded []byte, permitted []string) error {
+// addRole adds the ClusterRole of a binding.
+func addRole(roles *[]string, encoded []byte, permitted []string) error {
 	var b bindingDocument
-	if err := strict(encoded, &b); err != nil {
+	if err := decodeStrict(encoded, &b); err != nil {
 		return fmt.Errorf("kind %s: %w", b.Kind, err)
 	}
 	if b.RoleRef.APIGroup != "rbac.authorization.k8s.io" || b.RoleRef.Kind != "ClusterRole" {
@@ -261,8 +261,8 @@ func bind(roles *[]string, encoded []byte, permitted []string) error {
 	return nil
 }
 
-// complete returns an error if a document is missing.
-func (m *manifest) complete() error {
+// checkComplete returns an error if a document is missing.
+func (m *manifest) checkComplete() error {
 	switch {
 	case m.pod == nil:
 		return errors.New("it has no Deployment")

@@ -7,12 +7,12 @@ import (
 
 const nginxUser = 101
 
-// f5NGINX isolates pools by the name of the class: it accepts a single controller string. Its flags have one dash.
-func (b *builder) f5NGINX() controller {
+// f5NGINXController isolates pools by the name of the class: it accepts a single controller string. Its flags have one dash.
+func (b *builder) f5NGINXController() controller {
 	container := corev1.Container{
-		Name: containerName, Image: b.image(), Env: podEnv(),
+		Name: containerName, Image: b.controllerImage(), Env: podEnv(),
 		Args: []string{
-			"-nginx-configmaps=" + b.self(),
+			"-nginx-configmaps=" + b.namespacedName(),
 			"-ingress-class=" + b.pool.Class,
 			"-leader-election-lock-name=" + b.name,
 			"-report-ingress-status=true",
@@ -22,26 +22,26 @@ func (b *builder) f5NGINX() controller {
 			"-ready-status=true",
 			"-ready-status-port=8082", // 8081 is the default, and usual for sidecars
 		},
-		Ports:           b.ports(80, 443), // fixed: only the default server has flags for its ports
-		Resources:       b.resources("100m", "128Mi"),
+		Ports:           b.clientPorts(80, 443), // fixed: only the default server has flags for its ports
+		Resources:       b.controllerResources("100m", "128Mi"),
 		SecurityContext: containerSecurity(bindLowPorts),
 		ReadinessProbe:  httpProbe("/nginx-ready", intstr.FromInt32(8082)),
 	}
-	return b.grant(controller{
+	return b.grantRoles(controller{
 		class:    "nginx.org/ingress-controller",
 		config:   map[string]string{"server-tokens": "false"},
 		cacheEnv: cacheEnv(),
 		meta:     b.podMeta(),
 		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser), TerminationGracePeriodSeconds: ptr(int64(60)),
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser), TerminationGracePeriodSeconds: pointerTo(int64(60)),
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
 	}, "local")
 }
 
-// ingressNGINX isolates pools by the controller string and by the election id: all controllers with the same id elect one leader, and
+// ingressNGINXController isolates pools by the controller string and by the election id: all controllers with the same id elect one leader, and
 // only that one writes the status of its Ingresses. There is no admission webhook.
-func (b *builder) ingressNGINX() controller {
+func (b *builder) ingressNGINXController() controller {
 	class := "k8s.io/ingress-nginx-" + b.pool.Class
 	args := []string{
 		"/nginx-ingress-controller",
@@ -49,8 +49,8 @@ func (b *builder) ingressNGINX() controller {
 		"--ingress-class=" + b.pool.Class, // of the deprecated annotation
 		"--watch-ingress-without-class=false",
 		"--election-id=" + b.name,
-		"--configmap=" + b.self(),
-		"--publish-service=" + b.self(),
+		"--configmap=" + b.namespacedName(),
+		"--publish-service=" + b.namespacedName(),
 		"--http-port=8000",
 		"--https-port=8443",
 		"--healthz-port=10254",
@@ -61,20 +61,20 @@ func (b *builder) ingressNGINX() controller {
 		args = append(args, "--apiserver-host="+cacheURL, "--certificate-authority="+accountFolder+"/ca.crt")
 	}
 	container := corev1.Container{
-		Name: containerName, Image: b.image(), Env: podEnv(), Args: args,
-		Ports:           b.ports(podHTTP, podHTTPS),
-		Resources:       b.resources("100m", "128Mi"),
+		Name: containerName, Image: b.controllerImage(), Env: podEnv(), Args: args,
+		Ports:           b.clientPorts(podHTTP, podHTTPS),
+		Resources:       b.controllerResources("100m", "128Mi"),
 		SecurityContext: containerSecurity(bindLowPorts), // the program in the image does not start without it
 		Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/wait-shutdown"}}}},
 	}
 	pageProbes(&container, "/healthz", "/healthz", intstr.FromInt32(10254))
-	return b.grant(controller{
+	return b.grantRoles(controller{
 		class: class,
 		// A snippet is code: who may write Ingresses would read all Secrets of the cluster.
 		config: map[string]string{"allow-snippet-annotations": "false", "annotations-risk-level": "High"},
 		meta:   b.podMeta(),
 		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser), TerminationGracePeriodSeconds: ptr(int64(300)),
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser), TerminationGracePeriodSeconds: pointerTo(int64(300)),
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
 	}, "local")

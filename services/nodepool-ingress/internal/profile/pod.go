@@ -112,8 +112,8 @@ type userManifest struct {
 	} `json:"capabilities,omitempty"`
 }
 
-// build returns the pod of a manifest, with the settings that all profiles have.
-func (m *podManifest) build(b *builder) (corev1.PodSpec, error) {
+// buildPod returns the pod of a manifest, with the settings that all profiles have.
+func (m *podManifest) buildPod(b *builder) (corev1.PodSpec, error) {
 	pod := corev1.PodSpec{
 		TerminationGracePeriodSeconds: m.TerminationGracePeriodSeconds,
 		SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
@@ -123,31 +123,31 @@ func (m *podManifest) build(b *builder) (corev1.PodSpec, error) {
 		pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.FSGroup = u.RunAsNonRoot, u.FSGroup
 	}
 	for _, v := range m.Volumes {
-		volume, err := v.build(b)
+		volume, err := v.buildVolume(b)
 		if err != nil {
 			return pod, err
 		}
 		pod.Volumes = append(pod.Volumes, volume)
 	}
 	for i := range m.Containers {
-		container, err := m.Containers[i].build(b, pod.Volumes)
+		container, err := m.Containers[i].buildContainer(b, pod.Volumes)
 		if err != nil {
 			return pod, err
 		}
 		pod.Containers = append(pod.Containers, container)
 	}
 	for i := range m.InitContainers {
-		container, err := m.InitContainers[i].build(b, pod.Volumes)
+		container, err := m.InitContainers[i].buildContainer(b, pod.Volumes)
 		if err != nil {
 			return pod, err
 		}
 		pod.InitContainers = append(pod.InitContainers, container)
 	}
-	return pod, finish(b, &pod)
+	return pod, finishPod(b, &pod)
 }
 
-// finish checks the controller, the first container, and sets what comes from the YurtIngress.
-func finish(b *builder, pod *corev1.PodSpec) error {
+// finishPod checks the controller, the first container, and sets what comes from the YurtIngress.
+func finishPod(b *builder, pod *corev1.PodSpec) error {
 	if len(pod.Containers) == 0 {
 		return errors.New("it has no container")
 	}
@@ -161,7 +161,7 @@ func finish(b *builder, pod *corev1.PodSpec) error {
 		c.Image = b.pool.Image
 	}
 	if b.pool.Resources != nil {
-		c.Resources = b.resources("", "")
+		c.Resources = b.controllerResources("", "")
 	}
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
 		for i := range pod.Containers {
@@ -173,7 +173,7 @@ func finish(b *builder, pod *corev1.PodSpec) error {
 	return nil
 }
 
-func (v *volumeManifest) build(b *builder) (corev1.Volume, error) {
+func (v *volumeManifest) buildVolume(b *builder) (corev1.Volume, error) {
 	volume := corev1.Volume{Name: v.Name}
 	switch {
 	case slices.Contains([]string{volumeUpstream, volumeCredentials, volumeData}, v.Name):

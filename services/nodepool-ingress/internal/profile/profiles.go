@@ -45,8 +45,8 @@ const (
 	lowPort = 1024
 )
 
-// check returns the problems that do not depend on the profile.
-func (b *builder) check() []Problem {
+// checkPool returns the problems that do not depend on the profile.
+func (b *builder) checkPool() []Problem {
 	var problems []Problem
 	if _, known := images[b.pool.Profile]; !known && b.pool.Profile != v1alpha1.ProfileCustom {
 		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: "profile " + strconv.Quote(b.pool.Profile) + " does not exist"})
@@ -80,25 +80,25 @@ func (b *builder) internalPorts() []int32 {
 	return ports
 }
 
-// controller returns what the profile decides.
-func (b *builder) controller() (controller, []Problem) {
+// buildController returns what the profile decides.
+func (b *builder) buildController() (controller, []Problem) {
 	switch b.pool.Profile {
 	case v1alpha1.ProfileTraefik:
-		return b.traefik(), nil
+		return b.traefikController(), nil
 	case v1alpha1.ProfileHAProxyTech:
-		return b.haproxyTech(), nil
+		return b.haproxyTechController(), nil
 	case v1alpha1.ProfileHAProxyIngress:
-		return b.haproxyIngress(), nil
+		return b.haproxyIngressController(), nil
 	case v1alpha1.ProfileF5NGINX:
-		return b.f5NGINX(), nil
+		return b.f5NGINXController(), nil
 	case v1alpha1.ProfileIngressNGINX:
-		return b.ingressNGINX(), nil
+		return b.ingressNGINXController(), nil
 	}
-	return b.custom()
+	return b.customController()
 }
 
-// image returns the image of the controller.
-func (b *builder) image() string {
+// controllerImage returns the image of the controller.
+func (b *builder) controllerImage() string {
 	if b.pool.Image != "" {
 		return b.pool.Image
 	}
@@ -114,7 +114,7 @@ func (b *builder) clusterRole(suffix string) string {
 }
 
 // roles adds the roles of a profile. Those of the namespace are for its ConfigMap and its lock.
-func (b *builder) grant(c controller, local ...string) controller {
+func (b *builder) grantRoles(c controller, local ...string) controller {
 	c.roles = []string{b.clusterRole(b.pool.Profile)}
 	for _, suffix := range local {
 		c.local = append(c.local, b.clusterRole(b.pool.Profile+"-"+suffix))
@@ -122,8 +122,8 @@ func (b *builder) grant(c controller, local ...string) controller {
 	return b.grantCache(c)
 }
 
-// self is the name of an object of the pool with its namespace.
-func (b *builder) self() string { return b.install.Namespace + "/" + b.name }
+// namespacedName is the name of an object of the pool with its namespace.
+func (b *builder) namespacedName() string { return b.install.Namespace + "/" + b.name }
 
 // listenPorts returns the ports on which the controller listens. In the network of a node they are the ports of the node.
 func (b *builder) listenPorts() (http, https int32) {
@@ -133,8 +133,8 @@ func (b *builder) listenPorts() (http, https int32) {
 	return podHTTP, podHTTPS
 }
 
-// ports returns the ports for clients.
-func (b *builder) ports(http, https int32) []corev1.ContainerPort {
+// clientPorts returns the ports for clients.
+func (b *builder) clientPorts(http, https int32) []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{
 		{Name: portHTTP, ContainerPort: http, Protocol: corev1.ProtocolTCP},
 		{Name: portHTTPS, ContainerPort: https, Protocol: corev1.ProtocolTCP},
@@ -157,17 +157,17 @@ func (b *builder) setHostPorts(ports []corev1.ContainerPort) {
 	}
 }
 
-// resources returns the requests and limits of the controller.
-func (b *builder) resources(cpu, memory string) corev1.ResourceRequirements {
+// controllerResources returns the requests and limits of the controller.
+func (b *builder) controllerResources(cpu, memory string) corev1.ResourceRequirements {
 	if given := b.pool.Resources; given != nil {
-		return corev1.ResourceRequirements{Requests: amounts(given.Requests), Limits: amounts(given.Limits)}
+		return corev1.ResourceRequirements{Requests: resourceList(given.Requests), Limits: resourceList(given.Limits)}
 	}
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
 	}}
 }
 
-func amounts(given *v1alpha1.ResourceAmounts) corev1.ResourceList {
+func resourceList(given *v1alpha1.ResourceAmounts) corev1.ResourceList {
 	if given == nil || given.CPU == nil && given.Memory == nil {
 		return nil
 	}
@@ -184,7 +184,7 @@ func amounts(given *v1alpha1.ResourceAmounts) corev1.ResourceList {
 // podSecurity is that of the restricted Pod Security Standard, but for the user of a controller that opens low ports of its node.
 func podSecurity(user int64) *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
-		RunAsNonRoot: ptr(user != 0), RunAsUser: &user, RunAsGroup: &user,
+		RunAsNonRoot: pointerTo(user != 0), RunAsUser: &user, RunAsGroup: &user,
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }

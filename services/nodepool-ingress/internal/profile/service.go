@@ -16,14 +16,14 @@ const (
 	annotationKubeVIP = "kube-vip.io/loadbalancerIPs"
 )
 
-// service returns the Service of a pool. It is never reachable at the nodes of other pools: with externalTrafficPolicy Local, a node answers
+// buildService returns the Service of a pool. It is never reachable at the nodes of other pools: with externalTrafficPolicy Local, a node answers
 // only if it runs a pod of the Service, and the pod sees the address of the client.
-func (b *builder) service(c controller) Object {
+func (b *builder) buildService(c controller) Object {
 	http := corev1.ServicePort{Name: portHTTP, Port: 80, TargetPort: c.http, Protocol: corev1.ProtocolTCP}
 	https := corev1.ServicePort{Name: portHTTPS, Port: 443, TargetPort: c.https, Protocol: corev1.ProtocolTCP}
 	s := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: b.meta(b.name),
+		ObjectMeta: b.objectMeta(b.name),
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selectorOf(b.pool)},
 	}
 	exposure, spec := b.pool.Exposure, &s.Spec
@@ -61,7 +61,7 @@ func requestAddresses(s *corev1.Service, addresses []string) {
 		}
 	}
 	if four && six {
-		s.Spec.IPFamilyPolicy = ptr(corev1.IPFamilyPolicyPreferDualStack)
+		s.Spec.IPFamilyPolicy = pointerTo(corev1.IPFamilyPolicyPreferDualStack)
 	}
 	if six && !four {
 		s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}

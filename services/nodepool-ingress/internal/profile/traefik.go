@@ -27,8 +27,8 @@ const (
 	traefikDrain = 30
 )
 
-// traefik isolates pools by the name of the class: all Traefiks have the same controller string. It elects no leader.
-func (b *builder) traefik() controller {
+// traefikController isolates pools by the name of the class: all Traefiks have the same controller string. It elects no leader.
+func (b *builder) traefikController() controller {
 	http, https := b.listenPorts()
 	internal, host := ":"+strconv.Itoa(traefikInternal), ""
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
@@ -41,13 +41,13 @@ func (b *builder) traefik() controller {
 		user, add = 0, []corev1.Capability{bindLowPorts}
 	}
 	container := corev1.Container{
-		Name: containerName, Image: b.image(), Args: b.traefikArgs(http, https, internal),
-		Ports:           b.ports(http, https),
-		Resources:       b.resources("100m", "128Mi"),
+		Name: containerName, Image: b.controllerImage(), Args: b.traefikArgs(http, https, internal),
+		Ports:           b.clientPorts(http, https),
+		Resources:       b.controllerResources("100m", "128Mi"),
 		SecurityContext: containerSecurity(add...),
 		VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: traefikFolder, ReadOnly: true}, {Name: "tmp", MountPath: "/tmp"}},
 	}
-	container.SecurityContext.ReadOnlyRootFilesystem = ptr(true)
+	container.SecurityContext.ReadOnlyRootFilesystem = pointerTo(true)
 	pageProbes(&container, "/ping", "/ping", intstr.FromInt32(traefikInternal))
 	container.ReadinessProbe.HTTPGet.Host, container.LivenessProbe.HTTPGet.Host = host, host
 	// A ping is answered before the routes are read. Without the delay the first requests of a new pod get 404.
@@ -56,14 +56,14 @@ func (b *builder) traefik() controller {
 	if b.pool.CustomResources {
 		served = traefik.SchemeGroupVersion.String()
 	}
-	return b.grant(controller{
-		class:  traefikClass,
-		served: served,
-		config: map[string]string{traefikFile: traefikDynamic},
-		meta:   b.podMeta(),
+	return b.grantRoles(controller{
+		class:              traefikClass,
+		servedGroupVersion: served,
+		config:             map[string]string{traefikFile: traefikDynamic},
+		meta:               b.podMeta(),
 		pod: corev1.PodSpec{
 			Containers: []corev1.Container{container}, SecurityContext: podSecurity(user),
-			TerminationGracePeriodSeconds: ptr(int64(traefikAccept + traefikDrain + 5)),
+			TerminationGracePeriodSeconds: pointerTo(int64(traefikAccept + traefikDrain + 5)),
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: b.name}}}},
 				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, // bodies that an Ingress wants buffered
@@ -96,7 +96,7 @@ func (b *builder) traefikArgs(http, https int32, internal string) []string {
 		"--providers.file.filename="+traefikFolder+"/"+traefikFile,
 		"--providers.kubernetesIngress=true",
 		"--providers.kubernetesIngress.ingressClass="+b.pool.Class, // without it, Traefik serves the classes of all pools
-		"--providers.kubernetesIngress.ingressEndpoint.publishedService="+b.self(),
+		"--providers.kubernetesIngress.ingressEndpoint.publishedService="+b.namespacedName(),
 		"--providers.kubernetesIngress.allowEmptyServices=true",   // 503 while no pod is ready; without it 404
 		"--providers.kubernetesIngress.strictPrefixMatching=true", // /a is no prefix of /ab, as Kubernetes has it
 	)
