@@ -258,7 +258,7 @@ func (r *Reconciler) reportBlockedDeletion(ctx context.Context, object *v1alpha1
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message, ObservedGeneration: object.Generation,
 	}
-	next.ObjectConditions = status.Replace(next.ObjectConditions, condition, r.Clock.Now())
+	next.ObjectConditions = status.ReplaceCondition(next.ObjectConditions, condition, r.Clock.Now())
 	return errors.Join(err, r.reportStatus(ctx, object, *next))
 }
 

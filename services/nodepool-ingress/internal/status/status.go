@@ -42,25 +42,25 @@ type Input struct {
 
 // Build returns the next status.
 func Build(in *Input) v1alpha1.YurtIngressStatus {
-	in.index(&in.Object.Status)
+	in.indexPrevious(&in.Object.Status)
 	next := v1alpha1.YurtIngressStatus{
 		ObservedGeneration: in.Object.Generation, Replicas: in.Settings.Replicas, Image: in.Image, Profile: in.Settings.Profile,
 	}
 	var waiting, failed []string
 	for i := range in.Pools {
-		p := in.pool(&in.Pools[i])
+		p := in.poolStatus(&in.Pools[i])
 		next.Pools = append(next.Pools, p)
 		if in.Pools[i].Plan == nil {
 			continue // the legacy fields are about pools of the specification
 		}
-		ready := find(p.Conditions, v1alpha1.ConditionReady)
+		ready := findCondition(p.Conditions, v1alpha1.ConditionReady)
 		if ready.Status == metav1.ConditionTrue {
 			next.ReadyNum++
 			next.Conditions.ReadyPools = append(next.Conditions.ReadyPools, p.Name)
 			continue
 		}
 		next.UnreadyNum++
-		info := in.notReady(p.Name, ready)
+		info := in.notReadyInfo(p.Name, ready)
 		if info.Type == v1alpha1.NotReadyFailure {
 			failed = append(failed, p.Name)
 		} else {
@@ -70,15 +70,15 @@ func Build(in *Input) v1alpha1.YurtIngressStatus {
 			Pool: v1alpha1.NotReadyPoolReference{Name: p.Name, IngressIPs: in.Pools[i].Plan.Addresses}, Info: info,
 		})
 	}
-	next.ObjectConditions = in.whole(waiting, failed)
+	next.ObjectConditions = in.objectConditions(waiting, failed)
 	return next
 }
 
-// whole returns the conditions of the whole object.
-func (in *Input) whole(waiting, failed []string) []metav1.Condition {
+// objectConditions returns the conditions of the whole object.
+func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: strings.Join(in.Settings.Notes, "; ")}
 	if len(in.Settings.Problems) > 0 {
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, in.Settings.Problems[0].Reason, messages(in.Settings.Problems)
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, in.Settings.Problems[0].Reason, joinMessages(in.Settings.Problems)
 	}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "all pools are ready"}
 	switch {
@@ -89,38 +89,38 @@ func (in *Input) whole(waiting, failed []string) []metav1.Condition {
 	case len(waiting)+len(failed) > 0:
 		var parts []string
 		if len(failed) > 0 {
-			parts = append(parts, "failed: "+names(failed))
+			parts = append(parts, "failed: "+joinNames(failed))
 		}
 		if len(waiting) > 0 {
-			parts = append(parts, "pending: "+names(waiting))
+			parts = append(parts, "pending: "+joinNames(waiting))
 		}
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonPoolsNotReady, strings.Join(parts, "; ")
 	}
-	return in.set(in.Object.Status.ObjectConditions, accepted, ready)
+	return in.completeConditions(in.Object.Status.ObjectConditions, accepted, ready)
 }
 
-func messages(problems []plan.Problem) string {
-	var all []string
+func joinMessages(problems []plan.Problem) string {
+	var messages []string
 	for _, p := range problems {
-		all = append(all, p.Message)
+		messages = append(messages, p.Message)
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(messages, "; ")
 }
 
-func names(pools []string) string {
+func joinNames(pools []string) string {
 	if len(pools) > maxNames {
 		return fmt.Sprintf("%s and %d more", strings.Join(pools[:maxNames], ", "), len(pools)-maxNames)
 	}
 	return strings.Join(pools, ", ")
 }
 
-// pool returns the status of a pool.
-func (in *Input) pool(p *Pool) v1alpha1.PoolStatus {
+// poolStatus returns the status of a pool.
+func (in *Input) poolStatus(p *Pool) v1alpha1.PoolStatus {
 	if p.Plan == nil {
-		return in.removing(p)
+		return in.removedPoolStatus(p)
 	}
 	s := v1alpha1.PoolStatus{
-		Name: p.Plan.Name, Image: p.Readiness.Image, Nodes: count(p.Plan.Observed.Nodes), ReadyNodes: count(p.Plan.Observed.ReadyNodes),
+		Name: p.Plan.Name, Image: p.Readiness.Image, Nodes: nodeCount(p.Plan.Observed.Nodes), ReadyNodes: nodeCount(p.Plan.Observed.ReadyNodes),
 		Replicas: p.Plan.Replicas, ReadyReplicas: p.Readiness.ReadyReplicas, Addresses: p.Addresses,
 	}
 	if p.Plan.Owned {
@@ -131,60 +131,60 @@ func (in *Input) pool(p *Pool) v1alpha1.PoolStatus {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Readiness.Reason, Message: p.Readiness.Message}
 	switch {
 	case p.Plan.Problem != nil:
-		deny(p.Plan.Problem.Reason, p.Plan.Problem.Message, &accepted, &programmed, &ready)
+		setFalse(p.Plan.Problem.Reason, p.Plan.Problem.Message, &accepted, &programmed, &ready)
 	case in.Failure != nil:
-		deny(in.Failure.Reason, in.Failure.Message, &programmed, &ready)
+		setFalse(in.Failure.Reason, in.Failure.Message, &programmed, &ready)
 	case p.Failure != nil:
-		deny(p.Failure.Reason, p.Failure.Message, &programmed, &ready)
+		setFalse(p.Failure.Reason, p.Failure.Message, &programmed, &ready)
 	case p.Plan.Deferral.Reason != "":
-		deny(p.Plan.Deferral.Reason, p.Plan.Deferral.Message, &programmed, &ready)
+		setFalse(p.Plan.Deferral.Reason, p.Plan.Deferral.Message, &programmed, &ready)
 	case p.Readiness.Ready:
 		ready.Status = metav1.ConditionTrue
 	case p.Plan.IsOffline():
 		ready.Reason, ready.Message = v1alpha1.ReasonNoReadyNodes, fmt.Sprintf("0 of %d nodes of the pool are ready; %s", p.Plan.Observed.Nodes, p.Readiness.Message)
 	}
-	s.Conditions = in.set(in.earlier[s.Name], accepted, programmed, ready)
+	s.Conditions = in.completeConditions(in.earlier[s.Name], accepted, programmed, ready)
 	return s
 }
 
-func (in *Input) removing(p *Pool) v1alpha1.PoolStatus {
+func (in *Input) removedPoolStatus(p *Pool) v1alpha1.PoolStatus {
 	programmed := metav1.Condition{
 		Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoving, Message: "the objects of the pool are being deleted",
 	}
 	if p.Failure != nil {
 		programmed.Reason, programmed.Message = p.Failure.Reason, p.Failure.Message
 	}
-	return v1alpha1.PoolStatus{Name: p.Removing, Conditions: in.set(in.earlier[p.Removing], programmed)}
+	return v1alpha1.PoolStatus{Name: p.Removing, Conditions: in.completeConditions(in.earlier[p.Removing], programmed)}
 }
 
 // maxMessage bounds the messages of conditions, which can contain answers of webhooks: 500 pools must fit into an object.
 const maxMessage = 512
 
-func deny(reason, message string, all ...*metav1.Condition) {
+func setFalse(reason, message string, all ...*metav1.Condition) {
 	for _, c := range all {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
 	}
 }
 
-func truncate(message string) string {
+func truncateMessage(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
 	return strings.ToValidUTF8(message[:maxMessage-len("...")], "") + "..."
 }
 
-// set completes conditions of this generation.
-func (in *Input) set(before []metav1.Condition, next ...metav1.Condition) []metav1.Condition {
+// completeConditions completes conditions of this generation.
+func (in *Input) completeConditions(before []metav1.Condition, next ...metav1.Condition) []metav1.Condition {
 	for i := range next {
-		next[i].Message = truncate(next[i].Message)
+		next[i].Message = truncateMessage(next[i].Message)
 		next[i].ObservedGeneration = in.Object.Generation
-		next[i] = conditions.Set(find(before, next[i].Type), next[i], in.Now)
+		next[i] = conditions.Set(findCondition(before, next[i].Type), next[i], in.Now)
 	}
 	return next
 }
 
-// index finds the state of pools in the previous status.
-func (in *Input) index(before *v1alpha1.YurtIngressStatus) {
+// indexPrevious finds the state of pools in the previous status.
+func (in *Input) indexPrevious(before *v1alpha1.YurtIngressStatus) {
 	in.earlier, in.unready = map[string][]metav1.Condition{}, map[string]*v1alpha1.IngressNotReadyInfo{}
 	for i := range before.Pools {
 		in.earlier[before.Pools[i].Name] = before.Pools[i].Conditions
@@ -194,7 +194,7 @@ func (in *Input) index(before *v1alpha1.YurtIngressStatus) {
 	}
 }
 
-func find(all []metav1.Condition, kind string) *metav1.Condition {
+func findCondition(all []metav1.Condition, kind string) *metav1.Condition {
 	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == kind })
 	if i < 0 {
 		return nil
@@ -209,15 +209,15 @@ var failures = []string{
 	v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonReplicaFailure,
 }
 
-// Failed reports whether a pool with a reason of the condition Ready needs help.
-func Failed(reason string) bool { return slices.Contains(failures, reason) }
+// IsFailure reports whether a pool with a reason of the condition Ready needs help.
+func IsFailure(reason string) bool { return slices.Contains(failures, reason) }
 
-// notReady returns the legacy information about a pool that is not ready.
-func (in *Input) notReady(pool string, ready *metav1.Condition) *v1alpha1.IngressNotReadyInfo {
+// notReadyInfo returns the legacy information about a pool that is not ready.
+func (in *Input) notReadyInfo(pool string, ready *metav1.Condition) *v1alpha1.IngressNotReadyInfo {
 	info := &v1alpha1.IngressNotReadyInfo{
 		Type: v1alpha1.NotReadyPending, Reason: ready.Reason, Message: ready.Message, LastTransitionTime: metav1.NewTime(in.Now.UTC().Truncate(time.Second)),
 	}
-	if Failed(ready.Reason) {
+	if IsFailure(ready.Reason) {
 		info.Type = v1alpha1.NotReadyFailure
 	}
 	if old := in.unready[pool]; old != nil && old.Type == info.Type {
@@ -226,16 +226,16 @@ func (in *Input) notReady(pool string, ready *metav1.Condition) *v1alpha1.Ingres
 	return info
 }
 
-// count converts a number of nodes.
-func count(n int) int32 {
+// nodeCount converts a number of nodes.
+func nodeCount(n int) int32 {
 	return int32(min(n, 1<<30))
 }
 
-// Replace replaces a condition in a list.
-func Replace(all []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
-	next.Message = truncate(next.Message)
-	next = conditions.Set(find(all, next.Type), next, now)
-	if old := find(all, next.Type); old != nil {
+// ReplaceCondition replaces a condition in a list.
+func ReplaceCondition(all []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
+	next.Message = truncateMessage(next.Message)
+	next = conditions.Set(findCondition(all, next.Type), next, now)
+	if old := findCondition(all, next.Type); old != nil {
 		*old = next
 		return all
 	}
@@ -261,33 +261,33 @@ func Changes(before, next *v1alpha1.YurtIngressStatus) []Change {
 	}
 	for i := range next.Pools {
 		p := &next.Pools[i]
-		ready, old := find(p.Conditions, v1alpha1.ConditionReady), find(earlier[p.Name], v1alpha1.ConditionReady)
-		if ready == nil || !differ(old, ready) { // without the condition, the pool is being removed
+		ready, old := findCondition(p.Conditions, v1alpha1.ConditionReady), findCondition(earlier[p.Name], v1alpha1.ConditionReady)
+		if ready == nil || !conditionChanged(old, ready) { // without the condition, the pool is being removed
 			continue
 		}
-		c := Change{Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message, Failed: ready.Status != metav1.ConditionTrue && Failed(ready.Reason)}
-		if ready.Status == metav1.ConditionTrue || c.Failed || slices.Contains(missing, ready.Reason) {
+		c := Change{Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message, Failed: ready.Status != metav1.ConditionTrue && IsFailure(ready.Reason)}
+		if ready.Status == metav1.ConditionTrue || c.Failed || slices.Contains(waitingReasons, ready.Reason) {
 			changes = append(changes, c)
 		}
 	}
-	return append(changes, wholeChanges(before.ObjectConditions, next.ObjectConditions)...)
+	return append(changes, objectChanges(before.ObjectConditions, next.ObjectConditions)...)
 }
 
-// missing are the reasons of pools that wait for a user, without a failure.
-var missing = []string{v1alpha1.ReasonPoolNotFound, v1alpha1.ReasonNoReadyNodes}
+// waitingReasons are the reasons of pools that wait for a user, without a failure.
+var waitingReasons = []string{v1alpha1.ReasonPoolNotFound, v1alpha1.ReasonNoReadyNodes}
 
-func differ(old, next *metav1.Condition) bool {
+func conditionChanged(old, next *metav1.Condition) bool {
 	return old == nil || old.Status != next.Status || old.Reason != next.Reason
 }
 
-// wholeChanges returns the changes of the conditions of the whole object. Those of its pools are told apart from it.
-func wholeChanges(before, next []metav1.Condition) []Change {
+// objectChanges returns the changes of the conditions of the whole object. Those of its pools are told apart from it.
+func objectChanges(before, next []metav1.Condition) []Change {
 	var changes []Change
-	if c := find(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPoolsNotReady && differ(find(before, c.Type), c) {
+	if c := findCondition(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPoolsNotReady && conditionChanged(findCondition(before, c.Type), c) {
 		changes = append(changes, Change{Reason: c.Reason, Message: c.Message, Failed: true})
 	}
-	if c := find(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {
-		if old := find(before, c.Type); old == nil || old.Message != c.Message {
+	if c := findCondition(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {
+		if old := findCondition(before, c.Type); old == nil || old.Message != c.Message {
 			changes = append(changes, Change{Reason: v1alpha1.ReasonFieldIgnored, Message: c.Message, Failed: true})
 		}
 	}

@@ -72,7 +72,7 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	assert.Empty(t, s.Pools[2].IngressClassName, "the class is another one's")
-	whole := find(s.ObjectConditions, v1alpha1.ConditionReady)
+	whole := findCondition(s.ObjectConditions, v1alpha1.ConditionReady)
 	assert.Equal(t, "failed: refused, unwritten, quota; pending: starting, waiting, offline, offline with a quota", whole.Message)
 	assert.Len(t, Changes(&v1alpha1.YurtIngressStatus{}, &s), 6)
 	assert.Empty(t, Changes(&s, &s))
@@ -83,8 +83,8 @@ func TestBuild(t *testing.T) {
 	assert.True(t, Equal(&s, &next), "time alone changes nothing")
 	in.Pools[1] = pool("starting", nil)
 	next = Build(in)
-	assert.Equal(t, in.Now.Unix(), find(next.Pools[1].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
-	assert.Equal(t, at.Unix(), find(next.Pools[0].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
+	assert.Equal(t, in.Now.Unix(), findCondition(next.Pools[1].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
+	assert.Equal(t, at.Unix(), findCondition(next.Pools[0].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
 	assert.Equal(t, []Change{{Reason: "Ready", Message: "pool starting: "}}, Changes(&s, &next))
 }
 
@@ -92,18 +92,18 @@ func TestWhole(t *testing.T) {
 	t.Parallel()
 	in := &Input{Object: &v1alpha1.YurtIngress{}, Now: at, Settings: plan.Settings{Problems: []plan.Problem{{Reason: "Invalid", Message: "a"}, {Reason: "NotAllowed", Message: "b"}}}}
 	s := Build(in)
-	assert.Equal(t, "a; b", find(s.ObjectConditions, v1alpha1.ConditionAccepted).Message)
-	assert.Equal(t, metav1.ConditionFalse, find(s.ObjectConditions, v1alpha1.ConditionReady).Status)
+	assert.Equal(t, "a; b", findCondition(s.ObjectConditions, v1alpha1.ConditionAccepted).Message)
+	assert.Equal(t, metav1.ConditionFalse, findCondition(s.ObjectConditions, v1alpha1.ConditionReady).Status)
 	var many []string
 	for i := range 12 {
 		many = append(many, fmt.Sprint(i))
 	}
-	assert.Equal(t, "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more", names(many))
+	assert.Equal(t, "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more", joinNames(many))
 
 	in = &Input{Object: &v1alpha1.YurtIngress{}, Now: at, Settings: plan.Settings{Notes: []string{"x has no effect"}}}
 	s = Build(in)
 	assert.Equal(t, []Change{{Reason: v1alpha1.ReasonFieldIgnored, Message: "x has no effect", Failed: true}}, Changes(&v1alpha1.YurtIngressStatus{}, &s))
-	replaced := Replace(s.ObjectConditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "x"}, at)
+	replaced := ReplaceCondition(s.ObjectConditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "x"}, at)
 	assert.Len(t, replaced, 2)
-	assert.Len(t, Replace(nil, metav1.Condition{Type: v1alpha1.ConditionReady}, at), 1)
+	assert.Len(t, ReplaceCondition(nil, metav1.Condition{Type: v1alpha1.ConditionReady}, at), 1)
 }
