@@ -39,27 +39,27 @@ type configMapParts struct {
 }
 
 func newConfigMaps(p configMapParts) *configMaps {
-	from := &p.Config.Sources
-	made := &configMaps{Source: settings.Source{Name: from.ConfigMap.String(), ClusterDomain: from.ClusterDomain}}
-	if from.ConfigMap.Name != "" {
+	sources := &p.Config.Sources
+	watched := &configMaps{Source: settings.Source{Name: sources.ConfigMap.String(), ClusterDomain: sources.ClusterDomain}}
+	if sources.ConfigMap.Name != "" {
 		store := configmap.NewStore(configmap.Params[*settings.Document]{
-			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.ConfigMap), Key: settings.Key, Decode: settings.Parse,
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(sources.ConfigMap), Key: settings.Key, Decode: settings.Parse,
 			Recorder: p.Events, Observer: p.Metrics,
 		})
-		made.Document, made.stores = store, append(made.stores, store)
+		watched.Document, watched.stores = store, append(watched.stores, store)
 	}
-	if from.OMEConfigMap.Name != "" {
+	if sources.OMEConfigMap.Name != "" {
 		decode := func(text []byte) (*settings.Inherited, []string, error) {
-			inherited, err := settings.ParseInherited(text, from.ClusterDomain)
+			inherited, err := settings.ParseInherited(text, sources.ClusterDomain)
 			return inherited, nil, err
 		}
 		store := configmap.NewStore(configmap.Params[*settings.Inherited]{
-			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.OMEConfigMap), Key: settings.KeyOME, Decode: decode,
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(sources.OMEConfigMap), Key: settings.KeyOME, Decode: decode,
 			Recorder: p.Events, Observer: p.Metrics,
 		})
-		made.Inherited, made.stores = store, append(made.stores, store)
+		watched.Inherited, watched.stores = store, append(watched.stores, store)
 	}
-	return made
+	return watched
 }
 
 // OnChange registers f, which the stores call after each change of a ConfigMap. Call OnChange before Run.
@@ -71,11 +71,11 @@ func (c *configMaps) OnChange(f func()) {
 
 // Run watches until ctx ends.
 func (c *configMaps) Run(ctx context.Context) {
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	for _, s := range c.stores {
-		all.Go(func() { s.Run(ctx) })
+		group.Go(func() { s.Run(ctx) })
 	}
-	all.Wait()
+	group.Wait()
 }
 
 // Unsynced returns the names of the ConfigMaps whose first read has not completed.
