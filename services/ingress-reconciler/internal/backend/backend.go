@@ -66,10 +66,10 @@ const (
 	hashSize = 8
 )
 
-// Truncate shortens a name that is longer than a DNS label as OME does: the first 8 characters of the SHA-256 of the whole
+// TruncateName shortens a name that is longer than a DNS label as OME does: the first 8 characters of the SHA-256 of the whole
 // name (a leading digit becomes "a"), a dash, and the last 54 characters of the name. OME uses this for the names of Services,
 // and for .Name in hosts.
-func Truncate(name string) string {
+func TruncateName(name string) string {
 	if len(name) <= maxName {
 		return name
 	}
@@ -81,65 +81,65 @@ func Truncate(name string) string {
 	return string(hash) + "-" + name[len(name)-(maxName-hashSize-1):]
 }
 
-// Name returns the name that OME gives the Service of a component.
-func Name(service string, r isvc.Role) string { return Truncate(service + "-" + string(r)) }
+// ServiceName returns the name that OME gives the Service of a component.
+func ServiceName(service string, r isvc.Role) string { return TruncateName(service + "-" + string(r)) }
 
-// Find returns the Service of a component among the Services of its namespace: the one with OME's name, or else the only
+// FindService returns the Service of a component among the Services of its namespace: the one with OME's name, or else the only
 // candidate.
-func Find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Service, error) {
-	s, err := find(services, of, r)
+func FindService(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (Service, error) {
+	s, err := findServiceObject(services, owner, r)
 	if err != nil {
 		return Service{}, err
 	}
 	return apiPort(s)
 }
 
-func find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (*corev1.Service, error) {
-	name := Name(of.Name, r)
-	found, taken := candidates(services, of, r)
-	slices.SortFunc(found, func(a, b *corev1.Service) int { return cmp.Compare(rank(a, name), rank(b, name)) })
+func findServiceObject(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (*corev1.Service, error) {
+	name := ServiceName(owner.Name, r)
+	candidates, foreign := componentServices(services, owner, r)
+	slices.SortFunc(candidates, func(a, b *corev1.Service) int { return cmp.Compare(rankService(a, name), rankService(b, name)) })
 	switch {
-	case len(found) == 0 && taken:
+	case len(candidates) == 0 && foreign:
 		return nil, fmt.Errorf("%s %s: %w", r, name, ErrForeign)
-	case len(found) == 0:
+	case len(candidates) == 0:
 		return nil, fmt.Errorf("%s %s: %w", r, name, ErrNotFound)
-	case len(found) > 1 && found[0].Name != name:
-		return nil, fmt.Errorf("%s %s: %w, and %d other Services match the component", r, name, ErrNotFound, len(found))
+	case len(candidates) > 1 && candidates[0].Name != name:
+		return nil, fmt.Errorf("%s %s: %w, and %d other Services match the component", r, name, ErrNotFound, len(candidates))
 	}
-	return found[0], nil
+	return candidates[0], nil
 }
 
-// candidates returns the Services that can be the Service of a component. taken reports whether a Service with the component's name
+// componentServices returns the Services that can be the Service of a component. taken reports whether a Service with the component's name
 // has another owner.
-func candidates(services []*corev1.Service, of *isvc.Service, r isvc.Role) (found []*corev1.Service, taken bool) {
-	name := Name(of.Name, r)
+func componentServices(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (found []*corev1.Service, foreign bool) {
+	name := ServiceName(owner.Name, r)
 	for _, s := range services {
 		switch {
-		case s.Namespace != of.Namespace || s.DeletionTimestamp != nil:
-		case !metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: of.UID}):
-			taken = taken || s.Name == name
-		case s.Labels[LabelComponent] == string(r) && !headless(s) && !revision(s, name):
+		case s.Namespace != owner.Namespace || s.DeletionTimestamp != nil:
+		case !metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: owner.UID}):
+			foreign = foreign || s.Name == name
+		case s.Labels[LabelComponent] == string(r) && !isHeadless(s) && !isRevisionService(s, name):
 			found = append(found, s)
 		}
 	}
-	return found, taken
+	return found, foreign
 }
 
-// rank returns a sort key that puts the Service with OME's name first.
-func rank(s *corev1.Service, name string) string {
+// rankService returns a sort key that puts the Service with OME's name first.
+func rankService(s *corev1.Service, name string) string {
 	if s.Name == name {
 		return ""
 	}
 	return s.Name
 }
 
-// headless reports whether a Service has no cluster IP.
-func headless(s *corev1.Service) bool {
+// isHeadless reports whether a Service has no cluster IP.
+func isHeadless(s *corev1.Service) bool {
 	return s.Spec.ClusterIP == corev1.ClusterIPNone || strings.HasSuffix(s.Name, "-headless")
 }
 
-// revision reports whether a Service belongs to one revision in OME 1.3. A truncated name lacks "-rev-", but the Service has the label.
-func revision(s *corev1.Service, name string) bool {
+// isRevisionService reports whether a Service belongs to one revision in OME 1.3. A truncated name lacks "-rev-", but the Service has the label.
+func isRevisionService(s *corev1.Service, name string) bool {
 	return s.Name != name && (s.Labels[labelRevision] != "" || strings.Contains(s.Name, "-rev-"))
 }
 
@@ -172,13 +172,13 @@ func apiPort(s *corev1.Service) (Service, error) {
 		return Service{}, fmt.Errorf("%s: %w", s.Name, ErrNoPort)
 	}
 	p := ports[0]
-	for _, fits := range []func(corev1.ServicePort) bool{named("http"), named("http1"), named("h2c"), namedHTTP, speaksHTTP} {
+	for _, fits := range []func(corev1.ServicePort) bool{hasPortName("http"), hasPortName("http1"), hasPortName("h2c"), hasHTTPPrefix, speaksHTTP} {
 		if i := slices.IndexFunc(ports, fits); i >= 0 {
 			p = ports[i]
 			break
 		}
 	}
-	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: target(&p), GRPC: isGRPC(&p), Scheme: s.Annotations[AnnotationScheme]}
+	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: targetPort(&p), GRPC: isGRPC(&p), Scheme: s.Annotations[AnnotationScheme]}
 	if p.AppProtocol != nil {
 		out.AppProtocol = *p.AppProtocol
 	}
@@ -209,24 +209,24 @@ func isGRPC(p *corev1.ServicePort) bool {
 		slices.ContainsFunc(words, func(word string) bool { return strings.TrimRight(word, "0123456789") == "grpc" })
 }
 
-// HTTP2 reports whether the appProtocol tells data planes to speak HTTP/2 without TLS, which gRPC needs.
-func (s *Service) HTTP2() bool {
+// SpeaksHTTP2 reports whether the appProtocol tells data planes to speak HTTP/2 without TLS, which gRPC needs.
+func (s *Service) SpeaksHTTP2() bool {
 	return slices.Contains([]string{"grpc", "kubernetes.io/grpc", "kubernetes.io/h2c", "h2c", "http2"}, strings.ToLower(s.AppProtocol))
 }
 
-// target returns the container port, which defaults to the port of the Service.
-func target(p *corev1.ServicePort) Port {
+// targetPort returns the container port, which defaults to the port of the Service.
+func targetPort(p *corev1.ServicePort) Port {
 	if p.TargetPort.Type == intstr.String && p.TargetPort.StrVal != "" {
 		return Port{Name: p.TargetPort.StrVal}
 	}
 	return Port{Number: cmp.Or(p.TargetPort.IntVal, p.Port)}
 }
 
-func named(name string) func(corev1.ServicePort) bool {
+func hasPortName(name string) func(corev1.ServicePort) bool {
 	return func(p corev1.ServicePort) bool { return p.Name == name }
 }
 
-func namedHTTP(p corev1.ServicePort) bool { return strings.HasPrefix(p.Name, "http-") }
+func hasHTTPPrefix(p corev1.ServicePort) bool { return strings.HasPrefix(p.Name, "http-") }
 
 func speaksHTTP(p corev1.ServicePort) bool {
 	if p.AppProtocol == nil {

@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Find(tt.give, chat, isvc.Engine)
+			got, err := FindService(tt.give, chat, isvc.Engine)
 			if tt.fails != nil {
 				require.ErrorIs(t, err, tt.fails)
 				return
@@ -208,23 +208,23 @@ func TestTruncate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Truncate(tt.give)
+			got := TruncateName(tt.give)
 			assert.Equal(t, tt.want, got)
 			assert.LessOrEqual(t, len(got), 63)
-			assert.Equal(t, got, Truncate(got), "a truncated name does not change again")
+			assert.Equal(t, got, TruncateName(got), "a truncated name does not change again")
 		})
 	}
 }
 
 func TestName(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "chat-engine", Name("chat", isvc.Engine))
-	assert.Equal(t, strings.Repeat("n", 56)+"-engine", Name(strings.Repeat("n", 56), isvc.Engine), "63 characters")
-	cut := Name(strings.Repeat("n", 57), isvc.Engine)
+	assert.Equal(t, "chat-engine", ServiceName("chat", isvc.Engine))
+	assert.Equal(t, strings.Repeat("n", 56)+"-engine", ServiceName(strings.Repeat("n", 56), isvc.Engine), "63 characters")
+	cut := ServiceName(strings.Repeat("n", 57), isvc.Engine)
 	assert.Regexp(t, "^[a-f][0-9a-f]{7}-n{47}-engine$", cut)
 	assert.Len(t, cut, 63)
-	assert.NotEqual(t, cut, Name(strings.Repeat("n", 58), isvc.Engine), "names with the same ending")
+	assert.NotEqual(t, cut, ServiceName(strings.Repeat("n", 58), isvc.Engine), "names with the same ending")
 	for n := 40; n < 200; n++ {
-		assert.Empty(t, validation.IsDNS1035Label(Name(strings.Repeat("ab", n/2), isvc.Decoder)))
+		assert.Empty(t, validation.IsDNS1035Label(ServiceName(strings.Repeat("ab", n/2), isvc.Decoder)))
 	}
 }

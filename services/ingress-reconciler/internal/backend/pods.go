@@ -40,8 +40,8 @@ type Pods struct {
 //     also selects the workers, which do not serve the API. The Services of revisions match the existing pods.
 //
 // A pool or Service with other labels selects no pods, or the wrong pods: no label is the same in all modes and releases.
-func SelectPods(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Pods, error) {
-	s, err := find(services, of, r)
+func SelectPods(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (Pods, error) {
+	s, err := findServiceObject(services, owner, r)
 	if err != nil {
 		return Pods{}, err
 	}
@@ -55,7 +55,7 @@ func SelectPods(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Pods
 	if labels[LabelService] == "" {
 		value := s.Labels[LabelService]
 		if value == "" {
-			value = of.Name
+			value = owner.Name
 		}
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 			return Pods{}, fmt.Errorf("%s: no pod can have label %s=%s: %s", s.Name, LabelService, value, problems[0])
@@ -65,16 +65,16 @@ func SelectPods(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Pods
 	if labels[labelRunner] != "" {
 		return Pods{Labels: labels}, nil
 	}
-	leaders, workers := revisionLeaders(services, of, r)
+	leaders, workers := revisionLeaders(services, owner, r)
 	maps.Copy(labels, leaders)
 	return Pods{Labels: labels, Workers: workers}, nil
 }
 
 // revisionLeaders returns the labels that the Services of all revisions of a component use to select leaders, nil if one of these
 // Services also selects other pods. workers reports whether a revision has workers.
-func revisionLeaders(services []*corev1.Service, of *isvc.Service, r isvc.Role) (leaders map[string]string, workers bool) {
+func revisionLeaders(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (leaders map[string]string, workers bool) {
 	for _, s := range services {
-		if !routesToRevision(s, of, r) {
+		if !routesToRevision(s, owner, r) {
 			continue
 		}
 		selected := map[string]string{}
@@ -97,9 +97,9 @@ func revisionLeaders(services []*corev1.Service, of *isvc.Service, r isvc.Role) 
 }
 
 // routesToRevision reports whether a Service sends requests to one revision of a component.
-func routesToRevision(s *corev1.Service, of *isvc.Service, r isvc.Role) bool {
-	return s.Namespace == of.Namespace && s.DeletionTimestamp == nil && metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: of.UID}) &&
-		s.Labels[LabelComponent] == string(r) && s.Labels[labelRevision] != "" && !headless(s)
+func routesToRevision(s *corev1.Service, owner *isvc.Service, r isvc.Role) bool {
+	return s.Namespace == owner.Namespace && s.DeletionTimestamp == nil && metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: owner.UID}) &&
+		s.Labels[LabelComponent] == string(r) && s.Labels[labelRevision] != "" && !isHeadless(s)
 }
 
 // Match describes how the selector of an InferencePool relates to the pods of a component.
@@ -112,8 +112,8 @@ const (
 	MatchUnknown Match = "unknown" // the selector has labels that are not known
 )
 
-// Match returns how a selector relates to the pods. An empty selector matches all pods of the namespace.
-func (p Pods) Match(selector map[string]string) Match {
+// MatchSelector returns how a selector relates to the pods. An empty selector matches all pods of the namespace.
+func (p Pods) MatchSelector(selector map[string]string) Match {
 	match := MatchAll
 	for key, value := range selector {
 		known, ok := p.Labels[key]
@@ -131,14 +131,14 @@ func (p Pods) Match(selector map[string]string) Match {
 func (p Pods) IncludesWorkers(selector map[string]string) bool {
 	for _, key := range []string{labelRunner, labelNodeType} {
 		if p.Labels[key] != "" && selector[key] == "" {
-			return p.Match(selector) == MatchAll
+			return p.MatchSelector(selector) == MatchAll
 		}
 	}
 	return false
 }
 
-// Difference describes the labels of a selector that contradict the labels of the pods.
-func (p Pods) Difference(selector map[string]string) string {
+// DescribeMismatch describes the labels of a selector that contradict the labels of the pods.
+func (p Pods) DescribeMismatch(selector map[string]string) string {
 	var differences []string
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if known, ok := p.Labels[key]; ok && known != selector[key] {

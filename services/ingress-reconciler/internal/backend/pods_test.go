@@ -139,11 +139,11 @@ func TestMatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := Pods{Labels: tt.pods}
-			assert.Equal(t, tt.want, p.Match(tt.selector))
+			assert.Equal(t, tt.want, p.MatchSelector(tt.selector))
 			assert.Equal(t, tt.workers, p.IncludesWorkers(tt.selector))
-			assert.Equal(t, tt.want == MatchNone, p.Difference(tt.selector) != "")
+			assert.Equal(t, tt.want == MatchNone, p.DescribeMismatch(tt.selector) != "")
 		})
 	}
 	assert.Equal(t, "the selector has app=x, the pods have app=chat-engine, the selector has component=router, the pods have component=engine",
-		Pods{Labels: labels{"app": "chat-engine", "component": "engine"}}.Difference(labels{"component": "router", "app": "x", "z": "z"}))
+		Pods{Labels: labels{"app": "chat-engine", "component": "engine"}}.DescribeMismatch(labels{"component": "router", "app": "x", "z": "z"}))
 }

@@ -195,9 +195,9 @@ func namedByOME(l *leftOver, s *isvc.Service) bool {
 	if l.isPolicy() && strings.HasPrefix(l.GetName(), s.Name+"-") {
 		return true
 	}
-	names := []string{s.Name, backend.Truncate(s.Name)}
+	names := []string{s.Name, backend.TruncateName(s.Name)}
 	for _, r := range isvc.Roles {
-		names = append(names, s.Name+"-"+string(r), backend.Name(s.Name, r))
+		names = append(names, s.Name+"-"+string(r), backend.ServiceName(s.Name, r))
 	}
 	return slices.Contains(names, l.GetName())
 }

@@ -73,7 +73,7 @@ func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, ex
 		u.SetUID(types.UID("assumed-" + s.Namespace + "-" + s.Name))
 	}
 	for _, r := range roles {
-		service := backend.Name(s.Name, r)
+		service := backend.ServiceName(s.Name, r)
 		if existing[identity{kind: "Service", namespace: s.Namespace, name: service}] || slices.Contains(owned[u.GetUID()], string(r)) {
 			continue
 		}
@@ -103,7 +103,7 @@ func (a *assumptions) service(of *unstructured.Unstructured, r isvc.Role) *unstr
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Service",
 		"metadata": map[string]any{
-			"namespace": of.GetNamespace(), "name": backend.Name(of.GetName(), r), "labels": labels,
+			"namespace": of.GetNamespace(), "name": backend.ServiceName(of.GetName(), r), "labels": labels,
 			"ownerReferences": []any{map[string]any{
 				"apiVersion": of.GetAPIVersion(), "kind": of.GetKind(), "name": of.GetName(), "uid": string(of.GetUID()), "controller": true,
 			}},

@@ -32,7 +32,7 @@ func bypassed(in *plan.Input) []isvc.Role {
 	if len(live) == 0 || slices.Contains(live, isvc.Router) {
 		return nil
 	}
-	if _, err := backend.Find(in.Services, in.Service, isvc.Router); err != nil {
+	if _, err := backend.FindService(in.Services, in.Service, isvc.Router); err != nil {
 		return nil
 	}
 	return []isvc.Role{isvc.Router}

@@ -163,7 +163,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 			continue
 		}
 		for _, r := range isvc.Roles {
-			in.Knative[r] = in.Knative[r] || k.Name == backend.Name(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
+			in.Knative[r] = in.Knative[r] || k.Name == backend.ServiceName(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
 		}
 	}
 	in.Live = slots(out.Live)
@@ -206,7 +206,7 @@ func list[T any](objects []any) []T {
 // foreignServices adds Services that have the name of a component and another owner.
 func (o *Observer) foreignServices(in *plan.Input) {
 	for _, r := range isvc.Roles {
-		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.Name(in.Service.Name, r)}
+		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.ServiceName(in.Service.Name, r)}
 		obj, found := o.Services.Get(name)
 		service, ok := obj.(*corev1.Service)
 		if found && ok && !slices.Contains(in.Services, service) {

@@ -69,10 +69,10 @@ func (b *builder) distinct(slot Slot, r isvc.Role, routes []Exposure) []Exposure
 
 // backend returns the destination of requests for a component, or the reason why none is available yet.
 func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
-	service, err := backend.Find(b.Services, b.Service, r)
+	service, err := backend.FindService(b.Services, b.Service, r)
 	to.Service = service
 	if b.Knative[r] && b.plan.Strategy == settings.VirtualService {
-		to.Knative = backend.Name(b.Service.Name, r)
+		to.Knative = backend.ServiceName(b.Service.Name, r)
 		err = nil // a Knative Service replaces OME's Service
 	}
 	switch {
@@ -158,7 +158,7 @@ func (c *collector) addHost(name string, d domain) {
 		c.addHostPath(c.shared(d.name), path, d, chosen{host: d.fromTenant || tenant.SharedHost})
 		return
 	}
-	host, err := c.Settings.Host.Render(c.values(backend.Truncate(name), d.name)) // OME truncates the name
+	host, err := c.Settings.Host.Render(c.values(backend.TruncateName(name), d.name)) // OME truncates the name
 	if err != nil {
 		c.invalid(ReasonInvalidHost, "domainTemplate: ", err)
 		return

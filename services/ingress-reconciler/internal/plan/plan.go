@@ -220,7 +220,7 @@ func (b *builder) build() {
 	if b.Settings.ComponentHosts {
 		for _, r := range isvc.Roles {
 			if r != entry && b.present(r) {
-				b.expose(Slot(r), r, backend.Name(b.Service.Name, r))
+				b.expose(Slot(r), r, backend.ServiceName(b.Service.Name, r))
 			}
 		}
 	}
@@ -325,7 +325,7 @@ func (b *builder) present(r isvc.Role) bool {
 	if b.Service.Reported[r] {
 		return true
 	}
-	_, err := backend.Find(b.Services, b.Service, r)
+	_, err := backend.FindService(b.Services, b.Service, r)
 	return err == nil
 }
 

@@ -77,7 +77,7 @@ func (b *builder) pool() (name, reason, message string) {
 
 // createdPool plans an InferencePool of the engine's pods.
 func (b *builder) createdPool(ref *settings.EndpointPicker) (name, reason, message string) {
-	engine, err := backend.Find(b.Services, b.Service, isvc.Engine)
+	engine, err := backend.FindService(b.Services, b.Service, isvc.Engine)
 	if err != nil {
 		return "", missing(err), err.Error()
 	}
@@ -113,13 +113,13 @@ func (b *builder) namedPool(name string) (pool, reason, message string) {
 	entry, _ := b.entry()
 	selector := poolSelector(found)
 	pods := b.podsOf(entry)
-	match := pods.Match(selector)
+	match := pods.MatchSelector(selector)
 	switch {
-	case entry != isvc.Engine && (match == backend.MatchNone || b.podsOf(isvc.Engine).Match(selector) != backend.MatchNone):
+	case entry != isvc.Engine && (match == backend.MatchNone || b.podsOf(isvc.Engine).MatchSelector(selector) != backend.MatchNone):
 		b.addWarning(entry, ReasonPoolUnsupported, "requests go to the %s: InferencePool %s would bypass it. Add %s: %s to the selector of the pool", entry, name, backend.LabelComponent, entry)
 		return "", "", ""
 	case match == backend.MatchNone:
-		b.addWarning(entry, ReasonPoolMismatch, "InferencePool %s selects no pods of the %s: %s", name, entry, pods.Difference(selector))
+		b.addWarning(entry, ReasonPoolMismatch, "InferencePool %s selects no pods of the %s: %s", name, entry, pods.DescribeMismatch(selector))
 	case pods.IncludesWorkers(selector):
 		b.addWarning(entry, ReasonPoolMismatch, "InferencePool %s also selects worker pods, which do not serve requests: add the selector of OME's Service to that of the pool", name)
 	}
@@ -210,7 +210,7 @@ func (b *builder) fallback(entry isvc.Role) {
 	if f == nil {
 		return
 	}
-	service, err := backend.Find(b.Services, b.Service, entry)
+	service, err := backend.FindService(b.Services, b.Service, entry)
 	if err != nil {
 		b.keepSlots(Entry)
 		b.addReason(entry, missing(err), "%s", err)
@@ -238,7 +238,7 @@ func (b *builder) warnOfWorkers() {
 	}
 	for _, r := range slices.Sorted(maps.Keys(roles)) {
 		if b.podsOf(r).Workers {
-			b.addWarning(r, ReasonWorkersSelected, "OME's Service %s also sends requests to worker pods: add leader: {} and worker: {} to spec.%s", backend.Name(b.Service.Name, r), r)
+			b.addWarning(r, ReasonWorkersSelected, "OME's Service %s also sends requests to worker pods: add leader: {} and worker: {} to spec.%s", backend.ServiceName(b.Service.Name, r), r)
 		}
 	}
 }

@@ -350,7 +350,7 @@ func TestANameTooLongToSelectBy(t *testing.T) {
 	in := input(t, byGateway+"domainTemplate: long.{{ .IngressDomain }}\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}\n", isvc.Engine)
 	served(nil)(in)
 	in.Service.Name = strings.Repeat("n", 64)
-	in.Services[0].Name = backend.Name(in.Service.Name, isvc.Engine)
+	in.Services[0].Name = backend.ServiceName(in.Service.Name, isvc.Engine)
 	delete(in.Services[0].Labels, backend.LabelService)
 	got := build(t, in)
 	assert.Nil(t, got.Pool)
@@ -358,7 +358,7 @@ func TestANameTooLongToSelectBy(t *testing.T) {
 	assert.Equal(t, []string{"engine InferencePoolUnsupported", "engine InvalidConfiguration"}, reasons(got))
 
 	in.Service.Name = strings.Repeat("n", 63)
-	in.Services[0].Name = backend.Name(in.Service.Name, isvc.Engine)
+	in.Services[0].Name = backend.ServiceName(in.Service.Name, isvc.Engine)
 	got = build(t, in)
 	assert.NotNil(t, got.Pool)
 	assert.NotNil(t, got.Fallback)

@@ -32,7 +32,7 @@ func (b *builder) protocol(e *Exposure) {
 	text := fmt.Sprintf("port %s of Service %s speaks only gRPC: clients of the REST API cannot use it", cmp.Or(e.Backend.PortName, fmt.Sprint(e.Backend.Port)), e.Backend.Name)
 	remedy := fmt.Sprintf(`set servicePortAppProtocols: {%s: kubernetes.io/h2c} in the InferenceService`, e.Backend.PortName)
 	c := e.Class.Controller
-	speaks := e.Backend.HTTP2()
+	speaks := e.Backend.SpeaksHTTP2()
 	switch {
 	case b.plan.Strategy == settings.VirtualService: // Istio speaks the client's protocol to a port whose name says none, such as grpc1
 		speaks = true

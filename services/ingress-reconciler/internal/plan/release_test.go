@@ -76,7 +76,7 @@ func TestNamesLongerThanALabel(t *testing.T) {
 			t.Parallel()
 			in := input(t, example+"modelBasedRoutingHeaderName: X-Model\nstrategy: virtualservice\ningressGateway: istio/public\n", isvc.Engine)
 			in.Service.Name = tt.service
-			in.Services[0].Name = backend.Name(tt.service, isvc.Engine)
+			in.Services[0].Name = backend.ServiceName(tt.service, isvc.Engine)
 			got := build(t, in)
 			require.Empty(t, got.Reasons)
 			models := map[string]string{}

@@ -77,7 +77,7 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 		s.Conditions = append(s.Conditions, isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: metav1.ConditionTrue})
 		in.Services = append(in.Services, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "models", Name: backend.Name(name, r), Labels: map[string]string{backend.LabelComponent: string(r)},
+				Namespace: "models", Name: backend.ServiceName(name, r), Labels: map[string]string{backend.LabelComponent: string(r)},
 				OwnerReferences: []metav1.OwnerReference{{UID: s.UID, Controller: &yes}},
 			},
 			Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http1", Port: 8080}}},

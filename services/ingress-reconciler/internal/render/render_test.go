@@ -129,11 +129,11 @@ func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
 	}
 	selector := in.Selector[r]
 	if selector == nil {
-		selector = map[string]string{"app": backend.Name(s.Name, r)}
+		selector = map[string]string{"app": backend.ServiceName(s.Name, r)}
 	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: backend.Name(s.Name, r), Labels: map[string]string{backend.LabelComponent: string(r), backend.LabelService: s.Name},
+			Namespace: s.Namespace, Name: backend.ServiceName(s.Name, r), Labels: map[string]string{backend.LabelComponent: string(r), backend.LabelService: s.Name},
 			OwnerReferences: []metav1.OwnerReference{{UID: s.UID, Controller: new(true)}},
 		},
 		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{port}, Selector: selector},
@@ -188,7 +188,7 @@ func assertObject(t *testing.T, o *Object, s *isvc.Service) {
 	assert.Equal(t, o.Resource.GroupVersion().String(), u.GetAPIVersion())
 	assert.Empty(t, validation.IsDNS1035Label(name), name)
 	for _, r := range isvc.Roles {
-		assert.NotEqual(t, backend.Name(s.Name, r), name, "OME uses this name")
+		assert.NotEqual(t, backend.ServiceName(s.Name, r), name, "OME uses this name")
 	}
 	assert.NotEqual(t, s.Name, name, "OME uses this name")
 	for key, value := range u.GetLabels() {
