@@ -53,10 +53,10 @@ func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 			if !cmd.Flags().Changed("config-map") && !cmd.Flags().Changed("config") {
 				return errors.New("adopt compares with the plan: give --config-map or --config (--config-map= if OME's configuration is the only one)")
 			}
-			if err := errors.Join(o.sources.validate(), o.parse(names)); err != nil {
+			if err := errors.Join(o.sources.validate(), o.parseFlags(names)); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), out, log)
+			return o.runAdopt(cmd.Context(), out, log)
 		},
 	}
 	fs := cmd.Flags()
@@ -69,8 +69,8 @@ func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	return cmd
 }
 
-func (o *adoptOptions) run(ctx context.Context, out, log io.Writer) error {
-	client, err := o.kube.client("adopt")
+func (o *adoptOptions) runAdopt(ctx context.Context, out, log io.Writer) error {
+	client, err := o.kube.newClient("adopt")
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (o *adoptOptions) run(ctx context.Context, out, log io.Writer) error {
 		return err
 	}
 	w.Print(log)
-	return o.adopt(ctx, client, w, out, log)
+	return o.adoptServices(ctx, client, w, out, log)
 }
 
 // Policies of OME 1.3. They have no host. adopt deletes them after the routes.
@@ -108,9 +108,9 @@ func (l *leftOver) isPolicy() bool {
 	return l.resource == trafficPolicies || l.resource == destinationRules
 }
 
-// adopt deletes left-overs of the selected services.
-func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {
-	config, err := o.sources.read(w, log)
+// adoptServices deletes left-overs of the selected services.
+func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {
+	config, err := o.sources.readConfig(w, log)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *w
 	}
 	a := &adopter{adoptOptions: o, planner: p, applier: apply.New(client, render.Manager), out: out}
 	var errs []error
-	for _, name := range o.choose(w.Objects) {
-		errs = append(errs, a.service(ctx, name, all))
+	for _, name := range o.selectNames(w.Objects) {
+		errs = append(errs, a.adoptService(ctx, name, all))
 	}
 	if a.found == 0 && errors.Join(errs...) == nil {
 		fmt.Fprintln(out, "OME left nothing behind")
@@ -161,7 +161,7 @@ type adopter struct {
 	found   int
 }
 
-func (a *adopter) service(ctx context.Context, name cache.ObjectName, all map[types.UID][]leftOver) error {
+func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, all map[types.UID][]leftOver) error {
 	object := a.planner.observer.Service(name)
 	if object.Err != nil {
 		return fmt.Errorf("%s: %w", name, object.Err)
@@ -177,15 +177,15 @@ func (a *adopter) service(ctx context.Context, name cache.ObjectName, all map[ty
 		return nil
 	}
 	a.found += len(candidates)
-	r, err := a.planner.plan(name)
+	r, err := a.planner.planService(name)
 	if err != nil {
 		return err
 	}
-	j := judgement{result: r, unexposed: a.unexposed}
+	j := adoption{result: r, unexposed: a.unexposed}
 	var errs []error
 	for i := range candidates {
-		goes, why := j.judge(&candidates[i])
-		errs = append(errs, a.object(ctx, &candidates[i], s, goes, why))
+		deletes, why := j.decideLeftOver(&candidates[i])
+		errs = append(errs, a.deleteLeftOver(ctx, &candidates[i], s, deletes, why))
 	}
 	return errors.Join(errs...)
 }
@@ -202,20 +202,20 @@ func namedByOME(l *leftOver, s *isvc.Service) bool {
 	return slices.Contains(names, l.GetName())
 }
 
-// object deletes a left-over if goes is true, and prints the reason for the decision.
-func (a *adopter) object(ctx context.Context, l *leftOver, s *isvc.Service, goes bool, why string) error {
-	what := fmt.Sprintf("%s %s/%s", l.GetKind(), l.GetNamespace(), l.GetName())
+// deleteLeftOver deletes a left-over if goes is true, and prints the reason for the decision.
+func (a *adopter) deleteLeftOver(ctx context.Context, l *leftOver, s *isvc.Service, deletes bool, why string) error {
+	object := fmt.Sprintf("%s %s/%s", l.GetKind(), l.GetNamespace(), l.GetName())
 	switch {
-	case !goes:
-		fmt.Fprintf(a.out, "%s stays: %s\n", what, why)
+	case !deletes:
+		fmt.Fprintf(a.out, "%s stays: %s\n", object, why)
 		return nil
 	case a.dryRun:
-		fmt.Fprintf(a.out, "%s would be deleted (--dry-run=false deletes it): %s\n", what, why)
+		fmt.Fprintf(a.out, "%s would be deleted (--dry-run=false deletes it): %s\n", object, why)
 		return nil
 	}
 	if err := a.applier.Delete(ctx, l.resource, l.Unstructured, s.UID); err != nil {
 		return err //nolint:wrapcheck // the error names the object
 	}
-	fmt.Fprintf(a.out, "%s was deleted: %s\n", what, why)
+	fmt.Fprintf(a.out, "%s was deleted: %s\n", object, why)
 	return nil
 }

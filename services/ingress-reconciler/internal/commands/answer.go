@@ -28,8 +28,8 @@ type reference struct {
 	Port      int32  `json:"port,omitempty"`
 }
 
-// explained converts an explanation to an answer.
-func explained(e semantics.Explanation, err error) answer {
+// newAnswer converts an explanation to an answer.
+func newAnswer(e semantics.Explanation, err error) answer {
 	a := answer{Entrance: e.Entrance.String(), err: err, explanation: e}
 	if err != nil {
 		a.Error = err.Error()
@@ -42,8 +42,8 @@ func explained(e semantics.Explanation, err error) answer {
 	return a
 }
 
-// noEntrance returns the answer for a host that no entrance serves.
-func (o *requestOptions) noEntrance(host string) answer {
+// noEntranceAnswer returns the answer for a host that no entrance serves.
+func (o *requestOptions) noEntranceAnswer(host string) answer {
 	err := fmt.Errorf("no Gateway, IngressClass or Istio Gateway serves host %s: %w", host, semantics.ErrNoRoute)
 	if o.entrance != "" {
 		err = fmt.Errorf("%s does not serve host %s: %w", o.entrance, host, semantics.ErrNoRoute)
@@ -54,17 +54,17 @@ func (o *requestOptions) noEntrance(host string) answer {
 // answers contains the answers of all entrances. It has at least one element.
 type answers []answer
 
-// document returns the value that -o json prints.
-func (all answers) document() any {
+// jsonDocument returns the value that -o json prints.
+func (all answers) jsonDocument() any {
 	if len(all) == 1 {
 		return &all[0]
 	}
 	return map[string]any{"entrances": []answer(all)}
 }
 
-// outcome returns nil if a backend answers at one of the entrances. If no route matches at any entrance, it returns ErrNoRoute.
+// answerError returns nil if a backend answers at one of the entrances. If no route matches at any entrance, it returns ErrNoRoute.
 // Otherwise it returns the other errors.
-func (all answers) outcome() error {
+func (all answers) answerError() error {
 	var errs []error
 	for i := range all {
 		switch a := &all[i]; {
@@ -80,17 +80,17 @@ func (all answers) outcome() error {
 	return errors.Join(errs...)
 }
 
-// print writes the answers as text.
-func (all answers) print(out io.Writer) {
+// printAll writes the answers as text.
+func (all answers) printAll(out io.Writer) {
 	for i := range all {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		all[i].print(out)
+		all[i].printAnswer(out)
 	}
 }
 
-func (a *answer) print(out io.Writer) {
+func (a *answer) printAnswer(out io.Writer) {
 	if a.Entrance != "" {
 		fmt.Fprintln(out, a.Entrance)
 	}

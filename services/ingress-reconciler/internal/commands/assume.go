@@ -38,8 +38,8 @@ func (a *assumptions) validate() error {
 	return nil
 }
 
-// complete adds the missing namespaces, UIDs, Services and conditions of InferenceServices. It prints each assumed namespace and Service.
-func (a *assumptions) complete(w *world, log io.Writer) {
+// completeWorld adds the missing namespaces, UIDs, Services and conditions of InferenceServices. It prints each assumed namespace and Service.
+func (a *assumptions) completeWorld(w *world, log io.Writer) {
 	existing := map[identity]bool{}
 	owned := map[types.UID][]string{} // components that have a Service, by the uid of the InferenceService
 	for _, u := range w.Objects {
@@ -65,7 +65,7 @@ func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, ex
 	if err != nil || !a.services {
 		return // plan prints the error
 	}
-	roles := a.roles(s)
+	roles := a.assumedRoles(s)
 	if len(roles) == 0 && len(s.Reported) == 0 {
 		fmt.Fprintf(log, "%s: the specification names no component: give --assume-components engine\n", name)
 	}
@@ -77,7 +77,7 @@ func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, ex
 		if existing[identity{kind: "Service", namespace: s.Namespace, name: service}] || slices.Contains(owned[u.GetUID()], string(r)) {
 			continue
 		}
-		w.Objects = append(w.Objects, a.service(u, r))
+		w.Objects = append(w.Objects, a.assumedService(u, r))
 		ready := "ready"
 		if !setReady(u, s, readyTypes[r]) {
 			ready = "with the readiness that its status reports"
@@ -86,8 +86,8 @@ func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, ex
 	}
 }
 
-// roles returns the components that need a Service.
-func (a *assumptions) roles(s *isvc.Service) []isvc.Role {
+// assumedRoles returns the components that need a Service.
+func (a *assumptions) assumedRoles(s *isvc.Service) []isvc.Role {
 	var roles []isvc.Role
 	for _, r := range isvc.Roles {
 		if s.Components[r] != nil || slices.Contains(a.components, string(r)) {
@@ -97,15 +97,15 @@ func (a *assumptions) roles(s *isvc.Service) []isvc.Role {
 	return roles
 }
 
-// service returns the Service that OME would create for a component.
-func (a *assumptions) service(of *unstructured.Unstructured, r isvc.Role) *unstructured.Unstructured {
-	labels := map[string]any{backend.LabelService: of.GetName(), backend.LabelComponent: string(r)}
+// assumedService returns the Service that OME would create for a component.
+func (a *assumptions) assumedService(owner *unstructured.Unstructured, r isvc.Role) *unstructured.Unstructured {
+	labels := map[string]any{backend.LabelService: owner.GetName(), backend.LabelComponent: string(r)}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Service",
 		"metadata": map[string]any{
-			"namespace": of.GetNamespace(), "name": backend.ServiceName(of.GetName(), r), "labels": labels,
+			"namespace": owner.GetNamespace(), "name": backend.ServiceName(owner.GetName(), r), "labels": labels,
 			"ownerReferences": []any{map[string]any{
-				"apiVersion": of.GetAPIVersion(), "kind": of.GetKind(), "name": of.GetName(), "uid": string(of.GetUID()), "controller": true,
+				"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID()), "controller": true,
 			}},
 		},
 		"spec": map[string]any{

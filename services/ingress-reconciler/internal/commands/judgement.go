@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// judgement decides which left-overs of one service to delete:
+// adoption decides which left-overs of one service to delete:
 //
 //	a left-over                                                          action
 //	with a host that no planned object has                               keep; delete with --unexposed
@@ -26,24 +26,24 @@ import (
 //	policy (BackendTrafficPolicy, DestinationRule)                       keep as long as a route of OME stays
 //
 // Call judge for routes before policies.
-type judgement struct {
+type adoption struct {
 	*result
 
-	unexposed bool
-	stays     string // kind and name of a route that stays
+	unexposed      bool
+	remainingRoute string // kind and name of a route that stays
 }
 
-// judge reports whether to delete a left-over, and why.
-func (j *judgement) judge(l *leftOver) (goes bool, why string) {
-	missing := j.missing()
-	exposed := missing == ""
+// decideLeftOver reports whether to delete a left-over, and why.
+func (j *adoption) decideLeftOver(l *leftOver) (deletes bool, why string) {
+	reason := j.notExposedReason()
+	exposed := reason == ""
 	switch {
-	case l.isPolicy() && j.stays != "":
-		return false, j.stays + " stays"
+	case l.isPolicy() && j.remainingRoute != "":
+		return false, j.remainingRoute + " stays"
 	case l.isPolicy():
 		return true, "no route of OME is left that needs it"
 	}
-	replaced := j.blocked(l)
+	replaced := j.blockedReason(l)
 	if exposed {
 		replaced = "this program exposes the service"
 	}
@@ -52,19 +52,19 @@ func (j *judgement) judge(l *leftOver) (goes bool, why string) {
 	case replaced != "" && lost == "":
 		return true, replaced
 	case replaced != "":
-		missing = "nothing would replace " + lost + ": set componentHosts or additionalIngressDomains, or give --unexposed"
+		reason = "nothing would replace " + lost + ": set componentHosts or additionalIngressDomains, or give --unexposed"
 	}
 	if j.unexposed {
-		return true, "--unexposed: " + missing
+		return true, "--unexposed: " + reason
 	}
-	if j.stays == "" {
-		j.stays = fmt.Sprintf("%s %s", l.GetKind(), l.GetName())
+	if j.remainingRoute == "" {
+		j.remainingRoute = fmt.Sprintf("%s %s", l.GetKind(), l.GetName())
 	}
-	return false, missing
+	return false, reason
 }
 
 // lostHosts returns the hosts of a left-over that no planned object has, comma-separated. Hosts inside the cluster are those of Services.
-func (j *judgement) lostHosts(l *leftOver) string {
+func (j *adoption) lostHosts(l *leftOver) string {
 	lost := slices.DeleteFunc(render.Hosts(l.Unstructured), func(host string) bool {
 		return j.observed.Input.Settings.ClusterLocal(host) || slices.ContainsFunc(j.objects, func(o render.Object) bool {
 			return slices.Contains(render.Hosts(o.Object), host)
@@ -73,8 +73,8 @@ func (j *judgement) lostHosts(l *leftOver) string {
 	return strings.Join(lost, ", ")
 }
 
-// missing returns the reason why this program does not expose the service, or "" if it does.
-func (j *judgement) missing() string {
+// notExposedReason returns the reason why this program does not expose the service, or "" if it does.
+func (j *adoption) notExposedReason() string {
 	if len(j.objects) == 0 {
 		for _, r := range j.Reasons {
 			return fmt.Sprintf("the plan exposes nothing: %s: %s", r.Reason, r.Message)
@@ -82,7 +82,7 @@ func (j *judgement) missing() string {
 		return "the plan exposes nothing"
 	}
 	for i := range j.objects {
-		if o := &j.objects[i]; j.live(o) == nil {
+		if o := &j.objects[i]; j.findLive(o) == nil {
 			return fmt.Sprintf("%s %s is not written yet", o.Object.GetKind(), o.Object.GetName())
 		}
 	}
@@ -95,8 +95,8 @@ func (j *judgement) missing() string {
 	return ""
 }
 
-// blocked returns the reason why a planned Ingress cannot be written or served because of a left-over, or "" if all of them can.
-func (j *judgement) blocked(l *leftOver) string {
+// blockedReason returns the reason why a planned Ingress cannot be written or served because of a left-over, or "" if all of them can.
+func (j *adoption) blockedReason(l *leftOver) string {
 	if l.resource != render.Ingresses {
 		return ""
 	}
@@ -107,21 +107,21 @@ func (j *judgement) blocked(l *leftOver) string {
 			continue
 		}
 		name := "Ingress " + o.Object.GetName()
-		live := j.live(o)
+		live := j.findLive(o)
 		switch {
 		case live != nil && sharesPath(live.Object, l.Unstructured):
 			return name + " exists, and the controller serves this one for the same host and path"
 		case class.Controller != nil && class.Controller.RefusesDuplicates:
 			return fmt.Sprintf("%s cannot be written: %s refuses a second Ingress for the same host and path", name, class.Controller.Name)
-		case j.notWritten(j.observed.Input.Service):
+		case j.isNotWritten(j.observed.Input.Service):
 			return name + " cannot be written: the condition says " + controller.ReasonNotWritten + ", and this one has the same host and path"
 		}
 	}
 	return ""
 }
 
-// notWritten reports whether the condition says that the API server rejected an object.
-func (j *judgement) notWritten(s *isvc.Service) bool {
+// isNotWritten reports whether the condition says that the API server rejected an object.
+func (j *adoption) isNotWritten(s *isvc.Service) bool {
 	c := condition.Find(s)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == controller.ReasonNotWritten
 }

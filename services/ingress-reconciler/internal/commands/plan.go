@@ -57,9 +57,9 @@ func newPlan(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 				return err
 			}
 			if o.request.method != "" {
-				return o.answer(cmd.Context(), cmd.InOrStdin(), args, out, log)
+				return o.answerRequest(cmd.Context(), cmd.InOrStdin(), args, out, log)
 			}
-			return o.run(cmd.Context(), cmd.InOrStdin(), args, out, log)
+			return o.runPlan(cmd.Context(), cmd.InOrStdin(), args, out, log)
 		},
 	}
 	fs := cmd.Flags()
@@ -107,28 +107,28 @@ func (o *planOptions) validate(cmd *cobra.Command) error {
 	return err
 }
 
-func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out, log io.Writer) error {
-	if err := o.parse(names); err != nil {
+func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string, out, log io.Writer) error {
+	if err := o.parseFlags(names); err != nil {
 		return err
 	}
-	w, err := o.read(ctx, in, log)
+	w, err := o.readObjects(ctx, in, log)
 	if err != nil {
 		return err
 	}
-	p, err := o.planner(w, log)
+	p, err := o.createPlanner(w, log)
 	if err != nil {
 		return err
 	}
 	p.strict = len(o.files) > 0 // in a cluster, services that wait are normal
-	chosen := o.choose(w.Objects)
-	if len(chosen) == 0 {
+	selected := o.selectNames(w.Objects)
+	if len(selected) == 0 {
 		return fmt.Errorf("%w: there are no InferenceServices to plan", dryrun.ErrNothingPlanned)
 	}
-	return p.print(chosen, out, o.output)
+	return p.printPlans(selected, out, o.output)
 }
 
-// read reads all objects that plans depend on.
-func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
+// readObjects reads all objects that plans depend on.
+func (o *planOptions) readObjects(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
 	w, err := readWorld(ctx, o.files, in, &o.kube, &o.sources)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*w
 		if o.namespace == "" {
 			o.assume.namespace = "default"
 		}
-		o.assume.complete(w, log)
+		o.assume.completeWorld(w, log)
 	}
 	return w, nil
 }
@@ -149,16 +149,16 @@ func readWorld(ctx context.Context, files []string, in io.Reader, cluster *conne
 	if len(files) > 0 {
 		return readFiles(files, in, s.Kinds)
 	}
-	client, err := cluster.client("plan")
+	client, err := cluster.newClient("plan")
 	if err != nil {
 		return nil, err
 	}
 	return readCluster(ctx, client, s.Kinds, s.configMaps()...)
 }
 
-// planner returns a planner for a world.
-func (o *planOptions) planner(w *world, log io.Writer) (*planner, error) {
-	cfg, err := o.sources.read(w, log)
+// createPlanner returns a planner for a world.
+func (o *planOptions) createPlanner(w *world, log io.Writer) (*planner, error) {
+	cfg, err := o.sources.readConfig(w, log)
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +198,8 @@ type result struct {
 	condition string // status, reason and message of the condition that the program would write; empty: it writes none
 }
 
-// plan plans one service.
-func (p *planner) plan(name cache.ObjectName) (*result, error) {
+// planService plans one service.
+func (p *planner) planService(name cache.ObjectName) (*result, error) {
 	object := p.observer.Service(name)
 	if object == nil {
 		return nil, fmt.Errorf("plan %s: it does not exist", name)
@@ -211,7 +211,7 @@ func (p *planner) plan(name cache.ObjectName) (*result, error) {
 	r.Plan = plan.Build(&r.observed.Input)
 	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.Claims(name)))
 	r.Refuse(r.refused)
-	p.requests(&r.observed)
+	p.setRequester(&r.observed)
 	objects, err := render.Render(&r.Plan, r.observed.RenderParams())
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", name, err)
@@ -227,8 +227,8 @@ func (p *planner) plan(name cache.ObjectName) (*result, error) {
 	return r, nil
 }
 
-// requests lets a planned Ingress request the certificate of a TLS Secret, if none exists.
-func (p *planner) requests(o *observe.Observation) {
+// setRequester lets a planned Ingress request the certificate of a TLS Secret, if none exists.
+func (p *planner) setRequester(o *observe.Observation) {
 	existing := o.Requester
 	o.Requester = func(host, secret string) *unstructured.Unstructured {
 		if found := existing(host, secret); found != nil {
@@ -244,25 +244,25 @@ func (p *planner) requests(o *observe.Observation) {
 	}
 }
 
-// live returns the object in the cluster that a planned object would change, nil if it would be created.
-func (r *result) live(o *render.Object) *observe.Live {
-	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return sameObject(o, &l) })
+// findLive returns the object in the cluster that a planned object would change, nil if it would be created.
+func (r *result) findLive(o *render.Object) *observe.Live {
+	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return isSameObject(o, &l) })
 	if i < 0 {
 		return nil
 	}
 	return &r.observed.Live[i]
 }
 
-func sameObject(o *render.Object, l *observe.Live) bool {
+func isSameObject(o *render.Object, l *observe.Live) bool {
 	return o.Resource == l.Resource && o.Object.GetName() == l.Object.GetName()
 }
 
-// others returns the live objects that the plan does not contain, and whether each of them stays.
-func (r *result) others() map[*observe.Live]bool {
+// unplannedObjects returns the live objects that the plan does not contain, and whether each of them stays.
+func (r *result) unplannedObjects() map[*observe.Live]bool {
 	others := map[*observe.Live]bool{}
 	for i := range r.observed.Live {
 		l := &r.observed.Live[i]
-		if slices.ContainsFunc(r.objects, func(o render.Object) bool { return sameObject(&o, l) }) {
+		if slices.ContainsFunc(r.objects, func(o render.Object) bool { return isSameObject(&o, l) }) {
 			continue
 		}
 		claim, _ := l.Claim()

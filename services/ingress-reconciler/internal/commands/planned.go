@@ -9,44 +9,44 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// replace returns the objects that exist after the program has reconciled all services: it adds the planned objects, and removes the
+// replaceObjects returns the objects that exist after the program has reconciled all services: it adds the planned objects, and removes the
 // objects that the plans no longer contain. A service that cannot be planned keeps its objects.
-func (p *planner) replace(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	gone := map[identity]bool{}
+func (p *planner) replaceObjects(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	removed := map[identity]bool{}
 	var planned []*unstructured.Unstructured
 	names := p.observer.Names()
 	slices.SortFunc(names, compareNames)
 	for _, name := range names {
-		r, err := p.plan(name)
+		r, err := p.planService(name)
 		if err != nil {
 			fmt.Fprintf(p.log, "%s: %s\n", name, err)
 			continue
 		}
-		for l, stays := range r.others() {
+		for l, stays := range r.unplannedObjects() {
 			if !stays {
-				gone[identityOf(l.Object)] = true
+				removed[identityOf(l.Object)] = true
 			}
 		}
 		for i := range r.objects {
 			next := r.objects[i].Object.DeepCopy()
 			next.SetCreationTimestamp(metav1.NewTime(time.Now())) // data planes prefer the older of two routes
-			if live := r.live(&r.objects[i]); live != nil {
-				gone[identityOf(live.Object)] = true // the planned version replaces it
+			if live := r.findLive(&r.objects[i]); live != nil {
+				removed[identityOf(live.Object)] = true // the planned version replaces it
 				next.SetCreationTimestamp(live.Object.GetCreationTimestamp())
 			}
 			planned = append(planned, next)
 		}
 	}
 	var all []*unstructured.Unstructured
-	taken := map[identity]bool{}
+	existing := map[identity]bool{}
 	for _, u := range objects {
-		if id := identityOf(u); !gone[id] {
+		if id := identityOf(u); !removed[id] {
 			all = append(all, u)
-			taken[id] = true
+			existing[id] = true
 		}
 	}
 	for _, u := range planned {
-		if taken[identityOf(u)] {
+		if existing[identityOf(u)] {
 			fmt.Fprintf(p.log, "%s/%s: %s %s exists and has another owner: it stays\n", u.GetNamespace(), u.GetName(), u.GetKind(), u.GetName())
 			continue
 		}

@@ -17,21 +17,21 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// print plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, it
+// printPlans plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, it
 // returns an error if no plan has objects, unless a service is disabled on purpose.
-func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) error {
+func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format string) error {
 	var objects []render.Object
 	var unreadable []error
 	differs, planned := false, false
 	for _, name := range names {
-		r, err := p.plan(name)
+		r, err := p.planService(name)
 		if err != nil {
 			fmt.Fprintf(p.log, "%s: %s\n", name, err)
 			unreadable = append(unreadable, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
-		p.explain(r)
-		differs = p.compare(r) || differs
+		p.printReasons(r)
+		differs = p.printDifferences(r) || differs
 		objects = append(objects, r.objects...)
 		planned = planned || len(r.objects) > 0 || r.Disabled
 	}
@@ -41,7 +41,7 @@ func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) 
 	if !planned && p.strict {
 		return fmt.Errorf("%w, for the reasons above", dryrun.ErrNothingPlanned)
 	}
-	if err := write(out, objects, format); err != nil {
+	if err := writeObjects(out, objects, format); err != nil {
 		return err
 	}
 	if differs {
@@ -50,8 +50,8 @@ func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) 
 	return nil
 }
 
-// explain prints why a service is exposed or not, and its condition.
-func (p *planner) explain(r *result) {
+// printReasons prints why a service is exposed or not, and its condition.
+func (p *planner) printReasons(r *result) {
 	for i := range r.Exposures {
 		e := &r.Exposures[i]
 		fmt.Fprintf(p.log, "%s: %s reaches the %s by %s\n", r.name, e.URL, e.Role, r.Strategy)
@@ -64,12 +64,12 @@ func (p *planner) explain(r *result) {
 	}
 }
 
-// compare prints the differences between a plan and the cluster, and reports whether they differ.
-func (p *planner) compare(r *result) bool {
+// printDifferences prints the differences between a plan and the cluster, and reports whether they differ.
+func (p *planner) printDifferences(r *result) bool {
 	differs := false
 	for i := range r.objects {
 		o := &r.objects[i]
-		switch live := r.live(o); {
+		switch live := r.findLive(o); {
 		case live == nil:
 			fmt.Fprintf(p.log, "%s: %s %s would be created\n", r.name, o.Object.GetKind(), o.Object.GetName())
 		case apply.Differs(o.Object, live.Object):
@@ -79,27 +79,27 @@ func (p *planner) compare(r *result) bool {
 		}
 		differs = true
 	}
-	others := r.others()
+	others := r.unplannedObjects()
 	for _, l := range slices.SortedFunc(maps.Keys(others), func(a, b *observe.Live) int {
 		return cmp.Or(cmp.Compare(a.Object.GetKind(), b.Object.GetKind()), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 	}) {
-		what := "stays as it is"
+		outcome := "stays as it is"
 		if !others[l] {
-			what, differs = "is no longer wanted and would be deleted", true
+			outcome, differs = "is no longer wanted and would be deleted", true
 		}
-		fmt.Fprintf(p.log, "%s: %s %s %s\n", r.name, l.Object.GetKind(), l.Object.GetName(), what)
+		fmt.Fprintf(p.log, "%s: %s %s %s\n", r.name, l.Object.GetKind(), l.Object.GetName(), outcome)
 	}
 	return differs
 }
 
-// write writes objects as YAML documents, or as a list in JSON.
-func write(out io.Writer, objects []render.Object, format string) error {
-	var all []*unstructured.Unstructured
+// writeObjects writes objects as YAML documents, or as a list in JSON.
+func writeObjects(out io.Writer, objects []render.Object, format string) error {
+	var unstructuredObjects []*unstructured.Unstructured
 	for i := range objects {
-		all = append(all, objects[i].Object)
+		unstructuredObjects = append(unstructuredObjects, objects[i].Object)
 	}
 	if format == "json" {
-		return dryrun.WriteList(out, all...) //nolint:wrapcheck // the error says what failed
+		return dryrun.WriteList(out, unstructuredObjects...) //nolint:wrapcheck // the error says what failed
 	}
-	return dryrun.WriteYAML(out, all...) //nolint:wrapcheck // the error says what failed
+	return dryrun.WriteYAML(out, unstructuredObjects...) //nolint:wrapcheck // the error says what failed
 }

@@ -46,8 +46,8 @@ const (
 
 var errNoRequest = errors.New("give --request METHOD URL, such as --request GET http://chat.models.example.com/v1/models")
 
-// parse returns the request, and the port to which it is sent.
-func (o *requestOptions) parse(args []string) (r semantics.Request, port int64, err error) {
+// parseRequest returns the request, and the port to which it is sent.
+func (o *requestOptions) parseRequest(args []string) (r semantics.Request, port int64, err error) {
 	words := append(strings.Fields(o.method), args...)
 	if len(words) != 2 {
 		return r, 0, errNoRequest
@@ -130,8 +130,8 @@ func notToken(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
 }
 
-// answer explains which backends answer the request.
-func (o *planOptions) answer(ctx context.Context, in io.Reader, args []string, out, log io.Writer) error {
+// answerRequest explains which backends answer the request.
+func (o *planOptions) answerRequest(ctx context.Context, in io.Reader, args []string, out, log io.Writer) error {
 	answers, err := o.explainRequest(ctx, in, args, log)
 	if err != nil {
 		if o.output == "json" {
@@ -140,15 +140,15 @@ func (o *planOptions) answer(ctx context.Context, in io.Reader, args []string, o
 		return err
 	}
 	if o.output == "json" {
-		err = dryrun.WriteJSON(out, answers.document())
+		err = dryrun.WriteJSON(out, answers.jsonDocument())
 	} else {
-		answers.print(out)
+		answers.printAll(out)
 	}
-	return errors.Join(err, answers.outcome())
+	return errors.Join(err, answers.answerError())
 }
 
 func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []string, log io.Writer) (answers, error) {
-	request, port, err := o.request.parse(args)
+	request, port, err := o.request.parseRequest(args)
 	if err != nil {
 		return nil, err
 	}
@@ -164,23 +164,23 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the host
 	}
-	entrances = slices.DeleteFunc(entrances, func(e semantics.Entrance) bool { return !o.request.chooses(e) })
+	entrances = slices.DeleteFunc(entrances, func(e semantics.Entrance) bool { return !o.request.selectsEntrance(e) })
 	var all answers
 	for _, e := range entrances {
 		request.Entrance = e
 		if e.Gateway.Name != "" && hasListener(objects, e, port) {
 			request.Entrance.Port = int32(port)
 		}
-		all = append(all, explained(routes.Explain(request)))
+		all = append(all, newAnswer(routes.Explain(request)))
 	}
 	if len(all) == 0 {
-		all = answers{o.request.noEntrance(request.Host)}
+		all = answers{o.request.noEntranceAnswer(request.Host)}
 	}
 	return all, nil
 }
 
-// chooses reports whether the flags select an entrance, by its name or by its text in answers.
-func (o *requestOptions) chooses(e semantics.Entrance) bool {
+// selectsEntrance reports whether the flags select an entrance, by its name or by its text in answers.
+func (o *requestOptions) selectsEntrance(e semantics.Entrance) bool {
 	gateway := ""
 	if e.Gateway.Name != "" {
 		gateway = e.Gateway.String()
@@ -209,13 +209,13 @@ var routeKinds = []schema.GroupVersionResource{render.HTTPRoutes, render.Ingress
 // routingObjects returns the objects that route requests.
 func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.Writer) ([]*unstructured.Unstructured, error) {
 	if len(o.files) > 0 {
-		w, err := o.read(ctx, in, log)
+		w, err := o.readObjects(ctx, in, log)
 		if err != nil {
 			return nil, err
 		}
 		return o.plannedObjects(w, w.Objects, log)
 	}
-	client, err := o.kube.client("plan")
+	client, err := o.kube.newClient("plan")
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 	if !o.request.planned {
 		return existing.Objects, nil
 	}
-	w, err := o.read(ctx, in, log)
+	w, err := o.readObjects(ctx, in, log)
 	if err != nil {
 		return nil, err
 	}
@@ -242,9 +242,9 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 
 // plannedObjects replaces the objects of the program in a list with the planned objects.
 func (o *planOptions) plannedObjects(w *world, objects []*unstructured.Unstructured, log io.Writer) ([]*unstructured.Unstructured, error) {
-	p, err := o.planner(w, log)
+	p, err := o.createPlanner(w, log)
 	if err != nil {
 		return nil, err
 	}
-	return p.replace(objects), nil
+	return p.replaceObjects(objects), nil
 }

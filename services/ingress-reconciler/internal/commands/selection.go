@@ -25,8 +25,8 @@ func (s *selection) addFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&s.selector, "selector", "l", "", "Selector of labels of the InferenceServices, such as team=a. Empty: all.")
 }
 
-// parse checks the flags.
-func (s *selection) parse(names []string) error {
+// parseFlags checks the flags.
+func (s *selection) parseFlags(names []string) error {
 	var err error
 	if s.labels, err = labels.Parse(s.selector); err != nil {
 		return fmt.Errorf("--selector: %w", err)
@@ -35,17 +35,17 @@ func (s *selection) parse(names []string) error {
 	return nil
 }
 
-// matches reports whether an object is a selected InferenceService.
-func (s *selection) matches(u *unstructured.Unstructured) bool {
+// matchesService reports whether an object is a selected InferenceService.
+func (s *selection) matchesService(u *unstructured.Unstructured) bool {
 	return isService(u) && (s.namespace == "" || u.GetNamespace() == s.namespace) &&
 		(len(s.names) == 0 || slices.Contains(s.names, u.GetName())) && s.labels.Matches(labels.Set(u.GetLabels()))
 }
 
-// choose returns the names of the selected InferenceServices, sorted.
-func (s *selection) choose(objects []*unstructured.Unstructured) []cache.ObjectName {
+// selectNames returns the names of the selected InferenceServices, sorted.
+func (s *selection) selectNames(objects []*unstructured.Unstructured) []cache.ObjectName {
 	var names []cache.ObjectName
 	for _, u := range objects {
-		if s.matches(u) {
+		if s.matchesService(u) {
 			names = append(names, cache.MetaObjectToName(u))
 		}
 	}

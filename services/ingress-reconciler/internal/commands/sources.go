@@ -41,10 +41,10 @@ func (s *sources) configMaps() []cache.ObjectName {
 	return []cache.ObjectName{cache.ObjectName(s.ConfigMap), cache.ObjectName(s.OMEConfigMap)}
 }
 
-// read reads the configuration as the program does when it serves.
-func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
+// readConfig reads the configuration as the program does when it serves.
+func (s *sources) readConfig(w *world, log io.Writer) (settings.Config, error) {
 	c := settings.Config{ClusterDomain: s.ClusterDomain}
-	text, err := s.text(w)
+	text, err := s.configText(w)
 	if err != nil {
 		return c, err
 	}
@@ -61,14 +61,14 @@ func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
 	return c, err //nolint:wrapcheck // the error names the problem
 }
 
-// text returns the text of the configuration.
-func (s *sources) text(w *world) (string, error) {
+// configText returns the text of the configuration.
+func (s *sources) configText(w *world) (string, error) {
 	if s.file != "" {
 		text, err := os.ReadFile(s.file)
 		if err != nil {
 			return "", fmt.Errorf("read configuration: %w", err)
 		}
-		return fromValues(text)
+		return configFromValues(text)
 	}
 	if s.ConfigMap.Name == "" {
 		return "", nil
@@ -80,9 +80,9 @@ func (s *sources) text(w *world) (string, error) {
 	return text, nil
 }
 
-// fromValues returns the value of key config, which contains the configuration in values of the Helm chart. Without this key, the text
+// configFromValues returns the value of key config, which contains the configuration in values of the Helm chart. Without this key, the text
 // itself is the configuration.
-func fromValues(text []byte) (string, error) {
+func configFromValues(text []byte) (string, error) {
 	var values map[string]any
 	if yaml.Unmarshal(text, &values) != nil { // the parser of the configuration reports the problem
 		return string(text), nil //nolint:nilerr // see above

@@ -38,13 +38,13 @@ func newStatus(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 		Long: "Print the condition fairlead.dev/Exposed, the URLs and the objects of each InferenceService. status lists objects and\n" +
 			"needs no other permission. Exit codes: 0, or 1 after an error.",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := o.parse(names); err != nil {
+			if err := o.parseFlags(names); err != nil {
 				return err
 			}
 			if !slices.Contains([]string{"", "wide", "json"}, o.output) {
 				return fmt.Errorf("--output %q is not one of wide, json", o.output)
 			}
-			return o.run(cmd.Context(), cmd.InOrStdin(), out, log)
+			return o.runStatus(cmd.Context(), cmd.InOrStdin(), out, log)
 		},
 	}
 	fs := cmd.Flags()
@@ -55,19 +55,19 @@ func newStatus(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	return cmd
 }
 
-func (o *statusOptions) run(ctx context.Context, in io.Reader, out, log io.Writer) error {
-	w, err := o.read(ctx, in, log)
+func (o *statusOptions) runStatus(ctx context.Context, in io.Reader, out, log io.Writer) error {
+	w, err := o.readStatus(ctx, in, log)
 	if err != nil {
 		return err
 	}
-	rows := o.rows(w)
+	rows := o.statusRows(w)
 	if o.output == "json" {
 		return dryrun.WriteJSON(out, rows)
 	}
-	return o.table(rows, out)
+	return o.printTable(rows, out)
 }
 
-func (o *statusOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
+func (o *statusOptions) readStatus(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
 	if len(o.files) > 0 {
 		w, err := readFiles(o.files, in, nil)
 		if err == nil {
@@ -75,7 +75,7 @@ func (o *statusOptions) read(ctx context.Context, in io.Reader, log io.Writer) (
 		}
 		return w, err
 	}
-	client, err := o.kube.client("status")
+	client, err := o.kube.newClient("status")
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", isvc.Resource.GroupResource(), err)
 	}
-	w, err := dryrun.List(ctx, client, informers.Written, ourSelector)
+	w, err := dryrun.List(ctx, client, informers.Written, managedSelector)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the kind
 	}
@@ -110,8 +110,8 @@ type statusRow struct {
 	Objects   []string `json:"objects"`
 }
 
-// rows returns the status of the selected services, sorted.
-func (o *statusOptions) rows(w *world) []statusRow {
+// statusRows returns the status of the selected services, sorted.
+func (o *statusOptions) statusRows(w *world) []statusRow {
 	objects := map[cache.ObjectName][]string{}
 	services := map[cache.ObjectName]*unstructured.Unstructured{}
 	for _, u := range w.Objects {
@@ -122,18 +122,18 @@ func (o *statusOptions) rows(w *world) []statusRow {
 		}
 	}
 	rows := []statusRow{}
-	for _, name := range o.choose(w.Objects) {
+	for _, name := range o.selectNames(w.Objects) {
 		row := statusRow{Namespace: name.Namespace, Name: name.Name, URLs: []string{}, Objects: []string{}}
 		row.Objects = append(row.Objects, objects[name]...)
 		slices.Sort(row.Objects)
-		row.fill(services[name])
+		row.setCondition(services[name])
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// fill adds the fields of the condition.
-func (r *statusRow) fill(u *unstructured.Unstructured) {
+// setCondition adds the fields of the condition.
+func (r *statusRow) setCondition(u *unstructured.Unstructured) {
 	s, err := isvc.Read(u)
 	if err != nil {
 		r.Message = err.Error()
@@ -147,8 +147,8 @@ func (r *statusRow) fill(u *unstructured.Unstructured) {
 	r.URLs = append(r.URLs, condition.URLs(c.Message)...)
 }
 
-// table writes rows as a table. An empty field is "-", so that all rows have the same number of columns.
-func (o *statusOptions) table(rows []statusRow, out io.Writer) error {
+// printTable writes rows as a table. An empty field is "-", so that all rows have the same number of columns.
+func (o *statusOptions) printTable(rows []statusRow, out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	header := []string{"NAMESPACE", "NAME", "EXPOSED", "REASON", "URLS", "OBJECTS"}
 	if o.output == "wide" {
@@ -159,7 +159,7 @@ func (o *statusOptions) table(rows []statusRow, out io.Writer) error {
 		r := &rows[i]
 		fields := []string{r.Namespace, r.Name, r.Exposed, r.Reason, strings.Join(r.URLs, ","), strings.Join(r.Objects, ","), r.Message}
 		for i, f := range fields {
-			if fields[i] = strings.Map(printable, f); f == "" {
+			if fields[i] = strings.Map(toPrintable, f); f == "" {
 				fields[i] = "-"
 			}
 		}
@@ -171,8 +171,8 @@ func (o *statusOptions) table(rows []statusRow, out io.Writer) error {
 	return nil
 }
 
-// printable replaces control characters: tenants can write the status of their services.
-func printable(r rune) rune {
+// toPrintable replaces control characters: tenants can write the status of their services.
+func toPrintable(r rune) rune {
 	if r < ' ' || 0x7f <= r && r < 0xa0 {
 		return '?'
 	}

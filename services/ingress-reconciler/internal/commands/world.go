@@ -47,8 +47,8 @@ func newConnection(transport http.RoundTripper) connection {
 	return connection{Options: kube.DefaultOptions(), transport: transport}
 }
 
-// client returns a client for a sub-command.
-func (c *connection) client(command string) (dynamic.Interface, error) {
+// newClient returns a client for a sub-command.
+func (c *connection) newClient(command string) (dynamic.Interface, error) {
 	cfg, err := c.RESTConfig("fairlead-ingress-reconciler-" + command)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the problem
@@ -76,5 +76,5 @@ func identityOf(u *unstructured.Unstructured) identity {
 	return identity{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}
 }
 
-// ourSelector selects the objects that the program wrote.
-const ourSelector = render.LabelManagedBy + "=" + render.Manager
+// managedSelector selects the objects that the program wrote.
+const managedSelector = render.LabelManagedBy + "=" + render.Manager
