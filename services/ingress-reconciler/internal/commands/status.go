@@ -144,7 +144,7 @@ func (r *statusRow) setCondition(u *unstructured.Unstructured) {
 		return
 	}
 	r.Exposed, r.Reason, r.Message = string(c.Status), c.Reason, c.Message
-	r.URLs = append(r.URLs, condition.URLs(c.Message)...)
+	r.URLs = append(r.URLs, condition.ParseURLs(c.Message)...)
 }
 
 // printTable writes rows as a table. An empty field is "-", so that all rows have the same number of columns.

@@ -47,7 +47,7 @@ type State struct {
 type Route struct {
 	URL     string
 	Object  string // kind and name
-	At      string // the Gateway or IngressClass that serves it
+	Server  string // the Gateway or IngressClass that serves it
 	Verdict gatewayapi.Verdict
 	Detail  string // details about the Gateway or the route; may be empty
 }
@@ -55,24 +55,24 @@ type Route struct {
 // Build returns the condition for a state. Its transition time is now if the status has changed.
 func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 	c := isvc.Condition{Type: Type, Severity: severity}
-	c.Status, c.Reason = s.verdict()
-	c.Message = s.message(c.Reason)
+	c.Status, c.Reason = s.statusAndReason()
+	c.Message = s.buildMessage(c.Reason)
 	return conditions.SetDuck(before, c, now)
 }
 
-// verdict returns the status and the reason of the worst problem: problems of the whole service before those of components, those
+// statusAndReason returns the status and the reason of the worst problem: problems of the whole service before those of components, those
 // of the entry before those of other components.
-func (s *State) verdict() (metav1.ConditionStatus, string) {
+func (s *State) statusAndReason() (metav1.ConditionStatus, string) {
 	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return r.Warning })
 	if len(reasons) > 0 {
 		return metav1.ConditionFalse, slices.MinFunc(reasons, func(a, b plan.Reason) int {
 			return cmp.Or(cmp.Compare(slices.Index(isvc.Roles, a.Role), slices.Index(isvc.Roles, b.Role)), cmp.Compare(a.Reason, b.Reason))
 		}).Reason
 	}
-	if reason := s.reason(gatewayapi.Refused); reason != "" {
+	if reason := s.routeReason(gatewayapi.Refused); reason != "" {
 		return metav1.ConditionFalse, reason
 	}
-	if reason := s.reason(gatewayapi.Pending); reason != "" {
+	if reason := s.routeReason(gatewayapi.Pending); reason != "" {
 		return metav1.ConditionUnknown, reason
 	}
 	if len(s.Routes) == 0 {
@@ -81,33 +81,33 @@ func (s *State) verdict() (metav1.ConditionStatus, string) {
 	return metav1.ConditionTrue, ReasonProgrammed
 }
 
-// reason returns the reason of the first route, by URL, with an acceptance, or "" if no route has it.
-func (s *State) reason(a gatewayapi.Acceptance) string {
+// routeReason returns the reason of the first route, by URL, with an acceptance, or "" if no route has it.
+func (s *State) routeReason(a gatewayapi.Acceptance) string {
 	routes := slices.DeleteFunc(slices.Clone(s.Routes), func(r Route) bool { return r.Verdict.Acceptance != a })
 	if len(routes) == 0 {
 		return ""
 	}
 	return slices.MinFunc(routes, func(x, y Route) int {
-		return cmp.Or(cmp.Compare(x.URL, y.URL), cmp.Compare(x.At, y.At), cmp.Compare(x.Verdict.Reason, y.Verdict.Reason))
+		return cmp.Or(cmp.Compare(x.URL, y.URL), cmp.Compare(x.Server, y.Server), cmp.Compare(x.Verdict.Reason, y.Verdict.Reason))
 	}).Verdict.Reason
 }
 
 // maxMessage limits the message of the condition, in bytes, to keep it readable.
 const maxMessage = 4096
 
-// message returns the URLs, a clause for each Gateway or class, the reasons and the notes. It does not repeat the reason of the
+// buildMessage returns the URLs, a clause for each Gateway or class, the reasons and the notes. It does not repeat the reason of the
 // condition.
-func (s *State) message(reason string) string {
+func (s *State) buildMessage(reason string) string {
 	var urls []string
 	for _, r := range s.Routes {
 		urls = append(urls, r.URL)
 	}
-	parts := append([]string{strings.Join(unique(urls), ", ")}, s.clauses(reason)...)
+	parts := append([]string{strings.Join(sortUnique(urls), ", ")}, s.routeClauses(reason)...)
 	var reasons []string
 	for _, r := range s.Reasons {
-		reasons = append(reasons, explain(r.Reason, r.Message, reason))
+		reasons = append(reasons, describeReason(r.Reason, r.Message, reason))
 	}
-	parts = append(append(parts, unique(reasons)...), unique(slices.Clone(s.Notes))...)
+	parts = append(append(parts, sortUnique(reasons)...), sortUnique(slices.Clone(s.Notes))...)
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 	message := strings.Join(parts, "; ")
 	if len(message) > maxMessage {
@@ -116,46 +116,46 @@ func (s *State) message(reason string) string {
 	return message
 }
 
-// clauses returns a clause for each Gateway or class and verdict, with the names of the routes.
-func (s *State) clauses(reason string) []string {
+// routeClauses returns a clause for each Gateway or class and verdict, with the names of the routes.
+func (s *State) routeClauses(reason string) []string {
 	objects := map[string][]string{}
 	for _, r := range s.Routes {
-		clause := r.At + ": " + strings.TrimSuffix("accepted, "+r.Detail, ", ")
+		clause := r.Server + ": " + strings.TrimSuffix("accepted, "+r.Detail, ", ")
 		if r.Verdict.Acceptance != gatewayapi.Accepted {
-			clause = r.At + ": " + explain(r.Verdict.Reason, r.Verdict.Message, reason)
+			clause = r.Server + ": " + describeReason(r.Verdict.Reason, r.Verdict.Message, reason)
 		}
 		objects[clause] = append(objects[clause], r.Object)
 	}
 	var clauses []string
 	for _, clause := range slices.Sorted(maps.Keys(objects)) {
-		clauses = append(clauses, clause+" ("+strings.Join(unique(objects[clause]), ", ")+")")
+		clauses = append(clauses, clause+" ("+strings.Join(sortUnique(objects[clause]), ", ")+")")
 	}
 	return clauses
 }
 
-// explain returns a reason and its message, or only the message if the reason is already known.
-func explain(reason, message, known string) string {
+// describeReason returns a reason and its message, or only the message if the reason is already known.
+func describeReason(reason, message, known string) string {
 	if reason == known && message != "" {
 		return message
 	}
 	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
-// unique sorts texts and removes duplicates.
-func unique(texts []string) []string {
+// sortUnique sorts texts and removes duplicates.
+func sortUnique(texts []string) []string {
 	slices.Sort(texts)
 	return slices.Compact(texts)
 }
 
-// Patch returns the JSON patch that sets a condition, nil if the service already has it.
-func Patch(s *isvc.Service, c isvc.Condition) []byte {
+// BuildPatch returns the JSON patch that sets a condition, nil if the service already has it.
+func BuildPatch(s *isvc.Service, c isvc.Condition) []byte {
 	return conditions.PatchDuck(conditions.Status[conditions.Duck]{
 		ResourceVersion: s.Version, Exists: s.HasStatus, Listed: s.HasConditions, Conditions: s.Conditions,
 	}, c)
 }
 
-// URLs returns the URLs at the start of a condition's message.
-func URLs(message string) []string {
+// ParseURLs returns the URLs at the start of a condition's message.
+func ParseURLs(message string) []string {
 	first, _, _ := strings.Cut(message, "; ")
 	return slices.DeleteFunc(strings.Split(first, ", "), func(u string) bool {
 		return !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://")

@@ -23,7 +23,7 @@ var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200))
 
 // route returns a Route whose object is named after its URL.
 func route(url, at string, v gatewayapi.Verdict) Route {
-	return Route{URL: url, Object: "HTTPRoute " + strings.Trim(strings.TrimPrefix(url, "http:"), "/"), At: at, Verdict: v}
+	return Route{URL: url, Object: "HTTPRoute " + strings.Trim(strings.TrimPrefix(url, "http:"), "/"), Server: at, Verdict: v}
 }
 
 var (
@@ -166,7 +166,7 @@ func apply(t *testing.T, document string, c isvc.Condition) string {
 	require.NoError(t, json.Unmarshal([]byte(document), &u.Object))
 	s, err := isvc.Read(u)
 	require.NoError(t, err)
-	text := Patch(s, c)
+	text := BuildPatch(s, c)
 	if text == nil {
 		return ""
 	}
@@ -179,7 +179,7 @@ func apply(t *testing.T, document string, c isvc.Condition) string {
 	s, err = isvc.Read(u)
 	require.NoError(t, err)
 	require.Equal(t, c, *Find(s), "the patched service has the condition")
-	require.Nil(t, Patch(s, c), "a second patch is empty")
+	require.Nil(t, BuildPatch(s, c), "a second patch is empty")
 	return string(after)
 }
 

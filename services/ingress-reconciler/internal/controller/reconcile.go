@@ -240,7 +240,7 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	name := cache.MetaObjectToName(object)
 	r.Meter.SetReason(name, next.Reason)
 	r.problems.forget(name)
-	patch := condition.Patch(s, next)
+	patch := condition.BuildPatch(s, next)
 	if patch == nil {
 		r.pace.forget(name)
 		return 0, nil

@@ -219,7 +219,7 @@ func (r *run) state() condition.State {
 		switch {
 		case w.Exposure != nil:
 			s.Routes = append(s.Routes, condition.Route{
-				URL: url(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), At: r.at(w.Exposure), Verdict: predicted(w),
+				URL: url(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), Server: r.at(w.Exposure), Verdict: predicted(w),
 				Detail: cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
 			})
 		case w.verdict.Acceptance == gatewayapi.Refused:
