@@ -217,7 +217,7 @@ func (p *planner) planService(name cache.ObjectName) (*result, error) {
 		return nil, fmt.Errorf("plan %s: %w", name, err)
 	}
 	if s := r.observed.Input.Service; !s.Deleting && s.Mode != isvc.VirtualDeployment {
-		c := controller.Predict(p.observer, r.observed, r.Plan, objects, clock.RealClock{})
+		c := controller.PredictCondition(p.observer, r.observed, r.Plan, objects, clock.RealClock{})
 		r.condition = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 	}
 	r.objects = slices.DeleteFunc(objects, func(o render.Object) bool { return !p.observer.Available(o.Resource) })

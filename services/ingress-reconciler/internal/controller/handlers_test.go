@@ -89,7 +89,7 @@ func TestIgnoredUpdates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, unchanged(tt.old, tt.current))
+			assert.Equal(t, tt.want, isUnchanged(tt.old, tt.current))
 		})
 	}
 }
@@ -101,8 +101,8 @@ func TestAGatewayConcernsThoseThatUseIt(t *testing.T) {
 	users.Set(cache.ObjectName{Namespace: "models", Name: "a"}, []uses.Object{{Kind: uses.Gateway, Name: public}})
 	users.Set(cache.ObjectName{Namespace: "models", Name: "b"}, []uses.Object{{Kind: uses.Gateway, Name: other}, {Kind: uses.InferencePool, Name: public}})
 	users.Set(cache.ObjectName{Namespace: "models", Name: "c"}, []uses.Object{{Kind: uses.Gateway, Name: other}, {Kind: uses.Gateway, Name: public}})
-	h := handlers{users: users}
-	got := h.named(uses.Gateway)(newGateway(func(*gatewayv1.Gateway) {}))
+	h := handlers{index: users}
+	got := h.namesForKind(uses.Gateway)(newGateway(func(*gatewayv1.Gateway) {}))
 	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "a"}, {Namespace: "models", Name: "c"}}, got)
 }
 
@@ -114,21 +114,21 @@ func TestOwner(t *testing.T) {
 			Namespace: "models", OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "chat", Controller: &yes}},
 		}}
 	}
-	assert.Equal(t, []cache.ObjectName{chat}, owner(of("ome.io/v1beta1", "InferenceService")))
-	assert.Equal(t, []cache.ObjectName{chat}, owner(of("ome.io/v2", "InferenceService")))
+	assert.Equal(t, []cache.ObjectName{chat}, ownerName(of("ome.io/v1beta1", "InferenceService")))
+	assert.Equal(t, []cache.ObjectName{chat}, ownerName(of("ome.io/v2", "InferenceService")))
 	for _, other := range []*metav1.PartialObjectMetadata{
 		of("serving.kserve.io/v1beta1", "InferenceService"), of("v1beta1", "InferenceService"), of("a/b/c", "InferenceService"),
 		of("ome.io/v1beta1", "InferenceReplica"), of("apps/v1", "Deployment"), {},
 	} {
-		assert.Empty(t, owner(other), other.OwnerReferences)
+		assert.Empty(t, ownerName(other), other.OwnerReferences)
 	}
-	assert.Empty(t, owner("nothing"))
+	assert.Empty(t, ownerName("nothing"))
 }
 
 func TestEndpointsConcernTheServiceOfTheirLabel(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []cache.ObjectName{chat}, labelled(newSlice()))
-	assert.Empty(t, labelled("nothing"))
+	assert.Equal(t, []cache.ObjectName{chat}, sliceOwner(newSlice()))
+	assert.Empty(t, sliceOwner("nothing"))
 }
 
 // A route of somebody else concerns the services with its host. An Ingress of this program concerns the services with its TLS Secret, if it
@@ -150,16 +150,16 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 	users.Set(bySecret, []uses.Object{{Kind: uses.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
 	h := handlers{requester: func(namespace, host, secret string) *unstructured.Unstructured {
 		return informers.OldestOf(caches.Managed[render.Ingresses], namespace, host, secret)
-	}, users: users}
-	assert.Equal(t, []cache.ObjectName{byHost}, h.hosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
+	}, index: users}
+	assert.Equal(t, []cache.ObjectName{byHost}, h.namesForHosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
 	everyHost := cache.ObjectName{Namespace: "models", Name: "every-host"}
 	users.Set(everyHost, []uses.Object{{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}})
 	route := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: b}, spec: {}}"))}
-	assert.Equal(t, []cache.ObjectName{everyHost}, h.hosts(route), "without hostnames it has those of listeners")
-	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(first), "it requests the certificate")
-	assert.Equal(t, []cache.ObjectName{bySecret}, h.hosts(object("c", "2025-01-01T00:00:00Z", owned)), "it did, and was deleted")
-	assert.Empty(t, h.hosts(second))
-	assert.Empty(t, h.hosts("nothing"))
+	assert.Equal(t, []cache.ObjectName{everyHost}, h.namesForHosts(route), "without hostnames it has those of listeners")
+	assert.Equal(t, []cache.ObjectName{bySecret}, h.namesForHosts(first), "it requests the certificate")
+	assert.Equal(t, []cache.ObjectName{bySecret}, h.namesForHosts(object("c", "2025-01-01T00:00:00Z", owned)), "it did, and was deleted")
+	assert.Empty(t, h.namesForHosts(second))
+	assert.Empty(t, h.namesForHosts("nothing"))
 }
 
 // An older Ingress of somebody else answers, although the Ingress of the service exists and has an address: the condition says so, and the

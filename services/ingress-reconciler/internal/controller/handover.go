@@ -29,15 +29,15 @@ func (r *run) handOver(ctx context.Context, l *observe.Live) bool {
 		return false
 	}
 	c := ingressclass.Of(r.observed.Input.Classes, l.Object).Controller
-	if next := yielding(l.Object, c); next != nil && r.aloneWithOME(claim.Host) {
+	if next := yieldRootPath(l.Object, c); next != nil && r.onlyOMEUsesHost(claim.Host) {
 		_, result, err := r.Applier.Apply(ctx, l.Resource, next, l.Object)
-		r.count(ctx, l.Resource, next.GetName(), string(result), err)
+		r.countWrite(ctx, l.Resource, next.GetName(), string(result), err)
 	}
 	return false
 }
 
-// yielding returns an Ingress with paths that let OME create its own for the host, nil if no change is needed.
-func yielding(live *unstructured.Unstructured, c *ingressclass.Controller) *unstructured.Unstructured {
+// yieldRootPath returns an Ingress with paths that let OME create its own for the host, nil if no change is needed.
+func yieldRootPath(live *unstructured.Unstructured, c *ingressclass.Controller) *unstructured.Unstructured {
 	if c == nil || c.YieldRoot == nil {
 		return nil
 	}
@@ -70,8 +70,8 @@ func yielding(live *unstructured.Unstructured, c *ingressclass.Controller) *unst
 	return next
 }
 
-// aloneWithOME reports whether no Ingress of somebody else than OME uses a host.
-func (r *run) aloneWithOME(host string) bool {
+// onlyOMEUsesHost reports whether no Ingress of somebody else than OME uses a host.
+func (r *run) onlyOMEUsesHost(host string) bool {
 	uid := r.observed.Input.Service.UID
 	return !slices.ContainsFunc(r.Observer.Foreign(render.Ingresses, host), func(u *unstructured.Unstructured) bool {
 		return !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: uid})
@@ -90,15 +90,15 @@ func (r *run) servedByOME(host, path string) bool {
 			v, wait := gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}, time.Duration(0) // of a VirtualService
 			switch resource {
 			case render.HTTPRoutes:
-				v = judgeRoute(u, gatewayapi.Gateway{})
+				v = routeVerdict(u, gatewayapi.Gateway{})
 			case render.Ingresses:
-				v, wait = judgeIngress(u, ingressclass.Of(in.Classes, u), r.Clock.Now())
+				v, wait = ingressVerdict(u, ingressclass.Of(in.Classes, u), r.Clock.Now())
 			}
 			if v.Acceptance == gatewayapi.Accepted {
 				return true
 			}
 			if wait > 0 {
-				r.recheck(wait, "OME's Ingress for "+host+" has no address")
+				r.requestRequeue(wait, "OME's Ingress for "+host+" has no address")
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func omesRoute(parents, accepted string) string {
 func (r *rig) begun() *run {
 	service := r.Observer.Service(chat)
 	config, _ := r.Configuration.Current()
-	return r.begin(service, config)
+	return r.newRun(service, config)
 }
 
 // A route is handed over only when an accepted route of OME takes its requests.
@@ -68,7 +68,7 @@ func TestServedByOME(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, world+"\n---\n"+tt.object, "ingressDomain: example.com").begun()
 			assert.Equal(t, tt.want, r.servedByOME("chat.example.com", strings.ReplaceAll("/"+tt.path, "//", "/")))
-			assert.Equal(t, tt.again, r.again > 0)
+			assert.Equal(t, tt.again, r.requeueDelay > 0)
 			assert.False(t, r.servedByOME("nobody.example.com", "/"))
 		})
 	}
@@ -79,18 +79,18 @@ func TestServedByOME(t *testing.T) {
 func TestYielding(t *testing.T) {
 	t.Parallel()
 	live := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(omesIngress("annotations: {a: b, fairlead.dev/superseded-at: x}, labels: {c: d}, "+omesOwner, "{path: /, pathType: Prefix}, {path: /a, pathType: Prefix}", "")))}
-	next := yielding(live, &ingressclass.IngressNGINX)
+	next := yieldRootPath(live, &ingressclass.IngressNGINX)
 	assert.Equal(t, map[string]string{"a": "b", "nginx.ingress.kubernetes.io/use-regex": "true"}, next.GetAnnotations())
 	assert.Equal(t, live.GetLabels(), next.GetLabels())
 	assert.Equal(t, live.GetOwnerReferences(), next.GetOwnerReferences())
 	paths, _, _ := unstructured.NestedSlice(next.Object["spec"].(map[string]any)["rules"].([]any)[1].(map[string]any), "http", "paths")
 	assert.Equal(t, []any{map[string]any{"path": "/(.*)", "pathType": "ImplementationSpecific"}, map[string]any{"path": "/a", "pathType": "Prefix"}}, paths)
-	assert.Nil(t, yielding(next, &ingressclass.IngressNGINX), "once")
-	assert.Nil(t, yielding(live, &ingressclass.Traefik), "it has no webhook")
-	assert.Nil(t, yielding(live, nil))
+	assert.Nil(t, yieldRootPath(next, &ingressclass.IngressNGINX), "once")
+	assert.Nil(t, yieldRootPath(live, &ingressclass.Traefik), "it has no webhook")
+	assert.Nil(t, yieldRootPath(live, nil))
 
 	alone := newRig(t, world+"\n---\n"+omesIngress(omesOwner, "{path: /, pathType: Prefix}", ""), "ingressDomain: example.com").begun()
-	assert.True(t, alone.aloneWithOME("chat.example.com"))
+	assert.True(t, alone.onlyOMEUsesHost("chat.example.com"))
 	beside := newRig(t, world+"\n---\n"+omesIngress("labels: {a: b}", "{path: /, pathType: Prefix}", ""), "ingressDomain: example.com").begun()
-	assert.False(t, beside.aloneWithOME("chat.example.com"))
+	assert.False(t, beside.onlyOMEUsesHost("chat.example.com"))
 }

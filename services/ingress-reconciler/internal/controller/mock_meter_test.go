@@ -87,8 +87,8 @@ func (_c *mockMeter_Forget_Call) RunAndReturn(run func(cache.ObjectName)) *mockM
 	return _c
 }
 
-// Programmed provides a mock function with given fields: after
-func (_m *mockMeter) Programmed(after time.Duration) {
+// ObserveProgrammed provides a mock function with given fields: after
+func (_m *mockMeter) ObserveProgrammed(after time.Duration) {
 	_m.Called(after)
 }
 
@@ -188,8 +188,8 @@ func (_c *mockMeter_SetReason_Call) RunAndReturn(run func(cache.ObjectName, stri
 	return _c
 }
 
-// Write provides a mock function with given fields: resource, result
-func (_m *mockMeter) Write(resource string, result string) {
+// CountWrite provides a mock function with given fields: resource, result
+func (_m *mockMeter) CountWrite(resource string, result string) {
 	_m.Called(resource, result)
 }
 

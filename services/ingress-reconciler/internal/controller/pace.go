@@ -21,24 +21,24 @@ const (
 	messageInterval = 500 * time.Millisecond
 )
 
-// pace decides when conditions are written:
+// conditionPacer decides when conditions are written:
 //
 //	change of the condition                        written
 //	status or reason, not waiting                  at once
 //	status or reason, to a state that waits        after settleTime, unless it has changed again
 //	the message alone                              likewise, and one service at a time
-type pace struct {
+type conditionPacer struct {
 	mu   sync.Mutex
 	due  map[cache.ObjectName]time.Time
 	last time.Time // the latest due time of a message
 }
 
-// wait returns how long to wait before a condition is written. A write at once ends the wait for an earlier state.
-func (p *pace) wait(name cache.ObjectName, before *isvc.Condition, next isvc.Condition, now time.Time) time.Duration {
+// writeDelay returns how long to wait before a condition is written. A write at once ends the wait for an earlier state.
+func (p *conditionPacer) writeDelay(name cache.ObjectName, before *isvc.Condition, next isvc.Condition, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	message := before != nil && before.Status == next.Status && before.Reason == next.Reason
-	if !message && !waits(next) {
+	if !message && !isWaiting(next) {
 		delete(p.due, name)
 		return 0
 	}
@@ -60,20 +60,20 @@ func (p *pace) wait(name cache.ObjectName, before *isvc.Condition, next isvc.Con
 	return 0
 }
 
-// waits reports whether a condition says that a component, OME or a data plane is expected to act.
-func waits(c isvc.Condition) bool {
+// isWaiting reports whether a condition says that a component, OME or a data plane is expected to act.
+func isWaiting(c isvc.Condition) bool {
 	return c.Status == metav1.ConditionUnknown || c.Reason == plan.ReasonServiceNotFound || c.Reason == plan.ReasonComponentNotReady
 }
 
-// forget ends the wait of a service whose stored condition is right, or that was deleted.
-func (p *pace) forget(name cache.ObjectName) {
+// forgetService ends the wait of a service whose stored condition is right, or that was deleted.
+func (p *conditionPacer) forgetService(name cache.ObjectName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.due, name)
 }
 
-// clear ends all waits.
-func (p *pace) clear() {
+// clearAll ends all waits.
+func (p *conditionPacer) clearAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due, p.last = map[cache.ObjectName]time.Time{}, time.Time{}

@@ -38,24 +38,24 @@ func TestPace(t *testing.T) {
 		{name: "another message", before: programmed, next: moved, want: settleTime},
 	}
 	for _, tt := range tests {
-		var p pace
-		p.clear()
-		assert.Equal(t, tt.want, p.wait(chat, tt.before, *tt.next, start), tt.name)
-		assert.Equal(t, max(0, tt.want-time.Second), p.wait(chat, tt.before, *tt.next, start.Add(time.Second)), tt.name)
-		assert.Zero(t, p.wait(chat, tt.before, *tt.next, start.Add(settleTime)), tt.name)
+		var p conditionPacer
+		p.clearAll()
+		assert.Equal(t, tt.want, p.writeDelay(chat, tt.before, *tt.next, start), tt.name)
+		assert.Equal(t, max(0, tt.want-time.Second), p.writeDelay(chat, tt.before, *tt.next, start.Add(time.Second)), tt.name)
+		assert.Zero(t, p.writeDelay(chat, tt.before, *tt.next, start.Add(settleTime)), tt.name)
 		assert.Empty(t, p.due)
 	}
 
 	t.Log("Messages of several services are written one after the other, and what is due at once ends the wait")
-	var p pace
-	p.clear()
+	var p conditionPacer
+	p.clearAll()
 	for i, name := range []string{"a", "b", "c"} {
-		assert.Equal(t, settleTime+time.Duration(i)*messageInterval, p.wait(cache.ObjectName{Name: name}, programmed, *moved, start), name)
+		assert.Equal(t, settleTime+time.Duration(i)*messageInterval, p.writeDelay(cache.ObjectName{Name: name}, programmed, *moved, start), name)
 	}
 	b := cache.ObjectName{Name: "b"}
-	assert.Zero(t, p.wait(b, programmed, *refused, start.Add(time.Second)))
+	assert.Zero(t, p.writeDelay(b, programmed, *refused, start.Add(time.Second)))
 	assert.NotContains(t, p.due, b)
-	p.forget(cache.ObjectName{Name: "a"})
+	p.forgetService(cache.ObjectName{Name: "a"})
 	assert.Len(t, p.due, 1)
 }
 
@@ -63,7 +63,7 @@ func TestPace(t *testing.T) {
 func TestAStateThatWaitsIsNotWrittenAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "ingressDomain: example.com")
-	r.pace.clear()
+	r.pacer.clearAll()
 	r.applies(render.Ingresses, apply.Created, nil)
 	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if its state lasts")
 }
@@ -76,19 +76,19 @@ func TestWaitsEnd(t *testing.T) {
 		return strings.Replace(world, "}]}\n---", "}"+fmt.Sprintf(stored, message)+"}\n---", 1)
 	}
 	r := newRig(t, with("another problem"), "")
-	r.pace.clear()
+	r.pacer.clearAll()
 	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if its state lasts")
-	assert.Contains(t, r.pace.due, chat)
+	assert.Contains(t, r.pacer.due, chat)
 
 	r = newRig(t, with("nothing is configured"), "")
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Empty(t, r.pace.due, "it is right again")
+	assert.Empty(t, r.pacer.due, "it is right again")
 
 	r = newRig(t, strings.ReplaceAll(world, "name: chat,", "name: other,"), "ingressDomain: example.com")
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Empty(t, r.pace.due, "it was deleted")
+	assert.Empty(t, r.pacer.due, "it was deleted")
 
-	r.pace.due[chat] = start
+	r.pacer.due[chat] = start
 	r.Clear()
-	assert.Empty(t, r.pace.due, "another replica leads")
+	assert.Empty(t, r.pacer.due, "another replica leads")
 }

@@ -11,30 +11,30 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// Predict returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing objects by
+// PredictCondition returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing objects by
 // their status. For new objects no data plane has reported a verdict yet.
-func Predict(observer *observe.Observer, observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
+func PredictCondition(observer *observe.Observer, observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
 	r := &run{Reconciler: &Reconciler{Params: Params{Clock: c, Observer: observer}}, observed: observed, plan: p}
 	for _, o := range objects {
-		r.wanted = append(r.wanted, wanted{Object: o, verdict: r.predict(&o)})
+		r.planned = append(r.planned, plannedObject{Object: o, verdict: r.predictVerdict(&o)})
 	}
-	return condition.Build(r.state(), condition.Find(observed.Input.Service), c.Now())
+	return condition.Build(r.conditionState(), condition.Find(observed.Input.Service), c.Now())
 }
 
-// predict returns the verdict on an object immediately after it is written.
-func (r *run) predict(o *render.Object) gatewayapi.Verdict {
-	live := r.live(o.Resource, o.Object.GetName())
+// predictVerdict returns the verdict on an object immediately after it is written.
+func (r *run) predictVerdict(o *render.Object) gatewayapi.Verdict {
+	live := r.findLive(o.Resource, o.Object.GetName())
 	switch {
 	case !r.Observer.Available(o.Resource):
-		return r.unavailable(o)
+		return r.unavailableVerdict(o)
 	case live != nil:
-		return r.verdict(o, live, nil)
+		return r.appliedVerdict(o, live, nil)
 	case o.Exposure == nil:
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 	case o.Resource == render.VirtualServices:
-		return r.contested(o, o.Object, judgeVirtualService(o.Exposure))
+		return r.contestedVerdict(o, o.Object, virtualServiceVerdict(o.Exposure))
 	case o.Resource == render.Ingresses:
-		return r.contested(o, o.Object, noAddress)
+		return r.contestedVerdict(o, o.Object, noAddress)
 	}
-	return r.contested(o, o.Object, gatewayapi.Unseen)
+	return r.contestedVerdict(o, o.Object, gatewayapi.Unseen)
 }

@@ -12,8 +12,8 @@ type problems struct {
 	byName map[cache.ObjectName]string
 }
 
-// set records the problem of a service, and reports whether the problem is new.
-func (p *problems) set(name cache.ObjectName, problem string) bool {
+// setProblem records the problem of a service, and reports whether the problem is new.
+func (p *problems) setProblem(name cache.ObjectName, problem string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	isNew := p.byName[name] != problem
@@ -21,15 +21,15 @@ func (p *problems) set(name cache.ObjectName, problem string) bool {
 	return isNew
 }
 
-// clear drops the problems of all services.
-func (p *problems) clear() {
+// clearAll drops the problems of all services.
+func (p *problems) clearAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.byName = map[cache.ObjectName]string{}
 }
 
-// forget drops the problem of a service that was deleted or can be decoded again.
-func (p *problems) forget(name cache.ObjectName) {
+// forgetService drops the problem of a service that was deleted or can be decoded again.
+func (p *problems) forgetService(name cache.ObjectName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byName, name)

@@ -52,10 +52,10 @@ type recorder interface {
 
 // meter records metrics.
 type meter interface {
-	Write(resource, result string)
+	CountWrite(resource, result string)
 	SetReason(service cache.ObjectName, reason string)
 	SetHeld(service cache.ObjectName, objects int)
-	Programmed(after time.Duration)
+	ObserveProgrammed(after time.Duration)
 	Forget(service cache.ObjectName)
 	Clear()
 }
@@ -79,8 +79,8 @@ type Reconciler struct {
 	Params
 
 	problems problems
-	removed  removed
-	pace     pace
+	removed  removedComponents
+	pacer    conditionPacer
 }
 
 // New returns a Reconciler.
@@ -96,9 +96,9 @@ func (r *Reconciler) Clear() {
 	r.Ownership.Clear()
 	r.Uses.Clear()
 	r.Meter.Clear()
-	r.problems.clear()
-	r.removed.clear()
-	r.pace.clear()
+	r.problems.clearAll()
+	r.removed.clearAll()
+	r.pacer.clearAll()
 }
 
 // recheckInterval is the time between two reconciles of a service that waits for a change without an event, such as the installation
@@ -122,59 +122,59 @@ func (r *Reconciler) ReconcileAll() {
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	object := r.Observer.Service(name)
 	if object == nil { // the garbage collector removes its objects
-		r.forget(name)
+		r.forgetService(name)
 		return nil
 	}
 	config, problem := r.Configuration.Current()
 	if object.Err != nil {
-		return r.unreadable(name, object, config)
+		return r.reportUnreadable(name, object, config)
 	}
 	if config.Document == nil {
-		rest, err := r.report(ctx, object, r.unconfigured(problem))
+		rest, err := r.reportCondition(ctx, object, r.unconfiguredState(problem))
 		if rest > 0 {
-			return controller.RequeueAfter(rest, unsettled)
+			return controller.RequeueAfter(rest, reasonUnsettled)
 		}
 		return err
 	}
-	run := r.begin(object, config)
+	run := r.newRun(object, config)
 	if problem != "" {
 		run.notes = append(run.notes, "the last valid configuration is in force: "+problem)
 	}
-	run.apply(ctx)
-	run.release(ctx)
-	r.Meter.SetHeld(name, run.held)
-	rest, err := r.report(ctx, object, run.state())
+	run.applyObjects(ctx)
+	run.deleteSuperseded(ctx)
+	r.Meter.SetHeld(name, run.heldObjects)
+	rest, err := r.reportCondition(ctx, object, run.conditionState())
 	if rest > 0 {
-		run.recheck(rest, unsettled)
+		run.requestRequeue(rest, reasonUnsettled)
 	}
 	run.errs = append(run.errs, err)
-	return run.outcome()
+	return run.reconcileError()
 }
 
-// unreadable handles a service that cannot be decoded. It keeps the existing objects, and creates one Event for each problem.
-func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, config settings.Config) error {
+// reportUnreadable handles a service that cannot be decoded. It keeps the existing objects, and creates one Event for each problem.
+func (r *Reconciler) reportUnreadable(name cache.ObjectName, object *isvc.Object, config settings.Config) error {
 	if config.Document != nil {
-		r.claim(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
+		r.requestClaims(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
 	}
-	if !r.problems.set(name, object.Err.Error()) {
+	if !r.problems.setProblem(name, object.Err.Error()) {
 		return nil
 	}
-	r.Recorder.Event(reference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
+	r.Recorder.Event(objectReference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
 	return controller.Terminal(plan.ReasonInvalidConfiguration, object.Err)
 }
 
-// forget drops the state of a deleted service. Its claims remain until its objects are deleted.
-func (r *Reconciler) forget(name cache.ObjectName) {
-	r.claim(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
+// forgetService drops the state of a deleted service. Its claims remain until its objects are deleted.
+func (r *Reconciler) forgetService(name cache.ObjectName) {
+	r.requestClaims(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
 	r.Uses.Set(name, nil)
 	r.Meter.Forget(name)
-	r.problems.forget(name)
-	r.removed.forget(name)
-	r.pace.forget(name)
+	r.problems.forgetService(name)
+	r.removed.forgetService(name)
+	r.pacer.forgetService(name)
 }
 
-// claim requests claims, and enqueues the services whose refused claims change. It returns the claims that are refused.
-func (r *Reconciler) claim(name ownership.Owner, created time.Time, asks []ownership.Ask) map[ownership.Claim]ownership.Conflict {
+// requestClaims requests claims, and enqueues the services whose refused claims change. It returns the claims that are refused.
+func (r *Reconciler) requestClaims(name ownership.Owner, created time.Time, asks []ownership.Ask) map[ownership.Claim]ownership.Conflict {
 	refused, others := r.Ownership.Set(name, created, asks)
 	for _, o := range others {
 		r.Enqueue(cache.ObjectName(o))
@@ -182,26 +182,26 @@ func (r *Reconciler) claim(name ownership.Owner, created time.Time, asks []owner
 	return refused
 }
 
-// begin observes a service, plans its exposures, and requests its claims.
-func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
+// newRun observes a service, plans its exposures, and requests its claims.
+func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	s := object.Service
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	o := r.Observer.Observe(s, config)
 	var recheck time.Duration
-	o.Input.Removed, recheck = r.removed.observe(s, bypassed(&o.Input), r.Clock.Now())
+	o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
-	r.Uses.Set(name, slices.Concat(o.Uses, hosts(&p), secrets(&p, s.Namespace)))
-	refused := r.claim(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
+	r.Uses.Set(name, slices.Concat(o.Uses, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
+	refused := r.requestClaims(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
 	p.Refuse(refused)
-	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, hold: config.Document.Hold()}
+	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.Hold()}
 	if recheck > 0 {
-		next.recheck(recheck, "a component was removed from the specification")
+		next.requestRequeue(recheck, "a component was removed from the specification")
 	}
 	return next
 }
 
-// hosts returns the hosts of a plan: routes of others may answer their requests.
-func hosts(p *plan.Plan) []uses.Object {
+// hostDependencies returns the hosts of a plan: routes of others may answer their requests.
+func hostDependencies(p *plan.Plan) []uses.Object {
 	var all []uses.Object
 	for i := range p.Wants {
 		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.Wants[i].Host}})
@@ -212,8 +212,8 @@ func hosts(p *plan.Plan) []uses.Object {
 	return all
 }
 
-// secrets returns the TLS Secrets of a plan: another service may request their certificates.
-func secrets(p *plan.Plan, namespace string) []uses.Object {
+// secretDependencies returns the TLS Secrets of a plan: another service may request their certificates.
+func secretDependencies(p *plan.Plan, namespace string) []uses.Object {
 	var all []uses.Object
 	for i := range p.Exposures {
 		if secret := p.Exposures[i].TLSSecret; secret != "" {
@@ -223,14 +223,14 @@ func secrets(p *plan.Plan, namespace string) []uses.Object {
 	return all
 }
 
-// unconfigured returns the state of a service while no configuration is in force.
-func (r *Reconciler) unconfigured(problem string) condition.State {
+// unconfiguredState returns the state of a service while no configuration is in force.
+func (r *Reconciler) unconfiguredState(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// report writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so a
+// reportCondition writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so a
 // new leader does not repeat Events. It returns how long the state must last before it is written: each write wakes OME.
-func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) (rest time.Duration, err error) {
+func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, state condition.State) (rest time.Duration, err error) {
 	s := object.Service
 	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces all conditions of a VirtualDeployment
 		return 0, nil
@@ -239,13 +239,13 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	next := condition.Build(state, before, r.Clock.Now())
 	name := cache.MetaObjectToName(object)
 	r.Meter.SetReason(name, next.Reason)
-	r.problems.forget(name)
+	r.problems.forgetService(name)
 	patch := condition.BuildPatch(s, next)
 	if patch == nil {
-		r.pace.forget(name)
+		r.pacer.forgetService(name)
 		return 0, nil
 	}
-	if rest = r.pace.wait(name, before, next, r.Clock.Now()); rest > 0 {
+	if rest = r.pacer.writeDelay(name, before, next, r.Clock.Now()); rest > 0 {
 		return rest, nil
 	}
 	err = r.Status.PatchStatus(ctx, name, patch)
@@ -255,25 +255,25 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	case apierrors.IsInvalid(err): // the list of conditions has changed: the API server applies the patch before it checks the resourceVersion
 		return 0, controller.RequeueAfter(time.Second, "another client changed the conditions")
 	case err != nil:
-		r.Meter.Write(isvc.Resource.Resource, "failed")
+		r.Meter.CountWrite(isvc.Resource.Resource, "failed")
 		return 0, fmt.Errorf("write condition: %w", err)
 	}
-	r.Meter.Write(isvc.Resource.Resource, "updated")
-	r.announce(object, before, next)
+	r.Meter.CountWrite(isvc.Resource.Resource, "updated")
+	r.recordTransition(object, before, next)
 	return 0, nil
 }
 
-// unsettled is the reason to reconcile again for a condition that is not written yet.
-const unsettled = "the condition is written if its state lasts: each write wakes OME"
+// reasonUnsettled is the reason to reconcile again for a condition that is not written yet.
+const reasonUnsettled = "the condition is written if its state lasts: each write wakes OME"
 
-// announce records the time to exposure when the condition becomes True, and creates an Event when the status is False and the reason
+// recordTransition records the time to exposure when the condition becomes True, and creates an Event when the status is False and the reason
 // has changed.
-func (r *Reconciler) announce(object *isvc.Object, before *isvc.Condition, next isvc.Condition) {
+func (r *Reconciler) recordTransition(object *isvc.Object, before *isvc.Condition, next isvc.Condition) {
 	if next.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue) {
-		r.Meter.Programmed(r.Clock.Since(readySince(object.Service, before)))
+		r.Meter.ObserveProgrammed(r.Clock.Since(readySince(object.Service, before)))
 	}
 	if next.Status == metav1.ConditionFalse && (before == nil || before.Reason != next.Reason) {
-		r.Recorder.Event(reference(object), eventType(next.Reason), next.Reason, next.Message)
+		r.Recorder.Event(objectReference(object), eventType(next.Reason), next.Reason, next.Message)
 	}
 }
 
@@ -301,7 +301,7 @@ func eventType(reason string) string {
 	return corev1.EventTypeWarning
 }
 
-func reference(o *isvc.Object) *corev1.ObjectReference {
+func objectReference(o *isvc.Object) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: isvc.Resource.GroupVersion().String(), Kind: "InferenceService", Namespace: o.Namespace, Name: o.Name, UID: o.UID,
 		ResourceVersion: o.ResourceVersion,

@@ -12,22 +12,22 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
-// runtimeAfter is how long a component that the specification stopped naming counts as removed in OME 1.3, where its serving runtime
+// runtimeGracePeriod is how long a component that the specification stopped naming counts as removed in OME 1.3, where its serving runtime
 // may declare it, too. Nothing in the cluster shows whether OME has processed the specification. With 70 services OME 1.2 was up to
 // 40 s behind; 10 min are in proportion to 1 000 services.
-const runtimeAfter = 10 * time.Minute
+const runtimeGracePeriod = 10 * time.Minute
 
-// removed tracks components that were removed from specifications. OME deletes their Services when it comes to it, seconds or minutes
+// removedComponents tracks components that were removed from specifications. OME deletes their Services when it comes to it, seconds or minutes
 // later, and a data plane answers 500 for a route without its Service, so the route has to change first and must not change back. In
 // OME 1.2 a runtime adds no components, so a removed component never counts again. A new leader does not have this state: if
 // existing routes bypass a router, the previous leader may have changed them, so the router counts as removed from the start.
-type removed struct {
+type removedComponents struct {
 	mu       sync.Mutex
 	services map[cache.ObjectName]map[isvc.Role]time.Time // time of the removal by component; zero while the specification names the component
 }
 
-// bypassed returns the router if the existing routes of a service lead to another component, although the router has a Service.
-func bypassed(in *plan.Input) []isvc.Role {
+// bypassedRoles returns the router if the existing routes of a service lead to another component, although the router has a Service.
+func bypassedRoles(in *plan.Input) []isvc.Role {
 	live := in.Live[plan.Entry]
 	if len(live) == 0 || slices.Contains(live, isvc.Router) {
 		return nil
@@ -38,9 +38,9 @@ func bypassed(in *plan.Input) []isvc.Role {
 	return []isvc.Role{isvc.Router}
 }
 
-// observe updates the state from a specification. It returns the removed components, and the time until the first of them no longer
+// updateService updates the state from a specification. It returns the removed components, and the time until the first of them no longer
 // counts as removed, 0 if none of them ever does. The components in bypassed count as removed when the service is new to this replica.
-func (l *removed) observe(s *isvc.Service, bypassed []isvc.Role, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
+func (l *removedComponents) updateService(s *isvc.Service, bypassed []isvc.Role, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
@@ -84,22 +84,22 @@ func countRemoved(known map[isvc.Role]time.Time, s *isvc.Service, r isvc.Role, n
 	if !s.RuntimeComponents {
 		return true, 0
 	}
-	if rest = runtimeAfter - now.Sub(since); rest <= 0 {
+	if rest = runtimeGracePeriod - now.Sub(since); rest <= 0 {
 		delete(known, r)
 		return false, 0
 	}
 	return true, rest
 }
 
-// clear drops the state of all services.
-func (l *removed) clear() {
+// clearAll drops the state of all services.
+func (l *removedComponents) clearAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.services = map[cache.ObjectName]map[isvc.Role]time.Time{}
 }
 
-// forget drops the state of a deleted service.
-func (l *removed) forget(name cache.ObjectName) {
+// forgetService drops the state of a deleted service.
+func (l *removedComponents) forgetService(name cache.ObjectName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.services, name)

@@ -25,31 +25,31 @@ func TestRemovedComponents(t *testing.T) {
 	}{
 		{name: "a router of the runtime never leaves", named: alone},
 		{name: "a named component stays", at: time.Second, named: both},
-		{name: "until it is not", at: 2 * time.Second, named: alone, want12: router, want13: router, wantNext: runtimeAfter},
-		{name: "OME is 9 s behind", at: 11 * time.Second, named: alone, want12: router, want13: router, wantNext: runtimeAfter - 9*time.Second},
-		{name: "then it is the runtime's", at: 2*time.Second + runtimeAfter, named: alone, want12: router},
+		{name: "until it is not", at: 2 * time.Second, named: alone, want12: router, want13: router, wantNext: runtimeGracePeriod},
+		{name: "OME is 9 s behind", at: 11 * time.Second, named: alone, want12: router, want13: router, wantNext: runtimeGracePeriod - 9*time.Second},
+		{name: "then it is the runtime's", at: 2*time.Second + runtimeGracePeriod, named: alone, want12: router},
 		{name: "and goes on to be", at: time.Hour, named: alone, want12: router},
 		{name: "named again", at: 2 * time.Hour, named: both},
-		{name: "leaving again", at: 2*time.Hour + 1, named: alone, want12: router, want13: router, wantNext: runtimeAfter},
+		{name: "leaving again", at: 2*time.Hour + 1, named: alone, want12: router, want13: router, wantNext: runtimeGracePeriod},
 		{name: "named before the time is over", at: 2*time.Hour + 2, named: both},
 	}
-	old, current := removed{}, removed{}
-	old.clear()
-	current.clear()
+	old, current := removedComponents{}, removedComponents{}
+	old.clearAll()
+	current.clearAll()
 	for _, tt := range steps {
 		s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{}}
 		for _, r := range tt.named {
 			s.Components[r] = &isvc.Component{}
 		}
-		got, next := old.observe(s, nil, start.Add(tt.at))
+		got, next := old.updateService(s, nil, start.Add(tt.at))
 		assert.Equal(t, tt.want12, got, tt.name)
 		assert.Zero(t, next, tt.name)
 		s.RuntimeComponents = true
-		got, next = current.observe(s, nil, start.Add(tt.at))
+		got, next = current.updateService(s, nil, start.Add(tt.at))
 		assert.Equal(t, tt.want13, got, tt.name)
 		assert.Equal(t, tt.wantNext, next, tt.name)
 	}
-	old.forget(cache.ObjectName{Namespace: "models", Name: "chat"})
+	old.forgetService(cache.ObjectName{Namespace: "models", Name: "chat"})
 	assert.Empty(t, old.services)
 }
 
@@ -57,16 +57,16 @@ func TestRemovedBeforeThisTerm(t *testing.T) {
 	t.Parallel()
 	s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{isvc.Engine: {}}, RuntimeComponents: true}
 	router, removedRouter := []isvc.Role{isvc.Router}, map[isvc.Role]bool{isvc.Router: true}
-	for at, want := range map[time.Duration]map[isvc.Role]bool{0: removedRouter, runtimeAfter - 1: removedRouter, runtimeAfter: nil} {
-		fresh := removed{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
-		fresh.observe(s, router, start)
-		got, next := fresh.observe(s, router, start.Add(at))
+	for at, want := range map[time.Duration]map[isvc.Role]bool{0: removedRouter, runtimeGracePeriod - 1: removedRouter, runtimeGracePeriod: nil} {
+		fresh := removedComponents{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
+		fresh.updateService(s, router, start)
+		got, next := fresh.updateService(s, router, start.Add(at))
 		assert.Equal(t, want, got, at)
-		assert.Equal(t, max(runtimeAfter-at, 0), next, at)
+		assert.Equal(t, max(runtimeGracePeriod-at, 0), next, at)
 	}
-	l := removed{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
+	l := removedComponents{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
 	named := &isvc.Service{Namespace: "models", Name: "named", Components: map[isvc.Role]*isvc.Component{isvc.Router: {}}}
-	got, next := l.observe(named, router, start)
+	got, next := l.updateService(named, router, start)
 	assert.Empty(t, got, "the specification names the router")
 	assert.Zero(t, next)
 }

@@ -19,57 +19,57 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
 )
 
-// api are requests below a URL that clients of model servers send.
-var api = []struct{ method, path string }{
+// apiRequests are requests below a URL that clients of model servers send.
+var apiRequests = []struct{ method, path string }{
 	{"POST", ""}, {"POST", "v1/chat/completions"}, {"POST", "v1/completions"}, {"POST", "v1/embeddings"}, {"GET", "v1/models"},
 }
 
-// contested returns the verdict on an accepted route. The data plane may send its requests to a route of somebody else:
+// contestedVerdict returns the verdict on an accepted route. The data plane may send its requests to a route of somebody else:
 //
 //	a route of somebody else wins        verdict
 //	all requests for the URL             Refused, HostConflict
 //	those for the API below the URL      that of the data plane, with a warning
 //	all, and it is OME's left-over       that of the data plane, with a warning: adopt deletes it
-func (r *run) contested(o *render.Object, stored *unstructured.Unstructured, v gatewayapi.Verdict) gatewayapi.Verdict {
-	rivals := r.rivals(o)
+func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructured, v gatewayapi.Verdict) gatewayapi.Verdict {
+	rivals := r.findRivals(o)
 	if v.Acceptance == gatewayapi.Refused || o.Exposure.Attachment.Reason != "" || len(rivals) == 0 {
 		return v
 	}
-	stored = r.aged(stored)
-	world, err := semantics.FromObjects(r.surroundings(o.Exposure, append(slices.Clone(rivals), stored)))
+	stored = r.withCreationTime(stored)
+	world, err := semantics.FromObjects(r.routingObjects(o.Exposure, append(slices.Clone(rivals), stored)))
 	if err != nil {
 		return v // an object of the data plane that it does not understand
 	}
 	c := contest{
-		exposure: o.Exposure, stored: stored, rivals: rivals, all: world,
-		others: sync.OnceValues(func() (*semantics.World, error) { return semantics.FromObjects(r.surroundings(o.Exposure, rivals)) }),
+		exposure: o.Exposure, stored: stored, rivals: rivals, withRoute: world,
+		withoutRoute: sync.OnceValues(func() (*semantics.World, error) { return semantics.FromObjects(r.routingObjects(o.Exposure, rivals)) }),
 	}
-	for _, a := range api {
+	for _, a := range apiRequests {
 		path := o.Exposure.Path + a.path
-		request := semantics.Request{Entrance: r.entrance(o), Host: o.Exposure.Host, Path: path, Method: a.method}
+		request := semantics.Request{Entrance: r.requestEntrance(o), Host: o.Exposure.Host, Path: path, Method: a.method}
 		if m := o.Exposure.Model; m.Header != "" {
 			request.Header = map[string]string{m.Header: m.Name}
 		}
-		winner, why := c.winner(request)
+		winner, why := c.findWinner(request)
 		switch {
 		case winner == nil:
 			continue
 		case metav1.IsControlledBy(winner, &metav1.ObjectMeta{UID: r.observed.Input.Service.UID}):
-			r.warn(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", name(winner), o.Exposure.Host, path, why)
+			r.warnOfConflict(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", objectName(winner), o.Exposure.Host, path, why)
 		case path == o.Exposure.Path:
 			return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(
-				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", name(winner), o.Exposure.Host, path, why)}
+				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", objectName(winner), o.Exposure.Host, path, why)}
 		default:
-			r.warn(o.Exposure, "%s answers %s%s (%s)", name(winner), o.Exposure.Host, path, why)
+			r.warnOfConflict(o.Exposure, "%s answers %s%s (%s)", objectName(winner), o.Exposure.Host, path, why)
 		}
 		return v
 	}
 	return v
 }
 
-// rivals returns the routes of somebody else for the host of an object. It leaves out those that the data plane does not understand, although the
+// findRivals returns the routes of somebody else for the host of an object. It leaves out those that the data plane does not understand, although the
 // API server accepts them: they take no requests.
-func (r *run) rivals(o *render.Object) []*unstructured.Unstructured {
+func (r *run) findRivals(o *render.Object) []*unstructured.Unstructured {
 	all := r.Observer.Foreign(o.Resource, o.Exposure.Host)
 	if o.Exposure.OwnListener {
 		all = append(all, r.Observer.Foreign(o.Resource, informers.EveryHost)...)
@@ -80,32 +80,32 @@ func (r *run) rivals(o *render.Object) []*unstructured.Unstructured {
 	})
 }
 
-func (r *run) warn(e *plan.Exposure, format string, args ...any) {
+func (r *run) warnOfConflict(e *plan.Exposure, format string, args ...any) {
 	r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Role: e.Role, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
-func name(u *unstructured.Unstructured) string {
+func objectName(u *unstructured.Unstructured) string {
 	return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
 }
 
 // A contest is a route of this program, and the routes of others for its host.
 type contest struct {
-	exposure *plan.Exposure
-	stored   *unstructured.Unstructured // the route, as the API server has it
-	rivals   []*unstructured.Unstructured
-	all      *semantics.World
-	others   func() (*semantics.World, error) // without the route. Rivals can be many: it is made once, if it is needed
+	exposure     *plan.Exposure
+	stored       *unstructured.Unstructured // the route, as the API server has it
+	rivals       []*unstructured.Unstructured
+	withRoute    *semantics.World
+	withoutRoute func() (*semantics.World, error) // without the route. Rivals can be many: it is made once, if it is needed
 }
 
-// winner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
-func (c *contest) winner(request semantics.Request) (*unstructured.Unstructured, string) {
-	answer, err := c.all.Explain(request)
+// findWinner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
+func (c *contest) findWinner(request semantics.Request) (*unstructured.Unstructured, string) {
+	answer, err := c.withRoute.Explain(request)
 	switch {
 	case errors.Is(err, semantics.ErrAmbiguous):
-		return c.alone(request), "the data plane can choose either route"
+		return c.rivalAnswer(request), "the data plane can choose either route"
 	case answer.Winner == nil && !errors.Is(err, semantics.ErrNoRoute):
 		created := c.stored.GetCreationTimestamp()
-		return samePath(c.rivals, c.exposure, &created), "it has the same path and is older"
+		return oldestWithPath(c.rivals, c.exposure, &created), "it has the same path and is older"
 	case answer.Winner == nil:
 		return nil, ""
 	}
@@ -128,25 +128,25 @@ func indexOf(routes []*unstructured.Unstructured, answer semantics.Explanation) 
 	})
 }
 
-// alone returns the route that would answer without the route of this program.
-func (c *contest) alone(request semantics.Request) *unstructured.Unstructured {
-	if world, err := c.others(); err == nil {
+// rivalAnswer returns the route that would answer without the route of this program.
+func (c *contest) rivalAnswer(request semantics.Request) *unstructured.Unstructured {
+	if world, err := c.withoutRoute(); err == nil {
 		if answer, err := world.Explain(request); err == nil {
 			if i := indexOf(c.rivals, answer); i >= 0 {
 				return c.rivals[i]
 			}
 		}
 	}
-	return samePath(c.rivals, c.exposure, nil)
+	return oldestWithPath(c.rivals, c.exposure, nil)
 }
 
-// samePath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data
+// oldestWithPath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data
 // plane is not modeled, or can choose.
-func samePath(rivals []*unstructured.Unstructured, e *plan.Exposure, than *metav1.Time) *unstructured.Unstructured {
+func oldestWithPath(rivals []*unstructured.Unstructured, e *plan.Exposure, before *metav1.Time) *unstructured.Unstructured {
 	var found *unstructured.Unstructured
 	for _, u := range rivals {
 		created := u.GetCreationTimestamp()
-		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.Paths(u, e.Host), e.Path) || than != nil && than.Before(&created) {
+		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.Paths(u, e.Host), e.Path) || before != nil && before.Before(&created) {
 			continue
 		}
 		if first := found; first == nil || created.Time.Before(first.GetCreationTimestamp().Time) {
@@ -159,8 +159,8 @@ func samePath(rivals []*unstructured.Unstructured, e *plan.Exposure, than *metav
 // annotationCanary marks an Ingress that takes a part of the requests of another one.
 const annotationCanary = "nginx.ingress.kubernetes.io/canary"
 
-// aged returns a stored route. A route that is not stored yet would be younger than all others.
-func (r *run) aged(stored *unstructured.Unstructured) *unstructured.Unstructured {
+// withCreationTime returns a stored route. A route that is not stored yet would be younger than all others.
+func (r *run) withCreationTime(stored *unstructured.Unstructured) *unstructured.Unstructured {
 	if created := stored.GetCreationTimestamp(); !created.IsZero() {
 		return stored
 	}
@@ -169,8 +169,8 @@ func (r *run) aged(stored *unstructured.Unstructured) *unstructured.Unstructured
 	return next
 }
 
-// entrance returns the entrance at which the requests of an exposure arrive.
-func (r *run) entrance(o *render.Object) semantics.Entrance {
+// requestEntrance returns the entrance at which the requests of an exposure arrive.
+func (r *run) requestEntrance(o *render.Object) semantics.Entrance {
 	e := o.Exposure
 	switch o.Resource {
 	case render.HTTPRoutes:
@@ -182,8 +182,8 @@ func (r *run) entrance(o *render.Object) semantics.Entrance {
 	return semantics.Entrance{IstioGateway: namespace + "/" + name}
 }
 
-// surroundings returns the objects on which the answers of routes depend, with the routes.
-func (r *run) surroundings(e *plan.Exposure, routes []*unstructured.Unstructured) []*unstructured.Unstructured {
+// routingObjects returns the objects on which the answers of routes depend, with the routes.
+func (r *run) routingObjects(e *plan.Exposure, routes []*unstructured.Unstructured) []*unstructured.Unstructured {
 	in := &r.observed.Input
 	all := slices.Clone(routes)
 	add := func(typed any, kind string) {
@@ -198,7 +198,7 @@ func (r *run) surroundings(e *plan.Exposure, routes []*unstructured.Unstructured
 		add(g.Gateway, "Gateway")
 		if g.ListenerSet {
 			for i, u := range all[:len(routes)] {
-				all[i] = atGateway(u)
+				all[i] = withGatewayParents(u)
 			}
 		}
 	}
@@ -215,8 +215,8 @@ func (r *run) surroundings(e *plan.Exposure, routes []*unstructured.Unstructured
 	return all
 }
 
-// atGateway returns an HTTPRoute with Gateways as parents instead of ListenerSets, which attach routes in the same way.
-func atGateway(route *unstructured.Unstructured) *unstructured.Unstructured {
+// withGatewayParents returns an HTTPRoute with Gateways as parents instead of ListenerSets, which attach routes in the same way.
+func withGatewayParents(route *unstructured.Unstructured) *unstructured.Unstructured {
 	next := route.DeepCopy()
 	parents, _, _ := unstructured.NestedSlice(next.Object, "spec", "parentRefs")
 	parents = slices.DeleteFunc(parents, func(p any) bool {

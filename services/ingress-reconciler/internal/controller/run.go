@@ -31,30 +31,30 @@ import (
 type run struct {
 	*Reconciler
 
-	object   *isvc.Object
-	observed observe.Observation
-	plan     plan.Plan
-	refused  map[ownership.Claim]ownership.Conflict
-	hold     time.Duration
+	object       *isvc.Object
+	observed     observe.Observation
+	plan         plan.Plan
+	refused      map[ownership.Claim]ownership.Conflict
+	holdDuration time.Duration
 
-	wanted []wanted
-	notes  []string
-	held   int           // number of replaced objects that are kept during the hold
-	again  time.Duration // when to reconcile again; 0: on the next event
-	why    string        // the reason for again
-	errs   []error
+	planned       []plannedObject
+	notes         []string
+	heldObjects   int           // number of replaced objects that are kept during the hold
+	requeueDelay  time.Duration // when to reconcile again; 0: on the next event
+	requeueReason string        // the reason for again
+	errs          []error
 }
 
-// wanted is an object of the plan, and the verdict on it.
-type wanted struct {
+// plannedObject is an object of the plan, and the verdict on it.
+type plannedObject struct {
 	render.Object
 
 	verdict gatewayapi.Verdict
 }
 
-// apply writes the wanted objects that differ.
-func (r *run) apply(ctx context.Context) {
-	objects, err := render.Render(&r.plan, r.params())
+// applyObjects writes the wanted objects that differ.
+func (r *run) applyObjects(ctx context.Context) {
+	objects, err := render.Render(&r.plan, r.renderParams())
 	if err != nil {
 		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: ReasonNotWritten, Message: err.Error()})
 		r.plan.Keep = plan.Slots
@@ -62,34 +62,34 @@ func (r *run) apply(ctx context.Context) {
 	}
 	for _, o := range objects {
 		if !r.Observer.Available(o.Resource) {
-			r.wanted = append(r.wanted, wanted{Object: o, verdict: r.unavailable(&o)})
+			r.planned = append(r.planned, plannedObject{Object: o, verdict: r.unavailableVerdict(&o)})
 			continue
 		}
-		live := r.live(o.Resource, o.Object.GetName())
+		live := r.findLive(o.Resource, o.Object.GetName())
 		stored, result, err := r.Applier.Apply(ctx, o.Resource, o.Object, live)
-		w := wanted{Object: o, verdict: r.verdict(&o, stored, err)}
-		r.wanted = append(r.wanted, w)
-		r.count(ctx, o.Resource, o.Object.GetName(), string(result), err)
+		w := plannedObject{Object: o, verdict: r.appliedVerdict(&o, stored, err)}
+		r.planned = append(r.planned, w)
+		r.countWrite(ctx, o.Resource, o.Object.GetName(), string(result), err)
 		if live != nil && err == nil && live.GetAnnotations()[observe.AnnotationSuperseded] != "" { // the object is wanted again
-			r.mark(ctx, o.Resource, live, "")
+			r.markSuperseded(ctx, o.Resource, live, "")
 		}
 	}
 }
 
-// unavailable is the verdict on an object of a kind that cannot be written.
-func (r *run) unavailable(o *render.Object) gatewayapi.Verdict {
+// unavailableVerdict is the verdict on an object of a kind that cannot be written.
+func (r *run) unavailableVerdict(o *render.Object) gatewayapi.Verdict {
 	message := fmt.Sprintf("%s %s cannot be created: install the CRD, or add %s to --kinds", o.Object.GetKind(), o.Object.GetName(), o.Resource.Resource)
-	r.recheck(recheckInterval, message)
+	r.requestRequeue(recheckInterval, message)
 	return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
 }
 
-// params returns the input of render.Render in addition to the plan.
-func (r *run) params() render.Params {
+// renderParams returns the input of render.Render in addition to the plan.
+func (r *run) renderParams() render.Params {
 	return r.observed.RenderParams()
 }
 
-// live returns an existing object of the service, nil if it does not exist.
-func (r *run) live(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
+// findLive returns an existing object of the service, nil if it does not exist.
+func (r *run) findLive(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return l.Resource == resource && l.Object.GetName() == name })
 	if i < 0 {
 		return nil
@@ -97,22 +97,22 @@ func (r *run) live(resource schema.GroupVersionResource, name string) *unstructu
 	return r.observed.Live[i].Object
 }
 
-// verdict returns the verdict on an object that was applied.
-func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gatewayapi.Verdict {
+// appliedVerdict returns the verdict on an object that was applied.
+func (r *run) appliedVerdict(o *render.Object, stored *unstructured.Unstructured, err error) gatewayapi.Verdict {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
-		r.recheck(recheckInterval, "a foreign object with the name sends no event")
+		r.requestRequeue(recheckInterval, "a foreign object with the name sends no event")
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName())}
 	case err != nil:
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: ReasonNotWritten, Message: err.Error()}
 	case o.Exposure == nil:
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 	}
-	v, wait := judge(o, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)], r.Clock.Now())
+	v, wait := objectVerdict(o, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)], r.Clock.Now())
 	if wait > 0 {
-		r.recheck(wait, v.Message)
+		r.requestRequeue(wait, v.Message)
 	}
-	return r.contested(o, stored, v)
+	return r.contestedVerdict(o, stored, v)
 }
 
 // ReasonNotWritten is the reason for an object that the API server rejected.
@@ -122,29 +122,29 @@ func gatewayName(e *plan.Exposure) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}
 }
 
-// count counts a write, or records its error. A foreign object is not an error: the condition reports it.
-func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, name, result string, err error) {
+// countWrite counts a write, or records its error. A foreign object is not an error: the condition reports it.
+func (r *run) countWrite(ctx context.Context, resource schema.GroupVersionResource, name, result string, err error) {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
 	case err != nil:
-		r.Meter.Write(resource.Resource, "failed")
+		r.Meter.CountWrite(resource.Resource, "failed")
 		r.errs = append(r.errs, err)
 	case result != string(apply.Unchanged):
-		r.Meter.Write(resource.Resource, result)
+		r.Meter.CountWrite(resource.Resource, result)
 		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, resource.Resource), zap.String("object", name), zap.String("result", result))
 	}
 }
 
-// replaced returns the objects that are no longer in the plan, and the input of package transition for them.
-func (r *run) replaced(ctx context.Context) (old []observe.Live, in []transition.Old) {
+// replacedObjects returns the objects that are no longer in the plan, and the input of package transition for them.
+func (r *run) replacedObjects(ctx context.Context) (old []observe.Live, in []transition.Old) {
 	served := true // all routes
 	for _, l := range r.observed.Live {
-		if slices.ContainsFunc(r.wanted, func(w wanted) bool {
+		if slices.ContainsFunc(r.planned, func(w plannedObject) bool {
 			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
 		}) {
 			continue
 		}
-		next := transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.lost(&l)}
+		next := transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.isLost(&l)}
 		if r.plan.HandedToOME {
 			next.Served = r.handOver(ctx, &l)
 			served = served && next.Served
@@ -157,15 +157,15 @@ func (r *run) replaced(ctx context.Context) (old []observe.Live, in []transition
 	return old, in
 }
 
-// release deletes objects that are no longer in the plan, as package transition decides.
-func (r *run) release(ctx context.Context) {
+// deleteSuperseded deletes objects that are no longer in the plan, as package transition decides.
+func (r *run) deleteSuperseded(ctx context.Context) {
 	in := transition.Input{
-		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
+		Now: r.Clock.Now(), Hold: r.holdDuration, Keep: r.plan.Keep, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
-	old, states := r.replaced(ctx)
+	old, states := r.replacedObjects(ctx)
 	in.Old = states
-	for i := range r.wanted {
-		in.Wanted = append(in.Wanted, transition.Wanted{Slot: r.wanted[i].Slot, Verdict: r.wanted[i].verdict.Acceptance})
+	for i := range r.planned {
+		in.Wanted = append(in.Wanted, transition.Wanted{Slot: r.planned[i].Slot, Verdict: r.planned[i].verdict.Acceptance})
 	}
 	actions, next := transition.Decide(in)
 	slices.Reverse(old) // routes before the objects that they refer to
@@ -173,23 +173,23 @@ func (r *run) release(ctx context.Context) {
 	for i, action := range actions {
 		l := &old[i]
 		if action == transition.Mark || action == transition.Keep && !l.Superseded().IsZero() {
-			r.held++
+			r.heldObjects++
 		}
 		switch action {
 		case transition.Mark:
-			r.mark(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339))
+			r.markSuperseded(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339))
 		case transition.Delete:
 			err := r.Applier.Delete(ctx, l.Resource, l.Object, r.object.UID)
-			r.count(ctx, l.Resource, l.Object.GetName(), "deleted", err)
+			r.countWrite(ctx, l.Resource, l.Object.GetName(), "deleted", err)
 		}
 	}
 	if next > 0 {
-		r.recheck(next, "replaced objects are kept until holdSeconds have passed")
+		r.requestRequeue(next, "replaced objects are kept until holdSeconds have passed")
 	}
 }
 
-// lost reports whether the host and path of an object belong to another service.
-func (r *run) lost(l *observe.Live) bool {
+// isLost reports whether the host and path of an object belong to another service.
+func (r *run) isLost(l *observe.Live) bool {
 	c, ok := l.Claim()
 	if !ok {
 		return false
@@ -198,28 +198,28 @@ func (r *run) lost(l *observe.Live) bool {
 	return refused
 }
 
-// mark records when an object was superseded. An empty time removes the record.
-func (r *run) mark(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, at string) {
+// markSuperseded records when an object was superseded. An empty time removes the record.
+func (r *run) markSuperseded(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, at string) {
 	err := r.Applier.Annotate(ctx, resource, live, observe.AnnotationSuperseded, at)
-	r.count(ctx, resource, live.GetName(), "marked", err)
+	r.countWrite(ctx, resource, live.GetName(), "marked", err)
 }
 
-// recheck requests another reconcile of the service after the given time at the latest.
-func (r *run) recheck(after time.Duration, why string) {
-	if r.again == 0 || after < r.again {
-		r.again, r.why = after, why
+// requestRequeue requests another reconcile of the service after the given time at the latest.
+func (r *run) requestRequeue(delay time.Duration, reason string) {
+	if r.requeueDelay == 0 || delay < r.requeueDelay {
+		r.requeueDelay, r.requeueReason = delay, reason
 	}
 }
 
-// state returns the state that the condition reports.
-func (r *run) state() condition.State {
+// conditionState returns the state that the condition reports.
+func (r *run) conditionState() condition.State {
 	s := condition.State{Reasons: r.plan.Reasons, Notes: r.notes}
-	for i := range r.wanted {
-		w := &r.wanted[i]
+	for i := range r.planned {
+		w := &r.planned[i]
 		switch {
 		case w.Exposure != nil:
 			s.Routes = append(s.Routes, condition.Route{
-				URL: url(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), Server: r.at(w.Exposure), Verdict: predicted(w),
+				URL: exposureURL(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), Server: r.exposureServer(w.Exposure), Verdict: reportedVerdict(w),
 				Detail: cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
 			})
 		case w.verdict.Acceptance == gatewayapi.Refused:
@@ -234,14 +234,14 @@ func (r *run) state() condition.State {
 	}
 	for _, reason := range r.plan.Reasons {
 		if reason.Reason == plan.ReasonAPIUnavailable {
-			r.recheck(recheckInterval, reason.Message)
+			r.requestRequeue(recheckInterval, reason.Message)
 		}
 	}
 	return s
 }
 
-// predicted returns the verdict on a route. If the Gateway has not accepted it, the prediction explains why.
-func predicted(w *wanted) gatewayapi.Verdict {
+// reportedVerdict returns the verdict on a route. If the Gateway has not accepted it, the prediction explains why.
+func reportedVerdict(w *plannedObject) gatewayapi.Verdict {
 	v := w.verdict
 	if a := w.Exposure.Attachment; v.Acceptance != gatewayapi.Accepted && a.Reason != "" && v.Reason != ReasonNotWritten && v.Reason != plan.ReasonNameConflict {
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: a.Reason, Message: a.Message}
@@ -249,23 +249,23 @@ func predicted(w *wanted) gatewayapi.Verdict {
 	return v
 }
 
-// url returns the URL of an exposure, with the header that selects its model.
-func url(e *plan.Exposure) string {
+// exposureURL returns the URL of an exposure, with the header that selects its model.
+func exposureURL(e *plan.Exposure) string {
 	if e.Model == (plan.Model{}) {
 		return e.URL
 	}
 	return fmt.Sprintf("%s (header %s: %s)", e.URL, e.Model.Header, e.Model.Name)
 }
 
-// at names the Gateway or IngressClass that serves an exposure.
-func (r *run) at(e *plan.Exposure) string {
+// exposureServer names the Gateway or IngressClass that serves an exposure.
+func (r *run) exposureServer(e *plan.Exposure) string {
 	switch r.plan.Strategy {
 	case settings.HTTPRoute:
-		at := e.ParentKind + " " + e.Gateway.Namespace + "/" + e.Gateway.Name
+		server := e.ParentKind + " " + e.Gateway.Namespace + "/" + e.Gateway.Name
 		if e.Gateway.Listener != "" {
-			at += " listener " + e.Gateway.Listener
+			server += " listener " + e.Gateway.Listener
 		}
-		return at
+		return server
 	case settings.VirtualService:
 		return "Istio Gateway " + r.observed.Input.Settings.IstioGateway
 	}
@@ -275,10 +275,10 @@ func (r *run) at(e *plan.Exposure) string {
 	return "the default IngressClass"
 }
 
-// outcome returns the result of Reconcile.
-func (r *run) outcome() error {
-	if r.again > 0 {
-		r.errs = append(r.errs, controller.RequeueAfter(r.again, r.why))
+// reconcileError returns the result of Reconcile.
+func (r *run) reconcileError() error {
+	if r.requeueDelay > 0 {
+		r.errs = append(r.errs, controller.RequeueAfter(r.requeueDelay, r.requeueReason))
 	}
 	return errors.Join(r.errs...)
 }

@@ -18,28 +18,28 @@ import (
 // up to 90 s. Twice as long would delay the deletion of replaced objects by 4 min, almost the default hold of 5 min.
 const addressTimeout = 2 * time.Minute
 
-// judge returns whether the data plane has accepted a route, and the time until the next check: 0 if an event reports every change.
-func judge(o *render.Object, stored *unstructured.Unstructured, g gatewayapi.Gateway, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
+// objectVerdict returns whether the data plane has accepted a route, and the time until the next check: 0 if an event reports every change.
+func objectVerdict(o *render.Object, stored *unstructured.Unstructured, g gatewayapi.Gateway, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
 	switch o.Resource {
 	case render.HTTPRoutes:
-		return judgeRoute(stored, g), 0
+		return routeVerdict(stored, g), 0
 	case render.Ingresses:
-		return judgeIngress(stored, o.Exposure.Class, now)
+		return ingressVerdict(stored, o.Exposure.Class, now)
 	}
-	return judgeVirtualService(o.Exposure), 0
+	return virtualServiceVerdict(o.Exposure), 0
 }
 
-// judgeVirtualService uses the prediction of the plan, because a VirtualService has no status.
-func judgeVirtualService(e *plan.Exposure) gatewayapi.Verdict {
+// virtualServiceVerdict uses the prediction of the plan, because a VirtualService has no status.
+func virtualServiceVerdict(e *plan.Exposure) gatewayapi.Verdict {
 	if e != nil && e.Attachment.Reason != "" {
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: e.Attachment.Reason, Message: e.Attachment.Message}
 	}
 	return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 }
 
-// judgeIngress accepts an Ingress that has an address. It also accepts one that is older than addressTimeout, if its IngressClass
+// ingressVerdict accepts an Ingress that has an address. It also accepts one that is older than addressTimeout, if its IngressClass
 // exists: without a class and without an address, nothing shows that any controller serves the Ingress.
-func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
+func ingressVerdict(stored *unstructured.Unstructured, class ingressclass.Class, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
 	if addresses, _, _ := unstructured.NestedSlice(stored.Object, "status", "loadBalancer", "ingress"); len(addresses) > 0 {
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}, 0
 	}
@@ -62,7 +62,7 @@ const reasonNoAddress = "LoadBalancerPending"
 // noAddress is the verdict on an Ingress without an address.
 var noAddress = gatewayapi.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
 
-func judgeRoute(live *unstructured.Unstructured, g gatewayapi.Gateway) gatewayapi.Verdict {
+func routeVerdict(live *unstructured.Unstructured, g gatewayapi.Gateway) gatewayapi.Verdict {
 	var route gatewayv1.HTTPRoute
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &route); err != nil {
 		return gatewayapi.Verdict{Reason: gatewayapi.ReasonParentStatusNotAvailable, Message: err.Error()}

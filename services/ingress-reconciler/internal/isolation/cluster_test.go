@@ -274,8 +274,8 @@ func (c *cluster) Current() (settings.Config, string) { return c.config, "" }
 // Event implements the recorder of the Reconciler. The methods after it implement the meter. All of them do nothing.
 func (c *cluster) Event(*corev1.ObjectReference, string, string, string) {}
 
-// Write does nothing.
-func (c *cluster) Write(string, string) {}
+// CountWrite does nothing.
+func (c *cluster) CountWrite(string, string) {}
 
 // SetReason does nothing.
 func (c *cluster) SetReason(cache.ObjectName, string) {}
@@ -289,8 +289,8 @@ func (c *cluster) Clear() {}
 // SetHeld does nothing.
 func (c *cluster) SetHeld(cache.ObjectName, int) {}
 
-// Programmed does nothing.
-func (c *cluster) Programmed(time.Duration) {}
+// ObserveProgrammed does nothing.
+func (c *cluster) ObserveProgrammed(time.Duration) {}
 
 // claims returns the claims of the routes in the cluster.
 func (c *cluster) claims() map[ownership.Claim]bool {

@@ -61,8 +61,10 @@ func (m *Metrics) Configured(name, problem string) {
 	m.configValid.WithLabelValues(name).Set(valid)
 }
 
-// Write counts one write.
-func (m *Metrics) Write(resource, result string) { m.writes.WithLabelValues(resource, result).Inc() }
+// CountWrite counts one write.
+func (m *Metrics) CountWrite(resource, result string) {
+	m.writes.WithLabelValues(resource, result).Inc()
+}
 
 // SetReason records the reason of a service's condition. Services with a conflict have the reason HostConflict.
 func (m *Metrics) SetReason(service cache.ObjectName, reason string) { m.reasons.Set(service, reason) }
@@ -77,9 +79,11 @@ func (m *Metrics) SetHeld(service cache.ObjectName, objects int) {
 	}
 }
 
-// Programmed records the time until the condition of a service became True, since a component became ready or the condition last
+// ObserveProgrammed records the time until the condition of a service became True, since a component became ready or the condition last
 // changed. A negative time, caused by clock skew, counts as zero.
-func (m *Metrics) Programmed(after time.Duration) { m.programmed.Observe(max(after, 0).Seconds()) }
+func (m *Metrics) ObserveProgrammed(after time.Duration) {
+	m.programmed.Observe(max(after, 0).Seconds())
+}
 
 // Forget removes a service that no longer exists.
 func (m *Metrics) Forget(service cache.ObjectName) {

@@ -28,8 +28,8 @@ func TestMetrics(t *testing.T) {
 	m.Configured("fairlead/ingress", "")
 	m.Configured("ome/inferenceservice-config", "")
 	m.Configured("ome/inferenceservice-config", "it is not JSON")
-	m.Write("httproutes", "created")
-	m.Write("httproutes", "created")
+	m.CountWrite("httproutes", "created")
+	m.CountWrite("httproutes", "created")
 	m.SetReason(chat, "ParentStatusNotAvailable")
 	m.SetReason(chat, "Programmed")
 	m.SetReason(embed, "HostConflict")
@@ -109,7 +109,7 @@ func TestProgrammed(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r)
 	for _, after := range []time.Duration{-time.Second, 0, time.Second, 4 * time.Second, time.Hour} {
-		m.Programmed(after)
+		m.ObserveProgrammed(after)
 	}
 	assertMetrics(t, r, `
 # HELP fairlead_ingress_time_to_programmed_seconds Time until the condition of a service becomes True, since a component became ready or the condition last changed.

@@ -27,7 +27,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	m := New(r)
 	m.Configured("fairlead/ingress-reconciler", "")
-	m.Write("httproutes", "created")
+	m.CountWrite("httproutes", "created")
 	m.SetReason(chat, "Programmed")
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)
