@@ -49,7 +49,7 @@ func Parse(text string) (*Template, error) {
 	if t.Tree == nil || parse.IsEmptyTree(t.Root) {
 		return nil, errors.New("template is empty")
 	}
-	if err := check(t.Root); err != nil {
+	if err := checkNode(t.Root); err != nil {
 		return nil, fmt.Errorf("template %q: %w", text, err)
 	}
 	return &Template{template: t}, nil
@@ -63,15 +63,15 @@ func withoutName(err error) error {
 // functions are the allowed functions: their time and output are bounded.
 var functions = []string{"and", "or", "not", "eq", "ne", "index", "print", "printf"}
 
-// check walks a template and rejects every node type that is not explicitly allowed.
-func check(node parse.Node) error {
+// checkNode walks a template and rejects every node type that is not explicitly allowed.
+func checkNode(node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
 		return checkAll(n)
 	case *parse.IfNode:
-		return errors.Join(check(n.Pipe), checkAll(n.List), checkAll(n.ElseList))
+		return errors.Join(checkNode(n.Pipe), checkAll(n.List), checkAll(n.ElseList))
 	case *parse.ActionNode:
-		return check(n.Pipe)
+		return checkNode(n.Pipe)
 	case *parse.PipeNode:
 		return checkPipe(n)
 	case *parse.CommandNode:
@@ -93,7 +93,7 @@ func checkAll(list *parse.ListNode) error {
 		return nil
 	}
 	for _, n := range list.Nodes {
-		if err := check(n); err != nil {
+		if err := checkNode(n); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func checkPipe(n *parse.PipeNode) error {
 	if len(n.Cmds) > 1 {
 		return fmt.Errorf("pipe %s is not allowed", n)
 	}
-	return check(n.Cmds[0])
+	return checkNode(n.Cmds[0])
 }
 
 // verbs matches printf formats that print values without width or precision.
@@ -115,7 +115,7 @@ var verbs = regexp.MustCompile(`^([^%]|%[sdv%])*$`)
 
 func checkCommand(n *parse.CommandNode) error {
 	for _, arg := range n.Args {
-		if err := check(arg); err != nil {
+		if err := checkNode(arg); err != nil {
 			return err
 		}
 	}
@@ -133,15 +133,15 @@ func checkCommand(n *parse.CommandNode) error {
 
 // Render returns the output of the template for values. It does not validate the output, so it also serves path templates.
 func (t *Template) Render(v Values) (string, error) {
-	var out limited
+	var out limitedBuilder
 	if err := t.template.Execute(&out, v); err != nil {
 		return "", fmt.Errorf("render template: %w", withoutName(err))
 	}
 	return out.String(), nil
 }
 
-// Host returns the host name that the template renders for values.
-func (t *Template) Host(v Values) (string, error) {
+// RenderHost returns the host name that the template renders for values.
+func (t *Template) RenderHost(v Values) (string, error) {
 	host, err := t.Render(v)
 	if err != nil {
 		return "", err
@@ -152,10 +152,10 @@ func (t *Template) Host(v Values) (string, error) {
 	return host, nil
 }
 
-// limited is a strings.Builder that rejects writes beyond maxOutput.
-type limited struct{ strings.Builder }
+// limitedBuilder is a strings.Builder that rejects writes beyond maxOutput.
+type limitedBuilder struct{ strings.Builder }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuilder) Write(p []byte) (int, error) {
 	if l.Len()+len(p) > maxOutput {
 		return 0, fmt.Errorf("output exceeds %d bytes", maxOutput)
 	}
@@ -166,7 +166,7 @@ func (l *limited) Write(p []byte) (int, error) {
 // without a wildcard. It has at most 253 characters, and each label has at most 63.
 func Validate(host string) error {
 	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
-		return fmt.Errorf("host %q: %s", abridged(host), problems[0])
+		return fmt.Errorf("host %q: %s", abridgeHost(host), problems[0])
 	}
 	labels := strings.Split(host, ".")
 	if len(labels) < 2 {
@@ -174,14 +174,14 @@ func Validate(host string) error {
 	}
 	for _, label := range labels {
 		if len(label) > validation.DNS1123LabelMaxLength {
-			return fmt.Errorf("host %q: label %q has %d characters, more than %d", abridged(host), label, len(label), validation.DNS1123LabelMaxLength)
+			return fmt.Errorf("host %q: label %q has %d characters, more than %d", abridgeHost(host), label, len(label), validation.DNS1123LabelMaxLength)
 		}
 	}
 	return nil
 }
 
-// abridged truncates a name for an error message.
-func abridged(host string) string {
+// abridgeHost truncates a name for an error message.
+func abridgeHost(host string) string {
 	const most = 300
 	if len(host) <= most {
 		return host

@@ -50,7 +50,7 @@ func TestHost(t *testing.T) {
 			if tt.values.Name == "" {
 				tt.values = values
 			}
-			got, err := parsed.Host(tt.values)
+			got, err := parsed.RenderHost(tt.values)
 			if tt.fails != "" {
 				require.ErrorContains(t, err, tt.fails)
 				assert.Less(t, len(err.Error()), 600, "the error message is short")
@@ -108,7 +108,7 @@ func FuzzHost(f *testing.F) {
 		if err != nil {
 			return
 		}
-		host, err := parsed.Host(Values{Name: name, Namespace: "models", IngressDomain: "example.com", Labels: map[string]string{"a": label}})
+		host, err := parsed.RenderHost(Values{Name: name, Namespace: "models", IngressDomain: "example.com", Labels: map[string]string{"a": label}})
 		if err == nil {
 			require.NoError(t, Validate(host))
 			assert.LessOrEqual(t, len(host), 253)

@@ -258,7 +258,7 @@ func allowedDomain(text, namespace string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.Host(hostname.Values{Namespace: namespace})
+	return t.RenderHost(hostname.Values{Namespace: namespace})
 }
 
 // fill sets the fields from merged values. It validates them first, because inherited values have not been validated.

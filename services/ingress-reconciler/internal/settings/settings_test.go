@@ -70,7 +70,7 @@ func resolve(t *testing.T, config, ome string, annotations map[string]string) (S
 
 func host(t *testing.T, s Settings) string {
 	t.Helper()
-	h, err := s.Host.Host(hostname.Values{Name: "chat", Namespace: "models", IngressDomain: s.Domain})
+	h, err := s.Host.RenderHost(hostname.Values{Name: "chat", Namespace: "models", IngressDomain: s.Domain})
 	require.NoError(t, err)
 	return h
 }
