@@ -178,7 +178,7 @@ type planner struct {
 
 // newPlanner registers the claims of all services, because services that are not selected also own hosts.
 func newPlanner(w *world, config settings.Config, log io.Writer) (*planner, error) {
-	caches, err := informers.Snapshot(w.Snapshot, w.kinds)
+	caches, err := informers.ReadSnapshot(w.Snapshot, w.kinds)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

@@ -117,7 +117,7 @@ func (o *statusOptions) statusRows(w *world) []statusRow {
 	for _, u := range w.Objects {
 		if isService(u) {
 			services[cache.MetaObjectToName(u)] = u
-		} else if owner, found := informers.Owner(u); found && isOurs(u) {
+		} else if owner, found := informers.OwnerName(u); found && isOurs(u) {
 			objects[owner] = append(objects[owner], u.GetKind()+"/"+u.GetName())
 		}
 	}

@@ -67,7 +67,7 @@ func isService(u *unstructured.Unstructured) bool {
 }
 
 // isOurs reports whether the program wrote an object.
-func isOurs(u *unstructured.Unstructured) bool { return informers.IsOurs(u) }
+func isOurs(u *unstructured.Unstructured) bool { return informers.IsManaged(u) }
 
 // identity identifies an object, independent of its API version.
 type identity struct{ group, kind, namespace, name string }

@@ -34,7 +34,7 @@ import (
 //	the labels of a Namespace                        the services in the namespace
 func RegisterHandlers(i *informers.Informers, index *uses.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, index: index, requester: func(namespace, host, secret string) *unstructured.Unstructured {
-		return informers.OldestOf(i.Managed[render.Ingresses], namespace, host, secret)
+		return informers.OldestIngress(i.Managed[render.Ingresses], namespace, host, secret)
 	}}
 	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
 		informer.AddEventHandler(controller.Unless(isUnchanged, controller.Handler(enqueue, names)))
@@ -78,7 +78,7 @@ func sliceOwner(obj any) []cache.ObjectName {
 }
 
 func ownerName(obj any) []cache.ObjectName {
-	if name, ok := informers.Owner(obj); ok {
+	if name, ok := informers.OwnerName(obj); ok {
 		return []cache.ObjectName{name}
 	}
 	return nil
@@ -111,11 +111,11 @@ func (h handlers) namesForHosts(obj any) []cache.ObjectName {
 	if !ok {
 		return nil
 	}
-	if informers.IsOurs(u) {
+	if informers.IsManaged(u) {
 		return h.namesForSecrets(u)
 	}
 	var users []cache.ObjectName
-	for _, host := range informers.HostsOf(u) {
+	for _, host := range informers.IndexedHosts(u) {
 		users = append(users, h.index.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: host}})...)
 	}
 	return users
@@ -173,7 +173,7 @@ func isUnchanged(old, current any) bool {
 // hasSameRequests reports whether an update of a route of somebody else cannot change the requests that it takes. The status of a service's own
 // routes counts.
 func hasSameRequests(a, b *unstructured.Unstructured) bool {
-	_, owned := informers.Owner(a)
+	_, owned := informers.OwnerName(a)
 	return !owned && reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
 		reflect.DeepEqual(a.GetLabels(), b.GetLabels()) && reflect.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
 		reflect.DeepEqual(a.GetDeletionTimestamp(), b.GetDeletionTimestamp())

@@ -142,14 +142,14 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 		return &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(fmt.Sprintf(ingress, name, created, more)))}
 	}
 	first, second := object("b", "2026-01-01T00:00:00Z", owned), object("a", "2026-01-02T00:00:00Z", owned)
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{first, second}}, []string{"ingresses"})
+	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{first, second}}, []string{"ingresses"})
 	require.NoError(t, err)
 	byHost, bySecret := cache.ObjectName{Namespace: "models", Name: "by-host"}, cache.ObjectName{Namespace: "models", Name: "by-secret"}
 	users := uses.New()
 	users.Set(byHost, []uses.Object{{Kind: uses.Host, Name: cache.ObjectName{Name: "b.example.com"}}})
 	users.Set(bySecret, []uses.Object{{Kind: uses.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
 	h := handlers{requester: func(namespace, host, secret string) *unstructured.Unstructured {
-		return informers.OldestOf(caches.Managed[render.Ingresses], namespace, host, secret)
+		return informers.OldestIngress(caches.Managed[render.Ingresses], namespace, host, secret)
 	}, index: users}
 	assert.Equal(t, []cache.ObjectName{byHost}, h.namesForHosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
 	everyHost := cache.ObjectName{Namespace: "models", Name: "every-host"}

@@ -84,7 +84,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
 		objects = append(objects, u)
 	}
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: objects}, nil)
+	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
 	f := fixed{problem: "nothing is configured"}
 	if config != "" {

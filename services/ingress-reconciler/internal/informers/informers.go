@@ -70,8 +70,8 @@ type Set[T any] struct {
 	Managed map[schema.GroupVersionResource]T
 }
 
-// all returns the values in any order.
-func (s *Set[T]) all() []T {
+// values returns the values in any order.
+func (s *Set[T]) values() []T {
 	all := []T{s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
 	for _, resource := range Written {
 		all = append(all, s.Managed[resource])
@@ -109,7 +109,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 	for _, resource := range Written {
 		kind := kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers: cache.Indexers{byOwner: indexOurs, byHost: indexForeign, bySecret: indexBySecret}, Transform: trimManaged, Off: off(resource),
+			Indexers: cache.Indexers{byOwner: indexManaged, byHost: indexForeign, bySecret: indexBySecret}, Transform: trimManaged, Off: off(resource),
 		}
 		if render.IsRoute(resource) {
 			kind.Selector = ""
@@ -119,23 +119,23 @@ func Kinds(writable []string) Set[kit.Kind] {
 	return kinds
 }
 
-// each returns a Set with the results of f for the values of another Set.
-func each[A, B any](of Set[A], f func(A) B) Set[B] {
-	made := Set[B]{
-		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Slices: f(of.Slices), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
-		Gateways: f(of.Gateways), ListenerSets: f(of.ListenerSets), GatewayClasses: f(of.GatewayClasses), IstioGateways: f(of.IstioGateways), Knative: f(of.Knative), Pools: f(of.Pools),
+// mapSet returns a Set with the results of f for the values of another Set.
+func mapSet[A, B any](set Set[A], f func(A) B) Set[B] {
+	mapped := Set[B]{
+		InferenceServices: f(set.InferenceServices), Services: f(set.Services), Slices: f(set.Slices), Namespaces: f(set.Namespaces), IngressClasses: f(set.IngressClasses),
+		Gateways: f(set.Gateways), ListenerSets: f(set.ListenerSets), GatewayClasses: f(set.GatewayClasses), IstioGateways: f(set.IstioGateways), Knative: f(set.Knative), Pools: f(set.Pools),
 		Managed: map[schema.GroupVersionResource]B{},
 	}
-	for resource, a := range of.Managed {
-		made.Managed[resource] = f(a)
+	for resource, a := range set.Managed {
+		mapped.Managed[resource] = f(a)
 	}
-	return made
+	return mapped
 }
 
 // AllKinds returns all kinds that are not off, in any order.
 func AllKinds(writable []string) []kit.Kind {
 	kinds := Kinds(writable)
-	return slices.DeleteFunc(kinds.all(), func(k kit.Kind) bool { return k.Off })
+	return slices.DeleteFunc(kinds.values(), func(k kit.Kind) bool { return k.Off })
 }
 
 // Reader reads the cached objects of one kind.
@@ -162,18 +162,18 @@ type Params struct {
 // New returns informers. Run starts them.
 func New(p Params) *Informers {
 	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	return &Informers{Group: group, Set: each(Kinds(p.Writable), group.Add)}
+	return &Informers{Group: group, Set: mapSet(Kinds(p.Writable), group.Add)}
 }
 
 // Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
-	return each(i.Set, func(o *kube.OptionalInformer) Reader { return o })
+	return mapSet(i.Set, func(o *kube.OptionalInformer) Reader { return o })
 }
 
-// Snapshot returns caches of objects that were read once. It ignores objects of other kinds.
-func Snapshot(world kit.Snapshot, writable []string) (Caches, error) {
+// ReadSnapshot returns caches of objects that were read once. It ignores objects of other kinds.
+func ReadSnapshot(world kit.Snapshot, writable []string) (Caches, error) {
 	var failed error
-	caches := each(Kinds(writable), func(k kit.Kind) Reader {
+	caches := mapSet(Kinds(writable), func(k kit.Kind) Reader {
 		r, err := world.Reader(k)
 		if err != nil {
 			failed = err
@@ -183,15 +183,15 @@ func Snapshot(world kit.Snapshot, writable []string) (Caches, error) {
 	return caches, failed
 }
 
-// OwnedBy returns the objects that an InferenceService controls.
-func OwnedBy(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwner, service.String()) }
+// ByOwner returns the objects that an InferenceService controls.
+func ByOwner(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwner, service.String()) }
 
-// Foreign returns the routes for a host that this program did not write.
-func Foreign(r Reader, host string) []any { return r.ByIndex(byHost, host) }
+// ForeignRoutes returns the routes for a host that this program did not write.
+func ForeignRoutes(r Reader, host string) []any { return r.ByIndex(byHost, host) }
 
-// OldestOf returns the oldest Ingress of this program with a TLS Secret for a host, nil if there is none. It requests the certificate:
+// OldestIngress returns the oldest Ingress of this program with a TLS Secret for a host, nil if there is none. It requests the certificate:
 // cert-manager gives a Certificate to one Ingress, and refuses it to all others.
-func OldestOf(r Reader, namespace, host, secret string) *unstructured.Unstructured {
+func OldestIngress(r Reader, namespace, host, secret string) *unstructured.Unstructured {
 	var oldest *unstructured.Unstructured
 	for _, obj := range r.ByIndex(bySecret, secretKey(namespace, host, secret)) {
 		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil && (oldest == nil || render.Older(u, oldest)) {
@@ -205,7 +205,7 @@ func secretKey(namespace, host, secret string) string { return namespace + "/" +
 
 func indexBySecret(obj any) ([]string, error) {
 	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || !IsOurs(obj) {
+	if !ok || !IsManaged(obj) {
 		return nil, nil
 	}
 	var keys []string
@@ -215,8 +215,8 @@ func indexBySecret(obj any) ([]string, error) {
 	return keys, nil
 }
 
-// SlicesOf returns the EndpointSlices of a component's Service.
-func SlicesOf(r Reader, service cache.ObjectName) []any {
+// SlicesOfService returns the EndpointSlices of a component's Service.
+func SlicesOfService(r Reader, service cache.ObjectName) []any {
 	return r.ByIndex(byService, service.String())
 }
 
@@ -240,9 +240,9 @@ func (i *Informers) InNamespace(namespace string) []any {
 	return i.InferenceServices.ByIndex(byNamespace, namespace)
 }
 
-// Owner returns the name of the InferenceService that controls an object. It ignores InferenceServices of API groups other than
+// OwnerName returns the name of the InferenceService that controls an object. It ignores InferenceServices of API groups other than
 // OME's, such as KServe's.
-func Owner(obj any) (cache.ObjectName, bool) {
+func OwnerName(obj any) (cache.ObjectName, bool) {
 	object, ok := obj.(metav1.Object)
 	if !ok {
 		return cache.ObjectName{}, false
@@ -258,15 +258,15 @@ func Owner(obj any) (cache.ObjectName, bool) {
 }
 
 func indexByOwner(obj any) ([]string, error) {
-	if owner, ok := Owner(obj); ok {
+	if owner, ok := OwnerName(obj); ok {
 		return []string{owner.String()}, nil
 	}
 	return nil, nil
 }
 
-// indexOurs is indexByOwner for the objects of this program.
-func indexOurs(obj any) ([]string, error) {
-	if !IsOurs(obj) {
+// indexManaged is indexByOwner for the objects of this program.
+func indexManaged(obj any) ([]string, error) {
+	if !IsManaged(obj) {
 		return nil, nil
 	}
 	return indexByOwner(obj)
@@ -274,17 +274,17 @@ func indexOurs(obj any) ([]string, error) {
 
 func indexForeign(obj any) ([]string, error) {
 	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || IsOurs(obj) {
+	if !ok || IsManaged(obj) {
 		return nil, nil
 	}
-	return HostsOf(u), nil
+	return IndexedHosts(u), nil
 }
 
 // EveryHost stands for the host of a listener: an HTTPRoute without hostnames has it.
 const EveryHost = ""
 
-// HostsOf returns the hosts of a route, EveryHost for an HTTPRoute without hostnames.
-func HostsOf(route *unstructured.Unstructured) []string {
+// IndexedHosts returns the hosts of a route, EveryHost for an HTTPRoute without hostnames.
+func IndexedHosts(route *unstructured.Unstructured) []string {
 	hosts := render.Hosts(route)
 	if len(hosts) == 0 && route.GetKind() == render.Kinds[render.HTTPRoutes] {
 		return []string{EveryHost}
@@ -292,13 +292,13 @@ func HostsOf(route *unstructured.Unstructured) []string {
 	return hosts
 }
 
-// IsOurs reports whether this program wrote an object for an InferenceService. The label alone does not hide an object of a tenant.
-func IsOurs(obj any) bool {
+// IsManaged reports whether this program wrote an object for an InferenceService. The label alone does not hide an object of a tenant.
+func IsManaged(obj any) bool {
 	o, ok := obj.(metav1.Object)
 	if !ok || o.GetLabels()[render.LabelManagedBy] != render.Manager {
 		return false
 	}
-	_, owned := Owner(obj)
+	_, owned := OwnerName(obj)
 	return owned
 }
 

@@ -23,7 +23,7 @@ func read(t *testing.T, manifests ...string) Caches {
 	for _, m := range manifests {
 		objects = append(objects, &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(m))})
 	}
-	caches, err := Snapshot(kit.Snapshot{Objects: objects}, nil)
+	caches, err := ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
 	return caches
 }
@@ -51,7 +51,7 @@ func TestServiceTransform(t *testing.T) {
 	assert.Equal(t, corev1.Service{
 		TypeMeta: picker.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "picker"}, Spec: corev1.ServiceSpec{Ports: ports},
 	}, *picker)
-	assert.Len(t, OwnedBy(caches.Services, cache.ObjectName{Namespace: "models", Name: "chat"}), 1)
+	assert.Len(t, ByOwner(caches.Services, cache.ObjectName{Namespace: "models", Name: "chat"}), 1)
 }
 
 // KServe also has InferenceServices. The index ignores their Knative Services, even if the names are the same.
@@ -61,7 +61,7 @@ func TestInferenceServicesOfOthers(t *testing.T) {
 	chat := cache.ObjectName{Namespace: "models", Name: "chat"}
 	for version, want := range map[string]int{"ome.io/v1beta1": 1, "serving.kserve.io/v1beta1": 0} {
 		caches := read(t, strings.Replace(knative, "%", version, 1))
-		assert.Len(t, OwnedBy(caches.Knative, chat), want, version)
+		assert.Len(t, ByOwner(caches.Knative, chat), want, version)
 	}
 }
 
@@ -87,13 +87,13 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 			t.Parallel()
 			kinds := Kinds(tt.writable)
 			var off []string
-			for _, k := range kinds.all() {
+			for _, k := range kinds.values() {
 				if k.Off {
 					off = append(off, strings.Replace(k.String(), "fairlead.dev/managed-by=ingress-reconciler", "ours", 1))
 				}
 			}
 			assert.ElementsMatch(t, tt.off, off)
-			assert.Len(t, AllKinds(tt.writable), len(kinds.all())-len(tt.off))
+			assert.Len(t, AllKinds(tt.writable), len(kinds.values())-len(tt.off))
 		})
 	}
 }
@@ -108,7 +108,7 @@ func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 		if off {
 			writable = []string{"ingresses"}
 		}
-		caches, err := Snapshot(world, writable)
+		caches, err := ReadSnapshot(world, writable)
 		require.NoError(t, err)
 		ours := caches.Managed[render.HTTPRoutes]
 		assert.Equal(t, !off, ours.Listed())
@@ -129,10 +129,10 @@ func TestOldestOf(t *testing.T) {
 	managed := read(t,
 		ingress("d", "2026-01-03T00:00:00Z", ""), ingress("c", "2026-01-02T00:00:00Z", ""), ingress("b", "2026-01-02T00:00:00Z", ""), ingress("a", "2026-01-01T00:00:00Z", going),
 	).Managed[render.Ingresses]
-	assert.Equal(t, "b", OldestOf(managed, "models", "a.example.com", "tls").GetName())
-	assert.Nil(t, OldestOf(managed, "models", "b.example.com", "tls"))
-	assert.Nil(t, OldestOf(managed, "models", "a.example.com", "other"))
-	assert.Nil(t, OldestOf(managed, "other", "a.example.com", "tls"))
+	assert.Equal(t, "b", OldestIngress(managed, "models", "a.example.com", "tls").GetName())
+	assert.Nil(t, OldestIngress(managed, "models", "b.example.com", "tls"))
+	assert.Nil(t, OldestIngress(managed, "models", "a.example.com", "other"))
+	assert.Nil(t, OldestIngress(managed, "other", "a.example.com", "tls"))
 }
 
 // TestRoutesOfOthersAreTrimmed: tenants decide how large their routes are.

@@ -16,21 +16,21 @@ func trimManaged(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	switch {
 	case !ok:
-	case IsOurs(u):
-		keepManager(u)
+	case IsManaged(u):
+		trimManagedFields(u)
 	default:
 		u.SetManagedFields(nil)
 		unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
-		if _, owned := Owner(u); !owned {
+		if _, owned := OwnerName(u); !owned {
 			unstructured.RemoveNestedField(u.Object, "status")
 		}
 	}
 	return obj, nil
 }
 
-// keepManager removes the managed fields, unless this program set fields of the object by a create or update instead of an apply:
+// trimManagedFields removes the managed fields, unless this program set fields of the object by a create or update instead of an apply:
 // then the next apply needs all managed fields to migrate them.
-func keepManager(u *unstructured.Unstructured) {
+func trimManagedFields(u *unstructured.Unstructured) {
 	if !slices.ContainsFunc(u.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == render.Manager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == ""
 	}) {

@@ -94,7 +94,7 @@ func (c *cluster) start() {
 
 // refresh updates the caches of the Reconciler to the current objects.
 func (c *cluster) refresh() {
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: slices.Collect(maps.Values(c.objects))}, nil)
+	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: slices.Collect(maps.Values(c.objects))}, nil)
 	require.NoError(c.t, err)
 	*c.observer = *observe.New(caches)
 }
@@ -121,7 +121,7 @@ func (c *cluster) remove(u *unstructured.Unstructured) {
 func (c *cluster) changed(u *unstructured.Unstructured) {
 	if u.GetKind() == "InferenceService" {
 		c.enqueue(cache.ObjectName{Namespace: u.GetNamespace(), Name: u.GetName()})
-	} else if name, ok := informers.Owner(u); ok {
+	} else if name, ok := informers.OwnerName(u); ok {
 		c.enqueue(name)
 	}
 }

@@ -98,7 +98,7 @@ func (o *Observer) Names() []cache.ObjectName {
 
 // Foreign returns the routes of a kind for a host that this program did not write, except those that are being deleted.
 func (o *Observer) Foreign(resource schema.GroupVersionResource, host string) []*unstructured.Unstructured {
-	return slices.DeleteFunc(list[*unstructured.Unstructured](informers.Foreign(o.Managed[resource], host)), func(u *unstructured.Unstructured) bool {
+	return slices.DeleteFunc(list[*unstructured.Unstructured](informers.ForeignRoutes(o.Managed[resource], host)), func(u *unstructured.Unstructured) bool {
 		return u.GetDeletionTimestamp() != nil
 	})
 }
@@ -109,7 +109,7 @@ func (o *Observer) Owners() []cache.ObjectName {
 	var names []cache.ObjectName
 	for _, resource := range render.Routes {
 		for _, obj := range o.Managed[resource].List() {
-			if name, ok := informers.Owner(obj); ok && informers.IsOurs(obj) && !seen[name] {
+			if name, ok := informers.OwnerName(obj); ok && informers.IsManaged(obj) && !seen[name] {
 				seen[name] = true
 				names = append(names, name)
 			}
@@ -123,7 +123,7 @@ func (o *Observer) Owners() []cache.ObjectName {
 func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
 	var asks []ownership.Ask
 	for _, resource := range render.Routes {
-		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Managed[resource], name)) {
+		for _, u := range list[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
 			if c, ok := render.Claim(resource, u); ok {
 				asks = append(asks, ownership.Ask{Claim: c, Live: u.GetCreationTimestamp().Time})
 			}
@@ -154,11 +154,11 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in := &out.Input
 	in.Service = s
 	in.Settings, in.SettingsErr = config.Resolve(s)
-	in.Services = list[*corev1.Service](informers.OwnedBy(o.Services, name))
+	in.Services = list[*corev1.Service](informers.ByOwner(o.Services, name))
 	in.Podless = o.podless(in.Services)
 	o.foreignServices(in)
 	in.Knative = map[isvc.Role]bool{}
-	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.Knative, name)) {
+	for _, k := range list[*metav1.PartialObjectMetadata](informers.ByOwner(o.Knative, name)) {
 		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // belongs to a deleted service with this name
 			continue
 		}
@@ -179,7 +179,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 		in.Unserved[strategy] = !o.Available(resource)
 	}
 	out.Requester = func(host, secret string) *unstructured.Unstructured {
-		return informers.OldestOf(o.Managed[render.Ingresses], s.Namespace, host, secret)
+		return informers.OldestIngress(o.Managed[render.Ingresses], s.Namespace, host, secret)
 	}
 	in.Labels = o.NamespaceLabels(s.Namespace)
 	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())
@@ -220,7 +220,7 @@ func (o *Observer) foreignServices(in *plan.Input) {
 func (o *Observer) podless(services []*corev1.Service) map[string]bool {
 	podless := map[string]bool{}
 	for _, s := range services {
-		slicesOf := list[*discoveryv1.EndpointSlice](informers.SlicesOf(o.Slices, cache.MetaObjectToName(s)))
+		slicesOf := list[*discoveryv1.EndpointSlice](informers.SlicesOfService(o.Slices, cache.MetaObjectToName(s)))
 		podless[s.Name] = len(slicesOf) > 0 && !slices.ContainsFunc(slicesOf, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 	}
 	return podless
@@ -230,7 +230,7 @@ func (o *Observer) podless(services []*corev1.Service) map[string]bool {
 func (o *Observer) live(name cache.ObjectName) []Live {
 	var all []Live
 	for _, resource := range informers.Written {
-		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Managed[resource], name)) {
+		for _, u := range list[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
 			if u.GetDeletionTimestamp() == nil {
 				all = append(all, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
 			}

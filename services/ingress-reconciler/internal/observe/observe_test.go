@@ -67,7 +67,7 @@ func TestClaims(t *testing.T) {
 			labels: {fairlead.dev/managed-by: ingress-reconciler}, annotations: {fairlead.dev/claim: %q%s},
 			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %s, uid: u, controller: true}]}}`, versions[kind], kind, name, claim, more, owner))
 	}
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
+	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		route("HTTPRoute", "a", "chat", "x.example.com/a/", ""),
 		route("HTTPRoute", "b", "chat", "y.example.com/", ", fairlead.dev/superseded-at: '2026-05-04T12:00:00Z'"),
 		route("HTTPRoute", "c", "chat", "no claim", ""),
@@ -106,7 +106,7 @@ func observed(t *testing.T, config string, manifests ...string) Observation {
 	for _, m := range manifests {
 		objects = append(objects, object(t, m))
 	}
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: objects}, nil)
+	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
 	d, _, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 // A ListenerSet has the features of its Gateway's class, so the Gateway concerns the services of the ListenerSet, too.
 func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 	t.Parallel()
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
+	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: set}, spec: {parentRef: {name: public, namespace: gateways}}}"),
 		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: near}, spec: {parentRef: {name: near}}}"),
 		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: {gatewayClassName: envoy}}"),
