@@ -100,10 +100,10 @@ func (j *adoption) blockedReason(l *leftOver) string {
 	if l.resource != render.Ingresses {
 		return ""
 	}
-	class := ingressclass.Of(j.observed.Input.Classes, l.Unstructured)
+	class := ingressclass.ClassOfIngress(j.observed.Input.Classes, l.Unstructured)
 	for i := range j.objects {
 		o := &j.objects[i]
-		if o.Resource != render.Ingresses || ingressclass.Of(j.observed.Input.Classes, o.Object).Identity() != class.Identity() || !sharesPath(o.Object, l.Unstructured) {
+		if o.Resource != render.Ingresses || ingressclass.ClassOfIngress(j.observed.Input.Classes, o.Object).Identity() != class.Identity() || !sharesPath(o.Object, l.Unstructured) {
 			continue
 		}
 		name := "Ingress " + o.Object.GetName()

@@ -28,7 +28,7 @@ func (r *run) handOver(ctx context.Context, l *observe.Live) bool {
 	if l.Resource != render.Ingresses {
 		return false
 	}
-	c := ingressclass.Of(r.observed.Input.Classes, l.Object).Controller
+	c := ingressclass.ClassOfIngress(r.observed.Input.Classes, l.Object).Controller
 	if next := yieldRootPath(l.Object, c); next != nil && r.onlyOMEUsesHost(claim.Host) {
 		_, result, err := r.Applier.Apply(ctx, l.Resource, next, l.Object)
 		r.countWrite(ctx, l.Resource, next.GetName(), string(result), err)
@@ -92,7 +92,7 @@ func (r *run) servedByOME(host, path string) bool {
 			case render.HTTPRoutes:
 				v = routeVerdict(u, gatewayapi.Gateway{})
 			case render.Ingresses:
-				v, wait = ingressVerdict(u, ingressclass.Of(in.Classes, u), r.Clock.Now())
+				v, wait = ingressVerdict(u, ingressclass.ClassOfIngress(in.Classes, u), r.Clock.Now())
 			}
 			if v.Acceptance == gatewayapi.Accepted {
 				return true

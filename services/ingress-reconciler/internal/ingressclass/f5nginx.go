@@ -13,7 +13,7 @@ var NGINX = Controller{
 	Name:            "F5 NGINX",
 	SpecControllers: []string{"nginx.org/ingress-controller"},
 	Streaming: func(s Streaming) map[string]string {
-		buffer, seconds := "False", strconv.Itoa(int(s.timeout()/time.Second))+"s"
+		buffer, seconds := "False", strconv.Itoa(int(s.timeoutOrMax()/time.Second))+"s"
 		if s.Buffer {
 			buffer = "True"
 		}

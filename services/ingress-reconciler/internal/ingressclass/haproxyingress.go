@@ -14,7 +14,7 @@ var HAProxyIngress = Controller{
 	Name:            "haproxy-ingress",
 	SpecControllers: []string{"haproxy-ingress.github.io/controller"},
 	Streaming: func(s Streaming) map[string]string {
-		annotations := map[string]string{prefixHAProxyIngress + "timeout-server": strconv.Itoa(int(s.timeout()/time.Second)) + "s"}
+		annotations := map[string]string{prefixHAProxyIngress + "timeout-server": strconv.Itoa(int(s.timeoutOrMax()/time.Second)) + "s"}
 		if s.MaxBody > 0 {
 			annotations[prefixHAProxyIngress+"proxy-body-size"] = strconv.FormatInt(s.MaxBody, 10)
 		}
@@ -22,7 +22,7 @@ var HAProxyIngress = Controller{
 	},
 	StripPrefix: func(p Prefix) Stripped {
 		return Stripped{
-			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypePrefix, p.bare())},
+			Paths:       []networkingv1.HTTPIngressPath{ingressPath(networkingv1.PathTypePrefix, p.withoutSlash())},
 			Annotations: map[string]string{prefixHAProxyIngress + "rewrite-target": "/"},
 		}
 	},

@@ -13,12 +13,12 @@ var HAProxy = Controller{
 	Name:            "haproxy.org",
 	SpecControllers: []string{"haproxy.org/ingress-controller", "haproxy.org/ingress-controller/"},
 	Streaming: func(s Streaming) map[string]string {
-		return map[string]string{"haproxy.org/timeout-server": strconv.Itoa(int(s.timeout()/time.Second)) + "s"}
+		return map[string]string{"haproxy.org/timeout-server": strconv.Itoa(int(s.timeoutOrMax()/time.Second)) + "s"}
 	},
 	StripPrefix: func(p Prefix) Stripped {
 		return Stripped{
-			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypePrefix, p.bare())},
-			Annotations: map[string]string{"haproxy.org/path-rewrite": regexp.QuoteMeta(p.bare()) + `/?(.*) /\1`},
+			Paths:       []networkingv1.HTTPIngressPath{ingressPath(networkingv1.PathTypePrefix, p.withoutSlash())},
+			Annotations: map[string]string{"haproxy.org/path-rewrite": regexp.QuoteMeta(p.withoutSlash()) + `/?(.*) /\1`},
 		}
 	},
 	GRPC: func(_ string) map[string]string { return map[string]string{"haproxy.org/server-proto": "h2"} },

@@ -70,8 +70,8 @@ type Streaming struct {
 // generation. Two weeks would have the same effect, because nodes and connections do not live that long.
 const noTimeout = 7 * 24 * time.Hour
 
-// timeout returns the timeout to write for a controller that needs a number.
-func (s Streaming) timeout() time.Duration {
+// timeoutOrMax returns the timeout to write for a controller that needs a number.
+func (s Streaming) timeoutOrMax() time.Duration {
 	if s.Timeout == 0 {
 		return noTimeout
 	}
@@ -85,8 +85,8 @@ type Prefix struct {
 	Annotations     map[string]string // other annotations of the Ingress
 }
 
-// bare returns the path without the trailing slash.
-func (p *Prefix) bare() string { return strings.TrimSuffix(p.Path, "/") }
+// withoutSlash returns the path without the trailing slash.
+func (p *Prefix) withoutSlash() string { return strings.TrimSuffix(p.Path, "/") }
 
 // Stripped contains the parts of an Ingress that strip a prefix.
 type Stripped struct {
@@ -101,8 +101,8 @@ type Companion struct {
 	Object   *unstructured.Unstructured
 }
 
-// path returns one path of an Ingress.
-func path(kind networkingv1.PathType, text string) networkingv1.HTTPIngressPath {
+// ingressPath returns one path of an Ingress.
+func ingressPath(kind networkingv1.PathType, text string) networkingv1.HTTPIngressPath {
 	return networkingv1.HTTPIngressPath{Path: text, PathType: &kind}
 }
 
@@ -127,8 +127,8 @@ func (c *Controller) ComputedAnnotations() []string {
 // Controllers returns all known controllers.
 func Controllers() []*Controller { return slices.Clone(controllers) }
 
-// Recognize returns the controller for a value of spec.controller, nil if the controller is unknown.
-func Recognize(specController string) *Controller {
+// RecognizeController returns the controller for a value of spec.controller, nil if the controller is unknown.
+func RecognizeController(specController string) *Controller {
 	for _, c := range controllers {
 		if slices.ContainsFunc(c.SpecControllers, func(s string) bool {
 			return specController == s || strings.HasSuffix(s, "/") && strings.HasPrefix(specController, s)
@@ -145,28 +145,28 @@ type Class struct {
 	SpecController string      // spec.controller; empty: the IngressClass does not exist
 	Controller     *Controller // nil: unknown
 
-	reading reading
+	readGroup readGroup
 }
 
-// Resolve returns the class with the given name. If name is nil, it returns the default class of the cluster.
-func Resolve(classes []*networkingv1.IngressClass, name *string) Class {
-	found := find(classes, name)
+// ResolveClass returns the class with the given name. If name is nil, it returns the default class of the cluster.
+func ResolveClass(classes []*networkingv1.IngressClass, name *string) Class {
+	found := findClass(classes, name)
 	switch {
 	case found != nil:
-		return Class{Name: found.Name, SpecController: found.Spec.Controller, Controller: Recognize(found.Spec.Controller), reading: readingOf(found)}
+		return Class{Name: found.Name, SpecController: found.Spec.Controller, Controller: RecognizeController(found.Spec.Controller), readGroup: readGroupOf(found)}
 	case name != nil:
 		return Class{Name: *name}
 	}
 	return Class{}
 }
 
-// Of returns the class of an Ingress.
-func Of(classes []*networkingv1.IngressClass, ingress *unstructured.Unstructured) Class {
-	return Resolve(classes, NameOf(ingress))
+// ClassOfIngress returns the class of an Ingress.
+func ClassOfIngress(classes []*networkingv1.IngressClass, ingress *unstructured.Unstructured) Class {
+	return ResolveClass(classes, ClassName(ingress))
 }
 
-// NameOf returns the name of the class in an Ingress, also in the older annotation, nil if the Ingress names no class.
-func NameOf(ingress *unstructured.Unstructured) *string {
+// ClassName returns the name of the class in an Ingress, also in the older annotation, nil if the Ingress names no class.
+func ClassName(ingress *unstructured.Unstructured) *string {
 	if name, found, err := unstructured.NestedString(ingress.Object, "spec", "ingressClassName"); found && err == nil {
 		return &name
 	}
@@ -184,32 +184,32 @@ func (c Class) Exists() bool { return c.SpecController != "" }
 
 // StripsPrefixes reports whether the controller of the class can strip path prefixes on a host that several Ingresses share.
 func (c Class) StripsPrefixes() bool {
-	return c.Controller.StripsPrefixes() && !c.reading.lacks(c.Controller.Reads)
+	return c.Controller.StripsPrefixes() && !c.readGroup.lacksGroup(c.Controller.Reads)
 }
 
-// MayLack returns the group and version of custom resources that StripPrefix needs, if the class does not say whether its controller reads
+// MayLackGroup returns the group and version of custom resources that StripPrefix needs, if the class does not say whether its controller reads
 // them.
-func (c Class) MayLack() string {
-	if !c.Controller.StripsPrefixes() || c.reading.known {
+func (c Class) MayLackGroup() string {
+	if !c.Controller.StripsPrefixes() || c.readGroup.known {
 		return ""
 	}
 	return c.Controller.Reads
 }
 
-// reading says which custom resources the controller of a class reads. The zero value means that the class does not say it.
-type reading struct {
+// readGroup says which custom resources the controller of a class reads. The zero value means that the class does not say it.
+type readGroup struct {
 	known bool
 	group string
 }
 
-// readingOf returns what a class says. A class of nodepool-ingress without the annotation belongs to a controller that reads none.
-func readingOf(c *networkingv1.IngressClass) reading {
+// readGroupOf returns what a class says. A class of nodepool-ingress without the annotation belongs to a controller that reads none.
+func readGroupOf(c *networkingv1.IngressClass) readGroup {
 	group, found := c.Annotations[openyurt.AnnotationServed]
-	return reading{known: found || c.Labels[openyurt.LabelPool] != "", group: group}
+	return readGroup{known: found || c.Labels[openyurt.LabelPool] != "", group: group}
 }
 
-// lacks reports whether the controller is known not to read a group.
-func (r reading) lacks(group string) bool { return group != "" && r.known && r.group != group }
+// lacksGroup reports whether the controller is known not to read a group.
+func (r readGroup) lacksGroup(group string) bool { return group != "" && r.known && r.group != group }
 
 // Identity identifies the controller of a class: two classes with the same spec.controller have the same identity. The identity of a
 // class that does not exist is its name.
@@ -220,24 +220,24 @@ func (c Class) Identity() string {
 	return c.Name
 }
 
-// find returns the class with the given name. If name is nil, it returns the default class. Of several default classes it returns the
+// findClass returns the class with the given name. If name is nil, it returns the default class. Of several default classes it returns the
 // newest, as the API server does.
-func find(classes []*networkingv1.IngressClass, name *string) *networkingv1.IngressClass {
+func findClass(classes []*networkingv1.IngressClass, name *string) *networkingv1.IngressClass {
 	var found *networkingv1.IngressClass
 	for _, c := range classes {
 		switch {
 		case name != nil && c.Name == *name:
 			return c
 		case name != nil || c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true":
-		case found == nil || newer(c, found):
+		case found == nil || isNewer(c, found):
 			found = c
 		}
 	}
 	return found
 }
 
-// newer reports whether the API server prefers default class a to b.
-func newer(a, b *networkingv1.IngressClass) bool {
+// isNewer reports whether the API server prefers default class a to b.
+func isNewer(a, b *networkingv1.IngressClass) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name
 	}

@@ -35,7 +35,7 @@ func TestRecognize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.give, func(t *testing.T) {
 			t.Parallel()
-			got := Recognize(tt.give)
+			got := RecognizeController(tt.give)
 			assert.Same(t, tt.want, got)
 			assert.Equal(t, tt.strips, got.StripsPrefixes())
 		})
@@ -191,7 +191,7 @@ func TestResolve(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Resolve(tt.classes, tt.give)
+			got := ResolveClass(tt.classes, tt.give)
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, tt.identity, got.Identity())
 		})

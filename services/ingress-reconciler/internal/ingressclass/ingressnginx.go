@@ -19,7 +19,7 @@ var IngressNGINX = Controller{
 	RefusesDuplicates: true,
 	MatchesHost:       true, // use-regex of one Ingress makes all paths of the host, Exact ones too, case-insensitive expressions
 	Streaming: func(s Streaming) map[string]string {
-		buffer, seconds := "off", strconv.Itoa(int(s.timeout()/time.Second))
+		buffer, seconds := "off", strconv.Itoa(int(s.timeoutOrMax()/time.Second))
 		if s.Buffer {
 			buffer = "on"
 		}
@@ -31,7 +31,7 @@ var IngressNGINX = Controller{
 	},
 	StripPrefix: func(p Prefix) Stripped {
 		return Stripped{
-			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(p.bare())+"(/|$)(.*)")},
+			Paths:       []networkingv1.HTTPIngressPath{ingressPath(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(p.withoutSlash())+"(/|$)(.*)")},
 			Annotations: map[string]string{prefixIngressNGINX + "use-regex": "true", prefixIngressNGINX + "rewrite-target": "/$2"},
 		}
 	},

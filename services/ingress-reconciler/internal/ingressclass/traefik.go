@@ -26,12 +26,12 @@ var Traefik = Controller{
 			chain = others + "," + chain
 		}
 		return Stripped{
-			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeExact, p.bare()), path(networkingv1.PathTypePrefix, p.Path)},
+			Paths:       []networkingv1.HTTPIngressPath{ingressPath(networkingv1.PathTypeExact, p.withoutSlash()), ingressPath(networkingv1.PathTypePrefix, p.Path)},
 			Annotations: map[string]string{annotationMiddlewares: chain},
 			Companion: &Companion{Resource: Middlewares, Object: &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": traefik.SchemeGroupVersion.String(), "kind": "Middleware",
 				"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name},
-				"spec":     map[string]any{"stripPrefix": map[string]any{"prefixes": []any{p.bare()}}},
+				"spec":     map[string]any{"stripPrefix": map[string]any{"prefixes": []any{p.withoutSlash()}}},
 			}}},
 		}
 	},

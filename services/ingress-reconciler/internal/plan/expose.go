@@ -336,7 +336,7 @@ func (c *collector) url(e *Exposure) string {
 
 // ingress sets the class, TLS Secret and URL of an Ingress, and reports whether its controller can rewrite paths.
 func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
-	e.Class = ingressclass.Resolve(c.Classes, c.Settings.IngressClass)
+	e.Class = ingressclass.ResolveClass(c.Classes, c.Settings.IngressClass)
 	if e.TLSSecret, err = c.secret(e.Host); err != nil {
 		return false, err
 	}
@@ -344,7 +344,7 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 		e.Attachment.Scheme = "https"
 	}
 	e.URL = c.url(e)
-	if reads := e.Class.MayLack(); e.Path != root && reads != "" {
+	if reads := e.Class.MayLackGroup(); e.Path != root && reads != "" {
 		c.addWarning(c.role, ReasonPathRewriteUnsupported,
 			"%s does not say whether its controller reads %s: if it does not, requests for path %s get 404. Annotate the IngressClass with %s: %s, or none",
 			c.dataPlane(e), reads, e.Path, openyurt.AnnotationServed, reads)
@@ -362,7 +362,7 @@ func (c *collector) hostAlone(e *Exposure) bool {
 		return true
 	}
 	for _, other := range c.Foreign(e.Host) {
-		if other.GetLabels()[labelSolver] != "" || ingressclass.Of(c.Classes, other).Identity() != e.Class.Identity() {
+		if other.GetLabels()[labelSolver] != "" || ingressclass.ClassOfIngress(c.Classes, other).Identity() != e.Class.Identity() {
 			continue
 		}
 		const text = "a rewrite of path %s makes %s match all paths of host %s as regular expressions, and Ingress %s/%s has paths there: "

@@ -303,7 +303,7 @@ func (b *builder) possible() bool {
 	case b.Unserved[s]:
 		b.keepSlots(Slots...)
 		b.addReason("", ReasonAPIUnavailable, "the kind of strategy %s is not available: install its CRD, or add it to --kinds", s)
-	case s == settings.Ingress && b.Settings.IngressClass != nil && !ingressclass.Resolve(b.Classes, b.Settings.IngressClass).Exists():
+	case s == settings.Ingress && b.Settings.IngressClass != nil && !ingressclass.ResolveClass(b.Classes, b.Settings.IngressClass).Exists():
 		b.addWarning("", ReasonIngressClassNotFound, "IngressClass %s does not exist", *b.Settings.IngressClass)
 		return true // a controller may serve a class name without an IngressClass
 	default:

@@ -19,7 +19,7 @@ import (
 func (r *renderer) ingress(e *plan.Exposure) {
 	name, class := r.name(settings.Ingress, e), e.Class.Name
 	if live := r.liveObject(settings.Ingress, e); live != nil && class == "" {
-		class = ptr.Deref(ingressclass.NameOf(live), "")
+		class = ptr.Deref(ingressclass.ClassName(live), "")
 	}
 	annotations := r.ingressAnnotations(e, name)
 	paths := []networkingv1.HTTPIngressPath{{Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}

@@ -41,7 +41,7 @@ func newLiveObjects(objects []*unstructured.Unstructured, owner types.UID, class
 		var p purpose
 		switch o.GroupVersionKind().GroupKind() {
 		case schema.GroupKind{Group: Ingresses.Group, Kind: Kinds[Ingresses]}:
-			p.strategy, p.server = settings.Ingress, ingressclass.Of(classes, o).Identity()
+			p.strategy, p.server = settings.Ingress, ingressclass.ClassOfIngress(classes, o).Identity()
 		case schema.GroupKind{Group: VirtualServices.Group, Kind: Kinds[VirtualServices]}:
 			p.strategy, p.server = settings.VirtualService, istioGateway(o)
 		default:

@@ -84,7 +84,7 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 		name, named = *i.Spec.IngressClassName, true
 	}
 	if !named {
-		name = ingressclass.Resolve(w.classes, nil).Name
+		name = ingressclass.ResolveClass(w.classes, nil).Name
 	}
 	x := w.byClass[name]
 	if x == nil {
@@ -116,7 +116,7 @@ const annotationClass = "kubernetes.io/ingress.class"
 
 // throughIngress finds the contenders for a request to the controller of a class.
 func (w *World) throughIngress(r *request, d *result) error {
-	class := ingressclass.Resolve(w.classes, &r.entrance.IngressClass)
+	class := ingressclass.ResolveClass(w.classes, &r.entrance.IngressClass)
 	if !class.Exists() {
 		return fmt.Errorf("IngressClass %s: %w", class.Name, ErrNotFound)
 	}
