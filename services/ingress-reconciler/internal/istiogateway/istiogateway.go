@@ -77,8 +77,8 @@ func ParseName(text, namespace string) (gatewayNamespace, name string) {
 	return namespace, text
 }
 
-// Attach predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway means that it does not exist.
-func (g *Gateway) Attach(namespace, host string) gatewayapi.Attachment {
+// PredictAttachment predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway means that it does not exist.
+func (g *Gateway) PredictAttachment(namespace, host string) gatewayapi.Attachment {
 	switch {
 	case g == nil:
 		return gatewayapi.Attachment{Reason: gatewayapi.ReasonGatewayNotFound, Message: "the Istio Gateway does not exist: create it, or correct ingressGateway"}
@@ -90,7 +90,7 @@ func (g *Gateway) Attach(namespace, host string) gatewayapi.Attachment {
 	var best, closest gatewayapi.Attachment
 	for i := range g.Servers {
 		s := &g.Servers[i]
-		a := g.serve(s, namespace, host)
+		a := g.attachServer(s, namespace, host)
 		switch {
 		case a.Reason != "":
 			if slices.Index(reasons, a.Reason) > slices.Index(reasons, closest.Reason) {
@@ -109,13 +109,13 @@ func (g *Gateway) Attach(namespace, host string) gatewayapi.Attachment {
 // reasons are ordered by how close a server came to serving the host.
 var reasons = []string{"", gatewayapi.ReasonProtocolNotSupported, gatewayapi.ReasonNoMatchingHostname, gatewayapi.ReasonListenerNotAllowed}
 
-// serve predicts whether one server serves a host.
-func (g *Gateway) serve(s *Server, namespace, host string) gatewayapi.Attachment {
-	scheme := s.scheme()
+// attachServer predicts whether one server serves a host.
+func (g *Gateway) attachServer(s *Server, namespace, host string) gatewayapi.Attachment {
+	scheme := s.urlScheme()
 	if scheme == "" {
 		return gatewayapi.Attachment{
 			Reason:  gatewayapi.ReasonProtocolNotSupported,
-			Message: fmt.Sprintf("server %s does not route HTTP requests: it has protocol %s", s.name(), s.Port.Protocol),
+			Message: fmt.Sprintf("server %s does not route HTTP requests: it has protocol %s", s.describeServer(), s.Port.Protocol),
 		}
 	}
 	matched := false
@@ -124,7 +124,7 @@ func (g *Gateway) serve(s *Server, namespace, host string) gatewayapi.Attachment
 		if !found {
 			from, dns = "*", pattern
 		}
-		if !matches(dns, host) {
+		if !matchesHost(dns, host) {
 			continue
 		}
 		matched = true
@@ -135,18 +135,18 @@ func (g *Gateway) serve(s *Server, namespace, host string) gatewayapi.Attachment
 	if matched {
 		return gatewayapi.Attachment{
 			Reason:  gatewayapi.ReasonListenerNotAllowed,
-			Message: fmt.Sprintf("server %s does not accept VirtualServices of namespace %s: see its hosts", s.name(), namespace),
+			Message: fmt.Sprintf("server %s does not accept VirtualServices of namespace %s: see its hosts", s.describeServer(), namespace),
 		}
 	}
 	return gatewayapi.Attachment{
 		Reason:  gatewayapi.ReasonNoMatchingHostname,
-		Message: fmt.Sprintf("no server has host %s: server %s has %s", host, s.name(), strings.Join(s.Hosts, ", ")),
+		Message: fmt.Sprintf("no server has host %s: server %s has %s", host, s.describeServer(), strings.Join(s.Hosts, ", ")),
 	}
 }
 
-// scheme returns the URL scheme of a server, or "" if the server does not route HTTP requests. A server that redirects to HTTPS only
+// urlScheme returns the URL scheme of a server, or "" if the server does not route HTTP requests. A server that redirects to HTTPS only
 // answers with redirects. A server in a TLS passthrough mode does not see paths.
-func (s *Server) scheme() string {
+func (s *Server) urlScheme() string {
 	switch strings.ToUpper(s.Port.Protocol) {
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
 		if s.TLS != nil && s.TLS.HTTPSRedirect {
@@ -161,15 +161,15 @@ func (s *Server) scheme() string {
 	return ""
 }
 
-func (s *Server) name() string {
+func (s *Server) describeServer() string {
 	if s.Port.Name != "" {
 		return s.Port.Name
 	}
 	return fmt.Sprintf("on port %d", s.Port.Number)
 }
 
-// matches reports whether a host matches a pattern: a name, *.domain or *.
-func matches(pattern, host string) bool {
+// matchesHost reports whether a host matches a pattern: a name, *.domain or *.
+func matchesHost(pattern, host string) bool {
 	pattern = strings.ToLower(pattern)
 	if suffix, wildcard := strings.CutPrefix(pattern, "*"); wildcard {
 		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)

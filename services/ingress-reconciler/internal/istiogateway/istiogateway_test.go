@@ -47,7 +47,7 @@ func TestAttach(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := read(t, tt.servers).Attach("models", host)
+			got := read(t, tt.servers).PredictAttachment("models", host)
 			assert.Equal(t, tt.scheme, got.Scheme)
 			assert.Equal(t, tt.reason, got.Reason)
 			if tt.message != "" {
@@ -56,8 +56,8 @@ func TestAttach(t *testing.T) {
 		})
 	}
 	var none *Gateway
-	assert.Equal(t, gatewayapi.ReasonGatewayNotFound, none.Attach("models", host).Reason)
-	assert.Equal(t, gatewayapi.Attachment{Scheme: "http", Port: 8080}, read(t, "[{port: {number: 8080, protocol: HTTP}, hosts: ['*']}]").Attach("models", host))
+	assert.Equal(t, gatewayapi.ReasonGatewayNotFound, none.PredictAttachment("models", host).Reason)
+	assert.Equal(t, gatewayapi.Attachment{Scheme: "http", Port: 8080}, read(t, "[{port: {number: 8080, protocol: HTTP}, hosts: ['*']}]").PredictAttachment("models", host))
 }
 
 func TestParseName(t *testing.T) {
@@ -78,7 +78,7 @@ func FuzzTransform(f *testing.F) {
 		obj, err := Transform(u)
 		require.NoError(t, err)
 		if g, ok := obj.(*Gateway); ok {
-			a := g.Attach("models", "chat.example.com")
+			a := g.PredictAttachment("models", "chat.example.com")
 			assert.False(t, a.Scheme != "" && a.Reason != "")
 		}
 	})

@@ -315,7 +315,7 @@ func (c *collector) attach(e *Exposure) (rewrites bool) {
 func (c *collector) attachIstio(e *Exposure) {
 	namespace, name := istiogateway.ParseName(c.Settings.IstioGateway, c.Service.Namespace)
 	if c.Istio != nil && c.Settings.IstioGateway != istiogateway.Mesh {
-		e.Attachment = c.Istio[types.NamespacedName{Namespace: namespace, Name: name}].Attach(c.Service.Namespace, e.Host)
+		e.Attachment = c.Istio[types.NamespacedName{Namespace: namespace, Name: name}].PredictAttachment(c.Service.Namespace, e.Host)
 	}
 	e.URL = c.url(e)
 }
