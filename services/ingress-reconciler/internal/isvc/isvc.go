@@ -91,10 +91,10 @@ func (s *Service) ClusterLocal() bool {
 	return s.Labels[labelVisibility] == visibleClusterLocal || s.Labels[labelVisibilityOME] == visibleClusterLocal
 }
 
-// Ready reports whether a component can back a route, by the rule of OME 1.3: its condition is True, or it is False while
+// IsReady reports whether a component can back a route, by the rule of OME 1.3: its condition is True, or it is False while
 // instances of the component are ready and serving. The condition is False, for example, while one of three instances
 // serves and OME wants all three. Release 1.2 does not report instances.
-func (s *Service) Ready(r Role) bool {
+func (s *Service) IsReady(r Role) bool {
 	conditionType := map[Role]string{Router: "RouterReady", Engine: "EngineReady", Decoder: "DecoderReady"}[r]
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == conditionType {
@@ -105,8 +105,8 @@ func (s *Service) Ready(r Role) bool {
 	return false
 }
 
-// Surroundings are facts from outside the InferenceService that affect the mode of a component.
-type Surroundings struct {
+// ModeContext are facts from outside the InferenceService that affect the mode of a component.
+type ModeContext struct {
 	Knative bool // the component is a Knative Service
 	Decoder bool // the service has a decoder
 }
@@ -121,7 +121,7 @@ type Surroundings struct {
 //	anything else                                          RawDeployment
 //
 // Without a Knative Service no component is Serverless, even if the specification asks for it: OME 1.3 does not support Knative.
-func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
+func (s *Service) ComponentMode(r Role, in ModeContext) Mode {
 	if s.Mode == VirtualDeployment {
 		return VirtualDeployment
 	}
@@ -129,7 +129,7 @@ func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	if c == nil {
 		c = &Component{}
 	}
-	if in.Knative && s.serverless(c) && !(r == Engine && in.Decoder) {
+	if in.Knative && s.isServerless(c) && !(r == Engine && in.Decoder) {
 		return Serverless
 	}
 	for _, m := range []Mode{c.Mode, s.Mode} {
@@ -143,7 +143,7 @@ func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	return RawDeployment
 }
 
-// serverless reports whether OME 1.2 runs a component with Knative. minReplicas 0 overrides the modes of component and service.
-func (s *Service) serverless(c *Component) bool {
+// isServerless reports whether OME 1.2 runs a component with Knative. minReplicas 0 overrides the modes of component and service.
+func (s *Service) isServerless(c *Component) bool {
 	return c.MinReplicas != nil && *c.MinReplicas == 0 || c.Mode == Serverless || s.Mode == Serverless
 }

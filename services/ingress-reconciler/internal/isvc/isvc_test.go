@@ -125,9 +125,9 @@ status:
 		{Type: "EngineReady", Status: metav1.ConditionTrue, Severity: "Info", LastTransitionTime: "2026-11-01T10:00:01Z", Reason: "Up", Message: "it is"},
 		{Type: "RouterReady", Status: metav1.ConditionUnknown},
 	}, got.Conditions)
-	assert.True(t, got.Ready(Engine))
-	assert.False(t, got.Ready(Router))
-	assert.False(t, got.Ready(Decoder))
+	assert.True(t, got.IsReady(Engine))
+	assert.False(t, got.IsReady(Router))
+	assert.False(t, got.IsReady(Decoder))
 }
 
 // The cases are from OME 1.3: builders/readiness.go, componentCanBackRoute.
@@ -169,8 +169,8 @@ func TestReadyBeforeAllInstancesAre(t *testing.T) {
 			}
 			got, err := Read(parse(t, head+"}, spec: {"+tt.spec+"}, status: {conditions: ["+conditions+"], components: {engine: {"+tt.component+"}}}}"))
 			require.NoError(t, err)
-			assert.Equal(t, tt.want, got.Ready(Engine))
-			assert.False(t, got.Ready(Router))
+			assert.Equal(t, tt.want, got.IsReady(Engine))
+			assert.False(t, got.IsReady(Router))
 			assert.Equal(t, strings.Contains(tt.component, "scaleTargetRef"), got.RuntimeComponents, "only release 1.3 reports a target")
 		})
 	}
@@ -209,23 +209,23 @@ func TestComponentMode(t *testing.T) {
 		name string
 		give Service
 		role Role
-		in   Surroundings
+		in   ModeContext
 		want Mode
 	}{
 		{name: "no mode", role: Engine, want: RawDeployment},
 		{name: "leader", give: Service{Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: MultiNode},
 		{name: "no replicas, no Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, want: RawDeployment},
-		{name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: Surroundings{Knative: true}, want: Serverless},
-		{name: "replicas, and a Knative Service that is left over", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(1)}}}, role: Engine, in: Surroundings{Knative: true}, want: RawDeployment},
-		{name: "no replicas, Knative, though annotated", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0), Mode: RawDeployment}}}, role: Engine, in: Surroundings{Knative: true}, want: Serverless},
-		{name: "annotated, and Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless}}}, role: Engine, in: Surroundings{Knative: true}, want: Serverless},
+		{name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: ModeContext{Knative: true}, want: Serverless},
+		{name: "replicas, and a Knative Service that is left over", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(1)}}}, role: Engine, in: ModeContext{Knative: true}, want: RawDeployment},
+		{name: "no replicas, Knative, though annotated", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0), Mode: RawDeployment}}}, role: Engine, in: ModeContext{Knative: true}, want: Serverless},
+		{name: "annotated, and Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless}}}, role: Engine, in: ModeContext{Knative: true}, want: Serverless},
 		{name: "annotated, no Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless, Nodes: true}}}, role: Engine, want: MultiNode},
-		{name: "engine with a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: Surroundings{Knative: true, Decoder: true}, want: RawDeployment},
-		{name: "router before a decoder", give: Service{Components: map[Role]*Component{Router: {MinReplicas: number(0)}}}, role: Router, in: Surroundings{Knative: true, Decoder: true}, want: Serverless},
+		{name: "engine with a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: ModeContext{Knative: true, Decoder: true}, want: RawDeployment},
+		{name: "router before a decoder", give: Service{Components: map[Role]*Component{Router: {MinReplicas: number(0)}}}, role: Router, in: ModeContext{Knative: true, Decoder: true}, want: Serverless},
 		{name: "the component's before the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, want: MultiNode},
 		{name: "the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: OMENative},
 		{name: "the whole's, of a component by the runtime", give: Service{Mode: OMENative}, role: Router, want: OMENative},
-		{name: "virtual", give: Service{Mode: VirtualDeployment, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, in: Surroundings{Knative: true}, want: VirtualDeployment},
+		{name: "virtual", give: Service{Mode: VirtualDeployment, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, in: ModeContext{Knative: true}, want: VirtualDeployment},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -249,8 +249,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for _, r := range Roles {
-			assert.NotEmpty(t, s.ComponentMode(r, Surroundings{Knative: true}))
-			_ = s.Ready(r)
+			assert.NotEmpty(t, s.ComponentMode(r, ModeContext{Knative: true}))
+			_ = s.IsReady(r)
 		}
 	})
 }

@@ -27,35 +27,35 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 		Components: map[Role]*Component{}, Reported: map[Role]bool{}, Serving: map[Role]bool{},
 	}
 	r := reader{}
-	spec, status := r.object(u.Object, "", "spec"), r.object(u.Object, "", "status")
-	s.Mode = r.mode(spec, "spec", s.Annotations)
+	spec, status := r.readObject(u.Object, "", "spec"), r.readObject(u.Object, "", "status")
+	s.Mode = r.readMode(spec, "spec", s.Annotations)
 	for _, role := range Roles {
-		if c := r.component(spec, string(role)); c != nil {
+		if c := r.readComponent(spec, string(role)); c != nil {
 			s.Components[role] = c
 		}
 	}
 	if s.Components[Engine] == nil {
-		if c := r.component(spec, predictor); c != nil {
+		if c := r.readComponent(spec, predictor); c != nil {
 			s.Components[Engine] = c
 		}
 	}
-	replicas := r.replicaRefs(spec)
+	replicas := r.readReplicaRefs(spec)
 	for role := range replicas {
 		if s.Components[role] == nil {
 			s.Components[role] = &Component{Mode: OMENative}
 		}
 	}
-	components := r.object(status, "status.", "components")
+	components := r.readObject(status, "status.", "components")
 	for _, role := range Roles {
 		if components[string(role)] != nil {
 			s.Reported[role] = true
 		}
-		s.RuntimeComponents = s.RuntimeComponents || scaled(components[string(role)])
-		if serving(components[string(role)], cmp.Or(replicas[role], s.Name+"-"+string(role))) {
+		s.RuntimeComponents = s.RuntimeComponents || hasScaleTarget(components[string(role)])
+		if hasServingInstances(components[string(role)], cmp.Or(replicas[role], s.Name+"-"+string(role))) {
 			s.Serving[role] = true
 		}
 	}
-	s.Conditions = r.conditions(status)
+	s.Conditions = r.readConditions(status)
 	s.HasStatus, s.HasConditions, s.Version = status != nil, status["conditions"] != nil, u.GetResourceVersion()
 	if len(r.wrong) > 0 {
 		return nil, fmt.Errorf("read InferenceService: %s", strings.Join(r.wrong, "; "))
@@ -63,22 +63,22 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 	return s, nil
 }
 
-// replicaRefs reads spec.replicaRefs of OME 1.3: for each role, the names of InferenceReplicas that the user created. OME uses the
+// readReplicaRefs reads spec.replicaRefs of OME 1.3: for each role, the names of InferenceReplicas that the user created. OME uses the
 // first name of each role, and ignores the whole field unless it names an engine.
-func (r *reader) replicaRefs(spec map[string]any) map[Role]string {
-	refs := r.object(spec, "spec.", "replicaRefs")
+func (r *reader) readReplicaRefs(spec map[string]any) map[Role]string {
+	refs := r.readObject(spec, "spec.", "replicaRefs")
 	names := map[Role]string{}
 	for _, role := range Roles {
 		list, ok := refs[string(role)].([]any)
 		if !ok && refs[string(role)] != nil {
-			r.fail("spec.replicaRefs."+string(role), "a list", refs[string(role)])
+			r.addWrongType("spec.replicaRefs."+string(role), "a list", refs[string(role)])
 		}
 		if len(list) == 0 {
 			continue
 		}
 		name, ok := list[0].(string)
 		if !ok {
-			r.fail("spec.replicaRefs."+string(role)+"[0]", "a string", list[0])
+			r.addWrongType("spec.replicaRefs."+string(role)+"[0]", "a string", list[0])
 			continue
 		}
 		names[role] = name
@@ -92,24 +92,24 @@ func (r *reader) replicaRefs(spec map[string]any) map[Role]string {
 // inferenceReplica is the kind of the scale target of components that OME 1.3 runs in mode OMENative.
 const inferenceReplica = "InferenceReplica"
 
-// serving reports whether the status of a component has ready and serving instances of the InferenceReplica with the given name.
+// hasServingInstances reports whether the status of a component has ready and serving instances of the InferenceReplica with the given name.
 // OME 1.3 requires the same of a component that backs a route. A status in any other format is not an error: OME owns the status.
-func serving(component any, replica string) bool {
-	of := func(v any, field string) any {
+func hasServingInstances(component any, replica string) bool {
+	fieldOf := func(v any, field string) any {
 		object, _ := v.(map[string]any)
 		return object[field]
 	}
-	target, counts := of(component, "scaleTargetRef"), of(component, "lifecycle")
+	target, counts := fieldOf(component, "scaleTargetRef"), fieldOf(component, "lifecycle")
 	positive := func(v any) bool {
 		n, ok := v.(int64)
 		return ok && n > 0
 	}
-	return of(target, "apiVersion") == Resource.GroupVersion().String() && of(target, "kind") == inferenceReplica && of(target, "name") == replica &&
-		positive(of(counts, "readyReplicas")) && positive(of(counts, "servingReplicas"))
+	return fieldOf(target, "apiVersion") == Resource.GroupVersion().String() && fieldOf(target, "kind") == inferenceReplica && fieldOf(target, "name") == replica &&
+		positive(fieldOf(counts, "readyReplicas")) && positive(fieldOf(counts, "servingReplicas"))
 }
 
-// scaled reports whether the status of a component names its scale target, as OME 1.3 does for each component.
-func scaled(component any) bool {
+// hasScaleTarget reports whether the status of a component names its scale target, as OME 1.3 does for each component.
+func hasScaleTarget(component any) bool {
 	object, _ := component.(map[string]any)
 	return object["scaleTargetRef"] != nil
 }
@@ -117,7 +117,7 @@ func scaled(component any) bool {
 // reader collects the fields that have the wrong type.
 type reader struct{ wrong []string }
 
-func (r *reader) fail(path, want string, got any) {
+func (r *reader) addWrongType(path, want string, got any) {
 	r.wrong = append(r.wrong, fmt.Sprintf("%s is %s, want %s", path, kindOf(got), want))
 }
 
@@ -136,34 +136,34 @@ func kindOf(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// object returns a field that is an object, or nil if the field is absent.
-func (r *reader) object(of map[string]any, path, field string) map[string]any {
-	switch v := of[field].(type) {
+// readObject returns a field that is an object, or nil if the field is absent.
+func (r *reader) readObject(parent map[string]any, path, field string) map[string]any {
+	switch v := parent[field].(type) {
 	case nil:
 		return nil
 	case map[string]any:
 		return v
 	default:
-		r.fail(path+field, "an object", v)
+		r.addWrongType(path+field, "an object", v)
 		return nil
 	}
 }
 
-func (r *reader) text(of map[string]any, path, field string) string {
-	switch v := of[field].(type) {
+func (r *reader) readText(parent map[string]any, path, field string) string {
+	switch v := parent[field].(type) {
 	case nil:
 		return ""
 	case string:
 		return v
 	default:
-		r.fail(path+field, "a string", v)
+		r.addWrongType(path+field, "a string", v)
 		return ""
 	}
 }
 
-// integer returns a field that is an integer, or nil if the field is absent.
-func (r *reader) integer(of map[string]any, path, field string) *int64 {
-	switch v := of[field].(type) {
+// readInteger returns a field that is an integer, or nil if the field is absent.
+func (r *reader) readInteger(parent map[string]any, path, field string) *int64 {
+	switch v := parent[field].(type) {
 	case nil:
 		return nil
 	case int64:
@@ -172,16 +172,16 @@ func (r *reader) integer(of map[string]any, path, field string) *int64 {
 		if n := int64(v); float64(n) == v {
 			return &n
 		}
-		r.fail(path+field, "an integer", v)
+		r.addWrongType(path+field, "an integer", v)
 	default:
-		r.fail(path+field, "an integer", v)
+		r.addWrongType(path+field, "an integer", v)
 	}
 	return nil
 }
 
-// mode returns the deployment mode of the whole service, or "" if it is not set or unknown.
-func (r *reader) mode(spec map[string]any, path string, annotations map[string]string) Mode {
-	if m := known(r.text(spec, path+".", "deploymentMode")); m != "" {
+// readMode returns the deployment mode of the whole service, or "" if it is not set or unknown.
+func (r *reader) readMode(spec map[string]any, path string, annotations map[string]string) Mode {
+	if m := knownMode(r.readText(spec, path+".", "deploymentMode")); m != "" {
 		return m
 	}
 	return annotatedMode(annotations)
@@ -190,13 +190,13 @@ func (r *reader) mode(spec map[string]any, path string, annotations map[string]s
 // annotatedMode returns the deployment mode in annotations, or "" if they have no known mode.
 func annotatedMode(annotations map[string]string) Mode {
 	if m, ok := annotations[ModeAnnotation]; ok {
-		return known(m)
+		return knownMode(m)
 	}
-	return known(annotations[ModeAnnotationTypo])
+	return knownMode(annotations[ModeAnnotationTypo])
 }
 
-// known returns a mode that OME knows, or "".
-func known(mode string) Mode {
+// knownMode returns a mode that OME knows, or "".
+func knownMode(mode string) Mode {
 	all := []Mode{Serverless, RawDeployment, MultiNode, MultiNodeRayVLLM, OMENative, VirtualDeployment}
 	if i := slices.Index(all, Mode(mode)); i >= 0 {
 		return all[i]
@@ -204,19 +204,19 @@ func known(mode string) Mode {
 	return ""
 }
 
-// component reads a component of the specification, or returns nil if it is not declared.
-func (r *reader) component(spec map[string]any, field string) *Component {
-	raw := r.object(spec, "spec.", field)
+// readComponent reads a component of the specification, or returns nil if it is not declared.
+func (r *reader) readComponent(spec map[string]any, field string) *Component {
+	raw := r.readObject(spec, "spec.", field)
 	if raw == nil {
 		return nil
 	}
 	path := "spec." + field + "."
-	c := &Component{MinReplicas: r.integer(raw, path, "minReplicas"), Nodes: raw["leader"] != nil || raw["worker"] != nil}
-	if seconds := r.integer(raw, path, "timeoutSeconds"); seconds != nil && *seconds > 0 && *seconds <= int64(maxTimeout/time.Second) {
+	c := &Component{MinReplicas: r.readInteger(raw, path, "minReplicas"), Nodes: raw["leader"] != nil || raw["worker"] != nil}
+	if seconds := r.readInteger(raw, path, "timeoutSeconds"); seconds != nil && *seconds > 0 && *seconds <= int64(maxTimeout/time.Second) {
 		c.Timeout = time.Duration(*seconds) * time.Second
 	}
 	annotations := map[string]string{}
-	for key, value := range r.object(raw, path, "annotations") {
+	for key, value := range r.readObject(raw, path, "annotations") {
 		if text, ok := value.(string); ok {
 			annotations[key] = text
 		}
@@ -225,22 +225,22 @@ func (r *reader) component(spec map[string]any, field string) *Component {
 	return c
 }
 
-func (r *reader) conditions(status map[string]any) []Condition {
+func (r *reader) readConditions(status map[string]any) []Condition {
 	raw, ok := status["conditions"].([]any)
 	if !ok && status["conditions"] != nil {
-		r.fail("status.conditions", "a list", status["conditions"])
+		r.addWrongType("status.conditions", "a list", status["conditions"])
 	}
 	var conditions []Condition
 	for i, item := range raw {
 		path := fmt.Sprintf("status.conditions[%d].", i)
 		c, ok := item.(map[string]any)
 		if !ok {
-			r.fail(strings.TrimSuffix(path, "."), "an object", item)
+			r.addWrongType(strings.TrimSuffix(path, "."), "an object", item)
 			continue
 		}
 		conditions = append(conditions, Condition{
-			Type: r.text(c, path, "type"), Status: metav1.ConditionStatus(r.text(c, path, "status")), Severity: r.text(c, path, "severity"),
-			LastTransitionTime: r.text(c, path, "lastTransitionTime"), Reason: r.text(c, path, "reason"), Message: r.text(c, path, "message"),
+			Type: r.readText(c, path, "type"), Status: metav1.ConditionStatus(r.readText(c, path, "status")), Severity: r.readText(c, path, "severity"),
+			LastTransitionTime: r.readText(c, path, "lastTransitionTime"), Reason: r.readText(c, path, "reason"), Message: r.readText(c, path, "message"),
 		})
 	}
 	return conditions

@@ -98,7 +98,7 @@ func missing(err error) string {
 // components that the slot routes to no longer exist.
 func (b *builder) exposable(slot Slot, r isvc.Role) bool {
 	live := b.Live[slot]
-	return b.Service.Ready(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.present)
+	return b.Service.IsReady(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.present)
 }
 
 // root is the path of a service with its own host.

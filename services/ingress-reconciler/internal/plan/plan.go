@@ -341,7 +341,7 @@ func (b *builder) entry() (isvc.Role, bool) {
 
 // mode infers the deployment mode of a component.
 func (b *builder) mode(r isvc.Role) isvc.Mode {
-	return b.Service.ComponentMode(r, isvc.Surroundings{Knative: b.Knative[r], Decoder: b.present(isvc.Decoder)})
+	return b.Service.ComponentMode(r, isvc.ModeContext{Knative: b.Knative[r], Decoder: b.present(isvc.Decoder)})
 }
 
 // strategy returns the configured strategy. Auto depends on the deployment mode of the entry.
