@@ -162,7 +162,7 @@ type adopter struct {
 }
 
 func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, all map[types.UID][]leftOver) error {
-	object := a.planner.observer.Service(name)
+	object := a.planner.observer.InferenceService(name)
 	if object.Err != nil {
 		return fmt.Errorf("%s: %w", name, object.Err)
 	}

@@ -200,7 +200,7 @@ type result struct {
 
 // planService plans one service.
 func (p *planner) planService(name cache.ObjectName) (*result, error) {
-	object := p.observer.Service(name)
+	object := p.observer.InferenceService(name)
 	if object == nil {
 		return nil, fmt.Errorf("plan %s: it does not exist", name)
 	}
@@ -209,7 +209,7 @@ func (p *planner) planService(name cache.ObjectName) (*result, error) {
 	}
 	r := &result{name: name, observed: p.observer.Observe(object.Service, p.config)}
 	r.Plan = plan.Build(&r.observed.Input)
-	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.Claims(name)))
+	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.LiveClaims(name)))
 	r.Refuse(r.refused)
 	p.setRequester(&r.observed)
 	objects, err := render.Render(&r.Plan, r.observed.RenderParams())
@@ -220,7 +220,7 @@ func (p *planner) planService(name cache.ObjectName) (*result, error) {
 		c := controller.PredictCondition(p.observer, r.observed, r.Plan, objects, clock.RealClock{})
 		r.condition = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 	}
-	r.objects = slices.DeleteFunc(objects, func(o render.Object) bool { return !p.observer.Available(o.Resource) })
+	r.objects = slices.DeleteFunc(objects, func(o render.Object) bool { return !p.observer.IsAvailable(o.Resource) })
 	for i := range r.objects {
 		p.requesters = append(p.requesters, r.objects[i].Object)
 	}
@@ -265,7 +265,7 @@ func (r *result) unplannedObjects() map[*observe.Live]bool {
 		if slices.ContainsFunc(r.objects, func(o render.Object) bool { return isSameObject(&o, l) }) {
 			continue
 		}
-		claim, _ := l.Claim()
+		claim, _ := l.RouteClaim()
 		_, lost := r.refused[claim]
 		others[l] = slices.Contains(r.Keep, l.Slot) && !lost
 	}

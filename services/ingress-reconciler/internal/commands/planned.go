@@ -14,7 +14,7 @@ import (
 func (p *planner) replaceObjects(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	removed := map[identity]bool{}
 	var planned []*unstructured.Unstructured
-	names := p.observer.Names()
+	names := p.observer.ServiceNames()
 	slices.SortFunc(names, compareNames)
 	for _, name := range names {
 		r, err := p.planService(name)

@@ -20,7 +20,7 @@ import (
 // OME may be slow, down, or unable to create its route. If a webhook refuses OME's Ingress because of this one, the paths change so that
 // both can exist.
 func (r *run) handOver(ctx context.Context, l *observe.Live) bool {
-	claim, ok := l.Claim()
+	claim, ok := l.RouteClaim()
 	if !ok || r.servedByOME(claim.Host, claim.Path) {
 		return true
 	}
@@ -73,7 +73,7 @@ func yieldRootPath(live *unstructured.Unstructured, c *ingressclass.Controller) 
 // onlyOMEUsesHost reports whether no Ingress of somebody else than OME uses a host.
 func (r *run) onlyOMEUsesHost(host string) bool {
 	uid := r.observed.Input.Service.UID
-	return !slices.ContainsFunc(r.Observer.Foreign(render.Ingresses, host), func(u *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(r.Observer.ForeignRoutes(render.Ingresses, host), func(u *unstructured.Unstructured) bool {
 		return !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: uid})
 	})
 }
@@ -82,7 +82,7 @@ func (r *run) onlyOMEUsesHost(host string) bool {
 func (r *run) servedByOME(host, path string) bool {
 	in := &r.observed.Input
 	for _, resource := range render.Routes {
-		for _, u := range r.Observer.Foreign(resource, host) {
+		for _, u := range r.Observer.ForeignRoutes(resource, host) {
 			if !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: in.Service.UID}) ||
 				!slices.ContainsFunc(render.Paths(u, host), func(p string) bool { return strings.HasPrefix(path, p) }) {
 				continue

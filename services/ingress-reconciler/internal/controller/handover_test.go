@@ -28,7 +28,7 @@ func omesRoute(parents, accepted string) string {
 }
 
 func (r *rig) begun() *run {
-	service := r.Observer.Service(chat)
+	service := r.Observer.InferenceService(chat)
 	config, _ := r.Configuration.Current()
 	return r.newRun(service, config)
 }

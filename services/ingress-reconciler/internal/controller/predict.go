@@ -25,7 +25,7 @@ func PredictCondition(observer *observe.Observer, observed observe.Observation, 
 func (r *run) predictVerdict(o *render.Object) gatewayapi.Verdict {
 	live := r.findLive(o.Resource, o.Object.GetName())
 	switch {
-	case !r.Observer.Available(o.Resource):
+	case !r.Observer.IsAvailable(o.Resource):
 		return r.unavailableVerdict(o)
 	case live != nil:
 		return r.appliedVerdict(o, live, nil)

@@ -108,7 +108,7 @@ const recheckInterval = 20 * time.Second
 // ReconcileAll enqueues all services. Call it when this replica becomes the leader and when the configuration changes. It registers
 // the claims of all services first, so that the order of the queue does not decide which service owns a host.
 func (r *Reconciler) ReconcileAll() {
-	names := r.Observer.Names()
+	names := r.Observer.ServiceNames()
 	if config, _ := r.Configuration.Current(); config.Document != nil {
 		r.Ownership.SetAll(AllClaims(r.Observer, config))
 	}
@@ -120,7 +120,7 @@ func (r *Reconciler) ReconcileAll() {
 // Reconcile implements controller.Reconciler. It applies the wanted objects first, and deletes old objects after the wanted objects
 // have replaced them. A failed write delays neither other objects nor the condition.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	object := r.Observer.Service(name)
+	object := r.Observer.InferenceService(name)
 	if object == nil { // the garbage collector removes its objects
 		r.forgetService(name)
 		return nil
@@ -154,7 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 // reportUnreadable handles a service that cannot be decoded. It keeps the existing objects, and creates one Event for each problem.
 func (r *Reconciler) reportUnreadable(name cache.ObjectName, object *isvc.Object, config settings.Config) error {
 	if config.Document != nil {
-		r.requestClaims(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
+		r.requestClaims(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.LiveClaims(name))
 	}
 	if !r.problems.setProblem(name, object.Err.Error()) {
 		return nil
@@ -165,7 +165,7 @@ func (r *Reconciler) reportUnreadable(name cache.ObjectName, object *isvc.Object
 
 // forgetService drops the state of a deleted service. Its claims remain until its objects are deleted.
 func (r *Reconciler) forgetService(name cache.ObjectName) {
-	r.requestClaims(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
+	r.requestClaims(ownership.Owner(name), time.Time{}, r.Observer.LiveClaims(name))
 	r.Uses.Set(name, nil)
 	r.Meter.Forget(name)
 	r.problems.forgetService(name)
@@ -190,8 +190,8 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	var recheck time.Duration
 	o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
-	r.Uses.Set(name, slices.Concat(o.Uses, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
-	refused := r.requestClaims(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
+	r.Uses.Set(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
+	refused := r.requestClaims(ownership.Owner(name), s.Created, p.Asks(r.Observer.LiveClaims(name)))
 	p.Refuse(refused)
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.Hold()}
 	if recheck > 0 {

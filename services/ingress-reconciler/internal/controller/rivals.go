@@ -70,9 +70,9 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 // findRivals returns the routes of somebody else for the host of an object. It leaves out those that the data plane does not understand, although the
 // API server accepts them: they take no requests.
 func (r *run) findRivals(o *render.Object) []*unstructured.Unstructured {
-	all := r.Observer.Foreign(o.Resource, o.Exposure.Host)
+	all := r.Observer.ForeignRoutes(o.Resource, o.Exposure.Host)
 	if o.Exposure.OwnListener {
-		all = append(all, r.Observer.Foreign(o.Resource, informers.EveryHost)...)
+		all = append(all, r.Observer.ForeignRoutes(o.Resource, informers.EveryHost)...)
 	}
 	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool {
 		_, err := semantics.FromObjects([]*unstructured.Unstructured{u})

@@ -61,7 +61,7 @@ func (r *run) applyObjects(ctx context.Context) {
 		r.errs = append(r.errs, err)
 	}
 	for _, o := range objects {
-		if !r.Observer.Available(o.Resource) {
+		if !r.Observer.IsAvailable(o.Resource) {
 			r.planned = append(r.planned, plannedObject{Object: o, verdict: r.unavailableVerdict(&o)})
 			continue
 		}
@@ -144,7 +144,7 @@ func (r *run) replacedObjects(ctx context.Context) (old []observe.Live, in []tra
 		}) {
 			continue
 		}
-		next := transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.isLost(&l)}
+		next := transition.Old{Slot: l.Slot, Superseded: l.SupersededAt(), Lost: r.isLost(&l)}
 		if r.plan.HandedToOME {
 			next.Served = r.handOver(ctx, &l)
 			served = served && next.Served
@@ -172,7 +172,7 @@ func (r *run) deleteSuperseded(ctx context.Context) {
 	slices.Reverse(actions)
 	for i, action := range actions {
 		l := &old[i]
-		if action == transition.Mark || action == transition.Keep && !l.Superseded().IsZero() {
+		if action == transition.Mark || action == transition.Keep && !l.SupersededAt().IsZero() {
 			r.heldObjects++
 		}
 		switch action {
@@ -190,7 +190,7 @@ func (r *run) deleteSuperseded(ctx context.Context) {
 
 // isLost reports whether the host and path of an object belong to another service.
 func (r *run) isLost(l *observe.Live) bool {
-	c, ok := l.Claim()
+	c, ok := l.RouteClaim()
 	if !ok {
 		return false
 	}

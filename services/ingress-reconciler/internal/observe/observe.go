@@ -37,9 +37,9 @@ func New(c informers.Caches) *Observer { return &Observer{Caches: c} }
 
 // Observation is the observed state of one service.
 type Observation struct {
-	Input plan.Input
-	Live  []Live        // existing objects of this controller
-	Uses  []uses.Object // other objects that affect the service
+	Input        plan.Input
+	Live         []Live        // existing objects of this controller
+	Dependencies []uses.Object // other objects that affect the service
 
 	// Requester returns the Ingress that requests the certificate in a TLS Secret for a host, nil if none exists.
 	Requester func(host, secret string) *unstructured.Unstructured
@@ -58,8 +58,8 @@ type Live struct {
 // AnnotationSuperseded records when new objects replaced an object.
 const AnnotationSuperseded = "fairlead.dev/superseded-at"
 
-// Superseded returns the time when new objects replaced the object, or the zero time.
-func (l *Live) Superseded() time.Time {
+// SupersededAt returns the time when new objects replaced the object, or the zero time.
+func (l *Live) SupersededAt() time.Time {
 	t, err := time.Parse(time.RFC3339, l.Object.GetAnnotations()[AnnotationSuperseded])
 	if err != nil {
 		return time.Time{}
@@ -67,11 +67,11 @@ func (l *Live) Superseded() time.Time {
 	return t
 }
 
-// Claim returns the host and path that an object serves. It returns false if the object is not a route.
-func (l *Live) Claim() (ownership.Claim, bool) { return render.Claim(l.Resource, l.Object) }
+// RouteClaim returns the host and path that an object serves. It returns false if the object is not a route.
+func (l *Live) RouteClaim() (ownership.Claim, bool) { return render.Claim(l.Resource, l.Object) }
 
-// Service returns an InferenceService from the cache, nil if it does not exist.
-func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
+// InferenceService returns an InferenceService from the cache, nil if it does not exist.
+func (o *Observer) InferenceService(name cache.ObjectName) *isvc.Object {
 	obj, found := o.InferenceServices.Get(name)
 	if !found {
 		return nil
@@ -80,13 +80,13 @@ func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 	return s
 }
 
-// Available reports whether objects of a kind can be written: the API server serves the kind, and --kinds includes it.
-func (o *Observer) Available(resource schema.GroupVersionResource) bool {
+// IsAvailable reports whether objects of a kind can be written: the API server serves the kind, and --kinds includes it.
+func (o *Observer) IsAvailable(resource schema.GroupVersionResource) bool {
 	return o.Managed[resource].Listed()
 }
 
-// Names returns the names of all InferenceServices.
-func (o *Observer) Names() []cache.ObjectName {
+// ServiceNames returns the names of all InferenceServices.
+func (o *Observer) ServiceNames() []cache.ObjectName {
 	var names []cache.ObjectName
 	for _, obj := range o.InferenceServices.List() {
 		if s, ok := obj.(*isvc.Object); ok {
@@ -96,15 +96,15 @@ func (o *Observer) Names() []cache.ObjectName {
 	return names
 }
 
-// Foreign returns the routes of a kind for a host that this program did not write, except those that are being deleted.
-func (o *Observer) Foreign(resource schema.GroupVersionResource, host string) []*unstructured.Unstructured {
-	return slices.DeleteFunc(list[*unstructured.Unstructured](informers.ForeignRoutes(o.Managed[resource], host)), func(u *unstructured.Unstructured) bool {
+// ForeignRoutes returns the routes of a kind for a host that this program did not write, except those that are being deleted.
+func (o *Observer) ForeignRoutes(resource schema.GroupVersionResource, host string) []*unstructured.Unstructured {
+	return slices.DeleteFunc(filterType[*unstructured.Unstructured](informers.ForeignRoutes(o.Managed[resource], host)), func(u *unstructured.Unstructured) bool {
 		return u.GetDeletionTimestamp() != nil
 	})
 }
 
-// Owners returns the names of InferenceServices with routes of this controller. They include deleted InferenceServices.
-func (o *Observer) Owners() []cache.ObjectName {
+// OwnerNames returns the names of InferenceServices with routes of this controller. They include deleted InferenceServices.
+func (o *Observer) OwnerNames() []cache.ObjectName {
 	seen := map[cache.ObjectName]bool{}
 	var names []cache.ObjectName
 	for _, resource := range render.Routes {
@@ -118,12 +118,12 @@ func (o *Observer) Owners() []cache.ObjectName {
 	return names
 }
 
-// Claims returns the claims of the existing routes of a service. The routes of a deleted service serve requests until the garbage
+// LiveClaims returns the claims of the existing routes of a service. The routes of a deleted service serve requests until the garbage
 // collector removes them, so the service does not have to exist.
-func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
+func (o *Observer) LiveClaims(name cache.ObjectName) []ownership.Ask {
 	var asks []ownership.Ask
 	for _, resource := range render.Routes {
-		for _, u := range list[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
+		for _, u := range filterType[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
 			if c, ok := render.Claim(resource, u); ok {
 				asks = append(asks, ownership.Ask{Claim: c, Live: u.GetCreationTimestamp().Time})
 			}
@@ -135,7 +135,7 @@ func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
 // ObserveAny observes a service that may not exist or may be unreadable. The observation of an unreadable service has only its
 // metadata and its objects.
 func (o *Observer) ObserveAny(name cache.ObjectName, config settings.Config) (out Observation, found bool) {
-	object := o.Service(name)
+	object := o.InferenceService(name)
 	switch {
 	case object == nil:
 		return out, false
@@ -150,15 +150,15 @@ func (o *Observer) ObserveAny(name cache.ObjectName, config settings.Config) (ou
 // Observe collects the observed state of a service under a configuration.
 func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation {
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
-	out := Observation{Live: o.live(name)}
+	out := Observation{Live: o.liveObjects(name)}
 	in := &out.Input
 	in.Service = s
 	in.Settings, in.SettingsErr = config.Resolve(s)
-	in.Services = list[*corev1.Service](informers.ByOwner(o.Services, name))
-	in.Podless = o.podless(in.Services)
-	o.foreignServices(in)
+	in.Services = filterType[*corev1.Service](informers.ByOwner(o.Services, name))
+	in.Podless = o.podlessServices(in.Services)
+	o.addForeignServices(in)
 	in.Knative = map[isvc.Role]bool{}
-	for _, k := range list[*metav1.PartialObjectMetadata](informers.ByOwner(o.Knative, name)) {
+	for _, k := range filterType[*metav1.PartialObjectMetadata](informers.ByOwner(o.Knative, name)) {
 		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // belongs to a deleted service with this name
 			continue
 		}
@@ -166,34 +166,34 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 			in.Knative[r] = in.Knative[r] || k.Name == backend.ServiceName(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
 		}
 	}
-	in.Live = slots(out.Live)
+	in.Live = liveRoles(out.Live)
 	in.Routed = map[ownership.Claim]bool{}
 	for i := range out.Live {
-		if c, ok := out.Live[i].Claim(); ok {
+		if c, ok := out.Live[i].RouteClaim(); ok {
 			in.Routed[c] = true
 		}
 	}
-	in.Foreign = func(host string) []*unstructured.Unstructured { return o.Foreign(render.Ingresses, host) }
+	in.Foreign = func(host string) []*unstructured.Unstructured { return o.ForeignRoutes(render.Ingresses, host) }
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
-		in.Unserved[strategy] = !o.Available(resource)
+		in.Unserved[strategy] = !o.IsAvailable(resource)
 	}
 	out.Requester = func(host, secret string) *unstructured.Unstructured {
 		return informers.OldestIngress(o.Managed[render.Ingresses], s.Namespace, host, secret)
 	}
 	in.Labels = o.NamespaceLabels(s.Namespace)
-	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())
-	o.gateways(&out)
-	o.istioGateway(&out)
-	o.pools(&out)
+	in.Classes = filterType[*networkingv1.IngressClass](o.IngressClasses.List())
+	o.observeGateways(&out)
+	o.observeIstioGateway(&out)
+	o.observePools(&out)
 	if s := &in.Settings; s.Strategy == settings.Ingress || s.Strategy == settings.Auto && !s.GatewayAPI {
-		out.Uses = append(out.Uses, uses.Object{Kind: uses.IngressClass})
+		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.IngressClass})
 	}
 	return out
 }
 
-// list converts cached objects to a type, and omits objects that could not be decoded.
-func list[T any](objects []any) []T {
+// filterType converts cached objects to a type, and omits objects that could not be decoded.
+func filterType[T any](objects []any) []T {
 	out := make([]T, 0, len(objects))
 	for _, obj := range objects {
 		if typed, ok := obj.(T); ok {
@@ -203,8 +203,8 @@ func list[T any](objects []any) []T {
 	return out
 }
 
-// foreignServices adds Services that have the name of a component and another owner.
-func (o *Observer) foreignServices(in *plan.Input) {
+// addForeignServices adds Services that have the name of a component and another owner.
+func (o *Observer) addForeignServices(in *plan.Input) {
 	for _, r := range isvc.Roles {
 		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.ServiceName(in.Service.Name, r)}
 		obj, found := o.Services.Get(name)
@@ -215,22 +215,22 @@ func (o *Observer) foreignServices(in *plan.Input) {
 	}
 }
 
-// podless returns the names of the Services that select no pods: their EndpointSlices have no endpoints. A Service without an
+// podlessServices returns the names of the Services that select no pods: their EndpointSlices have no endpoints. A Service without an
 // EndpointSlice is new.
-func (o *Observer) podless(services []*corev1.Service) map[string]bool {
+func (o *Observer) podlessServices(services []*corev1.Service) map[string]bool {
 	podless := map[string]bool{}
 	for _, s := range services {
-		slicesOf := list[*discoveryv1.EndpointSlice](informers.SlicesOfService(o.Slices, cache.MetaObjectToName(s)))
+		slicesOf := filterType[*discoveryv1.EndpointSlice](informers.SlicesOfService(o.Slices, cache.MetaObjectToName(s)))
 		podless[s.Name] = len(slicesOf) > 0 && !slices.ContainsFunc(slicesOf, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 	}
 	return podless
 }
 
-// live returns the existing objects of this controller for a service, by kind.
-func (o *Observer) live(name cache.ObjectName) []Live {
+// liveObjects returns the existing objects of this controller for a service, by kind.
+func (o *Observer) liveObjects(name cache.ObjectName) []Live {
 	var all []Live
 	for _, resource := range informers.Written {
-		for _, u := range list[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
+		for _, u := range filterType[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
 			if u.GetDeletionTimestamp() == nil {
 				all = append(all, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
 			}
@@ -239,8 +239,8 @@ func (o *Observer) live(name cache.ObjectName) []Live {
 	return all
 }
 
-// slots returns the components that existing objects route to, by slot.
-func slots(live []Live) map[plan.Slot][]isvc.Role {
+// liveRoles returns the components that existing objects route to, by slot.
+func liveRoles(live []Live) map[plan.Slot][]isvc.Role {
 	roles := map[plan.Slot][]isvc.Role{}
 	for i := range live {
 		l := &live[i]
@@ -264,23 +264,23 @@ func (o *Observer) NamespaceLabels(namespace string) map[string]string {
 	return nil
 }
 
-// gateways adds the Gateways that the settings name.
-func (o *Observer) gateways(out *Observation) {
+// observeGateways adds the Gateways that the settings name.
+func (o *Observer) observeGateways(out *Observation) {
 	in := &out.Input
 	in.Gateways = map[types.NamespacedName]gatewayapi.Gateway{}
 	for _, p := range in.Settings.Gateways {
 		name := cache.ObjectName{Namespace: p.Namespace, Name: p.Name}
-		g := o.gateway(name)
+		g := o.findGateway(name)
 		in.Gateways[types.NamespacedName(name)] = g
-		out.Uses = append(out.Uses, uses.Object{Kind: uses.Gateway, Name: name})
+		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.Gateway, Name: name})
 		if g.ListenerSet {
-			out.Uses = append(out.Uses, uses.Object{Kind: uses.Gateway, Name: o.parent(name)})
+			out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.Gateway, Name: o.parentGateway(name)})
 		}
 	}
 }
 
-// istioGateway adds the Istio Gateway that the settings name, if the API server serves the kind.
-func (o *Observer) istioGateway(out *Observation) {
+// observeIstioGateway adds the Istio Gateway that the settings name, if the API server serves the kind.
+func (o *Observer) observeIstioGateway(out *Observation) {
 	in := &out.Input
 	if in.Settings.IstioGateway == "" || !o.IstioGateways.Listed() {
 		return
@@ -292,11 +292,11 @@ func (o *Observer) istioGateway(out *Observation) {
 	if g, ok := obj.(*istiogateway.Gateway); ok {
 		in.Istio[types.NamespacedName(key)] = g
 	}
-	out.Uses = append(out.Uses, uses.Object{Kind: uses.IstioGateway, Name: key})
+	out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.IstioGateway, Name: key})
 }
 
-// gateway returns a Gateway with its class, or else the ListenerSet of that name.
-func (o *Observer) gateway(name cache.ObjectName) gatewayapi.Gateway {
+// findGateway returns a Gateway with its class, or else the ListenerSet of that name.
+func (o *Observer) findGateway(name cache.ObjectName) gatewayapi.Gateway {
 	var g gatewayapi.Gateway
 	obj, _ := o.Gateways.Get(name)
 	if g.Gateway, _ = obj.(*gatewayv1.Gateway); g.Gateway != nil {
@@ -309,7 +309,7 @@ func (o *Observer) gateway(name cache.ObjectName) gatewayapi.Gateway {
 	if !ok {
 		return g
 	}
-	obj, _ = o.Gateways.Get(o.parent(name))
+	obj, _ = o.Gateways.Get(o.parentGateway(name))
 	parent, ok := obj.(*gatewayv1.Gateway)
 	if !ok {
 		return gatewayapi.FromListenerSet(set, nil)
@@ -319,8 +319,8 @@ func (o *Observer) gateway(name cache.ObjectName) gatewayapi.Gateway {
 	return gatewayapi.FromListenerSet(set, class)
 }
 
-// parent returns the Gateway of a ListenerSet.
-func (o *Observer) parent(set cache.ObjectName) cache.ObjectName {
+// parentGateway returns the Gateway of a ListenerSet.
+func (o *Observer) parentGateway(set cache.ObjectName) cache.ObjectName {
 	parent := cache.ObjectName{Namespace: set.Namespace}
 	if obj, _ := o.ListenerSets.Get(set); obj != nil {
 		ref := obj.(*gatewayv1.ListenerSet).Spec.ParentRef
@@ -332,8 +332,8 @@ func (o *Observer) parent(set cache.ObjectName) cache.ObjectName {
 	return parent
 }
 
-// pools adds the InferencePool that the settings name, and the Service of the endpoint picker.
-func (o *Observer) pools(out *Observation) {
+// observePools adds the InferencePool that the settings name, and the Service of the endpoint picker.
+func (o *Observer) observePools(out *Observation) {
 	in := &out.Input
 	if in.Settings.Pool == nil || !o.Pools.Listed() {
 		return
@@ -350,7 +350,7 @@ func (o *Observer) pools(out *Observation) {
 		} else if found {
 			in.Pools[name] = &inferencev1.InferencePool{} // unreadable: selector and picker are unknown
 		}
-		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
+		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.InferencePool, Name: pool})
 	}
 	if name, ok := plan.PickerService(in); ok {
 		picker := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
@@ -358,6 +358,6 @@ func (o *Observer) pools(out *Observation) {
 		if s, ok := obj.(*corev1.Service); ok && s.DeletionTimestamp == nil {
 			in.Pickers = map[string]*corev1.Service{name: s}
 		}
-		out.Uses = append(out.Uses, uses.Object{Kind: uses.Service, Name: picker})
+		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.Service, Name: picker})
 	}
 }

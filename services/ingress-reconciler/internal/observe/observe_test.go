@@ -42,8 +42,8 @@ func TestSuperseded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			l := Live{Object: object(t, tt.give)}
-			assert.True(t, l.Superseded().Equal(tt.want))
-			assert.Equal(t, tt.want.IsZero(), l.Superseded().IsZero())
+			assert.True(t, l.SupersededAt().Equal(tt.want))
+			assert.Equal(t, tt.want.IsZero(), l.SupersededAt().IsZero())
 		})
 	}
 }
@@ -53,10 +53,10 @@ func TestSlots(t *testing.T) {
 	live := func(slot, role string) Live {
 		return Live{Slot: plan.Slot(slot), Object: object(t, "{metadata: {labels: {fairlead.dev/component: '"+role+"'}}}")}
 	}
-	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, slots([]Live{
+	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, liveRoles([]Live{
 		live("entry", "router"), live("entry", "engine"), live("entry", "router"), live("entry", ""), live("decoder", "decoder"), live("engine", ""),
 	}), "each once, and none of an object that takes no requests")
-	assert.Empty(t, slots(nil))
+	assert.Empty(t, liveRoles(nil))
 }
 
 func TestClaims(t *testing.T) {
@@ -77,7 +77,7 @@ func TestClaims(t *testing.T) {
 	}}, nil)
 	require.NoError(t, err)
 	o, at := New(caches), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	got := o.Claims(cache.ObjectName{Namespace: "models", Name: "chat"})
+	got := o.LiveClaims(cache.ObjectName{Namespace: "models", Name: "chat"})
 	for i := range got {
 		assert.True(t, got[i].Live.Equal(at))
 		got[i].Live = time.Time{}
@@ -87,16 +87,16 @@ func TestClaims(t *testing.T) {
 		{Claim: ownership.Claim{Host: "y.example.com", Path: "/"}},
 		{Claim: ownership.Claim{Host: "x.example.com", Path: "/", Header: "X-Model", Value: "chat", Unordered: true}},
 	}, got, "superseded objects also have claims; Istio orders routes by age")
-	assert.Len(t, o.Claims(cache.ObjectName{Namespace: "models", Name: "gone"}), 1, "the routes of a deleted service have claims")
-	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "chat"}, {Namespace: "models", Name: "gone"}}, o.Owners())
+	assert.Len(t, o.LiveClaims(cache.ObjectName{Namespace: "models", Name: "gone"}), 1, "the routes of a deleted service have claims")
+	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "chat"}, {Namespace: "models", Name: "gone"}}, o.OwnerNames())
 }
 
 // list ignores objects that a cache could not decode.
 func TestList(t *testing.T) {
 	t.Parallel()
 	s := &corev1.Service{}
-	assert.Equal(t, []*corev1.Service{s}, list[*corev1.Service]([]any{nil, s, &unstructured.Unstructured{}}))
-	assert.NotNil(t, list[*corev1.Service](nil))
+	assert.Equal(t, []*corev1.Service{s}, filterType[*corev1.Service]([]any{nil, s, &unstructured.Unstructured{}}))
+	assert.NotNil(t, filterType[*corev1.Service](nil))
 }
 
 // observed returns the observation of service chat with these objects.
@@ -127,7 +127,7 @@ func TestPoolsAndPickers(t *testing.T) {
 	const named, created = "inferencePool: {name: shared}", "inferencePool: {endpointPickerRef: {name: '{{ .Name }}-epp'}}"
 	uses := func(o Observation) []string {
 		var all []string
-		for _, u := range o.Uses {
+		for _, u := range o.Dependencies {
 			all = append(all, u.Kind+" "+u.Name.String())
 		}
 		return all
@@ -180,12 +180,12 @@ func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 	for set, want := range map[string]struct{ namespace, name, class string }{"set": {"gateways", "public", "envoy"}, "near": {"team", "near", ""}} {
 		var out Observation
 		out.Input.Settings.Gateways = []settings.Parent{{GatewayRef: settings.GatewayRef{Namespace: "team", Name: set}}}
-		o.gateways(&out)
+		o.observeGateways(&out)
 		g := out.Input.Gateways[types.NamespacedName{Namespace: "team", Name: set}]
 		require.True(t, g.ListenerSet)
 		assert.Equal(t, want.class != "", g.Class != nil && g.Class.Name == want.class)
 		assert.Equal(t, []uses.Object{
 			{Kind: uses.Gateway, Name: cache.ObjectName{Namespace: "team", Name: set}}, {Kind: uses.Gateway, Name: cache.ObjectName{Namespace: want.namespace, Name: want.name}},
-		}, out.Uses)
+		}, out.Dependencies)
 	}
 }
