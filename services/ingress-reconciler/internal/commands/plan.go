@@ -209,8 +209,8 @@ func (p *planner) planService(name cache.ObjectName) (*result, error) {
 	}
 	r := &result{name: name, observed: p.observer.Observe(object.Service, p.config)}
 	r.Plan = plan.Build(&r.observed.Input)
-	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.LiveClaims(name)))
-	r.Refuse(r.refused)
+	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.RequestedClaims(p.observer.LiveClaims(name)))
+	r.RemoveRefused(r.refused)
 	p.setRequester(&r.observed)
 	objects, err := render.Render(&r.Plan, r.observed.RenderParams())
 	if err != nil {
@@ -267,7 +267,7 @@ func (r *result) unplannedObjects() map[*observe.Live]bool {
 		}
 		claim, _ := l.RouteClaim()
 		_, lost := r.refused[claim]
-		others[l] = slices.Contains(r.Keep, l.Slot) && !lost
+		others[l] = slices.Contains(r.FrozenSlots, l.Slot) && !lost
 	}
 	return others
 }

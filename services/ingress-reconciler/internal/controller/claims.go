@@ -13,7 +13,7 @@ func AllClaims(observer *observe.Observer, config settings.Config) map[ownership
 	for _, name := range observer.ServiceNames() {
 		if o, found := observer.ObserveAny(name, config); found {
 			p := plan.Build(&o.Input)
-			all[ownership.Owner(name)] = ownership.Claims{Created: o.Input.Service.Created, Asks: p.Asks(observer.LiveClaims(name))}
+			all[ownership.Owner(name)] = ownership.Claims{Created: o.Input.Service.Created, Asks: p.RequestedClaims(observer.LiveClaims(name))}
 		}
 	}
 	for _, name := range observer.OwnerNames() {

@@ -191,8 +191,8 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
 	r.Uses.Set(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
-	refused := r.requestClaims(ownership.Owner(name), s.Created, p.Asks(r.Observer.LiveClaims(name)))
-	p.Refuse(refused)
+	refused := r.requestClaims(ownership.Owner(name), s.Created, p.RequestedClaims(r.Observer.LiveClaims(name)))
+	p.RemoveRefused(refused)
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.Hold()}
 	if recheck > 0 {
 		next.requestRequeue(recheck, "a component was removed from the specification")
@@ -203,8 +203,8 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 // hostDependencies returns the hosts of a plan: routes of others may answer their requests.
 func hostDependencies(p *plan.Plan) []uses.Object {
 	var all []uses.Object
-	for i := range p.Wants {
-		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.Wants[i].Host}})
+	for i := range p.WantedClaims {
+		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.WantedClaims[i].Host}})
 	}
 	if slices.ContainsFunc(p.Exposures, func(e plan.Exposure) bool { return e.OwnListener }) {
 		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}})

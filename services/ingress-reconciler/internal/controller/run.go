@@ -57,7 +57,7 @@ func (r *run) applyObjects(ctx context.Context) {
 	objects, err := render.Render(&r.plan, r.renderParams())
 	if err != nil {
 		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: ReasonNotWritten, Message: err.Error()})
-		r.plan.Keep = plan.Slots
+		r.plan.FrozenSlots = plan.Slots
 		r.errs = append(r.errs, err)
 	}
 	for _, o := range objects {
@@ -160,7 +160,7 @@ func (r *run) replacedObjects(ctx context.Context) (old []observe.Live, in []tra
 // deleteSuperseded deletes objects that are no longer in the plan, as package transition decides.
 func (r *run) deleteSuperseded(ctx context.Context) {
 	in := transition.Input{
-		Now: r.Clock.Now(), Hold: r.holdDuration, Keep: r.plan.Keep, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
+		Now: r.Clock.Now(), Hold: r.holdDuration, Keep: r.plan.FrozenSlots, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
 	old, states := r.replacedObjects(ctx)
 	in.Old = states

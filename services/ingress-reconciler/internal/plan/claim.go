@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// Want is a claim of the service. Its component need not be ready.
-type Want struct {
+// WantedClaim is a claim of the service. Its component need not be ready.
+type WantedClaim struct {
 	ownership.Claim
 
 	Role isvc.Role
@@ -20,22 +20,22 @@ func (e *Exposure) Claim() ownership.Claim {
 	return ownership.Claim{Host: e.Host, Path: e.Path, Header: e.Model.Header, Value: e.Model.Name, Unordered: e.Unordered}
 }
 
-// Asks returns the claims to request from the ownership registry: the claims of the plan, ready if the plan has exposures for them,
+// RequestedClaims returns the claims to request from the ownership registry: the claims of the plan, ready if the plan has exposures for them,
 // and the claims of existing objects.
-func (p *Plan) Asks(live []ownership.Ask) []ownership.Ask {
+func (p *Plan) RequestedClaims(live []ownership.Ask) []ownership.Ask {
 	ready := map[ownership.Claim]bool{}
 	for i := range p.Exposures {
 		ready[p.Exposures[i].Claim()] = true
 	}
 	asks := slices.Clone(live)
-	for _, w := range p.Wants {
+	for _, w := range p.WantedClaims {
 		asks = append(asks, ownership.Ask{Claim: w.Claim, Ready: ready[w.Claim]})
 	}
 	return asks
 }
 
-// Refuse removes the exposures whose claims belong to another service, and adds the reasons.
-func (p *Plan) Refuse(refused map[ownership.Claim]ownership.Conflict) {
+// RemoveRefused removes the exposures whose claims belong to another service, and adds the reasons.
+func (p *Plan) RemoveRefused(refused map[ownership.Claim]ownership.Conflict) {
 	if len(refused) == 0 {
 		return
 	}
@@ -48,7 +48,7 @@ func (p *Plan) Refuse(refused map[ownership.Claim]ownership.Conflict) {
 		p.Strategy, p.Pool = "", nil
 	}
 	roles := map[ownership.Claim]isvc.Role{}
-	for _, w := range p.Wants {
+	for _, w := range p.WantedClaims {
 		if _, found := roles[w.Claim]; !found {
 			roles[w.Claim] = w.Role
 		}

@@ -16,27 +16,27 @@ type domain struct {
 	parents    []settings.Parent
 }
 
-// domains returns the domains of a service: its primary domain, the domains of its Gateways, and the additional domains, which every
+// serviceDomains returns the domains of a service: its primary domain, the domains of its Gateways, and the additional domains, which every
 // Gateway serves. A domain that both the administrator and the tenant set counts as set by the administrator.
-func (b *builder) domains() []domain {
+func (b *builder) serviceDomains() []domain {
 	s := &b.Settings
-	var all []domain
+	var domains []domain
 	index := map[string]int{}
 	add := func(name string, fromTenant bool, parents ...settings.Parent) {
 		i, found := index[name]
 		if !found {
-			i, all = len(all), append(all, domain{name: name, fromTenant: true})
+			i, domains = len(domains), append(domains, domain{name: name, fromTenant: true})
 			index[name] = i
 		}
-		all[i].fromTenant = all[i].fromTenant && fromTenant
-		all[i].parents = append(all[i].parents, parents...)
+		domains[i].fromTenant = domains[i].fromTenant && fromTenant
+		domains[i].parents = append(domains[i].parents, parents...)
 	}
 	if b.plan.Strategy != settings.HTTPRoute {
 		add(s.Domain, s.FromTenant.Domain)
 		for _, name := range s.AdditionalDomains {
 			add(name, s.FromTenant.AdditionalDomains)
 		}
-		return all
+		return domains
 	}
 	for _, p := range s.Gateways {
 		add(p.Domain, s.FromTenant.Domain && p.Domain == s.Domain || s.FromTenant.Gateways && p.Domain != s.Domain, p)
@@ -44,10 +44,10 @@ func (b *builder) domains() []domain {
 	for _, name := range s.AdditionalDomains {
 		add(name, s.FromTenant.AdditionalDomains, s.Gateways...)
 	}
-	return all
+	return domains
 }
 
-func (b *builder) values(name, domain string) hostname.Values {
+func (b *builder) templateValues(name, domain string) hostname.Values {
 	s := b.Service
 	return hostname.Values{Name: name, Namespace: s.Namespace, IngressDomain: domain, Annotations: s.Annotations, Labels: s.Labels}
 }
@@ -55,9 +55,9 @@ func (b *builder) values(name, domain string) hostname.Values {
 // segments matches the paths that all kinds of routes accept literally.
 var segments = regexp.MustCompile(`^/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+$`)
 
-// path returns the path of a component on the domain itself.
-func (b *builder) path(name, domain string) (string, error) {
-	text, err := b.Settings.Path.Render(b.values(name, domain))
+// renderPath returns the path of a component on the domain itself.
+func (b *builder) renderPath(name, domain string) (string, error) {
+	text, err := b.Settings.Path.Render(b.templateValues(name, domain))
 	if err != nil {
 		return "", err
 	}
@@ -68,9 +68,9 @@ func (b *builder) path(name, domain string) (string, error) {
 	return path, nil
 }
 
-// model returns the header match for a component's model on the shared host.
-func (b *builder) model(name, domain string) (Model, error) {
-	text, err := b.Settings.ModelName.Render(b.values(name, domain))
+// renderModel returns the header match for a component's model on the shared host.
+func (b *builder) renderModel(name, domain string) (Model, error) {
+	text, err := b.Settings.ModelName.Render(b.templateValues(name, domain))
 	if err != nil {
 		return Model{}, err
 	}
@@ -83,8 +83,8 @@ func (b *builder) model(name, domain string) (Model, error) {
 // visible matches header values that proxies do not modify.
 var visible = regexp.MustCompile(`^[!-~]+$`)
 
-// shared returns the host that services share below a domain.
-func (b *builder) shared(domain string) string {
+// sharedHost returns the host that services share below a domain.
+func (b *builder) sharedHost(domain string) string {
 	if b.Settings.SharedHostPrefix == "" {
 		return domain
 	}

@@ -24,51 +24,51 @@ import (
 // maxRoutes is the maximum number of routes for one service. It allows eight domains at eight Gateways, with a path on each.
 const maxRoutes = 128
 
-// expose adds the exposures of one component. name is the name of the component in hosts and paths.
-func (b *builder) expose(slot Slot, r isvc.Role, name string) {
-	routes := b.routes(slot, r, name)
+// exposeComponent adds the exposures of one component. name is the name of the component in hosts and paths.
+func (b *builder) exposeComponent(slot Slot, r isvc.Role, name string) {
+	routes := b.collectExposures(slot, r, name)
 	if n := len(b.plan.Exposures) + len(routes); n > maxRoutes {
-		b.keepSlots(slot)
+		b.freezeSlots(slot)
 		b.addReason(r, ReasonLimitExceeded, "the domains and Gateways of the service make %d routes: at most %d are allowed", n, maxRoutes)
 		return
 	}
-	routes = b.distinct(slot, r, routes)
+	routes = b.removeClaimed(slot, r, routes)
 	for i := range routes {
 		c := routes[i].Claim()
-		if _, found := b.wanted[c]; !found {
-			b.wanted[c] = slot
-			b.plan.Wants = append(b.plan.Wants, Want{Claim: c, Role: r})
+		if _, found := b.slotByClaim[c]; !found {
+			b.slotByClaim[c] = slot
+			b.plan.WantedClaims = append(b.plan.WantedClaims, WantedClaim{Claim: c, Role: r})
 		}
 	}
-	to, reason, message := b.backend(slot, r)
+	to, reason, message := b.findBackend(slot, r)
 	if reason != "" {
-		b.keepSlots(slot)
+		b.freezeSlots(slot)
 		b.addReason(r, reason, "%s", message)
 		return
 	}
 	b.warnOfNoPods(r, to)
 	for _, e := range routes {
-		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
-		b.protocol(&e)
+		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.requestTimeout(r)
+		b.checkProtocol(&e)
 		b.plan.Exposures = append(b.plan.Exposures, e)
 	}
 }
 
-// distinct removes exposures that another slot of the service claims: a template without the name renders the same host for all
+// removeClaimed removes exposures that another slot of the service claims: a template without the name renders the same host for all
 // components.
-func (b *builder) distinct(slot Slot, r isvc.Role, routes []Exposure) []Exposure {
+func (b *builder) removeClaimed(slot Slot, r isvc.Role, routes []Exposure) []Exposure {
 	return slices.DeleteFunc(routes, func(e Exposure) bool {
-		owner, found := b.wanted[e.Claim()]
-		taken := found && owner != slot
-		if taken {
+		owner, found := b.slotByClaim[e.Claim()]
+		conflicts := found && owner != slot
+		if conflicts {
 			b.addReason(r, ReasonHostConflict, "%s belongs to another component of this service", e.Claim())
 		}
-		return taken
+		return conflicts
 	})
 }
 
-// backend returns the destination of requests for a component, or the reason why none is available yet.
-func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
+// findBackend returns the destination of requests for a component, or the reason why none is available yet.
+func (b *builder) findBackend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
 	service, err := backend.FindService(b.Services, b.Service, r)
 	to.Service = service
 	if b.Knative[r] && b.plan.Strategy == settings.VirtualService {
@@ -77,37 +77,37 @@ func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message s
 	}
 	switch {
 	case err != nil:
-		return to, missing(err), err.Error()
-	case !b.exposable(slot, r):
+		return to, missingReason(err), err.Error()
+	case !b.isExposable(slot, r):
 		return to, ReasonComponentNotReady, "the " + string(r) + " is not ready"
 	case slot == Entry && b.Settings.Pool != nil:
-		to.Pool, reason, message = b.pool()
+		to.Pool, reason, message = b.choosePool()
 	}
 	return to, reason, message
 }
 
-// missing returns the reason for a component without a Service.
-func missing(err error) string {
+// missingReason returns the reason for a component without a Service.
+func missingReason(err error) string {
 	if errors.Is(err, backend.ErrForeign) {
 		return ReasonNameConflict
 	}
 	return ReasonServiceNotFound
 }
 
-// exposable reports whether a slot may route to a component: the component is ready, or the slot already routes to it, or the
+// isExposable reports whether a slot may route to a component: the component is ready, or the slot already routes to it, or the
 // components that the slot routes to no longer exist.
-func (b *builder) exposable(slot Slot, r isvc.Role) bool {
+func (b *builder) isExposable(slot Slot, r isvc.Role) bool {
 	live := b.Live[slot]
-	return b.Service.IsReady(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.present)
+	return b.Service.IsReady(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.hasComponent)
 }
 
 // root is the path of a service with its own host.
 const root = "/"
 
-// routes returns the exposures of a component, one for each host, path and Gateway, sorted.
-func (b *builder) routes(slot Slot, r isvc.Role, name string) []Exposure {
+// collectExposures returns the exposures of a component, one for each host, path and Gateway, sorted.
+func (b *builder) collectExposures(slot Slot, r isvc.Role, name string) []Exposure {
 	c := &collector{builder: b, slot: slot, role: r, seen: map[identity]bool{}}
-	for _, d := range b.domains() {
+	for _, d := range b.serviceDomains() {
 		c.addHost(name, d)
 		if b.Settings.Path != nil {
 			c.addPath(name, d)
@@ -116,13 +116,13 @@ func (b *builder) routes(slot Slot, r isvc.Role, name string) []Exposure {
 			c.addModel(name, d)
 		}
 	}
-	if len(c.all) == 0 && c.unsupported { // keep routes of the previous strategy until the data plane supports this one
-		b.keepSlots(slot)
+	if len(c.exposures) == 0 && c.unsupported { // keep routes of the previous strategy until the data plane supports this one
+		b.freezeSlots(slot)
 	}
-	slices.SortFunc(c.all, func(x, y Exposure) int {
+	slices.SortFunc(c.exposures, func(x, y Exposure) int {
 		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name), compareRefs(x.Gateway, y.Gateway))
 	})
-	return c.all
+	return c.exposures
 }
 
 func compareRefs(x, y settings.GatewayRef) int {
@@ -133,10 +133,10 @@ func compareRefs(x, y settings.GatewayRef) int {
 type collector struct {
 	*builder
 
-	slot Slot
-	role isvc.Role
-	all  []Exposure
-	seen map[identity]bool
+	slot      Slot
+	role      isvc.Role
+	exposures []Exposure
+	seen      map[identity]bool
 
 	unsupported bool // an exposure is omitted because the data plane cannot serve it
 }
@@ -147,78 +147,78 @@ type identity struct {
 	gateway settings.GatewayRef
 }
 
-// chosen records which parts of an exposure a tenant chose.
-type chosen struct{ host, path bool }
+// tenantChoice records which parts of an exposure a tenant chose.
+type tenantChoice struct{ host, path bool }
 
 // addHost adds the host of a component below a domain, or its path on the shared host.
 func (c *collector) addHost(name string, d domain) {
 	tenant := &c.Settings.FromTenant
 	if !c.Settings.Subdomain {
 		path := root + c.Service.Namespace + root + name + root
-		c.addHostPath(c.shared(d.name), path, d, chosen{host: d.fromTenant || tenant.SharedHost})
+		c.addHostPath(c.sharedHost(d.name), path, d, tenantChoice{host: d.fromTenant || tenant.SharedHost})
 		return
 	}
-	host, err := c.Settings.Host.Render(c.values(backend.TruncateName(name), d.name)) // OME truncates the name
+	host, err := c.Settings.Host.Render(c.templateValues(backend.TruncateName(name), d.name)) // OME truncates the name
 	if err != nil {
-		c.invalid(ReasonInvalidHost, "domainTemplate: ", err)
+		c.addInvalid(ReasonInvalidHost, "domainTemplate: ", err)
 		return
 	}
-	c.addHostPath(host, root, d, chosen{host: d.fromTenant || tenant.Host})
+	c.addHostPath(host, root, d, tenantChoice{host: d.fromTenant || tenant.Host})
 }
 
 // addHostPath adds a host and path, if the host is valid.
-func (c *collector) addHostPath(host, path string, d domain, by chosen) {
+func (c *collector) addHostPath(host, path string, d domain, by tenantChoice) {
 	if err := hostname.Validate(host); err != nil {
-		c.invalid(ReasonInvalidHost, "", err)
+		c.addInvalid(ReasonInvalidHost, "", err)
 		return
 	}
-	c.add(Exposure{Host: host, Path: path}, d, by)
+	c.addExposure(Exposure{Host: host, Path: path}, d, by)
 }
 
 // addPath adds the path of a component on the domain itself.
 func (c *collector) addPath(name string, d domain) {
-	path, err := c.path(name, d.name)
+	path, err := c.renderPath(name, d.name)
 	if err != nil {
-		c.invalid(ReasonInvalidConfiguration, "pathTemplate: ", err)
+		c.addInvalid(ReasonInvalidConfiguration, "pathTemplate: ", err)
 		return
 	}
-	c.add(Exposure{Host: d.name, Path: path}, d, chosen{host: d.fromTenant, path: c.Settings.FromTenant.Path})
+	c.addExposure(Exposure{Host: d.name, Path: path}, d, tenantChoice{host: d.fromTenant, path: c.Settings.FromTenant.Path})
 }
 
 // addModel adds the model of the service on the shared host.
 func (c *collector) addModel(name string, d domain) {
-	model, err := c.model(name, d.name)
+	model, err := c.renderModel(name, d.name)
 	if err != nil {
-		c.invalid(ReasonInvalidConfiguration, "modelNameTemplate: ", err)
+		c.addInvalid(ReasonInvalidConfiguration, "modelNameTemplate: ", err)
 		return
 	}
-	c.add(Exposure{Host: c.shared(d.name), Path: root, Model: model}, d, chosen{host: d.fromTenant || c.Settings.FromTenant.SharedHost})
+	c.addExposure(Exposure{Host: c.sharedHost(d.name), Path: root, Model: model}, d, tenantChoice{host: d.fromTenant || c.Settings.FromTenant.SharedHost})
 }
 
-// invalid adds the reason why an exposure cannot be computed, and keeps existing objects.
-func (c *collector) invalid(reason, key string, err error) {
-	c.keepSlots(c.slot)
+// addInvalid adds the reason why an exposure cannot be computed, and keeps existing objects.
+func (c *collector) addInvalid(reason, key string, err error) {
+	c.freezeSlots(c.slot)
 	c.addReason(c.role, reason, "%s%s", key, err)
 }
 
-// add adds an exposure at each of the Gateways of a domain, or the reason why it must not exist.
-func (c *collector) add(e Exposure, d domain, by chosen) {
-	if !c.allowed(&e, by) {
+// addExposure adds an exposure at each of the Gateways of a domain, or the reason why it must not exist.
+func (c *collector) addExposure(e Exposure, d domain, by tenantChoice) {
+	if !c.checkAllowed(&e, by) {
 		return
 	}
 	e.Unordered = c.plan.Strategy == settings.VirtualService && e.Model.Header != "" // Istio orders routes of one host by age
 	if c.plan.Strategy != settings.HTTPRoute {
-		c.addOne(e)
+		c.addUnique(e)
 		return
 	}
 	for _, p := range d.parents {
 		e.Gateway = p.GatewayRef
-		c.addOne(e)
+		c.addUnique(e)
 	}
 }
 
-// allowed reports whether the service may have a host and path, and adds the reason if not.
-func (c *collector) allowed(e *Exposure, by chosen) bool {
+// checkAllowed reports whether the service may have a host and path, and adds the reason if not.
+func (c *collector) checkAllowed(e *Exposure, by tenantChoice) bool {
 	s := &c.Settings
 	switch {
 	case s.ClusterLocal(e.Host):
@@ -237,8 +237,8 @@ func (c *collector) allowed(e *Exposure, by chosen) bool {
 	return false
 }
 
-// addOne adds an exposure, unless it is a duplicate or the data plane cannot serve it.
-func (c *collector) addOne(e Exposure) {
+// addUnique adds an exposure, unless it is a duplicate or the data plane cannot serve it.
+func (c *collector) addUnique(e Exposure) {
 	id := identity{claim: e.Claim(), gateway: e.Gateway}
 	if c.seen[id] {
 		return
@@ -247,11 +247,11 @@ func (c *collector) addOne(e Exposure) {
 	var rewrites bool
 	switch c.plan.Strategy {
 	case settings.HTTPRoute:
-		rewrites = c.attach(&e)
+		rewrites = c.attachGateway(&e)
 	case settings.Ingress:
 		var err error
-		if rewrites, err = c.ingress(&e); err != nil { // the host must not be served without its TLS settings
-			c.invalid(ReasonInvalidConfiguration, "tlsSecretName: ", err)
+		if rewrites, err = c.attachIngress(&e); err != nil { // the host must not be served without its TLS settings
+			c.addInvalid(ReasonInvalidConfiguration, "tlsSecretName: ", err)
 			return
 		}
 	default:
@@ -259,30 +259,30 @@ func (c *collector) addOne(e Exposure) {
 		c.attachIstio(&e)
 	}
 	if e.Path != root && !rewrites {
-		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: %s", c.dataPlane(&e), e.Path, e.Host, c.withoutPath())
+		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: %s", c.dataPlane(&e), e.Path, e.Host, c.pathRemedy())
 		c.unsupported = true
 		return
 	}
-	if e.Path != root && !c.hostAlone(&e) {
+	if e.Path != root && !c.mayRewritePath(&e) {
 		c.unsupported = true
 		return
 	}
-	if t := c.timeout(c.role); t > 0 && c.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
-		c.addWarning(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeouts(e.Gateway), t)
+	if t := c.requestTimeout(c.role); t > 0 && c.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
+		c.addWarning(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeoutReason(e.Gateway), t)
 	}
-	c.all = append(c.all, e)
+	c.exposures = append(c.exposures, e)
 }
 
-// withoutPath explains how to expose a service without a path.
-func (c *collector) withoutPath() string {
+// pathRemedy explains how to expose a service without a path.
+func (c *collector) pathRemedy() string {
 	if c.Settings.Subdomain {
 		return "remove pathTemplate"
 	}
 	return "set perISVCSubdomain: true"
 }
 
-// noTimeouts explains why routes at a Gateway have no timeouts.
-func (c *collector) noTimeouts(g settings.GatewayRef) string {
+// noTimeoutReason explains why routes at a Gateway have no timeouts.
+func (c *collector) noTimeoutReason(g settings.GatewayRef) string {
 	if c.Settings.NoRouteTimeouts {
 		return "disableHTTPRouteTimeout is set"
 	}
@@ -300,14 +300,14 @@ func (c *collector) dataPlane(e *Exposure) string {
 	return "the default IngressClass"
 }
 
-// attach predicts whether a Gateway accepts an exposure, and reports whether it can rewrite paths.
-func (c *collector) attach(e *Exposure) (rewrites bool) {
+// attachGateway predicts whether a Gateway accepts an exposure, and reports whether it can rewrite paths.
+func (c *collector) attachGateway(e *Exposure) (rewrites bool) {
 	g := c.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
 	e.Attachment = g.Attach(gatewayapi.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
 	e.ParentKind = g.Kind()
 	e.OwnListener = g.Names(e.Host)
 	e.Timeouts = !c.Settings.NoRouteTimeouts && g.Supports(gatewayapi.FeatureRequestTimeout)
-	e.URL = c.url(e)
+	e.URL = c.clientURL(e)
 	return g.Supports(gatewayapi.FeaturePathRewrite)
 }
 
@@ -317,12 +317,12 @@ func (c *collector) attachIstio(e *Exposure) {
 	if c.Istio != nil && c.Settings.IstioGateway != istiogateway.Mesh {
 		e.Attachment = c.Istio[types.NamespacedName{Namespace: namespace, Name: name}].PredictAttachment(c.Service.Namespace, e.Host)
 	}
-	e.URL = c.url(e)
+	e.URL = c.clientURL(e)
 }
 
-// url returns the URL of an exposure for clients. The configured scheme and port win over those of the listener: TLS can end before the
+// clientURL returns the URL of an exposure for clients. The configured scheme and port win over those of the listener: TLS can end before the
 // Gateway.
-func (c *collector) url(e *Exposure) string {
+func (c *collector) clientURL(e *Exposure) string {
 	a, s := e.Attachment, &c.Settings
 	switch {
 	case s.SchemeSet:
@@ -334,16 +334,16 @@ func (c *collector) url(e *Exposure) string {
 	return a.URL(e.Host, e.Path)
 }
 
-// ingress sets the class, TLS Secret and URL of an Ingress, and reports whether its controller can rewrite paths.
-func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
+// attachIngress sets the class, TLS Secret and URL of an Ingress, and reports whether its controller can rewrite paths.
+func (c *collector) attachIngress(e *Exposure) (rewrites bool, err error) {
 	e.Class = ingressclass.ResolveClass(c.Classes, c.Settings.IngressClass)
-	if e.TLSSecret, err = c.secret(e.Host); err != nil {
+	if e.TLSSecret, err = c.tlsSecretName(e.Host); err != nil {
 		return false, err
 	}
 	if e.TLSSecret != "" {
 		e.Attachment.Scheme = "https"
 	}
-	e.URL = c.url(e)
+	e.URL = c.clientURL(e)
 	if reads := e.Class.MayLackGroup(); e.Path != root && reads != "" {
 		c.addWarning(c.role, ReasonPathRewriteUnsupported,
 			"%s does not say whether its controller reads %s: if it does not, requests for path %s get 404. Annotate the IngressClass with %s: %s, or none",
@@ -355,9 +355,9 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 // labelSolver marks the Ingress that cert-manager creates while it proves that a host is its own. Its path is no less exact as an expression.
 const labelSolver = "acme.cert-manager.io/http01-solver"
 
-// hostAlone reports whether an Ingress may rewrite its path. If the rewrite changes how the controller matches all paths of the host,
+// mayRewritePath reports whether an Ingress may rewrite its path. If the rewrite changes how the controller matches all paths of the host,
 // no other Ingress may use the host. An existing route stays: otherwise any Ingress for the host could remove it.
-func (c *collector) hostAlone(e *Exposure) bool {
+func (c *collector) mayRewritePath(e *Exposure) bool {
 	if c.plan.Strategy != settings.Ingress || c.Foreign == nil || !e.Class.Controller.RewritesHost() {
 		return true
 	}
@@ -371,19 +371,19 @@ func (c *collector) hostAlone(e *Exposure) bool {
 			c.addWarning(c.role, ReasonPathRewriteUnsupported, text+"move one of them to another host", args...)
 			return true
 		}
-		c.addReason(c.role, ReasonPathRewriteUnsupported, text+c.withoutPath()+", or choose another host", args...)
+		c.addReason(c.role, ReasonPathRewriteUnsupported, text+c.pathRemedy()+", or choose another host", args...)
 		return false
 	}
 	return true
 }
 
-// secret returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own Secret:
+// tlsSecretName returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own Secret:
 // if two Ingresses request one Secret for different hosts, cert-manager issues a certificate only for the first.
-func (c *collector) secret(host string) (name string, err error) {
+func (c *collector) tlsSecretName(host string) (name string, err error) {
 	tls := &c.Settings.TLS
 	switch {
 	case tls.Secret != nil:
-		if name, err = tls.Secret.Render(c.values(c.Service.Name, c.Settings.Domain)); err != nil {
+		if name, err = tls.Secret.Render(c.templateValues(c.Service.Name, c.Settings.Domain)); err != nil {
 			return "", err
 		}
 	case tls.Issuer != "":

@@ -175,7 +175,7 @@ func TestTLS(t *testing.T) {
 				assert.Empty(t, got.Exposures, "the host must not be served without TLS")
 				assert.Equal(t, []string{tt.reason}, reasons(got))
 				assert.Contains(t, got.Reasons[0].Message, "tlsSecretName: ")
-				assert.Equal(t, []Slot{Entry}, got.Keep)
+				assert.Equal(t, []Slot{Entry}, got.FrozenSlots)
 				return
 			}
 			assert.Equal(t, []string{tt.url}, urls(got))
@@ -224,7 +224,7 @@ func TestPathTemplate(t *testing.T) {
 				assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the invalid path does not affect the host")
 				assert.Equal(t, []string{"engine InvalidConfiguration"}, reasons(got))
 				assert.Contains(t, got.Reasons[0].Message, "pathTemplate: ")
-				assert.Equal(t, []Slot{Entry}, got.Keep)
+				assert.Equal(t, []Slot{Entry}, got.FrozenSlots)
 				return
 			}
 			assert.Equal(t, []string{"http://chat.models.example.com/", "http://example.com" + tt.want}, urls(got))
@@ -244,7 +244,7 @@ func TestModels(t *testing.T) {
 		"chat-engine.models.example.com/ -> chat-engine:8080 by gateways/public",
 	}, lines(got), "for the entry alone")
 	assert.Equal(t, Model{Header: "X-Model", Name: "chat"}, got.Exposures[1].Model)
-	assert.Contains(t, got.Wants, Want{Claim: ownership.Claim{Host: "llm.example.com", Path: "/", Header: "X-Model", Value: "chat"}, Role: isvc.Router})
+	assert.Contains(t, got.WantedClaims, WantedClaim{Claim: ownership.Claim{Host: "llm.example.com", Path: "/", Header: "X-Model", Value: "chat"}, Role: isvc.Router})
 
 	got = build(t, input(t, byIstio+models+"modelNameTemplate: '{{ .Namespace }}/{{ .Name }}'\nsharedHostPrefix: ''\n", isvc.Engine))
 	require.Len(t, got.Exposures, 2)
@@ -271,7 +271,7 @@ func TestComponentsDoNotShareAHost(t *testing.T) {
 	got := build(t, in)
 	assert.Equal(t, []string{"chat.example.net/ -> chat-router:8080 by gateways/inner", "chat.example.net/ -> chat-router:8080 by gateways/public"}, lines(got))
 	assert.Equal(t, []string{"engine HostConflict"}, reasons(got))
-	assert.Equal(t, []Want{{Claim: ownership.Claim{Host: "chat.example.net", Path: "/"}, Role: isvc.Router}}, got.Wants)
+	assert.Equal(t, []WantedClaim{{Claim: ownership.Claim{Host: "chat.example.net", Path: "/"}, Role: isvc.Router}}, got.WantedClaims)
 
 	got = build(t, input(t, byGateway+"pathTemplate: /serving\ncomponentHosts: true\n", isvc.Router, isvc.Engine))
 	assert.Len(t, got.Exposures, 3, "the path belongs to the entry")
@@ -399,13 +399,13 @@ func TestLimits(t *testing.T) {
 		got := tenant(t, byGateway, annotations)
 		assert.Empty(t, got.Exposures, name)
 		assert.Equal(t, []string{"LimitExceeded"}, reasons(got), name)
-		assert.Equal(t, Slots, got.Keep, "%s: existing objects stay", name)
+		assert.Equal(t, Slots, got.FrozenSlots, "%s: existing objects stay", name)
 	}
 	many := "[" + list(8, `{omeIngressGateway: gateways/g%d}`) + "]"
 	got := tenant(t, byGateway+"additionalIngressDomains: ["+list(20, "d%d.example.org")+"]\nadditionalIngressGateways: "+many, nil)
 	assert.Empty(t, got.Exposures)
 	assert.Equal(t, []string{"engine LimitExceeded"}, reasons(got))
-	assert.Equal(t, []Slot{Entry}, got.Keep)
+	assert.Equal(t, []Slot{Entry}, got.FrozenSlots)
 	assert.Contains(t, got.Reasons[0].Message, "189 routes: at most 128")
 }
 
@@ -436,7 +436,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		got := build(t, in)
 		assert.Empty(t, got.Exposures, strategy)
 		assert.Equal(t, []string{ReasonAPIUnavailable}, reasons(got), strategy)
-		assert.Equal(t, Slots, got.Keep, strategy)
+		assert.Equal(t, Slots, got.FrozenSlots, strategy)
 		assert.False(t, got.Disabled)
 
 		in.Unserved = map[settings.Strategy]bool{settings.HTTPRoute: true, settings.Ingress: true, settings.VirtualService: true}
@@ -450,11 +450,11 @@ func TestIstioThatIsOff(t *testing.T) {
 	got := build(t, input(t, byIstio+"disableIstioVirtualHost: true\n", isvc.Engine))
 	assert.Equal(t, []string{ReasonDisabled}, reasons(got))
 	assert.True(t, got.Disabled)
-	assert.Empty(t, got.Keep)
+	assert.Empty(t, got.FrozenSlots)
 
 	got = build(t, input(t, example+"strategy: virtualservice\n", isvc.Engine))
 	assert.Equal(t, []string{ReasonNoGateway}, reasons(got))
-	assert.Equal(t, Slots, got.Keep)
+	assert.Equal(t, Slots, got.FrozenSlots)
 	assert.False(t, got.Disabled)
 }
 
@@ -490,7 +490,7 @@ func TestTheEntryChanges(t *testing.T) {
 			got := build(t, in)
 			assert.ElementsMatch(t, tt.want, lines(got))
 			assert.ElementsMatch(t, tt.reason, reasons(got))
-			assert.Equal(t, len(tt.want) == 0, len(got.Keep) > 0, "objects stay until they can change")
+			assert.Equal(t, len(tt.want) == 0, len(got.FrozenSlots) > 0, "objects stay until they can change")
 		})
 	}
 }
@@ -503,11 +503,11 @@ func TestComponentsAreKeptOneByOne(t *testing.T) {
 	got := build(t, in)
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080", "chat-decoder.models.example.com/ -> chat-decoder:8080"}, lines(got))
 	assert.Equal(t, []string{"engine ServiceNotFound"}, reasons(got))
-	assert.Equal(t, []Slot{"engine"}, got.Keep)
+	assert.Equal(t, []Slot{"engine"}, got.FrozenSlots)
 
 	in = input(t, example+"componentHosts: true\n", isvc.Router, isvc.Engine)
 	got = build(t, in)
-	assert.Empty(t, got.Keep, "objects of the decoder are deleted")
+	assert.Empty(t, got.FrozenSlots, "objects of the decoder are deleted")
 }
 
 func TestKnative(t *testing.T) {
@@ -564,7 +564,7 @@ func TestPrivateServicesAreNeverPublic(t *testing.T) {
 			assert.Equal(t, []string{want}, reasons(got), name)
 			assert.True(t, got.Disabled, name)
 			assert.False(t, got.HandedToOME, name)
-			assert.Empty(t, got.Keep, name)
+			assert.Empty(t, got.FrozenSlots, name)
 		}
 	}
 }

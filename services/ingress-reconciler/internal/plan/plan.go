@@ -108,15 +108,15 @@ type Input struct {
 
 // Plan describes how a service is exposed.
 type Plan struct {
-	Strategy    settings.Strategy // never auto; empty if nothing is exposed
-	Exposures   []Exposure        // the entry first
-	Pool        *Pool             // InferencePool to create; nil: none
-	Fallback    *Fallback         // fallback Service to create; nil: none
-	Reasons     []Reason          // why components are not exposed, or not as configured
-	Keep        []Slot            // slots whose objects must not change because their wanted state is unknown
-	Disabled    bool              // the service must not be exposed
-	HandedToOME bool              // OME exposes the service; set only with Disabled
-	Wants       []Want            // claims of the service, including components that are not ready
+	Strategy     settings.Strategy // never auto; empty if nothing is exposed
+	Exposures    []Exposure        // the entry first
+	Pool         *Pool             // InferencePool to create; nil: none
+	Fallback     *Fallback         // fallback Service to create; nil: none
+	Reasons      []Reason          // why components are not exposed, or not as configured
+	FrozenSlots  []Slot            // slots whose objects must not change because their wanted state is unknown
+	Disabled     bool              // the service must not be exposed
+	HandedToOME  bool              // OME exposes the service; set only with Disabled
+	WantedClaims []WantedClaim     // claims of the service, including components that are not ready
 }
 
 // Exposure is one host and path at one Gateway. Each exposure is rendered as one route.
@@ -164,76 +164,76 @@ type Reason struct {
 // Build returns the plan for a service.
 func Build(in *Input) Plan {
 	own := *in // b.Settings changes
-	b := &builder{Input: &own, wanted: map[ownership.Claim]Slot{}}
-	b.build()
+	b := &builder{Input: &own, slotByClaim: map[ownership.Claim]Slot{}}
+	b.buildPlan()
 	return b.plan
 }
 
 type builder struct {
 	*Input
 
-	plan   Plan
-	wanted map[ownership.Claim]Slot // the claims in plan.Wants
+	plan        Plan
+	slotByClaim map[ownership.Claim]Slot // the claims in plan.Wants
 }
 
 func (b *builder) addReason(r isvc.Role, reason, format string, args ...any) {
-	b.add(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	b.appendReason(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
 func (b *builder) addWarning(r isvc.Role, reason, format string, args ...any) {
-	b.add(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...), Warning: true})
+	b.appendReason(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
-func (b *builder) add(next Reason) {
+func (b *builder) appendReason(next Reason) {
 	if !slices.Contains(b.plan.Reasons, next) {
 		b.plan.Reasons = append(b.plan.Reasons, next)
 	}
 }
 
-// keepSlots adds slots whose objects must not change.
-func (b *builder) keepSlots(slots ...Slot) {
+// freezeSlots adds slots whose objects must not change.
+func (b *builder) freezeSlots(slots ...Slot) {
 	for _, s := range slots {
-		if !slices.Contains(b.plan.Keep, s) {
-			b.plan.Keep = append(b.plan.Keep, s)
+		if !slices.Contains(b.plan.FrozenSlots, s) {
+			b.plan.FrozenSlots = append(b.plan.FrozenSlots, s)
 		}
 	}
 }
 
-func (b *builder) build() {
-	if b.disabled() {
+func (b *builder) buildPlan() {
+	if b.checkDisabled() {
 		return
 	}
-	entry, found := b.entry()
+	entry, found := b.entryRole()
 	if !found {
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", ReasonNoEntry, "the service has neither a router nor an engine")
 		return
 	}
-	b.plan.Strategy = b.strategy(entry)
+	b.plan.Strategy = b.chooseStrategy(entry)
 	b.Settings = b.Settings.For(b.plan.Strategy)
-	if !b.possible() {
+	if !b.checkStrategy() {
 		b.plan.Strategy = ""
 		return
 	}
-	b.explain(entry)
-	b.expose(Entry, entry, b.Service.Name)
+	b.addNotices(entry)
+	b.exposeComponent(Entry, entry, b.Service.Name)
 	if b.Settings.ComponentHosts {
 		for _, r := range isvc.Roles {
-			if r != entry && b.present(r) {
-				b.expose(Slot(r), r, backend.ServiceName(b.Service.Name, r))
+			if r != entry && b.hasComponent(r) {
+				b.exposeComponent(Slot(r), r, backend.ServiceName(b.Service.Name, r))
 			}
 		}
 	}
-	b.fallback(entry)
+	b.planFallback(entry)
 	b.warnOfWorkers()
 	if len(b.plan.Exposures) == 0 {
 		b.plan.Strategy = ""
 	}
 }
 
-// explain adds reasons that do not depend on routes.
-func (b *builder) explain(entry isvc.Role) {
-	if entry == isvc.Engine && b.present(isvc.Decoder) {
+// addNotices adds reasons that do not depend on routes.
+func (b *builder) addNotices(entry isvc.Role) {
+	if entry == isvc.Engine && b.hasComponent(isvc.Decoder) {
 		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
 	}
 	for _, text := range b.Settings.Ignored {
@@ -244,13 +244,13 @@ func (b *builder) explain(entry isvc.Role) {
 	}
 }
 
-// disabled reports whether nothing is exposed at all, and adds the reason.
-func (b *builder) disabled() bool {
+// checkDisabled reports whether nothing is exposed at all, and adds the reason.
+func (b *builder) checkDisabled() bool {
 	s := &b.Settings
 	b.plan.Disabled = true
 	switch {
 	case b.Service.Deleting: // the garbage collector removes its objects
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 	case s.Private: // also with settings that are invalid: a service that its owner marked as private is never public
 		b.addReason("", ReasonDisabled, `the owner of the service set the annotation ome.io/disable-ingress: "true"`)
 	case b.Service.ClusterLocal():
@@ -259,7 +259,7 @@ func (b *builder) disabled() bool {
 		b.addReason("", ReasonVirtualDeployment, "the deployment mode is VirtualDeployment: the model is served outside the cluster")
 	case b.SettingsErr != nil:
 		b.plan.Disabled = false
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", settingsReason(b.SettingsErr), "%s", strings.ReplaceAll(b.SettingsErr.Error(), "\n", "; "))
 	case !s.Enabled:
 		b.addReason("", ReasonDisabled, "the configuration sets enabled: false for this service")
@@ -268,7 +268,7 @@ func (b *builder) disabled() bool {
 		b.addReason("", ReasonOMEIngressEnabled, "OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller")
 	case s.Domain == "":
 		b.plan.Disabled = false
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	default:
 		b.plan.Disabled = false
@@ -285,23 +285,23 @@ func settingsReason(err error) string {
 	return ReasonInvalidConfiguration
 }
 
-// possible reports whether routes of the strategy can be created, and adds the reason if not.
-func (b *builder) possible() bool {
+// checkStrategy reports whether routes of the strategy can be created, and adds the reason if not.
+func (b *builder) checkStrategy() bool {
 	switch s := b.plan.Strategy; {
 	case b.Settings.Domain == "": // OME configures a domain for HTTPRoutes only
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	case s == settings.HTTPRoute && len(b.Settings.Gateways) == 0:
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", ReasonNoGateway, "no Gateway is configured: set omeIngressGateway")
 	case s == settings.VirtualService && b.Settings.IstioOff:
 		b.plan.Disabled = true
 		b.addReason("", ReasonDisabled, "disableIstioVirtualHost is set: no VirtualServices are created")
 	case s == settings.VirtualService && b.Settings.IstioGateway == "":
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", ReasonNoGateway, "no Istio Gateway is configured: set ingressGateway")
 	case b.Unserved[s]:
-		b.keepSlots(Slots...)
+		b.freezeSlots(Slots...)
 		b.addReason("", ReasonAPIUnavailable, "the kind of strategy %s is not available: install its CRD, or add it to --kinds", s)
 	case s == settings.Ingress && b.Settings.IngressClass != nil && !ingressclass.ResolveClass(b.Classes, b.Settings.IngressClass).Exists():
 		b.addWarning("", ReasonIngressClassNotFound, "IngressClass %s does not exist", *b.Settings.IngressClass)
@@ -312,10 +312,10 @@ func (b *builder) possible() bool {
 	return false
 }
 
-// present reports whether a service has a component, from its specification, its status, or a Service that OME created: a serving
+// hasComponent reports whether a service has a component, from its specification, its status, or a Service that OME created: a serving
 // runtime can add components that the specification does not name. A component that was removed from the specification keeps its
 // Service until OME comes to it: routes must stop using the Service before OME deletes it.
-func (b *builder) present(r isvc.Role) bool {
+func (b *builder) hasComponent(r isvc.Role) bool {
 	if b.Service.Components[r] != nil {
 		return true
 	}
@@ -329,27 +329,27 @@ func (b *builder) present(r isvc.Role) bool {
 	return err == nil
 }
 
-// entry returns the component that receives client requests.
-func (b *builder) entry() (isvc.Role, bool) {
+// entryRole returns the component that receives client requests.
+func (b *builder) entryRole() (isvc.Role, bool) {
 	for _, r := range []isvc.Role{isvc.Router, isvc.Engine} {
-		if b.present(r) {
+		if b.hasComponent(r) {
 			return r, true
 		}
 	}
 	return "", false
 }
 
-// mode infers the deployment mode of a component.
-func (b *builder) mode(r isvc.Role) isvc.Mode {
-	return b.Service.ComponentMode(r, isvc.ModeContext{Knative: b.Knative[r], Decoder: b.present(isvc.Decoder)})
+// componentMode infers the deployment mode of a component.
+func (b *builder) componentMode(r isvc.Role) isvc.Mode {
+	return b.Service.ComponentMode(r, isvc.ModeContext{Knative: b.Knative[r], Decoder: b.hasComponent(isvc.Decoder)})
 }
 
-// strategy returns the configured strategy. Auto depends on the deployment mode of the entry.
-func (b *builder) strategy(entry isvc.Role) settings.Strategy {
+// chooseStrategy returns the configured strategy. Auto depends on the deployment mode of the entry.
+func (b *builder) chooseStrategy(entry isvc.Role) settings.Strategy {
 	switch {
 	case b.Settings.Strategy != settings.Auto:
 		return b.Settings.Strategy
-	case b.mode(entry) == isvc.Serverless:
+	case b.componentMode(entry) == isvc.Serverless:
 		return settings.VirtualService
 	case b.Settings.GatewayAPI:
 		return settings.HTTPRoute
@@ -357,10 +357,10 @@ func (b *builder) strategy(entry isvc.Role) settings.Strategy {
 	return settings.Ingress
 }
 
-func (b *builder) timeout(r isvc.Role) time.Duration {
-	var own time.Duration
+func (b *builder) requestTimeout(r isvc.Role) time.Duration {
+	var timeout time.Duration
 	if c := b.Service.Components[r]; c != nil {
-		own = c.Timeout
+		timeout = c.Timeout
 	}
-	return cmp.Or(own, b.Settings.Timeout)
+	return cmp.Or(timeout, b.Settings.Timeout)
 }

@@ -197,7 +197,7 @@ func TestNotExposed(t *testing.T) {
 			assert.Empty(t, lines(got))
 			assert.Empty(t, got.Strategy)
 			assert.Equal(t, tt.want, reasons(got))
-			assert.Equal(t, tt.keep, got.Keep)
+			assert.Equal(t, tt.keep, got.FrozenSlots)
 			for _, r := range got.Reasons {
 				assert.NotEmpty(t, r.Message)
 			}

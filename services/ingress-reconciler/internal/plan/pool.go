@@ -38,13 +38,13 @@ type Fallback struct {
 }
 
 // PoolName returns the name of the InferencePool to create for a service. Data planes use this name as a label value.
-func PoolName(service string) string { return bounded(service, "-fairlead") }
+func PoolName(service string) string { return boundedName(service, "-fairlead") }
 
 // FallbackName returns the name of the fallback Service.
-func FallbackName(service, suffix string) string { return bounded(service, suffix) }
+func FallbackName(service, suffix string) string { return boundedName(service, suffix) }
 
-// bounded returns a name with a suffix, truncated to the length of a DNS label. A truncated name has a hash before the suffix.
-func bounded(name, suffix string) string {
+// boundedName returns a name with a suffix, truncated to the length of a DNS label. A truncated name has a hash before the suffix.
+func boundedName(name, suffix string) string {
 	if len(name)+len(suffix) <= validation.DNS1035LabelMaxLength {
 		return name + suffix
 	}
@@ -53,12 +53,12 @@ func bounded(name, suffix string) string {
 	return strings.TrimRight(name[:validation.DNS1035LabelMaxLength-len(hash)-len(suffix)], "-.") + hash + suffix
 }
 
-// pool returns the InferencePool that receives the requests of the entry, or the reason why none can be used yet. If name and reason
+// choosePool returns the InferencePool that receives the requests of the entry, or the reason why none can be used yet. If name and reason
 // are empty, the Service of the entry receives the requests.
 //
 // A pool replaces the Service of the entry, so it must select the entry's pods. A created pool selects the pods of the engine. With a
 // router it is not created, because it would bypass the router and, with it, the decoder.
-func (b *builder) pool() (name, reason, message string) {
+func (b *builder) choosePool() (name, reason, message string) {
 	p := b.Settings.Pool
 	switch {
 	case b.plan.Strategy != settings.HTTPRoute:
@@ -68,18 +68,18 @@ func (b *builder) pool() (name, reason, message string) {
 	case p.Name != "":
 		return b.namedPool(p.Name)
 	}
-	if entry, _ := b.entry(); entry != isvc.Engine {
+	if entry, _ := b.entryRole(); entry != isvc.Engine {
 		b.addWarning(entry, ReasonPoolUnsupported, "requests go to the %s: an InferencePool of the engine would bypass it. Remove the %s or inferencePool", entry, entry)
 		return "", "", ""
 	}
-	return b.createdPool(p.EndpointPickerRef)
+	return b.planPool(p.EndpointPickerRef)
 }
 
-// createdPool plans an InferencePool of the engine's pods.
-func (b *builder) createdPool(ref *settings.EndpointPicker) (name, reason, message string) {
+// planPool plans an InferencePool of the engine's pods.
+func (b *builder) planPool(ref *settings.EndpointPicker) (name, reason, message string) {
 	engine, err := backend.FindService(b.Services, b.Service, isvc.Engine)
 	if err != nil {
-		return "", missing(err), err.Error()
+		return "", missingReason(err), err.Error()
 	}
 	pods, err := backend.SelectPods(b.Services, b.Service, isvc.Engine)
 	switch {
@@ -110,7 +110,7 @@ func (b *builder) namedPool(name string) (pool, reason, message string) {
 	if found == nil {
 		return "", ReasonPoolNotFound, fmt.Sprintf("InferencePool %s does not exist: create it, or correct inferencePool.name", name)
 	}
-	entry, _ := b.entry()
+	entry, _ := b.entryRole()
 	selector := poolSelector(found)
 	pods := b.podsOf(entry)
 	match := pods.MatchSelector(selector)
@@ -204,21 +204,21 @@ func (b *builder) pickerProblem(name string, port int32) string {
 	return ""
 }
 
-// fallback plans the fallback Service, if it is configured and the entry has a Service.
-func (b *builder) fallback(entry isvc.Role) {
+// planFallback plans the fallback Service, if it is configured and the entry has a Service.
+func (b *builder) planFallback(entry isvc.Role) {
 	f := b.Settings.Fallback
 	if f == nil {
 		return
 	}
 	service, err := backend.FindService(b.Services, b.Service, entry)
 	if err != nil {
-		b.keepSlots(Entry)
-		b.addReason(entry, missing(err), "%s", err)
+		b.freezeSlots(Entry)
+		b.addReason(entry, missingReason(err), "%s", err)
 		return
 	}
 	pods, err := backend.SelectPods(b.Services, b.Service, entry)
 	if err != nil {
-		b.keepSlots(Entry)
+		b.freezeSlots(Entry)
 		b.addReason(entry, ReasonInvalidConfiguration, "fallbackService: %s", err)
 		return
 	}

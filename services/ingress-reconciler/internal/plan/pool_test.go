@@ -116,7 +116,7 @@ func TestPoolsThatAreCreated(t *testing.T) {
 			got, summary := plannedPool(t, tt.config, tt.roles, tt.change)
 			assert.Equal(t, tt.want, summary)
 			assert.Equal(t, tt.pool, got.Pool)
-			assert.Equal(t, len(got.Exposures) == 0, len(got.Keep) > 0, "objects stay while their wanted state is unknown")
+			assert.Equal(t, len(got.Exposures) == 0, len(got.FrozenSlots) > 0, "objects stay while their wanted state is unknown")
 		})
 	}
 }
@@ -221,7 +221,7 @@ func TestPickerOfEachService(t *testing.T) {
 		require.Len(t, got.Reasons, 1)
 		assert.Equal(t, ReasonInvalidConfiguration, got.Reasons[0].Reason)
 		assert.Contains(t, got.Reasons[0].Message, want)
-		assert.Equal(t, []Slot{Entry}, got.Keep)
+		assert.Equal(t, []Slot{Entry}, got.FrozenSlots)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestFallback(t *testing.T) {
 	in.Services = nil
 	got = build(t, in)
 	assert.Nil(t, got.Fallback)
-	assert.Equal(t, []Slot{Entry}, got.Keep, "existing objects stay")
+	assert.Equal(t, []Slot{Entry}, got.FrozenSlots, "existing objects stay")
 	assert.Equal(t, []string{"router ServiceNotFound"}, reasons(got), "the reason is not repeated")
 
 	in = input(t, example+"enabled: false\n"+fallback, isvc.Engine)

@@ -24,8 +24,8 @@ func (b *builder) warnOfNoPods(r isvc.Role, to Backend) {
 	b.addWarning(r, ReasonNoPods, "Service %s selects no pods, so requests fail: no pod has the labels %s", to.Name, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: b.Services[i].Spec.Selector}))
 }
 
-// protocol adds a reason for a backend that speaks only gRPC: a warning if the data plane speaks gRPC to it.
-func (b *builder) protocol(e *Exposure) {
+// checkProtocol adds a reason for a backend that speaks only gRPC: a warning if the data plane speaks gRPC to it.
+func (b *builder) checkProtocol(e *Exposure) {
 	if !e.Backend.GRPC || e.Backend.Knative != "" {
 		return
 	}

@@ -58,7 +58,7 @@ func TestTheDomainOfANamespaceOfOME(t *testing.T) {
 	got := build(t, in)
 	assert.Empty(t, got.Exposures)
 	assert.Equal(t, []string{ReasonNoDomain}, reasons(got))
-	assert.Equal(t, Slots, got.Keep)
+	assert.Equal(t, Slots, got.FrozenSlots)
 }
 
 // Hosts contain the name truncated by OME; paths and models contain the whole name.
