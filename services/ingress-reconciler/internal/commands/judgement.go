@@ -65,9 +65,9 @@ func (j *adoption) decideLeftOver(l *leftOver) (deletes bool, why string) {
 
 // lostHosts returns the hosts of a left-over that no planned object has, comma-separated. Hosts inside the cluster are those of Services.
 func (j *adoption) lostHosts(l *leftOver) string {
-	lost := slices.DeleteFunc(render.Hosts(l.Unstructured), func(host string) bool {
+	lost := slices.DeleteFunc(render.RouteHosts(l.Unstructured), func(host string) bool {
 		return j.observed.Input.Settings.ClusterLocal(host) || slices.ContainsFunc(j.objects, func(o render.Object) bool {
-			return slices.Contains(render.Hosts(o.Object), host)
+			return slices.Contains(render.RouteHosts(o.Object), host)
 		})
 	})
 	return strings.Join(lost, ", ")

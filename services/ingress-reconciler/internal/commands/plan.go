@@ -235,7 +235,7 @@ func (p *planner) setRequester(o *observe.Observation) {
 			return found
 		}
 		i := slices.IndexFunc(p.requesters, func(u *unstructured.Unstructured) bool {
-			return u.GetNamespace() == o.Input.Service.Namespace && render.Secrets(u)[host] == secret
+			return u.GetNamespace() == o.Input.Service.Namespace && render.TLSSecrets(u)[host] == secret
 		})
 		if i < 0 {
 			return nil

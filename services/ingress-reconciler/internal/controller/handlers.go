@@ -97,8 +97,8 @@ func (h handlers) namesForKind(kind string) func(any) []cache.ObjectName {
 // namesForSecrets returns the services that share a TLS Secret with an Ingress of this program that is, or was, the oldest with it.
 func (h handlers) namesForSecrets(u *unstructured.Unstructured) []cache.ObjectName {
 	var users []cache.ObjectName
-	for host, secret := range render.Secrets(u) {
-		if oldest := h.requester(u.GetNamespace(), host, secret); oldest == nil || !render.Older(oldest, u) {
+	for host, secret := range render.TLSSecrets(u) {
+		if oldest := h.requester(u.GetNamespace(), host, secret); oldest == nil || !render.IsOlder(oldest, u) {
 			users = append(users, h.index.Users(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
 		}
 	}

@@ -84,7 +84,7 @@ func (r *run) servedByOME(host, path string) bool {
 	for _, resource := range render.Routes {
 		for _, u := range r.Observer.ForeignRoutes(resource, host) {
 			if !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: in.Service.UID}) ||
-				!slices.ContainsFunc(render.Paths(u, host), func(p string) bool { return strings.HasPrefix(path, p) }) {
+				!slices.ContainsFunc(render.PathPrefixes(u, host), func(p string) bool { return strings.HasPrefix(path, p) }) {
 				continue
 			}
 			v, wait := gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}, time.Duration(0) // of a VirtualService

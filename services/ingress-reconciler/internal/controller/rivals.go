@@ -146,7 +146,7 @@ func oldestWithPath(rivals []*unstructured.Unstructured, e *plan.Exposure, befor
 	var found *unstructured.Unstructured
 	for _, u := range rivals {
 		created := u.GetCreationTimestamp()
-		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.Paths(u, e.Host), e.Path) || before != nil && before.Before(&created) {
+		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.PathPrefixes(u, e.Host), e.Path) || before != nil && before.Before(&created) {
 			continue
 		}
 		if first := found; first == nil || created.Time.Before(first.GetCreationTimestamp().Time) {

@@ -73,7 +73,7 @@ func TestForeignObjectsAreNotChanged(t *testing.T) {
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
 		r := newRig(t, release, gatewayAPI)
 		r.apply(gateway)
-		name := render.Name("chat", "httproute", "entry", "chat.models.example.com", "/", "", "", "gateways/public")
+		name := render.BuildName("chat", "httproute", "entry", "chat.models.example.com", "/", "", "", "gateways/public")
 		r.apply(fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: %s}, spec: {hostnames: [theirs.example.com]}}`, name, ns))
 		r.start()
 		r.service(ns, "chat", "engine")

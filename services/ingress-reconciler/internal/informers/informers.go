@@ -194,7 +194,7 @@ func ForeignRoutes(r Reader, host string) []any { return r.ByIndex(byHost, host)
 func OldestIngress(r Reader, namespace, host, secret string) *unstructured.Unstructured {
 	var oldest *unstructured.Unstructured
 	for _, obj := range r.ByIndex(bySecret, secretKey(namespace, host, secret)) {
-		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil && (oldest == nil || render.Older(u, oldest)) {
+		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil && (oldest == nil || render.IsOlder(u, oldest)) {
 			oldest = u
 		}
 	}
@@ -209,7 +209,7 @@ func indexBySecret(obj any) ([]string, error) {
 		return nil, nil
 	}
 	var keys []string
-	for host, secret := range render.Secrets(u) {
+	for host, secret := range render.TLSSecrets(u) {
 		keys = append(keys, secretKey(u.GetNamespace(), host, secret))
 	}
 	return keys, nil
@@ -285,7 +285,7 @@ const EveryHost = ""
 
 // IndexedHosts returns the hosts of a route, EveryHost for an HTTPRoute without hostnames.
 func IndexedHosts(route *unstructured.Unstructured) []string {
-	hosts := render.Hosts(route)
+	hosts := render.RouteHosts(route)
 	if len(hosts) == 0 && route.GetKind() == render.Kinds[render.HTTPRoutes] {
 		return []string{EveryHost}
 	}

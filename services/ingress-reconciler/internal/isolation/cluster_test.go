@@ -300,7 +300,7 @@ func (c *cluster) claims() map[ownership.Claim]bool {
 			if k.kind != kind {
 				continue
 			}
-			if claim, ok := render.Claim(resource, u); ok {
+			if claim, ok := render.ParseClaim(resource, u); ok {
 				all[claim] = true
 			}
 		}

@@ -68,7 +68,7 @@ func (l *Live) SupersededAt() time.Time {
 }
 
 // RouteClaim returns the host and path that an object serves. It returns false if the object is not a route.
-func (l *Live) RouteClaim() (ownership.Claim, bool) { return render.Claim(l.Resource, l.Object) }
+func (l *Live) RouteClaim() (ownership.Claim, bool) { return render.ParseClaim(l.Resource, l.Object) }
 
 // InferenceService returns an InferenceService from the cache, nil if it does not exist.
 func (o *Observer) InferenceService(name cache.ObjectName) *isvc.Object {
@@ -124,7 +124,7 @@ func (o *Observer) LiveClaims(name cache.ObjectName) []ownership.Ask {
 	var asks []ownership.Ask
 	for _, resource := range render.Routes {
 		for _, u := range filterType[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
-			if c, ok := render.Claim(resource, u); ok {
+			if c, ok := render.ParseClaim(resource, u); ok {
 				asks = append(asks, ownership.Ask{Claim: c, Live: u.GetCreationTimestamp().Time})
 			}
 		}

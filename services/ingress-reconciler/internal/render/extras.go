@@ -12,24 +12,24 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
-// extras adds the InferencePool that routes refer to, and the fallback Service.
-func (r *renderer) extras(p *plan.Plan) {
+// addPoolAndFallback adds the InferencePool that routes refer to, and the fallback Service.
+func (r *renderer) addPoolAndFallback(p *plan.Plan) {
 	if p.Pool != nil {
-		r.add(InferencePools, plan.Entry, r.pool(p.Pool), nil)
+		r.addObject(InferencePools, plan.Entry, r.inferencePool(p.Pool), nil)
 	}
 	if p.Fallback != nil {
-		r.add(Services, plan.Entry, r.fallback(p.Fallback), nil)
+		r.addObject(Services, plan.Entry, r.fallbackService(p.Fallback), nil)
 	}
 }
 
-func (r *renderer) pool(p *plan.Pool) *inferencev1.InferencePool {
+func (r *renderer) inferencePool(p *plan.Pool) *inferencev1.InferencePool {
 	selector := map[inferencev1.LabelKey]inferencev1.LabelValue{}
 	for key, value := range p.Selector {
 		selector[inferencev1.LabelKey(key)] = inferencev1.LabelValue(value)
 	}
 	return &inferencev1.InferencePool{
 		TypeMeta:   metav1.TypeMeta{APIVersion: InferencePools.GroupVersion().String(), Kind: "InferencePool"},
-		ObjectMeta: r.meta(p.Name, nil),
+		ObjectMeta: r.objectMeta(p.Name, nil),
 		Spec: inferencev1.InferencePoolSpec{
 			Selector:    inferencev1.LabelSelector{MatchLabels: selector},
 			TargetPorts: []inferencev1.Port{{Number: inferencev1.PortNumber(p.TargetPort)}},
@@ -41,14 +41,14 @@ func (r *renderer) pool(p *plan.Pool) *inferencev1.InferencePool {
 	}
 }
 
-func (r *renderer) fallback(f *plan.Fallback) *corev1.Service {
+func (r *renderer) fallbackService(f *plan.Fallback) *corev1.Service {
 	target := intstr.FromInt32(f.TargetPort.Number)
 	if f.TargetPort.Name != "" {
 		target = intstr.FromString(f.TargetPort.Name)
 	}
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: r.meta(f.Name, f.Annotations),
+		ObjectMeta: r.objectMeta(f.Name, f.Annotations),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceType(f.Type), Selector: f.Selector,
 			Ports: []corev1.ServicePort{{Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To(cmp.Or(f.AppProtocol, "http"))}},

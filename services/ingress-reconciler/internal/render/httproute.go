@@ -23,14 +23,14 @@ func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 		parent.SectionName = ptr.To(gatewayv1.SectionName(e.Gateway.Listener))
 	}
 	rule := gatewayv1.HTTPRouteRule{
-		Matches: []gatewayv1.HTTPRouteMatch{match(e)},
+		Matches: []gatewayv1.HTTPRouteMatch{routeMatch(e)},
 		Filters: []gatewayv1.HTTPRouteFilter{{
 			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier,
 			RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{
 				{Name: headerName, Value: r.Service.Name}, {Name: headerNamespace, Value: r.Service.Namespace},
 			}},
 		}},
-		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: reference(&e.Backend)}}},
+		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: backendReference(&e.Backend)}}},
 	}
 	if e.Path != "/" {
 		rule.Filters = append(rule.Filters, gatewayv1.HTTPRouteFilter{
@@ -41,11 +41,11 @@ func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 		})
 	}
 	if e.Timeouts {
-		rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: ptr.To(duration(e.Timeout))}
+		rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: ptr.To(formatDuration(e.Timeout))}
 	}
 	return &gatewayv1.HTTPRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
-		ObjectMeta: r.meta(r.name(settings.HTTPRoute, e), r.annotations()),
+		ObjectMeta: r.objectMeta(r.objectName(settings.HTTPRoute, e), r.routeAnnotations()),
 		Spec: gatewayv1.HTTPRouteSpec{
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parent}},
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(e.Host)},
@@ -54,8 +54,8 @@ func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 	}
 }
 
-func match(e *plan.Exposure) gatewayv1.HTTPRouteMatch {
-	m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(prefix(e.Path))}}
+func routeMatch(e *plan.Exposure) gatewayv1.HTTPRouteMatch {
+	m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(trimSlash(e.Path))}}
 	if e.Model.Header != "" {
 		m.Headers = []gatewayv1.HTTPHeaderMatch{{
 			Type: ptr.To(gatewayv1.HeaderMatchExact), Name: gatewayv1.HTTPHeaderName(e.Model.Header), Value: e.Model.Name,
@@ -64,7 +64,7 @@ func match(e *plan.Exposure) gatewayv1.HTTPRouteMatch {
 	return m
 }
 
-func reference(b *plan.Backend) gatewayv1.BackendObjectReference {
+func backendReference(b *plan.Backend) gatewayv1.BackendObjectReference {
 	if b.Pool != "" {
 		return gatewayv1.BackendObjectReference{
 			Group: ptr.To(gatewayv1.Group(InferencePools.Group)), Kind: ptr.To(gatewayv1.Kind("InferencePool")), Name: gatewayv1.ObjectName(b.Pool),
@@ -75,8 +75,8 @@ func reference(b *plan.Backend) gatewayv1.BackendObjectReference {
 	}
 }
 
-// duration formats a timeout for the Gateway API (GEP-2257): at most five digits for each unit. "0s" disables the timeout.
-func duration(d time.Duration) gatewayv1.Duration {
+// formatDuration formats a timeout for the Gateway API (GEP-2257): at most five digits for each unit. "0s" disables the timeout.
+func formatDuration(d time.Duration) gatewayv1.Duration {
 	if d == 0 {
 		return "0s"
 	}

@@ -13,23 +13,23 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// ingress adds the Ingress for an exposure, and the object that its controller needs to strip a path prefix. It always sets the
+// addIngress adds the Ingress for an exposure, and the object that its controller needs to strip a path prefix. It always sets the
 // class: an Ingress without a class in the applied configuration keeps the class that the API server defaulted, but loses the class
 // if an earlier apply had set it.
-func (r *renderer) ingress(e *plan.Exposure) {
-	name, class := r.name(settings.Ingress, e), e.Class.Name
+func (r *renderer) addIngress(e *plan.Exposure) {
+	name, class := r.objectName(settings.Ingress, e), e.Class.Name
 	if live := r.liveObject(settings.Ingress, e); live != nil && class == "" {
 		class = ptr.Deref(ingressclass.ClassName(live), "")
 	}
 	annotations := r.ingressAnnotations(e, name)
-	paths := []networkingv1.HTTPIngressPath{{Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}
+	paths := []networkingv1.HTTPIngressPath{{Path: trimSlash(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}
 	if e.Path != "/" && e.Class.StripsPrefixes() {
 		stripped := e.Class.Controller.StripPrefix(ingressclass.Prefix{
 			Namespace: r.Service.Namespace, Name: name, Path: e.Path, Annotations: annotations,
 		})
-		paths, annotations = stripped.Paths, with(annotations, stripped.Annotations)
+		paths, annotations = stripped.Paths, mergeMaps(annotations, stripped.Annotations)
 		if c := stripped.Companion; c != nil {
-			r.add(c.Resource, e.Slot, c.Object, nil)
+			r.addObject(c.Resource, e.Slot, c.Object, nil)
 		}
 	}
 	for i := range paths {
@@ -46,9 +46,9 @@ func (r *renderer) ingress(e *plan.Exposure) {
 	if e.TLSSecret != "" {
 		spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{e.Host}, SecretName: e.TLSSecret}}
 	}
-	r.add(Ingresses, e.Slot, &networkingv1.Ingress{
+	r.addObject(Ingresses, e.Slot, &networkingv1.Ingress{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress"},
-		ObjectMeta: r.meta(name, annotations),
+		ObjectMeta: r.objectMeta(name, annotations),
 		Spec:       spec,
 	}, e)
 }
@@ -57,7 +57,7 @@ func (r *renderer) ingress(e *plan.Exposure) {
 // override computed ones, and computed ones override copied ones.
 func (r *renderer) ingressAnnotations(e *plan.Exposure, name string) map[string]string {
 	copied := r.Settings.Copied.Annotations
-	issuer := r.issuer()
+	issuer := r.issuerAnnotation()
 	if issuer != nil { // cert-manager rejects an Ingress with an Issuer and a ClusterIssuer
 		copied = maps.Clone(copied)
 		maps.DeleteFunc(copied, func(key, _ string) bool {
@@ -77,7 +77,7 @@ func (r *renderer) ingressAnnotations(e *plan.Exposure, name string) map[string]
 	if c := e.Class.Controller; c != nil && c.GRPC != nil && e.Backend.GRPC {
 		protocol = c.GRPC(e.Backend.Name)
 	}
-	return with(copied, streaming, protocol, issuer, r.Settings.Annotations)
+	return mergeMaps(copied, streaming, protocol, issuer, r.Settings.Annotations)
 }
 
 // Annotations of cert-manager. issuer-kind and issuer-group have the same prefix.
@@ -86,8 +86,8 @@ const (
 	annotationClusterIssuer = "cert-manager.io/cluster-issuer"
 )
 
-// issuer returns the annotation for the configured issuer of cert-manager, nil if no issuer is configured.
-func (r *renderer) issuer() map[string]string {
+// issuerAnnotation returns the annotation for the configured issuer of cert-manager, nil if no issuer is configured.
+func (r *renderer) issuerAnnotation() map[string]string {
 	kind, name, _ := strings.Cut(r.Settings.TLS.Issuer, "/")
 	switch kind {
 	case "Issuer":

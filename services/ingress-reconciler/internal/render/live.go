@@ -47,15 +47,15 @@ func newLiveObjects(objects []*unstructured.Unstructured, owner types.UID, class
 		default:
 			continue
 		}
-		claim, found := Claim(Routes[p.strategy], o)
+		claim, found := ParseClaim(Routes[p.strategy], o)
 		if !found {
 			continue
 		}
 		p.claim = claim
 		if p.strategy == settings.Ingress {
-			keepOldest(l.byClaim, claim, o)
+			storeOldest(l.byClaim, claim, o)
 		}
-		keepOldest(l.byPurpose, p, o)
+		storeOldest(l.byPurpose, p, o)
 	}
 	return l
 }
@@ -66,17 +66,17 @@ func (r *renderer) liveObject(s settings.Strategy, e *plan.Exposure) *unstructur
 	if s == settings.Ingress && e.Class.Name == "" {
 		return r.live.byClaim[e.Claim()]
 	}
-	return r.live.byPurpose[purpose{strategy: s, claim: e.Claim(), server: r.server(s, e)}]
+	return r.live.byPurpose[purpose{strategy: s, claim: e.Claim(), server: r.dataPlane(s, e)}]
 }
 
-func keepOldest[K comparable](all map[K]*unstructured.Unstructured, key K, o *unstructured.Unstructured) {
-	if known := all[key]; known == nil || Older(o, known) {
+func storeOldest[K comparable](all map[K]*unstructured.Unstructured, key K, o *unstructured.Unstructured) {
+	if known := all[key]; known == nil || IsOlder(o, known) {
 		all[key] = o
 	}
 }
 
-// Older reports whether an object is older than another one.
-func Older(a, b *unstructured.Unstructured) bool {
+// IsOlder reports whether an object is older than another one.
+func IsOlder(a, b *unstructured.Unstructured) bool {
 	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.GetName(), b.GetName())) < 0
 }

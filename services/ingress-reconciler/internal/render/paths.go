@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Paths returns the path prefixes of a host for which an HTTPRoute, Ingress or VirtualService answers every request, ending in "/". It
+// PathPrefixes returns the path prefixes of a host for which an HTTPRoute, Ingress or VirtualService answers every request, ending in "/". It
 // leaves out rules with other conditions, such as headers, and regular expressions.
-func Paths(u *unstructured.Unstructured, host string) []string {
+func PathPrefixes(u *unstructured.Unstructured, host string) []string {
 	switch u.GetKind() {
 	case Kinds[HTTPRoutes]:
-		return prefixes(u, "rules", "matches", func(match map[string]any) (any, bool) {
+		return matchPrefixes(u, "rules", "matches", func(match map[string]any) (any, bool) {
 			path, _ := match["path"].(map[string]any)
-			return path["value"], unconditional(match) && (path["type"] == nil || path["type"] == "PathPrefix")
+			return path["value"], isUnconditional(match) && (path["type"] == nil || path["type"] == "PathPrefix")
 		})
 	case Kinds[VirtualServices]:
-		return prefixes(u, "http", "match", func(match map[string]any) (any, bool) {
+		return matchPrefixes(u, "http", "match", func(match map[string]any) (any, bool) {
 			uri, _ := match["uri"].(map[string]any)
-			return uri["prefix"], unconditional(match) && (uri == nil || uri["prefix"] != nil)
+			return uri["prefix"], isUnconditional(match) && (uri == nil || uri["prefix"] != nil)
 		})
 	}
 	return ingressPaths(u, host)
@@ -26,9 +26,9 @@ func Paths(u *unstructured.Unstructured, host string) []string {
 
 func ingressPaths(u *unstructured.Unstructured, host string) []string {
 	var paths []string
-	for _, r := range slice(u.Object, "spec", "rules") {
+	for _, r := range nestedSlice(u.Object, "spec", "rules") {
 		if rule, _ := r.(map[string]any); rule["host"] == host {
-			for _, p := range slice(rule, "http", "paths") {
+			for _, p := range nestedSlice(rule, "http", "paths") {
 				if path, _ := p.(map[string]any); path["pathType"] != "Exact" {
 					paths = append(paths, asPrefix(path["path"]))
 				}
@@ -38,23 +38,23 @@ func ingressPaths(u *unstructured.Unstructured, host string) []string {
 	return paths
 }
 
-// unconditional reports whether a match has no conditions but its path.
-func unconditional(match map[string]any) bool {
+// isUnconditional reports whether a match has no conditions but its path.
+func isUnconditional(match map[string]any) bool {
 	return match["headers"] == nil && match["queryParams"] == nil && match["method"] == nil
 }
 
-// prefixes returns the prefixes of the matches of all rules. A rule without matches has the prefix "/".
-func prefixes(u *unstructured.Unstructured, rules, matches string, of func(match map[string]any) (path any, whole bool)) []string {
+// matchPrefixes returns the prefixes of the matches of all rules. A rule without matches has the prefix "/".
+func matchPrefixes(u *unstructured.Unstructured, rules, matches string, pathOf func(match map[string]any) (path any, unconditional bool)) []string {
 	var paths []string
-	for _, r := range slice(u.Object, "spec", rules) {
+	for _, r := range nestedSlice(u.Object, "spec", rules) {
 		rule, _ := r.(map[string]any)
-		all := slice(rule, matches)
-		if len(all) == 0 {
+		list := nestedSlice(rule, matches)
+		if len(list) == 0 {
 			paths = append(paths, "/")
 		}
-		for _, m := range all {
+		for _, m := range list {
 			match, _ := m.(map[string]any)
-			if path, whole := of(match); whole {
+			if path, unconditional := pathOf(match); unconditional {
 				paths = append(paths, asPrefix(path))
 			}
 		}
@@ -62,8 +62,8 @@ func prefixes(u *unstructured.Unstructured, rules, matches string, of func(match
 	return paths
 }
 
-func slice(of map[string]any, fields ...string) []any {
-	list, _, _ := unstructured.NestedSlice(of, fields...)
+func nestedSlice(object map[string]any, fields ...string) []any {
+	list, _, _ := unstructured.NestedSlice(object, fields...)
 	return list
 }
 

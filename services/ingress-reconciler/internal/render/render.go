@@ -50,8 +50,8 @@ func IsRoute(resource schema.GroupVersionResource) bool {
 	return resource == HTTPRoutes || resource == Ingresses || resource == VirtualServices
 }
 
-// Hosts returns the hosts of an HTTPRoute, Ingress or VirtualService, sorted.
-func Hosts(u *unstructured.Unstructured) []string {
+// RouteHosts returns the hosts of an HTTPRoute, Ingress or VirtualService, sorted.
+func RouteHosts(u *unstructured.Unstructured) []string {
 	var hosts []string
 	switch u.GetKind() {
 	case Kinds[HTTPRoutes]:
@@ -71,16 +71,16 @@ func Hosts(u *unstructured.Unstructured) []string {
 	return slices.Compact(hosts)
 }
 
-// Secrets returns the TLS Secrets of an Ingress, by host.
-func Secrets(u *unstructured.Unstructured) map[string]string {
+// TLSSecrets returns the TLS Secrets of an Ingress, by host.
+func TLSSecrets(u *unstructured.Unstructured) map[string]string {
 	secrets := map[string]string{}
 	if u.GetKind() != Kinds[Ingresses] {
 		return secrets
 	}
-	for _, t := range slice(u.Object, "spec", "tls") {
+	for _, t := range nestedSlice(u.Object, "spec", "tls") {
 		tls, _ := t.(map[string]any)
 		secret, _ := tls["secretName"].(string)
-		for _, h := range slice(tls, "hosts") {
+		for _, h := range nestedSlice(tls, "hosts") {
 			if host, ok := h.(string); ok && secret != "" {
 				secrets[host] = secret
 			}
@@ -89,8 +89,8 @@ func Secrets(u *unstructured.Unstructured) map[string]string {
 	return secrets
 }
 
-// Claim returns the host, path and model that an object serves. It returns false for objects that are not routes.
-func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
+// ParseClaim returns the host, path and model that an object serves. It returns false for objects that are not routes.
+func ParseClaim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
 	if !IsRoute(resource) {
 		return ownership.Claim{}, false
 	}
@@ -144,16 +144,16 @@ type Params struct {
 // Render returns the objects of a plan. Each object comes after the objects that it refers to.
 func Render(p *plan.Plan, in Params) ([]Object, error) {
 	r := &renderer{Params: in, live: newLiveObjects(in.Live, in.Service.UID, in.Classes)}
-	r.extras(p)
+	r.addPoolAndFallback(p)
 	for i := range p.Exposures {
 		e := &p.Exposures[i]
 		switch p.Strategy {
 		case settings.HTTPRoute:
-			r.add(HTTPRoutes, e.Slot, r.httpRoute(e), e)
+			r.addObject(HTTPRoutes, e.Slot, r.httpRoute(e), e)
 		case settings.Ingress:
-			r.ingress(e)
+			r.addIngress(e)
 		case settings.VirtualService:
-			r.add(VirtualServices, e.Slot, r.virtualService(p, e), e)
+			r.addObject(VirtualServices, e.Slot, r.virtualService(p, e), e)
 		}
 	}
 	return r.objects, r.err
@@ -167,8 +167,8 @@ type renderer struct {
 	err     error
 }
 
-// add adds an object with the labels, annotations and owner reference that all objects have.
-func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typed runtime.Object, e *plan.Exposure) {
+// addObject adds an object with the labels, annotations and owner reference that all objects have.
+func (r *renderer) addObject(resource schema.GroupVersionResource, slot plan.Slot, typed runtime.Object, e *plan.Exposure) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		r.err = fmt.Errorf("render %T: %w", typed, err)
@@ -177,13 +177,13 @@ func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typ
 	delete(content, "status")
 	u := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	labels, annotations := r.labels(slot), u.GetAnnotations()
+	labels, annotations := r.objectLabels(slot), u.GetAnnotations()
 	if e != nil {
 		labels[LabelComponent] = string(e.Role)
-		annotations = with(annotations, map[string]string{annotationClaim: e.Claim().String()})
+		annotations = mergeMaps(annotations, map[string]string{annotationClaim: e.Claim().String()})
 	}
 	if labels[LabelService] != r.Service.Name {
-		annotations = with(annotations, map[string]string{annotationService: r.Service.Name})
+		annotations = mergeMaps(annotations, map[string]string{annotationService: r.Service.Name})
 	}
 	u.SetLabels(labels)
 	if len(annotations) > 0 {
@@ -196,8 +196,8 @@ func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typ
 	r.objects = append(r.objects, Object{Resource: resource, Slot: slot, Object: u, Exposure: e})
 }
 
-// meta returns the metadata that differs between objects.
-func (r *renderer) meta(name string, annotations map[string]string) metav1.ObjectMeta {
+// objectMeta returns the metadata that differs between objects.
+func (r *renderer) objectMeta(name string, annotations map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: r.Service.Namespace, Name: name, Annotations: annotations}
 }
 
@@ -206,22 +206,22 @@ func NameLabel(service string) string {
 	if len(service) <= validation.LabelValueMaxLength {
 		return service
 	}
-	return digest(service)
+	return hashText(service)
 }
 
-func (r *renderer) labels(slot plan.Slot) map[string]string {
-	return with(map[string]string{}, r.Settings.Copied.Labels, r.Settings.Labels, map[string]string{
+func (r *renderer) objectLabels(slot plan.Slot) map[string]string {
+	return mergeMaps(map[string]string{}, r.Settings.Copied.Labels, r.Settings.Labels, map[string]string{
 		LabelManagedBy: Manager, LabelService: NameLabel(r.Service.Name), LabelSlot: string(slot),
 	})
 }
 
-// annotations returns the annotations of an HTTPRoute or VirtualService. The administrator's annotations override copied ones.
-func (r *renderer) annotations() map[string]string {
-	return with(r.Settings.Copied.Annotations, r.Settings.Annotations)
+// routeAnnotations returns the annotations of an HTTPRoute or VirtualService. The administrator's annotations override copied ones.
+func (r *renderer) routeAnnotations() map[string]string {
+	return mergeMaps(r.Settings.Copied.Annotations, r.Settings.Annotations)
 }
 
-// with merges maps into a new one. Later maps override earlier ones.
-func with(all ...map[string]string) map[string]string {
+// mergeMaps merges maps into a new one. Later maps override earlier ones.
+func mergeMaps(all ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, m := range all {
 		if out == nil && len(m) > 0 {
@@ -234,22 +234,22 @@ func with(all ...map[string]string) map[string]string {
 
 const maxName = 63
 
-// name returns the name of the object for an exposure. Another ingress controller, or another Istio Gateway, results in another
+// objectName returns the name of the object for an exposure. Another ingress controller, or another Istio Gateway, results in another
 // object: the old address works until clients use the new address. Another IngressClass with the same controller does not change
 // the name.
-func (r *renderer) name(s settings.Strategy, e *plan.Exposure) string {
+func (r *renderer) objectName(s settings.Strategy, e *plan.Exposure) string {
 	if live := r.liveObject(s, e); live != nil {
 		return live.GetName()
 	}
 	kind := string(s)
-	if server := r.server(s, e); server != "" {
+	if server := r.dataPlane(s, e); server != "" {
 		kind += "/" + server
 	}
-	return Name(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.String())
+	return BuildName(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.String())
 }
 
-// server identifies the data plane of an Ingress or VirtualService. The Gateway of the exposure identifies that of an HTTPRoute.
-func (r *renderer) server(s settings.Strategy, e *plan.Exposure) string {
+// dataPlane identifies the data plane of an Ingress or VirtualService. The Gateway of the exposure identifies that of an HTTPRoute.
+func (r *renderer) dataPlane(s settings.Strategy, e *plan.Exposure) string {
 	switch s {
 	case settings.Ingress:
 		return e.Class.Identity()
@@ -259,22 +259,22 @@ func (r *renderer) server(s settings.Strategy, e *plan.Exposure) string {
 	return ""
 }
 
-// Name returns the name for an object of a service. The identity lists everything that distinguishes the object.
-func Name(service string, identity ...string) string {
-	suffix := "-fairlead-" + digest(service + "\n" + strings.Join(identity, "\n"))[:8]
+// BuildName returns the name for an object of a service. The identity lists everything that distinguishes the object.
+func BuildName(service string, identity ...string) string {
+	suffix := "-fairlead-" + hashText(service + "\n" + strings.Join(identity, "\n"))[:8]
 	if most := maxName - len(suffix); len(service) > most {
 		service = strings.TrimRight(service[:most], "-.")
 	}
 	return service + suffix
 }
 
-func digest(text string) string {
+func hashText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// prefix returns a path in the form for APIs that match path elements: without a trailing slash.
-func prefix(path string) string {
+// trimSlash returns a path in the form for APIs that match path elements: without a trailing slash.
+func trimSlash(path string) string {
 	if path == "/" {
 		return path
 	}

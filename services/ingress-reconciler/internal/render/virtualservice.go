@@ -23,21 +23,21 @@ const knativePort = 80
 // its own rule, the rules of the service's more specific exposures: routing does not depend on the age.
 func (r *renderer) virtualService(p *plan.Plan, e *plan.Exposure) *istiov1beta1.VirtualService {
 	var rules []*istioapi.HTTPRoute
-	for _, x := range within(p, e) {
+	for _, x := range moreSpecific(p, e) {
 		rules = append(rules, r.istioRule(x, e.Model))
 	}
 	return &istiov1beta1.VirtualService{
 		TypeMeta:   metav1.TypeMeta{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService"},
-		ObjectMeta: r.meta(r.name(settings.VirtualService, e), r.annotations()),
+		ObjectMeta: r.objectMeta(r.objectName(settings.VirtualService, e), r.routeAnnotations()),
 		Spec: istioapi.VirtualService{
 			Hosts: []string{e.Host}, Gateways: []string{r.Settings.IstioGateway}, Http: append(rules, r.istioRule(e, e.Model)),
 		},
 	}
 }
 
-// within returns the exposures of a plan with a longer path inside the path of e, longest path first. An exposure of a whole host
+// moreSpecific returns the exposures of a plan with a longer path inside the path of e, longest path first. An exposure of a whole host
 // needs none, because Istio evaluates such rules last.
-func within(p *plan.Plan, e *plan.Exposure) []*plan.Exposure {
+func moreSpecific(p *plan.Plan, e *plan.Exposure) []*plan.Exposure {
 	if e.Path == "/" && e.Model.Header == "" {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPR
 		rewrite.Authority = host(e.Backend.Knative)
 	}
 	rule := &istioapi.HTTPRoute{
-		Match:   uris(e.Path, model),
+		Match:   uriMatches(e.Path, model),
 		Route:   []*istioapi.HTTPRouteDestination{{Destination: to}},
 		Headers: &istioapi.Headers{Request: &istioapi.Headers_HeaderOperations{Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace}}},
 	}
@@ -80,9 +80,9 @@ func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPR
 	return rule
 }
 
-// uris returns matches for a path and all paths below it. Istio compares prefixes by character, so "/a" would match "/ab". The result
+// uriMatches returns matches for a path and all paths below it. Istio compares prefixes by character, so "/a" would match "/ab". The result
 // therefore has an exact match for "/a" and a prefix match for "/a/". Istio requires header names in lower case.
-func uris(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
+func uriMatches(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
 	match := func(uri *istioapi.StringMatch) *istioapi.HTTPMatchRequest {
 		m := &istioapi.HTTPMatchRequest{Uri: uri}
 		if model.Header != "" {
@@ -92,7 +92,7 @@ func uris(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
 	}
 	all := []*istioapi.HTTPMatchRequest{match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Prefix{Prefix: path}})}
 	if path != "/" {
-		all = append(all, match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Exact{Exact: prefix(path)}}))
+		all = append(all, match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Exact{Exact: trimSlash(path)}}))
 	}
 	return all
 }
