@@ -160,7 +160,7 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 	if err != nil {
 		return nil, fmt.Errorf("read routes: %w", err)
 	}
-	entrances, err := routes.Entrances(request.Host)
+	entrances, err := routes.EntrancesFor(request.Host)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the host
 	}
@@ -171,7 +171,7 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 		if e.Gateway.Name != "" && hasListener(objects, e, port) {
 			request.Entrance.Port = int32(port)
 		}
-		all = append(all, newAnswer(routes.Explain(request)))
+		all = append(all, newAnswer(routes.ExplainRequest(request)))
 	}
 	if len(all) == 0 {
 		all = answers{o.request.noEntranceAnswer(request.Host)}

@@ -99,7 +99,7 @@ type contest struct {
 
 // findWinner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
 func (c *contest) findWinner(request semantics.Request) (*unstructured.Unstructured, string) {
-	answer, err := c.withRoute.Explain(request)
+	answer, err := c.withRoute.ExplainRequest(request)
 	switch {
 	case errors.Is(err, semantics.ErrAmbiguous):
 		return c.rivalAnswer(request), "the data plane can choose either route"
@@ -131,7 +131,7 @@ func indexOf(routes []*unstructured.Unstructured, answer semantics.Explanation) 
 // rivalAnswer returns the route that would answer without the route of this program.
 func (c *contest) rivalAnswer(request semantics.Request) *unstructured.Unstructured {
 	if world, err := c.withoutRoute(); err == nil {
-		if answer, err := world.Explain(request); err == nil {
+		if answer, err := world.ExplainRequest(request); err == nil {
 			if i := indexOf(c.rivals, answer); i >= 0 {
 				return c.rivals[i]
 			}

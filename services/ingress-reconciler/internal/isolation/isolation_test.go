@@ -327,7 +327,7 @@ func (w *world) ask(p probe) string {
 	if p.model != "" {
 		r.Header = map[string]string{"X-Model": p.model}
 	}
-	a, err := w.known.Answer(r)
+	a, err := w.known.AnswerRequest(r)
 	if errors.Is(err, semantics.ErrNoRoute) {
 		return ""
 	}

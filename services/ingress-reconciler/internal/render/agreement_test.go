@@ -123,7 +123,7 @@ func (w *world) askByAge(t *testing.T, objects []*unstructured.Unstructured, req
 	}
 	known, err := semantics.FromObjects(objects)
 	require.NoError(t, err)
-	answer, err := known.Answer(request)
+	answer, err := known.AnswerRequest(request)
 	if err != nil {
 		return err.Error()
 	}

@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 		for _, name := range c.Entrances {
 			for _, r := range c.Requests {
 				request := Request{Entrance: entrances[name], Host: r.Host, Path: r.Path, Method: r.Method, Header: r.Header}
-				got, err := f.Answer(request)
+				got, err := f.AnswerRequest(request)
 				ask(t, f, request)
 				if r.Want == "404" {
 					require.ErrorIs(t, err, ErrNoRoute, "%s %s%s", name, r.Host, r.Path)

@@ -47,10 +47,10 @@ func (c Candidate) String() string {
 
 // contender is a rule of an object that matches a request.
 type contender interface {
-	object() (kind string, o metav1.Object)
-	rule() string
-	// resolve applies the rule to the request.
-	resolve() (*answer, error)
+	sourceObject() (kind string, o metav1.Object)
+	describeRule() string
+	// resolveAnswer applies the rule to the request.
+	resolveAnswer() (*answer, error)
 	// losesBy explains why the contender loses to the winner.
 	losesBy(winner contender) string
 }
@@ -61,27 +61,27 @@ type result struct {
 	contenders []contender
 }
 
-func (d *result) step(format string, args ...any) {
+func (d *result) addStep(format string, args ...any) {
 	d.steps = append(d.steps, fmt.Sprintf(format, args...))
 }
 
-// Answer returns the answer to a request. Each error wraps one of the errors of this package.
-func (w *World) Answer(r Request) (Answer, error) {
-	p, d, err := w.decide(&r)
+// AnswerRequest returns the answer to a request. Each error wraps one of the errors of this package.
+func (w *World) AnswerRequest(r Request) (Answer, error) {
+	p, d, err := w.findContenders(&r)
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := resolve(d.contenders[0])
+	a, err := resolveContender(d.contenders[0])
 	if err != nil {
 		return Answer{}, err
 	}
-	return a.finish(p), nil
+	return a.finishAnswer(p), nil
 }
 
-// Explain returns the answer to a request, and explains it. If it returns an error, the Explanation contains the results up to it.
-func (w *World) Explain(r Request) (Explanation, error) {
+// ExplainRequest returns the answer to a request, and explains it. If it returns an error, the Explanation contains the results up to it.
+func (w *World) ExplainRequest(r Request) (Explanation, error) {
 	e := Explanation{Entrance: r.Entrance}
-	p, d, err := w.decide(&r)
+	p, d, err := w.findContenders(&r)
 	if d != nil {
 		e.Steps = d.steps
 		e.addCandidates(d.contenders)
@@ -89,19 +89,19 @@ func (w *World) Explain(r Request) (Explanation, error) {
 	if err != nil {
 		return e, err
 	}
-	a, err := resolve(d.contenders[0])
+	a, err := resolveContender(d.contenders[0])
 	if err != nil {
 		return e, err
 	}
-	e.Answer = a.finish(p)
+	e.Answer = a.finishAnswer(p)
 	return e, nil
 }
 
 func (e *Explanation) addCandidates(all []contender) {
 	for i, c := range all {
-		kind, o := c.object()
-		candidate := Candidate{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Rule: c.rule()}
-		if a, err := c.resolve(); err == nil {
+		kind, o := c.sourceObject()
+		candidate := Candidate{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Rule: c.describeRule()}
+		if a, err := c.resolveAnswer(); err == nil {
 			candidate.Backend = a.backend
 		}
 		switch {
@@ -116,31 +116,31 @@ func (e *Explanation) addCandidates(all []contender) {
 	}
 }
 
-// resolve applies the rule of a contender to the request. Errors name the object and the rule.
-func resolve(c contender) (*answer, error) {
-	a, err := c.resolve()
+// resolveContender applies the rule of a contender to the request. Errors name the object and the rule.
+func resolveContender(c contender) (*answer, error) {
+	a, err := c.resolveAnswer()
 	if err != nil {
-		kind, o := c.object()
-		return nil, fmt.Errorf("%s: %s: %w", identity(kind, o), c.rule(), err)
+		kind, o := c.sourceObject()
+		return nil, fmt.Errorf("%s: %s: %w", objectIdentity(kind, o), c.describeRule(), err)
 	}
 	return a, nil
 }
 
-// decide returns the contenders for a request. If the error is nil, there is at least one contender.
-func (w *World) decide(r *Request) (*request, *result, error) {
+// findContenders returns the contenders for a request. If the error is nil, there is at least one contender.
+func (w *World) findContenders(r *Request) (*request, *result, error) {
 	p, err := parseRequest(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("request: %w", err)
 	}
 	d := &result{}
-	if err = w.enter(p, d); err == nil && len(d.contenders) == 0 {
+	if err = w.routeRequest(p, d); err == nil && len(d.contenders) == 0 {
 		err = fmt.Errorf("%s, host %s, path %s: %w", p.entrance, p.host, p.path, ErrNoRoute)
 	}
 	return p, d, err
 }
 
-// enter finds the contenders at the entrance of a request.
-func (w *World) enter(p *request, d *result) error {
+// routeRequest finds the contenders at the entrance of a request.
+func (w *World) routeRequest(p *request, d *result) error {
 	e := p.entrance
 	switch e {
 	case Entrance{Gateway: e.Gateway, Port: e.Port}:
@@ -155,9 +155,9 @@ func (w *World) enter(p *request, d *result) error {
 	return fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
 }
 
-// Entrances returns the entrances for a host: Gateways with a listener for the host, and IngressClasses and Istio Gateways with an
+// EntrancesFor returns the entrances for a host: Gateways with a listener for the host, and IngressClasses and Istio Gateways with an
 // object for the host. The entrances are sorted by kind and name.
-func (w *World) Entrances(host string) ([]Entrance, error) {
+func (w *World) EntrancesFor(host string) ([]Entrance, error) {
 	host, err := parseHost(host)
 	if err != nil {
 		return nil, err
@@ -165,19 +165,19 @@ func (w *World) Entrances(host string) ([]Entrance, error) {
 	var all []Entrance
 	for name, g := range w.gateways {
 		for i := range g.Spec.Listeners {
-			if l := &g.Spec.Listeners[i]; takesHTTP(l) && gatewayapi.HostnamesIntersect(gatewayapi.ListenerHostname(l), host) {
+			if l := &g.Spec.Listeners[i]; servesHTTP(l) && gatewayapi.HostnamesIntersect(gatewayapi.ListenerHostname(l), host) {
 				all = append(all, Entrance{Gateway: name})
 				break
 			}
 		}
 	}
 	for name, x := range w.byClass {
-		if name != "" && x.serves(host) {
+		if name != "" && x.servesHost(host) {
 			all = append(all, Entrance{IngressClass: name})
 		}
 	}
 	for name, x := range w.istio {
-		x.covering(host, func(string, []*istiov1.VirtualService) bool {
+		x.forEachCovering(host, func(string, []*istiov1.VirtualService) bool {
 			all = append(all, Entrance{IstioGateway: name})
 			return false
 		})
@@ -212,23 +212,23 @@ func reasonBy[T any](criteria []criterion[T], loser, winner T) string {
 	return ""
 }
 
-// agree returns an error if two data planes choose different rules, and the rules give different answers.
-func agree(first contender, by string, other contender, otherBy string) error {
+// checkAgreement returns an error if two data planes choose different rules, and the rules give different answers.
+func checkAgreement(first contender, by string, other contender, otherBy string) error {
 	name := func(c contender) string {
-		kind, o := c.object()
-		return identity(kind, o) + ", " + c.rule()
+		kind, o := c.sourceObject()
+		return objectIdentity(kind, o) + ", " + c.describeRule()
 	}
-	if name(first) == name(other) || sameAnswer(first, other) {
+	if name(first) == name(other) || haveSameAnswer(first, other) {
 		return nil
 	}
 	return fmt.Errorf("%s %s wins, %s %s: %w", by, name(first), otherBy, name(other), ErrAmbiguous)
 }
 
-func sameAnswer(a, b contender) bool {
-	x, err := a.resolve()
+func haveSameAnswer(a, b contender) bool {
+	x, err := a.resolveAnswer()
 	if err != nil {
 		return false
 	}
-	y, err := b.resolve()
+	y, err := b.resolveAnswer()
 	return err == nil && reflect.DeepEqual(x, y)
 }

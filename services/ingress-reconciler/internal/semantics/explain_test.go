@@ -88,7 +88,7 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			r := get(tt.at, "a.example.com/v1/x")
 			r.Method, r.Header = "POST", map[string]string{"X-Model": "chat"}
-			got, err := world(t, tt.give...).Explain(r)
+			got, err := world(t, tt.give...).ExplainRequest(r)
 			require.NoError(t, err)
 			assert.Equal(t, tt.at, got.Entrance)
 			assert.Equal(t, tt.steps, got.Steps)
@@ -102,12 +102,12 @@ func TestExplain(t *testing.T) {
 func TestExplainWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := world(t, gateway(everywhere), route("m/a", `hostnames: [a.example.com], rules: [{matches: [`+prefix("/v1")+`]}]`))
-	got, err := w.Explain(get(atThePublicGateway, "a.example.com/v1"))
+	got, err := w.ExplainRequest(get(atThePublicGateway, "a.example.com/v1"))
 	require.ErrorIs(t, err, ErrNoBackend)
 	require.ErrorContains(t, err, "HTTPRoute m/a: rule 0: PathPrefix /v1: ")
 	assert.Equal(t, []string{"HTTPRoute m/a, rule 0: PathPrefix /v1"}, lines(got))
 
-	got, err = w.Explain(get(atThePublicGateway, "a.example.com/v2"))
+	got, err = w.ExplainRequest(get(atThePublicGateway, "a.example.com/v2"))
 	require.EqualError(t, err, "Gateway g/public, host a.example.com, path /v2: no route")
 	assert.Nil(t, got.Winner)
 	assert.Equal(t, []string{"listener http of port 80 takes host a.example.com", "HTTPRoutes attached to it for the host: 1; matches for the request: 0"}, got.Steps)
@@ -121,7 +121,7 @@ func TestExplainNamesAtMostSoMany(t *testing.T) {
 		path += "a"
 		documents = append(documents, ingress("i"+path[1:], "", onHost("a.example.com", at("Prefix", path, "s"))))
 	}
-	got, err := world(t, documents...).Explain(get(atOurClass, "a.example.com"+path))
+	got, err := world(t, documents...).ExplainRequest(get(atOurClass, "a.example.com"+path))
 	require.NoError(t, err)
 	assert.Len(t, got.Losers, maxLosers)
 }
@@ -134,14 +134,14 @@ func TestEntrances(t *testing.T) {
 		class("k8s.io/ingress-nginx"), ingress("i", "", onHost("a.example.com", at("Prefix", "/", "s"))),
 		virtual("m/v", hosts+`http: [{`+toHost("s")+`}]`),
 	)
-	got, err := w.Entrances("A.example.com:8080")
+	got, err := w.EntrancesFor("A.example.com:8080")
 	require.NoError(t, err)
 	public := Entrance{Gateway: types.NamespacedName{Namespace: "g", Name: "public"}}
 	assert.Equal(t, []Entrance{public, atOurClass, atTheIstioGateway}, got)
-	got, err = w.Entrances("b.example.com")
+	got, err = w.EntrancesFor("b.example.com")
 	require.NoError(t, err)
 	assert.Equal(t, []Entrance{public}, got)
-	_, err = w.Entrances("*.example.com")
+	_, err = w.EntrancesFor("*.example.com")
 	require.ErrorIs(t, err, ErrInvalid)
 }
 

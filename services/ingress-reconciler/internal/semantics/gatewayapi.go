@@ -63,18 +63,18 @@ func (w *World) throughGateway(r *request, d *result) error {
 	if g == nil {
 		return fmt.Errorf("gateway %s: %w", r.entrance.Gateway, ErrNotFound)
 	}
-	if err := cmp.Or(w.readable("Gateway", g), onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
-		return fmt.Errorf("%s: %w", identity("Gateway", g), err)
+	if err := cmp.Or(w.checkReadable("Gateway", g), onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
+		return fmt.Errorf("%s: %w", objectIdentity("Gateway", g), err)
 	}
-	all := ports(g, r.entrance.Port)
+	all := httpPorts(g, r.entrance.Port)
 	if r.entrance.Port != 0 && len(all) == 0 {
-		return fmt.Errorf("%s: port %d: %w", identity("Gateway", g), r.entrance.Port, ErrNotFound)
+		return fmt.Errorf("%s: port %d: %w", objectIdentity("Gateway", g), r.entrance.Port, ErrNotFound)
 	}
 	var first *answer
 	for _, port := range all {
 		on := &result{}
-		if err := w.onPort(g, port, r, on); err != nil {
-			return fmt.Errorf("port %d of %s: %w", port, identity("Gateway", g), err)
+		if err := w.throughPort(g, port, r, on); err != nil {
+			return fmt.Errorf("port %d of %s: %w", port, objectIdentity("Gateway", g), err)
 		}
 		if len(on.contenders) == 0 {
 			d.steps = append(d.steps, on.steps...)
@@ -84,25 +84,25 @@ func (w *World) throughGateway(r *request, d *result) error {
 			*d = *on
 			return nil
 		}
-		a, err := resolve(on.contenders[0])
+		a, err := resolveContender(on.contenders[0])
 		switch {
 		case err != nil:
-			return fmt.Errorf("port %d of %s: %w", port, identity("Gateway", g), err)
+			return fmt.Errorf("port %d of %s: %w", port, objectIdentity("Gateway", g), err)
 		case first == nil:
 			first = a
 			d.steps, d.contenders = append(d.steps, on.steps...), on.contenders
 		case !reflect.DeepEqual(first, a):
-			return fmt.Errorf("ports of %s give different answers: %w", identity("Gateway", g), ErrAmbiguous)
+			return fmt.Errorf("ports of %s give different answers: %w", objectIdentity("Gateway", g), ErrAmbiguous)
 		}
 	}
 	return nil
 }
 
-// ports returns the ports of a Gateway that serve HTTP: the given port if it does, or all of them if port is 0.
-func ports(g *gatewayv1.Gateway, port int32) []int32 {
+// httpPorts returns the ports of a Gateway that serve HTTP: the given port if it does, or all of them if port is 0.
+func httpPorts(g *gatewayv1.Gateway, port int32) []int32 {
 	var all []int32
 	for i := range g.Spec.Listeners {
-		if l := &g.Spec.Listeners[i]; takesHTTP(l) && (port == 0 || port == l.Port) {
+		if l := &g.Spec.Listeners[i]; servesHTTP(l) && (port == 0 || port == l.Port) {
 			all = append(all, l.Port)
 		}
 	}
@@ -110,21 +110,21 @@ func ports(g *gatewayv1.Gateway, port int32) []int32 {
 	return slices.Compact(all)
 }
 
-func takesHTTP(l *gatewayv1.Listener) bool {
+func servesHTTP(l *gatewayv1.Listener) bool {
 	return l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.HTTPSProtocolType
 }
 
-// onPort finds the contenders for a request to one port of a Gateway.
-func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) error {
+// throughPort finds the contenders for a request to one port of a Gateway.
+func (w *World) throughPort(g *gatewayv1.Gateway, port int32, r *request, d *result) error {
 	l, err := listenerFor(g, port, r.host)
 	switch {
 	case err != nil:
 		return err
 	case l == nil:
-		d.step("no listener of port %d takes host %s", port, r.host)
+		d.addStep("no listener of port %d takes host %s", port, r.host)
 		return nil
 	}
-	d.step("listener %s of port %d takes host %s", l.Name, port, r.host)
+	d.addStep("listener %s of port %d takes host %s", l.Name, port, r.host)
 	routes, err := w.attachedRoutes(g, l, r.host)
 	if err != nil {
 		return err
@@ -133,11 +133,11 @@ func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) 
 	for _, a := range routes {
 		found, err := gatewayMatches(a.route, a.hostname, r)
 		if err != nil {
-			return fmt.Errorf("%s: %w", identity("HTTPRoute", a.route), err)
+			return fmt.Errorf("%s: %w", objectIdentity("HTTPRoute", a.route), err)
 		}
 		matches = append(matches, found...)
 	}
-	d.step("HTTPRoutes attached to it for the host: %d; matches for the request: %d", len(routes), len(matches))
+	d.addStep("HTTPRoutes attached to it for the host: %d; matches for the request: %d", len(routes), len(matches))
 	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
 	for _, m := range matches {
 		d.contenders = append(d.contenders, m)
@@ -149,7 +149,7 @@ func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) 
 		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].Hostname, ErrAmbiguous)
 	}
 	byEnvoy := slices.MinFunc(matches, func(a, b *gatewayMatch) int { return compareBy(envoyOrder, a, b) })
-	return agree(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
+	return checkAgreement(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
 }
 
 // attachedRoute is a route that is attached to a listener, and its most specific hostname for a host.
@@ -163,7 +163,7 @@ func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host
 	var all []attachedRoute
 	var failed error
 	seen := map[*gatewayv1.HTTPRoute]bool{}
-	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].covering(host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
+	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].forEachCovering(host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
 		if hostname == "" { // the route inherits the hostname of the listener
 			hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
 		}
@@ -172,9 +172,9 @@ func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host
 				continue
 			}
 			seen[route] = true
-			attached, err := w.attached(route, g, l)
+			attached, err := w.isAttached(route, g, l)
 			if err != nil {
-				failed = fmt.Errorf("%s: %w", identity("HTTPRoute", route), err)
+				failed = fmt.Errorf("%s: %w", objectIdentity("HTTPRoute", route), err)
 				return false
 			}
 			if attached {
@@ -193,7 +193,7 @@ func listenerFor(g *gatewayv1.Gateway, port int32, host string) (*gatewayv1.List
 	for i := range g.Spec.Listeners {
 		l := &g.Spec.Listeners[i]
 		hostname := strings.ToLower(gatewayapi.ListenerHostname(l))
-		if l.Port != port || !takesHTTP(l) || !gatewayapi.HostnamesIntersect(hostname, host) {
+		if l.Port != port || !servesHTTP(l) || !gatewayapi.HostnamesIntersect(hostname, host) {
 			continue
 		}
 		if found != nil {
@@ -210,8 +210,8 @@ func listenerFor(g *gatewayv1.Gateway, port int32, host string) (*gatewayv1.List
 	return found, nil
 }
 
-// attached reports whether a route refers to a listener, and the listener allows the route.
-func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *gatewayv1.Listener) (bool, error) {
+// isAttached reports whether a route refers to a listener, and the listener allows the route.
+func (w *World) isAttached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *gatewayv1.Listener) (bool, error) {
 	refers := slices.ContainsFunc(route.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool {
 		return gatewayapi.References(&p, route.Namespace, g, l)
 	})
@@ -229,7 +229,7 @@ func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *ga
 	case !allowed:
 		return false, nil
 	}
-	return true, w.readable("HTTPRoute", route)
+	return true, w.checkReadable("HTTPRoute", route)
 }
 
 // gatewayMatch is one match of a route that applies to a request.
@@ -240,14 +240,14 @@ type gatewayMatch struct {
 	spec    *gatewayv1.HTTPRouteRule
 }
 
-func (m *gatewayMatch) object() (string, metav1.Object) { return "HTTPRoute", m.Route }
+func (m *gatewayMatch) sourceObject() (string, metav1.Object) { return "HTTPRoute", m.Route }
 
 func (m *gatewayMatch) losesBy(winner contender) string {
 	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) //nolint:forcetypeassert // both belong to one Gateway
 }
 
-// rule describes the match.
-func (m *gatewayMatch) rule() string {
+// describeRule describes the match.
+func (m *gatewayMatch) describeRule() string {
 	kind, path := gatewayapi.PathOf(m.Match)
 	text := fmt.Sprintf("rule %d: %s %s", m.RuleIndex, kind, path)
 	if m.Match.Method != nil {
@@ -279,7 +279,7 @@ func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]
 			m := &gatewayMatch{
 				RouteMatch: gatewayapi.RouteMatch{Route: route, Hostname: hostname, Match: &matches[j], RuleIndex: i, MatchIndex: j}, request: r, spec: &rules[i],
 			}
-			fits, err := m.fits()
+			fits, err := m.fitsRequest()
 			if err != nil {
 				return nil, fmt.Errorf("rule %d: match %d: %w", i, j, err)
 			}

@@ -338,7 +338,7 @@ func TestGatewayAPIRequestToTheBackend(t *testing.T) {
   {type: URLRewrite, urlRewrite: {hostname: in.example.com}}], timeouts: {request: 1m30s, backendRequest: 1m30s}, `+to("s")+`}]`))
 	r := get(atThePublicGateway, "a.example.com/x?y=z")
 	r.Header = map[string]string{"X-Set": "old", "x-add": "one", "x-gone": "1", "x-stays": "1"}
-	got, err := w.Answer(r)
+	got, err := w.AnswerRequest(r)
 	require.NoError(t, err)
 	timeout := 90 * time.Second
 	assert.Equal(t, Answer{
@@ -364,7 +364,7 @@ func TestGatewayAPITimeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := world(t, gateway(everywhere), route("m/r", `rules: [{`+tt.give+`}]`))
-			got, err := w.Answer(get(atThePublicGateway, "a.example.com/x"))
+			got, err := w.AnswerRequest(get(atThePublicGateway, "a.example.com/x"))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got.Timeout)
 		})

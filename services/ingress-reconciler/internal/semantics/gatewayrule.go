@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// fits reports whether the match applies to the request.
-func (m *gatewayMatch) fits() (bool, error) {
+// fitsRequest reports whether the match applies to the request.
+func (m *gatewayMatch) fitsRequest() (bool, error) {
 	if err := onlyFields(m.Match, "Path", "Headers", "QueryParams", "Method"); err != nil {
 		return false, err
 	}
@@ -50,7 +50,7 @@ func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 	seen := map[string]bool{}
 	fits := true
 	for _, h := range want {
-		name := canonical(string(h.Name))
+		name := canonicalHeader(string(h.Name))
 		if seen[name] {
 			continue
 		}
@@ -59,7 +59,7 @@ func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 			return false, fmt.Errorf("header %s: %w", name, ErrNotModeled)
 		}
 		got, found := r.header[name]
-		ok, err := fitsValue(string(value(h.Type, gatewayv1.HeaderMatchExact)), h.Value, got)
+		ok, err := fitsValue(string(valueOr(h.Type, gatewayv1.HeaderMatchExact)), h.Value, got)
 		if err != nil {
 			return false, fmt.Errorf("header %s: %w", name, err)
 		}
@@ -82,7 +82,7 @@ func fitsQuery(want []gatewayv1.HTTPQueryParamMatch, r *request) (bool, error) {
 		if len(got) > 1 {
 			return false, fmt.Errorf("query parameter %s has %d values: %w", q.Name, len(got), ErrAmbiguous)
 		}
-		ok, err := fitsValue(string(value(q.Type, gatewayv1.QueryParamMatchExact)), q.Value, strings.Join(got, ""))
+		ok, err := fitsValue(string(valueOr(q.Type, gatewayv1.QueryParamMatchExact)), q.Value, strings.Join(got, ""))
 		if err != nil {
 			return false, fmt.Errorf("query parameter %s: %w", q.Name, err)
 		}
@@ -101,12 +101,12 @@ func fitsValue(kind, want, got string) (bool, error) {
 	return false, fmt.Errorf("match of type %q: %w", kind, ErrNotModeled)
 }
 
-// resolve applies the filters of the rule, and returns its backend.
-func (m *gatewayMatch) resolve() (*answer, error) {
+// resolveAnswer applies the filters of the rule, and returns its backend.
+func (m *gatewayMatch) resolveAnswer() (*answer, error) {
 	if err := onlyFields(m.spec, "Name", "Matches", "Filters", "BackendRefs", "Timeouts"); err != nil {
 		return nil, err
 	}
-	a := m.request.answer()
+	a := m.request.newAnswer()
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
 	for i := range m.spec.Filters {
 		f := &m.spec.Filters[i]
@@ -114,7 +114,7 @@ func (m *gatewayMatch) resolve() (*answer, error) {
 			return nil, fmt.Errorf("duplicate filter %s: %w", f.Type, ErrInvalid)
 		}
 		seen[f.Type] = true
-		if err := m.filter(f, a); err != nil {
+		if err := m.applyFilter(f, a); err != nil {
 			return nil, fmt.Errorf("filter %s: %w", f.Type, err)
 		}
 	}
@@ -122,11 +122,11 @@ func (m *gatewayMatch) resolve() (*answer, error) {
 	if a.timeout, err = requestTimeout(m.spec.Timeouts); err != nil {
 		return nil, err
 	}
-	a.backend, err = m.backend()
+	a.backend, err = m.singleBackend()
 	return a, err
 }
 
-func (m *gatewayMatch) filter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
+func (m *gatewayMatch) applyFilter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
 	switch f.Type {
 	case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
 		if err := onlyFields(f, "Type", "RequestHeaderModifier"); err != nil {
@@ -137,7 +137,7 @@ func (m *gatewayMatch) filter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
 		if err := onlyFields(f, "Type", "URLRewrite"); err != nil {
 			return err
 		}
-		return m.rewrite(f.URLRewrite, a)
+		return m.rewriteURL(f.URLRewrite, a)
 	default:
 		return ErrNotModeled
 	}
@@ -148,23 +148,23 @@ func modifyHeaders(f *gatewayv1.HTTPHeaderFilter, a *answer) error {
 		return ErrInvalid
 	}
 	for _, h := range append(append([]gatewayv1.HTTPHeader{}, f.Set...), f.Add...) {
-		if canonical(string(h.Name)) == "Host" {
+		if canonicalHeader(string(h.Name)) == "Host" {
 			return fmt.Errorf("header Host: %w", ErrNotModeled)
 		}
 	}
 	for _, h := range f.Set {
-		a.set(string(h.Name), h.Value)
+		a.setHeader(string(h.Name), h.Value)
 	}
 	for _, h := range f.Add {
-		a.add(string(h.Name), h.Value)
+		a.addHeader(string(h.Name), h.Value)
 	}
 	for _, name := range f.Remove {
-		a.remove(name)
+		a.removeHeader(name)
 	}
 	return nil
 }
 
-func (m *gatewayMatch) rewrite(f *gatewayv1.HTTPURLRewriteFilter, a *answer) error {
+func (m *gatewayMatch) rewriteURL(f *gatewayv1.HTTPURLRewriteFilter, a *answer) error {
 	if f == nil {
 		return ErrInvalid
 	}
@@ -219,11 +219,11 @@ func requestTimeout(t *gatewayv1.HTTPRouteTimeouts) (*time.Duration, error) {
 	return &d, nil
 }
 
-// backend returns the only backend with a weight above zero.
-func (m *gatewayMatch) backend() (Backend, error) {
+// singleBackend returns the only backend with a weight above zero.
+func (m *gatewayMatch) singleBackend() (Backend, error) {
 	var found []*gatewayv1.HTTPBackendRef
 	for i := range m.spec.BackendRefs {
-		if b := &m.spec.BackendRefs[i]; value(b.Weight, 1) > 0 {
+		if b := &m.spec.BackendRefs[i]; valueOr(b.Weight, 1) > 0 {
 			found = append(found, b)
 		}
 	}
@@ -241,11 +241,11 @@ func backendOf(b *gatewayv1.HTTPBackendRef, namespace string) (Backend, error) {
 	if err := onlyFields(b, "BackendRef"); err != nil {
 		return Backend{}, err
 	}
-	if other := string(value(b.Namespace, gatewayv1.Namespace(namespace))); other != namespace {
+	if other := string(valueOr(b.Namespace, gatewayv1.Namespace(namespace))); other != namespace {
 		return Backend{}, fmt.Errorf("backend in namespace %s: %w", other, ErrNotModeled)
 	}
-	out := Backend{Kind: KindService, Namespace: namespace, Name: string(b.Name), Port: value(b.Port, 0)}
-	switch kind := (schema.GroupKind{Group: string(value(b.Group, "")), Kind: string(value(b.Kind, "Service"))}).String(); kind {
+	out := Backend{Kind: KindService, Namespace: namespace, Name: string(b.Name), Port: valueOr(b.Port, 0)}
+	switch kind := (schema.GroupKind{Group: string(valueOr(b.Group, "")), Kind: string(valueOr(b.Kind, "Service"))}).String(); kind {
 	case "Service":
 		if out.Port == 0 {
 			return Backend{}, fmt.Errorf("backend %s without a port: %w", b.Name, ErrInvalid)

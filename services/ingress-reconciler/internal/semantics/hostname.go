@@ -29,7 +29,7 @@ func parseHost(authority string) (string, error) {
 // hosts.
 type hostIndex[T any] map[string][]T
 
-func (x hostIndex[T]) add(hostname string, v T) {
+func (x hostIndex[T]) addValue(hostname string, v T) {
 	hostname = strings.ToLower(hostname)
 	if hostname == "*" {
 		hostname = ""
@@ -37,8 +37,8 @@ func (x hostIndex[T]) add(hostname string, v T) {
 	x[hostname] = append(x[hostname], v)
 }
 
-// covering calls f with each hostname that covers a host and has values, the most specific first, until f returns false.
-func (x hostIndex[T]) covering(host string, f func(hostname string, all []T) bool) {
+// forEachCovering calls f with each hostname that covers a host and has values, the most specific first, until f returns false.
+func (x hostIndex[T]) forEachCovering(host string, f func(hostname string, all []T) bool) {
 	hostnames := []string{host}
 	for rest := host; ; {
 		_, domain, found := strings.Cut(rest, ".")

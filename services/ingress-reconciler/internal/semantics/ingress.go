@@ -54,16 +54,16 @@ type classIndex struct {
 	partial  hostIndex[*networkingv1.Ingress] // with rules and a default backend
 }
 
-// serves reports whether an Ingress of the class serves a host.
-func (x *classIndex) serves(host string) bool {
-	return len(x.locations(host)) > 0 || len(x.defaults) > 0
+// servesHost reports whether an Ingress of the class serves a host.
+func (x *classIndex) servesHost(host string) bool {
+	return len(x.locationsFor(host)) > 0 || len(x.defaults) > 0
 }
 
-// locations returns the locations for a host, the most specific hostname first.
-func (x *classIndex) locations(host string) []*location {
+// locationsFor returns the locations for a host, the most specific hostname first.
+func (x *classIndex) locationsFor(host string) []*location {
 	var all []*location
-	x.hosts.covering(host, func(hostname string, found []*location) bool {
-		if oneLabel(hostname, host) {
+	x.hosts.forEachCovering(host, func(hostname string, found []*location) bool {
+		if coversLabel(hostname, host) {
 			all = append(all, found...)
 		}
 		return true
@@ -71,8 +71,8 @@ func (x *classIndex) locations(host string) []*location {
 	return all
 }
 
-// oneLabel reports whether a hostname that covers a host also covers it in an Ingress, where a wildcard stands for exactly one label.
-func oneLabel(hostname, host string) bool {
+// coversLabel reports whether a hostname that covers a host also covers it in an Ingress, where a wildcard stands for exactly one label.
+func coversLabel(hostname, host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	return !strings.HasPrefix(hostname, "*.") || hostname == "*."+parent
 }
@@ -97,16 +97,16 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 	for n := range i.Spec.Rules {
 		rule := &i.Spec.Rules[n]
 		if i.Spec.DefaultBackend != nil {
-			x.partial.add(rule.Host, i)
+			x.partial.addValue(rule.Host, i)
 		}
 		if rule.HTTP == nil {
-			x.hosts.add(rule.Host, &location{ingress: i, index: [2]int{n}, host: strings.ToLower(rule.Host)}) // check rejects the host
+			x.hosts.addValue(rule.Host, &location{ingress: i, index: [2]int{n}, host: strings.ToLower(rule.Host)}) // check rejects the host
 			continue
 		}
 		for p := range rule.HTTP.Paths {
 			path := &rule.HTTP.Paths[p]
-			x.hosts.add(rule.Host, &location{
-				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: value(path.PathType, ""), backend: &path.Backend,
+			x.hosts.addValue(rule.Host, &location{
+				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: valueOr(path.PathType, ""), backend: &path.Backend,
 			})
 		}
 	}
@@ -124,15 +124,15 @@ func (w *World) throughIngress(r *request, d *result) error {
 	if c == nil {
 		return fmt.Errorf("ingress controller %s of IngressClass %s: %w", class.SpecController, class.Name, ErrNotModeled)
 	}
-	d.step("IngressClass %s belongs to %s", class.Name, class.Controller.Name)
+	d.addStep("IngressClass %s belongs to %s", class.Name, class.Controller.Name)
 	x := w.byClass[class.Name]
 	if x == nil {
-		d.step("no Ingress has the class")
+		d.addStep("no Ingress has the class")
 		return nil
 	}
-	all := x.locations(r.host)
-	d.step("paths of its Ingresses for host %s: %d", r.host, len(all))
-	if err := w.check(c, all); err != nil {
+	all := x.locationsFor(r.host)
+	d.addStep("paths of its Ingresses for host %s: %d", r.host, len(all))
+	if err := w.checkLocations(c, all); err != nil {
 		return err
 	}
 	found, err := c.order(w, x, r)
@@ -146,11 +146,11 @@ func (w *World) throughIngress(r *request, d *result) error {
 	return w.defaultBackend(c, x, r, d)
 }
 
-// check returns an error if a location for the host cannot be modeled.
-func (w *World) check(c *ingressController, all []*location) error {
+// checkLocations returns an error if a location for the host cannot be modeled.
+func (w *World) checkLocations(c *ingressController, all []*location) error {
 	seen := map[*networkingv1.Ingress]bool{}
 	for _, l := range all {
-		id := identity("Ingress", l.ingress)
+		id := objectIdentity("Ingress", l.ingress)
 		switch {
 		case l.backend == nil:
 			return fmt.Errorf("%s: rule %d has no paths: %w", id, l.index[0], ErrNotModeled)
@@ -162,11 +162,11 @@ func (w *World) check(c *ingressController, all []*location) error {
 			continue
 		}
 		seen[l.ingress] = true
-		if err := w.readable("Ingress", l.ingress); err != nil {
+		if err := w.checkReadable("Ingress", l.ingress); err != nil {
 			return err
 		}
 		for _, key := range sortedKeys(l.ingress.Annotations) {
-			if c.reads(key) && !slices.Contains(c.known, key) && !slices.Contains(c.inert, key) {
+			if c.readsAnnotation(key) && !slices.Contains(c.known, key) && !slices.Contains(c.inert, key) {
 				return fmt.Errorf("%s: annotation %s: %w", id, key, ErrNotModeled)
 			}
 		}
@@ -174,7 +174,7 @@ func (w *World) check(c *ingressController, all []*location) error {
 	return nil
 }
 
-func (c *ingressController) reads(annotation string) bool {
+func (c *ingressController) readsAnnotation(annotation string) bool {
 	return slices.ContainsFunc(c.prefixes, func(p string) bool { return strings.HasPrefix(annotation, p) })
 }
 
@@ -182,26 +182,26 @@ func (c *ingressController) reads(annotation string) bool {
 // default backend, so it is not modeled.
 func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, d *result) error {
 	var partial *networkingv1.Ingress
-	x.partial.covering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
-		if oneLabel(hostname, r.host) {
+	x.partial.forEachCovering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
+		if coversLabel(hostname, r.host) {
 			partial = all[0]
 		}
 		return partial == nil
 	})
 	switch {
 	case partial != nil:
-		return fmt.Errorf("%s: rules and a default backend: %w", identity("Ingress", partial), ErrNotModeled)
+		return fmt.Errorf("%s: rules and a default backend: %w", objectIdentity("Ingress", partial), ErrNotModeled)
 	case len(x.defaults) == 0:
 		return nil
 	case len(x.defaults) > 1:
 		return fmt.Errorf("%d Ingresses have a default backend: %w", len(x.defaults), ErrAmbiguous)
-	case c == &ingressNGINX && len(x.locations(r.host)) > 0:
+	case c == &ingressNGINX && len(x.locationsFor(r.host)) > 0:
 		return nil // nginx answers 404 for a host that it knows
 	}
 	i := x.defaults[0]
 	for _, key := range sortedKeys(i.Annotations) {
-		if c.reads(key) && !slices.Contains(c.inert, key) {
-			return fmt.Errorf("%s: annotation %s of a default backend: %w", identity("Ingress", i), key, ErrNotModeled)
+		if c.readsAnnotation(key) && !slices.Contains(c.inert, key) {
+			return fmt.Errorf("%s: annotation %s of a default backend: %w", objectIdentity("Ingress", i), key, ErrNotModeled)
 		}
 	}
 	d.contenders = []contender{&ingressMatch{request: r, world: w, location: &location{ingress: i, backend: i.Spec.DefaultBackend}, rewrite: noRewrite}}
@@ -222,9 +222,9 @@ type ingressMatch struct {
 
 func noRewrite(*World, *location, *answer) error { return nil }
 
-func (m *ingressMatch) object() (string, metav1.Object) { return "Ingress", m.ingress }
+func (m *ingressMatch) sourceObject() (string, metav1.Object) { return "Ingress", m.ingress }
 
-func (m *ingressMatch) rule() string {
+func (m *ingressMatch) describeRule() string {
 	if m.path == "" {
 		return "default backend"
 	}
@@ -235,9 +235,9 @@ func (m *ingressMatch) losesBy(winner contender) string {
 	return m.loses(m, winner.(*ingressMatch)) //nolint:forcetypeassert // both belong to one controller
 }
 
-// resolve rewrites the path, and returns the Service of the location.
-func (m *ingressMatch) resolve() (*answer, error) {
-	a := m.request.answer()
+// resolveAnswer rewrites the path, and returns the Service of the location.
+func (m *ingressMatch) resolveAnswer() (*answer, error) {
+	a := m.request.newAnswer()
 	if err := m.rewrite(m.world, m.location, a); err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func inertOf(c *ingressclass.Controller, but ...string) []string {
 
 // orderNGINX returns the contenders on which ingress-nginx and Traefik agree.
 func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
-	all := x.locations(r.host)
+	all := x.locationsFor(r.host)
 	servers, err := newServers(all)
 	if err != nil {
 		return nil, err
@@ -72,13 +72,13 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 		return nil, err
 	}
 	for _, m := range slices.Concat(nginx, traefik) {
-		m.request, m.world, m.rewrite, m.loses = r, w, rewriteNGINX, servers.reason
+		m.request, m.world, m.rewrite, m.loses = r, w, rewriteNGINX, servers.lossReason
 	}
 	switch {
 	case redirects:
 		return nil, fmt.Errorf("path %s is redirected to %s/ by ingress-nginx, and not by Traefik's NGINX provider: %w", r.path, r.path, ErrAmbiguous)
 	case len(nginx) == 0 && len(traefik) > 0:
-		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path, identity("Ingress", traefik[0].ingress), ErrAmbiguous)
+		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path, objectIdentity("Ingress", traefik[0].ingress), ErrAmbiguous)
 	}
 	var contenders []contender
 	for _, m := range nginx {
@@ -88,19 +88,19 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 		if m.priority < traefik[0].priority {
 			break
 		}
-		if err := agree(nginx[0], "by ingress-nginx", m, "by Traefik's NGINX provider"); err != nil {
+		if err := checkAgreement(nginx[0], "by ingress-nginx", m, "by Traefik's NGINX provider"); err != nil {
 			return nil, err
 		}
 	}
 	return contenders, nil
 }
 
-// reason explains why a location loses to another one.
-func (s servers) reason(loser, winner *ingressMatch) string {
+// lossReason explains why a location loses to another one.
+func (s servers) lossReason(loser, winner *ingressMatch) string {
 	switch {
 	case gatewayapi.CompareHostnames(loser.host, winner.host) > 0:
 		return "its host is less specific"
-	case s.exact(winner.location) && !s.exact(loser.location):
+	case s.isExact(winner.location) && !s.isExact(loser.location):
 		return "its path is not exact"
 	case len(loser.path) < len(winner.path):
 		return "its path is shorter"
@@ -120,7 +120,7 @@ func newServers(all []*location) (servers, error) {
 	for _, l := range all {
 		expression, err := isExpression(l)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+			return nil, fmt.Errorf("%s: %w", objectIdentity("Ingress", l.ingress), err)
 		}
 		h := s[l.host]
 		h.nginx = h.nginx || expression
@@ -153,46 +153,46 @@ func nginxMatches(s servers, all []*location, path string) (found []*ingressMatc
 	group := firstHost(all)
 	exact := map[string]bool{} // paths of type Exact
 	for _, l := range group {
-		exact[l.path] = exact[l.path] || s.exact(l)
+		exact[l.path] = exact[l.path] || s.isExact(l)
 	}
 	slash := false // a prefix equals the path with a trailing slash
 	for _, l := range oldestOfEach(group) {
 		fits, err := nginxFits(s, l, path, exact[path])
 		if err != nil {
-			return nil, false, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+			return nil, false, fmt.Errorf("%s: %w", objectIdentity("Ingress", l.ingress), err)
 		}
 		if fits {
 			found = append(found, &ingressMatch{location: l})
 		}
 		slash = slash || l.path == path+"/" && l.kind != networkingv1.PathTypeExact && !s[l.host].nginx
 	}
-	slices.SortFunc(found, s.compare)
-	longest := len(found) == 0 || !s.exact(found[0].location) && len(found[0].path) < len(path)
+	slices.SortFunc(found, s.compareMatches)
+	longest := len(found) == 0 || !s.isExact(found[0].location) && len(found[0].path) < len(path)
 	return found, slash && longest, nil
 }
 
 // nginxFits reports whether a location matches a path. A prefix does not match its own path if an Exact location has the same path.
 func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
 	switch {
-	case s.exact(l):
+	case s.isExact(l):
 		return l.path == path, nil
 	case s[l.host].nginx:
-		re, err := compile("(?i)^" + l.path)
+		re, err := compileRegexp("(?i)^" + l.path)
 		return err == nil && re.MatchString(path), err
 	}
 	return strings.HasPrefix(path, strings.TrimSuffix(l.path, "/")+"/") || path == l.path && !exact, nil
 }
 
-// exact reports whether ingress-nginx compares a whole path. On a host with a regular expression, it does not even for type Exact
+// isExact reports whether ingress-nginx compares a whole path. On a host with a regular expression, it does not even for type Exact
 // (internal/ingress/controller/template: buildLocation).
-func (s servers) exact(l *location) bool {
+func (s servers) isExact(l *location) bool {
 	return l.kind == networkingv1.PathTypeExact && !s[l.host].nginx
 }
 
-// compare orders locations that match a path: Exact first, then the longest path, then the last path in lexical order.
-func (s servers) compare(a, b *ingressMatch) int {
-	if s.exact(a.location) != s.exact(b.location) {
-		if s.exact(a.location) {
+// compareMatches orders locations that match a path: Exact first, then the longest path, then the last path in lexical order.
+func (s servers) compareMatches(a, b *ingressMatch) int {
+	if s.isExact(a.location) != s.isExact(b.location) {
+		if s.isExact(a.location) {
 			return -1
 		}
 		return 1
@@ -240,9 +240,9 @@ func traefikNGINXMatches(s servers, all []*location, path string) ([]*ingressMat
 		case l.kind == networkingv1.PathTypeExact:
 			rule, fits = fmt.Sprintf("Path(%q)", l.path), func(p string) bool { return p == l.path }
 		case s[l.host].traefik:
-			re, err := compile("(?i)^" + l.path)
+			re, err := compileRegexp("(?i)^" + l.path)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+				return nil, fmt.Errorf("%s: %w", objectIdentity("Ingress", l.ingress), err)
 			}
 			rule, fits = fmt.Sprintf("PathRegexp(%q)", "(?i)^"+l.path), re.MatchString
 		}
@@ -263,7 +263,7 @@ func rewriteNGINX(_ *World, l *location, a *answer) error {
 	if !strings.HasPrefix(target, "/") || strings.Contains(target, "$0") || strings.ContainsAny(target, " \t\r\n;{}?#'\"\\") {
 		return fmt.Errorf("annotation %s: %q: %w", annotationNGINXTarget, target, ErrNotModeled)
 	}
-	re, err := compile("(?i)" + l.path)
+	re, err := compileRegexp("(?i)" + l.path)
 	if err != nil {
 		return err
 	}
@@ -274,6 +274,6 @@ func rewriteNGINX(_ *World, l *location, a *answer) error {
 	if at[0] > 0 || at[1] < len(a.path) {
 		return fmt.Errorf("path %q matches only part of %s, the rest is lost with ingress-nginx and kept by Traefik's NGINX provider: %w", l.path, a.path, ErrAmbiguous)
 	}
-	a.path, err = expand(target, re.FindStringSubmatch(a.path))
+	a.path, err = expandGroups(target, re.FindStringSubmatch(a.path))
 	return err
 }

@@ -30,7 +30,7 @@ import (
 // istioRule is one match of a rule of a VirtualService.
 type istioRule struct {
 	request *request
-	in      *istiov1.VirtualService
+	source  *istiov1.VirtualService
 	host    string
 	index   int
 	spec    *networkingv1alpha3.HTTPRoute
@@ -45,11 +45,11 @@ func (w *World) throughIstio(r *request, d *result) error {
 	}
 	var all []*istiov1.VirtualService
 	var host string
-	w.istio[gateway].covering(r.host, func(hostname string, found []*istiov1.VirtualService) bool {
+	w.istio[gateway].forEachCovering(r.host, func(hostname string, found []*istiov1.VirtualService) bool {
 		host, all = cmp.Or(hostname, "*"), slices.Clone(found)
 		return false
 	})
-	d.step("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(all))
+	d.addStep("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(all))
 	slices.SortFunc(all, func(a, b *istiov1.VirtualService) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 	})
@@ -58,7 +58,7 @@ func (w *World) throughIstio(r *request, d *result) error {
 		if err := w.checkVirtualService(v); err != nil {
 			return err
 		}
-		for _, rule := range flatten(v, gateway) {
+		for _, rule := range flattenRules(v, gateway) {
 			rule.request, rule.host = r, host
 			if rule.catchesAll() {
 				catchAll = append(catchAll, rule)
@@ -68,9 +68,9 @@ func (w *World) throughIstio(r *request, d *result) error {
 		}
 	}
 	for _, rule := range append(rules, catchAll...) {
-		fits, err := rule.fits()
+		fits, err := rule.fitsRequest()
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", identity("VirtualService", rule.in), rule.rule(), err)
+			return fmt.Errorf("%s: %s: %w", objectIdentity("VirtualService", rule.source), rule.describeRule(), err)
 		}
 		if fits {
 			d.contenders = append(d.contenders, rule)
@@ -80,7 +80,7 @@ func (w *World) throughIstio(r *request, d *result) error {
 }
 
 func (w *World) checkVirtualService(v *istiov1.VirtualService) error {
-	err := cmp.Or(w.readable("VirtualService", v), onlyMessageFields(&v.Spec, "hosts", "gateways", "http", "export_to"))
+	err := cmp.Or(w.checkReadable("VirtualService", v), onlyMessageFields(&v.Spec, "hosts", "gateways", "http", "export_to"))
 	if err == nil && len(v.Spec.ExportTo) > 0 && !slices.Contains(v.Spec.ExportTo, "*") {
 		err = fmt.Errorf("exportTo %q: %w", v.Spec.ExportTo, ErrNotModeled)
 	}
@@ -91,31 +91,31 @@ func (w *World) checkVirtualService(v *istiov1.VirtualService) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", identity("VirtualService", v), err)
+		return fmt.Errorf("%s: %w", objectIdentity("VirtualService", v), err)
 	}
 	return nil
 }
 
-// flatten returns the matches of a VirtualService that apply at a gateway, in their order.
-func flatten(v *istiov1.VirtualService, gateway string) []*istioRule {
+// flattenRules returns the matches of a VirtualService that apply at a gateway, in their order.
+func flattenRules(v *istiov1.VirtualService, gateway string) []*istioRule {
 	var rules []*istioRule
 	for i, spec := range v.Spec.Http {
 		if len(spec.GetMatch()) == 0 {
-			rules = append(rules, &istioRule{in: v, index: i, spec: spec})
+			rules = append(rules, &istioRule{source: v, index: i, spec: spec})
 		}
 		for _, m := range spec.GetMatch() {
 			at := slices.ContainsFunc(m.GetGateways(), func(g string) bool { return g == gateway || v.Namespace+"/"+g == gateway })
 			if at || len(m.GetGateways()) == 0 {
-				rules = append(rules, &istioRule{in: v, index: i, spec: spec, match: m})
+				rules = append(rules, &istioRule{source: v, index: i, spec: spec, match: m})
 			}
 		}
 	}
 	return rules
 }
 
-func (i *istioRule) object() (string, metav1.Object) { return "VirtualService", i.in }
+func (i *istioRule) sourceObject() (string, metav1.Object) { return "VirtualService", i.source }
 
-func (i *istioRule) rule() string {
+func (i *istioRule) describeRule() string {
 	text := fmt.Sprintf("rule %d: ", i.index)
 	switch m := i.match.GetUri().GetMatchType().(type) {
 	case *networkingv1alpha3.StringMatch_Exact:
@@ -136,9 +136,9 @@ func (i *istioRule) losesBy(winner contender) string {
 	switch {
 	case i.catchesAll() && !w.catchesAll():
 		return "rules for everything come last"
-	case i.in == w.in:
+	case i.source == w.source:
 		return "its rule comes later in the object"
-	case i.in.CreationTimestamp.Time.After(w.in.CreationTimestamp.Time):
+	case i.source.CreationTimestamp.Time.After(w.source.CreationTimestamp.Time):
 		return "its object is younger"
 	}
 	return "its object has the same age and comes later by name"
@@ -151,8 +151,8 @@ func (i *istioRule) catchesAll() bool {
 	return everywhere && onlyMessageFields(m, "name", "uri", "gateways", "stat_prefix") == nil
 }
 
-// fits reports whether the match applies to the request.
-func (i *istioRule) fits() (bool, error) {
+// fitsRequest reports whether the match applies to the request.
+func (i *istioRule) fitsRequest() (bool, error) {
 	if err := onlyMessageFields(i.match, "name", "uri", "headers", "gateways", "stat_prefix"); err != nil {
 		return false, err
 	}
@@ -171,19 +171,19 @@ func (i *istioRule) fits() (bool, error) {
 		if !isExact || isAuthority(name) || strings.HasPrefix(name, ":") || strings.HasPrefix(name, "@") {
 			return false, fmt.Errorf("header %s: %w", name, ErrNotModeled)
 		}
-		got, found := i.request.header[canonical(name)]
+		got, found := i.request.header[canonicalHeader(name)]
 		fits = fits && found && got == want.Exact
 	}
 	return fits, nil
 }
 
-// resolve rewrites the request, and returns the destination of the rule.
-func (i *istioRule) resolve() (*answer, error) {
+// resolveAnswer rewrites the request, and returns the destination of the rule.
+func (i *istioRule) resolveAnswer() (*answer, error) {
 	if err := onlyMessageFields(i.spec, "name", "match", "route", "rewrite", "timeout", "headers"); err != nil {
 		return nil, err
 	}
-	a := i.request.answer()
-	if err := i.rewrite(a); err != nil {
+	a := i.request.newAnswer()
+	if err := i.rewriteRequest(a); err != nil {
 		return nil, err
 	}
 	if t := i.spec.GetTimeout(); t != nil {
@@ -203,14 +203,14 @@ func (i *istioRule) resolve() (*answer, error) {
 			return nil, err
 		}
 		var err error
-		a.backend, err = i.backend(all[0].GetDestination())
+		a.backend, err = i.destinationBackend(all[0].GetDestination())
 		return a, err
 	}
 }
 
-// rewrite changes the path, the authority and the headers. The new uri replaces the prefix of a prefix match, the whole path of an exact
+// rewriteRequest changes the path, the authority and the headers. The new uri replaces the prefix of a prefix match, the whole path of an exact
 // match, and the leading slash if the rule does not match the uri.
-func (i *istioRule) rewrite(a *answer) error {
+func (i *istioRule) rewriteRequest(a *answer) error {
 	rewrite, headers := i.spec.GetRewrite(), i.spec.GetHeaders()
 	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"), onlyMessageFields(headers.GetRequest(), "set")); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (i *istioRule) rewrite(a *answer) error {
 		if isAuthority(name) || strings.HasPrefix(name, ":") {
 			return fmt.Errorf("header %s: %w", name, ErrNotModeled)
 		}
-		a.set(name, value)
+		a.setHeader(name, value)
 	}
 	return nil
 }
@@ -239,9 +239,9 @@ func isAuthority(name string) bool {
 	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
 }
 
-// backend returns the Service of a destination, or the host if it is not the name of a Service. A short name is the name of a Service
+// destinationBackend returns the Service of a destination, or the host if it is not the name of a Service. A short name is the name of a Service
 // in the namespace of the VirtualService.
-func (i *istioRule) backend(d *networkingv1alpha3.Destination) (Backend, error) {
+func (i *istioRule) destinationBackend(d *networkingv1alpha3.Destination) (Backend, error) {
 	if err := onlyMessageFields(d, "host", "port"); err != nil {
 		return Backend{}, err
 	}
@@ -249,7 +249,7 @@ func (i *istioRule) backend(d *networkingv1alpha3.Destination) (Backend, error) 
 	if d.GetHost() == "" || port == 0 || port > 65535 {
 		return Backend{}, fmt.Errorf("destination %q, port %d: %w", d.GetHost(), port, ErrNotModeled)
 	}
-	b := Backend{Kind: KindService, Namespace: i.in.Namespace, Name: d.GetHost(), Port: int32(port)}
+	b := Backend{Kind: KindService, Namespace: i.source.Namespace, Name: d.GetHost(), Port: int32(port)}
 	switch labels := strings.SplitN(d.GetHost(), ".", 4); {
 	case len(labels) == 4 && labels[2] == "svc":
 		b.Namespace, b.Name = labels[1], labels[0]

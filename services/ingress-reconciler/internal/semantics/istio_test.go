@@ -188,7 +188,7 @@ func TestVirtualServiceRequestToTheBackend(t *testing.T) {
 	w := world(t, virtual("m/v", hosts+`http: [{rewrite: {authority: chat-engine.m.svc.cluster.local}, headers: {request: {set: {x-set: new}}}, timeout: 60s, route: [{destination: {host: gateway.istio.svc.cluster.local, port: {number: 80}}}]}]`))
 	r := get(atTheIstioGateway, "a.example.com/x")
 	r.Header = map[string]string{"x-set": "old", "x-stays": "1"}
-	got, err := w.Answer(r)
+	got, err := w.AnswerRequest(r)
 	require.NoError(t, err)
 	assert.Equal(t, Answer{
 		Backend: Backend{Kind: KindService, Namespace: "istio", Name: "gateway", Port: 80}, Path: "/x", Host: "chat-engine.m.svc.cluster.local",

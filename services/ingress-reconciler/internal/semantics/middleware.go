@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// middleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd". The name can be ambiguous.
-func (w *World) middleware(name string) (*unstructured.Unstructured, error) {
+// findMiddleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd". The name can be ambiguous.
+func (w *World) findMiddleware(name string) (*unstructured.Unstructured, error) {
 	name, isObject := strings.CutSuffix(name, "@kubernetescrd")
 	switch all := w.middlewares[name]; {
 	case !isObject:
@@ -53,13 +53,13 @@ func passMiddleware(m *unstructured.Unstructured, a *answer) error {
 
 // stripPrefix removes the first prefix in the list that matches the path. It compares characters, not elements.
 func stripPrefix(fields map[string]any, a *answer) error {
-	prefixes, err := texts(fields, "prefixes")
+	prefixes, err := stringList(fields, "prefixes")
 	if err != nil {
 		return err
 	}
 	for _, p := range prefixes {
 		if rest, found := strings.CutPrefix(a.path, strings.TrimSpace(p)); found {
-			return a.become(absolute(rest))
+			return a.setPath(absolutePath(rest))
 		}
 	}
 	return nil
@@ -67,18 +67,18 @@ func stripPrefix(fields map[string]any, a *answer) error {
 
 // stripPrefixRegex removes the first match that is a prefix of the path.
 func stripPrefixRegex(fields map[string]any, a *answer) error {
-	expressions, err := texts(fields, "regex")
+	expressions, err := stringList(fields, "regex")
 	if err != nil {
 		return err
 	}
 	for _, x := range expressions {
-		re, err := compile(strings.TrimSpace(x))
+		re, err := compileRegexp(strings.TrimSpace(x))
 		if err != nil {
 			return err
 		}
 		found := re.FindString(a.path)
 		if rest, isPrefix := strings.CutPrefix(a.path, found); found != "" && isPrefix {
-			return a.become(absolute(rest))
+			return a.setPath(absolutePath(rest))
 		}
 	}
 	return nil
@@ -94,35 +94,35 @@ func replacePathRegex(fields map[string]any, a *answer) error {
 	if !isText || !isTextToo {
 		return ErrInvalid
 	}
-	re, err := compile(strings.TrimSpace(expression))
+	re, err := compileRegexp(strings.TrimSpace(expression))
 	if err != nil {
 		return err
 	}
 	if !re.MatchString(a.path) {
 		return nil
 	}
-	return a.become(re.ReplaceAllString(a.path, strings.TrimSpace(replacement)))
+	return a.setPath(re.ReplaceAllString(a.path, strings.TrimSpace(replacement)))
 }
 
-// become sets the path to the result of a Middleware. Traefik answers 400 if the path is not in normal form.
-func (a *answer) become(path string) error {
+// setPath sets the path to the result of a Middleware. Traefik answers 400 if the path is not in normal form.
+func (a *answer) setPath(path string) error {
 	if path == "" {
 		path = "/"
 	}
 	if strings.ContainsAny(path, "%?#") {
 		return fmt.Errorf("path %q: %w", path, ErrNotModeled)
 	}
-	if !plain(path) {
+	if !isPlainPath(path) {
 		return fmt.Errorf("path %q: %w", path, ErrRejected)
 	}
 	a.path = path
 	return nil
 }
 
-func absolute(path string) string { return "/" + strings.TrimPrefix(path, "/") }
+func absolutePath(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
-// texts returns the only field of a Middleware, a list of strings.
-func texts(fields map[string]any, name string) ([]string, error) {
+// stringList returns the only field of a Middleware, a list of strings.
+func stringList(fields map[string]any, name string) ([]string, error) {
 	if err := onlyKeys(fields, name); err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func parseRequest(r *Request) (*request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query of path %q: %w", r.Path, ErrInvalid)
 	}
-	if !plain(bare) {
+	if !isPlainPath(bare) {
 		return nil, fmt.Errorf("path %q is not absolute, or can be written in another way: %w", r.Path, ErrNotModeled)
 	}
 	p := &request{
@@ -133,7 +133,7 @@ func parseRequest(r *Request) (*request, error) {
 		p.method = "GET"
 	}
 	for name, value := range r.Header {
-		name = canonical(name)
+		name = canonicalHeader(name)
 		if _, twice := p.header[name]; twice || name == "Host" {
 			return nil, fmt.Errorf("duplicate header %s: %w", name, ErrInvalid)
 		}
@@ -142,9 +142,9 @@ func parseRequest(r *Request) (*request, error) {
 	return p, nil
 }
 
-// plain reports whether all data planes use a path unchanged: the path is absolute, no element is empty, "." or "..", and no
+// isPlainPath reports whether all data planes use a path unchanged: the path is absolute, no element is empty, "." or "..", and no
 // character is escaped or needs an escape.
-func plain(p string) bool {
+func isPlainPath(p string) bool {
 	if !strings.HasPrefix(p, "/") {
 		return false
 	}
@@ -156,8 +156,8 @@ func plain(p string) bool {
 	})
 }
 
-// canonical returns the canonical form of a header name.
-func canonical(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
+// canonicalHeader returns the canonical form of a header name.
+func canonicalHeader(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
 
 // answer is an unfinished Answer.
 type answer struct {
@@ -167,12 +167,12 @@ type answer struct {
 	timeout    *time.Duration
 }
 
-// answer returns an answer with the unchanged request.
-func (r *request) answer() *answer {
+// newAnswer returns an answer with the unchanged request.
+func (r *request) newAnswer() *answer {
 	return &answer{path: r.path, host: r.authority, header: maps.Clone(r.header)}
 }
 
-func (a *answer) finish(r *request) Answer {
+func (a *answer) finishAnswer(r *request) Answer {
 	p := a.path
 	if r.rawQuery != "" {
 		p += "?" + r.rawQuery
@@ -180,14 +180,14 @@ func (a *answer) finish(r *request) Answer {
 	return Answer{Backend: a.backend, Path: p, Host: a.host, Header: a.header, Timeout: a.timeout}
 }
 
-func (a *answer) set(name, value string) { a.header[canonical(name)] = value }
+func (a *answer) setHeader(name, value string) { a.header[canonicalHeader(name)] = value }
 
-func (a *answer) remove(name string) { delete(a.header, canonical(name)) }
+func (a *answer) removeHeader(name string) { delete(a.header, canonicalHeader(name)) }
 
-// add appends a value to a header. A list in one header is equivalent to several headers with the same name.
-func (a *answer) add(name, value string) {
-	if before, found := a.header[canonical(name)]; found {
+// addHeader appends a value to a header. A list in one header is equivalent to several headers with the same name.
+func (a *answer) addHeader(name, value string) {
+	if before, found := a.header[canonicalHeader(name)]; found {
 		value = before + "," + value
 	}
-	a.header[canonical(name)] = value
+	a.header[canonicalHeader(name)] = value
 }

@@ -80,7 +80,7 @@ func TestOldestOfEach(t *testing.T) {
 		ingress("b", "", onHost("a.example.com", at("ImplementationSpecific", "/", "b")+","+at("Exact", "/", "exact"))))
 	f.ingresses[0].CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
 	var got []string
-	for _, l := range oldestOfEach(f.byClass["ours"].locations("a.example.com")) {
+	for _, l := range oldestOfEach(f.byClass["ours"].locationsFor("a.example.com")) {
 		got = append(got, l.backend.Service.Name)
 	}
 	assert.Equal(t, []string{"c", "exact"}, got)

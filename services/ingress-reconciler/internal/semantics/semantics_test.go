@@ -49,15 +49,15 @@ func world(tb testing.TB, documents ...string) *fixture {
 // the objects, or if the explanation differs from the answer.
 func ask(tb testing.TB, f *fixture, r Request) string {
 	tb.Helper()
-	got, err := f.Answer(r)
-	explained, explainErr := f.Explain(r)
+	got, err := f.AnswerRequest(r)
+	explained, explainErr := f.ExplainRequest(r)
 	for seed := range uint64(3) {
 		shuffled, worldErr := FromObjects(mixed(rand.New(rand.NewPCG(seed, 0)), f.objects))
 		require.NoError(tb, worldErr)
-		again, againErr := shuffled.Answer(r)
+		again, againErr := shuffled.AnswerRequest(r)
 		require.Equal(tb, got, again)
 		require.Equal(tb, message(err), message(againErr))
-		explainedAgain, _ := shuffled.Explain(r)
+		explainedAgain, _ := shuffled.ExplainRequest(r)
 		require.Equal(tb, explained, explainedAgain)
 	}
 	require.Equal(tb, message(err), message(explainErr))
@@ -156,16 +156,16 @@ func TestHostIndex(t *testing.T) {
 	t.Parallel()
 	x := hostIndex[string]{}
 	for _, h := range []string{"a.b.example.com", "*.b.example.com", "*.example.com", "*.COM", "", "*", "b.example.com", "example.org"} {
-		x.add(h, h)
+		x.addValue(h, h)
 	}
 	var got []string
-	x.covering("a.b.example.com", func(hostname string, all []string) bool {
+	x.forEachCovering("a.b.example.com", func(hostname string, all []string) bool {
 		got = append(got, fmt.Sprintf("%s%q", hostname, all))
 		return true
 	})
 	assert.Equal(t, []string{`a.b.example.com["a.b.example.com"]`, `*.b.example.com["*.b.example.com"]`, `*.example.com["*.example.com"]`, `*.com["*.COM"]`, `["" "*"]`}, got)
 	got = nil
-	x.covering("b.example.com", func(hostname string, _ []string) bool {
+	x.forEachCovering("b.example.com", func(hostname string, _ []string) bool {
 		got = append(got, hostname)
 		return len(got) < 2
 	})
@@ -184,7 +184,7 @@ func TestOneLabel(t *testing.T) {
 		{hostname: "*.example.com", host: "a.b.example.com"},
 	}
 	for _, tt := range tests {
-		assert.Equal(t, tt.want, oneLabel(tt.hostname, tt.host), "%s %s", tt.hostname, tt.host)
+		assert.Equal(t, tt.want, coversLabel(tt.hostname, tt.host), "%s %s", tt.hostname, tt.host)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestManyObjects(t *testing.T) { //nolint:paralleltest // the test counts al
 	for _, e := range []Entrance{atThePublicGateway, atOurClass, atTheIstioGateway} {
 		allocations := func(w *World) float64 {
 			return testing.AllocsPerRun(20, func() {
-				_, err := w.Answer(get(e, "h7.example.com/"))
+				_, err := w.AnswerRequest(get(e, "h7.example.com/"))
 				require.NoError(t, err)
 			})
 		}

@@ -41,16 +41,16 @@ func onlyMessageFields(m proto.Message, known ...string) error {
 
 // matchesWhole reports whether a regular expression matches a whole text.
 func matchesWhole(expression, text string) (bool, error) {
-	re, err := compile("^(?:" + expression + ")$")
+	re, err := compileRegexp("^(?:" + expression + ")$")
 	if err != nil {
 		return false, err
 	}
 	return re.MatchString(text), nil
 }
 
-// compile compiles a regular expression in Go's syntax, which RE2, Envoy and Traefik share. nginx uses PCRE, which selects the same one
+// compileRegexp compiles a regular expression in Go's syntax, which RE2, Envoy and Traefik share. nginx uses PCRE, which selects the same one
 // of several possible matches. Syntax that only PCRE supports is not modeled.
-func compile(expression string) (*regexp.Regexp, error) {
+func compileRegexp(expression string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(expression)
 	if err != nil {
 		return nil, fmt.Errorf("expression %q: %w: %w", expression, err, ErrNotModeled)
@@ -58,9 +58,9 @@ func compile(expression string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// expand expands a replacement of nginx, in which "$1" stands for the text that group 1 matched. Any other use of "$" is not modeled.
+// expandGroups expands a replacement of nginx, in which "$1" stands for the text that group 1 matched. Any other use of "$" is not modeled.
 // groups is a result of FindStringSubmatch.
-func expand(replacement string, groups []string) (string, error) {
+func expandGroups(replacement string, groups []string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(replacement); i++ {
 		if replacement[i] != '$' {

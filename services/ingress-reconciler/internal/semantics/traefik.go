@@ -42,20 +42,20 @@ func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
 	case len(found) == 0:
 		return nil, nil // a strict prefix matches fewer paths
 	case len(strict) == 0:
-		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path, identity("Ingress", found[0].ingress), ErrAmbiguous)
+		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path, objectIdentity("Ingress", found[0].ingress), ErrAmbiguous)
 	}
 	contenders := make([]contender, len(found))
 	for i, m := range found {
 		contenders[i] = m
 	}
-	return contenders, agree(found[0], "without strictPrefixMatching", strict[0], "with it")
+	return contenders, checkAgreement(found[0], "without strictPrefixMatching", strict[0], "with it")
 }
 
 // traefikMatches returns the locations that match a path, the highest priority first. If several locations have the highest priority,
 // they must agree.
 func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string) (rule string, fits func(string) bool)) ([]*ingressMatch, error) {
 	var found []*ingressMatch
-	for _, l := range x.locations(r.host) {
+	for _, l := range x.locationsFor(r.host) {
 		rule, fits := prefix(l.path)
 		if l.kind == networkingv1.PathTypeExact {
 			rule, fits = fmt.Sprintf("Path(%q)", l.path), func(path string) bool { return path == l.path }
@@ -65,7 +65,7 @@ func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string
 		}
 		priority, err := traefikPriority(l, rule)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+			return nil, fmt.Errorf("%s: %w", objectIdentity("Ingress", l.ingress), err)
 		}
 		found = append(found, &ingressMatch{location: l, request: r, world: w, rewrite: rewriteTraefik, loses: traefikReason, priority: priority})
 	}
@@ -74,7 +74,7 @@ func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string
 		if m.priority < found[0].priority {
 			break
 		}
-		if err := agree(found[0], "with its priority", m, "with the same one"); err != nil {
+		if err := checkAgreement(found[0], "with its priority", m, "with the same one"); err != nil {
 			return nil, err
 		}
 	}
@@ -132,12 +132,12 @@ func rewriteTraefik(w *World, l *location, a *answer) error {
 	}
 	for name := range strings.SplitSeq(annotation, ",") {
 		name = strings.TrimSpace(name)
-		m, err := w.middleware(name)
+		m, err := w.findMiddleware(name)
 		if err != nil {
 			return fmt.Errorf("annotation %s: %q: %w", annotationMiddlewares, name, err)
 		}
 		if err := passMiddleware(m, a); err != nil {
-			return fmt.Errorf("%s: %w", identity("Middleware", m), err)
+			return fmt.Errorf("%s: %w", objectIdentity("Middleware", m), err)
 		}
 	}
 	return nil

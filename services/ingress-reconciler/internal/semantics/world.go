@@ -69,8 +69,8 @@ func FromObjects(objects []*unstructured.Unstructured) (*World, error) {
 		return nil, fmt.Errorf("an object is nil: %w", ErrInvalid)
 	}
 	for _, u := range slices.SortedStableFunc(slices.Values(objects), compareObjects) { // a stable order
-		if err := w.add(u); err != nil {
-			return nil, fmt.Errorf("%s: %w", identity(u.GetKind(), u), err)
+		if err := w.addObject(u); err != nil {
+			return nil, fmt.Errorf("%s: %w", objectIdentity(u.GetKind(), u), err)
 		}
 	}
 	for _, i := range w.ingresses { // after all IngressClasses have been added
@@ -83,7 +83,7 @@ func compareObjects(a, b *unstructured.Unstructured) int {
 	return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-func (w *World) add(u *unstructured.Unstructured) error {
+func (w *World) addObject(u *unstructured.Unstructured) error {
 	group := u.GroupVersionKind().Group
 	known := map[string]func(*unstructured.Unstructured) error{
 		"Gateway." + gatewayv1.GroupName: w.addGateway, "HTTPRoute." + gatewayv1.GroupName: w.addHTTPRoute,
@@ -98,7 +98,7 @@ func (w *World) add(u *unstructured.Unstructured) error {
 	if !slices.Contains([]string{"v1", "v1beta1", "v1alpha3"}, version) && u.GetKind() != "Middleware" {
 		return fmt.Errorf("version %s: %w", version, ErrNotModeled)
 	}
-	id := identity(u.GetKind(), u)
+	id := objectIdentity(u.GetKind(), u)
 	if w.seen[id] {
 		return fmt.Errorf("duplicate object: %w", ErrInvalid)
 	}
@@ -106,17 +106,17 @@ func (w *World) add(u *unstructured.Unstructured) error {
 	return add(u)
 }
 
-// identity returns the name of an object for messages.
-func identity(kind string, o metav1.Object) string {
+// objectIdentity returns the name of an object for messages.
+func objectIdentity(kind string, o metav1.Object) string {
 	if o.GetNamespace() == "" {
 		return kind + " " + o.GetName()
 	}
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// decode decodes an object into its Go type. It only records unknown fields, which a later release may define: readable returns them
+// decodeObject decodes an object into its Go type. It only records unknown fields, which a later release may define: readable returns them
 // as an error if a request could match the object.
-func decode(w *World, u *unstructured.Unstructured, into any) error {
+func decodeObject(w *World, u *unstructured.Unstructured, into any) error {
 	content := make(map[string]any, len(u.Object))
 	for key, value := range u.Object {
 		if key != "status" { // the status does not route requests
@@ -127,24 +127,24 @@ func decode(w *World, u *unstructured.Unstructured, into any) error {
 	if strict == nil {
 		return nil
 	}
-	w.problems[identity(u.GetKind(), u)] = strict
+	w.problems[objectIdentity(u.GetKind(), u)] = strict
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, into); err != nil {
 		return fmt.Errorf("decode: %w: %w", err, ErrInvalid)
 	}
 	return nil
 }
 
-// readable returns an error if an object has unknown fields.
-func (w *World) readable(kind string, o metav1.Object) error {
-	if err := w.problems[identity(kind, o)]; err != nil {
-		return fmt.Errorf("%s: %w: %w", identity(kind, o), err, ErrNotModeled)
+// checkReadable returns an error if an object has unknown fields.
+func (w *World) checkReadable(kind string, o metav1.Object) error {
+	if err := w.problems[objectIdentity(kind, o)]; err != nil {
+		return fmt.Errorf("%s: %w: %w", objectIdentity(kind, o), err, ErrNotModeled)
 	}
 	return nil
 }
 
 func (w *World) addGateway(u *unstructured.Unstructured) error {
 	g := &gatewayv1.Gateway{}
-	if err := decode(w, u, g); err != nil {
+	if err := decodeObject(w, u, g); err != nil {
 		return err
 	}
 	w.gateways[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] = g
@@ -153,13 +153,13 @@ func (w *World) addGateway(u *unstructured.Unstructured) error {
 
 func (w *World) addHTTPRoute(u *unstructured.Unstructured) error {
 	route := &gatewayv1.HTTPRoute{}
-	if err := decode(w, u, route); err != nil {
+	if err := decodeObject(w, u, route); err != nil {
 		return err
 	}
 	seen := map[types.NamespacedName]bool{}
 	for i := range route.Spec.ParentRefs {
 		p := &route.Spec.ParentRefs[i]
-		parent := types.NamespacedName{Namespace: string(value(p.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(p.Name)}
+		parent := types.NamespacedName{Namespace: string(valueOr(p.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(p.Name)}
 		if seen[parent] {
 			continue
 		}
@@ -168,10 +168,10 @@ func (w *World) addHTTPRoute(u *unstructured.Unstructured) error {
 			w.routes[parent] = hostIndex[*gatewayv1.HTTPRoute]{}
 		}
 		for _, h := range route.Spec.Hostnames {
-			w.routes[parent].add(string(h), route)
+			w.routes[parent].addValue(string(h), route)
 		}
 		if len(route.Spec.Hostnames) == 0 {
-			w.routes[parent].add("", route)
+			w.routes[parent].addValue("", route)
 		}
 	}
 	return nil
@@ -179,7 +179,7 @@ func (w *World) addHTTPRoute(u *unstructured.Unstructured) error {
 
 func (w *World) addNamespace(u *unstructured.Unstructured) error {
 	n := &corev1.Namespace{}
-	if err := decode(w, u, n); err != nil {
+	if err := decodeObject(w, u, n); err != nil {
 		return err
 	}
 	labels := map[string]string{corev1.LabelMetadataName: n.Name} // the API server sets this label on every namespace
@@ -192,7 +192,7 @@ func (w *World) addNamespace(u *unstructured.Unstructured) error {
 
 func (w *World) queueIngress(u *unstructured.Unstructured) error {
 	i := &networkingv1.Ingress{}
-	if err := decode(w, u, i); err != nil {
+	if err := decodeObject(w, u, i); err != nil {
 		return err
 	}
 	w.ingresses = append(w.ingresses, i)
@@ -201,7 +201,7 @@ func (w *World) queueIngress(u *unstructured.Unstructured) error {
 
 func (w *World) addClass(u *unstructured.Unstructured) error {
 	c := &networkingv1.IngressClass{}
-	if err := decode(w, u, c); err != nil {
+	if err := decodeObject(w, u, c); err != nil {
 		return err
 	}
 	w.classes = append(w.classes, c)
@@ -219,7 +219,7 @@ func (w *World) addVirtualService(u *unstructured.Unstructured) error {
 	v := &istiov1.VirtualService{}
 	rest := u.DeepCopy()
 	unstructured.RemoveNestedField(rest.Object, "spec")
-	if err := decode(w, rest, v); err != nil {
+	if err := decodeObject(w, rest, v); err != nil {
 		return err
 	}
 	text, err := json.Marshal(u.Object["spec"])
@@ -227,7 +227,7 @@ func (w *World) addVirtualService(u *unstructured.Unstructured) error {
 		return fmt.Errorf("decode: %w: %w", err, ErrInvalid)
 	}
 	if err := protojson.Unmarshal(text, &v.Spec); err != nil {
-		w.problems[identity(u.GetKind(), u)] = err
+		w.problems[objectIdentity(u.GetKind(), u)] = err
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, &v.Spec); err != nil {
 			return fmt.Errorf("decode: %w: %w", err, ErrInvalid)
 		}
@@ -240,14 +240,14 @@ func (w *World) addVirtualService(u *unstructured.Unstructured) error {
 			w.istio[gateway] = hostIndex[*istiov1.VirtualService]{}
 		}
 		for _, host := range v.Spec.Hosts {
-			w.istio[gateway].add(host, v)
+			w.istio[gateway].addValue(host, v)
 		}
 	}
 	return nil
 }
 
-// value returns the value that a pointer points to, or a default if the pointer is nil.
-func value[T any](p *T, otherwise T) T {
+// valueOr returns the value that a pointer points to, or a default if the pointer is nil.
+func valueOr[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise
 	}
