@@ -193,7 +193,7 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	r.Uses.Set(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
 	refused := r.requestClaims(ownership.Owner(name), s.Created, p.RequestedClaims(r.Observer.LiveClaims(name)))
 	p.RemoveRefused(refused)
-	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.Hold()}
+	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.HoldDuration()}
 	if recheck > 0 {
 		next.requestRequeue(recheck, "a component was removed from the specification")
 	}

@@ -153,7 +153,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	out := Observation{Live: o.liveObjects(name)}
 	in := &out.Input
 	in.Service = s
-	in.Settings, in.SettingsErr = config.Resolve(s)
+	in.Settings, in.SettingsErr = config.ResolveSettings(s)
 	in.Services = filterType[*corev1.Service](informers.ByOwner(o.Services, name))
 	in.Podless = o.podlessServices(in.Services)
 	o.addForeignServices(in)

@@ -217,7 +217,7 @@ func TestPathTemplate(t *testing.T) {
 			in := input(t, byIstio, isvc.Engine)
 			v := settings.Values{PathTemplate: &tt.template, IngressDomain: new("example.com"), Strategy: settings.VirtualService, IngressGateway: new("a/b")}
 			var err error
-			in.Settings, err = (&settings.Config{Document: &settings.Document{Values: v}}).Resolve(in.Service)
+			in.Settings, err = (&settings.Config{Document: &settings.Document{Values: v}}).ResolveSettings(in.Service)
 			require.NoError(t, err)
 			got := build(t, in)
 			if tt.want == "" {
@@ -285,7 +285,7 @@ func tenant(t *testing.T, config string, annotations map[string]string) Plan {
 	d, _, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
 	in.Service.Annotations, in.Service.Labels = annotations, map[string]string{"host": "label.example.net"}
-	in.Settings, in.SettingsErr = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(in.Service)
+	in.Settings, in.SettingsErr = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(in.Service)
 	return build(t, in)
 }
 
@@ -421,7 +421,7 @@ func BenchmarkRefuseDomains(b *testing.B) {
 	config := &settings.Config{Document: d, ClusterDomain: "cluster.local"}
 	for b.Loop() {
 		in := &Input{Service: service}
-		in.Settings, in.SettingsErr = config.Resolve(service)
+		in.Settings, in.SettingsErr = config.ResolveSettings(service)
 		if p := Build(in); len(p.Exposures) > 0 || p.Reasons[0].Reason != ReasonLimitExceeded {
 			b.Fatal(p)
 		}

@@ -210,7 +210,7 @@ func (b *builder) buildPlan() {
 		return
 	}
 	b.plan.Strategy = b.chooseStrategy(entry)
-	b.Settings = b.Settings.For(b.plan.Strategy)
+	b.Settings = b.Settings.ForStrategy(b.plan.Strategy)
 	if !b.checkStrategy() {
 		b.plan.Strategy = ""
 		return

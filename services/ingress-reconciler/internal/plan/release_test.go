@@ -20,7 +20,7 @@ func inherit(t *testing.T, in *Input, config, ome string) {
 	require.NoError(t, err)
 	inherited, err := settings.ParseInherited([]byte(ome), "cluster.local")
 	require.NoError(t, err)
-	in.Settings, err = (&settings.Config{Document: d, Inherited: inherited, ClusterDomain: "cluster.local"}).Resolve(in.Service)
+	in.Settings, err = (&settings.Config{Document: d, Inherited: inherited, ClusterDomain: "cluster.local"}).ResolveSettings(in.Service)
 	require.NoError(t, err)
 }
 

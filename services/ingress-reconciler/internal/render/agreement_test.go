@@ -85,7 +85,7 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 	}
 	d, _, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
-	in.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(s)
+	in.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(s)
 	require.NoError(t, err)
 	p := plan.Build(in)
 	objects, err := render.Render(&p, render.Params{Service: s, Settings: &in.Settings})

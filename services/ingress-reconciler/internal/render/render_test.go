@@ -115,7 +115,7 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	d, warnings, err := settings.Parse(text)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	input.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(s)
+	input.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(s)
 	require.NoError(t, err)
 	p := plan.Build(input)
 	return &p, Params{Service: s, Settings: &input.Settings, Classes: input.Classes}

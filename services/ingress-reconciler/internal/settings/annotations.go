@@ -91,8 +91,8 @@ func isPrivate(annotations map[string]string) bool {
 	return marked != "" && !strings.EqualFold(marked, "false")
 }
 
-// ignored explains the annotations that this program does not obey.
-func ignored(annotations map[string]string) []string {
+// ignoredAnnotations explains the annotations that this program does not obey.
+func ignoredAnnotations(annotations map[string]string) []string {
 	var all []string
 	if annotations[annotationIngressClass] != "" {
 		all = append(all, "annotation "+annotationIngressClass+" has no effect: an administrator sets ingressClassName")
@@ -103,9 +103,9 @@ func ignored(annotations map[string]string) []string {
 	return all
 }
 
-// annotated parses the annotations of a service as OME does: most empty annotations count as unset, and every value but "true" is
+// annotationValues parses the annotations of a service as OME does: most empty annotations count as unset, and every value but "true" is
 // false. Unlike OME, it returns an error for an invalid value.
-func annotated(annotations map[string]string) (Values, error) {
+func annotationValues(annotations map[string]string) (Values, error) {
 	var v Values
 	text := func(key string) *string {
 		if s := annotations[key]; s != "" {

@@ -129,14 +129,14 @@ var toolPrefixes = []string{
 // neverCopied reports whether a key, or a wildcard item, belongs to OME, to this controller, or to a deployment tool.
 func neverCopied(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
-	return key == "component" || Reserved(key) || found && (prefix == "networking.knative.dev" || slices.Contains(toolPrefixes, prefix))
+	return key == "component" || IsReserved(key) || found && (prefix == "networking.knative.dev" || slices.Contains(toolPrefixes, prefix))
 }
 
 // annotationClass is the older form of spec.ingressClassName. The API server rejects an Ingress with both.
 const annotationClass = "kubernetes.io/ingress.class"
 
-// computed returns the annotations that this controller computes, with the settings to use instead: a copy would have no effect.
-func computed() map[string]string {
+// computedAnnotations returns the annotations that this controller computes, with the settings to use instead: a copy would have no effect.
+func computedAnnotations() map[string]string {
 	keys := map[string]string{annotationClass: "ingressClassName"}
 	for _, c := range ingressclass.Controllers() {
 		for _, key := range c.ComputedAnnotations() {
@@ -151,7 +151,7 @@ func validateCopyAnnotations(path string, items []string) error {
 	if len(items) == 0 {
 		return nil
 	}
-	instead := computed()
+	instead := computedAnnotations()
 	return validateCopied(path, items, func(item string) string {
 		if setting, found := instead[item]; found {
 			return "this controller sets this annotation: use " + setting
@@ -199,11 +199,11 @@ func (s *Settings) FallbackAnnotations() map[string]string {
 	if s.Fallback == nil {
 		return nil
 	}
-	return merged(s.Copied.FallbackAnnotations, s.Fallback.Annotations)
+	return mergeMaps(s.Copied.FallbackAnnotations, s.Fallback.Annotations)
 }
 
-// merged merges maps into a new one. Later maps override earlier ones.
-func merged(all ...map[string]string) map[string]string {
+// mergeMaps merges maps into a new one. Later maps override earlier ones.
+func mergeMaps(all ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, m := range all {
 		if out == nil && len(m) > 0 {

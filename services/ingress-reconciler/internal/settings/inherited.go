@@ -23,7 +23,7 @@ func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 	}
 	in.Strategy = "" // OME has no such key
 	in.normalize()
-	local := func(domain string) bool { return within(domain, "svc."+clusterDomain) }
+	local := func(domain string) bool { return isWithin(domain, "svc."+clusterDomain) }
 	if d := in.IngressDomain; d != nil && local(*d) {
 		in.IngressDomain = nil
 	}
@@ -35,7 +35,7 @@ func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 	return in, nil
 }
 
-// under returns values merged over OME's configuration for the services of a namespace: for HTTPRoutes, and for all other kinds of
+// mergeInherited returns values merged over OME's configuration for the services of a namespace: for HTTPRoutes, and for all other kinds of
 // objects.
 //
 // OME 1.3 reads these keys for HTTPRoutes only (builders/httproute_builder.go); its Ingresses have a host for each service
@@ -46,14 +46,14 @@ func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 //
 // OME's chart always sets the first three, so a shared host is not necessarily the choice of an administrator. An Ingress of
 // Contour, F5 or an unknown controller cannot serve a shared host.
-func (in *Inherited) under(values Values, namespace string) (httpRoute, other Values) {
+func (in *Inherited) mergeInherited(values Values, namespace string) (httpRoute, other Values) {
 	if in == nil {
 		return values, values
 	}
 	base := in.Values
-	httpRoute = values.over(base.in(namespace, in.NamespaceIngressGateways))
+	httpRoute = values.mergeOver(base.forNamespace(namespace, in.NamespaceIngressGateways))
 	base.PerISVCSubdomain, base.SharedHostPrefix, base.DefaultRouteTimeoutSeconds = nil, nil, nil
-	return httpRoute, values.over(base)
+	return httpRoute, values.mergeOver(base)
 }
 
 // hosting is the part of Settings that OME's configuration sets for HTTPRoutes only.
@@ -64,10 +64,10 @@ type hosting struct {
 	timeout          time.Duration
 }
 
-func (v *Values) hosting() hosting {
+func (v *Values) hostingSettings() hosting {
 	h := hosting{
-		domain: value(v.IngressDomain), subdomain: v.PerISVCSubdomain == nil || *v.PerISVCSubdomain,
-		sharedHostPrefix: defaultSharedHostPrefix, timeout: time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second,
+		domain: valueOf(v.IngressDomain), subdomain: v.PerISVCSubdomain == nil || *v.PerISVCSubdomain,
+		sharedHostPrefix: defaultSharedHostPrefix, timeout: time.Duration(valueOf(v.DefaultRouteTimeoutSeconds)) * time.Second,
 	}
 	if v.SharedHostPrefix != nil {
 		h.sharedHostPrefix = *v.SharedHostPrefix
@@ -75,14 +75,14 @@ func (v *Values) hosting() hosting {
 	return h
 }
 
-func (s *Settings) use(h hosting) {
+func (s *Settings) setHosting(h hosting) {
 	s.Domain, s.Subdomain, s.SharedHostPrefix, s.Timeout = h.domain, h.subdomain, h.sharedHostPrefix, h.timeout
 }
 
-// For returns the settings for one kind of objects. Resolve returns the settings for HTTPRoutes.
-func (s Settings) For(strategy Strategy) Settings {
+// ForStrategy returns the settings for one kind of objects. Resolve returns the settings for HTTPRoutes.
+func (s Settings) ForStrategy(strategy Strategy) Settings {
 	if strategy != HTTPRoute && s.other != nil {
-		s.use(*s.other)
+		s.setHosting(*s.other)
 	}
 	return s
 }

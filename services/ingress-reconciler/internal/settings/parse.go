@@ -65,5 +65,5 @@ func ParseGateway(text string) (GatewayRef, error) {
 	return ref, nil
 }
 
-// within reports whether a name equals a domain or is a subdomain of it.
-func within(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
+// isWithin reports whether a name equals a domain or is a subdomain of it.
+func isWithin(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }

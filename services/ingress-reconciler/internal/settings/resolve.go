@@ -115,49 +115,49 @@ type Parent struct {
 }
 
 // ClusterLocal reports whether only the DNS of the cluster resolves a host.
-func (s *Settings) ClusterLocal(host string) bool { return within(host, "svc."+s.ClusterDomain) }
+func (s *Settings) ClusterLocal(host string) bool { return isWithin(host, "svc."+s.ClusterDomain) }
 
-// Resolve returns the effective settings of a service, or an error if a value for the service is invalid.
-func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
+// ResolveSettings returns the effective settings of a service, or an error if a value for the service is invalid.
+func (c *Config) ResolveSettings(s *isvc.Service) (Settings, error) {
 	private := isPrivate(s.Annotations)
-	own, err := annotated(s.Annotations)
+	own, err := annotationValues(s.Annotations)
 	if err != nil {
 		return Settings{Private: private}, err
 	}
-	administrators, _ := c.merge(s, &Values{}) // the settings without annotations
-	merged, enabled := c.merge(s, &own)
-	out := Settings{Enabled: enabled, Private: private, Ignored: ignored(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
+	administrators, _ := c.mergeValues(s, &Values{}) // the settings without annotations
+	merged, enabled := c.mergeValues(s, &own)
+	out := Settings{Enabled: enabled, Private: private, Ignored: ignoredAnnotations(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := merged.EnableGatewayAPI
-	if gatewayAPI == nil && value(merged.OMEIngressGateway) != "" {
+	if gatewayAPI == nil && valueOf(merged.OMEIngressGateway) != "" {
 		gatewayAPI = new(true)
 	}
 	scheme := merged.URLScheme // before inheritance
-	merged, other := c.Inherited.under(merged, s.Namespace)
-	out.SchemeSet = value(scheme) != "" || value(merged.URLScheme) == "https" // OME's chart always sets http
-	if h := other.hosting(); h != merged.hosting() {
+	merged, other := c.Inherited.mergeInherited(merged, s.Namespace)
+	out.SchemeSet = valueOf(scheme) != "" || valueOf(merged.URLScheme) == "https" // OME's chart always sets http
+	if h := other.hostingSettings(); h != merged.hostingSettings() {
 		out.other = &h
 	}
 	if gatewayAPI == nil {
 		gatewayAPI = merged.EnableGatewayAPI
 	}
-	out.GatewayAPI = value(gatewayAPI)
-	if err := out.fill(&merged); err != nil {
+	out.GatewayAPI = valueOf(gatewayAPI)
+	if err := out.setValues(&merged); err != nil {
 		return out, err
 	}
 	out.copyFrom(s, &merged)
 	out.FromTenant = fromTenant(&merged, &own, out.Host, out.Path)
-	out.Domains, out.Restricted, err = c.domains(s.Namespace, administrators)
+	out.Domains, out.Restricted, err = c.tenantDomains(s.Namespace, administrators)
 	return out, err
 }
 
-// merge returns the values from the configuration and the annotations of a service, without inherited values.
-func (c *Config) merge(s *isvc.Service, annotations *Values) (v Values, enabled bool) {
+// mergeValues returns the values from the configuration and the annotations of a service, without inherited values.
+func (c *Config) mergeValues(s *isvc.Service, annotations *Values) (v Values, enabled bool) {
 	d := c.Document
-	v = annotations.over(d.Values.in(s.Namespace, d.NamespaceIngressGateways))
+	v = annotations.mergeOver(d.Values.forNamespace(s.Namespace, d.NamespaceIngressGateways))
 	enabled = d.Enabled == nil || *d.Enabled
 	for i := range d.Overrides {
-		if o := &d.Overrides[i]; o.matches(s) {
-			v = o.over(v)
+		if o := &d.Overrides[i]; o.matchesService(s) {
+			v = o.mergeOver(v)
 			if o.Enabled != nil {
 				enabled = *o.Enabled
 			}
@@ -178,16 +178,16 @@ func fromTenant(merged, own *Values, host, path *hostname.Template) FromTenant {
 	}
 }
 
-// in returns the values for a namespace: the gateways of the namespace override the others.
-func (v Values) in(namespace string, gateways map[string]NamespaceGateways) Values {
+// forNamespace returns the values for a namespace: the gateways of the namespace override the others.
+func (v Values) forNamespace(namespace string, gateways map[string]NamespaceGateways) Values {
 	if g, ok := gateways[namespace]; ok {
-		return g.values().over(v)
+		return g.asValues().mergeOver(v)
 	}
 	return v
 }
 
-// values returns the gateways of a namespace as Values.
-func (g *NamespaceGateways) values() Values {
+// asValues returns the gateways of a namespace as Values.
+func (g *NamespaceGateways) asValues() Values {
 	var v Values
 	if g.Primary != nil {
 		if g.Primary.OMEIngressGateway != "" {
@@ -203,8 +203,8 @@ func (g *NamespaceGateways) values() Values {
 	return v
 }
 
-// matches reports whether an override applies to a service. Its selector is valid.
-func (o *Override) matches(s *isvc.Service) bool {
+// matchesService reports whether an override applies to a service. Its selector is valid.
+func (o *Override) matchesService(s *isvc.Service) bool {
 	if len(o.Namespaces) > 0 && !slices.Contains(o.Namespaces, s.Namespace) || len(o.Names) > 0 && !slices.Contains(o.Names, s.Name) {
 		return false
 	}
@@ -224,14 +224,14 @@ func (c *Config) OMEActs(s *isvc.Service) bool {
 	return c.Inherited != nil && !c.Inherited.DisableIngressCreation
 }
 
-// domains returns the domains that may contain hosts of a namespace: allowedDomains, or the domains that administrators configured.
-func (c *Config) domains(namespace string, administrators Values) (domains ownership.Domains, restricted bool, err error) {
+// tenantDomains returns the domains that may contain hosts of a namespace: allowedDomains, or the domains that administrators configured.
+func (c *Config) tenantDomains(namespace string, administrators Values) (domains ownership.Domains, restricted bool, err error) {
 	if c.Document.AllowedDomains == nil {
-		httpRoute, other := c.Inherited.under(administrators, namespace)
+		httpRoute, other := c.Inherited.mergeInherited(administrators, namespace)
 		for _, v := range []*Values{&httpRoute, &other} {
-			domains = append(domains, value(v.IngressDomain))
-			domains = append(domains, value(v.AdditionalIngressDomains)...)
-			for _, g := range value(v.AdditionalIngressGateways) {
+			domains = append(domains, valueOf(v.IngressDomain))
+			domains = append(domains, valueOf(v.AdditionalIngressDomains)...)
+			for _, g := range valueOf(v.AdditionalIngressGateways) {
 				domains = append(domains, g.IngressDomain)
 			}
 		}
@@ -261,37 +261,37 @@ func allowedDomain(text, namespace string) (string, error) {
 	return t.RenderHost(hostname.Values{Namespace: namespace})
 }
 
-// fill sets the fields from merged values. It validates them first, because inherited values have not been validated.
-func (s *Settings) fill(v *Values) error {
+// setValues sets the fields from merged values. It validates them first, because inherited values have not been validated.
+func (s *Settings) setValues(v *Values) error {
 	if err := v.validate(""); err != nil {
 		return err
 	}
-	s.use(v.hosting())
-	s.Strategy, s.URLScheme, s.URLPort = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), defaultURLScheme), int32(value(v.URLPort)) // validated
-	s.AdditionalDomains = value(v.AdditionalIngressDomains)
-	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
-	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName
-	if value(v.IngressClassName) == "" {
+	s.setHosting(v.hostingSettings())
+	s.Strategy, s.URLScheme, s.URLPort = cmp.Or(v.Strategy, Auto), cmp.Or(valueOf(v.URLScheme), defaultURLScheme), int32(valueOf(v.URLPort)) // validated
+	s.AdditionalDomains = valueOf(v.AdditionalIngressDomains)
+	s.ComponentHosts, s.IstioOff = valueOf(v.ComponentHosts), valueOf(v.DisableIstioVirtualHost)
+	s.IstioGateway, s.IngressClass = valueOf(v.IngressGateway), v.IngressClassName
+	if valueOf(v.IngressClassName) == "" {
 		s.IngressClass = nil
 	}
-	s.NoRouteTimeouts = value(v.DisableHTTPRouteTimeout)
-	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), defaultKnativeGateway+s.ClusterDomain)
-	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
-	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
-	s.Fallback = v.FallbackService.completed()
-	s.Labels, s.Annotations = value(v.Labels), value(v.Annotations)
-	if text := value(v.MaxRequestBodySize); text != "" {
+	s.NoRouteTimeouts = valueOf(v.DisableHTTPRouteTimeout)
+	s.KnativeGateway = cmp.Or(valueOf(v.KnativeGatewayService), defaultKnativeGateway+s.ClusterDomain)
+	s.BufferBodies, s.ModelHeader = valueOf(v.BufferBodies), valueOf(v.ModelHeader)
+	s.TLS.Issuer, s.Pool = valueOf(v.TLSIssuer), v.InferencePool.withDefaults()
+	s.Fallback = v.FallbackService.withDefaults()
+	s.Labels, s.Annotations = valueOf(v.Labels), valueOf(v.Annotations)
+	if text := valueOf(v.MaxRequestBodySize); text != "" {
 		most := resource.MustParse(string(text)) // validated
 		s.MaxBody = most.Value()
 	}
-	return errors.Join(s.templates(v), s.attach(v))
+	return errors.Join(s.parseTemplates(v), s.setGateways(v))
 }
 
-// templates parses the templates.
-func (s *Settings) templates(v *Values) error {
+// parseTemplates parses the templates.
+func (s *Settings) parseTemplates(v *Values) error {
 	var errs []error
 	parse := func(text *string, defaultText string) *hostname.Template {
-		given := cmp.Or(value(text), defaultText)
+		given := cmp.Or(valueOf(text), defaultText)
 		if given == "" {
 			return nil
 		}
@@ -308,8 +308,8 @@ func (s *Settings) templates(v *Values) error {
 	return errors.Join(errs...)
 }
 
-// completed returns the pool with defaults for unset fields, nil if no pool is configured.
-func (p *InferencePool) completed() *InferencePool {
+// withDefaults returns the pool with defaults for unset fields, nil if no pool is configured.
+func (p *InferencePool) withDefaults() *InferencePool {
 	if p == nil || p.Name == "" && p.EndpointPickerRef == nil {
 		return nil
 	}
@@ -322,8 +322,8 @@ func (p *InferencePool) completed() *InferencePool {
 	return &out
 }
 
-// completed returns the Service with defaults for unset fields, nil if it is not enabled.
-func (f *FallbackService) completed() *FallbackService {
+// withDefaults returns the Service with defaults for unset fields, nil if it is not enabled.
+func (f *FallbackService) withDefaults() *FallbackService {
 	if f == nil || !f.Enabled {
 		return nil
 	}
@@ -335,10 +335,10 @@ func (f *FallbackService) completed() *FallbackService {
 	return &out
 }
 
-// attach parses the Gateways.
-func (s *Settings) attach(v *Values) error {
-	gateways := value(v.AdditionalIngressGateways)
-	if first := value(v.OMEIngressGateway); first != "" {
+// setGateways parses the Gateways.
+func (s *Settings) setGateways(v *Values) error {
+	gateways := valueOf(v.AdditionalIngressGateways)
+	if first := valueOf(v.OMEIngressGateway); first != "" {
 		gateways = append([]Gateway{{OMEIngressGateway: first}}, gateways...)
 	}
 	for _, g := range gateways {
@@ -351,8 +351,8 @@ func (s *Settings) attach(v *Values) error {
 	return nil
 }
 
-// value returns the value that a pointer points to, or the zero value if it is nil.
-func value[T any](p *T) T {
+// valueOf returns the value that a pointer points to, or the zero value if it is nil.
+func valueOf[T any](p *T) T {
 	if p == nil {
 		var none T
 		return none

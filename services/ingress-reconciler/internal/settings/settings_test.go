@@ -65,7 +65,7 @@ func resolve(t *testing.T, config, ome string, annotations map[string]string) (S
 		c.Inherited, err = ParseInherited([]byte(ome), "cluster.local")
 		require.NoError(t, err)
 	}
-	return c.Resolve(&isvc.Service{Namespace: "models", Name: "chat", Labels: map[string]string{"tier": "gold"}, Annotations: annotations})
+	return c.ResolveSettings(&isvc.Service{Namespace: "models", Name: "chat", Labels: map[string]string{"tier": "gold"}, Annotations: annotations})
 }
 
 func host(t *testing.T, s Settings) string {
@@ -139,11 +139,11 @@ func TestOMESettingsForHTTPRoutesOnly(t *testing.T) {
 			got, err := resolve(t, tt.config, tt.ome, tt.annotations)
 			require.NoError(t, err)
 			of := func(s Settings) want { return want{s.Domain, s.SharedHostPrefix, s.Subdomain, s.Timeout} }
-			assert.Equal(t, tt.routes, of(got.For(HTTPRoute)))
+			assert.Equal(t, tt.routes, of(got.ForStrategy(HTTPRoute)))
 			for _, strategy := range []Strategy{Ingress, VirtualService} {
-				assert.Equal(t, tt.others, of(got.For(strategy)), strategy)
+				assert.Equal(t, tt.others, of(got.ForStrategy(strategy)), strategy)
 			}
-			assert.Equal(t, got, got.For(HTTPRoute))
+			assert.Equal(t, got, got.ForStrategy(HTTPRoute))
 		})
 	}
 }
@@ -363,10 +363,10 @@ func TestParse(t *testing.T) {
 	require.NoError(t, err, "JSON is YAML")
 	assert.True(t, *d.EnableGatewayAPI)
 	assert.Equal(t, []string{`unknown field "ingresDomain"`, `unknown field "overrides[0].nam"`}, warnings)
-	assert.Equal(t, 5*time.Minute, d.Hold())
+	assert.Equal(t, 5*time.Minute, d.HoldDuration())
 	zero, _, err := Parse([]byte("holdSeconds: 0"))
 	require.NoError(t, err)
-	assert.Zero(t, zero.Hold())
+	assert.Zero(t, zero.HoldDuration())
 }
 
 func TestParseInherited(t *testing.T) {
@@ -389,8 +389,8 @@ func TestOver(t *testing.T) {
 			f.SetString("set")
 		}
 	}
-	assert.Equal(t, all, all.over(Values{}))
-	assert.Equal(t, all, Values{}.over(all))
+	assert.Equal(t, all, all.mergeOver(Values{}))
+	assert.Equal(t, all, Values{}.mergeOver(all))
 }
 
 // Every key must affect Settings, including keys that are added later.
@@ -498,7 +498,7 @@ func TestResolveDoesNotChangeTheDocument(t *testing.T) {
 		return d
 	}
 	c := Config{Document: parse()}
-	s, err := c.Resolve(&isvc.Service{Namespace: "models", Name: "chat"})
+	s, err := c.ResolveSettings(&isvc.Service{Namespace: "models", Name: "chat"})
 	require.NoError(t, err)
 	s.Pool.EndpointPickerRef.Port, s.Fallback.Type, s.Gateways[1].Domain = 1, "NodePort", "x"
 	assert.Equal(t, parse(), c.Document)
@@ -530,7 +530,7 @@ func FuzzParse(f *testing.F) {
 			assert.Nil(t, d)
 			return
 		}
-		assert.GreaterOrEqual(t, d.Hold(), time.Duration(0))
+		assert.GreaterOrEqual(t, d.HoldDuration(), time.Duration(0))
 		written, err := json.Marshal(d)
 		require.NoError(t, err)
 		again, warnings, err := Parse(written)
@@ -539,7 +539,7 @@ func FuzzParse(f *testing.F) {
 		rewritten, err := json.Marshal(again)
 		require.NoError(t, err)
 		require.JSONEq(t, string(written), string(rewritten))
-		s, err := (&Config{Document: d}).Resolve(&isvc.Service{Namespace: "a", Name: "b"})
+		s, err := (&Config{Document: d}).ResolveSettings(&isvc.Service{Namespace: "a", Name: "b"})
 		require.NoError(t, err, "a valid document is valid for each service")
 		assert.GreaterOrEqual(t, s.Timeout, time.Duration(0))
 		assert.GreaterOrEqual(t, s.MaxBody, int64(0))
@@ -556,7 +556,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		c := Config{Document: d, ClusterDomain: "cluster.local"}
 		c.Inherited, _ = ParseInherited([]byte(ome), "cluster.local")
-		s, err := c.Resolve(&isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{
+		s, err := c.ResolveSettings(&isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{
 			annotationDomainTemplate: template, annotationAdditionalGateways: gateways,
 		}})
 		if err == nil {

@@ -23,7 +23,7 @@ const maxSeconds = int64(30 * 24 * time.Hour / time.Second)
 
 // validate returns all errors in the document, in a stable order.
 func (d *Document) validate() error {
-	errs := []error{d.Values.validate(""), seconds("holdSeconds", d.HoldSeconds)}
+	errs := []error{d.Values.validate(""), validateSeconds("holdSeconds", d.HoldSeconds)}
 	for _, namespace := range slices.Sorted(maps.Keys(d.NamespaceIngressGateways)) {
 		g, path := d.NamespaceIngressGateways[namespace], "namespaceIngressGateways."+namespace
 		if g.Primary != nil {
@@ -53,19 +53,19 @@ func (v *Values) validate(path string) error {
 		value *string
 		check func(string) error
 	}{
-		{"strategy", &strategy, oneOf(string(Auto), string(HTTPRoute), string(Ingress), string(VirtualService))},
+		{"strategy", &strategy, validateEnum(string(Auto), string(HTTPRoute), string(Ingress), string(VirtualService))},
 		{"ingressDomain", v.IngressDomain, hostname.Validate},
-		{"domainTemplate", v.DomainTemplate, template},
-		{"pathTemplate", v.PathTemplate, template},
-		{"urlScheme", v.URLScheme, oneOf("http", "https")},
-		{"omeIngressGateway", v.OMEIngressGateway, gatewayName},
-		{"maxRequestBodySize", (*string)(v.MaxRequestBodySize), quantity},
-		{"tlsSecretName", v.TLSSecretName, template},
-		{"tlsIssuer", v.TLSIssuer, issuer},
-		{"modelBasedRoutingHeaderName", v.ModelHeader, header},
-		{"modelNameTemplate", v.ModelNameTemplate, template},
+		{"domainTemplate", v.DomainTemplate, validateTemplate},
+		{"pathTemplate", v.PathTemplate, validateTemplate},
+		{"urlScheme", v.URLScheme, validateEnum("http", "https")},
+		{"omeIngressGateway", v.OMEIngressGateway, validateGatewayName},
+		{"maxRequestBodySize", (*string)(v.MaxRequestBodySize), validateQuantity},
+		{"tlsSecretName", v.TLSSecretName, validateTemplate},
+		{"tlsIssuer", v.TLSIssuer, validateIssuer},
+		{"modelBasedRoutingHeaderName", v.ModelHeader, validateHeaderName},
+		{"modelNameTemplate", v.ModelNameTemplate, validateTemplate},
 	} {
-		if value(text.value) == "" {
+		if valueOf(text.value) == "" {
 			continue
 		}
 		if err := text.check(*text.value); err != nil {
@@ -74,24 +74,24 @@ func (v *Values) validate(path string) error {
 	}
 	return errors.Join(append(errs,
 		v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."),
-		validateLabels(path+"labels", value(v.Labels)), validateAnnotations(path+"annotations", value(v.Annotations)),
-		validateCopyLabels(path+"copyLabels", value(v.CopyLabels)), validateCopyAnnotations(path+"copyAnnotations", value(v.CopyAnnotations)),
-		validateRemoved(path, value(v.AnnotationPrefixes)),
-		validateDomains(path+"additionalIngressDomains", value(v.AdditionalIngressDomains)),
-		validateGateways(path+"additionalIngressGateways", value(v.AdditionalIngressGateways)),
-		seconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds), port(path+"urlPort", v.URLPort),
+		validateLabels(path+"labels", valueOf(v.Labels)), validateAnnotations(path+"annotations", valueOf(v.Annotations)),
+		validateCopyLabels(path+"copyLabels", valueOf(v.CopyLabels)), validateCopyAnnotations(path+"copyAnnotations", valueOf(v.CopyAnnotations)),
+		validateRemoved(path, valueOf(v.AnnotationPrefixes)),
+		validateDomains(path+"additionalIngressDomains", valueOf(v.AdditionalIngressDomains)),
+		validateGateways(path+"additionalIngressGateways", valueOf(v.AdditionalIngressGateways)),
+		validateSeconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds), validatePort(path+"urlPort", v.URLPort),
 	)...)
 }
 
-func port(path string, v *int64) error {
-	if n := value(v); n < 0 || n > 65535 {
+func validatePort(path string, v *int64) error {
+	if n := valueOf(v); n < 0 || n > 65535 {
 		return fmt.Errorf("%s: %d is not a port", path, n)
 	}
 	return nil
 }
 
 func (g *Gateway) validate(path string) error {
-	err := gatewayName(g.OMEIngressGateway)
+	err := validateGatewayName(g.OMEIngressGateway)
 	if err != nil {
 		err = fmt.Errorf("%someIngressGateway: %w", path, err)
 	}
@@ -108,17 +108,17 @@ func (p *InferencePool) validate(path string) error {
 	case p.Name != "" && p.EndpointPickerRef != nil:
 		return fmt.Errorf("%sname and %sendpointPickerRef are both set: set one of them", path, path)
 	case p.Name != "":
-		return dnsName(path+"name", p.Name)
+		return validateDNSName(path+"name", p.Name)
 	case p.EndpointPickerRef == nil:
 		return nil // turns off the pool of a lower level
 	}
 	ref := p.EndpointPickerRef
-	err := pickerName(path+"endpointPickerRef.name", ref.Name)
+	err := validatePickerName(path+"endpointPickerRef.name", ref.Name)
 	if ref.Port < 0 || ref.Port > 65535 {
 		err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.port %d is not a port", path, ref.Port))
 	}
 	if ref.FailureMode != "" {
-		if e := oneOf(FailClose, FailOpen)(ref.FailureMode); e != nil {
+		if e := validateEnum(FailClose, FailOpen)(ref.FailureMode); e != nil {
 			err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.failureMode: %w", path, e))
 		}
 	}
@@ -142,7 +142,7 @@ func (f *FallbackService) validate(path string) error {
 		}
 	}
 	if f.Type != "" {
-		if err := oneOf("ClusterIP", "NodePort", "LoadBalancer")(f.Type); err != nil {
+		if err := validateEnum("ClusterIP", "NodePort", "LoadBalancer")(f.Type); err != nil {
 			errs = append(errs, fmt.Errorf("%stype: %w", path, err))
 		}
 	}
@@ -157,7 +157,7 @@ func validateLabels(path string, labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		problems := append(content.IsLabelKey(key), content.IsLabelValue(labels[key])...)
-		if key == "component" || Reserved(key) {
+		if key == "component" || IsReserved(key) {
 			problems = append(problems, "the key is reserved")
 		}
 		if len(problems) > 0 {
@@ -171,7 +171,7 @@ func validateAnnotations(path string, annotations map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		problems := content.IsLabelKey(strings.ToLower(key))
-		if Reserved(key) {
+		if IsReserved(key) {
 			problems = append(problems, "the key is reserved")
 		}
 		if key == annotationClass {
@@ -184,10 +184,10 @@ func validateAnnotations(path string, annotations map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// Reserved reports whether OME or this controller defines a label or annotation.
-func Reserved(key string) bool {
+// IsReserved reports whether OME or this controller defines a label or annotation.
+func IsReserved(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
-	return found && (within(domain, "ome.io") || within(domain, "fairlead.dev"))
+	return found && (isWithin(domain, "ome.io") || isWithin(domain, "fairlead.dev"))
 }
 
 func validateDomains(path string, domains []string) error {
@@ -224,48 +224,48 @@ func validateGateways(path string, gateways []Gateway) error {
 	return errors.Join(errs...)
 }
 
-func seconds(path string, n *int64) error {
+func validateSeconds(path string, n *int64) error {
 	switch {
-	case value(n) < 0:
+	case valueOf(n) < 0:
 		return fmt.Errorf("%s %d is negative", path, *n)
-	case value(n) > maxSeconds:
+	case valueOf(n) > maxSeconds:
 		return fmt.Errorf("%s %d is more than 30 days", path, *n)
 	}
 	return nil
 }
 
-func dnsName(path, name string) error {
+func validateDNSName(path, name string) error {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return fmt.Errorf("%s %q: %s", path, name, problems[0])
 	}
 	return nil
 }
 
-// pickerName validates the name of a Service, or a template that renders such a name.
-func pickerName(path, name string) error {
+// validatePickerName validates the name of a Service, or a template that renders such a name.
+func validatePickerName(path, name string) error {
 	if !strings.Contains(name, "{{") {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return fmt.Errorf("%s %q: %s", path, name, problems[0])
 		}
 		return nil
 	}
-	if err := template(name); err != nil {
+	if err := validateTemplate(name); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
 
-func template(text string) error {
+func validateTemplate(text string) error {
 	_, err := hostname.Parse(text)
 	return err
 }
 
-func gatewayName(text string) error {
+func validateGatewayName(text string) error {
 	_, err := ParseGateway(text)
 	return err
 }
 
-func quantity(text string) error {
+func validateQuantity(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Sign() < 0 || q.CmpInt64(math.MaxInt64) > 0 {
 		return fmt.Errorf("%q is not a size, such as 64Mi", text)
@@ -273,7 +273,7 @@ func quantity(text string) error {
 	return nil
 }
 
-func issuer(text string) error {
+func validateIssuer(text string) error {
 	kind, name, _ := strings.Cut(text, "/")
 	if kind != "Issuer" && kind != "ClusterIssuer" || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return fmt.Errorf("%q is neither Issuer/<name> nor ClusterIssuer/<name>", text)
@@ -281,14 +281,14 @@ func issuer(text string) error {
 	return nil
 }
 
-func header(text string) error {
+func validateHeaderName(text string) error {
 	if problems := validation.IsHTTPHeaderName(text); len(problems) > 0 {
 		return fmt.Errorf("%q: %s", text, problems[0])
 	}
 	return nil
 }
 
-func oneOf(all ...string) func(string) error {
+func validateEnum(all ...string) func(string) error {
 	return func(s string) error {
 		if slices.Contains(all, s) {
 			return nil

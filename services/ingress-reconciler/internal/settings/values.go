@@ -156,8 +156,8 @@ type Document struct {
 
 const defaultHold = 5 * time.Minute
 
-// Hold returns how long replaced objects are kept.
-func (d *Document) Hold() time.Duration {
+// HoldDuration returns how long replaced objects are kept.
+func (d *Document) HoldDuration() time.Duration {
 	if d.HoldSeconds == nil {
 		return defaultHold
 	}
@@ -172,8 +172,8 @@ func (v *Values) normalize() {
 	v.EnableGatewayAPIOfKServe = nil
 }
 
-// over returns the values of base, overridden by the values that v sets.
-func (v Values) over(base Values) Values {
+// mergeOver returns the values of base, overridden by the values that v sets.
+func (v Values) mergeOver(base Values) Values {
 	merged := reflect.ValueOf(&base).Elem()
 	overriding := reflect.ValueOf(v)
 	for i := range overriding.NumField() {
