@@ -160,7 +160,7 @@ func (r *run) replacedObjects(ctx context.Context) (old []observe.Live, in []tra
 // deleteSuperseded deletes objects that are no longer in the plan, as package transition decides.
 func (r *run) deleteSuperseded(ctx context.Context) {
 	in := transition.Input{
-		Now: r.Clock.Now(), Hold: r.holdDuration, Keep: r.plan.FrozenSlots, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
+		Now: r.Clock.Now(), HoldDuration: r.holdDuration, FrozenSlots: r.plan.FrozenSlots, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
 	old, states := r.replacedObjects(ctx)
 	in.Old = states

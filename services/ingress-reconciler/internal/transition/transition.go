@@ -38,13 +38,13 @@ type Old struct {
 
 // Input is the input of Decide.
 type Input struct {
-	Now         time.Time
-	Hold        time.Duration
-	Keep        []plan.Slot
-	Disabled    bool // the service must not be exposed
-	HandedToOME bool // OME must expose the service; set only with Disabled
-	Wanted      []Wanted
-	Old         []Old
+	Now          time.Time
+	HoldDuration time.Duration
+	FrozenSlots  []plan.Slot
+	Disabled     bool // the service must not be exposed
+	HandedToOME  bool // OME must expose the service; set only with Disabled
+	Wanted       []Wanted
+	Old          []Old
 }
 
 // Action is the action for an old object.
@@ -61,7 +61,7 @@ const (
 // waits for the end of the hold.
 func Decide(in Input) (actions []Action, next time.Duration) {
 	for _, o := range in.Old {
-		action, wait := in.action(o)
+		action, wait := in.decideAction(o)
 		actions = append(actions, action)
 		if wait > 0 && (next == 0 || wait < next) {
 			next = wait
@@ -70,37 +70,37 @@ func Decide(in Input) (actions []Action, next time.Duration) {
 	return actions, next
 }
 
-func (in *Input) action(o Old) (action Action, wait time.Duration) {
+func (in *Input) decideAction(o Old) (action Action, wait time.Duration) {
 	switch {
 	case o.Lost:
 		return Delete, 0
-	case in.kept(o.Slot):
+	case in.isFrozen(o.Slot):
 		return Keep, 0
 	}
-	replaced, accepted := in.replaced(o.Slot)
+	replaced, accepted := in.slotState(o.Slot)
 	switch {
 	case in.Disabled && !in.HandedToOME, !in.Disabled && !replaced:
 		return Delete, 0
 	case in.Disabled && !o.Served, !in.Disabled && !accepted:
 		return Keep, 0
-	case in.Hold <= 0:
+	case in.HoldDuration <= 0:
 		return Delete, 0
 	case o.Superseded.IsZero(), o.Superseded.After(in.Now):
-		return Mark, in.Hold
+		return Mark, in.HoldDuration
 	}
-	if wait = in.Hold - in.Now.Sub(o.Superseded); wait > 0 {
+	if wait = in.HoldDuration - in.Now.Sub(o.Superseded); wait > 0 {
 		return Keep, wait
 	}
 	return Delete, 0
 }
 
-// kept reports whether objects of a slot stay as they are. An object without its slot label could belong to any slot.
-func (in *Input) kept(slot plan.Slot) bool {
-	return slices.Contains(in.Keep, slot) || len(in.Keep) > 0 && !slices.Contains(plan.Slots, slot)
+// isFrozen reports whether objects of a slot stay as they are. An object without its slot label could belong to any slot.
+func (in *Input) isFrozen(slot plan.Slot) bool {
+	return slices.Contains(in.FrozenSlots, slot) || len(in.FrozenSlots) > 0 && !slices.Contains(plan.Slots, slot)
 }
 
-// replaced reports whether a slot has new objects, and whether all of them are accepted.
-func (in *Input) replaced(slot plan.Slot) (replaced, accepted bool) {
+// slotState reports whether a slot has new objects, and whether all of them are accepted.
+func (in *Input) slotState(slot plan.Slot) (replaced, accepted bool) {
 	accepted = true
 	for _, w := range in.Wanted {
 		if w.Slot == slot {
