@@ -43,7 +43,7 @@ type parts struct {
 	Reconciler *reconciler.Reconciler
 	Metrics    *controller.Metrics
 	Queue      *run.Queue
-	Uses       *uses.Index
+	Dependents *uses.Index
 	Elector    *leader.Elector
 	HTTP       *httpserver.Server
 }
@@ -94,7 +94,7 @@ type reconcilerParts struct {
 	Observer   *observe.Observer
 	ConfigMaps *configMaps
 	Ownership  *ownership.Registry
-	Uses       *uses.Index
+	Dependents *uses.Index
 	Applier    *apply.Applier
 	Client     dynamic.Interface
 	Events     *events.Recorder
@@ -105,7 +105,7 @@ type reconcilerParts struct {
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
-		Observer: p.Observer, Configuration: p.ConfigMaps, Ownership: p.Ownership, Uses: p.Uses, Applier: p.Applier,
+		Observer: p.Observer, Configuration: p.ConfigMaps, Ownership: p.Ownership, Dependents: p.Dependents, Applier: p.Applier,
 		Status: reconciler.NewStatusPatcher(p.Client), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
 	})
 }

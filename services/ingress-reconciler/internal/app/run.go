@@ -18,7 +18,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	reconciler.RegisterHandlers(p.Informers, p.Uses, p.Queue.Enqueue)
+	reconciler.RegisterHandlers(p.Informers, p.Dependents, p.Queue.Enqueue)
 	p.ConfigMaps.OnChange(p.reconfigure)
 	return run.Run(ctx, run.Params{
 		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, p.ConfigMaps, p.Events}, Caches: []run.Cache{p.Informers, p.ConfigMaps},

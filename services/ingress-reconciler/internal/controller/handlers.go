@@ -51,7 +51,7 @@ func RegisterHandlers(i *informers.Informers, index *uses.Index, enqueue func(ca
 	on(i.IstioGateways, h.namesForKind(uses.IstioGateway))
 	on(i.Pools, h.namesForKind(uses.InferencePool))
 	on(i.GatewayClasses, h.namesForClass)
-	on(i.IngressClasses, func(any) []cache.ObjectName { return index.Users(uses.Object{Kind: uses.IngressClass}) })
+	on(i.IngressClasses, func(any) []cache.ObjectName { return index.DependentsOf(uses.Object{Kind: uses.IngressClass}) })
 	on(i.Namespaces, h.namesForNamespace)
 }
 
@@ -88,7 +88,7 @@ func (h handlers) namesForKind(kind string) func(any) []cache.ObjectName {
 	return func(obj any) []cache.ObjectName {
 		var users []cache.ObjectName
 		for _, name := range ownName(obj) {
-			users = h.index.Users(uses.Object{Kind: kind, Name: name})
+			users = h.index.DependentsOf(uses.Object{Kind: kind, Name: name})
 		}
 		return users
 	}
@@ -99,7 +99,7 @@ func (h handlers) namesForSecrets(u *unstructured.Unstructured) []cache.ObjectNa
 	var users []cache.ObjectName
 	for host, secret := range render.TLSSecrets(u) {
 		if oldest := h.requester(u.GetNamespace(), host, secret); oldest == nil || !render.IsOlder(oldest, u) {
-			users = append(users, h.index.Users(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
+			users = append(users, h.index.DependentsOf(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
 		}
 	}
 	return users
@@ -116,7 +116,7 @@ func (h handlers) namesForHosts(obj any) []cache.ObjectName {
 	}
 	var users []cache.ObjectName
 	for _, host := range informers.IndexedHosts(u) {
-		users = append(users, h.index.Users(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: host}})...)
+		users = append(users, h.index.DependentsOf(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: host}})...)
 	}
 	return users
 }

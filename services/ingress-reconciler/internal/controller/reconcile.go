@@ -65,7 +65,7 @@ type Params struct {
 	Observer      *observe.Observer
 	Configuration configuration
 	Ownership     *ownership.Registry
-	Uses          *uses.Index
+	Dependents    *uses.Index
 	Applier       applier
 	Status        statusPatcher
 	Recorder      recorder
@@ -94,7 +94,7 @@ func New(p Params) *Reconciler {
 // no event here. Call it only while no worker runs.
 func (r *Reconciler) Clear() {
 	r.Ownership.Clear()
-	r.Uses.Clear()
+	r.Dependents.Clear()
 	r.Meter.Clear()
 	r.problems.clearAll()
 	r.removed.clearAll()
@@ -166,7 +166,7 @@ func (r *Reconciler) reportUnreadable(name cache.ObjectName, object *isvc.Object
 // forgetService drops the state of a deleted service. Its claims remain until its objects are deleted.
 func (r *Reconciler) forgetService(name cache.ObjectName) {
 	r.requestClaims(ownership.Owner(name), time.Time{}, r.Observer.LiveClaims(name))
-	r.Uses.Set(name, nil)
+	r.Dependents.SetDependencies(name, nil)
 	r.Meter.Forget(name)
 	r.problems.forgetService(name)
 	r.removed.forgetService(name)
@@ -190,7 +190,7 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	var recheck time.Duration
 	o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
-	r.Uses.Set(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
+	r.Dependents.SetDependencies(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
 	refused := r.requestClaims(ownership.Owner(name), s.Created, p.RequestedClaims(r.Observer.LiveClaims(name)))
 	p.RemoveRefused(refused)
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.HoldDuration()}

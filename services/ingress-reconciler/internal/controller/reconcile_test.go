@@ -100,7 +100,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	m.EXPECT().SetHeld(mock.Anything, mock.Anything).Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
-		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
+		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Dependents: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
 		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
 		Clock: clocktesting.NewFakePassiveClock(start),
 	})
@@ -238,12 +238,12 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 	r.expectStatus(nil)
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	require.NotEmpty(t, r.Uses.Users(uses.Object{Kind: uses.IngressClass}))
+	require.NotEmpty(t, r.Dependents.DependentsOf(uses.Object{Kind: uses.IngressClass}))
 	m := newMockMeter(t)
 	m.EXPECT().Clear().Once()
 	r.Meter = m
 	r.Clear()
-	assert.Equal(t, uses.New(), r.Uses)
+	assert.Equal(t, uses.New(), r.Dependents)
 	assert.Equal(t, ownership.New(), r.Ownership)
 }
 

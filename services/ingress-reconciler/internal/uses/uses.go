@@ -28,9 +28,9 @@ const (
 
 // Index maps services to the objects that they use, and objects to the services that use them.
 type Index struct {
-	mu    sync.RWMutex
-	by    map[cache.ObjectName][]Object
-	users map[Object]map[cache.ObjectName]struct{}
+	mu           sync.RWMutex
+	dependencies map[cache.ObjectName][]Object
+	dependents   map[Object]map[cache.ObjectName]struct{}
 }
 
 // New returns an empty Index.
@@ -44,39 +44,39 @@ func New() *Index {
 func (x *Index) Clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.by, x.users = map[cache.ObjectName][]Object{}, map[Object]map[cache.ObjectName]struct{}{}
+	x.dependencies, x.dependents = map[cache.ObjectName][]Object{}, map[Object]map[cache.ObjectName]struct{}{}
 }
 
-// Set replaces the objects that a service uses. With nil it removes the service.
-func (x *Index) Set(service cache.ObjectName, objects []Object) {
+// SetDependencies replaces the objects that a service uses. With nil it removes the service.
+func (x *Index) SetDependencies(service cache.ObjectName, objects []Object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if slices.Equal(x.by[service], objects) {
+	if slices.Equal(x.dependencies[service], objects) {
 		return
 	}
-	for _, o := range x.by[service] {
-		if delete(x.users[o], service); len(x.users[o]) == 0 {
-			delete(x.users, o)
+	for _, o := range x.dependencies[service] {
+		if delete(x.dependents[o], service); len(x.dependents[o]) == 0 {
+			delete(x.dependents, o)
 		}
 	}
-	if delete(x.by, service); len(objects) == 0 {
+	if delete(x.dependencies, service); len(objects) == 0 {
 		return
 	}
-	x.by[service] = slices.Clone(objects)
+	x.dependencies[service] = slices.Clone(objects)
 	for _, o := range objects {
-		if x.users[o] == nil {
-			x.users[o] = map[cache.ObjectName]struct{}{}
+		if x.dependents[o] == nil {
+			x.dependents[o] = map[cache.ObjectName]struct{}{}
 		}
-		x.users[o][service] = struct{}{}
+		x.dependents[o][service] = struct{}{}
 	}
 }
 
-// Users returns the services that use an object, in any order.
-func (x *Index) Users(o Object) []cache.ObjectName {
+// DependentsOf returns the services that use an object, in any order.
+func (x *Index) DependentsOf(o Object) []cache.ObjectName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var names []cache.ObjectName
-	for name := range x.users[o] {
+	for name := range x.dependents[o] {
 		names = append(names, name)
 	}
 	return names

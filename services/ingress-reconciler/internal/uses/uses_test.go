@@ -19,28 +19,28 @@ var (
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	x := New()
-	assert.Empty(t, x.Users(public))
-	x.Set(name("a"), []Object{public, class})
-	x.Set(name("b"), []Object{public, inner, public})
-	assert.ElementsMatch(t, []cache.ObjectName{name("a"), name("b")}, x.Users(public), "Users returns each service once")
-	assert.Equal(t, []cache.ObjectName{name("b")}, x.Users(inner))
-	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(class))
-	assert.Empty(t, x.Users(Object{Kind: InferencePool, Name: public.Name}), "an object with the same name and another kind")
+	assert.Empty(t, x.DependentsOf(public))
+	x.SetDependencies(name("a"), []Object{public, class})
+	x.SetDependencies(name("b"), []Object{public, inner, public})
+	assert.ElementsMatch(t, []cache.ObjectName{name("a"), name("b")}, x.DependentsOf(public), "Users returns each service once")
+	assert.Equal(t, []cache.ObjectName{name("b")}, x.DependentsOf(inner))
+	assert.Equal(t, []cache.ObjectName{name("a")}, x.DependentsOf(class))
+	assert.Empty(t, x.DependentsOf(Object{Kind: InferencePool, Name: public.Name}), "an object with the same name and another kind")
 
-	x.Set(name("b"), []Object{inner})
-	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(public))
-	assert.Equal(t, []cache.ObjectName{name("b")}, x.Users(inner))
+	x.SetDependencies(name("b"), []Object{inner})
+	assert.Equal(t, []cache.ObjectName{name("a")}, x.DependentsOf(public))
+	assert.Equal(t, []cache.ObjectName{name("b")}, x.DependentsOf(inner))
 
-	x.Set(name("a"), nil)
-	x.Set(name("b"), []Object{})
-	x.Set(name("c"), nil)
+	x.SetDependencies(name("a"), nil)
+	x.SetDependencies(name("b"), []Object{})
+	x.SetDependencies(name("c"), nil)
 	assert.Equal(t, New(), x, "removed services leave no entries")
 }
 
 func TestClear(t *testing.T) {
 	t.Parallel()
 	x := New()
-	x.Set(name("a"), []Object{public, class})
+	x.SetDependencies(name("a"), []Object{public, class})
 	x.Clear()
 	assert.Equal(t, New(), x)
 }
@@ -49,11 +49,11 @@ func TestTheCallersListIsItsOwn(t *testing.T) {
 	t.Parallel()
 	x := New()
 	list := []Object{public}
-	x.Set(name("a"), list)
+	x.SetDependencies(name("a"), list)
 	list[0] = inner
-	x.Set(name("a"), []Object{inner})
-	assert.Empty(t, x.Users(public))
-	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(inner))
+	x.SetDependencies(name("a"), []Object{inner})
+	assert.Empty(t, x.DependentsOf(public))
+	assert.Equal(t, []cache.ObjectName{name("a")}, x.DependentsOf(inner))
 }
 
 func TestItMayBeAskedAtAnyTime(t *testing.T) {
@@ -63,13 +63,13 @@ func TestItMayBeAskedAtAnyTime(t *testing.T) {
 	for _, n := range []string{"a", "b", "c"} {
 		all.Go(func() {
 			for range 200 {
-				x.Set(name(n), []Object{public})
-				x.Users(public)
-				x.Set(name(n), []Object{inner})
+				x.SetDependencies(name(n), []Object{public})
+				x.DependentsOf(public)
+				x.SetDependencies(name(n), []Object{inner})
 			}
 		})
 	}
 	all.Wait()
-	assert.Len(t, x.Users(inner), 3)
-	assert.Empty(t, x.Users(public))
+	assert.Len(t, x.DependentsOf(inner), 3)
+	assert.Empty(t, x.DependentsOf(public))
 }
