@@ -22,11 +22,11 @@ import (
 	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 const name = "ingress-reconciler"
@@ -43,7 +43,7 @@ type parts struct {
 	Reconciler *reconciler.Reconciler
 	Metrics    *controller.Metrics
 	Queue      *run.Queue
-	Dependents *uses.Index
+	Dependents *dependents.Index
 	Elector    *leader.Elector
 	HTTP       *httpserver.Server
 }
@@ -67,7 +67,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// The reconciler.
 		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
 		ownership.New,
-		uses.New,
+		dependents.New,
 		func() *run.Queue { return &run.Queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, render.Manager) },
 		newReconciler,
@@ -94,7 +94,7 @@ type reconcilerParts struct {
 	Observer   *observe.Observer
 	ConfigMaps *configMaps
 	Ownership  *ownership.Registry
-	Dependents *uses.Index
+	Dependents *dependents.Index
 	Applier    *apply.Applier
 	Client     dynamic.Interface
 	Events     *events.Recorder

@@ -15,9 +15,9 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 // RegisterHandlers registers event handlers that enqueue only the services that a changed object affects:
@@ -32,7 +32,7 @@ import (
 //	an IngressClass                                  the services that may have an Ingress
 //	a route of somebody else                         the services that use one of its hosts
 //	the labels of a Namespace                        the services in the namespace
-func RegisterHandlers(i *informers.Informers, index *uses.Index, enqueue func(cache.ObjectName)) {
+func RegisterHandlers(i *informers.Informers, index *dependents.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, index: index, requester: func(namespace, host, secret string) *unstructured.Unstructured {
 		return informers.OldestIngress(i.Managed[render.Ingresses], namespace, host, secret)
 	}}
@@ -40,25 +40,29 @@ func RegisterHandlers(i *informers.Informers, index *uses.Index, enqueue func(ca
 		informer.AddEventHandler(controller.Unless(isUnchanged, controller.Handler(enqueue, names)))
 	}
 	on(i.InferenceServices, ownName)
-	on(i.Services, func(obj any) []cache.ObjectName { return append(ownerName(obj), h.namesForKind(uses.Service)(obj)...) })
+	on(i.Services, func(obj any) []cache.ObjectName {
+		return append(ownerName(obj), h.namesForKind(dependents.Service)(obj)...)
+	})
 	on(i.Slices, sliceOwner)
 	on(i.Knative, ownerName)
 	for _, informer := range i.Managed {
 		on(informer, func(obj any) []cache.ObjectName { return append(ownerName(obj), h.namesForHosts(obj)...) })
 	}
-	on(i.Gateways, h.namesForKind(uses.Gateway))
-	on(i.ListenerSets, h.namesForKind(uses.Gateway))
-	on(i.IstioGateways, h.namesForKind(uses.IstioGateway))
-	on(i.Pools, h.namesForKind(uses.InferencePool))
+	on(i.Gateways, h.namesForKind(dependents.Gateway))
+	on(i.ListenerSets, h.namesForKind(dependents.Gateway))
+	on(i.IstioGateways, h.namesForKind(dependents.IstioGateway))
+	on(i.Pools, h.namesForKind(dependents.InferencePool))
 	on(i.GatewayClasses, h.namesForClass)
-	on(i.IngressClasses, func(any) []cache.ObjectName { return index.DependentsOf(uses.Object{Kind: uses.IngressClass}) })
+	on(i.IngressClasses, func(any) []cache.ObjectName {
+		return index.DependentsOf(dependents.Object{Kind: dependents.IngressClass})
+	})
 	on(i.Namespaces, h.namesForNamespace)
 }
 
 // handlers maps objects to the names of the services that they affect.
 type handlers struct {
 	informers *informers.Informers
-	index     *uses.Index
+	index     *dependents.Index
 	requester func(namespace, host, secret string) *unstructured.Unstructured // the Ingress that requests a certificate, or nil
 }
 
@@ -88,7 +92,7 @@ func (h handlers) namesForKind(kind string) func(any) []cache.ObjectName {
 	return func(obj any) []cache.ObjectName {
 		var users []cache.ObjectName
 		for _, name := range ownName(obj) {
-			users = h.index.DependentsOf(uses.Object{Kind: kind, Name: name})
+			users = h.index.DependentsOf(dependents.Object{Kind: kind, Name: name})
 		}
 		return users
 	}
@@ -99,7 +103,7 @@ func (h handlers) namesForSecrets(u *unstructured.Unstructured) []cache.ObjectNa
 	var users []cache.ObjectName
 	for host, secret := range render.TLSSecrets(u) {
 		if oldest := h.requester(u.GetNamespace(), host, secret); oldest == nil || !render.IsOlder(oldest, u) {
-			users = append(users, h.index.DependentsOf(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
+			users = append(users, h.index.DependentsOf(dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
 		}
 	}
 	return users
@@ -116,7 +120,7 @@ func (h handlers) namesForHosts(obj any) []cache.ObjectName {
 	}
 	var users []cache.ObjectName
 	for _, host := range informers.IndexedHosts(u) {
-		users = append(users, h.index.DependentsOf(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: host}})...)
+		users = append(users, h.index.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: host}})...)
 	}
 	return users
 }
@@ -129,7 +133,7 @@ func (h handlers) namesForClass(obj any) []cache.ObjectName {
 	var users []cache.ObjectName
 	for _, g := range h.informers.Gateways.List() {
 		if g, ok := g.(*gatewayv1.Gateway); ok && string(g.Spec.GatewayClassName) == class.Name {
-			users = append(users, h.namesForKind(uses.Gateway)(g)...)
+			users = append(users, h.namesForKind(dependents.Gateway)(g)...)
 		}
 	}
 	return users

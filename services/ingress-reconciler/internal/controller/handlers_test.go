@@ -20,9 +20,9 @@ import (
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 func newGateway(change func(*gatewayv1.Gateway)) *gatewayv1.Gateway {
@@ -96,13 +96,13 @@ func TestIgnoredUpdates(t *testing.T) {
 
 func TestAGatewayConcernsThoseThatUseIt(t *testing.T) {
 	t.Parallel()
-	users := uses.New()
+	users := dependents.New()
 	public, other := cache.ObjectName{Namespace: "gateways", Name: "public"}, cache.ObjectName{Namespace: "gateways", Name: "other"}
-	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "a"}, []uses.Object{{Kind: uses.Gateway, Name: public}})
-	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "b"}, []uses.Object{{Kind: uses.Gateway, Name: other}, {Kind: uses.InferencePool, Name: public}})
-	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "c"}, []uses.Object{{Kind: uses.Gateway, Name: other}, {Kind: uses.Gateway, Name: public}})
+	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "a"}, []dependents.Object{{Kind: dependents.Gateway, Name: public}})
+	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "b"}, []dependents.Object{{Kind: dependents.Gateway, Name: other}, {Kind: dependents.InferencePool, Name: public}})
+	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "c"}, []dependents.Object{{Kind: dependents.Gateway, Name: other}, {Kind: dependents.Gateway, Name: public}})
 	h := handlers{index: users}
-	got := h.namesForKind(uses.Gateway)(newGateway(func(*gatewayv1.Gateway) {}))
+	got := h.namesForKind(dependents.Gateway)(newGateway(func(*gatewayv1.Gateway) {}))
 	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "a"}, {Namespace: "models", Name: "c"}}, got)
 }
 
@@ -145,15 +145,15 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{first, second}}, []string{"ingresses"})
 	require.NoError(t, err)
 	byHost, bySecret := cache.ObjectName{Namespace: "models", Name: "by-host"}, cache.ObjectName{Namespace: "models", Name: "by-secret"}
-	users := uses.New()
-	users.SetDependencies(byHost, []uses.Object{{Kind: uses.Host, Name: cache.ObjectName{Name: "b.example.com"}}})
-	users.SetDependencies(bySecret, []uses.Object{{Kind: uses.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
+	users := dependents.New()
+	users.SetDependencies(byHost, []dependents.Object{{Kind: dependents.Host, Name: cache.ObjectName{Name: "b.example.com"}}})
+	users.SetDependencies(bySecret, []dependents.Object{{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
 	h := handlers{requester: func(namespace, host, secret string) *unstructured.Unstructured {
 		return informers.OldestIngress(caches.Managed[render.Ingresses], namespace, host, secret)
 	}, index: users}
 	assert.Equal(t, []cache.ObjectName{byHost}, h.namesForHosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
 	everyHost := cache.ObjectName{Namespace: "models", Name: "every-host"}
-	users.SetDependencies(everyHost, []uses.Object{{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}})
+	users.SetDependencies(everyHost, []dependents.Object{{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}}})
 	route := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: b}, spec: {}}"))}
 	assert.Equal(t, []cache.ObjectName{everyHost}, h.namesForHosts(route), "without hostnames it has those of listeners")
 	assert.Equal(t, []cache.ObjectName{bySecret}, h.namesForHosts(first), "it requests the certificate")
@@ -188,9 +188,9 @@ spec: {rules: [{host: chat.models.example.com, http: 7}]}
 	written := r.expectStatus(nil)
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	assert.Equal(t, "False HostConflict", *written)
-	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: "chat.models.example.com"}}))
-	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}))
-	assert.Empty(t, r.Dependents.DependentsOf(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: "chat.models.example.com"}}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}))
+	assert.Empty(t, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
 }
 
 // At a listener for exactly its host, a service also depends on routes without hostnames.
@@ -207,5 +207,5 @@ spec: {listeners: [{name: chat, hostname: chat.models.example.com, port: 80, pro
 	r.applies(render.HTTPRoutes, apply.Created, nil)
 	r.expectStatus(nil)
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
 }

@@ -54,6 +54,40 @@ func (_c *mockMeter_Clear_Call) RunAndReturn(run func()) *mockMeter_Clear_Call {
 	return _c
 }
 
+// CountWrite provides a mock function with given fields: resource, result
+func (_m *mockMeter) CountWrite(resource string, result string) {
+	_m.Called(resource, result)
+}
+
+// mockMeter_CountWrite_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'CountWrite'
+type mockMeter_CountWrite_Call struct {
+	*mock.Call
+}
+
+// CountWrite is a helper method to define mock.On call
+//   - resource string
+//   - result string
+func (_e *mockMeter_Expecter) CountWrite(resource interface{}, result interface{}) *mockMeter_CountWrite_Call {
+	return &mockMeter_CountWrite_Call{Call: _e.mock.On("CountWrite", resource, result)}
+}
+
+func (_c *mockMeter_CountWrite_Call) Run(run func(resource string, result string)) *mockMeter_CountWrite_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(string), args[1].(string))
+	})
+	return _c
+}
+
+func (_c *mockMeter_CountWrite_Call) Return() *mockMeter_CountWrite_Call {
+	_c.Call.Return()
+	return _c
+}
+
+func (_c *mockMeter_CountWrite_Call) RunAndReturn(run func(string, string)) *mockMeter_CountWrite_Call {
+	_c.Run(run)
+	return _c
+}
+
 // Forget provides a mock function with given fields: service
 func (_m *mockMeter) Forget(service cache.ObjectName) {
 	_m.Called(service)
@@ -92,30 +126,30 @@ func (_m *mockMeter) ObserveProgrammed(after time.Duration) {
 	_m.Called(after)
 }
 
-// mockMeter_Programmed_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Programmed'
-type mockMeter_Programmed_Call struct {
+// mockMeter_ObserveProgrammed_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ObserveProgrammed'
+type mockMeter_ObserveProgrammed_Call struct {
 	*mock.Call
 }
 
-// Programmed is a helper method to define mock.On call
+// ObserveProgrammed is a helper method to define mock.On call
 //   - after time.Duration
-func (_e *mockMeter_Expecter) Programmed(after interface{}) *mockMeter_Programmed_Call {
-	return &mockMeter_Programmed_Call{Call: _e.mock.On("Programmed", after)}
+func (_e *mockMeter_Expecter) ObserveProgrammed(after interface{}) *mockMeter_ObserveProgrammed_Call {
+	return &mockMeter_ObserveProgrammed_Call{Call: _e.mock.On("ObserveProgrammed", after)}
 }
 
-func (_c *mockMeter_Programmed_Call) Run(run func(after time.Duration)) *mockMeter_Programmed_Call {
+func (_c *mockMeter_ObserveProgrammed_Call) Run(run func(after time.Duration)) *mockMeter_ObserveProgrammed_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(time.Duration))
 	})
 	return _c
 }
 
-func (_c *mockMeter_Programmed_Call) Return() *mockMeter_Programmed_Call {
+func (_c *mockMeter_ObserveProgrammed_Call) Return() *mockMeter_ObserveProgrammed_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockMeter_Programmed_Call) RunAndReturn(run func(time.Duration)) *mockMeter_Programmed_Call {
+func (_c *mockMeter_ObserveProgrammed_Call) RunAndReturn(run func(time.Duration)) *mockMeter_ObserveProgrammed_Call {
 	_c.Run(run)
 	return _c
 }
@@ -184,40 +218,6 @@ func (_c *mockMeter_SetReason_Call) Return() *mockMeter_SetReason_Call {
 }
 
 func (_c *mockMeter_SetReason_Call) RunAndReturn(run func(cache.ObjectName, string)) *mockMeter_SetReason_Call {
-	_c.Run(run)
-	return _c
-}
-
-// CountWrite provides a mock function with given fields: resource, result
-func (_m *mockMeter) CountWrite(resource string, result string) {
-	_m.Called(resource, result)
-}
-
-// mockMeter_Write_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Write'
-type mockMeter_Write_Call struct {
-	*mock.Call
-}
-
-// Write is a helper method to define mock.On call
-//   - resource string
-//   - result string
-func (_e *mockMeter_Expecter) Write(resource interface{}, result interface{}) *mockMeter_Write_Call {
-	return &mockMeter_Write_Call{Call: _e.mock.On("Write", resource, result)}
-}
-
-func (_c *mockMeter_Write_Call) Run(run func(resource string, result string)) *mockMeter_Write_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(string), args[1].(string))
-	})
-	return _c
-}
-
-func (_c *mockMeter_Write_Call) Return() *mockMeter_Write_Call {
-	_c.Call.Return()
-	return _c
-}
-
-func (_c *mockMeter_Write_Call) RunAndReturn(run func(string, string)) *mockMeter_Write_Call {
 	_c.Run(run)
 	return _c
 }

@@ -20,12 +20,12 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 // configuration returns the configuration in force.
@@ -65,7 +65,7 @@ type Params struct {
 	Observer      *observe.Observer
 	Configuration configuration
 	Ownership     *ownership.Registry
-	Dependents    *uses.Index
+	Dependents    *dependents.Index
 	Applier       applier
 	Status        statusPatcher
 	Recorder      recorder
@@ -201,23 +201,23 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 }
 
 // hostDependencies returns the hosts of a plan: routes of others may answer their requests.
-func hostDependencies(p *plan.Plan) []uses.Object {
-	var all []uses.Object
+func hostDependencies(p *plan.Plan) []dependents.Object {
+	var all []dependents.Object
 	for i := range p.WantedClaims {
-		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: p.WantedClaims[i].Host}})
+		all = append(all, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: p.WantedClaims[i].Host}})
 	}
 	if slices.ContainsFunc(p.Exposures, func(e plan.Exposure) bool { return e.OwnListener }) {
-		all = append(all, uses.Object{Kind: uses.Host, Name: cache.ObjectName{Name: informers.EveryHost}})
+		all = append(all, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}})
 	}
 	return all
 }
 
 // secretDependencies returns the TLS Secrets of a plan: another service may request their certificates.
-func secretDependencies(p *plan.Plan, namespace string) []uses.Object {
-	var all []uses.Object
+func secretDependencies(p *plan.Plan, namespace string) []dependents.Object {
+	var all []dependents.Object
 	for i := range p.Exposures {
 		if secret := p.Exposures[i].TLSSecret; secret != "" {
-			all = append(all, uses.Object{Kind: uses.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
+			all = append(all, dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
 		}
 	}
 	return all

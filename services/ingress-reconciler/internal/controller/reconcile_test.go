@@ -24,12 +24,12 @@ import (
 	"fairlead.dev/pkg/apply"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 var chat = cache.ObjectName{Namespace: "models", Name: "chat"}
@@ -100,7 +100,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	m.EXPECT().SetHeld(mock.Anything, mock.Anything).Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
-		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Dependents: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
+		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Dependents: dependents.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
 		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
 		Clock: clocktesting.NewFakePassiveClock(start),
 	})
@@ -238,12 +238,12 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 	r.expectStatus(nil)
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	require.NotEmpty(t, r.Dependents.DependentsOf(uses.Object{Kind: uses.IngressClass}))
+	require.NotEmpty(t, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.IngressClass}))
 	m := newMockMeter(t)
 	m.EXPECT().Clear().Once()
 	r.Meter = m
 	r.Clear()
-	assert.Equal(t, uses.New(), r.Dependents)
+	assert.Equal(t, dependents.New(), r.Dependents)
 	assert.Equal(t, ownership.New(), r.Ownership)
 }
 

@@ -26,12 +26,12 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 // cluster contains the Reconciler under test, and emulates an API server, data planes and a garbage collector in memory.
@@ -86,7 +86,7 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 func (c *cluster) start() {
 	c.refresh()
 	c.reconciler = controller.New(controller.Params{
-		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: uses.New(), Applier: c, Status: c, Recorder: c, Meter: c,
+		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: dependents.New(), Applier: c, Status: c, Recorder: c, Meter: c,
 		Enqueue: c.enqueue, Clock: c.clock,
 	})
 	c.reconciler.ReconcileAll()

@@ -20,13 +20,13 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 // Observer reads informer caches.
@@ -38,8 +38,8 @@ func New(c informers.Caches) *Observer { return &Observer{Caches: c} }
 // Observation is the observed state of one service.
 type Observation struct {
 	Input        plan.Input
-	Live         []Live        // existing objects of this controller
-	Dependencies []uses.Object // other objects that affect the service
+	Live         []Live              // existing objects of this controller
+	Dependencies []dependents.Object // other objects that affect the service
 
 	// Requester returns the Ingress that requests the certificate in a TLS Secret for a host, nil if none exists.
 	Requester func(host, secret string) *unstructured.Unstructured
@@ -187,7 +187,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	o.observeIstioGateway(&out)
 	o.observePools(&out)
 	if s := &in.Settings; s.Strategy == settings.Ingress || s.Strategy == settings.Auto && !s.GatewayAPI {
-		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.IngressClass})
+		out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.IngressClass})
 	}
 	return out
 }
@@ -272,9 +272,9 @@ func (o *Observer) observeGateways(out *Observation) {
 		name := cache.ObjectName{Namespace: p.Namespace, Name: p.Name}
 		g := o.findGateway(name)
 		in.Gateways[types.NamespacedName(name)] = g
-		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.Gateway, Name: name})
+		out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.Gateway, Name: name})
 		if g.ListenerSet {
-			out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.Gateway, Name: o.parentGateway(name)})
+			out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.Gateway, Name: o.parentGateway(name)})
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (o *Observer) observeIstioGateway(out *Observation) {
 	if g, ok := obj.(*istiogateway.Gateway); ok {
 		in.Istio[types.NamespacedName(key)] = g
 	}
-	out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.IstioGateway, Name: key})
+	out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.IstioGateway, Name: key})
 }
 
 // findGateway returns a Gateway with its class, or else the ListenerSet of that name.
@@ -350,7 +350,7 @@ func (o *Observer) observePools(out *Observation) {
 		} else if found {
 			in.Pools[name] = &inferencev1.InferencePool{} // unreadable: selector and picker are unknown
 		}
-		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.InferencePool, Name: pool})
+		out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.InferencePool, Name: pool})
 	}
 	if name, ok := plan.PickerService(in); ok {
 		picker := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
@@ -358,6 +358,6 @@ func (o *Observer) observePools(out *Observation) {
 		if s, ok := obj.(*corev1.Service); ok && s.DeletionTimestamp == nil {
 			in.Pickers = map[string]*corev1.Service{name: s}
 		}
-		out.Dependencies = append(out.Dependencies, uses.Object{Kind: uses.Service, Name: picker})
+		out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.Service, Name: picker})
 	}
 }

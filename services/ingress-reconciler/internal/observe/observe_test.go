@@ -16,11 +16,11 @@ import (
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
-	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -184,8 +184,8 @@ func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 		g := out.Input.Gateways[types.NamespacedName{Namespace: "team", Name: set}]
 		require.True(t, g.ListenerSet)
 		assert.Equal(t, want.class != "", g.Class != nil && g.Class.Name == want.class)
-		assert.Equal(t, []uses.Object{
-			{Kind: uses.Gateway, Name: cache.ObjectName{Namespace: "team", Name: set}}, {Kind: uses.Gateway, Name: cache.ObjectName{Namespace: want.namespace, Name: want.name}},
+		assert.Equal(t, []dependents.Object{
+			{Kind: dependents.Gateway, Name: cache.ObjectName{Namespace: "team", Name: set}}, {Kind: dependents.Gateway, Name: cache.ObjectName{Namespace: want.namespace, Name: want.name}},
 		}, out.Dependencies)
 	}
 }

@@ -1,4 +1,4 @@
-package uses
+package dependents
 
 import (
 	"sync"

@@ -1,5 +1,5 @@
-// Package uses indexes which InferenceServices depend on an object, so that a change to the object enqueues only those services.
-package uses
+// Package dependents indexes which InferenceServices depend on an object, so that a change to the object enqueues only those services.
+package dependents
 
 import (
 	"slices"
