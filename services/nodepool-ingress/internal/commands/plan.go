@@ -100,7 +100,7 @@ func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.Worl
 	if len(o.files) > 0 {
 		w, err := dryrun.ReadFiles(o.files, in)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the error names the file
+			return nil, err
 		}
 		for _, u := range w.Objects {
 			if u.GetUID() == "" { // the program tells owners apart by their UIDs
@@ -111,13 +111,13 @@ func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.Worl
 	}
 	cfg, err := o.kube.RESTConfig("fairlead-nodepool-ingress-plan")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the problem
+		return nil, err
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, informers.AllKinds(o.policy.InformerOptions())) //nolint:wrapcheck // the error names the kind
+	return dryrun.ReadCluster(ctx, client, informers.AllKinds(o.policy.InformerOptions()))
 }
 
 // planner plans YurtIngresses, one at a time.

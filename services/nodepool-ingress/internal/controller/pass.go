@@ -34,7 +34,7 @@ type pass struct {
 	failure       *plan.Problem // of the YurtIngress itself
 	pools         []status.Pool
 	requeueDelay  time.Duration // when to reconcile again; 0: on the next event
-	requeueReason string        // the reason for again
+	requeueReason string        // reported with requeueDelay
 	errs          []error
 }
 
@@ -48,7 +48,7 @@ func (p *pass) addFinalizer(ctx context.Context) error {
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		return err //nolint:wrapcheck // another reconcile follows
+		return err
 	}
 	err = fmt.Errorf("add finalizer to YurtIngress %s: %w", p.object.Name, err)
 	p.failure = failureOf(err)
@@ -58,8 +58,8 @@ func (p *pass) addFinalizer(ctx context.Context) error {
 	return errors.Join(err, p.reportStatus(ctx, p.object, p.buildStatus()))
 }
 
-// applyPools applies the pools that change now. A pool that cannot be written does not delay others, unless they wait for their turn in a roll-out:
-// that stops at a pool that cannot be written as the specification wants it. So the pools that have had their turn come first.
+// applyPools applies the pools that change now. A pool that cannot be written does not delay others, except those that wait in a roll-out: a
+// roll-out stops at a pool that cannot be written. Pools that already have the wanted revision are therefore applied first.
 func (p *pass) applyPools(ctx context.Context) {
 	results := make([]status.Pool, len(p.plan.Pools))
 	var waiting []int
@@ -131,7 +131,7 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 	stored, result, err := p.Applier.Apply(ctx, wanted.Resource, wanted.Object, live)
 	p.recordContest(wanted.Key(), err)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // package apply names the object
+		return nil, err
 	}
 	if result != apply.Unchanged {
 		p.Meter.CountWrite(wanted.Resource.Resource, string(result))
@@ -159,7 +159,7 @@ func (p *pass) recordContest(key plan.Key, err error) {
 	p.requestRequeue(delay, "an admission webhook changes an object")
 }
 
-// recordFailure records that an object could not be applied, and returns what users see of it.
+// recordFailure records that an object could not be applied, and returns the problem that users see.
 func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	kind, name := wanted.Object.GetKind(), wanted.Object.GetName()
 	if errors.Is(err, errDeleting) {

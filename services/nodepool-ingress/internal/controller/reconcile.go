@@ -41,7 +41,7 @@ type applier interface {
 	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
 }
 
-// writer writes YurtIngresses, and looks for what is left of them.
+// writer writes YurtIngresses, and lists their remaining objects.
 type writer interface {
 	SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress, finalizers []string) error
 	WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, next *v1alpha1.YurtIngressStatus) (*v1alpha1.YurtIngressStatus, error)
@@ -80,7 +80,7 @@ type Reconciler struct {
 	states map[string]*writeState // by the name of the object
 }
 
-// writeState is the last write of a status by this replica.
+// writeState is what this replica knows about its writes of one YurtIngress, such as its last write of the status.
 type writeState struct {
 	uid     types.UID
 	wanted  v1alpha1.YurtIngressStatus // before the API server dropped fields
@@ -90,8 +90,8 @@ type writeState struct {
 	contested map[plan.Key]contest
 }
 
-// contest is an object that the API server stores differently from what is written. The event of each write would cause the next one at once, past
-// the backoff of the queue.
+// contest describes an object that the API server stores differently from what is written. The event of each write would cause the next write
+// immediately, without the backoff of the queue.
 type contest struct {
 	generation int64 // of the YurtIngress: another specification may be stored as it is
 	err        error
@@ -152,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 }
 
 // restoreStatus returns an object with the status that this replica wrote, if the API server has dropped a part of it. A CRD of OpenYurt's operator
-// lacks most fields of the status. Without this memory, each reconcile would write the status again.
+// lacks most fields of the status. Otherwise each reconcile would write the status again.
 func (r *Reconciler) restoreStatus(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngress {
 	if object == nil {
 		return nil
@@ -184,7 +184,7 @@ func (r *Reconciler) reportUnreadable(object *v1alpha1.YurtIngress) error {
 	return controller.Terminal(v1alpha1.ReasonInvalid, errors.New(message))
 }
 
-// stateOf returns what this replica wrote to an object. One worker handles an object at a time.
+// stateOf returns the write state of an object. One worker handles an object at a time.
 func (r *Reconciler) stateOf(object *v1alpha1.YurtIngress) *writeState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,7 +248,7 @@ func (r *Reconciler) deleteObjects(ctx context.Context, owner types.UID, objects
 	return errs
 }
 
-// reportBlockedDeletion reports why an object that is being deleted remains, and returns the error.
+// reportBlockedDeletion reports why an object that is being deleted still exists, and returns the error.
 func (r *Reconciler) reportBlockedDeletion(ctx context.Context, object *v1alpha1.YurtIngress, err error) error {
 	if apierrors.IsConflict(err) {
 		return err
@@ -271,7 +271,7 @@ func failureOf(err error) *plan.Problem {
 	return &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: err.Error()}
 }
 
-// reportStatus writes the status of a YurtIngress if it has changed, and announces the change.
+// reportStatus writes the status of a YurtIngress if it has changed, and creates Events for the change.
 func (r *Reconciler) reportStatus(ctx context.Context, object *v1alpha1.YurtIngress, next v1alpha1.YurtIngressStatus) error {
 	state := r.stateOf(object)
 	r.Meter.SetStatus(object.Name, &next)

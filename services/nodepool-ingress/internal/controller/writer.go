@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
 
-// Writer writes YurtIngresses, and looks for what is left of them.
+// Writer writes YurtIngresses, and lists their remaining objects.
 type Writer struct {
 	client    dynamic.Interface
 	namespace string
@@ -38,7 +38,7 @@ func (w *Writer) SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress
 		return fmt.Errorf("encode finalizers: %w", err)
 	}
 	_, err = w.client.Resource(informers.YurtIngresses).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.Manager})
-	return err //nolint:wrapcheck // the caller adds what it did
+	return err
 }
 
 // WriteStatus replaces the status of a YurtIngress, and returns the status that the API server has stored: a CRD of OpenYurt's operator drops
@@ -54,7 +54,7 @@ func (w *Writer) WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, 
 	delete(content, "spec")
 	stored, err := w.client.Resource(informers.YurtIngresses).UpdateStatus(ctx, &unstructured.Unstructured{Object: content}, metav1.UpdateOptions{FieldManager: v1alpha1.Manager})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	var typed v1alpha1.YurtIngress
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, &typed); err != nil {
@@ -81,7 +81,7 @@ func (w *Writer) ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live,
 		}
 		for i := range list.Items {
 			u := &list.Items[i]
-			// The labels alone prove nothing: who may write an object can write them, too.
+			// The labels alone prove nothing: users who may write an object can write its labels.
 			if owner, found := informers.FindOwner(u); found && owner.UID == uid {
 				remaining = append(remaining, plan.Live{Resource: k.Resource, Object: u})
 			}

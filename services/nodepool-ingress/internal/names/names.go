@@ -16,8 +16,7 @@ import (
 const (
 	// maxLabel is the maximum length of a DNS label, of a label value, and so of a Service, whose name is a DNS-1035 label.
 	maxLabel = 63
-	// hashLength of 12 hexadecimal digits: a second name with the hash of a given one takes 2^48 attempts. Half the length would
-	// allow that in minutes; the double leaves half of a label for the name.
+	// hashLength is the number of hexadecimal digits. To find a second name with the hash of a given one takes 2^48 attempts.
 	hashLength = 12
 
 	roleIngress = "ingress"

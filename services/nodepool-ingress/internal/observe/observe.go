@@ -123,7 +123,7 @@ func (o *Observer) observePool(key, name string) plan.Observed {
 	return observed
 }
 
-// observeClaim observes who wants a pool, and who has it.
+// observeClaim observes which YurtIngresses list a pool, and which one has it.
 func (o *Observer) observeClaim(pool string) plan.Claim {
 	var claim plan.Claim
 	for _, obj := range informers.ByListedPool(o.caches.YurtIngresses, pool) {

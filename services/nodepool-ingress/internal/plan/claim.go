@@ -15,7 +15,7 @@ type Contender struct {
 	Created time.Time
 }
 
-// Claim describes who wants a pool, and who has it.
+// Claim describes which YurtIngresses list a pool, and which one has it.
 type Claim struct {
 	Contenders []Contender
 	// Class describes the IngressClass of the pool.
@@ -30,13 +30,13 @@ type Class struct {
 	Owner  types.UID // of the YurtIngress that controls it; empty: none does
 }
 
-// ChooseWinner returns the UID of the YurtIngress that has a pool, or that may take it:
+// ChooseWinner returns the UID of the YurtIngress that has a pool, or that may claim it:
 //
 //	IngressClass of the pool         the winner is
 //	has a YurtIngress as its owner   the owner
-//	has another owner, or none       nobody: the class is not a pool's
-//	does not exist                   the oldest contender that has other objects in the pool; if none has, whoever has some;
-//	                                 if nobody has, the oldest contender
+//	has another owner, or none       none: the class does not belong to a pool
+//	does not exist                   the oldest contender that has other objects in the pool, else the smallest UID that has some,
+//	                                 else the oldest contender
 //
 // Creation of the IngressClass decides between replicas, or releases, of the operator that disagree: only one can create it. All later objects
 // of a pool are written only by the owner of its class.

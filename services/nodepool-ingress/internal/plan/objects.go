@@ -33,8 +33,8 @@ type Key struct {
 // Key returns the key of an object.
 func (o *Object) Key() Key { return Key{Resource: o.Resource, Name: o.Object.GetName()} }
 
-// completeObjects converts the objects of a pool, adds what all objects have in common, and returns the revision of the pool, which the last object
-// has as an annotation.
+// completeObjects converts the objects of a pool, adds the metadata that all objects share, and returns the revision of the pool. The Deployment has
+// the revision as an annotation.
 func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built []profile.Object) ([]Object, string, error) {
 	objects := make([]Object, 0, len(built))
 	for _, typed := range built {
@@ -69,7 +69,7 @@ func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built 
 	return objects, revision, nil
 }
 
-// setMetadata replaces the metadata of an object, but for its name, labels and annotations.
+// setMetadata replaces the metadata of an object except its name, labels and annotations.
 func setMetadata(u *unstructured.Unstructured, owner *v1alpha1.YurtIngress, pool, namespace string, kind Kind) {
 	labels := maps.Clone(u.GetLabels())
 	if labels == nil {

@@ -52,7 +52,7 @@ func (l *Live) Key() Key { return Key{Resource: l.Resource, Name: l.Object.GetNa
 // PoolName returns the pool that an object was written for.
 func (l *Live) PoolName() string { return l.Object.GetLabels()[v1alpha1.LabelPool] }
 
-// Plan is what a YurtIngress should have, and what changes now.
+// Plan is the desired state of a YurtIngress and the changes due now.
 type Plan struct {
 	Settings Settings
 	Pools    []Pool // in the order of the specification, each once
@@ -74,7 +74,7 @@ type Pool struct {
 	Replicas  int32
 	Observed  Observed
 
-	Owned    bool     // the YurtIngress has the pool, or may take it
+	Owned    bool     // the YurtIngress has the pool, or may claim it
 	Problem  *Problem // the pool is not accepted, and does not change
 	Deferral deferral // the pool is accepted, and does not change now
 	Workload string
@@ -159,8 +159,8 @@ func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Po
 	return p
 }
 
-// wantedKeys returns the keys of the wanted objects of all pools. What a pool wants is never removed from another one, whatever the label of the
-// object says: the apply corrects the label.
+// wantedKeys returns the keys of the wanted objects of all pools. An object that one pool wants is never deleted for another pool, whatever its
+// label says: the apply corrects the label.
 func (plan *Plan) wantedKeys() sets.Set[Key] {
 	wanted := sets.New[Key]()
 	for i := range plan.Pools {
@@ -200,7 +200,7 @@ func (p *Pool) buildObjects(in *Input, settings *profile.Pool) []Problem {
 	return nil
 }
 
-// claimPool returns a problem unless the YurtIngress has the pool, or may take it.
+// claimPool returns a problem unless the YurtIngress has the pool, or may claim it.
 func (p *Pool) claimPool(in *Input) *Problem {
 	claim := &p.Observed.Claim
 	winner, found := claim.ChooseWinner()

@@ -28,7 +28,7 @@ const (
 	defaultMaxPending = 1
 )
 
-// Policy is what the operator's flags say: what all pools have in common, and what a YurtIngress may ask for.
+// Policy contains the operator's flags: the settings that all pools share, and the values that a YurtIngress may request.
 type Policy struct {
 	Install          profile.Install
 	ClassPrefix      string

@@ -15,7 +15,7 @@ import (
 type Readiness struct {
 	Exists        bool
 	Ready         bool
-	Failed        bool // it does not become ready without help
+	Failed        bool // it does not become ready until a user acts
 	Reason        string
 	Message       string
 	Image         string // of the first container
@@ -67,7 +67,7 @@ func (r *Readiness) evaluateStatus(d *appsv1.Deployment) {
 	r.evaluateConditions(s.Conditions)
 }
 
-// evaluateConditions looks for conditions that the Deployment does not leave without help.
+// evaluateConditions looks for conditions that last until a user acts.
 func (r *Readiness) evaluateConditions(conditions []appsv1.DeploymentCondition) {
 	message := r.Message
 	for i := range conditions {

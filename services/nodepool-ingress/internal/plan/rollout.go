@@ -24,13 +24,13 @@ func (s *stage) isOutdated() bool { return s.Exists && !s.Current }
 // isStarting reports whether the pool has changed, and is not ready yet.
 func (s *stage) isStarting() bool { return s.Exists && s.Current && !s.Offline && !s.Ready }
 
-// deferral is the reason for which a pool does not change now. It is zero for a pool that does.
+// deferral explains why a pool does not change now. It is zero for a pool that does.
 type deferral struct{ Reason, Message string }
 
 // scheduleRollout decides which pools change now. pools are in the order of the specification.
 //
 //	a pool                                                   changes
-//	without a Deployment                                     now: it serves nothing yet, and may wait for what others give up
+//	without a Deployment                                     now: it serves nothing yet, and may need names or ports that other pools release
 //	that has the wanted revision                             now: the change repairs or scales it
 //	with another revision, while a pool failed with the      never: the roll-out has stopped
 //	wanted one
@@ -38,7 +38,7 @@ type deferral struct{ Reason, Message string }
 //	that has another revision and is ready                   after those, in the same way
 //	that has another revision and no ready node              after all others
 //
-// A pool without a ready node neither counts as failed nor takes the place of another one: sites are offline for days.
+// A pool without a ready node counts neither as failed nor as unavailable: sites are offline for days.
 func scheduleRollout(pools []stage, strategy v1alpha1.UpdateStrategy) []deferral {
 	r := rollout{strategy: strategy}
 	for i := range pools {
@@ -75,7 +75,7 @@ type rollout struct {
 	waiting  []string // pools that wait for their turn
 }
 
-// decideStage decides on the pool whose turn it is.
+// decideStage decides whether the next pool changes now.
 func (r *rollout) decideStage(p *stage) deferral {
 	full := r.pending >= int(r.strategy.MaxUnavailablePools)
 	if p.Offline {
@@ -102,7 +102,7 @@ func (p *Pool) StopRollout(other string) {
 	p.Deferral = deferral{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s could not be written: its condition Programmed tells why", other)}
 }
 
-// waitMessage says which pools a roll-out waits for. A pool that has the wanted revision and is not ready holds it until somebody acts.
+// waitMessage says which pools a roll-out waits for. A pool with the wanted revision that is not ready blocks it until a user acts.
 func (r *rollout) waitMessage() string {
 	switch len(r.unready) {
 	case 0:

@@ -38,7 +38,7 @@ func Build(install Install, pool Pool) (Built, []Problem) {
 	return Built{Objects: objects, Workload: b.name, Service: b.name, Image: c.pod.Containers[0].Image}, nil
 }
 
-// builder makes the objects of one pool.
+// builder builds the objects of one pool.
 type builder struct {
 	install Install
 	pool    Pool
@@ -46,7 +46,7 @@ type builder struct {
 	labels  map[string]string
 }
 
-// controller is what a profile decides.
+// controller contains the decisions of a profile.
 type controller struct {
 	class              string             // IngressClass.spec.controller
 	servedGroupVersion string             // group and version of the custom resources that the controller reads, empty: none
@@ -101,7 +101,7 @@ func (b *builder) ingressClass(c controller) Object {
 	return class
 }
 
-// serviceAccount gives no token to pods that do not ask for one.
+// serviceAccount mounts no token into pods that do not request one.
 func (b *builder) serviceAccount() Object {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
@@ -110,7 +110,7 @@ func (b *builder) serviceAccount() Object {
 	}
 }
 
-// roleBindings bind the ServiceAccount to ClusterRoles that exist: the operator cannot make roles.
+// roleBindings bind the ServiceAccount to existing ClusterRoles: the operator may not create roles.
 func (b *builder) roleBindings(c controller) []Object {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: b.name, Namespace: b.install.Namespace}}
 	ref := func(role string) rbacv1.RoleRef {
@@ -134,7 +134,7 @@ func (b *builder) roleBindings(c controller) []Object {
 	return objects
 }
 
-// numberedName distinguishes the bindings of a pool. A colon is in no name of another pool.
+// numberedName distinguishes the bindings of a pool. No name of a pool contains a colon.
 func numberedName(name string, i int) string {
 	if i == 0 {
 		return name
@@ -221,8 +221,8 @@ func (b *builder) spreadConstraints() []corev1.TopologySpreadConstraint {
 	}}
 }
 
-// updateStrategy starts a new pod before it stops an old one, unless the pods take ports of their nodes and no node is free. Then one pod of
-// several makes room, and a single one has to go first.
+// updateStrategy starts a new pod before it stops an old one. If the pods use ports of their nodes and no node is free, one of several pods stops
+// first, and a single pod stops before its successor starts.
 //
 //	                               strategy
 //	no ports of nodes              RollingUpdate, 1 more
@@ -246,7 +246,7 @@ func (b *builder) updateStrategy() appsv1.DeploymentStrategy {
 	return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 }
 
-// usesHostPorts reports whether the pods take ports of their nodes.
+// usesHostPorts reports whether the pods use ports of their nodes.
 func (b *builder) usesHostPorts() bool {
 	return slices.Contains([]string{v1alpha1.ExposureHostPort, v1alpha1.ExposureHostNetwork}, b.pool.Exposure.Type)
 }

@@ -19,7 +19,7 @@ const (
 	cacheHost = "127.0.0.1"
 	cacheURL  = "https://127.0.0.1:16443"
 
-	// Not the defaults of the sidecar, which controllers use, too.
+	// Controllers use the default ports of the sidecar.
 	cacheHealth, cacheMetrics = 16444, 16445
 
 	secretsFolder     = "/var/run/secrets" //nolint:gosec // a folder
@@ -100,7 +100,7 @@ func (b *builder) cacheContainer() corev1.Container {
 	}
 	address, host := "", ""
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
-		address, host = cacheHost, cacheHost // not for everyone who reaches the node
+		address, host = cacheHost, cacheHost // not reachable from outside the node
 	}
 	health, profile := intstr.FromInt32(cacheHealth), b.pool.Profile
 	if b.pool.CustomResources {

@@ -10,7 +10,7 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
-// podManifest lists the fields of a pod that a custom manifest may have. What is missing would let a manifest leave its pod, its pool or its
+// podManifest lists the fields of a pod that a custom manifest may have. It omits fields that would let a manifest leave its pod, its pool or its
 // ServiceAccount: volumes of nodes and of Secrets, namespaces of the node, other accounts, privileges, other nodes.
 type podManifest struct {
 	Containers                    []containerManifest `json:"containers"`
@@ -146,7 +146,7 @@ func (m *podManifest) buildPod(b *builder) (corev1.PodSpec, error) {
 	return pod, finishPod(b, &pod)
 }
 
-// finishPod checks the controller, the first container, and sets what comes from the YurtIngress.
+// finishPod checks the controller, the first container, and sets the fields that come from the YurtIngress.
 func finishPod(b *builder, pod *corev1.PodSpec) error {
 	if len(pod.Containers) == 0 {
 		return errors.New("it has no container")

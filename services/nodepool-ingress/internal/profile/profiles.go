@@ -113,7 +113,7 @@ func (b *builder) clusterRole(suffix string) string {
 	return b.install.ClusterRolePrefix + ":" + suffix
 }
 
-// roles adds the roles of a profile. Those of the namespace are for its ConfigMap and its lock.
+// grantRoles adds the roles of a profile. Those of the namespace are for its ConfigMap and its lock.
 func (b *builder) grantRoles(c controller, local ...string) controller {
 	c.roles = []string{b.clusterRole(b.pool.Profile)}
 	for _, suffix := range local {
@@ -122,7 +122,7 @@ func (b *builder) grantRoles(c controller, local ...string) controller {
 	return b.grantCache(c)
 }
 
-// namespacedName is the name of an object of the pool with its namespace.
+// namespacedName returns the name of an object of the pool with its namespace.
 func (b *builder) namespacedName() string { return b.install.Namespace + "/" + b.name }
 
 // listenPorts returns the ports on which the controller listens. In the network of a node they are the ports of the node.

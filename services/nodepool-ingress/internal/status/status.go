@@ -27,7 +27,7 @@ type Pool struct {
 	Removing  string         // a pool that is being removed, without a Plan
 }
 
-// Input is what a status is built from.
+// Input is the input of Build.
 type Input struct {
 	Object   *v1alpha1.YurtIngress
 	Settings plan.Settings
@@ -74,7 +74,7 @@ func Build(in *Input) v1alpha1.YurtIngressStatus {
 	return next
 }
 
-// objectConditions returns the conditions of the whole object.
+// objectConditions returns the conditions of the YurtIngress itself.
 func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: strings.Join(in.Settings.Notes, "; ")}
 	if len(in.Settings.Problems) > 0 {
@@ -202,14 +202,14 @@ func findCondition(all []metav1.Condition, kind string) *metav1.Condition {
 	return &all[i]
 }
 
-// failures are the reasons of pools that do not become ready without help.
+// failures are the reasons of pools that do not become ready until a user acts.
 var failures = []string{
 	v1alpha1.ReasonInvalid, v1alpha1.ReasonFieldConflict, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonLimitExceeded, v1alpha1.ReasonPoolConflict,
 	v1alpha1.ReasonNameConflict, v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotWritten, v1alpha1.ReasonAdmissionRejected, v1alpha1.ReasonStopped,
 	v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonReplicaFailure,
 }
 
-// IsFailure reports whether a pool with a reason of the condition Ready needs help.
+// IsFailure reports whether a pool with a reason of the condition Ready needs a user to act.
 func IsFailure(reason string) bool { return slices.Contains(failures, reason) }
 
 // notReadyInfo returns the legacy information about a pool that is not ready.
@@ -252,7 +252,7 @@ type Change struct {
 	Failed  bool
 }
 
-// Changes returns the changes that users should hear of: a pool became ready, needs help, or its reason is another one.
+// Changes returns the changes that deserve an Event: a pool became ready, needs a user to act, or has another reason.
 func Changes(before, next *v1alpha1.YurtIngressStatus) []Change {
 	var changes []Change
 	earlier := map[string][]metav1.Condition{}
