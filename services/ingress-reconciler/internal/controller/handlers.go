@@ -30,7 +30,7 @@ import (
 //	the Service of an endpoint picker                the services that use the object
 //	a GatewayClass                                   the services that use a Gateway of the class
 //	an IngressClass                                  the services that may have an Ingress
-//	a route of somebody else                         the services that use one of its hosts
+//	a route of another owner                         the services that use one of its hosts
 //	the labels of a Namespace                        the services in the namespace
 func RegisterHandlers(i *informers.Informers, index *dependents.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, index: index, requester: func(namespace, host, secret string) *unstructured.Unstructured {
@@ -174,7 +174,7 @@ func isUnchanged(old, current any) bool {
 	return false
 }
 
-// hasSameRequests reports whether an update of a route of somebody else cannot change the requests that it takes. The status of a service's own
+// hasSameRequests reports whether an update of a route of another owner cannot change the requests that the route receives. The status of a service's own
 // routes counts.
 func hasSameRequests(a, b *unstructured.Unstructured) bool {
 	_, owned := informers.OwnerName(a)

@@ -30,7 +30,7 @@ func (r *run) handOver(ctx context.Context, l *observe.Live) bool {
 	}
 	c := ingressclass.ClassOfIngress(r.observed.Input.Classes, l.Object).Controller
 	if next := yieldRootPath(l.Object, c); next != nil && r.onlyOMEUsesHost(claim.Host) {
-		_, result, err := r.Applier.Apply(ctx, l.Resource, next, l.Object)
+		_, result, err := r.reconciler.Applier.Apply(ctx, l.Resource, next, l.Object)
 		r.countWrite(ctx, l.Resource, next.GetName(), string(result), err)
 	}
 	return false
@@ -70,10 +70,10 @@ func yieldRootPath(live *unstructured.Unstructured, c *ingressclass.Controller) 
 	return next
 }
 
-// onlyOMEUsesHost reports whether no Ingress of somebody else than OME uses a host.
+// onlyOMEUsesHost reports whether no Ingress of an owner other than OME uses a host.
 func (r *run) onlyOMEUsesHost(host string) bool {
 	uid := r.observed.Input.Service.UID
-	return !slices.ContainsFunc(r.Observer.ForeignRoutes(render.Ingresses, host), func(u *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(r.reconciler.Observer.ForeignRoutes(render.Ingresses, host), func(u *unstructured.Unstructured) bool {
 		return !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: uid})
 	})
 }
@@ -82,7 +82,7 @@ func (r *run) onlyOMEUsesHost(host string) bool {
 func (r *run) servedByOME(host, path string) bool {
 	in := &r.observed.Input
 	for _, resource := range render.Routes {
-		for _, u := range r.Observer.ForeignRoutes(resource, host) {
+		for _, u := range r.reconciler.Observer.ForeignRoutes(resource, host) {
 			if !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: in.Service.UID}) ||
 				!slices.ContainsFunc(render.PathPrefixes(u, host), func(p string) bool { return strings.HasPrefix(path, p) }) {
 				continue
@@ -92,7 +92,7 @@ func (r *run) servedByOME(host, path string) bool {
 			case render.HTTPRoutes:
 				v = routeVerdict(u, gatewayapi.Gateway{})
 			case render.Ingresses:
-				v, wait = ingressVerdict(u, ingressclass.ClassOfIngress(in.Classes, u), r.Clock.Now())
+				v, wait = ingressVerdict(u, ingressclass.ClassOfIngress(in.Classes, u), r.reconciler.Clock.Now())
 			}
 			if v.Acceptance == gatewayapi.Accepted {
 				return true

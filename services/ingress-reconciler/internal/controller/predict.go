@@ -14,7 +14,7 @@ import (
 // PredictCondition returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing objects by
 // their status. For new objects no data plane has reported a verdict yet.
 func PredictCondition(observer *observe.Observer, observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
-	r := &run{Reconciler: &Reconciler{Params: Params{Clock: c, Observer: observer}}, observed: observed, plan: p}
+	r := &run{reconciler: &Reconciler{Params: Params{Clock: c, Observer: observer}}, observed: observed, plan: p}
 	for _, o := range objects {
 		r.planned = append(r.planned, plannedObject{Object: o, verdict: r.predictVerdict(&o)})
 	}
@@ -25,7 +25,7 @@ func PredictCondition(observer *observe.Observer, observed observe.Observation, 
 func (r *run) predictVerdict(o *render.Object) gatewayapi.Verdict {
 	live := r.findLive(o.Resource, o.Object.GetName())
 	switch {
-	case !r.Observer.IsAvailable(o.Resource):
+	case !r.reconciler.Observer.IsAvailable(o.Resource):
 		return r.unavailableVerdict(o)
 	case live != nil:
 		return r.appliedVerdict(o, live, nil)

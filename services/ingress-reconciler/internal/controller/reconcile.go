@@ -193,7 +193,7 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	r.Dependents.SetDependencies(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
 	refused := r.requestClaims(ownership.Owner(name), s.Created, p.RequestedClaims(r.Observer.LiveClaims(name)))
 	p.RemoveRefused(refused)
-	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.HoldDuration()}
+	next := &run{reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.HoldDuration()}
 	if recheck > 0 {
 		next.requestRequeue(recheck, "a component was removed from the specification")
 	}
@@ -228,7 +228,7 @@ func (r *Reconciler) unconfiguredState(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// reportCondition writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so a
+// reportCondition writes the condition of a service if it has changed, and creates an Event for the change. It compares with the stored condition, so a
 // new leader does not repeat Events. It returns how long the state must last before it is written: each write wakes OME.
 func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, state condition.State) (rest time.Duration, err error) {
 	s := object.Service

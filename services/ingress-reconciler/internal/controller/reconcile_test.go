@@ -93,7 +93,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 		f.problem = ""
 	}
 	m := newMockMeter(t)
-	m.EXPECT().Write(mock.Anything, mock.Anything).Maybe()
+	m.EXPECT().CountWrite(mock.Anything, mock.Anything).Maybe()
 	m.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
 	m.EXPECT().Forget(mock.Anything).Maybe()
 	m.EXPECT().Clear().Maybe()

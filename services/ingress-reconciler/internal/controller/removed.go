@@ -17,8 +17,8 @@ import (
 // 40 s behind; 10 min are in proportion to 1 000 services.
 const runtimeGracePeriod = 10 * time.Minute
 
-// removedComponents tracks components that were removed from specifications. OME deletes their Services when it comes to it, seconds or minutes
-// later, and a data plane answers 500 for a route without its Service, so the route has to change first and must not change back. In
+// removedComponents tracks components that were removed from specifications. OME deletes their Services seconds or minutes later, and a data plane
+// answers 500 for a route without its Service, so the route has to change first and must not change back. In
 // OME 1.2 a runtime adds no components, so a removed component never counts again. A new leader does not have this state: if
 // existing routes bypass a router, the previous leader may have changed them, so the router counts as removed from the start.
 type removedComponents struct {

@@ -19,14 +19,14 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
 )
 
-// apiRequests are requests below a URL that clients of model servers send.
+// apiRequests are the requests that clients of model servers send to paths below a URL.
 var apiRequests = []struct{ method, path string }{
 	{"POST", ""}, {"POST", "v1/chat/completions"}, {"POST", "v1/completions"}, {"POST", "v1/embeddings"}, {"GET", "v1/models"},
 }
 
-// contestedVerdict returns the verdict on an accepted route. The data plane may send its requests to a route of somebody else:
+// contestedVerdict returns the verdict on an accepted route. The data plane may send its requests to a route of another owner:
 //
-//	a route of somebody else wins        verdict
+//	a route of another owner wins        verdict
 //	all requests for the URL             Refused, HostConflict
 //	those for the API below the URL      that of the data plane, with a warning
 //	all, and it is OME's left-over       that of the data plane, with a warning: adopt deletes it
@@ -38,7 +38,7 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 	stored = r.withCreationTime(stored)
 	world, err := semantics.FromObjects(r.routingObjects(o.Exposure, append(slices.Clone(rivals), stored)))
 	if err != nil {
-		return v // an object of the data plane that it does not understand
+		return v // an object of the data plane cannot be read
 	}
 	c := contest{
 		exposure: o.Exposure, stored: stored, rivals: rivals, withRoute: world,
@@ -67,12 +67,12 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 	return v
 }
 
-// findRivals returns the routes of somebody else for the host of an object. It leaves out those that the data plane does not understand, although the
-// API server accepts them: they take no requests.
+// findRivals returns the routes of other owners for the host of an object. It omits routes that the data plane cannot read, although the API
+// server accepts them: they receive no requests.
 func (r *run) findRivals(o *render.Object) []*unstructured.Unstructured {
-	all := r.Observer.ForeignRoutes(o.Resource, o.Exposure.Host)
+	all := r.reconciler.Observer.ForeignRoutes(o.Resource, o.Exposure.Host)
 	if o.Exposure.OwnListener {
-		all = append(all, r.Observer.ForeignRoutes(o.Resource, informers.EveryHost)...)
+		all = append(all, r.reconciler.Observer.ForeignRoutes(o.Resource, informers.EveryHost)...)
 	}
 	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool {
 		_, err := semantics.FromObjects([]*unstructured.Unstructured{u})
@@ -94,10 +94,10 @@ type contest struct {
 	stored       *unstructured.Unstructured // the route, as the API server has it
 	rivals       []*unstructured.Unstructured
 	withRoute    *semantics.World
-	withoutRoute func() (*semantics.World, error) // without the route. Rivals can be many: it is made once, if it is needed
+	withoutRoute func() (*semantics.World, error) // without the route; created on first use, because rivals can be many
 }
 
-// findWinner returns the route of somebody else that answers a request to an exposure, nil if none does, and why.
+// findWinner returns the route of another owner that answers a request to an exposure, nil if none does, and the reason.
 func (c *contest) findWinner(request semantics.Request) (*unstructured.Unstructured, string) {
 	answer, err := c.withRoute.ExplainRequest(request)
 	switch {
@@ -156,16 +156,16 @@ func oldestWithPath(rivals []*unstructured.Unstructured, e *plan.Exposure, befor
 	return found
 }
 
-// annotationCanary marks an Ingress that takes a part of the requests of another one.
+// annotationCanary marks an Ingress that receives a part of the requests of another Ingress.
 const annotationCanary = "nginx.ingress.kubernetes.io/canary"
 
-// withCreationTime returns a stored route. A route that is not stored yet would be younger than all others.
+// withCreationTime returns a route with a creation time. A route that is not stored yet is younger than all others.
 func (r *run) withCreationTime(stored *unstructured.Unstructured) *unstructured.Unstructured {
 	if created := stored.GetCreationTimestamp(); !created.IsZero() {
 		return stored
 	}
 	next := stored.DeepCopy()
-	next.SetCreationTimestamp(metav1.NewTime(r.Clock.Now().Add(time.Second)))
+	next.SetCreationTimestamp(metav1.NewTime(r.reconciler.Clock.Now().Add(time.Second)))
 	return next
 }
 
@@ -210,7 +210,7 @@ func (r *run) routingObjects(e *plan.Exposure, routes []*unstructured.Unstructur
 		namespaces[u.GetNamespace()] = true
 	}
 	for n := range namespaces {
-		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.Observer.NamespaceLabels(n)}}, "Namespace")
+		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.reconciler.Observer.NamespaceLabels(n)}}, "Namespace")
 	}
 	return all
 }

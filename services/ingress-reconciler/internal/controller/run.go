@@ -29,7 +29,7 @@ import (
 
 // run is one reconcile of one service.
 type run struct {
-	*Reconciler
+	reconciler *Reconciler
 
 	object       *isvc.Object
 	observed     observe.Observation
@@ -39,13 +39,13 @@ type run struct {
 
 	planned       []plannedObject
 	notes         []string
-	heldObjects   int           // number of replaced objects that are kept during the hold
+	heldObjects   int           // number of replaced objects that exist until holdDuration has passed
 	requeueDelay  time.Duration // when to reconcile again; 0: on the next event
-	requeueReason string        // the reason for again
+	requeueReason string        // reported with requeueDelay
 	errs          []error
 }
 
-// plannedObject is an object of the plan, and the verdict on it.
+// plannedObject is an object of the plan, and its verdict.
 type plannedObject struct {
 	render.Object
 
@@ -61,12 +61,12 @@ func (r *run) applyObjects(ctx context.Context) {
 		r.errs = append(r.errs, err)
 	}
 	for _, o := range objects {
-		if !r.Observer.IsAvailable(o.Resource) {
+		if !r.reconciler.Observer.IsAvailable(o.Resource) {
 			r.planned = append(r.planned, plannedObject{Object: o, verdict: r.unavailableVerdict(&o)})
 			continue
 		}
 		live := r.findLive(o.Resource, o.Object.GetName())
-		stored, result, err := r.Applier.Apply(ctx, o.Resource, o.Object, live)
+		stored, result, err := r.reconciler.Applier.Apply(ctx, o.Resource, o.Object, live)
 		w := plannedObject{Object: o, verdict: r.appliedVerdict(&o, stored, err)}
 		r.planned = append(r.planned, w)
 		r.countWrite(ctx, o.Resource, o.Object.GetName(), string(result), err)
@@ -108,7 +108,7 @@ func (r *run) appliedVerdict(o *render.Object, stored *unstructured.Unstructured
 	case o.Exposure == nil:
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 	}
-	v, wait := objectVerdict(o, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)], r.Clock.Now())
+	v, wait := objectVerdict(o, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)], r.reconciler.Clock.Now())
 	if wait > 0 {
 		r.requestRequeue(wait, v.Message)
 	}
@@ -127,10 +127,10 @@ func (r *run) countWrite(ctx context.Context, resource schema.GroupVersionResour
 	switch {
 	case errors.Is(err, apply.ErrForeign):
 	case err != nil:
-		r.Meter.CountWrite(resource.Resource, "failed")
+		r.reconciler.Meter.CountWrite(resource.Resource, "failed")
 		r.errs = append(r.errs, err)
 	case result != string(apply.Unchanged):
-		r.Meter.CountWrite(resource.Resource, result)
+		r.reconciler.Meter.CountWrite(resource.Resource, result)
 		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, resource.Resource), zap.String("object", name), zap.String("result", result))
 	}
 }
@@ -160,7 +160,7 @@ func (r *run) replacedObjects(ctx context.Context) (old []observe.Live, in []tra
 // deleteSuperseded deletes objects that are no longer in the plan, as package transition decides.
 func (r *run) deleteSuperseded(ctx context.Context) {
 	in := transition.Input{
-		Now: r.Clock.Now(), HoldDuration: r.holdDuration, FrozenSlots: r.plan.FrozenSlots, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
+		Now: r.reconciler.Clock.Now(), HoldDuration: r.holdDuration, FrozenSlots: r.plan.FrozenSlots, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
 	old, states := r.replacedObjects(ctx)
 	in.Old = states
@@ -179,7 +179,7 @@ func (r *run) deleteSuperseded(ctx context.Context) {
 		case transition.Mark:
 			r.markSuperseded(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339))
 		case transition.Delete:
-			err := r.Applier.Delete(ctx, l.Resource, l.Object, r.object.UID)
+			err := r.reconciler.Applier.Delete(ctx, l.Resource, l.Object, r.object.UID)
 			r.countWrite(ctx, l.Resource, l.Object.GetName(), "deleted", err)
 		}
 	}
@@ -200,7 +200,7 @@ func (r *run) isLost(l *observe.Live) bool {
 
 // markSuperseded records when an object was superseded. An empty time removes the record.
 func (r *run) markSuperseded(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, at string) {
-	err := r.Applier.Annotate(ctx, resource, live, observe.AnnotationSuperseded, at)
+	err := r.reconciler.Applier.Annotate(ctx, resource, live, observe.AnnotationSuperseded, at)
 	r.countWrite(ctx, resource, live.GetName(), "marked", err)
 }
 

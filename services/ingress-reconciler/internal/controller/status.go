@@ -22,5 +22,5 @@ func NewStatusPatcher(client dynamic.Interface) *StatusPatcher { return &StatusP
 func (p *StatusPatcher) PatchStatus(ctx context.Context, name cache.ObjectName, patch []byte) error {
 	_, err := p.client.Resource(isvc.Resource).Namespace(name.Namespace).
 		Patch(ctx, name.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: render.Manager}, "status")
-	return err //nolint:wrapcheck // the caller checks the kind of the API error
+	return err
 }

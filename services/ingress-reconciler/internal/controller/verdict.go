@@ -14,8 +14,8 @@ import (
 )
 
 // addressTimeout is the time after which an Ingress without an address counts as accepted: some controllers, for example on bare
-// metal, never publish an address. Half of it would accept an Ingress while a cloud still provisions its load balancer, which takes
-// up to 90 s. Twice as long would delay the deletion of replaced objects by 4 min, almost the default hold of 5 min.
+// metal, never publish an address. A cloud takes up to 90 s to provision a load balancer. The timeout also delays the deletion of replaced
+// objects.
 const addressTimeout = 2 * time.Minute
 
 // objectVerdict returns whether the data plane has accepted a route, and the time until the next check: 0 if an event reports every change.
