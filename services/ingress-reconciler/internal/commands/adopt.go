@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
@@ -139,11 +140,11 @@ func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer)
 	for _, k := range leftOverKinds {
 		listed, err := dryrun.List(ctx, client, []schema.GroupVersionResource{k.resource}, "")
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the error names the kind
+			return nil, err
 		}
 		listed.Print(log)
 		for _, u := range listed.Objects {
-			if owner := metav1.GetControllerOf(u); owner != nil && !isOurs(u) && u.GetDeletionTimestamp() == nil {
+			if owner := metav1.GetControllerOf(u); owner != nil && !informers.IsManaged(u) && u.GetDeletionTimestamp() == nil {
 				all[owner.UID] = append(all[owner.UID], leftOver{u, k.resource})
 			}
 		}
@@ -181,10 +182,10 @@ func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, all m
 	if err != nil {
 		return err
 	}
-	j := adoption{result: r, unexposed: a.unexposed}
+	decision := adoption{result: r, unexposed: a.unexposed}
 	var errs []error
 	for i := range candidates {
-		deletes, why := j.decideLeftOver(&candidates[i])
+		deletes, why := decision.decideLeftOver(&candidates[i])
 		errs = append(errs, a.deleteLeftOver(ctx, &candidates[i], s, deletes, why))
 	}
 	return errors.Join(errs...)
@@ -214,7 +215,7 @@ func (a *adopter) deleteLeftOver(ctx context.Context, l *leftOver, s *isvc.Servi
 		return nil
 	}
 	if err := a.applier.Delete(ctx, l.resource, l.Unstructured, s.UID); err != nil {
-		return err //nolint:wrapcheck // the error names the object
+		return err
 	}
 	fmt.Fprintf(a.out, "%s was deleted: %s\n", object, why)
 	return nil

@@ -99,7 +99,7 @@ func writeObjects(out io.Writer, objects []render.Object, format string) error {
 		unstructuredObjects = append(unstructuredObjects, objects[i].Object)
 	}
 	if format == "json" {
-		return dryrun.WriteList(out, unstructuredObjects...) //nolint:wrapcheck // the error says what failed
+		return dryrun.WriteList(out, unstructuredObjects...)
 	}
-	return dryrun.WriteYAML(out, unstructuredObjects...) //nolint:wrapcheck // the error says what failed
+	return dryrun.WriteYAML(out, unstructuredObjects...)
 }

@@ -162,7 +162,7 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 	}
 	entrances, err := routes.EntrancesFor(request.Host)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the host
+		return nil, err
 	}
 	entrances = slices.DeleteFunc(entrances, func(e semantics.Entrance) bool { return !o.request.selectsEntrance(e) })
 	var all answers
@@ -227,7 +227,7 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 	}
 	existing, err := dryrun.List(ctx, client, resources, "")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the kind
+		return nil, err
 	}
 	existing.Print(log)
 	if !o.request.planned {

@@ -50,7 +50,7 @@ func (s *sources) readConfig(w *world, log io.Writer) (settings.Config, error) {
 	}
 	var warnings []string
 	if c.Document, warnings, err = settings.Parse([]byte(text)); err != nil {
-		return c, err //nolint:wrapcheck // the error names the problem
+		return c, err
 	}
 	for _, warning := range warnings {
 		fmt.Fprintln(log, "configuration:", warning)
@@ -58,7 +58,7 @@ func (s *sources) readConfig(w *world, log io.Writer) (settings.Config, error) {
 	if text, found := w.ConfigMap(cache.ObjectName(s.OMEConfigMap), settings.KeyOME); found {
 		c.Inherited, err = settings.ParseInherited([]byte(text), s.ClusterDomain)
 	}
-	return c, err //nolint:wrapcheck // the error names the problem
+	return c, err
 }
 
 // configText returns the text of the configuration.

@@ -90,7 +90,7 @@ func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*
 	}
 	w, err := dryrun.List(ctx, client, informers.Written, managedSelector)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the kind
+		return nil, err
 	}
 	for i := range list.Items {
 		w.Objects = append(w.Objects, &list.Items[i])
@@ -117,7 +117,7 @@ func (o *statusOptions) statusRows(w *world) []statusRow {
 	for _, u := range w.Objects {
 		if isService(u) {
 			services[cache.MetaObjectToName(u)] = u
-		} else if owner, found := informers.OwnerName(u); found && isOurs(u) {
+		} else if owner, found := informers.OwnerName(u); found && informers.IsManaged(u) {
 			objects[owner] = append(objects[owner], u.GetKind()+"/"+u.GetName())
 		}
 	}

@@ -27,13 +27,13 @@ type world struct {
 // readFiles reads manifests.
 func readFiles(paths []string, in io.Reader, kinds []string) (*world, error) {
 	w, err := dryrun.ReadFiles(paths, in)
-	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // the error names the file
+	return &world{World: w, kinds: kinds}, err
 }
 
 // readCluster lists all objects that plans depend on, and ConfigMaps.
 func readCluster(ctx context.Context, client dynamic.Interface, kinds []string, configMaps ...cache.ObjectName) (*world, error) {
 	w, err := dryrun.ReadCluster(ctx, client, informers.AllKinds(kinds), configMaps...)
-	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // the error names the kind
+	return &world{World: w, kinds: kinds}, err
 }
 
 // connection holds the flags that select a cluster.
@@ -51,7 +51,7 @@ func newConnection(transport http.RoundTripper) connection {
 func (c *connection) newClient(command string) (dynamic.Interface, error) {
 	cfg, err := c.RESTConfig("fairlead-ingress-reconciler-" + command)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the problem
+		return nil, err
 	}
 	cfg.Transport = c.transport
 	client, err := dynamic.NewForConfig(cfg)
@@ -65,9 +65,6 @@ func (c *connection) newClient(command string) (dynamic.Interface, error) {
 func isService(u *unstructured.Unstructured) bool {
 	return u.GetKind() == "InferenceService" && u.GroupVersionKind().Group == isvc.Resource.Group
 }
-
-// isOurs reports whether the program wrote an object.
-func isOurs(u *unstructured.Unstructured) bool { return informers.IsManaged(u) }
 
 // identity identifies an object, independent of its API version.
 type identity struct{ group, kind, namespace, name string }

@@ -66,8 +66,7 @@ type Streaming struct {
 	Buffer  bool          // buffer whole bodies before forwarding them
 }
 
-// noTimeout means "no timeout" for controllers that only accept a number: a week. Half a week would also be longer than any
-// generation. Two weeks would have the same effect, because nodes and connections do not live that long.
+// noTimeout means "no timeout" for controllers that only accept a number: a week is longer than any generation takes.
 const noTimeout = 7 * 24 * time.Hour
 
 // timeoutOrMax returns the timeout to write for a controller that needs a number.

@@ -12,8 +12,8 @@
 // The entry depends on which components exist, not on their readiness: requests never bypass a router that is not ready. Readiness
 // only delays the first routes to a component.
 //
-// Build considers one service. Package ownership resolves conflicts between services: Asks returns the claims to request, and Refuse
-// removes the exposures whose claims were refused.
+// Build considers one service. Package ownership resolves conflicts between services: RequestedClaims returns the claims to
+// request, and RemoveRefused removes the exposures whose claims were refused.
 package plan
 
 import (
@@ -113,7 +113,7 @@ type Plan struct {
 	Pool         *Pool             // InferencePool to create; nil: none
 	Fallback     *Fallback         // fallback Service to create; nil: none
 	Reasons      []Reason          // why components are not exposed, or not as configured
-	FrozenSlots  []Slot            // slots whose objects must not change because their wanted state is unknown
+	FrozenSlots  []Slot            // slots whose objects must not change because their desired state is unknown
 	Disabled     bool              // the service must not be exposed
 	HandedToOME  bool              // OME exposes the service; set only with Disabled
 	WantedClaims []WantedClaim     // claims of the service, including components that are not ready
@@ -173,7 +173,7 @@ type builder struct {
 	*Input
 
 	plan        Plan
-	slotByClaim map[ownership.Claim]Slot // the claims in plan.Wants
+	slotByClaim map[ownership.Claim]Slot // the claims in plan.WantedClaims
 }
 
 func (b *builder) addReason(r isvc.Role, reason, format string, args ...any) {
@@ -314,7 +314,7 @@ func (b *builder) checkStrategy() bool {
 
 // hasComponent reports whether a service has a component, from its specification, its status, or a Service that OME created: a serving
 // runtime can add components that the specification does not name. A component that was removed from the specification keeps its
-// Service until OME comes to it: routes must stop using the Service before OME deletes it.
+// Service until OME reconciles: routes must stop using the Service before OME deletes it.
 func (b *builder) hasComponent(r isvc.Role) bool {
 	if b.Service.Components[r] != nil {
 		return true

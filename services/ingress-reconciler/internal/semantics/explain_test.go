@@ -98,7 +98,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Explain returns partial results together with an error.
+// ExplainRequest returns partial results together with an error.
 func TestExplainWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := world(t, gateway(everywhere), route("m/a", `hostnames: [a.example.com], rules: [{matches: [`+prefix("/v1")+`]}]`))

@@ -45,7 +45,7 @@ func crowd(tb testing.TB, seed uint64) *fixture {
 	return world(tb, documents...)
 }
 
-// FuzzAnswer checks that Answer does not panic or change the objects, that the answer does not depend on the order of objects, and that
+// FuzzAnswer checks that AnswerRequest does not panic or change the objects, that the answer does not depend on the order of objects, and that
 // each error wraps an error of this package.
 func FuzzAnswer(f *testing.F) {
 	for seed := range uint64(20) {

@@ -243,7 +243,7 @@ type gatewayMatch struct {
 func (m *gatewayMatch) sourceObject() (string, metav1.Object) { return "HTTPRoute", m.Route }
 
 func (m *gatewayMatch) losesBy(winner contender) string {
-	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) //nolint:forcetypeassert // both belong to one Gateway
+	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) // both belong to one Gateway
 }
 
 // describeRule describes the match.

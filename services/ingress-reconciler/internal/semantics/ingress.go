@@ -232,7 +232,7 @@ func (m *ingressMatch) describeRule() string {
 }
 
 func (m *ingressMatch) losesBy(winner contender) string {
-	return m.loses(m, winner.(*ingressMatch)) //nolint:forcetypeassert // both belong to one controller
+	return m.loses(m, winner.(*ingressMatch)) // both belong to one controller
 }
 
 // resolveAnswer rewrites the path, and returns the Service of the location.

@@ -132,7 +132,7 @@ func (i *istioRule) describeRule() string {
 }
 
 func (i *istioRule) losesBy(winner contender) string {
-	w := winner.(*istioRule) //nolint:forcetypeassert // both belong to one Gateway
+	w := winner.(*istioRule) // both belong to one Gateway
 	switch {
 	case i.catchesAll() && !w.catchesAll():
 		return "rules for everything come last"

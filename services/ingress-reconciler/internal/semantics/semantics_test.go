@@ -233,7 +233,7 @@ func TestFieldsThatAreNotKnown(t *testing.T) {
 }
 
 // The cost of an answer depends on the rules for its host, not on the number of objects.
-func TestManyObjects(t *testing.T) { //nolint:paralleltest // the test counts allocations
+func TestManyObjects(t *testing.T) { // the test counts allocations
 	build := func(n int) *World {
 		documents := []string{gateway(everywhere), class("k8s.io/ingress-nginx")}
 		for i := range n {

@@ -51,7 +51,7 @@ func (e *LimitError) Error() string {
 func annotatedDomains(annotations map[string]string) (*[]string, error) {
 	text, ok := annotations[annotationAdditionalDomains]
 	if !ok {
-		return nil, nil //nolint:nilnil // an unset list differs from an empty list
+		return nil, nil // an unset list differs from an empty list
 	}
 	if n := strings.Count(text, ",") + 1; n > maxDomains {
 		return nil, &LimitError{annotationAdditionalDomains, "domains", n, maxDomains}
@@ -69,7 +69,7 @@ func annotatedDomains(annotations map[string]string) (*[]string, error) {
 func annotatedGateways(annotations map[string]string) (*[]Gateway, error) {
 	text := annotations[annotationAdditionalGateways]
 	if text == "" {
-		return nil, nil //nolint:nilnil // an unset list differs from an empty list
+		return nil, nil // an unset list differs from an empty list
 	}
 	if len(text) > maxText {
 		return nil, &LimitError{annotationAdditionalGateways, "bytes", len(text), maxText}

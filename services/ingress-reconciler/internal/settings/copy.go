@@ -52,8 +52,7 @@ var defaultCopyFallbackAnnotations = []string{
 }
 
 // Limits of the labels and annotations, in total, that the objects of one service copy. A service can have hundreds of objects, and
-// an InferenceService can have 256 KiB of annotations. Typical services copy fewer than ten keys with less than 1 KiB, so half of
-// these limits would suffice; with twice these limits a hundred routes could take 3 MiB of storage.
+// an InferenceService can have 256 KiB of annotations. Typical services copy fewer than ten keys with less than 1 KiB.
 const (
 	maxCopiedKeys  = 64
 	maxCopiedBytes = 16 << 10
@@ -135,7 +134,7 @@ func neverCopied(key string) bool {
 // annotationClass is the older form of spec.ingressClassName. The API server rejects an Ingress with both.
 const annotationClass = "kubernetes.io/ingress.class"
 
-// computedAnnotations returns the annotations that this controller computes, with the settings to use instead: a copy would have no effect.
+// computedAnnotations returns the annotations that this controller computes, with the settings to use instead. A copy would have no effect.
 func computedAnnotations() map[string]string {
 	keys := map[string]string{annotationClass: "ingressClassName"}
 	for _, c := range ingressclass.Controllers() {

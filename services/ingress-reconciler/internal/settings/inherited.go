@@ -79,7 +79,7 @@ func (s *Settings) setHosting(h hosting) {
 	s.Domain, s.Subdomain, s.SharedHostPrefix, s.Timeout = h.domain, h.subdomain, h.sharedHostPrefix, h.timeout
 }
 
-// ForStrategy returns the settings for one kind of objects. Resolve returns the settings for HTTPRoutes.
+// ForStrategy returns the settings for one kind of objects. ResolveSettings returns the settings for HTTPRoutes.
 func (s Settings) ForStrategy(strategy Strategy) Settings {
 	if strategy != HTTPRoute && s.other != nil {
 		s.setHosting(*s.other)

@@ -90,7 +90,7 @@ type Settings struct {
 	Ignored             []string          // annotations of OME that have another effect than their documentation says, and the remedy
 	CopyProblem         string            // the reason why nothing is copied; empty: no problem
 
-	other *hosting // for kinds other than HTTPRoutes, if different: see For
+	other *hosting // for kinds other than HTTPRoutes, if different: see ForStrategy
 }
 
 // FromTenant names the settings that a tenant chose: by an annotation of the service that no override replaces, or by labels and

@@ -489,7 +489,7 @@ func TestResolvePoolsAndFallback(t *testing.T) {
 	}
 }
 
-// Resolve does not change the document.
+// ResolveSettings does not change the document.
 func TestResolveDoesNotChangeTheDocument(t *testing.T) {
 	t.Parallel()
 	parse := func() *Document {

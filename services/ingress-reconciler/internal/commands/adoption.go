@@ -25,7 +25,7 @@ import (
 //	any other                                                            keep; delete with --unexposed
 //	policy (BackendTrafficPolicy, DestinationRule)                       keep as long as a route of OME stays
 //
-// Call judge for routes before policies.
+// Call decideLeftOver for routes before policies.
 type adoption struct {
 	*result
 
@@ -34,39 +34,39 @@ type adoption struct {
 }
 
 // decideLeftOver reports whether to delete a left-over, and why.
-func (j *adoption) decideLeftOver(l *leftOver) (deletes bool, why string) {
-	reason := j.notExposedReason()
+func (a *adoption) decideLeftOver(l *leftOver) (deletes bool, why string) {
+	reason := a.notExposedReason()
 	exposed := reason == ""
 	switch {
-	case l.isPolicy() && j.remainingRoute != "":
-		return false, j.remainingRoute + " stays"
+	case l.isPolicy() && a.remainingRoute != "":
+		return false, a.remainingRoute + " stays"
 	case l.isPolicy():
 		return true, "no route of OME is left that needs it"
 	}
-	replaced := j.blockedReason(l)
+	replaced := a.blockedReason(l)
 	if exposed {
 		replaced = "this program exposes the service"
 	}
-	lost := j.lostHosts(l)
+	lost := a.lostHosts(l)
 	switch {
 	case replaced != "" && lost == "":
 		return true, replaced
 	case replaced != "":
 		reason = "nothing would replace " + lost + ": set componentHosts or additionalIngressDomains, or give --unexposed"
 	}
-	if j.unexposed {
+	if a.unexposed {
 		return true, "--unexposed: " + reason
 	}
-	if j.remainingRoute == "" {
-		j.remainingRoute = fmt.Sprintf("%s %s", l.GetKind(), l.GetName())
+	if a.remainingRoute == "" {
+		a.remainingRoute = fmt.Sprintf("%s %s", l.GetKind(), l.GetName())
 	}
 	return false, reason
 }
 
 // lostHosts returns the hosts of a left-over that no planned object has, comma-separated. Hosts inside the cluster are those of Services.
-func (j *adoption) lostHosts(l *leftOver) string {
+func (a *adoption) lostHosts(l *leftOver) string {
 	lost := slices.DeleteFunc(render.RouteHosts(l.Unstructured), func(host string) bool {
-		return j.observed.Input.Settings.ClusterLocal(host) || slices.ContainsFunc(j.objects, func(o render.Object) bool {
+		return a.observed.Input.Settings.ClusterLocal(host) || slices.ContainsFunc(a.objects, func(o render.Object) bool {
 			return slices.Contains(render.RouteHosts(o.Object), host)
 		})
 	})
@@ -74,19 +74,19 @@ func (j *adoption) lostHosts(l *leftOver) string {
 }
 
 // notExposedReason returns the reason why this program does not expose the service, or "" if it does.
-func (j *adoption) notExposedReason() string {
-	if len(j.objects) == 0 {
-		for _, r := range j.Reasons {
+func (a *adoption) notExposedReason() string {
+	if len(a.objects) == 0 {
+		for _, r := range a.Reasons {
 			return fmt.Sprintf("the plan exposes nothing: %s: %s", r.Reason, r.Message)
 		}
 		return "the plan exposes nothing"
 	}
-	for i := range j.objects {
-		if o := &j.objects[i]; j.findLive(o) == nil {
+	for i := range a.objects {
+		if o := &a.objects[i]; a.findLive(o) == nil {
 			return fmt.Sprintf("%s %s is not written yet", o.Object.GetKind(), o.Object.GetName())
 		}
 	}
-	switch c := condition.Find(j.observed.Input.Service); {
+	switch c := condition.Find(a.observed.Input.Service); {
 	case c == nil:
 		return "the service has no condition " + condition.Type + " yet"
 	case c.Status != metav1.ConditionTrue:
@@ -96,24 +96,24 @@ func (j *adoption) notExposedReason() string {
 }
 
 // blockedReason returns the reason why a planned Ingress cannot be written or served because of a left-over, or "" if all of them can.
-func (j *adoption) blockedReason(l *leftOver) string {
+func (a *adoption) blockedReason(l *leftOver) string {
 	if l.resource != render.Ingresses {
 		return ""
 	}
-	class := ingressclass.ClassOfIngress(j.observed.Input.Classes, l.Unstructured)
-	for i := range j.objects {
-		o := &j.objects[i]
-		if o.Resource != render.Ingresses || ingressclass.ClassOfIngress(j.observed.Input.Classes, o.Object).Identity() != class.Identity() || !sharesPath(o.Object, l.Unstructured) {
+	class := ingressclass.ClassOfIngress(a.observed.Input.Classes, l.Unstructured)
+	for i := range a.objects {
+		o := &a.objects[i]
+		if o.Resource != render.Ingresses || ingressclass.ClassOfIngress(a.observed.Input.Classes, o.Object).Identity() != class.Identity() || !sharesPath(o.Object, l.Unstructured) {
 			continue
 		}
 		name := "Ingress " + o.Object.GetName()
-		live := j.findLive(o)
+		live := a.findLive(o)
 		switch {
 		case live != nil && sharesPath(live.Object, l.Unstructured):
 			return name + " exists, and the controller serves this one for the same host and path"
 		case class.Controller != nil && class.Controller.RefusesDuplicates:
 			return fmt.Sprintf("%s cannot be written: %s refuses a second Ingress for the same host and path", name, class.Controller.Name)
-		case j.isNotWritten(j.observed.Input.Service):
+		case a.isNotWritten(a.observed.Input.Service):
 			return name + " cannot be written: the condition says " + controller.ReasonNotWritten + ", and this one has the same host and path"
 		}
 	}
@@ -121,7 +121,7 @@ func (j *adoption) blockedReason(l *leftOver) string {
 }
 
 // isNotWritten reports whether the condition says that the API server rejected an object.
-func (j *adoption) isNotWritten(s *isvc.Service) bool {
+func (a *adoption) isNotWritten(s *isvc.Service) bool {
 	c := condition.Find(s)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == controller.ReasonNotWritten
 }
