@@ -236,7 +236,7 @@ test-oldest: doctor-go local testlanes $(OLDEST_APISERVER) ## Run the tests that
 	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER); \
 		RUN='AnotherVersion|Appl' PACKAGES="./apply ./kubetest/cluster" $(EACH) test-oldest pkg $(TEST) system; \
 		PACKAGES=./internal/serving/metricsauth $(EACH) test-oldest services/endpoint-picker $(TEST) system; \
-		RUN='$(OLDEST_FLOWS)' PACKAGES=./internal/flow $(EACH) test-oldest services/ingress-reconciler $(TEST) system
+		RUN='$(OLDEST_FLOWS)' PACKAGES=./test/flow $(EACH) test-oldest services/ingress-reconciler $(TEST) system
 
 .PHONY: cover
 cover: doctor-go $(SYSTEM_NEEDS) ## Run the tests of the first two lanes with coverage: profiles in bin/cover/, totals here
