@@ -1,9 +1,9 @@
-// Package names derives the names of the objects of a pool from the name of the pool, which is the input of others: a NodePool may have
-// the name of a DNS subdomain, with dots and 253 characters, and a label value may have upper case and underscores.
+// Package names derives the names of the objects of a pool from the name of the pool, which other clients choose: the name of a NodePool is a
+// DNS subdomain, with dots and up to 253 characters, and a label value may have upper case and underscores.
 //
-// A name is <role>-<pool>. The role has no dash, so the names of two roles never meet. The pool is unchanged if it is a DNS label that
-// fits; otherwise it is shortened to what a label may contain, and a hash of the whole name follows. A pool whose own name ends like a
-// hash gets a hash too: an unchanged name and a shortened one never meet.
+// A name is <role>-<pool>. The role has no dash, so the names of two roles never collide. The pool is unchanged if it is a DNS label that
+// fits. Otherwise it is shortened to the characters of a label, and a hash of the full name follows. A pool whose name ends like a hash
+// gets a hash, too: an unchanged name and a shortened name never collide.
 package names
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxLabel is the maximum length of a DNS label, of a label value, and so of a Service, whose name is a DNS-1035 label.
+	// maxLabel is the maximum length of a DNS label, and therefore of the name of a Service, which is a DNS-1035 label.
 	maxLabel = 63
 	// hashLength is the number of hexadecimal digits. To find a second name with the hash of a given one takes 2^48 attempts.
 	hashLength = 12
@@ -24,10 +24,9 @@ const (
 )
 
 var (
-	label      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
-	hashed     = regexp.MustCompile(`(^|-)[0-9a-f]{12}$`)
-	notLabel   = regexp.MustCompile(`[^a-z0-9]+`)
+	label    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	hashed   = regexp.MustCompile(`(^|-)[0-9a-f]{12}$`)
+	notLabel = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
 // PoolObject returns the name of the objects of a pool in its namespace: Deployment, ServiceAccount, ConfigMap, Service, PodDisruptionBudget,
@@ -43,17 +42,6 @@ func CacheConfigMap(pool string) string {
 
 // ClusterObject returns the name of a cluster-scoped object of a pool, unique among namespaces. Such names may contain colons, and be longer.
 func ClusterObject(namespace, pool string) string { return namespace + ":" + PoolObject(pool) }
-
-// LabelValue returns the pool as the value of a label on the objects of a pool: unchanged, or shortened if a label cannot have it.
-func LabelValue(pool string) string {
-	if IsLabelValue(pool) && !hashed.MatchString(pool) {
-		return pool
-	}
-	return shortenName(pool, maxLabel)
-}
-
-// IsLabelValue reports whether a node can have a label with the name of the pool as its value.
-func IsLabelValue(pool string) bool { return len(pool) <= maxLabel && labelValue.MatchString(pool) }
 
 // shortenName returns the pool if it is a DNS label of at most limit characters that does not end like a hash. Otherwise it returns a label
 // with a hash.

@@ -15,25 +15,24 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 253)
 	tests := []struct {
-		name, pool, ingress, label string
+		name, pool, ingress string
 	}{
-		{name: "label", pool: "hangzhou", ingress: "ingress-hangzhou", label: "hangzhou"},
-		{name: "leading digit", pool: "1st", ingress: "ingress-1st", label: "1st"},
-		{name: "dots", pool: "eu.hangzhou", ingress: "ingress-eu-hangzhou-" + hashOf("eu.hangzhou"), label: "eu.hangzhou"},
-		{name: "upper case", pool: "Hangzhou_1", ingress: "ingress-hangzhou-1-" + hashOf("Hangzhou_1"), label: "Hangzhou_1"},
-		{name: "longest that fits", pool: long[:55], ingress: "ingress-" + long[:55], label: long[:55]},
-		{name: "one more", pool: long[:56], ingress: "ingress-" + long[:42] + "-" + hashOf(long[:56]), label: long[:56]},
-		{name: "longest", pool: long, ingress: "ingress-" + long[:42] + "-" + hashOf(long), label: long[:50] + "-" + hashOf(long)},
-		{name: "cut at a dash", pool: long[:41] + "." + long, ingress: "ingress-" + long[:41] + "-" + hashOf(long[:41]+"."+long), label: long[:41] + "-" + long[:8] + "-" + hashOf(long[:41]+"."+long)},
-		{name: "like a hash", pool: "0123456789ab", ingress: "ingress-0123456789ab-" + hashOf("0123456789ab"), label: "0123456789ab-" + hashOf("0123456789ab")},
-		{name: "no character of a label", pool: "日本", ingress: "ingress-" + hashOf("日本"), label: hashOf("日本")},
-		{name: "empty", pool: "", ingress: "ingress-" + hashOf(""), label: hashOf("")},
+		{name: "label", pool: "hangzhou", ingress: "ingress-hangzhou"},
+		{name: "leading digit", pool: "1st", ingress: "ingress-1st"},
+		{name: "dots", pool: "eu.hangzhou", ingress: "ingress-eu-hangzhou-" + hashOf("eu.hangzhou")},
+		{name: "upper case", pool: "Hangzhou_1", ingress: "ingress-hangzhou-1-" + hashOf("Hangzhou_1")},
+		{name: "longest that fits", pool: long[:55], ingress: "ingress-" + long[:55]},
+		{name: "one more", pool: long[:56], ingress: "ingress-" + long[:42] + "-" + hashOf(long[:56])},
+		{name: "longest", pool: long, ingress: "ingress-" + long[:42] + "-" + hashOf(long)},
+		{name: "cut at a dash", pool: long[:41] + "." + long, ingress: "ingress-" + long[:41] + "-" + hashOf(long[:41]+"."+long)},
+		{name: "like a hash", pool: "0123456789ab", ingress: "ingress-0123456789ab-" + hashOf("0123456789ab")},
+		{name: "no character of a label", pool: "日本", ingress: "ingress-" + hashOf("日本")},
+		{name: "empty", pool: "", ingress: "ingress-" + hashOf("")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			assert.Equal(t, tt.ingress, PoolObject(tt.pool))
-			assert.Equal(t, tt.label, LabelValue(tt.pool))
 		})
 	}
 }
@@ -51,7 +50,7 @@ func TestNamesNeverMeet(t *testing.T) {
 	seen := map[string]string{}
 	for round := range 3 { // names of names of names
 		for _, pool := range pools {
-			for role, name := range map[string]string{"ingress": PoolObject(pool), "cache": CacheConfigMap(pool), "label": "label/" + LabelValue(pool)} {
+			for role, name := range map[string]string{"ingress": PoolObject(pool), "cache": CacheConfigMap(pool)} {
 				owner := role + "/" + pool
 				other, taken := seen[name]
 				require.Truef(t, !taken || other == owner, "%s and %s are both %s", other, owner, name)
@@ -76,9 +75,6 @@ func FuzzNames(f *testing.F) {
 		for _, name := range []string{PoolObject(pool), CacheConfigMap(pool)} {
 			assert.Emptyf(t, validation.IsDNS1035Label(name), "%q", pool)
 		}
-		assert.Empty(t, validation.IsValidLabelValue(LabelValue(pool)))
-		assert.NotEmpty(t, LabelValue(pool))
-		assert.Equal(t, IsLabelValue(pool), pool != "" && len(validation.IsValidLabelValue(pool)) == 0)
 	})
 }
 
