@@ -33,7 +33,9 @@ func TestDependencies(t *testing.T) {
 		{pattern: "./internal/semantics", want: append([]string{"google.golang.org/grpc/..."}, pure...)},
 		{pattern: "./internal/settings", want: pure},
 		{pattern: "./internal/transition", want: pure},
-		{pattern: "./internal/dependents", want: []string{"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/dynamic/...", logger, container}}, // it names objects as caches do
+		{ // it names objects as caches do
+			pattern: "./internal/dependents", want: []string{"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/dynamic/...", logger, container},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.pattern, func(t *testing.T) {

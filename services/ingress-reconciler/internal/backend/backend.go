@@ -138,7 +138,8 @@ func isHeadless(s *corev1.Service) bool {
 	return s.Spec.ClusterIP == corev1.ClusterIPNone || strings.HasSuffix(s.Name, "-headless")
 }
 
-// isRevisionService reports whether a Service belongs to one revision in OME 1.3. A truncated name lacks "-rev-", but the Service has the label.
+// isRevisionService reports whether a Service belongs to one revision in OME 1.3. A truncated name lacks "-rev-", but the Service has the
+// label.
 func isRevisionService(s *corev1.Service, name string) bool {
 	return s.Name != name && (s.Labels[labelRevision] != "" || strings.Contains(s.Name, "-rev-"))
 }
@@ -172,13 +173,18 @@ func apiPort(s *corev1.Service) (Service, error) {
 		return Service{}, fmt.Errorf("%s: %w", s.Name, ErrNoPort)
 	}
 	p := ports[0]
-	for _, fits := range []func(corev1.ServicePort) bool{hasPortName("http"), hasPortName("http1"), hasPortName("h2c"), hasHTTPPrefix, speaksHTTP} {
+	preferences := []func(corev1.ServicePort) bool{
+		hasPortName("http"), hasPortName("http1"), hasPortName("h2c"), hasHTTPPrefix, speaksHTTP,
+	}
+	for _, fits := range preferences {
 		if i := slices.IndexFunc(ports, fits); i >= 0 {
 			p = ports[i]
 			break
 		}
 	}
-	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: targetPort(&p), GRPC: isGRPC(&p), Scheme: s.Annotations[AnnotationScheme]}
+	out := Service{
+		Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: targetPort(&p), GRPC: isGRPC(&p), Scheme: s.Annotations[AnnotationScheme],
+	}
 	if p.AppProtocol != nil {
 		out.AppProtocol = *p.AppProtocol
 	}

@@ -103,7 +103,8 @@ func (a *adoption) blockedReason(l *leftOver) string {
 	class := ingressclass.ClassOfIngress(a.observed.Input.Classes, l.Unstructured)
 	for i := range a.objects {
 		o := &a.objects[i]
-		if o.Resource != render.Ingresses || ingressclass.ClassOfIngress(a.observed.Input.Classes, o.Object).Identity() != class.Identity() || !sharesPath(o.Object, l.Unstructured) {
+		if o.Resource != render.Ingresses || ingressclass.ClassOfIngress(a.observed.Input.Classes, o.Object).Identity() != class.Identity() ||
+			!sharesPath(o.Object, l.Unstructured) {
 			continue
 		}
 		name := "Ingress " + o.Object.GetName()

@@ -38,7 +38,8 @@ func (a *assumptions) validate() error {
 	return nil
 }
 
-// completeWorld adds the missing namespaces, UIDs, Services and conditions of InferenceServices. It prints each assumed namespace and Service.
+// completeWorld adds the missing namespaces, UIDs, Services and conditions of InferenceServices. It prints each assumed namespace and
+// Service.
 func (a *assumptions) completeWorld(w *world, log io.Writer) {
 	existing := map[identity]bool{}
 	owned := map[types.UID][]string{} // components that have a Service, by the uid of the InferenceService
@@ -105,7 +106,8 @@ func (a *assumptions) assumedService(owner *unstructured.Unstructured, r isvc.Ro
 		"metadata": map[string]any{
 			"namespace": owner.GetNamespace(), "name": backend.ServiceName(owner.GetName(), r), "labels": labels,
 			"ownerReferences": []any{map[string]any{
-				"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID()), "controller": true,
+				"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID()),
+				"controller": true,
 			}},
 		},
 		"spec": map[string]any{

@@ -80,8 +80,8 @@ func (s *sources) configText(w *world) (string, error) {
 	return text, nil
 }
 
-// configFromValues returns the value of key config, which contains the configuration in values of the Helm chart. Without this key, the text
-// itself is the configuration.
+// configFromValues returns the value of key config, which contains the configuration in values of the Helm chart. Without this key, the
+// text itself is the configuration.
 func configFromValues(text []byte) (string, error) {
 	var values map[string]any
 	if yaml.Unmarshal(text, &values) != nil { // the parser of the configuration reports the problem

@@ -103,7 +103,9 @@ func (h handlers) namesForSecrets(u *unstructured.Unstructured) []cache.ObjectNa
 	var users []cache.ObjectName
 	for host, secret := range render.TLSSecrets(u) {
 		if oldest := h.requester(u.GetNamespace(), host, secret); oldest == nil || !render.IsOlder(oldest, u) {
-			users = append(users, h.index.DependentsOf(dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret}})...)
+			users = append(users, h.index.DependentsOf(dependents.Object{
+				Kind: dependents.Secret, Name: cache.ObjectName{Namespace: u.GetNamespace(), Name: secret},
+			})...)
 		}
 	}
 	return users
@@ -174,8 +176,8 @@ func isUnchanged(old, current any) bool {
 	return false
 }
 
-// hasSameRequests reports whether an update of a route of another owner cannot change the requests that the route receives. The status of a service's own
-// routes counts.
+// hasSameRequests reports whether an update of a route of another owner cannot change the requests that the route receives. The status of a
+// service's own routes counts.
 func hasSameRequests(a, b *unstructured.Unstructured) bool {
 	_, owned := informers.OwnerName(a)
 	return !owned && reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&

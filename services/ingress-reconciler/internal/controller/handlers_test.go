@@ -99,8 +99,12 @@ func TestAGatewayConcernsThoseThatUseIt(t *testing.T) {
 	users := dependents.New()
 	public, other := cache.ObjectName{Namespace: "gateways", Name: "public"}, cache.ObjectName{Namespace: "gateways", Name: "other"}
 	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "a"}, []dependents.Object{{Kind: dependents.Gateway, Name: public}})
-	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "b"}, []dependents.Object{{Kind: dependents.Gateway, Name: other}, {Kind: dependents.InferencePool, Name: public}})
-	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "c"}, []dependents.Object{{Kind: dependents.Gateway, Name: other}, {Kind: dependents.Gateway, Name: public}})
+	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "b"}, []dependents.Object{
+		{Kind: dependents.Gateway, Name: other}, {Kind: dependents.InferencePool, Name: public},
+	})
+	users.SetDependencies(cache.ObjectName{Namespace: "models", Name: "c"}, []dependents.Object{
+		{Kind: dependents.Gateway, Name: other}, {Kind: dependents.Gateway, Name: public},
+	})
 	h := handlers{index: users}
 	got := h.namesForKind(dependents.Gateway)(newGateway(func(*gatewayv1.Gateway) {}))
 	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "a"}, {Namespace: "models", Name: "c"}}, got)
@@ -188,8 +192,12 @@ spec: {rules: [{host: chat.models.example.com, http: 7}]}
 	written := r.expectStatus(nil)
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	assert.Equal(t, "False HostConflict", *written)
-	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: "chat.models.example.com"}}))
-	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{
+		Kind: dependents.Host, Name: cache.ObjectName{Name: "chat.models.example.com"},
+	}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{
+		Kind: dependents.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"},
+	}))
 	assert.Empty(t, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
 }
 
@@ -207,5 +215,7 @@ spec: {listeners: [{name: chat, hostname: chat.models.example.com, port: 80, pro
 	r.applies(render.HTTPRoutes, apply.Created, nil)
 	r.expectStatus(nil)
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}}))
+	assert.Equal(t, []cache.ObjectName{chat}, r.Dependents.DependentsOf(dependents.Object{
+		Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost},
+	}))
 }

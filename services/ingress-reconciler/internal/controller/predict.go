@@ -11,9 +11,10 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// PredictCondition returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing objects by
-// their status. For new objects no data plane has reported a verdict yet.
-func PredictCondition(observer *observe.Observer, observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
+// PredictCondition returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing
+// objects by their status. For new objects no data plane has reported a verdict yet.
+func PredictCondition(observer *observe.Observer, observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock,
+) isvc.Condition {
 	r := &run{reconciler: &Reconciler{Params: Params{Clock: c, Observer: observer}}, observed: observed, plan: p}
 	for _, o := range objects {
 		r.planned = append(r.planned, plannedObject{Object: o, verdict: r.predictVerdict(&o)})

@@ -228,8 +228,8 @@ func (r *Reconciler) unconfiguredState(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// reportCondition writes the condition of a service if it has changed, and creates an Event for the change. It compares with the stored condition, so a
-// new leader does not repeat Events. It returns how long the state must last before it is written: each write wakes OME.
+// reportCondition writes the condition of a service if it has changed, and creates an Event for the change. It compares with the stored
+// condition, so a new leader does not repeat Events. It returns how long the state must last before it is written: each write wakes OME.
 func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, state condition.State) (rest time.Duration, err error) {
 	s := object.Service
 	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces all conditions of a VirtualDeployment
@@ -266,8 +266,8 @@ func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, s
 // reasonUnsettled is the reason to reconcile again for a condition that is not written yet.
 const reasonUnsettled = "the condition is written if its state lasts: each write wakes OME"
 
-// recordTransition records the time to exposure when the condition becomes True, and creates an Event when the status is False and the reason
-// has changed.
+// recordTransition records the time to exposure when the condition becomes True, and creates an Event when the status is False and the
+// reason has changed.
 func (r *Reconciler) recordTransition(object *isvc.Object, before *isvc.Condition, next isvc.Condition) {
 	if next.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue) {
 		r.Meter.ObserveProgrammed(r.Clock.Since(readySince(object.Service, before)))

@@ -100,7 +100,8 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	m.EXPECT().SetHeld(mock.Anything, mock.Anything).Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
-		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Dependents: dependents.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
+		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Dependents: dependents.New(), Applier: r.applier,
+		Status: r.status, Recorder: r.recorder,
 		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
 		Clock: clocktesting.NewFakePassiveClock(start),
 	})

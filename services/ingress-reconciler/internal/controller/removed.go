@@ -17,10 +17,10 @@ import (
 // 40 s behind; 10 min are in proportion to 1 000 services.
 const runtimeGracePeriod = 10 * time.Minute
 
-// removedComponents tracks components that were removed from specifications. OME deletes their Services seconds or minutes later, and a data plane
-// answers 500 for a route without its Service, so the route has to change first and must not change back. In
-// OME 1.2 a runtime adds no components, so a removed component never counts again. A new leader does not have this state: if
-// existing routes bypass a router, the previous leader may have changed them, so the router counts as removed from the start.
+// removedComponents tracks components that were removed from specifications. OME deletes their Services seconds or minutes later, and a
+// data plane answers 500 for a route without its Service, so the route has to change first and must not change back. In OME 1.2 a runtime
+// adds no components, so a removed component never counts again. A new leader does not have this state: if existing routes bypass a router,
+// the previous leader may have changed them, so the router counts as removed from the start.
 type removedComponents struct {
 	mu       sync.Mutex
 	services map[cache.ObjectName]map[isvc.Role]time.Time // time of the removal by component; zero while the specification names the component
@@ -40,7 +40,8 @@ func bypassedRoles(in *plan.Input) []isvc.Role {
 
 // updateService updates the state from a specification. It returns the removed components, and the time until the first of them no longer
 // counts as removed, 0 if none of them ever does. The components in bypassed count as removed when the service is new to this replica.
-func (l *removedComponents) updateService(s *isvc.Service, bypassed []isvc.Role, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
+func (l *removedComponents) updateService(s *isvc.Service, bypassed []isvc.Role, now time.Time,
+) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}

@@ -26,7 +26,10 @@ func TestRemovedComponents(t *testing.T) {
 		{name: "a router of the runtime never leaves", named: alone},
 		{name: "a named component stays", at: time.Second, named: both},
 		{name: "until it is not", at: 2 * time.Second, named: alone, want12: router, want13: router, wantNext: runtimeGracePeriod},
-		{name: "OME is 9 s behind", at: 11 * time.Second, named: alone, want12: router, want13: router, wantNext: runtimeGracePeriod - 9*time.Second},
+		{
+			name: "OME is 9 s behind", at: 11 * time.Second, named: alone, want12: router, want13: router,
+			wantNext: runtimeGracePeriod - 9*time.Second,
+		},
 		{name: "then it is the runtime's", at: 2*time.Second + runtimeGracePeriod, named: alone, want12: router},
 		{name: "and goes on to be", at: time.Hour, named: alone, want12: router},
 		{name: "named again", at: 2 * time.Hour, named: both},
@@ -57,7 +60,9 @@ func TestRemovedBeforeThisTerm(t *testing.T) {
 	t.Parallel()
 	s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{isvc.Engine: {}}, RuntimeComponents: true}
 	router, removedRouter := []isvc.Role{isvc.Router}, map[isvc.Role]bool{isvc.Router: true}
-	for at, want := range map[time.Duration]map[isvc.Role]bool{0: removedRouter, runtimeGracePeriod - 1: removedRouter, runtimeGracePeriod: nil} {
+	for at, want := range map[time.Duration]map[isvc.Role]bool{
+		0: removedRouter, runtimeGracePeriod - 1: removedRouter, runtimeGracePeriod: nil,
+	} {
 		fresh := removedComponents{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
 		fresh.updateService(s, router, start)
 		got, next := fresh.updateService(s, router, start.Add(at))

@@ -55,7 +55,8 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 		case winner == nil:
 			continue
 		case metav1.IsControlledBy(winner, &metav1.ObjectMeta{UID: r.observed.Input.Service.UID}):
-			r.warnOfConflict(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", objectName(winner), o.Exposure.Host, path, why)
+			r.warnOfConflict(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", objectName(winner), o.Exposure.Host,
+				path, why)
 		case path == o.Exposure.Path:
 			return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(
 				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", objectName(winner), o.Exposure.Host, path, why)}
@@ -67,8 +68,8 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 	return v
 }
 
-// findRivals returns the routes of other owners for the host of an object. It omits routes that the data plane cannot read, although the API
-// server accepts them: they receive no requests.
+// findRivals returns the routes of other owners for the host of an object. It omits routes that the data plane cannot read, although the
+// API server accepts them: they receive no requests.
 func (r *run) findRivals(o *render.Object) []*unstructured.Unstructured {
 	all := r.reconciler.Observer.ForeignRoutes(o.Resource, o.Exposure.Host)
 	if o.Exposure.OwnListener {
@@ -140,13 +141,14 @@ func (c *contest) rivalAnswer(request semantics.Request) *unstructured.Unstructu
 	return oldestWithPath(c.rivals, c.exposure, nil)
 }
 
-// oldestWithPath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the data
-// plane is not modeled, or can choose.
+// oldestWithPath returns the oldest route with the path of an exposure, older than a time unless that is nil. It is the answer where the
+// data plane is not modeled, or can choose.
 func oldestWithPath(rivals []*unstructured.Unstructured, e *plan.Exposure, before *metav1.Time) *unstructured.Unstructured {
 	var found *unstructured.Unstructured
 	for _, u := range rivals {
 		created := u.GetCreationTimestamp()
-		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.PathPrefixes(u, e.Host), e.Path) || before != nil && before.Before(&created) {
+		if u.GetAnnotations()[annotationCanary] == "true" || !slices.Contains(render.PathPrefixes(u, e.Host), e.Path) ||
+			before != nil && before.Before(&created) {
 			continue
 		}
 		if first := found; first == nil || created.Time.Before(first.GetCreationTimestamp().Time) {

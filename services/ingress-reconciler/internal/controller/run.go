@@ -160,7 +160,8 @@ func (r *run) replacedObjects(ctx context.Context) (old []observe.Live, in []tra
 // deleteSuperseded deletes objects that are no longer in the plan, as package transition decides.
 func (r *run) deleteSuperseded(ctx context.Context) {
 	in := transition.Input{
-		Now: r.reconciler.Clock.Now(), HoldDuration: r.holdDuration, FrozenSlots: r.plan.FrozenSlots, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
+		Now: r.reconciler.Clock.Now(), HoldDuration: r.holdDuration, FrozenSlots: r.plan.FrozenSlots, Disabled: r.plan.Disabled,
+		HandedToOME: r.plan.HandedToOME,
 	}
 	old, states := r.replacedObjects(ctx)
 	in.Old = states
@@ -219,8 +220,9 @@ func (r *run) conditionState() condition.State {
 		switch {
 		case w.Exposure != nil:
 			s.Routes = append(s.Routes, condition.Route{
-				URL: exposureURL(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), Server: r.exposureServer(w.Exposure), Verdict: reportedVerdict(w),
-				Detail: cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
+				URL: exposureURL(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), Server: r.exposureServer(w.Exposure),
+				Verdict: reportedVerdict(w),
+				Detail:  cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
 			})
 		case w.verdict.Acceptance == gatewayapi.Refused:
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})

@@ -19,7 +19,8 @@ import (
 const addressTimeout = 2 * time.Minute
 
 // objectVerdict returns whether the data plane has accepted a route, and the time until the next check: 0 if an event reports every change.
-func objectVerdict(o *render.Object, stored *unstructured.Unstructured, g gatewayapi.Gateway, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
+func objectVerdict(o *render.Object, stored *unstructured.Unstructured, g gatewayapi.Gateway, now time.Time,
+) (v gatewayapi.Verdict, wait time.Duration) {
 	switch o.Resource {
 	case render.HTTPRoutes:
 		return routeVerdict(stored, g), 0

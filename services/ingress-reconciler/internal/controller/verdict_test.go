@@ -59,7 +59,9 @@ func TestJudge(t *testing.T) {
 			now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 			stored := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(tt.give))}
 			stored.SetCreationTimestamp(metav1.NewTime(now.Add(-tt.age)))
-			got, wait := objectVerdict(&render.Object{Resource: tt.resource, Exposure: &plan.Exposure{Attachment: tt.predicted, Class: ingressclass.Class{SpecController: tt.class}}}, stored, g, now)
+			got, wait := objectVerdict(&render.Object{
+				Resource: tt.resource, Exposure: &plan.Exposure{Attachment: tt.predicted, Class: ingressclass.Class{SpecController: tt.class}},
+			}, stored, g, now)
 			assert.Equal(t, tt.wait, wait)
 			assert.Equal(t, tt.want, got.Acceptance)
 			assert.Equal(t, tt.reason, got.Reason)

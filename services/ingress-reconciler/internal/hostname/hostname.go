@@ -174,7 +174,8 @@ func Validate(host string) error {
 	}
 	for _, label := range labels {
 		if len(label) > validation.DNS1123LabelMaxLength {
-			return fmt.Errorf("host %q: label %q has %d characters, more than %d", abridgeHost(host), label, len(label), validation.DNS1123LabelMaxLength)
+			return fmt.Errorf("host %q: label %q has %d characters, more than %d", abridgeHost(host), label, len(label),
+				validation.DNS1123LabelMaxLength)
 		}
 	}
 	return nil

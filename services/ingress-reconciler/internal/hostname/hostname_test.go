@@ -108,7 +108,9 @@ func FuzzHost(f *testing.F) {
 		if err != nil {
 			return
 		}
-		host, err := parsed.RenderHost(Values{Name: name, Namespace: "models", IngressDomain: "example.com", Labels: map[string]string{"a": label}})
+		host, err := parsed.RenderHost(Values{
+			Name: name, Namespace: "models", IngressDomain: "example.com", Labels: map[string]string{"a": label},
+		})
 		if err == nil {
 			require.NoError(t, Validate(host))
 			assert.LessOrEqual(t, len(host), 253)

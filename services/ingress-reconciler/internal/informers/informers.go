@@ -109,7 +109,8 @@ func Kinds(writable []string) Set[kit.Kind] {
 	for _, resource := range Written {
 		kind := kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers: cache.Indexers{byOwner: indexManaged, byHost: indexForeign, bySecret: indexBySecret}, Transform: trimManaged, Off: off(resource),
+			Indexers:  cache.Indexers{byOwner: indexManaged, byHost: indexForeign, bySecret: indexBySecret},
+			Transform: trimManaged, Off: off(resource),
 		}
 		if render.IsRoute(resource) {
 			kind.Selector = ""
@@ -122,8 +123,9 @@ func Kinds(writable []string) Set[kit.Kind] {
 // mapSet returns a Set with the results of f for the values of another Set.
 func mapSet[A, B any](set Set[A], f func(A) B) Set[B] {
 	mapped := Set[B]{
-		InferenceServices: f(set.InferenceServices), Services: f(set.Services), Slices: f(set.Slices), Namespaces: f(set.Namespaces), IngressClasses: f(set.IngressClasses),
-		Gateways: f(set.Gateways), ListenerSets: f(set.ListenerSets), GatewayClasses: f(set.GatewayClasses), IstioGateways: f(set.IstioGateways), Knative: f(set.Knative), Pools: f(set.Pools),
+		InferenceServices: f(set.InferenceServices), Services: f(set.Services), Slices: f(set.Slices), Namespaces: f(set.Namespaces),
+		IngressClasses: f(set.IngressClasses), Gateways: f(set.Gateways), ListenerSets: f(set.ListenerSets),
+		GatewayClasses: f(set.GatewayClasses), IstioGateways: f(set.IstioGateways), Knative: f(set.Knative), Pools: f(set.Pools),
 		Managed: map[schema.GroupVersionResource]B{},
 	}
 	for resource, a := range set.Managed {

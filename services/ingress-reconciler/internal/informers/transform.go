@@ -10,9 +10,9 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// trimManaged removes the fields that no package reads. Of an object of this program it removes the managed fields, as trimManagedFields does. Of a
-// route of another owner it removes the managed fields, the copy that kubectl stores, and the status, unless an InferenceService owns the route: OME
-// may have written it.
+// trimManaged removes the fields that no package reads. Of an object of this program it removes the managed fields, as trimManagedFields
+// does. Of a route of another owner it removes the managed fields, the copy that kubectl stores, and the status, unless an InferenceService
+// owns the route: OME may have written it.
 func trimManaged(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	switch {

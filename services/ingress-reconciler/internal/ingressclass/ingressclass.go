@@ -152,7 +152,10 @@ func ResolveClass(classes []*networkingv1.IngressClass, name *string) Class {
 	found := findClass(classes, name)
 	switch {
 	case found != nil:
-		return Class{Name: found.Name, SpecController: found.Spec.Controller, Controller: RecognizeController(found.Spec.Controller), readGroup: readGroupOf(found)}
+		return Class{
+			Name: found.Name, SpecController: found.Spec.Controller, Controller: RecognizeController(found.Spec.Controller),
+			readGroup: readGroupOf(found),
+		}
 	case name != nil:
 		return Class{Name: *name}
 	}
@@ -186,8 +189,8 @@ func (c Class) StripsPrefixes() bool {
 	return c.Controller.StripsPrefixes() && !c.readGroup.lacksGroup(c.Controller.Reads)
 }
 
-// MayLackGroup returns the group and version of custom resources that StripPrefix needs, if the class does not say whether its controller reads
-// them.
+// MayLackGroup returns the group and version of custom resources that StripPrefix needs, if the class does not say whether its controller
+// reads them.
 func (c Class) MayLackGroup() string {
 	if !c.Controller.StripsPrefixes() || c.readGroup.known {
 		return ""

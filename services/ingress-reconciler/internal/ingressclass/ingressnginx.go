@@ -31,7 +31,9 @@ var IngressNGINX = Controller{
 	},
 	StripPrefix: func(p Prefix) Stripped {
 		return Stripped{
-			Paths:       []networkingv1.HTTPIngressPath{ingressPath(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(p.withoutSlash())+"(/|$)(.*)")},
+			Paths: []networkingv1.HTTPIngressPath{
+				ingressPath(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(p.withoutSlash())+"(/|$)(.*)"),
+			},
 			Annotations: map[string]string{prefixIngressNGINX + "use-regex": "true", prefixIngressNGINX + "rewrite-target": "/$2"},
 		}
 	},

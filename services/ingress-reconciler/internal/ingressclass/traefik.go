@@ -26,7 +26,9 @@ var Traefik = Controller{
 			chain = others + "," + chain
 		}
 		return Stripped{
-			Paths:       []networkingv1.HTTPIngressPath{ingressPath(networkingv1.PathTypeExact, p.withoutSlash()), ingressPath(networkingv1.PathTypePrefix, p.Path)},
+			Paths: []networkingv1.HTTPIngressPath{
+				ingressPath(networkingv1.PathTypeExact, p.withoutSlash()), ingressPath(networkingv1.PathTypePrefix, p.Path),
+			},
 			Annotations: map[string]string{annotationMiddlewares: chain},
 			Companion: &Companion{Resource: Middlewares, Object: &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": traefik.SchemeGroupVersion.String(), "kind": "Middleware",

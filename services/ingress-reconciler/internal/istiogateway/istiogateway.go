@@ -77,7 +77,8 @@ func ParseName(text, namespace string) (gatewayNamespace, name string) {
 	return namespace, text
 }
 
-// PredictAttachment predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway means that it does not exist.
+// PredictAttachment predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway means that it does not
+// exist.
 func (g *Gateway) PredictAttachment(namespace, host string) gatewayapi.Attachment {
 	switch {
 	case g == nil:

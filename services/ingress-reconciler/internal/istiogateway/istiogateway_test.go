@@ -57,7 +57,8 @@ func TestAttach(t *testing.T) {
 	}
 	var none *Gateway
 	assert.Equal(t, gatewayapi.ReasonGatewayNotFound, none.PredictAttachment("models", host).Reason)
-	assert.Equal(t, gatewayapi.Attachment{Scheme: "http", Port: 8080}, read(t, "[{port: {number: 8080, protocol: HTTP}, hosts: ['*']}]").PredictAttachment("models", host))
+	assert.Equal(t, gatewayapi.Attachment{Scheme: "http", Port: 8080},
+		read(t, "[{port: {number: 8080, protocol: HTTP}, hosts: ['*']}]").PredictAttachment("models", host))
 }
 
 func TestParseName(t *testing.T) {

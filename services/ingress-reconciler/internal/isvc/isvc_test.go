@@ -215,17 +215,40 @@ func TestComponentMode(t *testing.T) {
 		{name: "no mode", role: Engine, want: RawDeployment},
 		{name: "leader", give: Service{Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: MultiNode},
 		{name: "no replicas, no Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, want: RawDeployment},
-		{name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: ModeContext{Knative: true}, want: Serverless},
-		{name: "replicas, and a Knative Service that is left over", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(1)}}}, role: Engine, in: ModeContext{Knative: true}, want: RawDeployment},
-		{name: "no replicas, Knative, though annotated", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0), Mode: RawDeployment}}}, role: Engine, in: ModeContext{Knative: true}, want: Serverless},
-		{name: "annotated, and Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless}}}, role: Engine, in: ModeContext{Knative: true}, want: Serverless},
+		{
+			name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine,
+			in: ModeContext{Knative: true}, want: Serverless,
+		},
+		{
+			name: "replicas, and a Knative Service that is left over",
+			give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(1)}}}, role: Engine, in: ModeContext{Knative: true},
+			want: RawDeployment,
+		},
+		{
+			name: "no replicas, Knative, though annotated",
+			give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0), Mode: RawDeployment}}}, role: Engine,
+			in: ModeContext{Knative: true}, want: Serverless,
+		},
+		{
+			name: "annotated, and Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless}}}, role: Engine,
+			in: ModeContext{Knative: true}, want: Serverless,
+		},
 		{name: "annotated, no Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless, Nodes: true}}}, role: Engine, want: MultiNode},
-		{name: "engine with a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: ModeContext{Knative: true, Decoder: true}, want: RawDeployment},
-		{name: "router before a decoder", give: Service{Components: map[Role]*Component{Router: {MinReplicas: number(0)}}}, role: Router, in: ModeContext{Knative: true, Decoder: true}, want: Serverless},
+		{
+			name: "engine with a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine,
+			in: ModeContext{Knative: true, Decoder: true}, want: RawDeployment,
+		},
+		{
+			name: "router before a decoder", give: Service{Components: map[Role]*Component{Router: {MinReplicas: number(0)}}}, role: Router,
+			in: ModeContext{Knative: true, Decoder: true}, want: Serverless,
+		},
 		{name: "the component's before the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, want: MultiNode},
 		{name: "the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: OMENative},
 		{name: "the whole's, of a component by the runtime", give: Service{Mode: OMENative}, role: Router, want: OMENative},
-		{name: "virtual", give: Service{Mode: VirtualDeployment, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, in: ModeContext{Knative: true}, want: VirtualDeployment},
+		{
+			name: "virtual", give: Service{Mode: VirtualDeployment, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine,
+			in: ModeContext{Knative: true}, want: VirtualDeployment,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -92,8 +92,8 @@ func (r *reader) readReplicaRefs(spec map[string]any) map[Role]string {
 // inferenceReplica is the kind of the scale target of components that OME 1.3 runs in mode OMENative.
 const inferenceReplica = "InferenceReplica"
 
-// hasServingInstances reports whether the status of a component has ready and serving instances of the InferenceReplica with the given name.
-// OME 1.3 requires the same of a component that backs a route. A status in any other format is not an error: OME owns the status.
+// hasServingInstances reports whether the status of a component has ready and serving instances of the InferenceReplica with the given
+// name. OME 1.3 requires the same of a component that backs a route. A status in any other format is not an error: OME owns the status.
 func hasServingInstances(component any, replica string) bool {
 	fieldOf := func(v any, field string) any {
 		object, _ := v.(map[string]any)
@@ -104,7 +104,8 @@ func hasServingInstances(component any, replica string) bool {
 		n, ok := v.(int64)
 		return ok && n > 0
 	}
-	return fieldOf(target, "apiVersion") == Resource.GroupVersion().String() && fieldOf(target, "kind") == inferenceReplica && fieldOf(target, "name") == replica &&
+	return fieldOf(target, "apiVersion") == Resource.GroupVersion().String() && fieldOf(target, "kind") == inferenceReplica &&
+		fieldOf(target, "name") == replica &&
 		positive(fieldOf(counts, "readyReplicas")) && positive(fieldOf(counts, "servingReplicas"))
 }
 
@@ -239,8 +240,9 @@ func (r *reader) readConditions(status map[string]any) []Condition {
 			continue
 		}
 		conditions = append(conditions, Condition{
-			Type: r.readText(c, path, "type"), Status: metav1.ConditionStatus(r.readText(c, path, "status")), Severity: r.readText(c, path, "severity"),
-			LastTransitionTime: r.readText(c, path, "lastTransitionTime"), Reason: r.readText(c, path, "reason"), Message: r.readText(c, path, "message"),
+			Type: r.readText(c, path, "type"), Status: metav1.ConditionStatus(r.readText(c, path, "status")),
+			Severity: r.readText(c, path, "severity"), LastTransitionTime: r.readText(c, path, "lastTransitionTime"),
+			Reason: r.readText(c, path, "reason"), Message: r.readText(c, path, "message"),
 		})
 	}
 	return conditions

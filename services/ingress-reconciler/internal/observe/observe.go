@@ -98,9 +98,10 @@ func (o *Observer) ServiceNames() []cache.ObjectName {
 
 // ForeignRoutes returns the routes of a kind for a host that this program did not write, except those that are being deleted.
 func (o *Observer) ForeignRoutes(resource schema.GroupVersionResource, host string) []*unstructured.Unstructured {
-	return slices.DeleteFunc(filterType[*unstructured.Unstructured](informers.ForeignRoutes(o.Managed[resource], host)), func(u *unstructured.Unstructured) bool {
-		return u.GetDeletionTimestamp() != nil
-	})
+	return slices.DeleteFunc(filterType[*unstructured.Unstructured](informers.ForeignRoutes(o.Managed[resource], host)),
+		func(u *unstructured.Unstructured) bool {
+			return u.GetDeletionTimestamp() != nil
+		})
 }
 
 // OwnerNames returns the names of InferenceServices with routes of this controller. They include deleted InferenceServices.

@@ -185,7 +185,8 @@ func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 		require.True(t, g.ListenerSet)
 		assert.Equal(t, want.class != "", g.Class != nil && g.Class.Name == want.class)
 		assert.Equal(t, []dependents.Object{
-			{Kind: dependents.Gateway, Name: cache.ObjectName{Namespace: "team", Name: set}}, {Kind: dependents.Gateway, Name: cache.ObjectName{Namespace: want.namespace, Name: want.name}},
+			{Kind: dependents.Gateway, Name: cache.ObjectName{Namespace: "team", Name: set}},
+			{Kind: dependents.Gateway, Name: cache.ObjectName{Namespace: want.namespace, Name: want.name}},
 		}, out.Dependencies)
 	}
 }

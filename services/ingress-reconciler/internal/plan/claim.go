@@ -20,8 +20,8 @@ func (e *Exposure) Claim() ownership.Claim {
 	return ownership.Claim{Host: e.Host, Path: e.Path, Header: e.Model.Header, Value: e.Model.Name, Unordered: e.Unordered}
 }
 
-// RequestedClaims returns the claims to request from the ownership registry: the claims of the plan, ready if the plan has exposures for them,
-// and the claims of existing objects.
+// RequestedClaims returns the claims to request from the ownership registry: the claims of the plan, ready if the plan has exposures for
+// them, and the claims of existing objects.
 func (p *Plan) RequestedClaims(live []ownership.Ask) []ownership.Ask {
 	ready := map[ownership.Claim]bool{}
 	for i := range p.Exposures {

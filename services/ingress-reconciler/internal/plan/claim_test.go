@@ -45,7 +45,9 @@ func TestRefuse(t *testing.T) {
 	assert.Len(t, p.Exposures, 2)
 	assert.Empty(t, p.Reasons)
 
-	p.RemoveRefused(map[ownership.Claim]ownership.Conflict{at("chat.models.example.org"): {Owner: owner, Claim: at("chat.models.example.org")}})
+	p.RemoveRefused(map[ownership.Claim]ownership.Conflict{
+		at("chat.models.example.org"): {Owner: owner, Claim: at("chat.models.example.org")},
+	})
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080 by gateways/public"}, lines(p))
 	assert.Equal(t, []Reason{{
 		Role: isvc.Engine, Reason: ReasonHostConflict, Message: "chat.models.example.org/ belongs to InferenceService victim/chat",

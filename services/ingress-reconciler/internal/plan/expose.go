@@ -192,7 +192,8 @@ func (c *collector) addModel(name string, d domain) {
 		c.addInvalid(ReasonInvalidConfiguration, "modelNameTemplate: ", err)
 		return
 	}
-	c.addExposure(Exposure{Host: c.sharedHost(d.name), Path: root, Model: model}, d, tenantChoice{host: d.fromTenant || c.Settings.FromTenant.SharedHost})
+	choice := tenantChoice{host: d.fromTenant || c.Settings.FromTenant.SharedHost}
+	c.addExposure(Exposure{Host: c.sharedHost(d.name), Path: root, Model: model}, d, choice)
 }
 
 // addInvalid adds the reason why an exposure cannot be computed, and keeps existing objects.
@@ -259,7 +260,8 @@ func (c *collector) addUnique(e Exposure) {
 		c.attachIstio(&e)
 	}
 	if e.Path != root && !rewrites {
-		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: %s", c.dataPlane(&e), e.Path, e.Host, c.pathRemedy())
+		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: %s", c.dataPlane(&e), e.Path, e.Host,
+			c.pathRemedy())
 		c.unsupported = true
 		return
 	}
@@ -320,8 +322,8 @@ func (c *collector) attachIstio(e *Exposure) {
 	e.URL = c.clientURL(e)
 }
 
-// clientURL returns the URL of an exposure for clients. The configured scheme and port win over those of the listener: TLS can end before the
-// Gateway.
+// clientURL returns the URL of an exposure for clients. The configured scheme and port win over those of the listener: TLS can end before
+// the Gateway.
 func (c *collector) clientURL(e *Exposure) string {
 	a, s := e.Attachment, &c.Settings
 	switch {
@@ -377,8 +379,8 @@ func (c *collector) mayRewritePath(e *Exposure) bool {
 	return true
 }
 
-// tlsSecretName returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own Secret:
-// if two Ingresses request one Secret for different hosts, cert-manager issues a certificate only for the first.
+// tlsSecretName returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own
+// Secret: if two Ingresses request one Secret for different hosts, cert-manager issues a certificate only for the first.
 func (c *collector) tlsSecretName(host string) (name string, err error) {
 	tls := &c.Settings.TLS
 	switch {

@@ -244,7 +244,9 @@ func TestModels(t *testing.T) {
 		"chat-engine.models.example.com/ -> chat-engine:8080 by gateways/public",
 	}, lines(got), "for the entry alone")
 	assert.Equal(t, Model{Header: "X-Model", Name: "chat"}, got.Exposures[1].Model)
-	assert.Contains(t, got.WantedClaims, WantedClaim{Claim: ownership.Claim{Host: "llm.example.com", Path: "/", Header: "X-Model", Value: "chat"}, Role: isvc.Router})
+	assert.Contains(t, got.WantedClaims, WantedClaim{
+		Claim: ownership.Claim{Host: "llm.example.com", Path: "/", Header: "X-Model", Value: "chat"}, Role: isvc.Router,
+	})
 
 	got = build(t, input(t, byIstio+models+"modelNameTemplate: '{{ .Namespace }}/{{ .Name }}'\nsharedHostPrefix: ''\n", isvc.Engine))
 	require.Len(t, got.Exposures, 2)

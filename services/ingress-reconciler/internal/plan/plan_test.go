@@ -34,11 +34,14 @@ func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 		})
 		in.Services = append(in.Services, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "models", Name: backend.ServiceName("chat", r), Labels: map[string]string{backend.LabelComponent: string(r), backend.LabelService: "chat"},
+				Namespace: "models", Name: backend.ServiceName("chat", r), Labels: map[string]string{
+					backend.LabelComponent: string(r), backend.LabelService: "chat",
+				},
 				OwnerReferences: []metav1.OwnerReference{{UID: "uid", Controller: &yes}},
 			},
 			Spec: corev1.ServiceSpec{
-				ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http1", Port: 8080}}, Selector: map[string]string{"app": backend.ServiceName("chat", r)},
+				ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http1", Port: 8080}},
+				Selector: map[string]string{"app": backend.ServiceName("chat", r)},
 			},
 		})
 	}

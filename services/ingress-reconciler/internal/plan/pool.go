@@ -238,7 +238,8 @@ func (b *builder) warnOfWorkers() {
 	}
 	for _, r := range slices.Sorted(maps.Keys(roles)) {
 		if b.podsOf(r).Workers {
-			b.addWarning(r, ReasonWorkersSelected, "OME's Service %s also sends requests to worker pods: add leader: {} and worker: {} to spec.%s", backend.ServiceName(b.Service.Name, r), r)
+			b.addWarning(r, ReasonWorkersSelected, "OME's Service %s also sends requests to worker pods: add leader: {} and worker: {} to spec.%s",
+				backend.ServiceName(b.Service.Name, r), r)
 		}
 	}
 }

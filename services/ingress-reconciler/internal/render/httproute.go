@@ -55,7 +55,9 @@ func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 }
 
 func routeMatch(e *plan.Exposure) gatewayv1.HTTPRouteMatch {
-	m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(trimSlash(e.Path))}}
+	m := gatewayv1.HTTPRouteMatch{
+		Path: &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(trimSlash(e.Path))},
+	}
 	if e.Model.Header != "" {
 		m.Headers = []gatewayv1.HTTPHeaderMatch{{
 			Type: ptr.To(gatewayv1.HeaderMatchExact), Name: gatewayv1.HTTPHeaderName(e.Model.Header), Value: e.Model.Name,

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// PathPrefixes returns the path prefixes of a host for which an HTTPRoute, Ingress or VirtualService answers every request, ending in "/". It
-// leaves out rules with other conditions, such as headers, and regular expressions.
+// PathPrefixes returns the path prefixes of a host for which an HTTPRoute, Ingress or VirtualService answers every request, ending in "/".
+// It leaves out rules with other conditions, such as headers, and regular expressions.
 func PathPrefixes(u *unstructured.Unstructured, host string) []string {
 	switch u.GetKind() {
 	case Kinds[HTTPRoutes]:
@@ -44,7 +44,8 @@ func isUnconditional(match map[string]any) bool {
 }
 
 // matchPrefixes returns the prefixes of the matches of all rules. A rule without matches has the prefix "/".
-func matchPrefixes(u *unstructured.Unstructured, rules, matches string, pathOf func(match map[string]any) (path any, unconditional bool)) []string {
+func matchPrefixes(u *unstructured.Unstructured, rules, matches string,
+	pathOf func(match map[string]any) (path any, unconditional bool)) []string {
 	var paths []string
 	for _, r := range nestedSlice(u.Object, "spec", rules) {
 		rule, _ := r.(map[string]any)

@@ -133,7 +133,9 @@ func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
 	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: backend.ServiceName(s.Name, r), Labels: map[string]string{backend.LabelComponent: string(r), backend.LabelService: s.Name},
+			Namespace: s.Namespace, Name: backend.ServiceName(s.Name, r), Labels: map[string]string{
+				backend.LabelComponent: string(r), backend.LabelService: s.Name,
+			},
 			OwnerReferences: []metav1.OwnerReference{{UID: s.UID, Controller: new(true)}},
 		},
 		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{port}, Selector: selector},

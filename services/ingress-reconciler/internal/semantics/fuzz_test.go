@@ -45,8 +45,8 @@ func crowd(tb testing.TB, seed uint64) *fixture {
 	return world(tb, documents...)
 }
 
-// FuzzAnswer checks that AnswerRequest does not panic or change the objects, that the answer does not depend on the order of objects, and that
-// each error wraps an error of this package.
+// FuzzAnswer checks that AnswerRequest does not panic or change the objects, that the answer does not depend on the order of objects, and
+// that each error wraps an error of this package.
 func FuzzAnswer(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, "x.b.c", "/a/b", "GET", "1")

@@ -63,7 +63,8 @@ func (w *World) throughGateway(r *request, d *result) error {
 	if g == nil {
 		return fmt.Errorf("gateway %s: %w", r.entrance.Gateway, ErrNotFound)
 	}
-	if err := cmp.Or(w.checkReadable("Gateway", g), onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
+	if err := cmp.Or(w.checkReadable("Gateway", g),
+		onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
 		return fmt.Errorf("%s: %w", objectIdentity("Gateway", g), err)
 	}
 	all := httpPorts(g, r.entrance.Port)
@@ -163,26 +164,27 @@ func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host
 	var all []attachedRoute
 	var failed error
 	seen := map[*gatewayv1.HTTPRoute]bool{}
-	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].forEachCovering(host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
-		if hostname == "" { // the route inherits the hostname of the listener
-			hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
-		}
-		for _, route := range routes {
-			if seen[route] {
-				continue
+	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].forEachCovering(host,
+		func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
+			if hostname == "" { // the route inherits the hostname of the listener
+				hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
 			}
-			seen[route] = true
-			attached, err := w.isAttached(route, g, l)
-			if err != nil {
-				failed = fmt.Errorf("%s: %w", objectIdentity("HTTPRoute", route), err)
-				return false
+			for _, route := range routes {
+				if seen[route] {
+					continue
+				}
+				seen[route] = true
+				attached, err := w.isAttached(route, g, l)
+				if err != nil {
+					failed = fmt.Errorf("%s: %w", objectIdentity("HTTPRoute", route), err)
+					return false
+				}
+				if attached {
+					all = append(all, attachedRoute{route, hostname})
+				}
 			}
-			if attached {
-				all = append(all, attachedRoute{route, hostname})
-			}
-		}
-		return true
-	})
+			return true
+		})
 	slices.SortStableFunc(all, func(a, b attachedRoute) int { return gatewayapi.CompareHostnames(a.hostname, b.hostname) })
 	return all, failed
 }

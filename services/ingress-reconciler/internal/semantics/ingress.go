@@ -106,7 +106,8 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 		for p := range rule.HTTP.Paths {
 			path := &rule.HTTP.Paths[p]
 			x.hosts.addValue(rule.Host, &location{
-				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: valueOr(path.PathType, ""), backend: &path.Backend,
+				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: valueOr(path.PathType, ""),
+				backend: &path.Backend,
 			})
 		}
 	}

@@ -78,7 +78,8 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 	case redirects:
 		return nil, fmt.Errorf("path %s is redirected to %s/ by ingress-nginx, and not by Traefik's NGINX provider: %w", r.path, r.path, ErrAmbiguous)
 	case len(nginx) == 0 && len(traefik) > 0:
-		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path, objectIdentity("Ingress", traefik[0].ingress), ErrAmbiguous)
+		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path,
+			objectIdentity("Ingress", traefik[0].ingress), ErrAmbiguous)
 	}
 	var contenders []contender
 	for _, m := range nginx {

@@ -208,8 +208,8 @@ func (i *istioRule) resolveAnswer() (*answer, error) {
 	}
 }
 
-// rewriteRequest changes the path, the authority and the headers. The new uri replaces the prefix of a prefix match, the whole path of an exact
-// match, and the leading slash if the rule does not match the uri.
+// rewriteRequest changes the path, the authority and the headers. The new uri replaces the prefix of a prefix match, the whole path of an
+// exact match, and the leading slash if the rule does not match the uri.
 func (i *istioRule) rewriteRequest(a *answer) error {
 	rewrite, headers := i.spec.GetRewrite(), i.spec.GetHeaders()
 	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"), onlyMessageFields(headers.GetRequest(), "set")); err != nil {
@@ -239,8 +239,8 @@ func isAuthority(name string) bool {
 	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
 }
 
-// destinationBackend returns the Service of a destination, or the host if it is not the name of a Service. A short name is the name of a Service
-// in the namespace of the VirtualService.
+// destinationBackend returns the Service of a destination, or the host if it is not the name of a Service. A short name is the name of a
+// Service in the namespace of the VirtualService.
 func (i *istioRule) destinationBackend(d *networkingv1alpha3.Destination) (Backend, error) {
 	if err := onlyMessageFields(d, "host", "port"); err != nil {
 		return Backend{}, err

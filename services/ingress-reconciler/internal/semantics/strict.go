@@ -48,8 +48,8 @@ func matchesWhole(expression, text string) (bool, error) {
 	return re.MatchString(text), nil
 }
 
-// compileRegexp compiles a regular expression in Go's syntax, which RE2, Envoy and Traefik share. nginx uses PCRE, which selects the same one
-// of several possible matches. Syntax that only PCRE supports is not modeled.
+// compileRegexp compiles a regular expression in Go's syntax, which RE2, Envoy and Traefik share. nginx uses PCRE, which selects the same
+// one of several possible matches. Syntax that only PCRE supports is not modeled.
 func compileRegexp(expression string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(expression)
 	if err != nil {

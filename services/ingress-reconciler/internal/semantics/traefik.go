@@ -42,7 +42,8 @@ func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
 	case len(found) == 0:
 		return nil, nil // a strict prefix matches fewer paths
 	case len(strict) == 0:
-		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path, objectIdentity("Ingress", found[0].ingress), ErrAmbiguous)
+		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path,
+			objectIdentity("Ingress", found[0].ingress), ErrAmbiguous)
 	}
 	contenders := make([]contender, len(found))
 	for i, m := range found {

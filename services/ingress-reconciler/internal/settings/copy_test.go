@@ -20,7 +20,9 @@ func copied(t *testing.T, config string, labels, annotations map[string]string) 
 	d, warnings, err := Parse([]byte(config))
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	s, err := (&Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(&isvc.Service{Namespace: "models", Name: "chat", Labels: labels, Annotations: annotations})
+	s, err := (&Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(&isvc.Service{
+		Namespace: "models", Name: "chat", Labels: labels, Annotations: annotations,
+	})
 	require.NoError(t, err)
 	return s
 }

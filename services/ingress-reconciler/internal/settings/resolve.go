@@ -126,7 +126,9 @@ func (c *Config) ResolveSettings(s *isvc.Service) (Settings, error) {
 	}
 	administrators, _ := c.mergeValues(s, &Values{}) // the settings without annotations
 	merged, enabled := c.mergeValues(s, &own)
-	out := Settings{Enabled: enabled, Private: private, Ignored: ignoredAnnotations(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
+	out := Settings{
+		Enabled: enabled, Private: private, Ignored: ignoredAnnotations(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain,
+	}
 	gatewayAPI := merged.EnableGatewayAPI
 	if gatewayAPI == nil && valueOf(merged.OMEIngressGateway) != "" {
 		gatewayAPI = new(true)
@@ -267,7 +269,8 @@ func (s *Settings) setValues(v *Values) error {
 		return err
 	}
 	s.setHosting(v.hostingSettings())
-	s.Strategy, s.URLScheme, s.URLPort = cmp.Or(v.Strategy, Auto), cmp.Or(valueOf(v.URLScheme), defaultURLScheme), int32(valueOf(v.URLPort)) // validated
+	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(valueOf(v.URLScheme), defaultURLScheme)
+	s.URLPort = int32(valueOf(v.URLPort)) // validated
 	s.AdditionalDomains = valueOf(v.AdditionalIngressDomains)
 	s.ComponentHosts, s.IstioOff = valueOf(v.ComponentHosts), valueOf(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IngressClass = valueOf(v.IngressGateway), v.IngressClassName

@@ -65,7 +65,9 @@ func resolve(t *testing.T, config, ome string, annotations map[string]string) (S
 		c.Inherited, err = ParseInherited([]byte(ome), "cluster.local")
 		require.NoError(t, err)
 	}
-	return c.ResolveSettings(&isvc.Service{Namespace: "models", Name: "chat", Labels: map[string]string{"tier": "gold"}, Annotations: annotations})
+	return c.ResolveSettings(&isvc.Service{
+		Namespace: "models", Name: "chat", Labels: map[string]string{"tier": "gold"}, Annotations: annotations,
+	})
 }
 
 func host(t *testing.T, s Settings) string {

@@ -48,46 +48,109 @@ func TestDecide(t *testing.T) {
 		next time.Duration
 	}{
 		{name: "nothing old"},
-		{name: "kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
-		{name: "kept, although new objects are accepted", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
-		{name: "kept, and withheld", give: Input{HoldDuration: hold, FrozenSlots: plan.Slots, Disabled: true, Old: []Old{unmarked}}, want: []Action{Keep}},
-		{name: "of no known slot, while some are kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{engine}, Old: []Old{{Slot: ""}}}, want: []Action{Keep}},
+		{
+			name: "kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}},
+			want: []Action{Keep, Keep},
+		},
+		{
+			name: "kept, although new objects are accepted",
+			give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}},
+			want: []Action{Keep},
+		},
+		{
+			name: "kept, and withheld", give: Input{HoldDuration: hold, FrozenSlots: plan.Slots, Disabled: true, Old: []Old{unmarked}},
+			want: []Action{Keep},
+		},
+		{
+			name: "of no known slot, while some are kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{engine}, Old: []Old{{Slot: ""}}},
+			want: []Action{Keep},
+		},
 		{name: "of no known slot", give: Input{HoldDuration: hold, Old: []Old{{Slot: ""}}}, want: []Action{Delete}},
 
-		{name: "withheld", give: Input{HoldDuration: hold, Disabled: true, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
-		{name: "handed over", give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}}, want: []Action{Mark}, next: hold},
-		{name: "handed over, and OME does not serve it", give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{
+			name: "withheld", give: Input{HoldDuration: hold, Disabled: true, Old: []Old{unmarked, entry(time.Second)}},
+			want: []Action{Delete, Delete},
+		},
+		{
+			name: "handed over", give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}},
+			want: []Action{Mark}, next: hold,
+		},
+		{
+			name: "handed over, and OME does not serve it",
+			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep},
+		},
 		{name: "handed over without a hold, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Keep}},
 		{name: "of another service, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{{Slot: plan.Entry, Lost: true}}}, want: []Action{Delete}},
-		{name: "handed over, for a while", give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}}, want: []Action{Keep}, next: 4 * time.Minute},
-		{name: "handed over, for long enough", give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(hold))}}, want: []Action{Delete}},
+		{
+			name: "handed over, for a while",
+			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}}, want: []Action{Keep},
+			next: 4 * time.Minute,
+		},
+		{
+			name: "handed over, for long enough",
+			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(hold))}}, want: []Action{Delete},
+		},
 		{name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}}, want: []Action{Delete}},
 
 		{name: "no new objects", give: Input{HoldDuration: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
-		{name: "no new objects, while other slots have some", give: Input{HoldDuration: hold, Wanted: wanted(engine, gatewayapi.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},
+		{
+			name: "no new objects, while other slots have some",
+			give: Input{HoldDuration: hold, Wanted: wanted(engine, gatewayapi.Pending), Old: []Old{unmarked}}, want: []Action{Delete},
+		},
 
-		{name: "not accepted yet", give: Input{HoldDuration: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{
+			name: "not accepted yet", give: Input{HoldDuration: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}},
+			want: []Action{Keep, Keep},
+		},
 		{name: "refused", give: Input{HoldDuration: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
-		{name: "some not accepted", give: Input{HoldDuration: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Pending, gatewayapi.Accepted), Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
+		{
+			name: "some not accepted",
+			give: Input{HoldDuration: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Pending, gatewayapi.Accepted),
+				Old: []Old{entry(time.Hour)}}, want: []Action{Keep},
+		},
 		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Action{Keep}},
 
 		{name: "accepted", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
-		{name: "accepted, all of several", give: Input{HoldDuration: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Accepted), Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
-		{name: "held", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
-		{name: "held to the last moment", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Keep}, next: 1},
-		{name: "held long enough, before a restart", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Delete}},
+		{
+			name: "accepted, all of several",
+			give: Input{HoldDuration: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Accepted), Old: []Old{unmarked}},
+			want: []Action{Mark}, next: hold,
+		},
+		{
+			name: "held", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Action{Keep},
+			next: 4 * time.Minute,
+		},
+		{
+			name: "held to the last moment", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Keep},
+			next: 1,
+		},
+		{
+			name: "held long enough, before a restart", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}},
+			want: []Action{Delete},
+		},
 		{name: "accepted, without a hold", give: Input{Wanted: accepted, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
 		{name: "a negative hold is none", give: Input{HoldDuration: -1, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Delete}},
-		{name: "marked by a clock that is ahead", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Action{Mark, Mark}, next: hold},
+		{
+			name: "marked by a clock that is ahead",
+			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Action{Mark, Mark},
+			next: hold,
+		},
 		{name: "marked now", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Action{Keep}, next: hold},
 
-		{name: "several, the next one first", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}}, want: []Action{Keep, Keep, Mark, Delete}, next: time.Minute},
+		{
+			name: "several, the next one first",
+			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}},
+			want: []Action{Keep, Keep, Mark, Delete}, next: time.Minute,
+		},
 		{name: "taken by another service", give: Input{
-			Now: now, HoldDuration: time.Minute, FrozenSlots: []plan.Slot{plan.Entry}, Wanted: []Wanted{{Slot: plan.Entry, Verdict: gatewayapi.Accepted}}, Old: []Old{{Slot: plan.Entry, Lost: true}},
+			Now: now, HoldDuration: time.Minute, FrozenSlots: []plan.Slot{plan.Entry}, Wanted: []Wanted{
+				{Slot: plan.Entry, Verdict: gatewayapi.Accepted},
+			}, Old: []Old{{Slot: plan.Entry, Lost: true}},
 		}, want: []Action{Delete}},
 		{name: "slots apart", give: Input{
-			HoldDuration: hold, FrozenSlots: []plan.Slot{decoder}, Wanted: append(wanted(plan.Entry, gatewayapi.Accepted), wanted(engine, gatewayapi.Refused)...),
-			Old: []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
+			HoldDuration: hold, FrozenSlots: []plan.Slot{decoder},
+			Wanted: append(wanted(plan.Entry, gatewayapi.Accepted), wanted(engine, gatewayapi.Refused)...),
+			Old:    []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
 		}, want: []Action{Delete, Keep, Keep}},
 	}
 	for _, tt := range tests {

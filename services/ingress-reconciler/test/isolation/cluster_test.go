@@ -86,7 +86,8 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 func (c *cluster) start() {
 	c.refresh()
 	c.reconciler = controller.New(controller.Params{
-		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: dependents.New(), Applier: c, Status: c, Recorder: c, Meter: c,
+		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: dependents.New(), Applier: c, Status: c, Recorder: c,
+		Meter:   c,
 		Enqueue: c.enqueue, Clock: c.clock,
 	})
 	c.reconciler.ReconcileAll()
