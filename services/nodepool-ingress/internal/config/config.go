@@ -190,7 +190,10 @@ func (p *Policy) validateNames() []error {
 
 // validateLimits checks the flags that say what a YurtIngress may ask for.
 func (p *Policy) validateLimits() []error {
-	errs := []error{checkAllowed("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), checkAllowed("default-profile", p.Profiles, p.DefaultProfile), checkAllowed("allowed-exposures", exposures, p.Exposures...)}
+	errs := []error{
+		checkAllowed("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), checkAllowed("default-profile", p.Profiles, p.DefaultProfile),
+		checkAllowed("allowed-exposures", exposures, p.Exposures...),
+	}
 	for name := range p.Images {
 		errs = append(errs, checkAllowed("images", v1alpha1.Profiles(), name))
 	}

@@ -150,8 +150,8 @@ func hasSameClaims(old, current any) bool {
 	})
 }
 
-// isUnchanged reports whether an update changes no relevant field: kubelets update their nodes every few minutes, and the program itself writes
-// the status of YurtIngresses.
+// isUnchanged reports whether an update changes no relevant field: kubelets update their nodes every few minutes, and the program itself
+// writes the status of YurtIngresses.
 func isUnchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *informers.Node:

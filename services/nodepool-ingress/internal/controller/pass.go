@@ -58,15 +58,17 @@ func (p *pass) addFinalizer(ctx context.Context) error {
 	return errors.Join(err, p.reportStatus(ctx, p.object, p.buildStatus()))
 }
 
-// applyPools applies the pools that change now. A pool that cannot be written does not delay others, except those that wait in a roll-out: a
-// roll-out stops at a pool that cannot be written. Pools that already have the wanted revision are therefore applied first.
+// applyPools applies the pools that change now. A pool that cannot be written does not delay others, except those that wait in a roll-out:
+// a roll-out stops at a pool that cannot be written. Pools that already have the wanted revision are therefore applied first.
 func (p *pass) applyPools(ctx context.Context) {
 	results := make([]status.Pool, len(p.plan.Pools))
 	var waiting []int
 	failed := "" // a pool of the roll-out
 	for i := range p.plan.Pools {
 		pool := &p.plan.Pools[i]
-		results[i] = status.Pool{Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.findLive(plan.Key{Resource: plan.Services, Name: pool.Service}))}
+		results[i] = status.Pool{
+			Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.findLive(plan.Key{Resource: plan.Services, Name: pool.Service})),
+		}
 		switch {
 		case !pool.CanChange():
 		case pool.Before.Exists && !pool.IsCurrent():

@@ -90,8 +90,8 @@ type writeState struct {
 	contested map[plan.Key]contest
 }
 
-// contest describes an object that the API server stores differently from what is written. The event of each write would cause the next write
-// immediately, without the backoff of the queue.
+// contest describes an object that the API server stores differently from what is written. The event of each write would cause the next
+// write immediately, without the backoff of the queue.
 type contest struct {
 	generation int64 // of the YurtIngress: another specification may be stored as it is
 	err        error
@@ -151,8 +151,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	return next.reconcileError()
 }
 
-// restoreStatus returns an object with the status that this replica wrote, if the API server has dropped a part of it. A CRD of OpenYurt's operator
-// lacks most fields of the status. Otherwise each reconcile would write the status again.
+// restoreStatus returns an object with the status that this replica wrote, if the API server has dropped a part of it. A CRD of OpenYurt's
+// operator lacks most fields of the status. Otherwise each reconcile would write the status again.
 func (r *Reconciler) restoreStatus(object *v1alpha1.YurtIngress) *v1alpha1.YurtIngress {
 	if object == nil {
 		return nil
@@ -169,7 +169,10 @@ func (r *Reconciler) restoreStatus(object *v1alpha1.YurtIngress) *v1alpha1.YurtI
 func (r *Reconciler) newPass(object *v1alpha1.YurtIngress) *pass {
 	in := r.Observer.Observe(object)
 	p := plan.Build(&in)
-	return &pass{Reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace, image: in.Policy.DefaultImage(&p.Settings)}
+	return &pass{
+		Reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace,
+		image: in.Policy.DefaultImage(&p.Settings),
+	}
 }
 
 // reportUnreadable reports an object that cannot be decoded, once for each version of it. Its objects stay.

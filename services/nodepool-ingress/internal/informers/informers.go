@@ -77,8 +77,12 @@ func Kinds(o Options) Set[kit.Kind] {
 			Resource: YurtIngresses, Name: "YurtIngress", Required: true, Indexers: cache.Indexers{indexPool: poolsOf, indexManifest: manifestOf},
 			Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
 		},
-		Nodes:          kit.Kind{Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: labelsOf}, Transform: trimNode(o.LabelKeys)},
-		IngressClasses: kit.Kind{Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: ownerIndexers(), Transform: trimManagedFields},
+		Nodes: kit.Kind{
+			Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: labelsOf}, Transform: trimNode(o.LabelKeys),
+		},
+		IngressClasses: kit.Kind{
+			Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: ownerIndexers(), Transform: trimManagedFields,
+		},
 		Manifests: kit.Kind{
 			Resource: plan.ConfigMaps, Name: "ConfigMap", Namespace: o.Namespace, Selector: v1alpha1.LabelCustomManifest + "=true",
 			Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations, c.BinaryData = nil, nil, nil }),
@@ -99,7 +103,8 @@ func Kinds(o Options) Set[kit.Kind] {
 			continue
 		}
 		managed := kit.Kind{
-			Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: ownerIndexers(), Transform: trimManagedFields, Required: true,
+			Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: ownerIndexers(),
+			Transform: trimManagedFields, Required: true,
 		}
 		if k.Namespaced {
 			managed.Namespace = o.Namespace
@@ -179,11 +184,13 @@ func ReadSnapshot(world kit.Snapshot, o Options) (Caches, error) {
 	return caches, failed
 }
 
-// preferredVersions makes discovery find NodePool only in the preferred version that the API server serves. All versions contain the same objects.
+// preferredVersions makes discovery find NodePool only in the preferred version that the API server serves. All versions contain the same
+// objects.
 type preferredVersions struct{ kube.ResourceDiscovery }
 
 // ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
-func (p preferredVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+func (p preferredVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string,
+) (*metav1.APIResourceList, error) {
 	list, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
 	group, parseErr := schema.ParseGroupVersion(groupVersion)
 	if err != nil || parseErr != nil || group.Group != v1alpha1.SchemeGroupVersion.Group {
@@ -277,8 +284,8 @@ func manifestOf(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// trimManagedFields removes the managed fields, unless this program set fields of the object by a create or update instead of an apply: then the
-// next apply needs all managed fields to migrate them.
+// trimManagedFields removes the managed fields, unless this program set fields of the object by a create or update instead of an apply:
+// then the next apply needs all managed fields to migrate them.
 func trimManagedFields(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

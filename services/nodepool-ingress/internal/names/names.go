@@ -1,5 +1,5 @@
-// Package names derives the names of the objects of a pool from the name of the pool, which other clients choose: the name of a NodePool is a
-// DNS subdomain, with dots and up to 253 characters, and a label value may have upper case and underscores.
+// Package names derives the names of the objects of a pool from the name of the pool, which other clients choose: the name of a NodePool is
+// a DNS subdomain, with dots and up to 253 characters, and a label value may have upper case and underscores.
 //
 // A name is <role>-<pool>. The role has no dash, so the names of two roles never collide. The pool is unchanged if it is a DNS label that
 // fits. Otherwise it is shortened to the characters of a label, and a hash of the full name follows. A pool whose name ends like a hash
@@ -29,8 +29,8 @@ var (
 	notLabel = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// PoolObject returns the name of the objects of a pool in its namespace: Deployment, ServiceAccount, ConfigMap, Service, PodDisruptionBudget,
-// bindings, and the lock of the controller's leader election.
+// PoolObject returns the name of the objects of a pool in its namespace: Deployment, ServiceAccount, ConfigMap, Service,
+// PodDisruptionBudget, bindings, and the lock of the controller's leader election.
 func PoolObject(pool string) string {
 	return roleIngress + "-" + shortenName(pool, maxLabel-len(roleIngress)-1)
 }
@@ -40,7 +40,8 @@ func CacheConfigMap(pool string) string {
 	return roleCache + "-" + shortenName(pool, maxLabel-len(roleCache)-1)
 }
 
-// ClusterObject returns the name of a cluster-scoped object of a pool, unique among namespaces. Such names may contain colons, and be longer.
+// ClusterObject returns the name of a cluster-scoped object of a pool, unique among namespaces. Such names may contain colons, and be
+// longer.
 func ClusterObject(namespace, pool string) string { return namespace + ":" + PoolObject(pool) }
 
 // shortenName returns the pool if it is a DNS label of at most limit characters that does not end like a hash. Otherwise it returns a label

@@ -35,8 +35,8 @@ func imageRepository(image string) (string, error) {
 	return "docker.io/" + path, nil
 }
 
-// checkAllowedImage returns an error unless a repository of the policy has the image. The image runs with a ServiceAccount that reads Secrets, on the
-// nodes of the pool, so users who may write a YurtIngress must not choose any image.
+// checkAllowedImage returns an error unless a repository of the policy has the image. The image runs with a ServiceAccount that reads
+// Secrets, on the nodes of the pool, so users who may write a YurtIngress must not choose any image.
 func (p *Policy) checkAllowedImage(image string) error {
 	repo, err := imageRepository(image)
 	if err != nil {

@@ -33,8 +33,8 @@ type Key struct {
 // Key returns the key of an object.
 func (o *Object) Key() Key { return Key{Resource: o.Resource, Name: o.Object.GetName()} }
 
-// completeObjects converts the objects of a pool, adds the metadata that all objects share, and returns the revision of the pool. The Deployment has
-// the revision as an annotation.
+// completeObjects converts the objects of a pool, adds the metadata that all objects share, and returns the revision of the pool. The
+// Deployment has the revision as an annotation.
 func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built []profile.Object) ([]Object, string, error) {
 	objects := make([]Object, 0, len(built))
 	for _, typed := range built {

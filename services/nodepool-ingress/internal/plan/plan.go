@@ -135,11 +135,14 @@ func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Po
 	settings.Nodes = observed.Nodes
 	settings.CustomResources = settings.Profile == v1alpha1.ProfileTraefik && in.TraefikKinds
 	p := Pool{
-		Name: spec.Name, Class: settings.Class, Addresses: PoolAddresses(spec), Replicas: settings.Replicas, Observed: observed, Image: settings.Image,
+		Name: spec.Name, Class: settings.Class, Addresses: PoolAddresses(spec), Replicas: settings.Replicas, Observed: observed,
+		Image: settings.Image,
 	}
 	problems = slices.Concat(plan.Settings.Problems, problems)
 	if listed > 1 {
-		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("pool %s is listed %d times", quoteInput(spec.Name), listed)})
+		problems = append(problems, Problem{
+			Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("pool %s is listed %d times", quoteInput(spec.Name), listed),
+		})
 	}
 	if in.Object.Spec.CustomManifest != nil && len(problems) == 0 {
 		settings.Manifest, problems = in.Manifest.profileManifest()
@@ -159,8 +162,8 @@ func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Po
 	return p
 }
 
-// wantedKeys returns the keys of the wanted objects of all pools. An object that one pool wants is never deleted for another pool, whatever its
-// label says: the apply corrects the label.
+// wantedKeys returns the keys of the wanted objects of all pools. An object that one pool wants is never deleted for another pool, whatever
+// its label says: the apply corrects the label.
 func (plan *Plan) wantedKeys() sets.Set[Key] {
 	wanted := sets.New[Key]()
 	for i := range plan.Pools {
@@ -176,7 +179,8 @@ func (m *Manifest) profileManifest() (*profile.Manifest, []Problem) {
 	var found problems
 	switch {
 	case !m.Found:
-		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have the label %s: \"true\"", m.Source, v1alpha1.LabelCustomManifest)
+		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have the label %s: \"true\"", m.Source,
+			v1alpha1.LabelCustomManifest)
 	case len(m.Text) > MaxManifest:
 		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s has %d bytes, more than %d", m.Source, len(m.Text), MaxManifest)
 	}

@@ -85,7 +85,10 @@ func (r *rollout) decideStage(p *stage) deferral {
 	case r.strategy.Paused:
 		return deferral{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
 	case r.failed != nil:
-		return deferral{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool", r.failed.Name)}
+		return deferral{
+			Reason:  v1alpha1.ReasonStopped,
+			Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool", r.failed.Name),
+		}
 	case full:
 		d := deferral{Reason: v1alpha1.ReasonWaiting, Message: r.waitMessage()}
 		r.waiting = append(r.waiting, p.Name)
@@ -99,7 +102,10 @@ func (r *rollout) decideStage(p *stage) deferral {
 
 // StopRollout stops the roll-out before the pool, because another one could not be written.
 func (p *Pool) StopRollout(other string) {
-	p.Deferral = deferral{Reason: v1alpha1.ReasonStopped, Message: fmt.Sprintf("the roll-out has stopped, because pool %s could not be written: its condition Programmed tells why", other)}
+	p.Deferral = deferral{
+		Reason:  v1alpha1.ReasonStopped,
+		Message: fmt.Sprintf("the roll-out has stopped, because pool %s could not be written: its condition Programmed tells why", other),
+	}
 }
 
 // waitMessage says which pools a roll-out waits for. A pool with the wanted revision that is not ready blocks it until a user acts.

@@ -57,7 +57,8 @@ func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	}
 	checkProfile(&found, s.Profile, policy)
 	if !slices.Contains(policy.LabelKeys, s.LabelKey) {
-		found.addProblem(v1alpha1.ReasonNotAllowed, "poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s", quoteInput(s.LabelKey), strings.Join(policy.LabelKeys, ", "))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s",
+			quoteInput(s.LabelKey), strings.Join(policy.LabelKeys, ", "))
 	}
 	if s.Image != "" {
 		checkImage(&found, policy, s.Image, s.Profile)
@@ -74,7 +75,8 @@ func checkProfile(found *problems, name string, policy *Policy) {
 	case !slices.Contains(v1alpha1.Profiles(), name):
 		found.addProblem(v1alpha1.ReasonInvalid, "profile %s is not one of %s", quoteInput(name), strings.Join(v1alpha1.Profiles(), ", "))
 	case !slices.Contains(policy.Profiles, name):
-		found.addProblem(v1alpha1.ReasonNotAllowed, "profile %s is not allowed: --allowed-profiles of the operator has %s", name, strings.Join(policy.Profiles, ", "))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "profile %s is not allowed: --allowed-profiles of the operator has %s", name,
+			strings.Join(policy.Profiles, ", "))
 	}
 }
 
@@ -96,7 +98,8 @@ func resolveAlias(found *problems, snake, camel, a, b string) string {
 func resolveReplicas(found *problems, spec *v1alpha1.YurtIngressSpec) int32 {
 	a, b := spec.Replicas, spec.ReplicasCamel
 	if a != nil && b != nil && *a != *b {
-		found.addProblem(v1alpha1.ReasonFieldConflict, "ingress_controller_replicas_per_pool is %d and ingressControllerReplicasPerPool is %d: set only one of them", *a, *b)
+		found.addProblem(v1alpha1.ReasonFieldConflict,
+			"ingress_controller_replicas_per_pool is %d and ingressControllerReplicasPerPool is %d: set only one of them", *a, *b)
 	}
 	count := cmp.Or(a, b)
 	if count == nil {
@@ -123,7 +126,8 @@ func resolveStrategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.U
 		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.maxUnavailablePools %d is less than 1", s.MaxUnavailablePools)
 	}
 	if s.ProgressDeadlineSeconds < minDeadline || s.ProgressDeadlineSeconds > maxDeadline {
-		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d is not between %d and %d", s.ProgressDeadlineSeconds, minDeadline, maxDeadline)
+		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d is not between %d and %d", s.ProgressDeadlineSeconds,
+			minDeadline, maxDeadline)
 	}
 	return s
 }
@@ -140,7 +144,8 @@ func checkImage(found *problems, policy *Policy, image, profileName string) {
 	}
 	for _, other := range v1alpha1.Profiles() {
 		if other != profileName && slices.Contains(profile.ImageRepositories(other), repo) && !slices.Contains(profile.ImageRepositories(profileName), repo) {
-			found.addProblem(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: remove the image, or set the profile", quoteInput(image), other, profileName)
+			found.addProblem(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: remove the image, or set the profile",
+				quoteInput(image), other, profileName)
 			return
 		}
 	}
@@ -223,7 +228,8 @@ func checkResources(found *problems, r *v1alpha1.Resources) {
 func (s *Settings) poolSettings(spec *v1alpha1.YurtIngressSpec, p *v1alpha1.IngressPool, policy *Policy) (profile.Pool, []Problem) {
 	var found problems
 	if problems := validation.IsValidLabelValue(p.Name); len(problems) > 0 || p.Name == "" {
-		found.addProblem(v1alpha1.ReasonInvalid, "pool %s: the name must be a value of a node label with at most 63 characters, otherwise no node can be in the pool", quoteInput(p.Name))
+		found.addProblem(v1alpha1.ReasonInvalid,
+			"pool %s: the name must be a value of a node label with at most 63 characters, otherwise no node can be in the pool", quoteInput(p.Name))
 	} else if problems := validation.IsDNS1123Subdomain(policy.ClassName(p.Name)); len(problems) > 0 {
 		found.addProblem(v1alpha1.ReasonInvalid, "pool %s: the name cannot be that of an IngressClass: %s", quoteInput(p.Name), problems[0])
 	}
@@ -280,8 +286,8 @@ func resolveAddresses(found *problems, p *v1alpha1.IngressPool) []string {
 	return unique
 }
 
-// resolveExposure returns the exposure of a pool. A pool with addresses has externalIPs, as with OpenYurt's operator, unless its exposure says
-// something else.
+// resolveExposure returns the exposure of a pool. A pool with addresses has externalIPs, as with OpenYurt's operator, unless its exposure
+// says something else.
 func resolveExposure(found *problems, given *v1alpha1.Exposure, addresses []string, policy *Policy) v1alpha1.Exposure {
 	e := v1alpha1.Exposure{Type: v1alpha1.ExposureNodePort}
 	switch {
@@ -291,12 +297,14 @@ func resolveExposure(found *problems, given *v1alpha1.Exposure, addresses []stri
 		e.Type = v1alpha1.ExposureExternalIPs
 	}
 	if !slices.Contains(v1alpha1.Exposures(), e.Type) {
-		found.addProblem(v1alpha1.ReasonInvalid, "exposure.type %s is not one of %s", quoteInput(e.Type), strings.Join(v1alpha1.Exposures(), ", "))
+		found.addProblem(v1alpha1.ReasonInvalid, "exposure.type %s is not one of %s", quoteInput(e.Type),
+			strings.Join(v1alpha1.Exposures(), ", "))
 		return e
 	}
 	// The flag with the ranges decides on externalIPs.
 	if e.Type != v1alpha1.ExposureExternalIPs && !slices.Contains(policy.Exposures, e.Type) {
-		found.addProblem(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type, strings.Join(policy.Exposures, ", "))
+		found.addProblem(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type,
+			strings.Join(policy.Exposures, ", "))
 	}
 	checkPorts(found, &e, policy)
 	checkBalancerClass(found, &e, policy)
@@ -325,7 +333,8 @@ func checkPorts(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
 	for _, port := range ports {
 		if !policy.allowsHostPort(port) {
-			found.addProblem(v1alpha1.ReasonNotAllowed, "exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
+			found.addProblem(v1alpha1.ReasonNotAllowed,
+				"exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
 		}
 	}
 }
@@ -337,7 +346,8 @@ func checkBalancerClass(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 	case e.Type != v1alpha1.ExposureLoadBalancer:
 		found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no loadBalancerClass", e.Type)
 	case !slices.Contains(policy.BalancerClasses, e.LoadBalancerClass):
-		found.addProblem(v1alpha1.ReasonNotAllowed, "exposure.loadBalancerClass %s is not allowed: add it to --allowed-load-balancer-classes of the operator, or remove it",
+		found.addProblem(v1alpha1.ReasonNotAllowed,
+			"exposure.loadBalancerClass %s is not allowed: add it to --allowed-load-balancer-classes of the operator, or remove it",
 			quoteInput(e.LoadBalancerClass))
 	}
 }
@@ -348,7 +358,9 @@ func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, p
 		// Load balancers of bare metal announce each address that they are asked for, also that of a router or of another host.
 		for _, text := range addresses {
 			if !inRanges(policy.BalancerIPRanges, text) {
-				found.addProblem(v1alpha1.ReasonNotAllowed, "address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove ingress_ips", text)
+				found.addProblem(v1alpha1.ReasonNotAllowed,
+					"address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove ingress_ips",
+					text)
 			}
 		}
 	case v1alpha1.ExposureExternalIPs:
@@ -357,7 +369,8 @@ func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, p
 		}
 		for _, text := range addresses {
 			if !inRanges(policy.ExternalIPRanges, text) {
-				found.addProblem(v1alpha1.ReasonNotAllowed, "external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as LoadBalancer", text)
+				found.addProblem(v1alpha1.ReasonNotAllowed,
+					"external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as LoadBalancer", text)
 			}
 		}
 	default:
@@ -367,14 +380,14 @@ func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, p
 	}
 }
 
-// allowsHostPort reports whether the policy allows a port of the nodes. A host port takes a connection before a program of the node does: with port
-// 10250, a pod would receive the connections to the kubelet.
+// allowsHostPort reports whether the policy allows a port of the nodes. A host port takes a connection before a program of the node does:
+// with port 10250, a pod would receive the connections to the kubelet.
 func (p *Policy) allowsHostPort(port int32) bool {
 	return slices.ContainsFunc(p.HostPorts, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
-// inRanges reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that address,
-// that of other tenants and to other hosts too; a load balancer takes it from the network.
+// inRanges reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that
+// address, that of other tenants and to other hosts too; a load balancer takes it from the network.
 func inRanges(ranges []netip.Prefix, text string) bool {
 	address, err := netip.ParseAddr(text)
 	return err == nil && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address.Unmap()) })

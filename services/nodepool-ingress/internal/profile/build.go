@@ -205,7 +205,8 @@ func (b *builder) podTolerations() []corev1.Toleration {
 	return append(autonomy, b.pool.Tolerations...)
 }
 
-// spreadConstraints distributes the pods over the nodes of the pool. The pods of one revision count, or a roll-out could not replace them in place.
+// spreadConstraints distributes the pods over the nodes of the pool. The pods of one revision count, or a roll-out could not replace them
+// in place.
 func (b *builder) spreadConstraints() []corev1.TopologySpreadConstraint {
 	unsatisfiable := corev1.ScheduleAnyway
 	switch b.pool.Spread {
@@ -221,8 +222,8 @@ func (b *builder) spreadConstraints() []corev1.TopologySpreadConstraint {
 	}}
 }
 
-// updateStrategy starts a new pod before it stops an old one. If the pods use ports of their nodes and no node is free, one of several pods stops
-// first, and a single pod stops before its successor starts.
+// updateStrategy starts a new pod before it stops an old one. If the pods use ports of their nodes and no node is free, one of several pods
+// stops first, and a single pod stops before its successor starts.
 //
 //	                               strategy
 //	no ports of nodes              RollingUpdate, 1 more

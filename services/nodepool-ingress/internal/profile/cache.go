@@ -74,7 +74,9 @@ func (b *builder) addCache(pod *corev1.PodSpec, env map[string]string) {
 	c := &pod.Containers[0]
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumeCredentials, MountPath: accountFolder, ReadOnly: true})
 	if len(env) > 0 {
-		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: names.CacheConfigMap(b.pool.Name)}}})
+		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{
+			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: names.CacheConfigMap(b.pool.Name)}},
+		})
 	}
 }
 

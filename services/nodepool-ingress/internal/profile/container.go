@@ -40,15 +40,16 @@ func (m *containerManifest) buildContainer(b *builder, volumes []corev1.Volume) 
 		}
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, SubPath: v.SubPath, ReadOnly: v.ReadOnly})
 	}
-	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = m.LivenessProbe.buildProbe(), m.ReadinessProbe.buildProbe(), m.StartupProbe.buildProbe()
+	c.LivenessProbe, c.ReadinessProbe = m.LivenessProbe.buildProbe(), m.ReadinessProbe.buildProbe()
+	c.StartupProbe = m.StartupProbe.buildProbe()
 	if m.Lifecycle != nil && m.Lifecycle.PreStop != nil {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: m.Lifecycle.PreStop.Exec, Sleep: m.Lifecycle.PreStop.Sleep}}
 	}
 	return c, nil
 }
 
-// checkMount returns an error for a volume that the manifest does not have, such as one of the cache, and for the folder of credentials, by each of its names: a
-// mount in it would take the place of the files that the cache or the kubelet mounts there.
+// checkMount returns an error for a volume that the manifest does not have, such as one of the cache, and for the folder of credentials, by
+// each of its names: a mount in it would take the place of the files that the cache or the kubelet mounts there.
 func (m *mountManifest) checkMount(volumes []corev1.Volume) error {
 	if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
 		return fmt.Errorf("volume %q is not a volume of the manifest", m.Name)

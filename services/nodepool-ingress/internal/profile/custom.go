@@ -26,8 +26,8 @@ const (
 	maxDocuments = 16
 )
 
-// manifest is the content of a custom manifest: the decisions that a built-in profile makes in code. Everything else comes from the YurtIngress
-// and from the builder, as with built-in profiles.
+// manifest is the content of a custom manifest: the decisions that a built-in profile makes in code. Everything else comes from the
+// YurtIngress and from the builder, as with built-in profiles.
 type manifest struct {
 	class  string
 	roles  []string
@@ -97,8 +97,8 @@ func (b *builder) customController() (controller, []Problem) {
 	return b.grantCache(c), nil
 }
 
-// manifestVariables are the variables of a manifest, written as $(NAME). Kubernetes writes environment variables in the same way, so other names
-// stay unchanged.
+// manifestVariables are the variables of a manifest, written as $(NAME). Kubernetes writes environment variables in the same way, so other
+// names stay unchanged.
 func (b *builder) manifestVariables() *strings.Replacer {
 	http, https := b.listenPorts()
 	return strings.NewReplacer(
@@ -142,8 +142,8 @@ func (b *builder) parseManifest(text string) (*manifest, error) {
 	return nil, fmt.Errorf("more than %d documents", maxDocuments)
 }
 
-// substituteVariables parses YAML, replaces variables in its strings, and returns JSON. A value cannot become a key, and stays a string, so the name
-// of a pool cannot change the structure of the manifest.
+// substituteVariables parses YAML, replaces variables in its strings, and returns JSON. A value cannot become a key, and stays a string, so
+// the name of a pool cannot change the structure of the manifest.
 func substituteVariables(raw []byte, variables *strings.Replacer) ([]byte, error) {
 	var value any
 	if err := sigsyaml.UnmarshalStrict(raw, &value); err != nil {

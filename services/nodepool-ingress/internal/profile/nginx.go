@@ -39,8 +39,8 @@ func (b *builder) f5NGINXController() controller {
 	}, "local")
 }
 
-// ingressNGINXController isolates pools by the controller string and by the election id: all controllers with the same id elect one leader, and
-// only that one writes the status of its Ingresses. There is no admission webhook.
+// ingressNGINXController isolates pools by the controller string and by the election id: all controllers with the same id elect one leader,
+// and only that one writes the status of its Ingresses. There is no admission webhook.
 func (b *builder) ingressNGINXController() controller {
 	class := "k8s.io/ingress-nginx-" + b.pool.Class
 	args := []string{

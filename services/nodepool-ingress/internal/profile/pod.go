@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
-// podManifest lists the fields of a pod that a custom manifest may have. It omits fields that would let a manifest leave its pod, its pool or its
-// ServiceAccount: volumes of nodes and of Secrets, namespaces of the node, other accounts, privileges, other nodes.
+// podManifest lists the fields of a pod that a custom manifest may have. It omits fields that would let a manifest leave its pod, its pool
+// or its ServiceAccount: volumes of nodes and of Secrets, namespaces of the node, other accounts, privileges, other nodes.
 type podManifest struct {
 	Containers                    []containerManifest `json:"containers"`
 	InitContainers                []containerManifest `json:"initContainers,omitempty"`

@@ -16,8 +16,8 @@ const (
 	annotationKubeVIP = "kube-vip.io/loadbalancerIPs"
 )
 
-// buildService returns the Service of a pool. It is never reachable at the nodes of other pools: with externalTrafficPolicy Local, a node answers
-// only if it runs a pod of the Service, and the pod sees the address of the client.
+// buildService returns the Service of a pool. It is never reachable at the nodes of other pools: with externalTrafficPolicy Local, a node
+// answers only if it runs a pod of the Service, and the pod sees the address of the client.
 func (b *builder) buildService(c controller) Object {
 	http := corev1.ServicePort{Name: portHTTP, Port: 80, TargetPort: c.http, Protocol: corev1.ProtocolTCP}
 	https := corev1.ServicePort{Name: portHTTPS, Port: 443, TargetPort: c.https, Protocol: corev1.ProtocolTCP}

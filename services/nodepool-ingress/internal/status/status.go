@@ -78,7 +78,8 @@ func Build(in *Input) v1alpha1.YurtIngressStatus {
 func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: strings.Join(in.Settings.Notes, "; ")}
 	if len(in.Settings.Problems) > 0 {
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, in.Settings.Problems[0].Reason, joinMessages(in.Settings.Problems)
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, in.Settings.Problems[0].Reason
+		accepted.Message = joinMessages(in.Settings.Problems)
 	}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "all pools are ready"}
 	switch {
@@ -265,7 +266,10 @@ func Changes(before, next *v1alpha1.YurtIngressStatus) []Change {
 		if ready == nil || !conditionChanged(old, ready) { // without the condition, the pool is being removed
 			continue
 		}
-		c := Change{Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message, Failed: ready.Status != metav1.ConditionTrue && IsFailure(ready.Reason)}
+		c := Change{
+			Reason: ready.Reason, Message: "pool " + p.Name + ": " + ready.Message,
+			Failed: ready.Status != metav1.ConditionTrue && IsFailure(ready.Reason),
+		}
 		if ready.Status == metav1.ConditionTrue || c.Failed || slices.Contains(waitingReasons, ready.Reason) {
 			changes = append(changes, c)
 		}
@@ -283,7 +287,8 @@ func conditionChanged(old, next *metav1.Condition) bool {
 // objectChanges returns the changes of the conditions of the whole object. Those of its pools are told apart from it.
 func objectChanges(before, next []metav1.Condition) []Change {
 	var changes []Change
-	if c := findCondition(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPoolsNotReady && conditionChanged(findCondition(before, c.Type), c) {
+	if c := findCondition(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse &&
+		c.Reason != v1alpha1.ReasonPoolsNotReady && conditionChanged(findCondition(before, c.Type), c) {
 		changes = append(changes, Change{Reason: c.Reason, Message: c.Message, Failed: true})
 	}
 	if c := findCondition(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {

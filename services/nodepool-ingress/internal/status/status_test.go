@@ -103,7 +103,9 @@ func TestWhole(t *testing.T) {
 	in = &Input{Object: &v1alpha1.YurtIngress{}, Now: at, Settings: plan.Settings{Notes: []string{"x has no effect"}}}
 	s = Build(in)
 	assert.Equal(t, []Change{{Reason: v1alpha1.ReasonFieldIgnored, Message: "x has no effect", Failed: true}}, Changes(&v1alpha1.YurtIngressStatus{}, &s))
-	replaced := ReplaceCondition(s.ObjectConditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "x"}, at)
+	replaced := ReplaceCondition(s.ObjectConditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "x",
+	}, at)
 	assert.Len(t, replaced, 2)
 	assert.Len(t, ReplaceCondition(nil, metav1.Condition{Type: v1alpha1.ConditionReady}, at), 1)
 }
