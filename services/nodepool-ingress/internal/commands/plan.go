@@ -103,7 +103,7 @@ func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.Worl
 			return nil, err
 		}
 		for _, u := range w.Objects {
-			if u.GetUID() == "" { // the program tells owners apart by their UIDs
+			if u.GetUID() == "" { // the program identifies owners by their UIDs
 				u.SetUID(types.UID("planned-" + u.GetName()))
 			}
 		}

@@ -39,7 +39,7 @@ type Config struct {
 	Policy    Policy
 }
 
-// Policy holds the flags that affect plans: what all pools have in common, and what a YurtIngress may ask for.
+// Policy holds the flags that affect plans: the settings that all pools share, and the values that a YurtIngress may request.
 type Policy struct {
 	Namespace         string
 	ClassPrefix       string
@@ -188,7 +188,7 @@ func (p *Policy) validateNames() []error {
 	return errs
 }
 
-// validateLimits checks the flags that say what a YurtIngress may ask for.
+// validateLimits checks the flags that limit the values of a YurtIngress.
 func (p *Policy) validateLimits() []error {
 	errs := []error{
 		checkAllowed("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), checkAllowed("default-profile", p.Profiles, p.DefaultProfile),

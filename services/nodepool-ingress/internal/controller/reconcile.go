@@ -1,4 +1,4 @@
-// Package controller reconciles YurtIngresses: observe, plan, apply, delete what is no longer wanted, report.
+// Package controller reconciles YurtIngresses: observe, plan, apply, delete unwanted objects, report.
 package controller
 
 import (
@@ -221,7 +221,7 @@ func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress)
 		return r.reportBlockedDeletion(ctx, object, err)
 	}
 	if len(remaining) > 0 {
-		// Deletions take effect at once, unless another program has set a finalizer. Their events enqueue the object.
+		// Deletions take effect immediately, unless another program has set a finalizer. Their events enqueue the object.
 		return controller.RequeueAfter(time.Second, "objects are being deleted")
 	}
 	if err := r.Writer.SetFinalizers(ctx, object, withoutFinalizer(object)); err != nil && !apierrors.IsNotFound(err) {

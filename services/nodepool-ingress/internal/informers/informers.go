@@ -42,7 +42,7 @@ const (
 	indexLabel    = "label"    // key=value of the labels of a node that can be those of a pool
 )
 
-// Options are the flags that affect what is read.
+// Options are the flags that select the objects to read.
 type Options struct {
 	Namespace string   // of the objects of pools and of custom manifests
 	LabelKeys []string // of nodes
@@ -66,8 +66,8 @@ type Set[T any] struct {
 
 // values returns the values in any order.
 func (s *Set[T]) values() []T {
-	all := slices.Concat([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools, s.Definitions)
-	return slices.AppendSeq(all, maps.Values(s.Managed))
+	values := slices.Concat([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools, s.Definitions)
+	return slices.AppendSeq(values, maps.Values(s.Managed))
 }
 
 // Kinds declares all kinds.
@@ -93,7 +93,7 @@ func Kinds(o Options) Set[kit.Kind] {
 		resource := schema.GroupVersionResource{Group: v1alpha1.SchemeGroupVersion.Group, Version: version, Resource: "nodepools"}
 		kinds.NodePools = append(kinds.NodePools, kit.Kind{Resource: resource, Name: "NodePool", Transform: kit.Metadata()})
 	}
-	for _, definition := range traefik.Definitions() { // each alone: all definitions of a cluster take more memory than all else
+	for _, definition := range traefik.Definitions() { // one by one: all definitions of a cluster need more memory than all other objects
 		kinds.Definitions = append(kinds.Definitions, kit.Kind{
 			Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(), Off: !o.Traefik,
 		})

@@ -120,9 +120,9 @@ func Build(in *Input) Plan {
 }
 
 // groupByPool returns the live objects of each pool.
-func groupByPool(all []Live) map[string][]Live {
+func groupByPool(objects []Live) map[string][]Live {
 	pools := map[string][]Live{}
-	for _, l := range all {
+	for _, l := range objects {
 		pools[l.PoolName()] = append(pools[l.PoolName()], l)
 	}
 	return pools
@@ -219,7 +219,7 @@ func (p *Pool) claimPool(in *Input) *Problem {
 }
 
 // compareLive finds the Deployment of the pool, and objects that are no longer wanted.
-func (p *Pool) compareLive(all, live []Live, wanted sets.Set[Key]) {
+func (p *Pool) compareLive(objects, live []Live, wanted sets.Set[Key]) {
 	var deployment *unstructured.Unstructured
 	find := func(objects []Live, found func(*Live) bool) {
 		if i := slices.IndexFunc(objects, func(l Live) bool { return l.Resource == Deployments && found(&l) }); i >= 0 {
@@ -227,7 +227,7 @@ func (p *Pool) compareLive(all, live []Live, wanted sets.Set[Key]) {
 		}
 	}
 	if p.Workload != "" {
-		find(all, func(l *Live) bool { return l.Object.GetName() == p.Workload })
+		find(objects, func(l *Live) bool { return l.Object.GetName() == p.Workload })
 	} else {
 		find(live, func(l *Live) bool { return !wanted.Has(l.Key()) })
 	}

@@ -1,6 +1,6 @@
-// Package plan decides what a YurtIngress has in its pools. It checks and defaults the specification against the policy of the operator,
-// builds the objects of each pool by package profile, and decides which pools change now: a roll-out visits one pool after the other. It is
-// pure: the same Input has the same Plan.
+// Package plan decides which objects a YurtIngress has in its pools. It checks and defaults the specification against the policy of the
+// operator, builds the objects of each pool by package profile, and decides which pools change now: a roll-out visits one pool after the
+// other. It is pure: the same Input has the same Plan.
 package plan
 
 import (

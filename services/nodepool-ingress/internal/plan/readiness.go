@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
-// Readiness is what a Deployment tells about a pool.
+// Readiness is the state of a pool, derived from its Deployment.
 type Readiness struct {
 	Exists        bool
 	Ready         bool

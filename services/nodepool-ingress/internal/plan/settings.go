@@ -26,7 +26,7 @@ type Settings struct {
 
 	// Problems keep all pools from changing.
 	Problems []Problem
-	// Notes tell which fields have no effect.
+	// Notes name the fields that have no effect.
 	Notes []string
 }
 
@@ -151,7 +151,7 @@ func checkImage(found *problems, policy *Policy, image, profileName string) {
 	}
 }
 
-// checkOptionalFields checks the fields that have no defaults.
+// checkOptionalFields checks the fields without defaults.
 func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Settings, policy *Policy) {
 	if len(spec.Pools) > MaxPools {
 		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d pools are more than %d: use several YurtIngresses", len(spec.Pools), MaxPools)
@@ -189,13 +189,13 @@ func checkCache(found *problems, cache *v1alpha1.CacheSidecar, policy *Policy) {
 	}
 }
 
-func checkTolerations(found *problems, all []corev1.Toleration) {
-	if len(all) > maxTolerations {
-		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d tolerations are more than %d", len(all), maxTolerations)
+func checkTolerations(found *problems, tolerations []corev1.Toleration) {
+	if len(tolerations) > maxTolerations {
+		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d tolerations are more than %d", len(tolerations), maxTolerations)
 		return
 	}
-	for i := range all {
-		t := &all[i]
+	for i := range tolerations {
+		t := &tolerations[i]
 		if t.Key != "" {
 			if list := metav1validation.ValidateLabelName(t.Key, field.NewPath("key")); len(list) > 0 {
 				found.addProblem(v1alpha1.ReasonInvalid, "tolerations[%d].key %s: %s", i, quoteInput(t.Key), list[0].Detail)
@@ -339,7 +339,7 @@ func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
 	}
 }
 
-// checkBalancerClass checks the class of the load balancer. Classes differ in who reaches the address, and in what it costs.
+// checkBalancerClass checks the class of the load balancer. Classes differ in which clients reach the address, and in cost.
 func checkBalancerClass(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 	switch {
 	case e.LoadBalancerClass == "":
@@ -387,7 +387,7 @@ func (p *Policy) allowsHostPort(port int32) bool {
 }
 
 // inRanges reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that
-// address, that of other tenants and to other hosts too; a load balancer takes it from the network.
+// address, also that of other tenants and to other hosts; a load balancer attracts it from the network.
 func inRanges(ranges []netip.Prefix, text string) bool {
 	address, err := netip.ParseAddr(text)
 	return err == nil && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address.Unmap()) })

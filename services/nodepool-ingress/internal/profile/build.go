@@ -149,14 +149,14 @@ func (b *builder) configMap(name string, data map[string]string) Object {
 	}
 }
 
-// disruptionBudget lets a drain take one pod at a time, and pods that are not ready always.
+// disruptionBudget lets a drain evict one pod at a time. Pods that are not ready can always be evicted.
 func (b *builder) disruptionBudget() Object {
-	one, always := intstr.FromInt32(1), policyv1.AlwaysAllow
+	maxUnavailable, always := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: b.objectMeta(b.name),
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: &one, UnhealthyPodEvictionPolicy: &always,
+			MaxUnavailable: &maxUnavailable, UnhealthyPodEvictionPolicy: &always,
 			Selector: &metav1.LabelSelector{MatchLabels: selectorOf(b.pool)},
 		},
 	}
@@ -231,7 +231,7 @@ func (b *builder) spreadConstraints() []corev1.TopologySpreadConstraint {
 //	several pods, no free node     RollingUpdate, 1 less
 //	one pod, no free node          Recreate
 func (b *builder) updateStrategy() appsv1.DeploymentStrategy {
-	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	none, single := intstr.FromInt32(0), intstr.FromInt32(1)
 	rolling := func(surge, unavailable intstr.IntOrString) appsv1.DeploymentStrategy {
 		return appsv1.DeploymentStrategy{
 			Type:          appsv1.RollingUpdateDeploymentStrategyType,
@@ -240,9 +240,9 @@ func (b *builder) updateStrategy() appsv1.DeploymentStrategy {
 	}
 	switch {
 	case !b.usesHostPorts() || b.pool.Nodes > int(b.pool.Replicas):
-		return rolling(one, none)
+		return rolling(single, none)
 	case b.pool.Replicas > 1:
-		return rolling(none, one)
+		return rolling(none, single)
 	}
 	return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 }

@@ -49,7 +49,7 @@ func (m *containerManifest) buildContainer(b *builder, volumes []corev1.Volume) 
 }
 
 // checkMount returns an error for a volume that the manifest does not have, such as one of the cache, and for the folder of credentials, by
-// each of its names: a mount in it would take the place of the files that the cache or the kubelet mounts there.
+// each of its names: a mount in it would replace the files that the cache or the kubelet mounts there.
 func (m *mountManifest) checkMount(volumes []corev1.Volume) error {
 	if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
 		return fmt.Errorf("volume %q is not a volume of the manifest", m.Name)

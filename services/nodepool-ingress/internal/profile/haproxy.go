@@ -17,7 +17,7 @@ func (b *builder) haproxyTechController() controller {
 			"--publish-service=" + b.namespacedName(),
 			"--http-bind-port=8000",
 			"--https-bind-port=8443",
-			// A snippet is code: it reads files of the container, so who may write Ingresses or Services would read all Secrets of the cluster.
+			// A snippet is code that can read files of the container: users who may write Ingresses or Services could read all Secrets.
 			"--disable-config-snippets=all",
 			"--disable-service-external-name", // such as 127.0.0.1: ports of the controller, or of its node
 		},

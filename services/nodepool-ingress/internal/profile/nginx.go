@@ -70,7 +70,7 @@ func (b *builder) ingressNGINXController() controller {
 	pageProbes(&container, "/healthz", "/healthz", intstr.FromInt32(10254))
 	return b.grantRoles(controller{
 		class: class,
-		// A snippet is code: who may write Ingresses would read all Secrets of the cluster.
+		// A snippet is code: users who may write Ingresses could read all Secrets of the cluster.
 		config: map[string]string{"allow-snippet-annotations": "false", "annotations-risk-level": "High"},
 		meta:   b.podMeta(),
 		pod: corev1.PodSpec{

@@ -80,7 +80,7 @@ func (b *builder) internalPorts() []int32 {
 	return ports
 }
 
-// buildController returns what the profile decides.
+// buildController returns the decisions of the profile.
 func (b *builder) buildController() (controller, []Problem) {
 	switch b.pool.Profile {
 	case v1alpha1.ProfileTraefik:

@@ -18,7 +18,7 @@ const (
 
 	traefikFolder = "/etc/traefik"
 	traefikFile   = "dynamic.yaml"
-	// traefikDynamic is what all routes of a pool have in common.
+	// traefikDynamic contains the settings of all routes of a pool.
 	traefikDynamic = "tls:\n  options:\n    default:\n      minVersion: VersionTLS12\n"
 
 	// traefikAccept is the time in which a stopping Traefik accepts connections: until kube-proxies and load balancers know.
@@ -32,7 +32,7 @@ func (b *builder) traefikController() controller {
 	http, https := b.listenPorts()
 	internal, host := ":"+strconv.Itoa(traefikInternal), ""
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
-		host = "127.0.0.1" // the metrics are not for everyone who reaches the node
+		host = "127.0.0.1" // the metrics are not reachable from outside the node
 		internal = host + internal
 	}
 	user, add := int64(traefikUser), []corev1.Capability(nil)

@@ -161,8 +161,8 @@ func (in *Input) removedPoolStatus(p *Pool) v1alpha1.PoolStatus {
 // maxMessage bounds the messages of conditions, which can contain answers of webhooks: 500 pools must fit into an object.
 const maxMessage = 512
 
-func setFalse(reason, message string, all ...*metav1.Condition) {
-	for _, c := range all {
+func setFalse(reason, message string, conditions ...*metav1.Condition) {
+	for _, c := range conditions {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
 	}
 }
@@ -195,12 +195,12 @@ func (in *Input) indexPrevious(before *v1alpha1.YurtIngressStatus) {
 	}
 }
 
-func findCondition(all []metav1.Condition, kind string) *metav1.Condition {
-	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == kind })
+func findCondition(conditions []metav1.Condition, kind string) *metav1.Condition {
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind })
 	if i < 0 {
 		return nil
 	}
-	return &all[i]
+	return &conditions[i]
 }
 
 // failures are the reasons of pools that do not become ready until a user acts.
@@ -233,14 +233,14 @@ func nodeCount(n int) int32 {
 }
 
 // ReplaceCondition replaces a condition in a list.
-func ReplaceCondition(all []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
+func ReplaceCondition(current []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
 	next.Message = truncateMessage(next.Message)
-	next = conditions.Set(findCondition(all, next.Type), next, now)
-	if old := findCondition(all, next.Type); old != nil {
+	next = conditions.Set(findCondition(current, next.Type), next, now)
+	if old := findCondition(current, next.Type); old != nil {
 		*old = next
-		return all
+		return current
 	}
-	return append(all, next)
+	return append(current, next)
 }
 
 // Equal reports whether two statuses are equal.
@@ -284,7 +284,7 @@ func conditionChanged(old, next *metav1.Condition) bool {
 	return old == nil || old.Status != next.Status || old.Reason != next.Reason
 }
 
-// objectChanges returns the changes of the conditions of the whole object. Those of its pools are told apart from it.
+// objectChanges returns the changes of the conditions of the YurtIngress itself, without those that only summarize its pools.
 func objectChanges(before, next []metav1.Condition) []Change {
 	var changes []Change
 	if c := findCondition(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse &&
