@@ -119,14 +119,14 @@ func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interfa
 	if err != nil {
 		return err
 	}
-	all, err := listLeftOvers(ctx, client, log)
+	leftOvers, err := listLeftOvers(ctx, client, log)
 	if err != nil {
 		return err
 	}
 	a := &adopter{adoptOptions: o, planner: p, applier: apply.New(client, render.Manager), out: out}
 	var errs []error
 	for _, name := range o.selectNames(w.Objects) {
-		errs = append(errs, a.adoptService(ctx, name, all))
+		errs = append(errs, a.adoptService(ctx, name, leftOvers))
 	}
 	if a.found == 0 && errors.Join(errs...) == nil {
 		fmt.Fprintln(out, "OME left nothing behind")
@@ -136,7 +136,7 @@ func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interfa
 
 // listLeftOvers returns the possible left-overs, by the UID of their controller.
 func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer) (map[types.UID][]leftOver, error) {
-	all := map[types.UID][]leftOver{}
+	leftOvers := map[types.UID][]leftOver{}
 	for _, k := range leftOverKinds {
 		listed, err := dryrun.List(ctx, client, []schema.GroupVersionResource{k.resource}, "")
 		if err != nil {
@@ -145,11 +145,11 @@ func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer)
 		listed.Print(log)
 		for _, u := range listed.Objects {
 			if owner := metav1.GetControllerOf(u); owner != nil && !informers.IsManaged(u) && u.GetDeletionTimestamp() == nil {
-				all[owner.UID] = append(all[owner.UID], leftOver{u, k.resource})
+				leftOvers[owner.UID] = append(leftOvers[owner.UID], leftOver{u, k.resource})
 			}
 		}
 	}
-	return all, nil
+	return leftOvers, nil
 }
 
 // adopter deletes left-overs, one service at a time.
@@ -162,7 +162,7 @@ type adopter struct {
 	found   int
 }
 
-func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, all map[types.UID][]leftOver) error {
+func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, leftOvers map[types.UID][]leftOver) error {
 	object := a.planner.observer.InferenceService(name)
 	if object.Err != nil {
 		return fmt.Errorf("%s: %w", name, object.Err)
@@ -171,7 +171,7 @@ func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, all m
 	if s.Deleting || a.planner.config.OMEActs(s) {
 		return nil
 	}
-	candidates := slices.DeleteFunc(slices.Clone(all[s.UID]), func(l leftOver) bool {
+	candidates := slices.DeleteFunc(slices.Clone(leftOvers[s.UID]), func(l leftOver) bool {
 		return l.GetNamespace() != s.Namespace || !namedByOME(&l, s)
 	})
 	if len(candidates) == 0 {
@@ -185,8 +185,8 @@ func (a *adopter) adoptService(ctx context.Context, name cache.ObjectName, all m
 	decision := adoption{result: r, unexposed: a.unexposed}
 	var errs []error
 	for i := range candidates {
-		deletes, why := decision.decideLeftOver(&candidates[i])
-		errs = append(errs, a.deleteLeftOver(ctx, &candidates[i], s, deletes, why))
+		deletes, reason := decision.decideLeftOver(&candidates[i])
+		errs = append(errs, a.deleteLeftOver(ctx, &candidates[i], s, deletes, reason))
 	}
 	return errors.Join(errs...)
 }
@@ -204,19 +204,19 @@ func namedByOME(l *leftOver, s *isvc.Service) bool {
 }
 
 // deleteLeftOver deletes a left-over if goes is true, and prints the reason for the decision.
-func (a *adopter) deleteLeftOver(ctx context.Context, l *leftOver, s *isvc.Service, deletes bool, why string) error {
+func (a *adopter) deleteLeftOver(ctx context.Context, l *leftOver, s *isvc.Service, deletes bool, reason string) error {
 	object := fmt.Sprintf("%s %s/%s", l.GetKind(), l.GetNamespace(), l.GetName())
 	switch {
 	case !deletes:
-		fmt.Fprintf(a.out, "%s stays: %s\n", object, why)
+		fmt.Fprintf(a.out, "%s stays: %s\n", object, reason)
 		return nil
 	case a.dryRun:
-		fmt.Fprintf(a.out, "%s would be deleted (--dry-run=false deletes it): %s\n", object, why)
+		fmt.Fprintf(a.out, "%s would be deleted (--dry-run=false deletes it): %s\n", object, reason)
 		return nil
 	}
 	if err := a.applier.Delete(ctx, l.resource, l.Unstructured, s.UID); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s was deleted: %s\n", object, why)
+	fmt.Fprintf(a.out, "%s was deleted: %s\n", object, reason)
 	return nil
 }

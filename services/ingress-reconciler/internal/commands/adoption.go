@@ -34,7 +34,7 @@ type adoption struct {
 }
 
 // decideLeftOver reports whether to delete a left-over, and why.
-func (a *adoption) decideLeftOver(l *leftOver) (deletes bool, why string) {
+func (a *adoption) decideLeftOver(l *leftOver) (deletes bool, explanation string) {
 	reason := a.notExposedReason()
 	exposed := reason == ""
 	switch {

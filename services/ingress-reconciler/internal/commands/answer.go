@@ -55,19 +55,19 @@ func (o *requestOptions) noEntranceAnswer(host string) answer {
 type answers []answer
 
 // jsonDocument returns the value that -o json prints.
-func (all answers) jsonDocument() any {
-	if len(all) == 1 {
-		return &all[0]
+func (list answers) jsonDocument() any {
+	if len(list) == 1 {
+		return &list[0]
 	}
-	return map[string]any{"entrances": []answer(all)}
+	return map[string]any{"entrances": []answer(list)}
 }
 
 // answerError returns nil if a backend answers at one of the entrances. If no route matches at any entrance, it returns ErrNoRoute.
 // Otherwise it returns the other errors.
-func (all answers) answerError() error {
+func (list answers) answerError() error {
 	var errs []error
-	for i := range all {
-		switch a := &all[i]; {
+	for i := range list {
+		switch a := &list[i]; {
 		case a.err == nil:
 			return nil
 		case !errors.Is(a.err, semantics.ErrNoRoute):
@@ -81,12 +81,12 @@ func (all answers) answerError() error {
 }
 
 // printAll writes the answers as text.
-func (all answers) printAll(out io.Writer) {
-	for i := range all {
+func (list answers) printAll(out io.Writer) {
+	for i := range list {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		all[i].printAnswer(out)
+		list[i].printAnswer(out)
 	}
 }
 

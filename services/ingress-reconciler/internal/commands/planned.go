@@ -37,11 +37,11 @@ func (p *planner) replaceObjects(objects []*unstructured.Unstructured) []*unstru
 			planned = append(planned, next)
 		}
 	}
-	var all []*unstructured.Unstructured
+	var result []*unstructured.Unstructured
 	existing := map[identity]bool{}
 	for _, u := range objects {
 		if id := identityOf(u); !removed[id] {
-			all = append(all, u)
+			result = append(result, u)
 			existing[id] = true
 		}
 	}
@@ -50,7 +50,7 @@ func (p *planner) replaceObjects(objects []*unstructured.Unstructured) []*unstru
 			fmt.Fprintf(p.log, "%s/%s: %s %s exists and has another owner: it stays\n", u.GetNamespace(), u.GetName(), u.GetKind(), u.GetName())
 			continue
 		}
-		all = append(all, u)
+		result = append(result, u)
 	}
-	return all
+	return result
 }

@@ -165,18 +165,18 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 		return nil, err
 	}
 	entrances = slices.DeleteFunc(entrances, func(e semantics.Entrance) bool { return !o.request.selectsEntrance(e) })
-	var all answers
+	var list answers
 	for _, e := range entrances {
 		request.Entrance = e
 		if e.Gateway.Name != "" && hasListener(objects, e, port) {
 			request.Entrance.Port = int32(port)
 		}
-		all = append(all, newAnswer(routes.ExplainRequest(request)))
+		list = append(list, newAnswer(routes.ExplainRequest(request)))
 	}
-	if len(all) == 0 {
-		all = answers{o.request.noEntranceAnswer(request.Host)}
+	if len(list) == 0 {
+		list = answers{o.request.noEntranceAnswer(request.Host)}
 	}
-	return all, nil
+	return list, nil
 }
 
 // selectsEntrance reports whether the flags select an entrance, by its name or by its text in answers.

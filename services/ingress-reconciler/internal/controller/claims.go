@@ -9,17 +9,17 @@ import (
 
 // AllClaims returns the claims of all services. A deleted service has claims while its routes exist.
 func AllClaims(observer *observe.Observer, config settings.Config) map[ownership.Owner]ownership.Claims {
-	all := map[ownership.Owner]ownership.Claims{}
+	claims := map[ownership.Owner]ownership.Claims{}
 	for _, name := range observer.ServiceNames() {
 		if o, found := observer.ObserveAny(name, config); found {
 			p := plan.Build(&o.Input)
-			all[ownership.Owner(name)] = ownership.Claims{Created: o.Input.Service.Created, Asks: p.RequestedClaims(observer.LiveClaims(name))}
+			claims[ownership.Owner(name)] = ownership.Claims{Created: o.Input.Service.Created, Asks: p.RequestedClaims(observer.LiveClaims(name))}
 		}
 	}
 	for _, name := range observer.OwnerNames() {
-		if _, found := all[ownership.Owner(name)]; !found {
-			all[ownership.Owner(name)] = ownership.Claims{Asks: observer.LiveClaims(name)}
+		if _, found := claims[ownership.Owner(name)]; !found {
+			claims[ownership.Owner(name)] = ownership.Claims{Asks: observer.LiveClaims(name)}
 		}
 	}
-	return all
+	return claims
 }

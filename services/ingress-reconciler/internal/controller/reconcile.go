@@ -202,25 +202,25 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 
 // hostDependencies returns the hosts of a plan: routes of others may answer their requests.
 func hostDependencies(p *plan.Plan) []dependents.Object {
-	var all []dependents.Object
+	var objects []dependents.Object
 	for i := range p.WantedClaims {
-		all = append(all, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: p.WantedClaims[i].Host}})
+		objects = append(objects, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: p.WantedClaims[i].Host}})
 	}
 	if slices.ContainsFunc(p.Exposures, func(e plan.Exposure) bool { return e.OwnListener }) {
-		all = append(all, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}})
+		objects = append(objects, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}})
 	}
-	return all
+	return objects
 }
 
 // secretDependencies returns the TLS Secrets of a plan: another service may request their certificates.
 func secretDependencies(p *plan.Plan, namespace string) []dependents.Object {
-	var all []dependents.Object
+	var objects []dependents.Object
 	for i := range p.Exposures {
 		if secret := p.Exposures[i].TLSSecret; secret != "" {
-			all = append(all, dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
+			objects = append(objects, dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
 		}
 	}
-	return all
+	return objects
 }
 
 // unconfiguredState returns the state of a service while no configuration is in force.

@@ -54,11 +54,11 @@ func (l *removedComponents) updateService(s *isvc.Service, bypassed []isvc.Role,
 		l.services[name] = known
 	}
 	for _, r := range isvc.Roles {
-		is, rest := countRemoved(known, s, r, now)
-		if is && roles == nil {
+		isRemoved, rest := countRemoved(known, s, r, now)
+		if isRemoved && roles == nil {
 			roles = map[isvc.Role]bool{}
 		}
-		if is {
+		if isRemoved {
 			roles[r] = true
 		}
 		if rest > 0 && (next == 0 || rest < next) {
@@ -70,13 +70,13 @@ func (l *removedComponents) updateService(s *isvc.Service, bypassed []isvc.Role,
 
 // countRemoved updates the time of the removal of a component. It reports whether the component counts as removed, and for how long in
 // OME 1.3.
-func countRemoved(known map[isvc.Role]time.Time, s *isvc.Service, r isvc.Role, now time.Time) (is bool, rest time.Duration) {
-	since, was := known[r]
+func countRemoved(known map[isvc.Role]time.Time, s *isvc.Service, r isvc.Role, now time.Time) (isRemoved bool, rest time.Duration) {
+	since, found := known[r]
 	switch {
 	case s.Components[r] != nil:
 		known[r] = time.Time{}
 		return false, 0
-	case !was:
+	case !found:
 		return false, 0
 	case since.IsZero():
 		since = now

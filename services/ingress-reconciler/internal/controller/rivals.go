@@ -50,18 +50,18 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 		if m := o.Exposure.Model; m.Header != "" {
 			request.Header = map[string]string{m.Header: m.Name}
 		}
-		winner, why := c.findWinner(request)
+		winner, reason := c.findWinner(request)
 		switch {
 		case winner == nil:
 			continue
 		case metav1.IsControlledBy(winner, &metav1.ObjectMeta{UID: r.observed.Input.Service.UID}):
 			r.warnOfConflict(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", objectName(winner), o.Exposure.Host,
-				path, why)
+				path, reason)
 		case path == o.Exposure.Path:
 			return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(
-				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", objectName(winner), o.Exposure.Host, path, why)}
+				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", objectName(winner), o.Exposure.Host, path, reason)}
 		default:
-			r.warnOfConflict(o.Exposure, "%s answers %s%s (%s)", objectName(winner), o.Exposure.Host, path, why)
+			r.warnOfConflict(o.Exposure, "%s answers %s%s (%s)", objectName(winner), o.Exposure.Host, path, reason)
 		}
 		return v
 	}
@@ -71,11 +71,11 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 // findRivals returns the routes of other owners for the host of an object. It omits routes that the data plane cannot read, although the
 // API server accepts them: they receive no requests.
 func (r *run) findRivals(o *render.Object) []*unstructured.Unstructured {
-	all := r.reconciler.Observer.ForeignRoutes(o.Resource, o.Exposure.Host)
+	rivals := r.reconciler.Observer.ForeignRoutes(o.Resource, o.Exposure.Host)
 	if o.Exposure.OwnListener {
-		all = append(all, r.reconciler.Observer.ForeignRoutes(o.Resource, informers.EveryHost)...)
+		rivals = append(rivals, r.reconciler.Observer.ForeignRoutes(o.Resource, informers.EveryHost)...)
 	}
-	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool {
+	return slices.DeleteFunc(rivals, func(u *unstructured.Unstructured) bool {
 		_, err := semantics.FromObjects([]*unstructured.Unstructured{u})
 		return err != nil
 	})
@@ -187,20 +187,20 @@ func (r *run) requestEntrance(o *render.Object) semantics.Entrance {
 // routingObjects returns the objects on which the answers of routes depend, with the routes.
 func (r *run) routingObjects(e *plan.Exposure, routes []*unstructured.Unstructured) []*unstructured.Unstructured {
 	in := &r.observed.Input
-	all := slices.Clone(routes)
+	objects := slices.Clone(routes)
 	add := func(typed any, kind string) {
 		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err == nil {
 			u := &unstructured.Unstructured{Object: content}
 			u.SetAPIVersion(map[string]string{"Gateway": render.HTTPRoutes.GroupVersion().String(), "IngressClass": render.Ingresses.GroupVersion().String(), "Namespace": "v1"}[kind])
 			u.SetKind(kind)
-			all = append(all, u)
+			objects = append(objects, u)
 		}
 	}
 	if g := in.Gateways[gatewayName(e)]; g.Gateway != nil {
 		add(g.Gateway, "Gateway")
 		if g.ListenerSet {
-			for i, u := range all[:len(routes)] {
-				all[i] = withGatewayParents(u)
+			for i, u := range objects[:len(routes)] {
+				objects[i] = withGatewayParents(u)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func (r *run) routingObjects(e *plan.Exposure, routes []*unstructured.Unstructur
 	for n := range namespaces {
 		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.reconciler.Observer.NamespaceLabels(n)}}, "Namespace")
 	}
-	return all
+	return objects
 }
 
 // withGatewayParents returns an HTTPRoute with Gateways as parents instead of ListenerSets, which attach routes in the same way.

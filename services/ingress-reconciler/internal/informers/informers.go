@@ -72,11 +72,14 @@ type Set[T any] struct {
 
 // values returns the values in any order.
 func (s *Set[T]) values() []T {
-	all := []T{s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
-	for _, resource := range Written {
-		all = append(all, s.Managed[resource])
+	values := []T{
+		s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses, s.IstioGateways,
+		s.Knative, s.Pools,
 	}
-	return all
+	for _, resource := range Written {
+		values = append(values, s.Managed[resource])
+	}
+	return values
 }
 
 // Kinds declares all kinds. A written kind is off if its resource is not in writable. A kind that is read only for the sake of a

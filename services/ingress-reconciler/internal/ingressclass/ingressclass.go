@@ -198,13 +198,14 @@ func (c Class) MayLackGroup() string {
 	return c.Controller.Reads
 }
 
-// readGroup says which custom resources the controller of a class reads. The zero value means that the class does not say it.
+// readGroup is the group of the custom resources that the controller of a class reads. The zero value means that the class does not say it.
 type readGroup struct {
 	known bool
 	group string
 }
 
-// readGroupOf returns what a class says. A class of nodepool-ingress without the annotation belongs to a controller that reads none.
+// readGroupOf returns the group that the annotation of a class names. A class of nodepool-ingress without the annotation belongs to a
+// controller that reads none.
 func readGroupOf(c *networkingv1.IngressClass) readGroup {
 	group, found := c.Annotations[openyurt.AnnotationServed]
 	return readGroup{known: found || c.Labels[openyurt.LabelPool] != "", group: group}

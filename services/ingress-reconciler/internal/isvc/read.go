@@ -198,9 +198,9 @@ func annotatedMode(annotations map[string]string) Mode {
 
 // knownMode returns a mode that OME knows, or "".
 func knownMode(mode string) Mode {
-	all := []Mode{Serverless, RawDeployment, MultiNode, MultiNodeRayVLLM, OMENative, VirtualDeployment}
-	if i := slices.Index(all, Mode(mode)); i >= 0 {
-		return all[i]
+	modes := []Mode{Serverless, RawDeployment, MultiNode, MultiNodeRayVLLM, OMENative, VirtualDeployment}
+	if i := slices.Index(modes, Mode(mode)); i >= 0 {
+		return modes[i]
 	}
 	return ""
 }

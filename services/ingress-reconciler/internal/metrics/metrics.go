@@ -13,7 +13,7 @@ import (
 
 // programmedBuckets are the upper bounds of the time to Programmed, in seconds. Conditions have a resolution of one second, so the
 // first bound, half a second, means that the times are equal. A slow cloud load balancer takes a minute. The last bound is the
-// default hold.
+// default of holdSeconds.
 var programmedBuckets = []float64{0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300}
 
 // Metrics contains the collectors. All methods are safe for concurrent use.
@@ -22,10 +22,10 @@ type Metrics struct {
 	writes      *prometheus.CounterVec
 	reasons     *controller.Reasons
 	programmed  prometheus.Histogram
-	held        prometheus.Gauge
+	heldObjects prometheus.Gauge
 
-	mu     sync.Mutex
-	byName map[cache.ObjectName]int // number of held objects, by service
+	mu            sync.Mutex
+	heldByService map[cache.ObjectName]int // number of held objects, by service
 }
 
 // New creates and registers the collectors.
@@ -43,12 +43,12 @@ func New(r prometheus.Registerer) *Metrics {
 			Help:    "Time until the condition of a service becomes True, since a component became ready or the condition last changed.",
 			Buckets: programmedBuckets,
 		}),
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
+		heldObjects: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fairlead_ingress_held_objects", Help: "Replaced objects that are kept until holdSeconds have passed.",
 		}),
-		byName: map[cache.ObjectName]int{},
+		heldByService: map[cache.ObjectName]int{},
 	}
-	r.MustRegister(m.configValid, m.writes, m.programmed, m.held)
+	r.MustRegister(m.configValid, m.writes, m.programmed, m.heldObjects)
 	return m
 }
 
@@ -73,9 +73,9 @@ func (m *Metrics) SetReason(service cache.ObjectName, reason string) { m.reasons
 func (m *Metrics) SetHeld(service cache.ObjectName, objects int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held.Add(float64(objects - m.byName[service]))
-	if m.byName[service] = objects; objects == 0 {
-		delete(m.byName, service)
+	m.heldObjects.Add(float64(objects - m.heldByService[service]))
+	if m.heldByService[service] = objects; objects == 0 {
+		delete(m.heldByService, service)
 	}
 }
 
@@ -96,6 +96,6 @@ func (m *Metrics) Clear() {
 	m.reasons.Clear()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.byName)
-	m.held.Set(0)
+	clear(m.heldByService)
+	m.heldObjects.Set(0)
 }

@@ -229,15 +229,15 @@ func (o *Observer) podlessServices(services []*corev1.Service) map[string]bool {
 
 // liveObjects returns the existing objects of this controller for a service, by kind.
 func (o *Observer) liveObjects(name cache.ObjectName) []Live {
-	var all []Live
+	var objects []Live
 	for _, resource := range informers.Written {
 		for _, u := range filterType[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
 			if u.GetDeletionTimestamp() == nil {
-				all = append(all, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
+				objects = append(objects, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
 			}
 		}
 	}
-	return all
+	return objects
 }
 
 // liveRoles returns the components that existing objects route to, by slot.

@@ -69,9 +69,9 @@ func (r *renderer) liveObject(s settings.Strategy, e *plan.Exposure) *unstructur
 	return r.live.byPurpose[purpose{strategy: s, claim: e.Claim(), server: r.dataPlane(s, e)}]
 }
 
-func storeOldest[K comparable](all map[K]*unstructured.Unstructured, key K, o *unstructured.Unstructured) {
-	if known := all[key]; known == nil || IsOlder(o, known) {
-		all[key] = o
+func storeOldest[K comparable](objects map[K]*unstructured.Unstructured, key K, o *unstructured.Unstructured) {
+	if known := objects[key]; known == nil || IsOlder(o, known) {
+		objects[key] = o
 	}
 }
 
@@ -83,8 +83,8 @@ func IsOlder(a, b *unstructured.Unstructured) bool {
 
 // istioGateway returns the Gateway of a VirtualService, or "" unless it names exactly one.
 func istioGateway(o *unstructured.Unstructured) string {
-	if all, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "gateways"); len(all) == 1 {
-		return all[0]
+	if gateways, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "gateways"); len(gateways) == 1 {
+		return gateways[0]
 	}
 	return ""
 }

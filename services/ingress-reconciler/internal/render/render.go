@@ -135,7 +135,8 @@ type Params struct {
 
 	// Live are the existing objects of the service. They keep their names while their purposes are unchanged.
 	Live []*unstructured.Unstructured
-	// Requester returns the oldest existing Ingress of any service with a TLS Secret for a host, nil if there is none. nil: there is none.
+	// Requester returns the oldest existing Ingress of any service with a TLS Secret for a host, nil if none exists. A nil Requester means
+	// that none exists.
 	Requester func(host, secret string) *unstructured.Unstructured
 	// Classes are the IngressClasses of the cluster.
 	Classes []*networkingv1.IngressClass
@@ -189,9 +190,10 @@ func (r *renderer) addObject(resource schema.GroupVersionResource, slot plan.Slo
 	if len(annotations) > 0 {
 		u.SetAnnotations(annotations)
 	}
-	yes := true
+	isController := true
 	u.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: isvc.Resource.GroupVersion().String(), Kind: "InferenceService", Name: r.Service.Name, UID: r.Service.UID, Controller: &yes,
+		APIVersion: isvc.Resource.GroupVersion().String(), Kind: "InferenceService", Name: r.Service.Name, UID: r.Service.UID,
+		Controller: &isController,
 	}})
 	r.objects = append(r.objects, Object{Resource: resource, Slot: slot, Object: u, Exposure: e})
 }
@@ -221,9 +223,9 @@ func (r *renderer) routeAnnotations() map[string]string {
 }
 
 // mergeMaps merges maps into a new one. Later maps override earlier ones.
-func mergeMaps(all ...map[string]string) map[string]string {
+func mergeMaps(sources ...map[string]string) map[string]string {
 	var out map[string]string
-	for _, m := range all {
+	for _, m := range sources {
 		if out == nil && len(m) > 0 {
 			out = map[string]string{}
 		}

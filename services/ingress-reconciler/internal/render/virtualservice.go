@@ -41,15 +41,15 @@ func moreSpecific(p *plan.Plan, e *plan.Exposure) []*plan.Exposure {
 	if e.Path == "/" && e.Model.Header == "" {
 		return nil
 	}
-	var all []*plan.Exposure
+	var exposures []*plan.Exposure
 	for i := range p.Exposures {
 		x := &p.Exposures[i]
 		if x.Host == e.Host && len(x.Path) > len(e.Path) && strings.HasPrefix(x.Path, e.Path) && x.Model.Header == "" {
-			all = append(all, x)
+			exposures = append(exposures, x)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *plan.Exposure) int { return cmp.Compare(len(b.Path), len(a.Path)) })
-	return all
+	slices.SortStableFunc(exposures, func(a, b *plan.Exposure) int { return cmp.Compare(len(b.Path), len(a.Path)) })
+	return exposures
 }
 
 // istioRule returns the rule of an exposure for requests of a model. It routes to the Service of the component, or to the
@@ -90,9 +90,9 @@ func uriMatches(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
 		}
 		return m
 	}
-	all := []*istioapi.HTTPMatchRequest{match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Prefix{Prefix: path}})}
+	matches := []*istioapi.HTTPMatchRequest{match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Prefix{Prefix: path}})}
 	if path != "/" {
-		all = append(all, match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Exact{Exact: trimSlash(path)}}))
+		matches = append(matches, match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Exact{Exact: trimSlash(path)}}))
 	}
-	return all
+	return matches
 }

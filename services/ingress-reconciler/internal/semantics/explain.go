@@ -97,8 +97,8 @@ func (w *World) ExplainRequest(r Request) (Explanation, error) {
 	return e, nil
 }
 
-func (e *Explanation) addCandidates(all []contender) {
-	for i, c := range all {
+func (e *Explanation) addCandidates(contenders []contender) {
+	for i, c := range contenders {
 		kind, o := c.sourceObject()
 		candidate := Candidate{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Rule: c.describeRule()}
 		if a, err := c.resolveAnswer(); err == nil {
@@ -110,7 +110,7 @@ func (e *Explanation) addCandidates(all []contender) {
 		case i > maxLosers:
 			return
 		default:
-			candidate.Reason = c.losesBy(all[0])
+			candidate.Reason = c.losesBy(contenders[0])
 			e.Losers = append(e.Losers, candidate)
 		}
 	}
@@ -162,28 +162,28 @@ func (w *World) EntrancesFor(host string) ([]Entrance, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Entrance
+	var entrances []Entrance
 	for name, g := range w.gateways {
 		for i := range g.Spec.Listeners {
 			if l := &g.Spec.Listeners[i]; servesHTTP(l) && gatewayapi.HostnamesIntersect(gatewayapi.ListenerHostname(l), host) {
-				all = append(all, Entrance{Gateway: name})
+				entrances = append(entrances, Entrance{Gateway: name})
 				break
 			}
 		}
 	}
 	for name, x := range w.byClass {
 		if name != "" && x.servesHost(host) {
-			all = append(all, Entrance{IngressClass: name})
+			entrances = append(entrances, Entrance{IngressClass: name})
 		}
 	}
 	for name, x := range w.istio {
 		x.forEachCovering(host, func(string, []*istiov1.VirtualService) bool {
-			all = append(all, Entrance{IstioGateway: name})
+			entrances = append(entrances, Entrance{IstioGateway: name})
 			return false
 		})
 	}
-	slices.SortFunc(all, func(a, b Entrance) int { return strings.Compare(a.String(), b.String()) })
-	return all, nil
+	slices.SortFunc(entrances, func(a, b Entrance) int { return strings.Compare(a.String(), b.String()) })
+	return entrances, nil
 }
 
 // criterion is one comparison in an order of precedence.

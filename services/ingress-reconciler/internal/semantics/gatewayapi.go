@@ -67,12 +67,12 @@ func (w *World) throughGateway(r *request, d *result) error {
 		onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
 		return fmt.Errorf("%s: %w", objectIdentity("Gateway", g), err)
 	}
-	all := httpPorts(g, r.entrance.Port)
-	if r.entrance.Port != 0 && len(all) == 0 {
+	ports := httpPorts(g, r.entrance.Port)
+	if r.entrance.Port != 0 && len(ports) == 0 {
 		return fmt.Errorf("%s: port %d: %w", objectIdentity("Gateway", g), r.entrance.Port, ErrNotFound)
 	}
 	var first *answer
-	for _, port := range all {
+	for _, port := range ports {
 		on := &result{}
 		if err := w.throughPort(g, port, r, on); err != nil {
 			return fmt.Errorf("port %d of %s: %w", port, objectIdentity("Gateway", g), err)
@@ -81,7 +81,7 @@ func (w *World) throughGateway(r *request, d *result) error {
 			d.steps = append(d.steps, on.steps...)
 			continue
 		}
-		if len(all) == 1 {
+		if len(ports) == 1 {
 			*d = *on
 			return nil
 		}
@@ -101,14 +101,14 @@ func (w *World) throughGateway(r *request, d *result) error {
 
 // httpPorts returns the ports of a Gateway that serve HTTP: the given port if it does, or all of them if port is 0.
 func httpPorts(g *gatewayv1.Gateway, port int32) []int32 {
-	var all []int32
+	var ports []int32
 	for i := range g.Spec.Listeners {
 		if l := &g.Spec.Listeners[i]; servesHTTP(l) && (port == 0 || port == l.Port) {
-			all = append(all, l.Port)
+			ports = append(ports, l.Port)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 func servesHTTP(l *gatewayv1.Listener) bool {
@@ -161,7 +161,7 @@ type attachedRoute struct {
 
 // attachedRoutes returns the routes for a host that are attached to a listener, the most specific hostname first.
 func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host string) ([]attachedRoute, error) {
-	var all []attachedRoute
+	var found []attachedRoute
 	var failed error
 	seen := map[*gatewayv1.HTTPRoute]bool{}
 	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].forEachCovering(host,
@@ -180,13 +180,13 @@ func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host
 					return false
 				}
 				if attached {
-					all = append(all, attachedRoute{route, hostname})
+					found = append(found, attachedRoute{route, hostname})
 				}
 			}
 			return true
 		})
-	slices.SortStableFunc(all, func(a, b attachedRoute) int { return gatewayapi.CompareHostnames(a.hostname, b.hostname) })
-	return all, failed
+	slices.SortStableFunc(found, func(a, b attachedRoute) int { return gatewayapi.CompareHostnames(a.hostname, b.hostname) })
+	return found, failed
 }
 
 // listenerFor returns the listener of a port with the most specific hostname that covers a host, nil if no listener covers it.
@@ -271,7 +271,7 @@ func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]
 	if len(rules) == 0 {
 		rules = make([]gatewayv1.HTTPRouteRule, 1)
 	}
-	var all []*gatewayMatch
+	var found []*gatewayMatch
 	for i := range rules {
 		matches := rules[i].Matches
 		if len(matches) == 0 {
@@ -286,9 +286,9 @@ func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]
 				return nil, fmt.Errorf("rule %d: match %d: %w", i, j, err)
 			}
 			if fits {
-				all = append(all, m)
+				found = append(found, m)
 			}
 		}
 	}
-	return all, nil
+	return found, nil
 }

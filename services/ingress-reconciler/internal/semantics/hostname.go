@@ -38,7 +38,7 @@ func (x hostIndex[T]) addValue(hostname string, v T) {
 }
 
 // forEachCovering calls f with each hostname that covers a host and has values, the most specific first, until f returns false.
-func (x hostIndex[T]) forEachCovering(host string, f func(hostname string, all []T) bool) {
+func (x hostIndex[T]) forEachCovering(host string, f func(hostname string, values []T) bool) {
 	hostnames := []string{host}
 	for rest := host; ; {
 		_, domain, found := strings.Cut(rest, ".")
@@ -48,7 +48,7 @@ func (x hostIndex[T]) forEachCovering(host string, f func(hostname string, all [
 		hostnames, rest = append(hostnames, "*."+domain), domain
 	}
 	for _, h := range append(hostnames, "") {
-		if all := x[h]; len(all) > 0 && !f(h, all) {
+		if values := x[h]; len(values) > 0 && !f(h, values) {
 			return
 		}
 	}

@@ -23,9 +23,9 @@ import (
 
 // ingressController is the model of one controller.
 type ingressController struct {
-	prefixes []string // prefixes of all annotations that the controller reads
-	known    []string // modeled annotations that can change the answer
-	inert    []string // annotations that change neither the backend nor the path
+	prefixes   []string // prefixes of all annotations that the controller reads
+	known      []string // modeled annotations that can change the answer
+	irrelevant []string // annotations that change neither the backend nor the path
 
 	// order returns the locations that match a path, the winner first.
 	order func(w *World, x *classIndex, r *request) ([]contender, error)
@@ -61,14 +61,14 @@ func (x *classIndex) servesHost(host string) bool {
 
 // locationsFor returns the locations for a host, the most specific hostname first.
 func (x *classIndex) locationsFor(host string) []*location {
-	var all []*location
+	var locations []*location
 	x.hosts.forEachCovering(host, func(hostname string, found []*location) bool {
 		if coversLabel(hostname, host) {
-			all = append(all, found...)
+			locations = append(locations, found...)
 		}
 		return true
 	})
-	return all
+	return locations
 }
 
 // coversLabel reports whether a hostname that covers a host also covers it in an Ingress, where a wildcard stands for exactly one label.
@@ -131,9 +131,9 @@ func (w *World) throughIngress(r *request, d *result) error {
 		d.addStep("no Ingress has the class")
 		return nil
 	}
-	all := x.locationsFor(r.host)
-	d.addStep("paths of its Ingresses for host %s: %d", r.host, len(all))
-	if err := w.checkLocations(c, all); err != nil {
+	locations := x.locationsFor(r.host)
+	d.addStep("paths of its Ingresses for host %s: %d", r.host, len(locations))
+	if err := w.checkLocations(c, locations); err != nil {
 		return err
 	}
 	found, err := c.order(w, x, r)
@@ -148,9 +148,9 @@ func (w *World) throughIngress(r *request, d *result) error {
 }
 
 // checkLocations returns an error if a location for the host cannot be modeled.
-func (w *World) checkLocations(c *ingressController, all []*location) error {
+func (w *World) checkLocations(c *ingressController, locations []*location) error {
 	seen := map[*networkingv1.Ingress]bool{}
-	for _, l := range all {
+	for _, l := range locations {
 		id := objectIdentity("Ingress", l.ingress)
 		switch {
 		case l.backend == nil:
@@ -167,7 +167,7 @@ func (w *World) checkLocations(c *ingressController, all []*location) error {
 			return err
 		}
 		for _, key := range sortedKeys(l.ingress.Annotations) {
-			if c.readsAnnotation(key) && !slices.Contains(c.known, key) && !slices.Contains(c.inert, key) {
+			if c.readsAnnotation(key) && !slices.Contains(c.known, key) && !slices.Contains(c.irrelevant, key) {
 				return fmt.Errorf("%s: annotation %s: %w", id, key, ErrNotModeled)
 			}
 		}
@@ -183,9 +183,9 @@ func (c *ingressController) readsAnnotation(annotation string) bool {
 // default backend, so it is not modeled.
 func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, d *result) error {
 	var partial *networkingv1.Ingress
-	x.partial.forEachCovering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
+	x.partial.forEachCovering(r.host, func(hostname string, ingresses []*networkingv1.Ingress) bool {
 		if coversLabel(hostname, r.host) {
-			partial = all[0]
+			partial = ingresses[0]
 		}
 		return partial == nil
 	})
@@ -201,7 +201,7 @@ func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, 
 	}
 	i := x.defaults[0]
 	for _, key := range sortedKeys(i.Annotations) {
-		if c.readsAnnotation(key) && !slices.Contains(c.inert, key) {
+		if c.readsAnnotation(key) && !slices.Contains(c.irrelevant, key) {
 			return fmt.Errorf("%s: annotation %s of a default backend: %w", objectIdentity("Ingress", i), key, ErrNotModeled)
 		}
 	}

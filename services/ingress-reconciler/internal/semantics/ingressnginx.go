@@ -39,16 +39,16 @@ const (
 // ingressNGINX is the model of both controllers.
 var ingressNGINX = ingressController{
 	prefixes: []string{prefixNGINX}, known: []string{annotationUseRegex, annotationNGINXTarget},
-	inert: append(inertOf(&ingressclass.IngressNGINX, annotationUseRegex, annotationNGINXTarget),
+	irrelevant: append(irrelevantAnnotations(&ingressclass.IngressNGINX, annotationUseRegex, annotationNGINXTarget),
 		prefixNGINX+"backend-protocol", prefixNGINX+"client-body-buffer-size", prefixNGINX+"force-ssl-redirect", prefixNGINX+"proxy-http-version",
 		prefixNGINX+"ssl-redirect",
 	),
 	order: orderNGINX,
 }
 
-// inertOf returns the annotations that the renderer writes, or copies by default, except those in but. The returned annotations change
-// neither the backend nor the path.
-func inertOf(c *ingressclass.Controller, but ...string) []string {
+// irrelevantAnnotations returns the annotations that the renderer writes, or copies by default, except those in but. The returned
+// annotations change neither the backend nor the path.
+func irrelevantAnnotations(c *ingressclass.Controller, but ...string) []string {
 	keys := slices.DeleteFunc(c.ComputedAnnotations(), func(key string) bool { return slices.Contains(but, key) })
 	for _, safe := range c.Safe {
 		keys = append(keys, safe.Key)
@@ -58,16 +58,16 @@ func inertOf(c *ingressclass.Controller, but ...string) []string {
 
 // orderNGINX returns the contenders on which ingress-nginx and Traefik agree.
 func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
-	all := x.locationsFor(r.host)
-	servers, err := newServers(all)
+	locations := x.locationsFor(r.host)
+	servers, err := newServers(locations)
 	if err != nil {
 		return nil, err
 	}
-	nginx, redirects, err := nginxMatches(servers, all, r.path)
+	nginx, redirects, err := nginxMatches(servers, locations, r.path)
 	if err != nil {
 		return nil, err
 	}
-	traefik, err := traefikNGINXMatches(servers, all, r.path)
+	traefik, err := traefikNGINXMatches(servers, locations, r.path)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,9 @@ type servers map[string]server
 type server struct{ nginx, traefik bool }
 
 // newServers returns the servers for the hosts of locations.
-func newServers(all []*location) (servers, error) {
+func newServers(locations []*location) (servers, error) {
 	s := servers{}
-	for _, l := range all {
+	for _, l := range locations {
 		expression, err := isExpression(l)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", objectIdentity("Ingress", l.ingress), err)
@@ -150,8 +150,8 @@ func isExpression(l *location) (bool, error) {
 // nginxMatches returns the locations of the most specific host that match a path, as in nginx
 // (https://nginx.org/en/docs/http/ngx_http_core_module.html#location). The first location wins. redirects reports whether nginx
 // redirects to the path with a trailing slash instead.
-func nginxMatches(s servers, all []*location, path string) (found []*ingressMatch, redirects bool, err error) {
-	group := firstHost(all)
+func nginxMatches(s servers, locations []*location, path string) (found []*ingressMatch, redirects bool, err error) {
+	group := firstHost(locations)
 	exact := map[string]bool{} // paths of type Exact
 	for _, l := range group {
 		exact[l.path] = exact[l.path] || s.isExact(l)
@@ -202,12 +202,12 @@ func (s servers) compareMatches(a, b *ingressMatch) int {
 }
 
 // firstHost returns the locations of the most specific host.
-func firstHost(all []*location) []*location {
-	i := slices.IndexFunc(all, func(l *location) bool { return l.host != all[0].host })
+func firstHost(locations []*location) []*location {
+	i := slices.IndexFunc(locations, func(l *location) bool { return l.host != locations[0].host })
 	if i < 0 {
-		return all
+		return locations
 	}
-	return all[:i]
+	return locations[:i]
 }
 
 // oldestOfEach returns the location of the oldest Ingress for each path and type. If several Ingresses have the same age, the last one
@@ -233,9 +233,9 @@ func oldestOfEach(group []*location) []*location {
 }
 
 // traefikNGINXMatches returns the locations of all hosts that match a path, the longest rule first.
-func traefikNGINXMatches(s servers, all []*location, path string) ([]*ingressMatch, error) {
+func traefikNGINXMatches(s servers, locations []*location, path string) ([]*ingressMatch, error) {
 	var found []*ingressMatch
-	for _, l := range all {
+	for _, l := range locations {
 		rule, fits := strictPrefix(l.path)
 		switch {
 		case l.kind == networkingv1.PathTypeExact:

@@ -43,18 +43,18 @@ func (w *World) throughIstio(r *request, d *result) error {
 	if namespace, name, ok := strings.Cut(gateway, "/"); !ok || namespace == "" || name == "" {
 		return fmt.Errorf("gateway %q of Istio is not a namespace and a name: %w", gateway, ErrInvalid)
 	}
-	var all []*istiov1.VirtualService
+	var services []*istiov1.VirtualService
 	var host string
 	w.istio[gateway].forEachCovering(r.host, func(hostname string, found []*istiov1.VirtualService) bool {
-		host, all = cmp.Or(hostname, "*"), slices.Clone(found)
+		host, services = cmp.Or(hostname, "*"), slices.Clone(found)
 		return false
 	})
-	d.addStep("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(all))
-	slices.SortFunc(all, func(a, b *istiov1.VirtualService) int {
+	d.addStep("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(services))
+	slices.SortFunc(services, func(a, b *istiov1.VirtualService) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	var rules, catchAll []*istioRule
-	for _, v := range slices.Compact(all) {
+	for _, v := range slices.Compact(services) {
 		if err := w.checkVirtualService(v); err != nil {
 			return err
 		}
@@ -193,17 +193,17 @@ func (i *istioRule) resolveAnswer() (*answer, error) {
 		}
 		a.timeout = &d
 	}
-	switch all := i.spec.GetRoute(); {
-	case len(all) == 0:
+	switch destinations := i.spec.GetRoute(); {
+	case len(destinations) == 0:
 		return nil, ErrNoBackend
-	case len(all) > 1:
-		return nil, fmt.Errorf("%d destinations: %w", len(all), ErrNotModeled)
+	case len(destinations) > 1:
+		return nil, fmt.Errorf("%d destinations: %w", len(destinations), ErrNotModeled)
 	default:
-		if err := onlyMessageFields(all[0], "destination", "weight"); err != nil {
+		if err := onlyMessageFields(destinations[0], "destination", "weight"); err != nil {
 			return nil, err
 		}
 		var err error
-		a.backend, err = i.destinationBackend(all[0].GetDestination())
+		a.backend, err = i.destinationBackend(destinations[0].GetDestination())
 		return a, err
 	}
 }

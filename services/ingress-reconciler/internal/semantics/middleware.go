@@ -11,15 +11,15 @@ import (
 // findMiddleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd". The name can be ambiguous.
 func (w *World) findMiddleware(name string) (*unstructured.Unstructured, error) {
 	name, isObject := strings.CutSuffix(name, "@kubernetescrd")
-	switch all := w.middlewares[name]; {
+	switch middlewares := w.middlewares[name]; {
 	case !isObject:
 		return nil, ErrNotModeled
-	case len(all) == 0:
+	case len(middlewares) == 0:
 		return nil, ErrNotFound
-	case len(all) > 1:
+	case len(middlewares) > 1:
 		return nil, ErrAmbiguous
 	default:
-		return all[0], nil
+		return middlewares[0], nil
 	}
 }
 

@@ -26,8 +26,8 @@ const (
 
 var traefik = ingressController{
 	prefixes: []string{prefixTraefik}, known: []string{annotationMiddlewares, annotationPriority},
-	inert: []string{prefixTraefik + "router.entrypoints", prefixTraefik + "router.tls", prefixTraefik + "router.tls.certresolver"},
-	order: orderTraefik,
+	irrelevant: []string{prefixTraefik + "router.entrypoints", prefixTraefik + "router.tls", prefixTraefik + "router.tls.certresolver"},
+	order:      orderTraefik,
 }
 
 func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {

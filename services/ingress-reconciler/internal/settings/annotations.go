@@ -93,14 +93,15 @@ func isPrivate(annotations map[string]string) bool {
 
 // ignoredAnnotations explains the annotations that this program does not obey.
 func ignoredAnnotations(annotations map[string]string) []string {
-	var all []string
+	var explanations []string
 	if annotations[annotationIngressClass] != "" {
-		all = append(all, "annotation "+annotationIngressClass+" has no effect: an administrator sets ingressClassName")
+		explanations = append(explanations, "annotation "+annotationIngressClass+" has no effect: an administrator sets ingressClassName")
 	}
 	if annotations[annotationDisableCreation] == "true" {
-		all = append(all, "annotation "+annotationDisableCreation+" turns off OME's routes only: to expose the service nowhere, annotate it with "+annotationDisableIngress+`: "true"`)
+		explanations = append(explanations,
+			"annotation "+annotationDisableCreation+" turns off OME's routes only: to expose the service nowhere, annotate it with "+annotationDisableIngress+`: "true"`)
 	}
-	return all
+	return explanations
 }
 
 // annotationValues parses the annotations of a service as OME does: most empty annotations count as unset, and every value but "true" is
@@ -124,8 +125,8 @@ func annotationValues(annotations map[string]string) (Values, error) {
 		if !ok {
 			return nil
 		}
-		yes := s == "true"
-		return &yes
+		value := s == "true"
+		return &value
 	}
 	v.DomainTemplate, v.IngressDomain, v.URLScheme = text(annotationDomainTemplate), text(annotationDomain), text(annotationURLScheme)
 	v.OMEIngressGateway = text(annotationGateway)

@@ -94,13 +94,13 @@ func (s *Settings) copyFrom(service *isvc.Service, v *Values) {
 }
 
 // selectKeys returns the entries whose keys are in a list, nil if no entry matches.
-func selectKeys(all map[string]string, list []string) map[string]string {
+func selectKeys(entries map[string]string, list []string) map[string]string {
 	listed := make(map[string]bool, len(list))
 	for _, item := range list {
 		listed[item] = true
 	}
 	var selected map[string]string
-	for key, value := range all {
+	for key, value := range entries {
 		if (listed[key] || listed[wildcardOf(key)]) && !neverCopied(key) {
 			if selected == nil {
 				selected = map[string]string{}
@@ -202,9 +202,9 @@ func (s *Settings) FallbackAnnotations() map[string]string {
 }
 
 // mergeMaps merges maps into a new one. Later maps override earlier ones.
-func mergeMaps(all ...map[string]string) map[string]string {
+func mergeMaps(sources ...map[string]string) map[string]string {
 	var out map[string]string
-	for _, m := range all {
+	for _, m := range sources {
 		if out == nil && len(m) > 0 {
 			out = map[string]string{}
 		}

@@ -288,11 +288,11 @@ func validateHeaderName(text string) error {
 	return nil
 }
 
-func validateEnum(all ...string) func(string) error {
+func validateEnum(allowed ...string) func(string) error {
 	return func(s string) error {
-		if slices.Contains(all, s) {
+		if slices.Contains(allowed, s) {
 			return nil
 		}
-		return fmt.Errorf("%q is not one of %s", s, strings.Join(all, ", "))
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(allowed, ", "))
 	}
 }
