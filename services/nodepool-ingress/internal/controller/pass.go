@@ -22,14 +22,13 @@ import (
 
 // pass is one reconcile of one YurtIngress.
 type pass struct {
-	*Reconciler
+	reconciler *Reconciler
 
-	object    *v1alpha1.YurtIngress
-	state     *writeState
-	plan      *plan.Plan
-	live      []plan.Live
-	namespace string
-	image     string
+	object *v1alpha1.YurtIngress
+	state  *writeState
+	plan   *plan.Plan
+	live   []plan.Live
+	image  string // of pools without an image of their own
 
 	failure       *plan.Problem // of the YurtIngress itself
 	pools         []status.Pool
@@ -43,7 +42,7 @@ var errDeleting = errors.New("the object is being deleted")
 
 // addFinalizer adds the finalizer. The event of its write enqueues the object again.
 func (p *pass) addFinalizer(ctx context.Context) error {
-	err := p.Writer.SetFinalizers(ctx, p.object, withFinalizer(p.object))
+	err := p.reconciler.Writer.SetFinalizers(ctx, p.object, withFinalizer(p.object))
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
@@ -55,7 +54,7 @@ func (p *pass) addFinalizer(ctx context.Context) error {
 	for i := range p.plan.Pools {
 		p.pools = append(p.pools, status.Pool{Plan: &p.plan.Pools[i], Readiness: p.plan.Pools[i].Before})
 	}
-	return errors.Join(err, p.reportStatus(ctx, p.object, p.buildStatus()))
+	return errors.Join(err, p.reconciler.reportStatus(ctx, p.object, p.buildStatus()))
 }
 
 // applyPools applies the pools that change now. A pool that cannot be written does not delay others, except those that wait in a roll-out:
@@ -108,7 +107,7 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 			result.Addresses = addressesOf(stored)
 		}
 	}
-	if err := errors.Join(p.deleteObjects(ctx, p.object.UID, pool.Stale)...); err != nil {
+	if err := errors.Join(p.reconciler.deleteObjects(ctx, p.object.UID, pool.Stale)...); err != nil {
 		result.Failure = failureOf(err)
 		p.errs = append(p.errs, err)
 	}
@@ -117,26 +116,28 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 // applyObject applies one object, and returns it as it is stored.
 func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructured.Unstructured, error) {
 	live := p.findLive(wanted.Key())
-	if c, found := p.state.contested[wanted.Key()]; found && c.generation == p.object.Generation && p.Clock.Now().Before(c.until) {
-		p.requestRequeue(c.until.Sub(p.Clock.Now()), "an admission webhook changes an object")
+	if c, found := p.state.contested[wanted.Key()]; found && c.generation == p.object.Generation && p.reconciler.Clock.Now().Before(c.until) {
+		p.requestRequeue(c.until.Sub(p.reconciler.Clock.Now()), "an admission webhook changes an object")
 		return nil, c.err
 	}
 	switch {
 	case live != nil && live.GetDeletionTimestamp() != nil:
 		return nil, errDeleting
 	case plan.MustReplace(wanted, live):
-		if err := errors.Join(p.deleteObjects(ctx, p.object.UID, []plan.Live{{Resource: wanted.Resource, Object: live}})...); err != nil {
+		if err := errors.Join(p.reconciler.deleteObjects(ctx, p.object.UID, []plan.Live{
+			{Resource: wanted.Resource, Object: live},
+		})...); err != nil {
 			return nil, err
 		}
 		live = nil
 	}
-	stored, result, err := p.Applier.Apply(ctx, wanted.Resource, wanted.Object, live)
+	stored, result, err := p.reconciler.Applier.Apply(ctx, wanted.Resource, wanted.Object, live)
 	p.recordContest(wanted.Key(), err)
 	if err != nil {
 		return nil, err
 	}
 	if result != apply.Unchanged {
-		p.Meter.CountWrite(wanted.Resource.Resource, string(result))
+		p.reconciler.Meter.CountWrite(wanted.Resource.Resource, string(result))
 		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, wanted.Resource.Resource),
 			zap.String("object", wanted.Object.GetName()), zap.String("result", string(result)))
 	}
@@ -156,8 +157,8 @@ func (p *pass) recordContest(key plan.Key, err error) {
 	if p.state.contested == nil {
 		p.state.contested = map[plan.Key]contest{}
 	}
-	p.state.contested[key] = contest{generation: p.object.Generation, err: err, delay: delay, until: p.Clock.Now().Add(delay)}
-	p.Meter.CountWrite(key.Resource.Resource, "failed")
+	p.state.contested[key] = contest{generation: p.object.Generation, err: err, delay: delay, until: p.reconciler.Clock.Now().Add(delay)}
+	p.reconciler.Meter.CountWrite(key.Resource.Resource, "failed")
 	p.requestRequeue(delay, "an admission webhook changes an object")
 }
 
@@ -181,7 +182,7 @@ func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	}
 	p.errs = append(p.errs, err)
 	if !apierrors.IsConflict(err) {
-		p.Meter.CountWrite(wanted.Resource.Resource, "failed")
+		p.reconciler.Meter.CountWrite(wanted.Resource.Resource, "failed")
 	}
 	return failureOf(err)
 }
@@ -201,7 +202,7 @@ func (p *pass) deleteRemovedPools(ctx context.Context) {
 	for i := range p.plan.Removed {
 		r := &p.plan.Removed[i]
 		result := status.Pool{Removing: r.Name}
-		if err := errors.Join(p.deleteObjects(ctx, p.object.UID, r.Objects)...); err != nil {
+		if err := errors.Join(p.reconciler.deleteObjects(ctx, p.object.UID, r.Objects)...); err != nil {
 			result.Failure = failureOf(err)
 			p.errs = append(p.errs, err)
 		}
@@ -230,7 +231,7 @@ func (p *pass) requestRequeue(delay time.Duration, reason string) {
 
 func (p *pass) buildStatus() v1alpha1.YurtIngressStatus {
 	return status.Build(&status.Input{
-		Object: p.object, Settings: p.plan.Settings, Image: p.image, Pools: p.pools, Failure: p.failure, Now: p.Clock.Now(),
+		Object: p.object, Settings: p.plan.Settings, Image: p.image, Pools: p.pools, Failure: p.failure, Now: p.reconciler.Clock.Now(),
 	})
 }
 

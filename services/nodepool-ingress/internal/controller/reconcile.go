@@ -170,8 +170,7 @@ func (r *Reconciler) newPass(object *v1alpha1.YurtIngress) *pass {
 	in := r.Observer.Observe(object)
 	p := plan.Build(&in)
 	return &pass{
-		Reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, namespace: in.Policy.Install.Namespace,
-		image: in.Policy.DefaultImage(&p.Settings),
+		reconciler: r, object: object, state: r.stateOf(object), plan: &p, live: in.Live, image: in.Policy.DefaultImage(&p.Settings),
 	}
 }
 
