@@ -99,7 +99,8 @@ func ignoredAnnotations(annotations map[string]string) []string {
 	}
 	if annotations[annotationDisableCreation] == "true" {
 		explanations = append(explanations,
-			"annotation "+annotationDisableCreation+" turns off OME's routes only: to expose the service nowhere, annotate it with "+annotationDisableIngress+`: "true"`)
+			"annotation "+annotationDisableCreation+" turns off OME's routes only: to expose the service nowhere, annotate it with "+
+				annotationDisableIngress+`: "true"`)
 	}
 	return explanations
 }
