@@ -161,8 +161,8 @@ func (in *Input) removedPoolStatus(p *Pool) v1alpha1.PoolStatus {
 // maxMessage bounds the messages of conditions, which can contain answers of webhooks: 500 pools must fit into an object.
 const maxMessage = 512
 
-func setFalse(reason, message string, conditions ...*metav1.Condition) {
-	for _, c := range conditions {
+func setFalse(reason, message string, targets ...*metav1.Condition) {
+	for _, c := range targets {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
 	}
 }
@@ -195,12 +195,12 @@ func (in *Input) indexPrevious(before *v1alpha1.YurtIngressStatus) {
 	}
 }
 
-func findCondition(conditions []metav1.Condition, kind string) *metav1.Condition {
-	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind })
+func findCondition(list []metav1.Condition, kind string) *metav1.Condition {
+	i := slices.IndexFunc(list, func(c metav1.Condition) bool { return c.Type == kind })
 	if i < 0 {
 		return nil
 	}
-	return &conditions[i]
+	return &list[i]
 }
 
 // failures are the reasons of pools that do not become ready until a user acts.
