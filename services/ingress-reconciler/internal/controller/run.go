@@ -54,7 +54,7 @@ type plannedObject struct {
 
 // applyObjects writes the wanted objects that differ.
 func (r *run) applyObjects(ctx context.Context) {
-	objects, err := render.Render(&r.plan, r.renderParams())
+	objects, err := render.Render(&r.plan, r.observed.RenderParams())
 	if err != nil {
 		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: ReasonNotWritten, Message: err.Error()})
 		r.plan.FrozenSlots = plan.Slots
@@ -81,11 +81,6 @@ func (r *run) unavailableVerdict(o *render.Object) gatewayapi.Verdict {
 	message := fmt.Sprintf("%s %s cannot be created: install the CRD, or add %s to --kinds", o.Object.GetKind(), o.Object.GetName(), o.Resource.Resource)
 	r.requestRequeue(recheckInterval, message)
 	return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
-}
-
-// renderParams returns the input of render.Render in addition to the plan.
-func (r *run) renderParams() render.Params {
-	return r.observed.RenderParams()
 }
 
 // findLive returns an existing object of the service, nil if it does not exist.
@@ -173,7 +168,7 @@ func (r *run) deleteSuperseded(ctx context.Context) {
 	slices.Reverse(actions)
 	for i, action := range actions {
 		l := &old[i]
-		if action == transition.Mark || action == transition.Keep && !l.SupersededAt().IsZero() {
+		if action == transition.Mark || action == transition.Retain && !l.SupersededAt().IsZero() {
 			r.heldObjects++
 		}
 		switch action {

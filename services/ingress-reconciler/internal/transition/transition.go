@@ -52,8 +52,8 @@ type Action int
 
 // The actions.
 const (
-	Keep Action = iota
-	Mark        // keep it, and record the time in its annotation
+	Retain Action = iota
+	Mark          // keep it, and record the time in its annotation
 	Delete
 )
 
@@ -75,21 +75,21 @@ func (in *Input) decideAction(o Old) (action Action, wait time.Duration) {
 	case o.Lost:
 		return Delete, 0
 	case in.isFrozen(o.Slot):
-		return Keep, 0
+		return Retain, 0
 	}
 	replaced, accepted := in.slotState(o.Slot)
 	switch {
 	case in.Disabled && !in.HandedToOME, !in.Disabled && !replaced:
 		return Delete, 0
 	case in.Disabled && !o.Served, !in.Disabled && !accepted:
-		return Keep, 0
+		return Retain, 0
 	case in.HoldDuration <= 0:
 		return Delete, 0
 	case o.Superseded.IsZero(), o.Superseded.After(in.Now):
 		return Mark, in.HoldDuration
 	}
 	if wait = in.HoldDuration - in.Now.Sub(o.Superseded); wait > 0 {
-		return Keep, wait
+		return Retain, wait
 	}
 	return Delete, 0
 }

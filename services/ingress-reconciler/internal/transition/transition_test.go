@@ -50,20 +50,20 @@ func TestDecide(t *testing.T) {
 		{name: "nothing old"},
 		{
 			name: "kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}},
-			want: []Action{Keep, Keep},
+			want: []Action{Retain, Retain},
 		},
 		{
 			name: "kept, although new objects are accepted",
 			give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}},
-			want: []Action{Keep},
+			want: []Action{Retain},
 		},
 		{
 			name: "kept, and withheld", give: Input{HoldDuration: hold, FrozenSlots: plan.Slots, Disabled: true, Old: []Old{unmarked}},
-			want: []Action{Keep},
+			want: []Action{Retain},
 		},
 		{
 			name: "of no known slot, while some are kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{engine}, Old: []Old{{Slot: ""}}},
-			want: []Action{Keep},
+			want: []Action{Retain},
 		},
 		{name: "of no known slot", give: Input{HoldDuration: hold, Old: []Old{{Slot: ""}}}, want: []Action{Delete}},
 
@@ -77,13 +77,18 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "handed over, and OME does not serve it",
-			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep},
+			give: Input{
+				HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked, entry(time.Hour)},
+			}, want: []Action{Retain, Retain},
 		},
-		{name: "handed over without a hold, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Keep}},
+		{
+			name: "handed over without a hold, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}},
+			want: []Action{Retain},
+		},
 		{name: "of another service, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{{Slot: plan.Entry, Lost: true}}}, want: []Action{Delete}},
 		{
 			name: "handed over, for a while",
-			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}}, want: []Action{Keep},
+			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}}, want: []Action{Retain},
 			next: 4 * time.Minute,
 		},
 		{
@@ -100,15 +105,18 @@ func TestDecide(t *testing.T) {
 
 		{
 			name: "not accepted yet", give: Input{HoldDuration: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}},
-			want: []Action{Keep, Keep},
+			want: []Action{Retain, Retain},
 		},
-		{name: "refused", give: Input{HoldDuration: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{
+			name: "refused", give: Input{HoldDuration: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}},
+			want: []Action{Retain, Retain},
+		},
 		{
 			name: "some not accepted",
 			give: Input{HoldDuration: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Pending, gatewayapi.Accepted),
-				Old: []Old{entry(time.Hour)}}, want: []Action{Keep},
+				Old: []Old{entry(time.Hour)}}, want: []Action{Retain},
 		},
-		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Action{Keep}},
+		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Action{Retain}},
 
 		{name: "accepted", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
 		{
@@ -117,11 +125,11 @@ func TestDecide(t *testing.T) {
 			want: []Action{Mark}, next: hold,
 		},
 		{
-			name: "held", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Action{Keep},
+			name: "held", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Action{Retain},
 			next: 4 * time.Minute,
 		},
 		{
-			name: "held to the last moment", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Keep},
+			name: "held to the last moment", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Retain},
 			next: 1,
 		},
 		{
@@ -135,12 +143,12 @@ func TestDecide(t *testing.T) {
 			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Action{Mark, Mark},
 			next: hold,
 		},
-		{name: "marked now", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Action{Keep}, next: hold},
+		{name: "marked now", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Action{Retain}, next: hold},
 
 		{
 			name: "several, the next one first",
 			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}},
-			want: []Action{Keep, Keep, Mark, Delete}, next: time.Minute,
+			want: []Action{Retain, Retain, Mark, Delete}, next: time.Minute,
 		},
 		{name: "taken by another service", give: Input{
 			Now: now, HoldDuration: time.Minute, FrozenSlots: []plan.Slot{plan.Entry}, Wanted: []Wanted{
@@ -151,7 +159,7 @@ func TestDecide(t *testing.T) {
 			HoldDuration: hold, FrozenSlots: []plan.Slot{decoder},
 			Wanted: append(wanted(plan.Entry, gatewayapi.Accepted), wanted(engine, gatewayapi.Refused)...),
 			Old:    []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
-		}, want: []Action{Delete, Keep, Keep}},
+		}, want: []Action{Delete, Retain, Retain}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
