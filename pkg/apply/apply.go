@@ -83,7 +83,7 @@ func (a *Applier) Apply(
 	}
 	client := a.client.Resource(resource).Namespace(wanted.GetNamespace())
 	if live != nil {
-		return a.update(ctx, client, withRecord(wanted, nextGeneration(wanted, live)), live)
+		return a.updateObject(ctx, client, withRecord(wanted, nextGeneration(wanted, live)), live)
 	}
 	stored, err := client.Create(ctx, withRecord(wanted, 1), metav1.CreateOptions{FieldManager: a.manager})
 	switch {
@@ -98,8 +98,8 @@ func (a *Applier) Apply(
 	return a.Apply(ctx, resource, wanted, live)
 }
 
-// update applies next, the wanted object with its record, to an existing object with the same owner.
-func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
+// updateObject applies next, the wanted object with its record, to an existing object with the same owner.
+func (a *Applier) updateObject(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	if err := a.migrateManagedFields(ctx, client, live); err != nil {
 		return live, Unchanged, describeFailure("migrate managed fields of", next, err)
 	}

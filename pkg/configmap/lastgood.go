@@ -76,7 +76,7 @@ func (g *LastGood[T]) Set(text []byte) (Update[T], bool) {
 	var u Update[T]
 	u.Value, u.Warnings, u.Err = g.decode(text)
 	if u.Err != nil {
-		g.refuse(u.Err)
+		g.refuseText(u.Err)
 	} else {
 		g.state.Store(&state[T]{value: u.Value, present: true})
 	}
@@ -90,7 +90,7 @@ func (g *LastGood[T]) Reject(err error) bool {
 	if g.isRepeated("problem", []byte(err.Error())) {
 		return false
 	}
-	g.refuse(err)
+	g.refuseText(err)
 	return true
 }
 
@@ -108,8 +108,8 @@ func (g *LastGood[T]) Lose() {
 	g.state.Store(&s)
 }
 
-// refuse keeps the value in force.
-func (g *LastGood[T]) refuse(err error) {
+// refuseText keeps the value in force.
+func (g *LastGood[T]) refuseText(err error) {
 	s := *g.state.Load()
 	s.problem = g.name + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	g.state.Store(&s)

@@ -63,12 +63,12 @@ func NewStore[T any](p Params[T]) *Store[T] {
 	})
 	set := func(obj any) {
 		if cm, ok := obj.(*corev1.ConfigMap); ok {
-			s.load(cm)
+			s.loadConfigMap(cm)
 		}
 	}
 	var err error
 	s.handler, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) }, DeleteFunc: func(any) { s.lose() },
+		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) }, DeleteFunc: func(any) { s.loseConfigMap() },
 	})
 	if err != nil {
 		panic(fmt.Sprintf("informer of ConfigMap %s: %v", p.Name, err)) // only a stopped informer refuses handlers
@@ -93,8 +93,8 @@ func (s *Store[T]) Unsynced() []string {
 	return []string{"ConfigMap " + s.p.Name.String()}
 }
 
-// load handles the current content of a ConfigMap.
-func (s *Store[T]) load(cm *corev1.ConfigMap) {
+// loadConfigMap handles the current content of a ConfigMap.
+func (s *Store[T]) loadConfigMap(cm *corev1.ConfigMap) {
 	text, found := cm.Data[s.p.Key]
 	var update Update[T]
 	var changed bool
@@ -105,28 +105,28 @@ func (s *Store[T]) load(cm *corev1.ConfigMap) {
 		changed = s.Reject(update.Err)
 	}
 	if changed {
-		s.report(cm, update)
-		s.changed()
+		s.reportUpdate(cm, update)
+		s.notifyChanged()
 	}
 }
 
-// lose handles the deletion of the ConfigMap.
-func (s *Store[T]) lose() {
+// loseConfigMap handles the deletion of the ConfigMap.
+func (s *Store[T]) loseConfigMap() {
 	s.Lose()
 	_, present, problem := s.Current()
 	s.p.Observer.Configured(s.p.Name.String(), problem)
 	s.p.Log.Warn("ConfigMap was deleted", zap.Bool("lastValidInForce", present))
-	s.changed()
+	s.notifyChanged()
 }
 
-func (s *Store[T]) changed() {
+func (s *Store[T]) notifyChanged() {
 	for _, f := range s.onChange {
 		f()
 	}
 }
 
-// report informs the users who edit the ConfigMap by Events, and the operator of this process by logs.
-func (s *Store[T]) report(cm *corev1.ConfigMap, u Update[T]) {
+// reportUpdate informs the users who edit the ConfigMap by Events, and the operator of this process by logs.
+func (s *Store[T]) reportUpdate(cm *corev1.ConfigMap, u Update[T]) {
 	about := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 	}

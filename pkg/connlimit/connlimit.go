@@ -70,8 +70,8 @@ func (l *Limiter) Listener(inner net.Listener) net.Listener { return &listener{i
 func (l *Limiter) Requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
-		l.move(c, &l.requests)
-		defer l.move(c, &l.waiting)
+		l.moveToGroup(c, &l.requests)
+		defer l.moveToGroup(c, &l.waiting)
 		if l.running != nil {
 			select {
 			case l.running <- struct{}{}:
@@ -80,12 +80,12 @@ func (l *Limiter) Requests(next http.Handler) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(w, l.countBody(r, c))
+		next.ServeHTTP(w, l.countedRequest(r, c))
 	})
 }
 
-// countBody returns a request whose body counts.
-func (l *Limiter) countBody(r *http.Request, c *conn) *http.Request {
+// countedRequest returns a request whose body counts.
+func (l *Limiter) countedRequest(r *http.Request, c *conn) *http.Request {
 	if l.bytes.limit == 0 || r.Body == nil {
 		return r
 	}
@@ -94,15 +94,15 @@ func (l *Limiter) countBody(r *http.Request, c *conn) *http.Request {
 	return &counted
 }
 
-// read counts bytes of a body.
-func (l *Limiter) read(c *conn, n int) {
+// countBodyBytes counts bytes of a body.
+func (l *Limiter) countBodyBytes(c *conn, n int) {
 	var displaced []*conn
 	l.mu.Lock()
 	if c.group != nil {
 		l.bytes.addBytes(c, n)
 		for l.bytes.total > l.bytes.limit {
 			most := l.bytes.largestConnection()
-			l.drop(most)
+			l.dropConnection(most)
 			displaced = append(displaced, most)
 		}
 	}
@@ -112,8 +112,8 @@ func (l *Limiter) read(c *conn, n int) {
 	}
 }
 
-// admit counts a new connection.
-func (l *Limiter) admit(raw net.Conn) *conn {
+// admitConnection counts a new connection.
+func (l *Limiter) admitConnection(raw net.Conn) *conn {
 	if s, ok := raw.(interface {
 		SetReadBuffer(bytes int) error
 		SetWriteBuffer(bytes int) error
@@ -122,37 +122,37 @@ func (l *Limiter) admit(raw net.Conn) *conn {
 	}
 	c := &conn{Conn: raw, limiter: l, address: AddressOf(raw.RemoteAddr()), left: make(chan struct{})}
 	l.mu.Lock()
-	displaced := l.join(c, &l.waiting)
+	displaced := l.joinGroup(c, &l.waiting)
 	l.mu.Unlock()
 	displaced.resetConnection()
 	return c
 }
 
-// move takes a connection to another group, unless it has left.
-func (l *Limiter) move(c *conn, to *group) {
+// moveToGroup takes a connection to another group, unless it has left.
+func (l *Limiter) moveToGroup(c *conn, to *group) {
 	l.mu.Lock()
 	var displaced *conn
 	if c.group != nil {
 		c.group.removeMember(c)
 		l.bytes.removeConnection(c) // those of the request before
-		displaced = l.join(c, to)
+		displaced = l.joinGroup(c, to)
 	}
 	l.mu.Unlock()
 	displaced.resetConnection()
 }
 
-// join adds a connection to a group, and returns the one that it displaces, if any. The caller holds mu.
-func (l *Limiter) join(c *conn, to *group) (displaced *conn) {
+// joinGroup adds a connection to a group, and returns the one that it displaces, if any. The caller holds mu.
+func (l *Limiter) joinGroup(c *conn, to *group) (displaced *conn) {
 	l.arrivals++
 	c.arrival = l.arrivals
 	if displaced = to.addMember(c); displaced != nil {
-		l.drop(displaced)
+		l.dropConnection(displaced)
 	}
 	return displaced
 }
 
-// drop ends the count of a connection. The caller holds mu.
-func (l *Limiter) drop(c *conn) {
+// dropConnection ends the count of a connection. The caller holds mu.
+func (l *Limiter) dropConnection(c *conn) {
 	if c.group != nil {
 		c.group.removeMember(c)
 		l.bytes.removeConnection(c)
@@ -160,10 +160,10 @@ func (l *Limiter) drop(c *conn) {
 	}
 }
 
-func (l *Limiter) leave(c *conn) {
+func (l *Limiter) leaveGroup(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drop(c)
+	l.dropConnection(c)
 }
 
 // AddressOf returns the address that identifies the client of a connection. Networks in memory have one client, the zero
@@ -188,7 +188,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // net/http examines it
 	}
-	return l.limiter.admit(raw), nil
+	return l.limiter.admitConnection(raw), nil
 }
 
 // A body is the body of a request, whose bytes count.
@@ -202,7 +202,7 @@ type body struct {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.limiter.read(b.conn, n)
+	b.limiter.countBodyBytes(b.conn, n)
 	return n, err //nolint:wrapcheck // handlers examine it
 }
 
@@ -222,7 +222,7 @@ type conn struct {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.limiter.leave(c)
+	c.limiter.leaveGroup(c)
 	return c.Conn.Close() //nolint:wrapcheck // net/http examines it
 }
 

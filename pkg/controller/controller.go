@@ -79,7 +79,7 @@ func New(p Params) *Controller {
 		metrics:    p.Metrics,
 		clock:      p.Clock,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{
-			Name: p.Name, Clock: p.Clock, MetricsProvider: p.Metrics.queues(),
+			Name: p.Name, Clock: p.Clock, MetricsProvider: p.Metrics.queueMetricsProvider(),
 		}),
 	}
 }
@@ -99,7 +99,7 @@ func (c *Controller) Run(ctx, work context.Context) {
 	var workers sync.WaitGroup
 	for range c.options.Workers {
 		workers.Go(func() {
-			for c.next(ctx, work) {
+			for c.handleNext(ctx, work) {
 			}
 		})
 	}
@@ -113,28 +113,28 @@ func (c *Controller) Run(ctx, work context.Context) {
 	workers.Wait()
 }
 
-// next handles one name, and reports whether to continue. Names still queued at shutdown are skipped: the next leader
+// handleNext handles one name, and reports whether to continue. Names still queued at shutdown are skipped: the next leader
 // enqueues all objects anyway.
-func (c *Controller) next(ctx, work context.Context) bool {
+func (c *Controller) handleNext(ctx, work context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer c.queue.Done(name)
 	if ctx.Err() == nil && work.Err() == nil {
-		c.handle(work, name)
+		c.handleName(work, name)
 	}
 	return true
 }
 
-// handle reconciles one name and enqueues it again if necessary.
-func (c *Controller) handle(ctx context.Context, name cache.ObjectName) {
+// handleName reconciles one name and enqueues it again if necessary.
+func (c *Controller) handleName(ctx context.Context, name cache.ObjectName) {
 	log := c.log.With(zap.String(logging.KeyNamespace, name.Namespace), zap.String(logging.KeyName, name.Name),
 		zap.Int(logging.KeyAttempt, c.queue.NumRequeues(name)+1))
 	began := c.clock.Now()
 	err := c.reconciler.Reconcile(logging.WithContext(ctx, log), name)
 	o, took := classifyOutcome(ctx, err), c.clock.Since(began)
-	c.metrics.observe(c.name, o.result, took)
+	c.metrics.observeReconcile(c.name, o.result, took)
 	log = log.With(zap.Duration(logging.KeyDuration, took))
 	switch o.result {
 	case conflicted, failed:

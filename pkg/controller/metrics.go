@@ -44,13 +44,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observe records one reconcile.
-func (m *Metrics) observe(controller string, r result, took time.Duration) {
+// observeReconcile records one reconcile.
+func (m *Metrics) observeReconcile(controller string, r result, took time.Duration) {
 	m.duration.WithLabelValues(controller, r.String()).Observe(took.Seconds())
 }
 
-// queues returns the metrics provider for queues.
-func (m *Metrics) queues() workqueue.MetricsProvider { return queueMetrics{m} }
+// queueMetricsProvider returns the metrics provider for queues.
+func (m *Metrics) queueMetricsProvider() workqueue.MetricsProvider { return queueMetrics{m} }
 
 // queueMetrics implements workqueue.MetricsProvider.
 type queueMetrics struct{ *Metrics }

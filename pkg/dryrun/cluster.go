@@ -32,12 +32,12 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 			continue
 		}
 		read[selection] = true
-		listed, err := w.list(ctx, k.In(client), metav1.ListOptions{LabelSelector: k.Selector, FieldSelector: k.Fields})
+		listed, err := w.listResource(ctx, k.In(client), metav1.ListOptions{LabelSelector: k.Selector, FieldSelector: k.Fields})
 		switch {
 		case err == nil:
 			served[k.Resource] = served[k.Resource] || listed
 		case apierrors.IsForbidden(err) && !k.Required:
-			w.skip("%s: skipped, because this user may not list them; the plan treats the kind as not available", k.Resource.GroupResource())
+			w.recordSkipped("%s: skipped, because this user may not list them; the plan treats the kind as not available", k.Resource.GroupResource())
 		default:
 			return nil, fmt.Errorf("list %s: %w", k.Resource.GroupResource(), err)
 		}
@@ -48,7 +48,7 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 		}
 		// A GET would need another permission than the list of an informer.
 		selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
-		if _, err := w.list(ctx, client.Resource(configMaps).Namespace(name.Namespace), metav1.ListOptions{FieldSelector: selector}); err != nil {
+		if _, err := w.listResource(ctx, client.Resource(configMaps).Namespace(name.Namespace), metav1.ListOptions{FieldSelector: selector}); err != nil {
 			return nil, fmt.Errorf("list ConfigMap %s: %w", name, err)
 		}
 	}
@@ -60,10 +60,10 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 func List(ctx context.Context, client dynamic.Interface, resources []schema.GroupVersionResource, selector string) (*World, error) {
 	w := &World{}
 	for _, resource := range resources {
-		switch _, err := w.list(ctx, client.Resource(resource), metav1.ListOptions{LabelSelector: selector}); {
+		switch _, err := w.listResource(ctx, client.Resource(resource), metav1.ListOptions{LabelSelector: selector}); {
 		case err == nil:
 		case apierrors.IsForbidden(err):
-			w.skip("%s: skipped, because this user may not list them", resource.GroupResource())
+			w.recordSkipped("%s: skipped, because this user may not list them", resource.GroupResource())
 		default:
 			return nil, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
 		}
@@ -71,8 +71,8 @@ func List(ctx context.Context, client dynamic.Interface, resources []schema.Grou
 	return w, nil
 }
 
-// list adds the objects of a list, and reports false if the cluster does not have their kind.
-func (w *World) list(ctx context.Context, from dynamic.ResourceInterface, options metav1.ListOptions) (bool, error) {
+// listResource adds the objects of a list, and reports false if the cluster does not have their kind.
+func (w *World) listResource(ctx context.Context, from dynamic.ResourceInterface, options metav1.ListOptions) (bool, error) {
 	list, err := from.List(ctx, options)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -42,7 +42,7 @@ type World struct {
 	Skipped []string // messages about skipped input
 }
 
-func (w *World) skip(format string, args ...any) {
+func (w *World) recordSkipped(format string, args ...any) {
 	w.Skipped = append(w.Skipped, fmt.Sprintf(format, args...))
 }
 

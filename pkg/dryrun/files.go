@@ -29,7 +29,7 @@ func ReadFiles(paths []string, stdin io.Reader) (*World, error) {
 	for _, path := range paths {
 		var err error
 		if path == Stdin {
-			err = w.decode("stdin", stdin)
+			err = w.decodeObjects("stdin", stdin)
 		} else {
 			err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 				if err != nil {
@@ -61,11 +61,11 @@ func (w *World) readEntry(root, file string, entry fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	return w.decode(file, bytes.NewReader(text))
+	return w.decodeObjects(file, bytes.NewReader(text))
 }
 
-// decode reads the objects of one text.
-func (w *World) decode(name string, in io.Reader) error {
+// decodeObjects reads the objects of one text.
+func (w *World) decodeObjects(name string, in io.Reader) error {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(in, 4096)
 	for {
 		u, err := decodeManifest(decoder)
@@ -73,7 +73,7 @@ func (w *World) decode(name string, in io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, errNoManifest):
-			w.skip("%s: skipped a document without apiVersion and kind: it is not a Kubernetes manifest", name)
+			w.recordSkipped("%s: skipped a document without apiVersion and kind: it is not a Kubernetes manifest", name)
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
 		case u == nil:

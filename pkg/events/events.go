@@ -90,7 +90,7 @@ func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message st
 	select {
 	case r.queue <- event:
 	default:
-		r.lost(event, errors.New("too many Events wait to be written"))
+		r.reportLost(event, errors.New("too many Events wait to be written"))
 	}
 }
 
@@ -101,15 +101,15 @@ func (r *Recorder) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case event := <-r.queue:
-			if err := r.record(ctx, event); err != nil && ctx.Err() == nil {
-				r.lost(event, err)
+			if err := r.recordEvent(ctx, event); err != nil && ctx.Err() == nil {
+				r.reportLost(event, err)
 			}
 		}
 	}
 }
 
-// record writes an Event, or increases the count of an existing one.
-func (r *Recorder) record(ctx context.Context, event *corev1.Event) error {
+// recordEvent writes an Event, or increases the count of an existing one.
+func (r *Recorder) recordEvent(ctx context.Context, event *corev1.Event) error {
 	next, err := r.correlator.EventCorrelate(event)
 	switch {
 	case err != nil:
@@ -118,7 +118,7 @@ func (r *Recorder) record(ctx context.Context, event *corev1.Event) error {
 		return errors.New("too many Events about one object")
 	}
 	for attempt, delay := 1, r.retryDelay; ; attempt, delay = attempt+1, 2*delay {
-		written, err := r.write(ctx, next)
+		written, err := r.writeEvent(ctx, next)
 		switch {
 		case err == nil:
 			r.correlator.UpdateState(written)
@@ -134,8 +134,8 @@ func (r *Recorder) record(ctx context.Context, event *corev1.Event) error {
 	}
 }
 
-// write creates an Event, or patches the one that it repeats, if that still exists: Events expire.
-func (r *Recorder) write(ctx context.Context, next *record.EventCorrelateResult) (*corev1.Event, error) {
+// writeEvent creates an Event, or patches the one that it repeats, if that still exists: Events expire.
+func (r *Recorder) writeEvent(ctx context.Context, next *record.EventCorrelateResult) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	client := r.client.CoreV1().Events(next.Event.Namespace)
@@ -157,7 +157,7 @@ func isTransient(err error) bool {
 		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
 }
 
-func (r *Recorder) lost(event *corev1.Event, err error) {
+func (r *Recorder) reportLost(event *corev1.Event, err error) {
 	level := zap.WarnLevel
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		level = zap.DebugLevel // the object is about to go

@@ -86,7 +86,7 @@ func (f *Follower[T]) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		wait := f.interval
-		if f.poll(ctx) == unconfirmed {
+		if f.pollSource(ctx) == unconfirmed {
 			wait = min(f.interval, confirmAfter)
 		}
 		timer.Reset(wait)
@@ -102,8 +102,8 @@ const (
 	confirmed           // it was applied or rejected
 )
 
-// poll reads the source once.
-func (f *Follower[T]) poll(ctx context.Context) outcome {
+// pollSource reads the source once.
+func (f *Follower[T]) pollSource(ctx context.Context) outcome {
 	var now reading[T]
 	state, err := f.source.Read(ctx)
 	var unavailable unavailableError
@@ -118,22 +118,22 @@ func (f *Follower[T]) poll(ctx context.Context) outcome {
 	last := f.pending
 	f.pending = now
 	switch {
-	case f.same(now, f.settled):
+	case f.sameReading(now, f.settled):
 		if !f.retry {
 			return unchanged
 		}
-		f.apply(now, err)
+		f.applyReading(now, err)
 		return confirmed
-	case !f.same(now, last):
+	case !f.sameReading(now, last):
 		return unconfirmed
 	}
 	f.retry = false
-	f.apply(now, err)
+	f.applyReading(now, err)
 	return confirmed
 }
 
-// apply applies a confirmed reading, or rejects it.
-func (f *Follower[T]) apply(now reading[T], err error) {
+// applyReading applies a confirmed reading, or rejects it.
+func (f *Follower[T]) applyReading(now reading[T], err error) {
 	again := f.retry
 	f.settled = now
 	if err == nil {
@@ -146,6 +146,6 @@ func (f *Follower[T]) apply(now reading[T], err error) {
 	}
 }
 
-func (f *Follower[T]) same(a, b reading[T]) bool {
+func (f *Follower[T]) sameReading(a, b reading[T]) bool {
 	return a.problem == b.problem && (a.problem != "" || f.source.Equal(a.state, b.state))
 }

@@ -90,7 +90,7 @@ func (g Gateway) Attach(r Route) Attachment {
 		if r.Listener != "" && r.Listener != string(l.Name) {
 			continue
 		}
-		refusal := g.refusal(l, r)
+		refusal := g.listenerRefusal(l, r)
 		switch {
 		case refusal.Reason == "":
 			taking = append(taking, l)
@@ -110,9 +110,9 @@ func (g Gateway) Attach(r Route) Attachment {
 	return Attachment{Reason: ReasonListenerNotFound, Message: "the Gateway has no listeners"}
 }
 
-// refusal returns why a listener does not accept a route; its reason is empty if the listener accepts it. A namespace with
+// listenerRefusal returns why a listener does not accept a route; its reason is empty if the listener accepts it. A namespace with
 // unknown labels, and a value of a later release of Gateway API, do not count as a refusal.
-func (g Gateway) refusal(l *gatewayv1.Listener, r Route) Attachment {
+func (g Gateway) listenerRefusal(l *gatewayv1.Listener, r Route) Attachment {
 	if l.Protocol != gatewayv1.HTTPProtocolType && l.Protocol != gatewayv1.HTTPSProtocolType {
 		return Attachment{Reason: ReasonProtocolNotSupported, Message: fmt.Sprintf("listener %s is for %s, not HTTP", l.Name, l.Protocol)}
 	}

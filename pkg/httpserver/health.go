@@ -36,7 +36,7 @@ func checkHandler(checks []Check) http.Handler {
 		status := http.StatusOK
 		var body strings.Builder
 		for _, c := range checks {
-			err := c.run(r.Context())
+			err := c.runCheck(r.Context())
 			if err != nil {
 				status = http.StatusServiceUnavailable
 				fmt.Fprintf(&body, "[-] %s: %s\n", c.Name, oneLine(err))
@@ -56,7 +56,7 @@ func checkHandler(checks []Check) http.Handler {
 	})
 }
 
-func (c Check) run(ctx context.Context) error {
+func (c Check) runCheck(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return c.Probe(ctx)

@@ -33,7 +33,7 @@ func (s *Snapshot) Reader(k Kind) (Reader, error) {
 		return nil, fmt.Errorf("field selector of %s: %w", k.Resource.Resource, err)
 	}
 	for _, u := range s.Objects {
-		if !k.selects(u, selector, having) {
+		if !k.selectsObject(u, selector, having) {
 			continue
 		}
 		obj, err := k.Transform(u.DeepCopy())
@@ -47,8 +47,8 @@ func (s *Snapshot) Reader(k Kind) (Reader, error) {
 	return made, nil
 }
 
-// selects reports whether an object is one of the kind.
-func (k *Kind) selects(u *unstructured.Unstructured, labelled labels.Selector, having fields.Selector) bool {
+// selectsObject reports whether an object is one of the kind.
+func (k *Kind) selectsObject(u *unstructured.Unstructured, labelled labels.Selector, having fields.Selector) bool {
 	if u.GroupVersionKind().Group != k.Resource.Group || u.GetKind() != k.Name || k.Namespace != "" && u.GetNamespace() != k.Namespace {
 		return false
 	}

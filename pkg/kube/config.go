@@ -51,7 +51,7 @@ func (o Options) Validate() error {
 // RESTConfig returns the configuration of the first source that exists. If that source is invalid, RESTConfig returns an
 // error: falling back to the next source could reach another cluster.
 func (o Options) RESTConfig(userAgent string) (*rest.Config, error) {
-	cfg, err := o.load()
+	cfg, err := o.loadConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (o Options) RESTConfig(userAgent string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-func (o Options) load() (*rest.Config, error) {
+func (o Options) loadConfig() (*rest.Config, error) {
 	if o.Kubeconfig != "" {
 		return fromFiles("--kubeconfig "+o.Kubeconfig, &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig})
 	}

@@ -116,7 +116,7 @@ func (o *OptionalInformer) AddEventHandler(h cache.ResourceEventHandler) {
 // Run polls discovery until ctx is canceled, and returns when all goroutines that it started have ended. Call it once.
 func (o *OptionalInformer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(o.poll(ctx))
+		timer := time.NewTimer(o.pollDiscovery(ctx))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -186,9 +186,9 @@ func (o *OptionalInformer) ByIndex(index, value string) []any {
 	return objects
 }
 
-// poll sends one discovery request, handles the response, and returns the time until the next request.
-func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
-	served, err := o.served(ctx)
+// pollDiscovery sends one discovery request, handles the response, and returns the time until the next request.
+func (o *OptionalInformer) pollDiscovery(ctx context.Context) time.Duration {
+	served, err := o.isServed(ctx)
 	if err != nil {
 		return o.handleOutage(ctx, err)
 	}
@@ -197,13 +197,13 @@ func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
 	case served:
 		o.absences = 0
 		if !present {
-			o.start(ctx)
+			o.startInformer(ctx)
 		}
 		o.noticeAllowed()
 	case present:
 		o.absences++
 		if o.absences == absencesToDrop {
-			o.drop()
+			o.dropInformer()
 		}
 	default:
 		o.logAbsent("Kind not served, waiting for its CRD")
@@ -212,7 +212,7 @@ func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
 	return wait.Jitter(o.interval, pollJitter)
 }
 
-func (o *OptionalInformer) served(ctx context.Context) (bool, error) {
+func (o *OptionalInformer) isServed(ctx context.Context) (bool, error) {
 	list, err := o.discovery.ServerResourcesForGroupVersionWithContext(ctx, o.resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -240,7 +240,7 @@ func (o *OptionalInformer) handleOutage(ctx context.Context, err error) time.Dur
 	return o.retry.Step()
 }
 
-func (o *OptionalInformer) start(ctx context.Context) {
+func (o *OptionalInformer) startInformer(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &generation{informer: o.newFunc(), cancel: cancel, done: make(chan struct{})}
 	for _, h := range o.handlers {
@@ -271,8 +271,8 @@ func (o *OptionalInformer) start(ctx context.Context) {
 	}
 }
 
-// drop stops the informer and calls OnDelete for its objects: the watch is gone, so no delete events arrive.
-func (o *OptionalInformer) drop() {
+// dropInformer stops the informer and calls OnDelete for its objects: the watch is gone, so no delete events arrive.
+func (o *OptionalInformer) dropInformer() {
 	g := o.current.Swap(nil)
 	g.cancel()
 	<-g.done

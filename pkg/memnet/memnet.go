@@ -49,14 +49,14 @@ func (*Listener) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
 // Dial connects to the listener. It has the form of http.Transport.DialContext, and ignores the network and the address.
 func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
-	return l.connect(ctx, client, server)
+	return l.passConnection(ctx, client, server)
 }
 
 // From returns the Dial of a client with an address: that which the server sees.
 func (l *Listener) From(address netip.AddrPort) func(ctx context.Context, _, _ string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		client, server := net.Pipe()
-		return l.connect(ctx, client, from{server, net.TCPAddrFromAddrPort(address)})
+		return l.passConnection(ctx, client, from{server, net.TCPAddrFromAddrPort(address)})
 	}
 }
 
@@ -70,8 +70,8 @@ type from struct {
 // RemoteAddr implements net.Conn.
 func (f from) RemoteAddr() net.Addr { return f.address }
 
-// connect passes the server's end of a connection to Accept, and returns the client's.
-func (l *Listener) connect(ctx context.Context, client, server net.Conn) (net.Conn, error) {
+// passConnection passes the server's end of a connection to Accept, and returns the client's.
+func (l *Listener) passConnection(ctx context.Context, client, server net.Conn) (net.Conn, error) {
 	select {
 	case l.connections <- server:
 		l.mu.Lock()

@@ -196,7 +196,7 @@ func TestAgainstAModel(t *testing.T) {
 			created := epoch.Add(time.Duration(rng.IntN(3)) * time.Minute)
 			before := refusals(r)
 			refused, changed := r.Set(name, created, randomAsks(rng))
-			require.Equal(t, refused, r.refused(name))
+			require.Equal(t, refused, r.refusedClaims(name))
 			require.Equal(t, model(r), answers(r), "seed %d", seed)
 			for owner, now := range refusals(r) {
 				if owner != name {
@@ -211,7 +211,7 @@ func TestAgainstAModel(t *testing.T) {
 func refusals(r *Registry) map[Owner]map[Claim]Conflict {
 	all := map[Owner]map[Claim]Conflict{}
 	for name := range r.owners {
-		all[name] = r.refused(name)
+		all[name] = r.refusedClaims(name)
 	}
 	return all
 }

@@ -68,13 +68,13 @@ func (r *Registry) Clear() {
 func (r *Registry) Set(name Owner, created time.Time, asks []Ask) (refused map[Claim]Conflict, changed []Owner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.replace(name, created, asks)
-	changed = r.decide()
+	r.replaceClaims(name, created, asks)
+	changed = r.decideQueued()
 	for _, a := range r.owners[name] {
 		a.held = a.Ready && a.refused == nil // no owner loses a claim by this: it conflicts with no granted claim
 	}
 	changed = slices.DeleteFunc(changed, func(o Owner) bool { return o == name })
-	return r.refused(name), changed
+	return r.refusedClaims(name), changed
 }
 
 // Claims are the claims that one owner requests.
@@ -88,12 +88,12 @@ func (r *Registry) SetAll(all map[Owner]Claims) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, c := range all {
-		r.replace(name, c.Created, c.Asks)
+		r.replaceClaims(name, c.Created, c.Asks)
 	}
-	r.decide()
+	r.decideQueued()
 }
 
-func (r *Registry) refused(name Owner) map[Claim]Conflict {
+func (r *Registry) refusedClaims(name Owner) map[Claim]Conflict {
 	var refused map[Claim]Conflict
 	for c, a := range r.owners[name] {
 		if a.refused == nil {
@@ -107,16 +107,16 @@ func (r *Registry) refused(name Owner) map[Claim]Conflict {
 	return refused
 }
 
-// replace stores the claims of an owner, and queues the claims whose answer may change.
-func (r *Registry) replace(name Owner, created time.Time, asks []Ask) {
+// replaceClaims stores the claims of an owner, and queues the claims whose answer may change.
+func (r *Registry) replaceClaims(name Owner, created time.Time, asks []Ask) {
 	wanted := make(map[Claim]Ask, len(asks))
 	for _, a := range asks {
-		wanted[a.Claim] = wanted[a.Claim].merge(a)
+		wanted[a.Claim] = wanted[a.Claim].mergeAsks(a)
 	}
 	known := r.owners[name]
 	for c, a := range known {
 		if _, found := wanted[c]; !found {
-			r.remove(a)
+			r.removeClaim(a)
 			delete(known, c)
 		}
 	}
@@ -126,19 +126,19 @@ func (r *Registry) replace(name Owner, created time.Time, asks []Ask) {
 	}
 	for c, w := range wanted {
 		if a := known[c]; a != nil {
-			r.update(a, w, created)
+			r.updateClaim(a, w, created)
 			continue
 		}
 		known[c] = &ask{Ask: w, owner: name, created: created, refused: &undecided}
-		r.add(known[c])
+		r.addClaim(known[c])
 	}
 	if len(known) == 0 {
 		delete(r.owners, name)
 	}
 }
 
-// merge combines two asks for the same claim.
-func (a Ask) merge(b Ask) Ask {
+// mergeAsks combines two asks for the same claim.
+func (a Ask) mergeAsks(b Ask) Ask {
 	b.Ready = a.Ready || b.Ready
 	if b.Live.IsZero() || !a.Live.IsZero() && a.Live.Before(b.Live) {
 		b.Live = a.Live
@@ -146,7 +146,7 @@ func (a Ask) merge(b Ask) Ask {
 	return b
 }
 
-func (r *Registry) add(a *ask) {
+func (r *Registry) addClaim(a *ask) {
 	x := r.hosts[a.Host]
 	if x == nil {
 		x = newIndex()
@@ -156,7 +156,7 @@ func (r *Registry) add(a *ask) {
 	r.queue.pushAsk(a)
 }
 
-func (r *Registry) remove(a *ask) {
+func (r *Registry) removeClaim(a *ask) {
 	x := r.hosts[a.Host]
 	x.eachConflict(a, r.queue.pushAsk)
 	r.queue.dropQueued(a)
@@ -165,9 +165,9 @@ func (r *Registry) remove(a *ask) {
 	}
 }
 
-// update moves a claim to its new place in the order. A granted claim that moves up changes nothing: every claim that conflicts
+// updateClaim moves a claim to its new place in the order. A granted claim that moves up changes nothing: every claim that conflicts
 // with it is refused already.
-func (r *Registry) update(a *ask, next Ask, created time.Time) {
+func (r *Registry) updateClaim(a *ask, next Ask, created time.Time) {
 	before := *a
 	a.Ask, a.created, a.held = next, created, a.held && next.Ready
 	switch moved := compareAsks(a, &before); {
@@ -179,9 +179,9 @@ func (r *Registry) update(a *ask, next Ask, created time.Time) {
 	}
 }
 
-// decide decides all queued claims in order, and the consequences of each. It returns the owners whose answer has changed,
+// decideQueued decides all queued claims in order, and the consequences of each. It returns the owners whose answer has changed,
 // sorted.
-func (r *Registry) decide() []Owner {
+func (r *Registry) decideQueued() []Owner {
 	heap.Init(&r.queue)
 	changed := map[Owner]struct{}{}
 	for len(r.queue) > 0 {
@@ -266,7 +266,7 @@ func (q *queue) Pop() any {
 	return a
 }
 
-// pushAsk queues a claim once. decide builds the heap.
+// pushAsk queues a claim once. decideQueued builds the heap.
 func (q *queue) pushAsk(a *ask) {
 	if !a.queued {
 		a.queued = true

@@ -33,7 +33,7 @@ func NewCommand(p Program, out, log io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version.String() + " " + version.Commit(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return p.run(cmd, log) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return p.runProgram(cmd, log) },
 	}
 	root.SetOut(out)
 	root.SetErr(log)
@@ -47,7 +47,7 @@ func NewCommand(p Program, out, log io.Writer) *cobra.Command {
 	return root
 }
 
-func (p *Program) run(cmd *cobra.Command, w io.Writer) error {
+func (p *Program) runProgram(cmd *cobra.Command, w io.Writer) error {
 	if err := p.Check(cmd.Flags()); err != nil {
 		return err
 	}

@@ -72,13 +72,13 @@ func newStore(p Params, own *tls.Certificate) (*Store, error) {
 		return nil, errNoAuthorities
 	}
 	s := &Store{params: p, own: own}
-	content, err := s.read()
+	content, err := s.readFiles()
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.parse(content)
+	m, err := s.parseFiles(content)
 	if err != nil {
-		return nil, fmt.Errorf("use %s: %w", s.describe(), err)
+		return nil, fmt.Errorf("use %s: %w", s.describeFiles(), err)
 	}
 	s.current.Store(m)
 	s.follower = follow.New(&followed{s}, p.Interval, content)
@@ -142,7 +142,7 @@ func (s *Store) Run(ctx context.Context) {
 type followed struct{ *Store }
 
 // Read reads the files.
-func (f *followed) Read(context.Context) (*files, error) { return f.read() }
+func (f *followed) Read(context.Context) (*files, error) { return f.readFiles() }
 
 // Equal compares two sets of files.
 func (f *followed) Equal(a, b *files) bool { return a.contentDigest() == b.contentDigest() }
@@ -152,22 +152,22 @@ func (f *followed) Apply(content *files) error {
 	if content.contentDigest() == f.current.Load().digest {
 		return nil // it is in use again, after an invalid one
 	}
-	m, err := f.parse(content)
+	m, err := f.parseFiles(content)
 	if err != nil {
 		return err
 	}
 	f.current.Store(m)
-	f.params.Log.Info("Reloaded certificate", zap.String("files", f.describe()), zap.Time("notAfter", f.Expiry()))
+	f.params.Log.Info("Reloaded certificate", zap.String("files", f.describeFiles()), zap.Time("notAfter", f.Expiry()))
 	return nil
 }
 
 // Reject reports that the last valid certificate stays in use.
 func (f *followed) Reject(err error) {
-	f.params.Log.Warn("Could not use certificate files, kept the last valid certificate", zap.String("files", f.describe()),
+	f.params.Log.Warn("Could not use certificate files, kept the last valid certificate", zap.String("files", f.describeFiles()),
 		zap.Time("notAfter", f.Expiry()), zap.Error(err))
 }
 
-func (s *Store) describe() string {
+func (s *Store) describeFiles() string {
 	paths := []string{s.params.ClientCAFile}
 	if s.own == nil {
 		paths = []string{s.params.Dir, s.params.ClientCAFile}
@@ -180,9 +180,9 @@ type files struct {
 	certificate, key, clientCAs []byte
 }
 
-// read reads a consistent set of files, even while they are replaced: the certificate is equal before and after reading the
+// readFiles reads a consistent set of files, even while they are replaced: the certificate is equal before and after reading the
 // others.
-func (s *Store) read() (*files, error) {
+func (s *Store) readFiles() (*files, error) {
 	f := &files{}
 	if s.own != nil {
 		return f, f.readClientCAs(s.params.ClientCAFile)
@@ -217,7 +217,7 @@ func (f *files) contentDigest() [sha256.Size]byte {
 	return sha256.Sum256(bytes.Join([][]byte{f.certificate, f.key, f.clientCAs}, []byte{0}))
 }
 
-func (s *Store) parse(f *files) (*material, error) {
+func (s *Store) parseFiles(f *files) (*material, error) {
 	m := &material{digest: f.contentDigest()}
 	if s.own != nil {
 		m.certificate = *s.own

@@ -79,7 +79,7 @@ type Params struct {
 
 // Launch starts a cluster and returns when it is ready. Tests use Start.
 func Launch(ctx context.Context, p Params) (*Cluster, error) {
-	if err := p.complete(); err != nil {
+	if err := p.completeParams(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(p.Config.Dir, 0o755); err != nil {
@@ -104,13 +104,13 @@ func Launch(ctx context.Context, p Params) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Client: clusterapi.NewClient(p.Config.Dir), binary: p.Binary, ended: make(chan struct{}), log: &transcript{to: p.Progress}}
-	if err := c.start(ctx, file.Name(), p.Credential); err != nil {
+	if err := c.startLauncher(ctx, file.Name(), p.Credential); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func (p *Params) complete() error {
+func (p *Params) completeParams() error {
 	var err error
 	if p.Binary == "" {
 		if p.Binary, err = FindBinary(); err != nil {
@@ -128,8 +128,8 @@ func (p *Params) complete() error {
 	return p.Config.Complete()
 }
 
-// start executes the launcher and waits until it reports that the cluster is ready.
-func (c *Cluster) start(ctx context.Context, config string, user *syscall.Credential) error {
+// startLauncher executes the launcher and waits until it reports that the cluster is ready.
+func (c *Cluster) startLauncher(ctx context.Context, config string, user *syscall.Credential) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c.cmd = exec.Command(c.binary, "up", "--config", config, "--until-stdin-closes")
@@ -209,24 +209,24 @@ func (c *Cluster) Stop() {
 
 // Kubectl runs kubectl with administrator permissions and returns its standard output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.run(ctx, "kubectl", args)
+	return c.runProgram(ctx, "kubectl", args)
 }
 
 // Helm runs helm with administrator permissions and returns its standard output.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
-	return c.run(ctx, "helm", args)
+	return c.runProgram(ctx, "helm", args)
 }
 
-// command returns a run of kubectl or helm, with administrator permissions.
-func (c *Cluster) command(ctx context.Context, program string, args []string) *exec.Cmd {
+// programCommand returns a run of kubectl or helm, with administrator permissions.
+func (c *Cluster) programCommand(ctx context.Context, program string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.binary, append([]string{program}, args...)...)
 	home := filepath.Join(c.Ready.Dir, "home") // isolates the run from the user's caches and settings
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Ready.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	return cmd
 }
 
-func (c *Cluster) run(ctx context.Context, program string, args []string) (string, error) {
-	cmd := c.command(ctx, program, args)
+func (c *Cluster) runProgram(ctx context.Context, program string, args []string) (string, error) {
+	cmd := c.programCommand(ctx, program, args)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -34,13 +34,13 @@ func (s *Stock) Take(tb testing.TB) *Cluster {
 	}
 	s.mu.Unlock()
 	if c == nil {
-		c = s.launch(tb)
+		c = s.launchCluster(tb)
 	}
 	tb.Cleanup(func() { s.giveBack(tb, c) })
 	return c
 }
 
-func (s *Stock) launch(tb testing.TB) *Cluster {
+func (s *Stock) launchCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "localkube-")
 	if err != nil {

@@ -97,7 +97,7 @@ type Client struct {
 func NewClient(dir string) *Client {
 	c := &Client{dir: dir}
 	c.http = &http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connectSocket(ctx) },
 		DisableKeepAlives: true,
 	}}
 	return c
@@ -131,7 +131,7 @@ func withShortPath(dir string, f func(path string) error) error {
 	return f(fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), socketName))
 }
 
-func (c *Client) connect(ctx context.Context) (net.Conn, error) {
+func (c *Client) connectSocket(ctx context.Context) (net.Conn, error) {
 	var conn net.Conn
 	err := withShortPath(c.dir, func(path string) (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -146,7 +146,7 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 // Status returns the state of the cluster.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var s Status
-	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, &s); err != nil {
+	if err := c.callControl(ctx, http.MethodGet, "/v1/status", nil, &s); err != nil {
 		return nil, fmt.Errorf("get status: %w", err)
 	}
 	return &s, nil
@@ -155,7 +155,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 // Component runs one of the actions kill, stop, start, restart, pause and resume. It returns after the action is done, except
 // for kill, and restart of a dead process. start and restart do not wait until the component is ready.
 func (c *Client) Component(ctx context.Context, name, action string) error {
-	if err := c.call(ctx, http.MethodPost, "/v1/components/"+url.PathEscape(name)+"/"+action, nil, nil); err != nil {
+	if err := c.callControl(ctx, http.MethodPost, "/v1/components/"+url.PathEscape(name)+"/"+action, nil, nil); err != nil {
 		return fmt.Errorf("%s %s: %w", action, name, err)
 	}
 	return nil
@@ -163,7 +163,7 @@ func (c *Client) Component(ctx context.Context, name, action string) error {
 
 // Node runs one of the actions kill, restart, pause, resume and heal.
 func (c *Client) Node(ctx context.Context, name, action string) error {
-	if err := c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+action, nil, nil); err != nil {
+	if err := c.callControl(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+action, nil, nil); err != nil {
 		return fmt.Errorf("%s %s: %w", action, name, err)
 	}
 	return nil
@@ -172,7 +172,7 @@ func (c *Client) Node(ctx context.Context, name, action string) error {
 // Cut silently drops the packets in one direction or in both, until the node is healed or restarted.
 func (c *Client) Cut(ctx context.Context, name string, d Direction) error {
 	path := "/v1/nodes/" + url.PathEscape(name) + "/" + ActionCut + "?direction=" + url.QueryEscape(string(d))
-	if err := c.call(ctx, http.MethodPost, path, nil, nil); err != nil {
+	if err := c.callControl(ctx, http.MethodPost, path, nil, nil); err != nil {
 		return fmt.Errorf("cut %s: %w", name, err)
 	}
 	return nil
@@ -185,19 +185,19 @@ type snapshotRequest struct {
 
 // Snapshot writes a consistent snapshot of etcd to file while the cluster is running.
 func (c *Client) Snapshot(ctx context.Context, file string) error {
-	return c.etcd(ctx, "snapshot", file)
+	return c.callEtcd(ctx, "snapshot", file)
 }
 
 // Restore restores etcd from a snapshot: it stops the API server and etcd, replaces the data, and starts both again. Revisions
 // continue from the snapshot, so they decrease for existing watchers. Restore returns when the API is ready.
 func (c *Client) Restore(ctx context.Context, file string) error {
-	return c.etcd(ctx, "restore", file)
+	return c.callEtcd(ctx, "restore", file)
 }
 
-func (c *Client) etcd(ctx context.Context, verb, file string) error {
+func (c *Client) callEtcd(ctx context.Context, verb, file string) error {
 	abs, err := filepath.Abs(file)
 	if err == nil {
-		err = c.call(ctx, http.MethodPost, "/v1/etcd/"+verb, snapshotRequest{File: abs}, nil)
+		err = c.callControl(ctx, http.MethodPost, "/v1/etcd/"+verb, snapshotRequest{File: abs}, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("etcd %s %s: %w", verb, file, err)
@@ -205,7 +205,7 @@ func (c *Client) etcd(ctx context.Context, verb, file string) error {
 	return nil
 }
 
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+func (c *Client) callControl(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		raw, err := json.Marshal(in)
@@ -242,7 +242,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 // Dial connects to an address inside the cluster: service.namespace:port (the port is a number or a name; Dial uses one of the
 // ready endpoints), node-name:port or ip:port. The connection originates from the network of the control plane.
 func (c *Client) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := c.connect(ctx)
+	conn, err := c.connectSocket(ctx)
 	if err != nil {
 		return nil, err
 	}

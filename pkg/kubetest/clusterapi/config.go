@@ -150,13 +150,13 @@ func (c *Config) Complete() error {
 		c.Nodes = []Node{{}}
 	}
 	for i := range c.Nodes {
-		c.Nodes[i].complete(i)
+		c.Nodes[i].completeNode(i)
 	}
-	c.Timings.complete()
+	c.Timings.completeTimings()
 	return c.Validate()
 }
 
-func (n *Node) complete(i int) {
+func (n *Node) completeNode(i int) {
 	if n.Name == "" {
 		n.Name = fmt.Sprintf("node-%d", i+1)
 	}
@@ -166,7 +166,7 @@ func (n *Node) complete(i int) {
 	setDefault(&n.Pods, maxPods)
 }
 
-func (t *Timings) complete() {
+func (t *Timings) completeTimings() {
 	setDefault(&t.LeaseDuration.Duration, 40*time.Second)
 	setDefault(&t.MonitorPeriod.Duration, 5*time.Second)
 	setDefault(&t.MonitorGracePeriod.Duration, 50*time.Second)
