@@ -15,7 +15,7 @@ type request struct {
 	isResource, isCollection bool
 }
 
-// gvr returns group/version/resource as package allow writes it.
+// gvr returns group/version/resource as package allowlist writes it.
 func (r request) gvr() string {
 	if r.group == "" {
 		return r.version + "/" + r.resource

@@ -18,14 +18,14 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
 )
 
 // Served is a store and what it covers.
 type Served struct {
-	Resource  allow.Resource
+	Resource  allowlist.Resource
 	Namespace string // empty: all
 	Store     *store.Store
 	// Confirm returns nil when the store is as new as the API server, for lists of the newest state.
@@ -64,7 +64,7 @@ type Observer interface {
 // Params are the arguments of New.
 type Params struct {
 	Served    []Served
-	Allow     allow.List
+	Allow     allowlist.List
 	Namespace string // of the controller
 	Token     string
 	Backend   backend
@@ -183,11 +183,11 @@ func (s *Server) notAllowed(req request) error {
 		req.verb, strings.TrimPrefix(req.group+"/"+req.withSub(), "/"), req.namespace)
 }
 
-func (s *Server) scope(req request) allow.Scope {
+func (s *Server) scope(req request) allowlist.Scope {
 	if req.namespace != "" && req.namespace == s.params.Namespace {
-		return allow.OwnNamespace
+		return allowlist.OwnNamespace
 	}
-	return allow.Elsewhere
+	return allowlist.Elsewhere
 }
 
 // read serves a read of a kind that is stored.
@@ -200,7 +200,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, req request) error
 }
 
 func (s *Server) readFrom(w http.ResponseWriter, r *http.Request, req request, served Served) error {
-	if served.Resource.Filter != allow.None && s.params.Ready != nil {
+	if served.Resource.Filter != allowlist.None && s.params.Ready != nil {
 		if err := s.params.Ready(); err != nil {
 			return unavailable("edge-cache: %v", err)
 		}

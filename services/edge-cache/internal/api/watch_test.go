@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
 	"fairlead.dev/services/edge-cache/internal/wire"
@@ -51,7 +51,7 @@ func newEdge(t *testing.T) *edge {
 	e.things.SetType("example.com/v1", "Thing")
 	e.client = serveHTTP2(t, New(Params{
 		Served: []Served{{
-			Resource: allow.Resource{Group: "example.com", Version: "v1", Name: "things", Custom: true}, Store: e.things,
+			Resource: allowlist.Resource{Group: "example.com", Version: "v1", Name: "things", Custom: true}, Store: e.things,
 			Confirm: func(ctx context.Context) error { return e.confirm(ctx) },
 		}},
 		Token: "t", Backend: e, Observer: e, Log: zap.NewNop(), Limits: DefaultLimits(),

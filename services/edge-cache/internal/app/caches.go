@@ -11,22 +11,23 @@ import (
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/adjust"
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/api"
 	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/liveaddress"
 	"fairlead.dev/services/edge-cache/internal/metrics"
-	"fairlead.dev/services/edge-cache/internal/pool"
+	"fairlead.dev/services/edge-cache/internal/nodepool"
+	"fairlead.dev/services/edge-cache/internal/projection"
+	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
-	"fairlead.dev/services/edge-cache/internal/view"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
 // cached is a store with its reflector.
 type cached struct {
-	resource  allow.Resource
+	resource  allowlist.Resource
 	namespace string
 	hidden    bool // not for the controller
 	store     *store.Store
@@ -37,20 +38,20 @@ type cached struct {
 type caches struct {
 	all        []*cached
 	byID       map[string]*store.Store
-	pool       *pool.Pool
-	references *view.References
-	adjuster   *adjust.Adjuster
-	endpoints  view.Endpoints
+	pool       *nodepool.Pool
+	references *references.References
+	adjuster   *liveaddress.Adjuster
+	endpoints  projection.Endpoints
 	nodes      *nodeChanges
 	newest     *newestNodes
 	connection *upstream.Connection
 	log        *zap.Logger
 	metrics    *metrics.Metrics
-	fetches    chan view.Target // objects that a projection wants now
+	fetches    chan references.Target // objects that a projection wants now
 	// Of the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event, those that could not be read, and
 	// references that were logged.
-	absent, unreadable map[view.Target]bool
-	reported           map[view.Reference]bool
+	absent, unreadable map[references.Target]bool
+	reported           map[references.Reference]bool
 }
 
 // cacheParts are the dependencies of newCaches.
@@ -60,20 +61,20 @@ type cacheParts struct {
 	Config     *config.Config
 	Log        *zap.Logger
 	Namespace  namespace
-	Allow      allow.List
+	Allow      allowlist.List
 	Journal    *durable
 	Connection *upstream.Connection
 	Metrics    *metrics.Metrics
-	Pool       *pool.Pool
-	References *view.References
-	Adjuster   *adjust.Adjuster
+	Pool       *nodepool.Pool
+	References *references.References
+	Adjuster   *liveaddress.Adjuster
 }
 
 func newCaches(p cacheParts) *caches {
 	c := &caches{
 		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
-		metrics: p.Metrics, fetches: make(chan view.Target, 1024), absent: map[view.Target]bool{}, unreadable: map[view.Target]bool{},
-		endpoints: view.Endpoints{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
+		metrics: p.Metrics, fetches: make(chan references.Target, 1024), absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
+		endpoints: projection.Endpoints{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
 	}
 	c.newest = &newestNodes{turnsUnready: c.endpoints.TurnsUnready, log: c.log}
 	for _, r := range p.Allow.Resources {
@@ -82,7 +83,7 @@ func newCaches(p cacheParts) *caches {
 		}
 	}
 	if p.Config.Pool.Membership == config.NodePool {
-		r := allow.Resource{Group: "apps.openyurt.io", Version: p.Config.Pool.NodePoolVersion, Name: "nodepools", Custom: true, ClusterScoped: true}
+		r := allowlist.Resource{Group: "apps.openyurt.io", Version: p.Config.Pool.NodePoolVersion, Name: "nodepools", Custom: true, ClusterScoped: true}
 		r.FieldSelector = "metadata.name=" + p.Config.Pool.Name
 		c.add(p, r, "").hidden = true
 	}
@@ -90,7 +91,7 @@ func newCaches(p cacheParts) *caches {
 }
 
 // namespacesOf returns the namespaces of the stores of a resource; "" is all namespaces.
-func namespacesOf(r allow.Resource, p cacheParts) []string {
+func namespacesOf(r allowlist.Resource, p cacheParts) []string {
 	switch {
 	case r.ClusterScoped || len(p.Config.Client.Namespaces) == 0 && !r.Own:
 		return []string{""}
@@ -101,9 +102,9 @@ func namespacesOf(r allow.Resource, p cacheParts) []string {
 }
 
 // add makes a store and its reflector.
-func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
+func (c *caches) add(p cacheParts, r allowlist.Resource, ns string) *cached {
 	label := ""
-	if r.Filter == allow.Nodes && p.Config.Pool.Membership == config.Labels {
+	if r.Filter == allowlist.Nodes && p.Config.Pool.Membership == config.Labels {
 		label = p.Config.Pool.LabelKey + "=" + p.Config.Pool.Name
 	}
 	params := store.Params{
@@ -119,7 +120,7 @@ func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
 		Connection: p.Connection, Store: s, Path: collection(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
 		After: c.after(r), Before: c.before(r),
 	})
-	if r.Filter == allow.Nodes {
+	if r.Filter == allowlist.Nodes {
 		c.newest.nodes = made.reflector
 	}
 	c.all = append(c.all, made)
@@ -128,18 +129,18 @@ func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
 }
 
 // project sets what readers see of a resource, and what follows from its changes.
-func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
+func (c *caches) project(params *store.Params, r allowlist.Resource, p cacheParts) {
 	switch {
-	case r.Filter == allow.EndpointSlices:
+	case r.Filter == allowlist.EndpointSlices:
 		params.Virtual, params.Projection, params.Companion = true, c.endpoints.Slices, c.adjuster
-	case r.Filter == allow.Endpoints:
+	case r.Filter == allowlist.Endpoints:
 		params.Virtual, params.Projection = true, c.endpoints.Legacy
-	case r.Filter == allow.Secrets, r.Filter == allow.ConfigMaps:
-		params.Virtual, params.Discard, params.Projection = true, true, view.Named(c.references, r.Filter)
+	case r.Filter == allowlist.Secrets, r.Filter == allowlist.ConfigMaps:
+		params.Virtual, params.Discard, params.Projection = true, true, projection.Named(c.references, r.Filter)
 		params.OnRemove = func() { p.Journal.secrets.Store(true) }
-	case r.Filter == allow.Nodes && p.Config.Pool.Membership == config.NodePool:
-		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, view.Nodes(c.pool), c.adjustNodes
-	case r.Filter == allow.Nodes:
+	case r.Filter == allowlist.Nodes && p.Config.Pool.Membership == config.NodePool:
+		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, projection.Nodes(c.pool), c.adjustNodes
+	case r.Filter == allowlist.Nodes:
 		params.OnChange = c.nodesChanged
 	case r.Name == "nodepools" && r.Custom:
 		params.OnChange = c.nodePoolChanged
@@ -149,12 +150,12 @@ func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
 }
 
 // namesOthers reports whether objects of a kind can name Secrets.
-func namesOthers(r allow.Resource) bool {
-	return r.Custom || r.Filter == allow.None && slices.Contains([]string{"ingresses", "services", "configmaps"}, r.Name)
+func namesOthers(r allowlist.Resource) bool {
+	return r.Custom || r.Filter == allowlist.None && slices.Contains([]string{"ingresses", "services", "configmaps"}, r.Name)
 }
 
 // storeID names a store in the journal, in metrics and in logs.
-func storeID(r allow.Resource, ns, label string) string {
+func storeID(r allowlist.Resource, ns, label string) string {
 	id := r.Path()
 	if ns != "" {
 		id += "@" + ns
@@ -166,7 +167,7 @@ func storeID(r allow.Resource, ns, label string) string {
 }
 
 // collection returns the path of a resource at the API server.
-func collection(r allow.Resource, ns string) string {
+func collection(r allowlist.Resource, ns string) string {
 	path := "/apis/" + r.Group + "/" + r.Version
 	if r.Group == "" {
 		path = "/api/" + r.Version
@@ -178,14 +179,14 @@ func collection(r allow.Resource, ns string) string {
 }
 
 // after returns the function that waits for the stores on which a projection depends: without them, the first list would show nothing.
-func (c *caches) after(r allow.Resource) func(context.Context) error {
+func (c *caches) after(r allowlist.Resource) func(context.Context) error {
 	var needs func(o *cached) bool
 	switch r.Filter {
-	case allow.EndpointSlices, allow.Endpoints:
-		needs = func(o *cached) bool { return o.resource.Filter == allow.Nodes || o.hidden }
-	case allow.Secrets, allow.ConfigMaps: // custom kinds may not exist
+	case allowlist.EndpointSlices, allowlist.Endpoints:
+		needs = func(o *cached) bool { return o.resource.Filter == allowlist.Nodes || o.hidden }
+	case allowlist.Secrets, allowlist.ConfigMaps: // custom kinds may not exist
 		needs = func(o *cached) bool { return namesOthers(o.resource) && !o.resource.Custom }
-	case allow.Nodes:
+	case allowlist.Nodes:
 		needs = func(o *cached) bool { return o.hidden }
 	default:
 		return nil
@@ -266,7 +267,7 @@ func (c *caches) nodePoolChanged(changed map[string][]byte) {
 }
 
 // referencesChanged shows what objects of a resource name now, and hides what no object names anymore.
-func (c *caches) referencesChanged(r allow.Resource, changed map[string][]byte) {
+func (c *caches) referencesChanged(r allowlist.Resource, changed map[string][]byte) {
 	for _, target := range c.references.Update(r, changed) {
 		c.filtered(target.Kind, func(s *store.Store) {
 			if _, err := s.RefilterKeys(target.Key); err != nil {
@@ -280,7 +281,7 @@ func (c *caches) referencesChanged(r allow.Resource, changed map[string][]byte) 
 }
 
 // filtered calls each for the stores with a filter.
-func (c *caches) filtered(f allow.Filter, each func(s *store.Store)) {
+func (c *caches) filtered(f allowlist.Filter, each func(s *store.Store)) {
 	for _, o := range c.all {
 		if o.resource.Filter == f {
 			each(o.store)
@@ -294,7 +295,7 @@ func (c *caches) refilter(nodes []string) {
 	for i, n := range nodes {
 		hashes[i] = endpointfilter.HashNode(n)
 	}
-	for _, f := range []allow.Filter{allow.EndpointSlices, allow.Endpoints} {
+	for _, f := range []allowlist.Filter{allowlist.EndpointSlices, allowlist.Endpoints} {
 		c.filtered(f, func(s *store.Store) {
 			affected, err := s.Refilter(hashes...)
 			if err != nil {
@@ -303,7 +304,7 @@ func (c *caches) refilter(nodes []string) {
 			c.log.Debug("Filtered endpoints again", zap.Int("nodes", len(nodes)), zap.Int("objects", affected))
 		})
 	}
-	c.filtered(allow.Nodes, func(s *store.Store) {
+	c.filtered(allowlist.Nodes, func(s *store.Store) {
 		if !s.Virtual() {
 			return
 		}
@@ -312,7 +313,7 @@ func (c *caches) refilter(nodes []string) {
 		}
 		for _, node := range nodes { // the store has forgotten those that were not in the pool
 			if _, member := c.pool.Members()[node]; member {
-				c.enqueueFetch(view.Target{Kind: allow.Nodes, Key: node})
+				c.enqueueFetch(references.Target{Kind: allowlist.Nodes, Key: node})
 			}
 		}
 	})

@@ -16,18 +16,18 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/service"
 	"fairlead.dev/pkg/version"
-	"fairlead.dev/services/edge-cache/internal/adjust"
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/api"
 	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/credentials"
 	"fairlead.dev/services/edge-cache/internal/cri"
-	"fairlead.dev/services/edge-cache/internal/documents"
+	"fairlead.dev/services/edge-cache/internal/liveaddress"
 	"fairlead.dev/services/edge-cache/internal/metrics"
-	"fairlead.dev/services/edge-cache/internal/pool"
+	"fairlead.dev/services/edge-cache/internal/nodepool"
 	"fairlead.dev/services/edge-cache/internal/probe"
+	"fairlead.dev/services/edge-cache/internal/references"
+	"fairlead.dev/services/edge-cache/internal/responsecache"
 	"fairlead.dev/services/edge-cache/internal/upstream"
-	"fairlead.dev/services/edge-cache/internal/view"
 )
 
 const name = "edge-cache"
@@ -39,11 +39,11 @@ type parts struct {
 	Config      *config.Config
 	Log         *zap.Logger
 	Journal     *durable
-	Documents   *documents.Documents
+	Documents   *responsecache.Documents
 	Connection  *upstream.Connection
-	Pool        *pool.Pool
-	References  *view.References
-	Adjuster    *adjust.Adjuster
+	Pool        *nodepool.Pool
+	References  *references.References
+	Adjuster    *liveaddress.Adjuster
 	Caches      *caches
 	Credentials *credentials.Credentials
 	API         *api.Server
@@ -55,7 +55,9 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 	return []any{
 		// Configuration.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
-		func(c *config.Config) (allow.List, error) { return allow.Profile(c.Client.Profile, c.Client.Resources) },
+		func(c *config.Config) (allowlist.List, error) {
+			return allowlist.Profile(c.Client.Profile, c.Client.Resources)
+		},
 		newNamespace,
 
 		// Metrics.
@@ -64,7 +66,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// Durable state.
 		openJournal,
-		func(d *durable) *documents.Documents { return documents.New(d) },
+		func(d *durable) *responsecache.Documents { return responsecache.New(d) },
 
 		// The API server.
 		newRESTConfig,
@@ -73,7 +75,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		},
 
 		// What the controller sees.
-		func(log *zap.Logger) *pool.Pool { return pool.New(log.Named("pool")) },
+		func(log *zap.Logger) *nodepool.Pool { return nodepool.New(log.Named("pool")) },
 		newReferences,
 		newAdjuster,
 		newCaches,
@@ -95,15 +97,15 @@ func PrintGraph(w io.Writer) error {
 	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
-func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *adjust.Adjuster {
-	p := adjust.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
+func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *liveaddress.Adjuster {
+	p := liveaddress.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
 	switch {
 	case cfg.Node.CRISocket != "":
 		p.Runtime = cri.New(cfg.Node.CRISocket)
 	case cfg.Node.Probe:
 		p.Prober = probe.New(probe.Params{Node: cfg.Node.Name, Online: c.Online})
 	}
-	return adjust.New(p)
+	return liveaddress.New(p)
 }
 
 // namespace is the namespace of the pod.
@@ -114,8 +116,8 @@ func newNamespace(cfg *config.Config) (namespace, error) {
 	return namespace(ns), err
 }
 
-func newReferences(cfg *config.Config, l allow.List, ns namespace, log *zap.Logger) *view.References {
-	return view.NewReferences(view.ReferenceParams{
+func newReferences(cfg *config.Config, l allowlist.List, ns namespace, log *zap.Logger) *references.References {
+	return references.NewReferences(references.ReferenceParams{
 		Class: cfg.Class(), Names: l.Names, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
 	})
 }
@@ -140,13 +142,13 @@ type apiParts struct {
 	Config      *config.Config
 	Log         *zap.Logger
 	Namespace   namespace
-	Allow       allow.List
+	Allow       allowlist.List
 	Caches      *caches
 	Credentials *credentials.Credentials
 	Connection  *upstream.Connection
-	Documents   *documents.Documents
+	Documents   *responsecache.Documents
 	Metrics     *metrics.Metrics
-	Pool        *pool.Pool
+	Pool        *nodepool.Pool
 }
 
 func newAPI(p apiParts) *api.Server {

@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/upstream"
-	"fairlead.dev/services/edge-cache/internal/view"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 // enqueueFetch asks for an object that a projection wants now. A full queue is emptied by the periodic check of all wanted objects.
-func (c *caches) enqueueFetch(w view.Target) {
+func (c *caches) enqueueFetch(w references.Target) {
 	select {
 	case c.fetches <- w:
 	default:
@@ -54,8 +54,8 @@ func (c *caches) runFetches(ctx context.Context) {
 }
 
 // missing returns wanted objects that are not stored: those that do not exist, and those that could not be read.
-func (c *caches) missing() []view.Target {
-	var missing []view.Target
+func (c *caches) missing() []references.Target {
+	var missing []references.Target
 	all := c.wanted()
 	c.forget(all)
 	for _, w := range all {
@@ -67,16 +67,16 @@ func (c *caches) missing() []view.Target {
 }
 
 // wanted returns the objects that projections want, of kinds whose stores forget all others.
-func (c *caches) wanted() []view.Target {
+func (c *caches) wanted() []references.Target {
 	all := c.references.Targets()
 	for node := range c.pool.Members() {
-		all = append(all, view.Target{Kind: allow.Nodes, Key: node})
+		all = append(all, references.Target{Kind: allowlist.Nodes, Key: node})
 	}
 	return all
 }
 
 // stored reports whether the cache need not read an object: its store has it or has not listed yet, or no store is for it.
-func (c *caches) stored(w view.Target) bool {
+func (c *caches) stored(w references.Target) bool {
 	o := c.find(w)
 	if o == nil || !o.store.Synced() {
 		return true
@@ -86,14 +86,14 @@ func (c *caches) stored(w view.Target) bool {
 }
 
 // problem returns why a reference leads to no object; empty if it does, or if nobody knows yet.
-func (c *caches) problem(w view.Target) view.Problem {
+func (c *caches) problem(w references.Target) references.Problem {
 	switch {
 	case c.find(w) == nil:
-		return view.NotCached
+		return references.NotCached
 	case c.absent[w] && !c.stored(w):
-		return view.Missing
+		return references.Missing
 	case c.unreadable[w] && !c.stored(w):
-		return view.Unreadable
+		return references.Unreadable
 	}
 	return ""
 }
@@ -104,7 +104,7 @@ const maxReported = 20
 // reportReferences counts the references that do not lead to an object, and logs the new ones.
 func (c *caches) reportReferences() {
 	unfollowed := c.references.Unfollowed(c.problem)
-	counts, reported := map[view.Problem]int{}, make(map[view.Reference]bool, len(unfollowed))
+	counts, reported := map[references.Problem]int{}, make(map[references.Reference]bool, len(unfollowed))
 	lines := 0
 	for _, r := range unfollowed {
 		if !slices.ContainsFunc(c.all, func(o *cached) bool { return o.resource.Filter == r.Target.Kind }) {
@@ -125,24 +125,24 @@ func (c *caches) reportReferences() {
 		c.log.Warn("Object names a Secret or ConfigMap that the controller does not see", fields...)
 	}
 	c.reported = reported
-	for _, p := range view.Problems() {
+	for _, p := range references.Problems() {
 		c.metrics.Unfollowed(string(p), counts[p])
 	}
 }
 
 // forget removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
-func (c *caches) forget(all []view.Target) {
-	still := make(map[view.Target]bool, len(all))
+func (c *caches) forget(all []references.Target) {
+	still := make(map[references.Target]bool, len(all))
 	for _, w := range all {
 		still[w] = true
 	}
-	gone := func(w view.Target, _ bool) bool { return !still[w] }
+	gone := func(w references.Target, _ bool) bool { return !still[w] }
 	maps.DeleteFunc(c.absent, gone)
 	maps.DeleteFunc(c.unreadable, gone)
 }
 
 // find returns the store of a wanted object, nil if that store keeps all objects.
-func (c *caches) find(w view.Target) *cached {
+func (c *caches) find(w references.Target) *cached {
 	for _, o := range c.all {
 		if o.resource.Filter == w.Kind && o.store.Virtual() && (o.namespace == "" || strings.HasPrefix(w.Key, o.namespace+"/")) {
 			return o
@@ -151,7 +151,7 @@ func (c *caches) find(w view.Target) *cached {
 	return nil
 }
 
-func (c *caches) fetch(ctx context.Context, w view.Target) {
+func (c *caches) fetch(ctx context.Context, w references.Target) {
 	o := c.find(w)
 	if o == nil || !o.store.Synced() {
 		return // the first list has it
@@ -168,7 +168,7 @@ func (c *caches) fetch(ctx context.Context, w view.Target) {
 }
 
 // pathOf returns the path of an object of the core group.
-func pathOf(w view.Target) string {
+func pathOf(w references.Target) string {
 	namespace, name, namespaced := strings.Cut(w.Key, "/")
 	if !namespaced {
 		return "/api/v1/" + string(w.Kind) + "/" + w.Key
@@ -177,7 +177,7 @@ func pathOf(w view.Target) string {
 }
 
 // readOne returns the encoding of an object, nil if it does not exist: its creation will be an event.
-func (c *caches) readOne(ctx context.Context, w view.Target) ([]byte, error) {
+func (c *caches) readOne(ctx context.Context, w references.Target) ([]byte, error) {
 	response, err := c.connection.Do(ctx, upstream.Request{
 		Source: "fetch", Path: pathOf(w), Header: http.Header{"Accept": {"application/vnd.kubernetes.protobuf"}},
 	})

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/edge-cache/internal/config"
-	"fairlead.dev/services/edge-cache/internal/documents"
 	"fairlead.dev/services/edge-cache/internal/journal"
+	"fairlead.dev/services/edge-cache/internal/responsecache"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
 
@@ -96,7 +96,7 @@ type restored struct {
 }
 
 // restore fills the stores and the documents.
-func (d *durable) restore(stores map[string]*store.Store, docs *documents.Documents) (restored, error) {
+func (d *durable) restore(stores map[string]*store.Store, docs *responsecache.Documents) (restored, error) {
 	var out restored
 	err := d.journal.Replay(func(r journal.Record) error {
 		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key)}
@@ -110,7 +110,7 @@ func (d *durable) restore(stores map[string]*store.Store, docs *documents.Docume
 		case recordIdentity:
 			out.identity = string(record.Value)
 			return nil
-		case documents.Record:
+		case responsecache.Record:
 			return docs.Restore(record)
 		}
 		id, _ := store.SplitKey(record.Key)
@@ -134,7 +134,7 @@ func identityRecord(uid string) store.Record {
 }
 
 // source returns everything that the journal must hold.
-func (d *durable) source(c *caches, docs *documents.Documents, identity func() string) journal.Source {
+func (d *durable) source(c *caches, docs *responsecache.Documents, identity func() string) journal.Source {
 	return func(yield func(journal.Record) error) error {
 		put := func(r store.Record) error { return yield(toJournal(r)) }
 		if uid := identity(); uid != "" {

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/upstream"
 )
 
@@ -32,8 +32,8 @@ type newestNodes struct {
 }
 
 // before returns what blocks a reflector until other stores are as new as what it is about to store.
-func (c *caches) before(r allow.Resource) func(ctx context.Context, object []byte, rv uint64) error {
-	if r.Filter != allow.EndpointSlices {
+func (c *caches) before(r allowlist.Resource) func(ctx context.Context, object []byte, rv uint64) error {
+	if r.Filter != allowlist.EndpointSlices {
 		return nil
 	}
 	return c.newest.wait

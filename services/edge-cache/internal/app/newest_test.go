@@ -14,10 +14,10 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
-	"fairlead.dev/services/edge-cache/internal/view"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
@@ -90,10 +90,10 @@ func TestSlicesWaitForNodes(t *testing.T) {
 // TestForget keeps nothing about names that no object has anymore: a tenant can write any number of them, one after the other.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	gone, wanted := view.Target{Kind: allow.Secrets, Key: "a/gone"}, view.Target{Kind: allow.Secrets, Key: "a/wanted"}
-	both := func() map[view.Target]bool { return map[view.Target]bool{gone: true, wanted: true} }
+	gone, wanted := references.Target{Kind: allowlist.Secrets, Key: "a/gone"}, references.Target{Kind: allowlist.Secrets, Key: "a/wanted"}
+	both := func() map[references.Target]bool { return map[references.Target]bool{gone: true, wanted: true} }
 	c := caches{absent: both(), unreadable: both()}
-	c.forget([]view.Target{wanted})
-	assert.Equal(t, map[view.Target]bool{wanted: true}, c.absent)
-	assert.Equal(t, map[view.Target]bool{wanted: true}, c.unreadable)
+	c.forget([]references.Target{wanted})
+	assert.Equal(t, map[references.Target]bool{wanted: true}, c.absent)
+	assert.Equal(t, map[references.Target]bool{wanted: true}, c.unreadable)
 }

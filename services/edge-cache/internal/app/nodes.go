@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
@@ -87,7 +87,7 @@ func (c *caches) runAdjuster(ctx context.Context) {
 
 // Readjust implements adjust.Readjuster.
 func (c *caches) Readjust(keys ...string) {
-	c.filtered(allow.EndpointSlices, func(s *store.Store) {
+	c.filtered(allowlist.EndpointSlices, func(s *store.Store) {
 		if _, err := s.RefilterKeys(keys...); err != nil {
 			c.log.Error("Could not adjust endpoint slices", zap.Error(err))
 		}
@@ -96,7 +96,7 @@ func (c *caches) Readjust(keys ...string) {
 
 // ReadjustNode implements adjust.Readjuster.
 func (c *caches) ReadjustNode(name string) {
-	c.filtered(allow.EndpointSlices, func(s *store.Store) {
+	c.filtered(allowlist.EndpointSlices, func(s *store.Store) {
 		if _, err := s.Refilter(endpointfilter.HashNode(name)); err != nil {
 			c.log.Error("Could not adjust endpoint slices", zap.String("node", name), zap.Error(err))
 		}

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/addressfile"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
@@ -74,7 +74,7 @@ func (o *cached) order() int {
 	switch {
 	case !o.store.Virtual():
 		return 0
-	case o.resource.Filter == allow.Nodes:
+	case o.resource.Filter == allowlist.Nodes:
 		return 1
 	}
 	return 2

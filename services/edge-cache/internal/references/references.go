@@ -1,16 +1,16 @@
-package view
+package references
 
 import (
 	"sync"
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 )
 
 // Target is an object that the controller sees only while another object names it.
 type Target struct {
-	Kind allow.Filter // Secrets or ConfigMaps; Nodes are wanted by the pool
+	Kind allowlist.Filter // Secrets or ConfigMaps; Nodes are wanted by the pool
 	Key  string
 }
 
@@ -60,7 +60,7 @@ type from struct{ resource, key string }
 // ReferenceParams are the arguments of NewReferences.
 type ReferenceParams struct {
 	Class     string // of Ingresses, and of custom resources that have one
-	Names     allow.Names
+	Names     allowlist.Names
 	Namespace string   // of the controller: its ConfigMaps are the administrator's
 	Secrets   []string // that are always wanted
 	Log       *zap.Logger
@@ -71,7 +71,7 @@ func NewReferences(p ReferenceParams) *References {
 	r := &References{params: p, byFrom: map[from][]Reference{}, count: map[Target]int{}}
 	always := make([]Reference, 0, len(p.Secrets))
 	for _, key := range p.Secrets {
-		always = append(always, Reference{Resource: "--secrets", Object: key, Target: Target{Kind: allow.Secrets, Key: key}})
+		always = append(always, Reference{Resource: "--secrets", Object: key, Target: Target{Kind: allowlist.Secrets, Key: key}})
 	}
 	r.replace(from{resource: "--secrets"}, always, func(Target) {})
 	return r
@@ -114,7 +114,7 @@ func (r *References) Unfollowed(problem func(Target) Problem) []Reference {
 }
 
 // Update applies changes of objects of a resource, and returns the targets that are now wanted or no longer wanted.
-func (r *References) Update(resource allow.Resource, objects map[string][]byte) (changed []Target) {
+func (r *References) Update(resource allowlist.Resource, objects map[string][]byte) (changed []Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := map[Target]bool{}
@@ -158,7 +158,7 @@ func (r *References) replace(f from, references []Reference, note func(Target)) 
 }
 
 // named returns what an object names, nothing if it is gone or malformed.
-func (r *References) named(resource allow.Resource, key string, object []byte) []Reference {
+func (r *References) named(resource allowlist.Resource, key string, object []byte) []Reference {
 	if object == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package allow
+package allowlist
 
 import (
 	"testing"

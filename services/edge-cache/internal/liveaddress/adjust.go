@@ -1,4 +1,4 @@
-// Package adjust changes EndpointSlices between the API server and the clients of the cache: it holds endpoints of silent nodes in service (package hold), and replaces
+// Package liveaddress changes EndpointSlices between the API server and the clients of the cache: it holds endpoints of silent nodes in service (package brownout), and replaces
 // addresses that died in a reboot of the node while the cloud was away (openyurt#2810).
 //
 // Input: slices with the endpoints of the pool, Nodes, and the addresses that the node's container runtime reports, or that package probe guesses. Output: changed slices, and requests to show slices
@@ -12,7 +12,7 @@
 //   - the runtime said so after the slice came: what was asked earlier may be older than the slice
 //
 // A slice that has the right address is never touched: neither one that the API server has updated meanwhile, nor one that Yurthub has rewritten.
-package adjust
+package liveaddress
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/services/edge-cache/internal/brownout"
 	"fairlead.dev/services/edge-cache/internal/cri"
-	"fairlead.dev/services/edge-cache/internal/hold"
 	"fairlead.dev/services/edge-cache/internal/probe"
 )
 
@@ -64,7 +64,7 @@ type Params struct {
 
 // Adjuster changes slices. Its methods are safe for concurrent use.
 type Adjuster struct {
-	keeper *hold.Keeper
+	keeper *brownout.Keeper
 	source source
 	prober *probe.Prober
 	node   string
@@ -91,7 +91,7 @@ type stale struct {
 // New returns an Adjuster. Run makes it live.
 func New(p Params) *Adjuster {
 	a := &Adjuster{
-		keeper: hold.New(), node: p.NodeName, log: p.Log, clock: p.Clock, wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
+		keeper: brownout.New(), node: p.NodeName, log: p.Log, clock: p.Clock, wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 		wrong: map[stale]map[string]struct{}{}, replaced: map[stale]netip.Addr{}, bySlice: map[string]map[stale]struct{}{},
 	}
 	switch {

@@ -1,4 +1,4 @@
-// Package hold keeps endpoints in service through a brown-out: the node lost its connection to the control plane, its pods are fine, and the control plane has marked
+// Package brownout keeps endpoints in service through a brown-out: the node lost its connection to the control plane, its pods are fine, and the control plane has marked
 // all of them unready.
 //
 // Input: Nodes, EndpointSlices with the endpoints of the pool, the time. Output: the slices with the conditions that clients should see. The package is pure: it waits
@@ -17,7 +17,7 @@
 //
 // Invariants: state is at most eight bytes for each endpoint that is shown ready, and some more for held ones, so its size follows that of the slices. No time is
 // persisted: a clock that starts in 1970 does no harm.
-package hold
+package brownout
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package adjust
+package liveaddress
 
 import (
 	"context"

@@ -1,9 +1,9 @@
-// Package pool knows which nodes are members of the node pool.
+// Package nodepool knows which nodes are members of the node pool.
 //
 // Input are the Nodes with the label of the pool, or the status of a NodePool object. Output is the set of members, and the nodes whose
 // membership changed. A pool that becomes empty keeps its last members: this program runs on one of its nodes, so an empty pool is a mistake,
 // and an ingress controller without endpoints is worse than one with old endpoints.
-package pool
+package nodepool
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package documents keeps answers of the API server that belong to no store: discovery, the version, single objects. They are in the journal, so
+// Package responsecache keeps answers of the API server that belong to no store: discovery, the version, single objects. They are in the journal, so
 // that a controller can start while the API server does not answer.
-package documents
+package responsecache
 
 import (
 	"encoding/binary"

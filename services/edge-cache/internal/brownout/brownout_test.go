@@ -1,4 +1,4 @@
-package hold_test
+package brownout_test
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/services/edge-cache/internal/hold"
+	"fairlead.dev/services/edge-cache/internal/brownout"
 )
 
 // world is the control plane's view of one node and one slice, and what a client is shown.
 type world struct {
-	keeper    *hold.Keeper
+	keeper    *brownout.Keeper
 	now       time.Time
 	endpoints []discoveryv1.Endpoint
 	shown     []discoveryv1.Endpoint
@@ -30,7 +30,7 @@ const (
 )
 
 func newWorld(pods ...string) *world {
-	w := &world{keeper: hold.New(), now: time.Unix(0, 0)} // a clock that starts in 1970
+	w := &world{keeper: brownout.New(), now: time.Unix(0, 0)} // a clock that starts in 1970
 	for _, pod := range pods {
 		w.endpoints = append(w.endpoints, endpoint(pod))
 	}
@@ -134,7 +134,7 @@ func TestHoldEndsWhenTheEndpointIsReadyAgain(t *testing.T) {
 	require.False(t, w.adjust())
 	require.Zero(t, w.keeper.Held())
 	// It is over: the next failure of a pod counts, within the same minute too, once the time after the silence is over.
-	w.now = w.now.Add(hold.AfterReady)
+	w.now = w.now.Add(brownout.AfterReady)
 	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
 	w.unready(0)
 	require.False(t, w.adjust())
@@ -260,7 +260,7 @@ func TestRebootedNode(t *testing.T) {
 	require.True(t, w.adjust(), "silent again: the minute does not go on")
 
 	w.node(corev1.ConditionFalse)
-	w.now = w.now.Add(hold.AfterNotReady)
+	w.now = w.now.Add(brownout.AfterNotReady)
 	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
 	require.False(t, w.adjust(), "a node that never gets ready")
 	w.requireReady(t, false, false)
@@ -325,7 +325,7 @@ func TestRestart(t *testing.T) {
 	for _, condition := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue} {
 		w := brownOut(t, "a", "b")
 		state := w.keeper.State(key)
-		w.keeper = hold.New()
+		w.keeper = brownout.New()
 		w.now = time.Unix(5, 0)
 		require.NoError(t, w.keeper.Restore(key, state))
 		w.node(condition)
@@ -346,7 +346,7 @@ func TestRestart(t *testing.T) {
 func TestStateIsBounded(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	k := hold.New()
+	k := brownout.New()
 	now := time.Unix(0, 0)
 	statuses := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionFalse}
 	for step := range 20_000 {

@@ -1,4 +1,4 @@
-package hold
+package brownout
 
 import (
 	"encoding/binary"

@@ -1,15 +1,16 @@
-// Package view decides what the ingress controller sees: the endpoints of the pool, and the Secrets that its objects name.
+// Package projection decides what the ingress controller sees: the endpoints of the pool, and the Secrets that its objects name.
 //
 // Each function returns the projection of a store. A projection is pure CPU work: it runs with the lock of its store.
-package view
+package projection
 
 import (
 	"fmt"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
 
@@ -119,8 +120,8 @@ func Nodes(m members) store.Projection {
 }
 
 // Named returns the projection of a kind of which only the objects are visible that others name.
-func Named(r *References, kind allow.Filter) store.Projection {
+func Named(r *references.References, kind allowlist.Filter) store.Projection {
 	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
-		return object, nil, r.Wanted(Target{Kind: kind, Key: key}), nil
+		return object, nil, r.Wanted(references.Target{Kind: kind, Key: key}), nil
 	}
 }

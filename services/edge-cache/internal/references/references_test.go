@@ -1,4 +1,4 @@
-package view
+package references
 
 import (
 	"encoding/json"
@@ -13,20 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 )
 
 var (
-	ingresses  = allow.Resource{Group: "networking.k8s.io", Version: "v1", Name: "ingresses"}
-	services   = allow.Resource{Version: "v1", Name: "services"}
-	configMaps = allow.Resource{Version: "v1", Name: "configmaps", Own: true}
-	custom     = allow.Resource{Group: "a.example", Version: "v1", Name: "things", Custom: true}
+	ingresses  = allowlist.Resource{Group: "networking.k8s.io", Version: "v1", Name: "ingresses"}
+	services   = allowlist.Resource{Version: "v1", Name: "services"}
+	configMaps = allowlist.Resource{Version: "v1", Name: "configmaps", Own: true}
+	custom     = allowlist.Resource{Group: "a.example", Version: "v1", Name: "things", Custom: true}
 )
 
 // references returns those of a profile, for the class edge and a controller in the namespace ingress.
 func references(t *testing.T, profile string, always ...string) *References {
 	t.Helper()
-	list, err := allow.Profile(profile, nil)
+	list, err := allowlist.Profile(profile, nil)
 	require.NoError(t, err)
 	return NewReferences(ReferenceParams{Class: "edge", Names: list.Names, Namespace: "ingress", Secrets: always, Log: zap.NewNop()})
 }
@@ -86,19 +86,19 @@ func annotated(t *testing.T, name, value string, object []byte) []byte {
 func secrets(keys ...string) []Target {
 	var targets []Target
 	for _, key := range keys {
-		targets = append(targets, Target{Kind: allow.Secrets, Key: key})
+		targets = append(targets, Target{Kind: allowlist.Secrets, Key: key})
 	}
 	return targets
 }
 
-// TestReferences has what each controller reads, by its source: see the tables of package allow.
+// TestReferences has what each controller reads, by its source: see the tables of package allowlist.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	type annotations = map[string]string
 	tests := []struct {
 		name     string
 		profile  string
-		resource allow.Resource
+		resource allowlist.Resource
 		give     []byte
 		want     []Target
 	}{
@@ -164,7 +164,7 @@ func TestReferences(t *testing.T) {
 		{"Traefik: TLSStore", "traefik-crd", custom, thing(t, "{defaultCertificate: {secretName: x}, certificates: [{secretName: w}]}"), secrets("a/x", "a/w")},
 		{
 			"Traefik: ServersTransport", "traefik-crd", custom, thing(t, "{rootCAsSecrets: [x], rootCAs: [{secret: w}, {configMap: z}], certificatesSecrets: [c]}"),
-			append(secrets("a/x", "a/w", "a/c"), Target{Kind: allow.ConfigMaps, Key: "a/z"}),
+			append(secrets("a/x", "a/w", "a/c"), Target{Kind: allowlist.ConfigMaps, Key: "a/z"}),
 		},
 		{"nginx-f5: VirtualServer", "nginx-f5", custom, thing(t, "{ingressClassName: edge, tls: {secret: x}}"), secrets("a/x")},
 		{"nginx-f5: of another class", "nginx-f5", custom, thing(t, "{ingressClassName: other, tls: {secret: x}}"), nil},
@@ -172,7 +172,7 @@ func TestReferences(t *testing.T) {
 		{"nginx-f5: Policies", "nginx-f5", custom, thing(t, `{ingressMTLS: {clientCertSecret: a}, egressMTLS: {tlsSecret: b, trustedCertSecret: c}, jwt: {secret: d},
 			oidc: {clientSecret: e}, apiKey: {clientSecret: f}}`), secrets("a/a", "a/b", "a/c", "a/d", "a/e", "a/f")},
 		{"Gateway API", "custom", custom, thing(t, `{listeners: [{tls: {certificateRefs: [{name: x}, {kind: Secret, name: w}, {kind: Other, name: z}, {name: v, namespace: victim}]}}],
-			validation: {caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`), append(secrets("a/x", "a/w"), Target{Kind: allow.ConfigMaps, Key: "a/ca"})},
+			validation: {caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`), append(secrets("a/x", "a/w"), Target{Kind: allowlist.ConfigMaps, Key: "a/ca"})},
 		{"haproxytech: TCP", "haproxytech", custom, thing(t, "[{frontend: {binds: {a: {ssl_certificate: x}, b: {ssl_certificate: /etc/certs}}}}]"), secrets("a/x")},
 		{"keys of Secrets", "custom", custom, thing(t, "{env: {secretKeyRef: {name: x, key: k}}, secret: {secretName: w}, secretType: z}"), secrets("a/x", "a/w")},
 	}

@@ -1,4 +1,4 @@
-package view
+package references
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"fairlead.dev/services/edge-cache/internal/allow"
+	"fairlead.dev/services/edge-cache/internal/allowlist"
 )
 
 const (
@@ -33,7 +33,7 @@ type names struct {
 }
 
 // read reads an object of one of the kinds that name others.
-func (n *names) read(resource allow.Resource, object []byte) error {
+func (n *names) read(resource allowlist.Resource, object []byte) error {
 	switch {
 	case resource.Custom:
 		return n.readCustom(object)
@@ -51,7 +51,7 @@ func (n *names) read(resource allow.Resource, object []byte) error {
 }
 
 // add adds a reference to NAME or NAMESPACE/NAME. A value that is neither, such as a path, is no reference.
-func (n *names) add(kind allow.Filter, field, value string) {
+func (n *names) add(kind allowlist.Filter, field, value string) {
 	value = strings.TrimPrefix(value, "secret://") // haproxy-ingress has a protocol, too
 	namespace, name, qualified := strings.Cut(value, "/")
 	if !qualified {
@@ -84,7 +84,7 @@ func (n *names) readIngress(object []byte) error {
 	}
 	n.readAnnotations(ingress.ObjectMeta)
 	for _, tls := range ingress.Spec.TLS {
-		n.add(allow.Secrets, "spec.tls.secretName", tls.SecretName)
+		n.add(allowlist.Secrets, "spec.tls.secretName", tls.SecretName)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (n *names) readAnnotations(o metav1.ObjectMeta) {
 	n.object = o
 	for name, value := range o.Annotations {
 		if n.params.Names.Annotation(name) {
-			n.add(allow.Secrets, "metadata.annotations."+name, value)
+			n.add(allowlist.Secrets, "metadata.annotations."+name, value)
 		}
 	}
 }
@@ -107,14 +107,14 @@ func (n *names) readConfigMap(object []byte) error {
 	n.object, n.trusted = c.ObjectMeta, true
 	for key, value := range c.Data {
 		if n.params.Names.Key(key) {
-			n.add(allow.Secrets, "data."+key, value)
+			n.add(allowlist.Secrets, "data."+key, value)
 			continue
 		}
 		// A TCP service of haproxy-ingress: service, port, PROXY, PROXY, certificate, interval, authority.
 		if _, err := strconv.ParseUint(key, 10, 16); err == nil {
 			for i, part := range strings.Split(value, ":") {
 				if i == 4 || i == 6 {
-					n.add(allow.Secrets, "data."+key, part)
+					n.add(allowlist.Secrets, "data."+key, part)
 				}
 			}
 		}
@@ -149,7 +149,7 @@ func (n *names) walk(path string, value any) {
 	case map[string]any:
 		for key, below := range value {
 			field := path + "." + key
-			if kind := kindOf(key); kind != allow.None && !strings.HasPrefix(field, pluginFields) {
+			if kind := kindOf(key); kind != allowlist.None && !strings.HasPrefix(field, pluginFields) {
 				n.addAll(kind, field, below)
 			} else {
 				n.walk(field, below)
@@ -162,13 +162,13 @@ func (n *names) walk(path string, value any) {
 	case string:
 		if rest, found := strings.CutPrefix(value, secretURN); found {
 			name, _, _ := strings.Cut(rest, ":")
-			n.add(allow.Secrets, path, name)
+			n.add(allowlist.Secrets, path, name)
 		}
 	}
 }
 
 // addAll adds the value of a field that names objects: a name, a reference with a name and perhaps a kind and a namespace, or a list of them.
-func (n *names) addAll(kind allow.Filter, field string, value any) {
+func (n *names) addAll(kind allowlist.Filter, field string, value any) {
 	switch value := value.(type) {
 	case string:
 		n.add(kind, field, value)
@@ -185,9 +185,9 @@ func (n *names) addAll(kind allow.Filter, field string, value any) {
 		switch value["kind"] {
 		case nil:
 		case "Secret":
-			kind = allow.Secrets
+			kind = allowlist.Secrets
 		case "ConfigMap":
-			kind = allow.ConfigMaps
+			kind = allowlist.ConfigMaps
 		default:
 			return
 		}
@@ -200,7 +200,7 @@ func (n *names) addAll(kind allow.Filter, field string, value any) {
 
 // kindOf returns what a field of a custom resource names by its own name: secret, secretName, rootCAsSecrets, clientCertSecret, secretKeyRef, configMap,
 // certificateRefs and so on.
-func kindOf(field string) allow.Filter {
+func kindOf(field string) allowlist.Filter {
 	name := strings.ToLower(field)
 	for _, suffix := range []string{"refs", "ref", "selector", "key", "names", "name"} {
 		name = strings.TrimSuffix(name, suffix)
@@ -209,9 +209,9 @@ func kindOf(field string) allow.Filter {
 	isReference := strings.HasSuffix(field, "Ref") || strings.HasSuffix(field, "Refs")
 	switch {
 	case strings.HasSuffix(name, "secret"), isReference && strings.HasSuffix(name, "certificate"), name == "ssl_certificate": // HAProxy's kind TCP
-		return allow.Secrets
+		return allowlist.Secrets
 	case strings.HasSuffix(name, "configmap"):
-		return allow.ConfigMaps
+		return allowlist.ConfigMaps
 	}
-	return allow.None
+	return allowlist.None
 }

@@ -1,8 +1,8 @@
-// Package allow holds what an ingress controller may ask for: the kinds that are cached, and the requests that are passed on.
+// Package allowlist holds what an ingress controller may ask for: the kinds that are cached, and the requests that are passed on.
 //
 // A profile is the allow-list of one controller. It follows from what the controller's source code reads and writes. Everything else is
 // forbidden, whatever the API server would say: the cache holds a token that can read more than its client should.
-package allow
+package allowlist
 
 import (
 	"fmt"
