@@ -45,8 +45,8 @@ func (r Resource) Path() string {
 	return r.Group + "/" + r.Version + "/" + r.Name
 }
 
-// Write is a request that is passed on to the API server.
-type Write struct {
+// Rule is a request that is passed on to the API server.
+type Rule struct {
 	Group, Name string // Name is resource or resource/subresource
 	Verbs       []string
 	Own         bool // only in the controller's own namespace
@@ -55,31 +55,33 @@ type Write struct {
 // List is the allow-list of a controller.
 type List struct {
 	Resources []Resource
-	Writes    []Write
+	Writes    []Rule
 	// Read kinds are not cached as a whole: a get is passed on, and its answer kept.
-	Read []Write
-	// Names are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
-	Names Names
+	Read []Rule
+	// SecretFields are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
+	SecretFields SecretFields
 	// NamespaceSetting names the setting with which the controller lists each of some namespaces alone.
 	NamespaceSetting string
 }
 
-// Names are where a controller finds the names of Secrets.
-type Names struct {
+// SecretFields are where a controller finds the names of Secrets.
+type SecretFields struct {
 	// Annotations of Ingresses and Services, without the prefix, which some controllers let their administrator choose.
 	Annotations []string
 	// Keys of the ConfigMaps in the controller's own namespace, besides those of Annotations: they can have a default for all Services.
 	Keys []string
 }
 
-// Annotation reports whether the value of an annotation names a Secret. What ends in "secret" does, whatever the profile.
-func (n Names) Annotation(name string) bool {
+// IsSecretAnnotation reports whether the value of an annotation names a Secret. What ends in "secret" does, whatever the profile.
+func (n SecretFields) IsSecretAnnotation(name string) bool {
 	name = name[strings.LastIndex(name, "/")+1:]
 	return slices.Contains(n.Annotations, name) || strings.HasSuffix(name, "secret")
 }
 
-// Key reports whether a key of a ConfigMap names a Secret.
-func (n Names) Key(key string) bool { return slices.Contains(n.Keys, key) || n.Annotation(key) }
+// IsSecretKey reports whether a key of a ConfigMap names a Secret.
+func (n SecretFields) IsSecretKey(key string) bool {
+	return slices.Contains(n.Keys, key) || n.IsSecretAnnotation(key)
+}
 
 var (
 	services       = Resource{Version: "v1", Name: "services"}
@@ -96,11 +98,11 @@ var (
 	ownPods         = Resource{Version: "v1", Name: "pods", Own: true}
 	pods            = Resource{Version: "v1", Name: "pods"}
 
-	ingressStatus = Write{Group: "networking.k8s.io", Name: "ingresses/status", Verbs: []string{"update", "patch"}}
-	events        = Write{Name: "events", Verbs: []string{"create", "patch"}}
-	newEvents     = Write{Group: "events.k8s.io", Name: "events", Verbs: []string{"create", "patch"}}
-	leases        = Write{Group: "coordination.k8s.io", Name: "leases", Verbs: []string{"create", "update", "patch"}, Own: true}
-	readLeases    = Write{Group: "coordination.k8s.io", Name: "leases", Verbs: []string{"get"}, Own: true}
+	ingressStatus = Rule{Group: "networking.k8s.io", Name: "ingresses/status", Verbs: []string{"update", "patch"}}
+	events        = Rule{Name: "events", Verbs: []string{"create", "patch"}}
+	newEvents     = Rule{Group: "events.k8s.io", Name: "events", Verbs: []string{"create", "patch"}}
+	leases        = Rule{Group: "coordination.k8s.io", Name: "leases", Verbs: []string{"create", "update", "patch"}, Own: true}
+	readLeases    = Rule{Group: "coordination.k8s.io", Name: "leases", Verbs: []string{"get"}, Own: true}
 
 	base = []Resource{services, endpointSlices, nodes, ingresses, ingressClasses, secrets}
 )
@@ -108,45 +110,45 @@ var (
 // profiles are the allow-lists by name.
 var profiles = map[string]List{
 	"traefik": {
-		Resources: base, Writes: []Write{ingressStatus}, NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces to the same namespaces",
+		Resources: base, Writes: []Rule{ingressStatus}, NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces to the same namespaces",
 	},
 	// With its provider for custom resources, Traefik waits at its start until it has listed all of them.
 	"traefik-crd": {
-		Resources: slices.Concat(base, traefikKinds(), []Resource{namedConfigMaps}), Writes: []Write{ingressStatus},
+		Resources: slices.Concat(base, traefikKinds(), []Resource{namedConfigMaps}), Writes: []Rule{ingressStatus},
 		NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces and --providers.kubernetesCRD.namespaces to the same namespaces",
 	},
 	"haproxytech": {
 		Resources:        slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
-		Writes:           []Write{ingressStatus, events, newEvents},
+		Writes:           []Rule{ingressStatus, events, newEvents},
 		NamespaceSetting: "give the controller --namespace-whitelist once for each of them",
-		Names: Names{
+		SecretFields: SecretFields{
 			Annotations: []string{"auth-secret", "server-ca", "server-crt"},
 			Keys:        []string{"ssl-certificate", "client-ca", "generate-certificates-signer", "prometheus-endpoint-auth-secret"},
 		},
 	},
 	"haproxy-ingress": {
 		Resources: slices.Concat(base, []Resource{endpoints, configMaps, namespaces, ownPods}),
-		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Read: []Rule{readLeases},
 		NamespaceSetting: "the controller lists one namespace or all: give one to --namespaces and to its --watch-namespace, or neither",
-		Names: Names{
+		SecretFields: SecretFields{
 			Annotations: []string{"auth-secret", "auth-tls-secret", "secure-crt-secret", "secure-verify-ca-secret"},
 			Keys:        []string{"auth-tls-default-secret", "ssl-dh-param", "stats-ssl-cert"},
 		},
 	},
 	"nginx-f5": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, pods}),
-		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Read: []Rule{readLeases},
 		NamespaceSetting: "set the controller's -watch-namespace to the same namespaces",
-		Names: Names{
+		SecretFields: SecretFields{
 			Annotations: []string{"basic-auth-secret", "jwt-key"},
 			Keys:        []string{"license-token-secret-name", "ssl-certificate-secret-name", "ssl-trusted-certificate-secret-name"},
 		},
 	},
 	"ingress-nginx": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
-		Writes:    []Write{ingressStatus, events, newEvents, leases}, Read: []Write{readLeases},
+		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Read: []Rule{readLeases},
 		NamespaceSetting: "the controller lists one namespace or all: give one to --namespaces and to its --watch-namespace, or neither",
-		Names: Names{
+		SecretFields: SecretFields{
 			Annotations: []string{"auth-secret", "auth-tls-secret", "proxy-ssl-secret", "secure-verify-ca-secret"},
 			Keys:        []string{"ssl-dh-param"},
 		},
@@ -163,31 +165,31 @@ func traefikKinds() []Resource {
 	return kinds
 }
 
-// Profiles returns the names of all profiles.
-func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
+// ProfileNames returns the names of all profiles.
+func ProfileNames() []string { return slices.Sorted(maps.Keys(profiles)) }
 
-// Profile returns an allow-list with additional resources in the form of Parse.
-func Profile(name string, additional []string) (List, error) {
+// ForProfile returns an allow-list with additional resources in the form of ParseResource.
+func ForProfile(name string, additional []string) (List, error) {
 	found, ok := profiles[name]
 	if !ok {
-		return List{}, fmt.Errorf("profile %q is not one of %s", name, strings.Join(Profiles(), ", "))
+		return List{}, fmt.Errorf("profile %q is not one of %s", name, strings.Join(ProfileNames(), ", "))
 	}
-	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read, Names: found.Names, NamespaceSetting: found.NamespaceSetting}
+	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read, SecretFields: found.SecretFields, NamespaceSetting: found.NamespaceSetting}
 	for _, text := range additional {
-		r, err := Parse(text)
+		r, err := ParseResource(text)
 		if err != nil {
 			return List{}, err
 		}
-		list.add(r)
+		list.setResource(r)
 	}
 	if !slices.ContainsFunc(list.Resources, func(r Resource) bool { return r.Filter == Nodes }) {
-		list.add(nodes) // the pool follows from it
+		list.setResource(nodes) // the pool follows from it
 	}
 	return list, nil
 }
 
-// add adds a resource, or replaces it.
-func (l *List) add(r Resource) {
+// setResource adds a resource, or replaces it.
+func (l *List) setResource(r Resource) {
 	at := slices.IndexFunc(l.Resources, func(o Resource) bool { return o.Path() == r.Path() })
 	if at < 0 {
 		l.Resources = append(l.Resources, r)
@@ -199,8 +201,8 @@ func (l *List) add(r Resource) {
 // builtin are the kinds whose encoding and scope the program knows.
 var builtin = []Resource{services, endpoints, endpointSlices, nodes, namespaces, ingresses, ingressClasses, secrets, configMaps, pods}
 
-// Parse returns the resource of a text in the form [group/]version/resource[@own|@cluster]. Only custom resources can be @cluster: the scope of all others is known.
-func Parse(text string) (Resource, error) {
+// ParseResource returns the resource of a text in the form [group/]version/resource[@own|@cluster]. Only custom resources can be @cluster: the scope of all others is known.
+func ParseResource(text string) (Resource, error) {
 	path, suffix, hasSuffix := strings.Cut(text, "@")
 	parts := strings.Split(path, "/")
 	if hasSuffix && !slices.Contains([]string{"own", "cluster"}, suffix) || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
@@ -215,11 +217,11 @@ func Parse(text string) (Resource, error) {
 	} else if !strings.Contains(r.Group, ".") || isCore(r.Group) {
 		return Resource{}, fmt.Errorf("resource %q is built in, and not one of those that an ingress controller reads", text)
 	}
-	return r.within(suffix)
+	return r.withSuffix(suffix)
 }
 
-// within returns the resource with the suffix of its text.
-func (r Resource) within(suffix string) (Resource, error) {
+// withSuffix returns the resource with the suffix of its text.
+func (r Resource) withSuffix(suffix string) (Resource, error) {
 	switch {
 	case suffix == "cluster" && !r.Custom:
 		return Resource{}, fmt.Errorf("resource %q is built in: @cluster is for custom resources", r.Path())
@@ -239,26 +241,26 @@ func isCore(group string) bool {
 	}, group)
 }
 
-// Writable reports whether a request may be passed on. In own reports whether it is in the controller's own namespace.
-func (l *List) Writable(group, resource, verb string, in Scope) bool {
-	return permits(l.Writes, group, resource, verb, in)
+// CanWrite reports whether a request may be passed on. In own reports whether it is in the controller's own namespace.
+func (l *List) CanWrite(group, resource, verb string, in Scope) bool {
+	return isPermitted(l.Writes, group, resource, verb, in)
 }
 
-// Readable reports whether a get may be passed on and kept.
-func (l *List) Readable(group, resource, verb string, in Scope) bool {
-	return permits(l.Read, group, resource, verb, in)
+// CanRead reports whether a get may be passed on and kept.
+func (l *List) CanRead(group, resource, verb string, in Scope) bool {
+	return isPermitted(l.Read, group, resource, verb, in)
 }
 
 // Scope is the namespace of a request, relative to the controller.
 type Scope uint8
 
 const (
-	Elsewhere Scope = iota
+	OtherNamespace Scope = iota
 	OwnNamespace
 )
 
-func permits(rules []Write, group, resource, verb string, in Scope) bool {
-	return slices.ContainsFunc(rules, func(w Write) bool {
+func isPermitted(rules []Rule, group, resource, verb string, in Scope) bool {
+	return slices.ContainsFunc(rules, func(w Rule) bool {
 		return w.Group == group && w.Name == resource && slices.Contains(w.Verbs, verb) && (!w.Own || in == OwnNamespace)
 	})
 }

@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		"a.example/v1/bars@cluster": {Group: "a.example", Version: "v1", Name: "bars", Custom: true, ClusterScoped: true},
 		"gateway.networking.k8s.io/v1/gateways@own": {Group: "gateway.networking.k8s.io", Version: "v1", Name: "gateways", Custom: true, Own: true},
 	} {
-		got, err := Parse(text)
+		got, err := ParseResource(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got)
 	}
@@ -24,39 +24,39 @@ func TestParse(t *testing.T) {
 		"", "pods", "/pods", "v1/", "a/b/c/d", "v1/pods@", "v1/pods@other", "v1/pods@own@own", "v1/pods@cluster", "v1/nodes@own", "a.example/v1/bars@own@cluster",
 		"v1/persistentvolumes", "apps/v1/deployments", "rbac.authorization.k8s.io/v1/clusterroles", "@own",
 	} {
-		_, err := Parse(text)
+		_, err := ParseResource(text)
 		require.Error(t, err, text)
 	}
 }
 
 func TestProfilesAllowWhatTheyList(t *testing.T) {
 	t.Parallel()
-	for _, name := range Profiles() {
-		list, err := Profile(name, []string{"v1/configmaps@own"})
+	for _, name := range ProfileNames() {
+		list, err := ForProfile(name, []string{"v1/configmaps@own"})
 		require.NoError(t, err)
 		for _, verb := range []string{"create", "update", "patch", "delete", "get"} {
-			assert.False(t, list.Writable("", "secrets", verb, OwnNamespace), "%s may %s Secrets", name, verb)
-			assert.False(t, list.Writable("coordination.k8s.io", "leases", verb, Elsewhere), "%s may %s Leases elsewhere", name, verb)
+			assert.False(t, list.CanWrite("", "secrets", verb, OwnNamespace), "%s may %s Secrets", name, verb)
+			assert.False(t, list.CanWrite("coordination.k8s.io", "leases", verb, OtherNamespace), "%s may %s Leases elsewhere", name, verb)
 		}
 		assert.Contains(t, list.Resources, nodes, name)
 		assert.Contains(t, list.Resources, configMaps, name)
 	}
-	_, err := Profile("unknown", nil)
+	_, err := ForProfile("unknown", nil)
 	require.ErrorContains(t, err, `"unknown" is not one of`)
 	before := len(base)
-	_, err = Profile("traefik", []string{"v1/pods"})
+	_, err = ForProfile("traefik", []string{"v1/pods"})
 	require.NoError(t, err)
 	assert.Len(t, base, before, "an addition changed the profile")
 }
 
 func TestWritable(t *testing.T) {
 	t.Parallel()
-	list, err := Profile("ingress-nginx", nil)
+	list, err := ForProfile("ingress-nginx", nil)
 	require.NoError(t, err)
-	assert.True(t, list.Writable("networking.k8s.io", "ingresses/status", "patch", Elsewhere))
-	assert.False(t, list.Writable("networking.k8s.io", "ingresses", "patch", Elsewhere))
-	assert.False(t, list.Writable("networking.k8s.io", "ingresses/status", "delete", Elsewhere))
-	assert.True(t, list.Writable("coordination.k8s.io", "leases", "update", OwnNamespace))
-	assert.True(t, list.Readable("coordination.k8s.io", "leases", "get", OwnNamespace))
-	assert.False(t, list.Readable("coordination.k8s.io", "leases", "get", Elsewhere))
+	assert.True(t, list.CanWrite("networking.k8s.io", "ingresses/status", "patch", OtherNamespace))
+	assert.False(t, list.CanWrite("networking.k8s.io", "ingresses", "patch", OtherNamespace))
+	assert.False(t, list.CanWrite("networking.k8s.io", "ingresses/status", "delete", OtherNamespace))
+	assert.True(t, list.CanWrite("coordination.k8s.io", "leases", "update", OwnNamespace))
+	assert.True(t, list.CanRead("coordination.k8s.io", "leases", "get", OwnNamespace))
+	assert.False(t, list.CanRead("coordination.k8s.io", "leases", "get", OtherNamespace))
 }

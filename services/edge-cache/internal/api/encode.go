@@ -48,7 +48,7 @@ type encoder struct {
 
 func newEncoder(s *store.Store, e encoding) encoder {
 	enc := encoder{encoding: e, stored: s.Format()}
-	enc.apiVersion, enc.kind = s.Type()
+	enc.apiVersion, enc.kind = s.ObjectType()
 	return enc
 }
 
@@ -169,7 +169,7 @@ func (e encoder) object(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	apiVersion, kind := e.typ()
-	return wire.Seal(apiVersion, kind, raw), nil
+	return wire.EncodeEnvelope(apiVersion, kind, raw), nil
 }
 
 // event returns an event as a frame of a watch.
@@ -186,7 +186,7 @@ func (e encoder) event(t store.EventType, data []byte) ([]byte, error) {
 		return nil, err
 	}
 	apiVersion, kind := e.typ()
-	return wire.EventFrame(string(t), apiVersion, kind, raw), nil
+	return wire.EncodeEvent(string(t), apiVersion, kind, raw), nil
 }
 
 func jsonFrame(t string, object []byte) []byte {
@@ -199,7 +199,7 @@ func jsonFrame(t string, object []byte) []byte {
 func (e encoder) bookmark(rv uint64, annotations map[string]string) []byte {
 	apiVersion, kind := e.typ()
 	if e.format == wire.Protobuf {
-		return wire.EventFrame("BOOKMARK", apiVersion, kind, wire.Bookmark(rv, annotations))
+		return wire.EncodeEvent("BOOKMARK", apiVersion, kind, wire.EncodeBookmark(rv, annotations))
 	}
 	m := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}}
 	m.ResourceVersion, m.Annotations = strconv.FormatUint(rv, 10), annotations
@@ -215,7 +215,7 @@ func (e encoder) failure(err error) []byte {
 	status := toStatus(err)
 	if e.format == wire.Protobuf {
 		if raw, err := status.Marshal(); err == nil {
-			return wire.EventFrame("ERROR", "v1", "Status", raw)
+			return wire.EncodeEvent("ERROR", "v1", "Status", raw)
 		}
 	}
 	raw, _ := json.Marshal(status)
@@ -254,7 +254,7 @@ func (e encoder) protobufList(w io.Writer, objects []*store.Object, meta wire.Li
 		if err != nil {
 			return err
 		}
-		l.Write(raw)
+		l.WriteItem(raw)
 	}
 	return l.Close()
 }

@@ -41,7 +41,7 @@ func (s *Server) buffer(ctx context.Context) (release func(), err error) {
 
 // forward passes on a write.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) error {
-	if !s.params.Allow.Writable(req.group, req.withSub(), req.verb, s.scope(req)) {
+	if !s.params.Allow.CanWrite(req.group, req.withSub(), req.verb, s.scope(req)) {
 		return s.notAllowed(req)
 	}
 	if !s.params.Backend.Online() {

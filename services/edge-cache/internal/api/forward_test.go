@@ -90,7 +90,7 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 // TestBodiesInMemoryAreBounded lets requests wait whose bodies would not fit, until their clients give up.
 func TestBodiesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
-	list, err := allowlist.Profile("haproxytech", nil)
+	list, err := allowlist.ForProfile("haproxytech", nil)
 	require.NoError(t, err)
 	s := New(Params{Allow: list, Backend: answers{code: 200}, Documents: kept{}, Token: "t", Limits: DefaultLimits()})
 	for range maxBuffered {
@@ -112,7 +112,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 // TestNamespacesThatAreNotCached names a remedy that helps.
 func TestNamespacesThatAreNotCached(t *testing.T) {
 	t.Parallel()
-	list, err := allowlist.Profile("traefik-crd", nil)
+	list, err := allowlist.ForProfile("traefik-crd", nil)
 	require.NoError(t, err)
 	served := func(name, ns string) Served {
 		return Served{Resource: allowlist.Resource{Version: "v1", Name: name, Own: ns == "ingress"}, Namespace: ns}
@@ -129,8 +129,8 @@ func TestNamespacesThatAreNotCached(t *testing.T) {
 		_, err := s.find(parseRequest(http.MethodGet, tt.path, false))
 		require.ErrorContains(t, err, tt.want)
 	}
-	for _, profile := range allowlist.Profiles() {
-		list, err := allowlist.Profile(profile, nil)
+	for _, profile := range allowlist.ProfileNames() {
+		list, err := allowlist.ForProfile(profile, nil)
 		require.NoError(t, err)
 		assert.NotEmpty(t, list.NamespaceSetting, profile)
 	}

@@ -172,7 +172,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, req request) erro
 		return s.forward(w, r, req)
 	case req.sub == "" && s.stores[req.gvr()] != nil:
 		return s.read(w, r, req)
-	case req.verb == "get" && s.params.Allow.Readable(req.group, req.withSub(), req.verb, s.scope(req)):
+	case req.verb == "get" && s.params.Allow.CanRead(req.group, req.withSub(), req.verb, s.scope(req)):
 		return s.readOne(w, r, req)
 	}
 	return s.notAllowed(req)
@@ -187,7 +187,7 @@ func (s *Server) scope(req request) allowlist.Scope {
 	if req.namespace != "" && req.namespace == s.params.Namespace {
 		return allowlist.OwnNamespace
 	}
-	return allowlist.Elsewhere
+	return allowlist.OtherNamespace
 }
 
 // read serves a read of a kind that is stored.
@@ -258,7 +258,7 @@ func (s *Server) notCovered(req request, candidates []Served) error {
 
 // get serves one object.
 func (s *Server) get(w http.ResponseWriter, req request, served Served, e encoding) error {
-	object, err := served.Store.Object(req.key())
+	object, err := served.Store.FindObject(req.key())
 	if err != nil {
 		return err
 	}

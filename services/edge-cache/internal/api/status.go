@@ -101,7 +101,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 func encodeStatus(status metav1.Status, format wire.Format) (body []byte, contentType string) {
 	if format == wire.Protobuf {
 		if raw, err := status.Marshal(); err == nil {
-			return wire.Seal("v1", "Status", raw), protobufType
+			return wire.EncodeEnvelope("v1", "Status", raw), protobufType
 		}
 	}
 	body, err := json.Marshal(status)

@@ -70,7 +70,7 @@ func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot
 			_, cursor, err := p.served.Store.ListAndWatch()
 			return nil, cursor, err
 		}
-		cursor, err := p.served.Store.Watch(o.rv)
+		cursor, err := p.served.Store.WatchFrom(o.rv)
 		return nil, cursor, err
 	}
 	if o.rvText == "" {
@@ -205,7 +205,7 @@ func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
 	events, err := s.cursor.Next(waiting)
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil && errors.Is(err, waiting.Err()) {
 		*bookmark = s.nextBookmark(time.Now())
-		rv, caughtUp := s.cursor.Bookmark()
+		rv, caughtUp := s.cursor.BookmarkVersion()
 		if !s.params.options.bookmarks || !caughtUp {
 			return nil
 		}

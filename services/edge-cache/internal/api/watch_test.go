@@ -45,10 +45,10 @@ func newEdge(t *testing.T) *edge {
 	t.Helper()
 	e := &edge{t: t, ended: map[string]int{}, online: true, confirm: func(context.Context) error { return nil }}
 	e.things = store.New(store.Params{ID: "things", Format: wire.JSON, Journal: e, Log: zap.NewNop()})
-	replacement := e.things.Replace()
-	require.NoError(t, replacement.Add(fmt.Appendf(nil, thing, 10, "")))
+	replacement := e.things.BeginReplacement()
+	require.NoError(t, replacement.AddObject(fmt.Appendf(nil, thing, 10, "")))
 	require.NoError(t, replacement.Commit(10))
-	e.things.SetType("example.com/v1", "Thing")
+	e.things.SetObjectType("example.com/v1", "Thing")
 	e.client = serveHTTP2(t, New(Params{
 		Served: []Served{{
 			Resource: allowlist.Resource{Group: "example.com", Version: "v1", Name: "things", Custom: true}, Store: e.things,
@@ -143,7 +143,7 @@ func TestBookmarksOfAnIdleWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t)
-		require.NoError(t, e.things.Bookmark(20)) // changes of other kinds
+		require.NoError(t, e.things.ApplyBookmark(20)) // changes of other kinds
 		events := read(t, e.get("watch=true&resourceVersion=10&allowWatchBookmarks=true"), func(all []timed) bool { return all[len(all)-1].after > 10*time.Minute })
 		last := time.Duration(0)
 		for _, ev := range events {
@@ -210,7 +210,7 @@ func TestWatchThatIsNotRead(t *testing.T) {
 		read := bufio.NewScanner(fast.Body)
 		read.Buffer(nil, 1<<20)
 		for i := range changes {
-			require.NoError(t, e.things.Put(fmt.Appendf(nil, thing, 11+i, large)))
+			require.NoError(t, e.things.PutObject(fmt.Appendf(nil, thing, 11+i, large)))
 			require.True(t, read.Scan())
 			require.Contains(t, read.Text(), fmt.Sprintf(`"resourceVersion":"%d"`, 11+i))
 			require.Zero(t, time.Since(begin), "the watch that is not read holds the other one up")
@@ -219,7 +219,7 @@ func TestWatchThatIsNotRead(t *testing.T) {
 		time.Sleep(DefaultLimits().WriteTimeout + time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, 1, e.endedWatches(reasonSlow))
-		require.NoError(t, e.things.Put(fmt.Appendf(nil, thing, 11+changes, "")))
+		require.NoError(t, e.things.PutObject(fmt.Appendf(nil, thing, 11+changes, "")))
 		require.True(t, read.Scan(), "the other watch stays open")
 		fast.Body.Close()
 	})

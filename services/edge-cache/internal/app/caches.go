@@ -193,7 +193,7 @@ func (c *caches) after(r allowlist.Resource) func(context.Context) error {
 	}
 	return func(ctx context.Context) error {
 		for {
-			if !slices.ContainsFunc(c.all, func(o *cached) bool { return needs(o) && !o.store.Synced() }) {
+			if !slices.ContainsFunc(c.all, func(o *cached) bool { return needs(o) && !o.store.IsSynced() }) {
 				return nil
 			}
 			select {
@@ -227,7 +227,7 @@ func (c *caches) sources() []metrics.Source {
 func (c *caches) ready() error {
 	var missing []string
 	for _, o := range c.all {
-		if !o.store.Synced() && (!o.resource.Custom || o.hidden) {
+		if !o.store.IsSynced() && (!o.resource.Custom || o.hidden) {
 			missing = append(missing, o.store.ID())
 		}
 	}
@@ -270,7 +270,7 @@ func (c *caches) nodePoolChanged(changed map[string][]byte) {
 func (c *caches) referencesChanged(r allowlist.Resource, changed map[string][]byte) {
 	for _, target := range c.references.Update(r, changed) {
 		c.filtered(target.Kind, func(s *store.Store) {
-			if _, err := s.RefilterKeys(target.Key); err != nil {
+			if _, err := s.ReprojectKeys(target.Key); err != nil {
 				c.log.Warn("Could not show an object", zap.String(string(target.Kind), target.Key), zap.Error(err))
 			}
 		})
@@ -297,7 +297,7 @@ func (c *caches) refilter(nodes []string) {
 	}
 	for _, f := range []allowlist.Filter{allowlist.EndpointSlices, allowlist.Endpoints} {
 		c.filtered(f, func(s *store.Store) {
-			affected, err := s.Refilter(hashes...)
+			affected, err := s.ReprojectNodes(hashes...)
 			if err != nil {
 				c.log.Error("Could not filter endpoints again", zap.Error(err))
 			}
@@ -305,10 +305,10 @@ func (c *caches) refilter(nodes []string) {
 		})
 	}
 	c.filtered(allowlist.Nodes, func(s *store.Store) {
-		if !s.Virtual() {
+		if !s.IsVirtual() {
 			return
 		}
-		if _, err := s.RefilterKeys(nodes...); err != nil {
+		if _, err := s.ReprojectKeys(nodes...); err != nil {
 			c.log.Error("Could not filter nodes again", zap.Error(err))
 		}
 		for _, node := range nodes { // the store has forgotten those that were not in the pool

@@ -56,7 +56,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// Configuration.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func(c *config.Config) (allowlist.List, error) {
-			return allowlist.Profile(c.Client.Profile, c.Client.Resources)
+			return allowlist.ForProfile(c.Client.Profile, c.Client.Resources)
 		},
 		newNamespace,
 
@@ -118,7 +118,7 @@ func newNamespace(cfg *config.Config) (namespace, error) {
 
 func newReferences(cfg *config.Config, l allowlist.List, ns namespace, log *zap.Logger) *references.References {
 	return references.NewReferences(references.ReferenceParams{
-		Class: cfg.Class(), Names: l.Names, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
+		Class: cfg.Class(), Names: l.SecretFields, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
 	})
 }
 

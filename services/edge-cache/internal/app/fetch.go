@@ -78,10 +78,10 @@ func (c *caches) wanted() []references.Target {
 // stored reports whether the cache need not read an object: its store has it or has not listed yet, or no store is for it.
 func (c *caches) stored(w references.Target) bool {
 	o := c.find(w)
-	if o == nil || !o.store.Synced() {
+	if o == nil || !o.store.IsSynced() {
 		return true
 	}
-	object, err := o.store.Object(w.Key)
+	object, err := o.store.FindObject(w.Key)
 	return err != nil || object != nil
 }
 
@@ -144,7 +144,7 @@ func (c *caches) forget(all []references.Target) {
 // find returns the store of a wanted object, nil if that store keeps all objects.
 func (c *caches) find(w references.Target) *cached {
 	for _, o := range c.all {
-		if o.resource.Filter == w.Kind && o.store.Virtual() && (o.namespace == "" || strings.HasPrefix(w.Key, o.namespace+"/")) {
+		if o.resource.Filter == w.Kind && o.store.IsVirtual() && (o.namespace == "" || strings.HasPrefix(w.Key, o.namespace+"/")) {
 			return o
 		}
 	}
@@ -153,14 +153,14 @@ func (c *caches) find(w references.Target) *cached {
 
 func (c *caches) fetch(ctx context.Context, w references.Target) {
 	o := c.find(w)
-	if o == nil || !o.store.Synced() {
+	if o == nil || !o.store.IsSynced() {
 		return // the first list has it
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	delete(c.absent, w) // it may exist by now; a failure must not hide it for ever
 	delete(c.unreadable, w)
-	err := o.store.Fetched(w.Key, func() ([]byte, error) { return c.readOne(ctx, w) })
+	err := o.store.AddFetched(w.Key, func() ([]byte, error) { return c.readOne(ctx, w) })
 	if err != nil {
 		c.unreadable[w] = true
 		c.log.Debug("Could not read an object that the controller should see", zap.String("kind", string(w.Kind)), zap.String("key", w.Key), zap.Error(err))
@@ -196,6 +196,6 @@ func (c *caches) readOne(ctx context.Context, w references.Target) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", w.Kind, w.Key, err)
 	}
-	_, _, object, err := wire.Open(raw)
+	_, _, object, err := wire.DecodeEnvelope(raw)
 	return object, err
 }

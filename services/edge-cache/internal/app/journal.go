@@ -115,7 +115,7 @@ func (d *durable) restore(stores map[string]*store.Store, docs *responsecache.Do
 		}
 		id, _ := store.SplitKey(record.Key)
 		if s := stores[id]; s != nil {
-			return s.Restore(record)
+			return s.RestoreRecord(record)
 		}
 		return nil // of a store that the flags no longer ask for
 	})
@@ -143,7 +143,7 @@ func (d *durable) source(c *caches, docs *responsecache.Documents, identity func
 			}
 		}
 		for _, o := range c.all {
-			if err := o.store.Records(put); err != nil {
+			if err := o.store.EachRecord(put); err != nil {
 				return err
 			}
 		}

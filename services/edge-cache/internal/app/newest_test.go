@@ -49,7 +49,7 @@ func TestSlicesWaitForNodes(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		nodes := store.New(store.Params{ID: "v1/nodes", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()})
-		require.NoError(t, nodes.Replace().Commit(10))
+		require.NoError(t, nodes.BeginReplacement().Commit(10))
 		turnsUnready := true
 		n := &newestNodes{
 			nodes:        upstream.NewReflector(upstream.ReflectorParams{Connection: c, Store: nodes, Path: "/api/v1/nodes", Log: zap.NewNop()}),

@@ -88,7 +88,7 @@ func (c *caches) runAdjuster(ctx context.Context) {
 // Readjust implements adjust.Readjuster.
 func (c *caches) Readjust(keys ...string) {
 	c.filtered(allowlist.EndpointSlices, func(s *store.Store) {
-		if _, err := s.RefilterKeys(keys...); err != nil {
+		if _, err := s.ReprojectKeys(keys...); err != nil {
 			c.log.Error("Could not adjust endpoint slices", zap.Error(err))
 		}
 	})
@@ -97,7 +97,7 @@ func (c *caches) Readjust(keys ...string) {
 // ReadjustNode implements adjust.Readjuster.
 func (c *caches) ReadjustNode(name string) {
 	c.filtered(allowlist.EndpointSlices, func(s *store.Store) {
-		if _, err := s.Refilter(endpointfilter.HashNode(name)); err != nil {
+		if _, err := s.ReprojectNodes(endpointfilter.HashNode(name)); err != nil {
 			c.log.Error("Could not adjust endpoint slices", zap.String("node", name), zap.Error(err))
 		}
 	})

@@ -50,7 +50,7 @@ func (p *parts) restore() error {
 		return err
 	}
 	p.Connection.SetIdentity(state.identity, p.clusterChanged)
-	// Before Restored, which issues versions: they must be in the journal.
+	// Before FinishRestore, which issues versions: they must be in the journal.
 	if err := p.Journal.journal.Start(p.Journal.source(p.Caches, p.Documents, p.Connection.Identity)); err != nil {
 		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
 	}
@@ -59,7 +59,7 @@ func (p *parts) restore() error {
 			if o.order() != order {
 				continue
 			}
-			if err := o.store.Restored(state.damaged); err != nil {
+			if err := o.store.FinishRestore(state.damaged); err != nil {
 				return fmt.Errorf("restore %s: %w", o.store.ID(), err)
 			}
 		}
@@ -72,7 +72,7 @@ func (p *parts) restore() error {
 // order returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the others.
 func (o *cached) order() int {
 	switch {
-	case !o.store.Virtual():
+	case !o.store.IsVirtual():
 		return 0
 	case o.resource.Filter == allowlist.Nodes:
 		return 1
@@ -83,7 +83,7 @@ func (o *cached) order() int {
 func (c *caches) synced() int {
 	n := 0
 	for _, o := range c.all {
-		if o.store.Synced() {
+		if o.store.IsSynced() {
 			n++
 		}
 	}
@@ -94,8 +94,8 @@ func (c *caches) synced() int {
 func (p *parts) clusterChanged(uid string) {
 	_ = p.Journal.Append(identityRecord(uid)) // the journal reports and heals itself
 	for _, o := range p.Caches.all {
-		if o.store.Synced() {
-			o.store.Reset()
+		if o.store.IsSynced() {
+			o.store.ExpectNewHistory()
 		}
 	}
 }

@@ -270,8 +270,8 @@ func (k *Keeper) forgetService(key, service string) {
 	}
 }
 
-// Delete forgets a slice.
-func (k *Keeper) Delete(key string) {
+// DeleteObject forgets a slice.
+func (k *Keeper) DeleteObject(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.slices[key]; s != nil {

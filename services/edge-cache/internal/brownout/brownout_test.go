@@ -186,7 +186,7 @@ func TestHoldEndsWhenTheEndpointIsRemoved(t *testing.T) {
 	w.endpoints = append(w.endpoints, replaced)
 	w.adjust()
 	w.requireReady(t, true, false)
-	w.keeper.Delete(key)
+	w.keeper.DeleteObject(key)
 	require.Zero(t, w.keeper.Held())
 	w.adjust()
 	w.requireReady(t, false, false)
@@ -324,22 +324,22 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, condition := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue} {
 		w := brownOut(t, "a", "b")
-		state := w.keeper.State(key)
+		state := w.keeper.ObjectState(key)
 		w.keeper = brownout.New()
 		w.now = time.Unix(5, 0)
-		require.NoError(t, w.keeper.Restore(key, state))
+		require.NoError(t, w.keeper.RestoreObject(key, state))
 		w.node(condition)
 		require.True(t, w.adjust(), condition)
 		w.requireReady(t, true, true)
-		require.Equal(t, state, w.keeper.State(key))
+		require.Equal(t, state, w.keeper.ObjectState(key))
 		_, due := w.keeper.NextExpiry()
 		require.Equal(t, condition == corev1.ConditionTrue, due)
 	}
 	w := newWorld("a")
-	require.Empty(t, w.keeper.State(key))
-	require.Empty(t, w.keeper.State("default/unknown"))
-	require.Error(t, w.keeper.Restore(key, make([]byte, 7)))
-	require.Error(t, w.keeper.Restore(key, make([]byte, 8*1001)))
+	require.Empty(t, w.keeper.ObjectState(key))
+	require.Empty(t, w.keeper.ObjectState("default/unknown"))
+	require.Error(t, w.keeper.RestoreObject(key, make([]byte, 7)))
+	require.Error(t, w.keeper.RestoreObject(key, make([]byte, 8*1001)))
 }
 
 // TestStateIsBounded runs random histories, then removes everything: nothing stays.
@@ -362,12 +362,12 @@ func TestStateIsBounded(t *testing.T) {
 		}
 		s := sliceOf(name, endpoints)
 		k.Adjust(name, s, now)
-		require.LessOrEqual(t, len(k.State(name)), 8*len(endpoints))
+		require.LessOrEqual(t, len(k.ObjectState(name)), 8*len(endpoints))
 		k.Expire(now)
 	}
 	for name := range 20 {
 		if name%2 == 0 {
-			k.Delete(fmt.Sprint(name))
+			k.DeleteObject(fmt.Sprint(name))
 		} else {
 			k.Adjust(fmt.Sprint(name), sliceOf(fmt.Sprint(name), nil), now)
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// State returns the record of a slice for the journal: its held endpoints. A slice without held endpoints has no record.
-func (k *Keeper) State(key string) []byte {
+// ObjectState returns the record of a slice for the journal: its held endpoints. A slice without held endpoints has no record.
+func (k *Keeper) ObjectState(key string) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.slices[key]
@@ -24,8 +24,8 @@ func (k *Keeper) State(key string) []byte {
 // maxRestored is the largest number of endpoints of a slice that the API server accepts.
 const maxRestored = 1000
 
-// Restore takes what State returned in an earlier process. It comes before the first Adjust of the slice.
-func (k *Keeper) Restore(key string, state []byte) error {
+// RestoreObject takes what State returned in an earlier process. It comes before the first Adjust of the slice.
+func (k *Keeper) RestoreObject(key string, state []byte) error {
 	if len(state)%8 != 0 || len(state) > 8*maxRestored {
 		return errors.New("restore held endpoints: the record is malformed")
 	}

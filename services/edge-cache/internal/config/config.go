@@ -131,7 +131,7 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 }
 
 func (c *Client) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Profile, "profile", c.Profile, "Ingress controller, which determines what it may read and write: "+strings.Join(allowlist.Profiles(), ", ")+".")
+	fs.StringVar(&c.Profile, "profile", c.Profile, "Ingress controller, which determines what it may read and write: "+strings.Join(allowlist.ProfileNames(), ", ")+".")
 	fs.StringSliceVar(&c.Resources, "resources", c.Resources,
 		"Resources that the controller may read in addition to the profile, as [group/]version/resource[@own|@cluster]. @own: only in its own namespace. "+
 			"@cluster: a custom resource without a namespace; needed with --namespaces only.")
@@ -212,7 +212,7 @@ func (p *Pool) validate() error {
 
 func (c *Client) validate() error {
 	var errs []error
-	if _, err := allowlist.Profile(c.Profile, c.Resources); err != nil {
+	if _, err := allowlist.ForProfile(c.Profile, c.Resources); err != nil {
 		errs = append(errs, fmt.Errorf("--profile, --resources: %w", err))
 	}
 	for _, ns := range c.Namespaces {

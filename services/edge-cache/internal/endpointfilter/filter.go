@@ -64,7 +64,7 @@ func Slice(object []byte, p Params) (Result, error) {
 	all := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
 	f := filter{params: p, nodeField: endpointNodeName, everything: all}
 	f.out = make([]byte, 0, min(len(object), 1024))
-	err = wire.Fields(object, func(num int, content, whole []byte) error {
+	err = wire.ForEachField(object, func(num int, content, whole []byte) error {
 		if num != sliceEndpoints {
 			f.out = append(f.out, whole...)
 			return nil
@@ -86,7 +86,7 @@ func Endpoints(object []byte, p Params) (Result, error) {
 	}
 	f := filter{params: p, nodeField: addressNodeName, everything: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
 	f.out = make([]byte, 0, min(len(object), 1024))
-	err = wire.Fields(object, func(num int, content, whole []byte) error {
+	err = wire.ForEachField(object, func(num int, content, whole []byte) error {
 		if num != subsets {
 			f.out = append(f.out, whole...)
 			return nil
@@ -119,7 +119,7 @@ func (f *filter) result() Result {
 func (f *filter) subset(content []byte) ([]byte, error) {
 	out := []byte{}
 	addresses := 0
-	err := wire.Fields(content, func(num int, content, whole []byte) error {
+	err := wire.ForEachField(content, func(num int, content, whole []byte) error {
 		if num != subsetAddresses && num != subsetNotReady {
 			out = append(out, whole...)
 			return nil
@@ -140,7 +140,7 @@ func (f *filter) subset(content []byte) ([]byte, error) {
 // keep decides on one endpoint.
 func (f *filter) keep(endpoint []byte) (bool, error) {
 	var node []byte
-	err := wire.Fields(endpoint, func(num int, content, _ []byte) error {
+	err := wire.ForEachField(endpoint, func(num int, content, _ []byte) error {
 		if num == f.nodeField {
 			node = content
 		}

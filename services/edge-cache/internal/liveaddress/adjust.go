@@ -121,9 +121,9 @@ func (a *Adjuster) TurnsUnready(key string, s *discoveryv1.EndpointSlice) bool {
 	return a.keeper.TurnsUnready(key, s, a.clock())
 }
 
-// Delete forgets a slice.
-func (a *Adjuster) Delete(key string) {
-	a.keeper.Delete(key)
+// DeleteObject forgets a slice.
+func (a *Adjuster) DeleteObject(key string) {
+	a.keeper.DeleteObject(key)
 	if a.prober != nil {
 		a.prober.Forget(key)
 	}
@@ -132,11 +132,13 @@ func (a *Adjuster) Delete(key string) {
 	a.forgetSlice(key, nil)
 }
 
-// State returns what must be persisted of a slice; empty if nothing.
-func (a *Adjuster) State(key string) []byte { return a.keeper.State(key) }
+// ObjectState returns what must be persisted of a slice; empty if nothing.
+func (a *Adjuster) ObjectState(key string) []byte { return a.keeper.ObjectState(key) }
 
-// Restore takes what State returned in an earlier process, before the first Adjust of the slice.
-func (a *Adjuster) Restore(key string, state []byte) error { return a.keeper.Restore(key, state) }
+// RestoreObject takes what ObjectState returned in an earlier process, before the first Adjust of the slice.
+func (a *Adjuster) RestoreObject(key string, state []byte) error {
+	return a.keeper.RestoreObject(key, state)
+}
 
 // NodeChanged takes a Node of the pool. It returns whether slices with endpoints on it must be shown again.
 func (a *Adjuster) NodeChanged(n *corev1.Node) bool {

@@ -368,7 +368,7 @@ func TestDeletedSlices(t *testing.T) {
 		require.Len(t, w.adjuster.bySlice, 50)
 		w.adjuster.mu.Unlock()
 		for i := range 50 {
-			w.adjuster.Delete(fmt.Sprint(i))
+			w.adjuster.DeleteObject(fmt.Sprint(i))
 		}
 		require.Zero(t, w.adjuster.Replaced())
 		require.Empty(t, w.adjuster.wrong)
@@ -411,7 +411,7 @@ func TestHoldsEndByThemselves(t *testing.T) {
 		w.Readjust("web")
 		require.Zero(t, w.changed())
 		require.Equal(t, 1, w.adjuster.Held())
-		require.NotEmpty(t, w.adjuster.State("web"))
+		require.NotEmpty(t, w.adjuster.ObjectState("web"))
 		time.Sleep(time.Hour)
 		node.Status.Conditions[0].Status = corev1.ConditionTrue
 		require.True(t, w.adjuster.NodeChanged(node))

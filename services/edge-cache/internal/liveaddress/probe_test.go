@@ -74,6 +74,6 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		w.requireShown("web", "10.1.0.77", "10.2.0.9")
 		require.Zero(t, w.adjuster.Replaced())
 		require.Equal(t, 1, w.changed())
-		w.adjuster.Delete("web")
+		w.adjuster.DeleteObject("web")
 	})
 }

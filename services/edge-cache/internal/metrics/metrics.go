@@ -80,19 +80,19 @@ func (m *Metrics) Online(online bool) { //nolint:revive // a state, not a choice
 // Request counts a request to the API server.
 func (m *Metrics) Request(source, result string) { m.requests.WithLabelValues(source, result).Inc() }
 
-// Applied counts an event.
-func (m *Metrics) Applied(id string, t store.EventType) {
+// CountEvent counts an event.
+func (m *Metrics) CountEvent(id string, t store.EventType) {
 	m.applied.WithLabelValues(id, string(t)).Inc()
 }
 
-// Refiltered records new projections.
-func (m *Metrics) Refiltered(id string, affected int, took time.Duration) {
+// ObserveReprojection records new projections.
+func (m *Metrics) ObserveReprojection(id string, affected int, took time.Duration) {
 	m.refilters.WithLabelValues(id).Add(float64(affected))
 	m.refilter.Observe(took.Seconds())
 }
 
-// Gone counts a reset of a history.
-func (m *Metrics) Gone(id string) { m.gone.WithLabelValues(id).Inc() }
+// CountHistoryReset counts a reset of a history.
+func (m *Metrics) CountHistoryReset(id string) { m.gone.WithLabelValues(id).Inc() }
 
 // Filtered counts endpoints.
 func (m *Metrics) Filtered(kept, dropped int) {
@@ -122,7 +122,7 @@ func (m *Metrics) Unfollowed(problem string, n int) {
 // Source is a store whose size is measured.
 type Source interface {
 	ID() string
-	Size() (objects, bytes int)
+	MemorySize() (objects, bytes int)
 	Position() uint64
 }
 
@@ -153,7 +153,7 @@ func (s *sizes) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s *sizes) Collect(to chan<- prometheus.Metric) {
 	for _, st := range s.stores {
-		objects, bytes := st.Size()
+		objects, bytes := st.MemorySize()
 		to <- prometheus.MustNewConstMetric(s.objects, prometheus.GaugeValue, float64(objects), st.ID())
 		to <- prometheus.MustNewConstMetric(s.bytes, prometheus.GaugeValue, float64(bytes), st.ID())
 		to <- prometheus.MustNewConstMetric(s.position, prometheus.GaugeValue, float64(st.Position()), st.ID())

@@ -13,9 +13,9 @@ import (
 
 type source struct{}
 
-func (source) ID() string                 { return "v1/services" }
-func (source) Size() (objects, bytes int) { return 3, 4096 }
-func (source) Position() uint64           { return 42 }
+func (source) ID() string                       { return "v1/services" }
+func (source) MemorySize() (objects, bytes int) { return 3, 4096 }
+func (source) Position() uint64                 { return 42 }
 
 type adjuster struct{}
 
@@ -31,9 +31,9 @@ func TestREADMEHasAllMetrics(t *testing.T) {
 	m.Received("v1/services", 100, 1000)
 	m.Online(true)
 	m.Request("probe", "200")
-	m.Applied("v1/services", store.Added)
-	m.Refiltered("discovery.k8s.io/v1/endpointslices", 3, time.Millisecond)
-	m.Gone("v1/services")
+	m.CountEvent("v1/services", store.Added)
+	m.ObserveReprojection("discovery.k8s.io/v1/endpointslices", 3, time.Millisecond)
+	m.CountHistoryReset("v1/services")
 	m.Filtered(1, 99)
 	m.Served("list", "services", "store")
 	m.Unconfirmed("v1/services")

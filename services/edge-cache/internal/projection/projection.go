@@ -23,8 +23,8 @@ type Adjuster interface {
 	Adjust(key string, slice *discoveryv1.EndpointSlice) (changed bool)
 	// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready.
 	TurnsUnready(key string, slice *discoveryv1.EndpointSlice) bool
-	// Delete forgets a slice without endpoints of the pool.
-	Delete(key string)
+	// DeleteObject forgets a slice without endpoints of the pool.
+	DeleteObject(key string)
 }
 
 // Observer counts endpoints.
@@ -49,7 +49,7 @@ func (e Endpoints) Slices(key string, object []byte) ([]byte, []uint32, bool, er
 	switch {
 	case e.Adjuster == nil:
 	case result.Kept == 0:
-		e.Adjuster.Delete(key)
+		e.Adjuster.DeleteObject(key)
 	default:
 		if shown, err = e.adjust(key, shown); err != nil {
 			return nil, nil, false, err

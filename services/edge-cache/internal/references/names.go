@@ -92,7 +92,7 @@ func (n *names) readIngress(object []byte) error {
 func (n *names) readAnnotations(o metav1.ObjectMeta) {
 	n.object = o
 	for name, value := range o.Annotations {
-		if n.params.Names.Annotation(name) {
+		if n.params.Names.IsSecretAnnotation(name) {
 			n.add(allowlist.Secrets, "metadata.annotations."+name, value)
 		}
 	}
@@ -106,7 +106,7 @@ func (n *names) readConfigMap(object []byte) error {
 	}
 	n.object, n.trusted = c.ObjectMeta, true
 	for key, value := range c.Data {
-		if n.params.Names.Key(key) {
+		if n.params.Names.IsSecretKey(key) {
 			n.add(allowlist.Secrets, "data."+key, value)
 			continue
 		}

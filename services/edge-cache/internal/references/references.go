@@ -60,7 +60,7 @@ type from struct{ resource, key string }
 // ReferenceParams are the arguments of NewReferences.
 type ReferenceParams struct {
 	Class     string // of Ingresses, and of custom resources that have one
-	Names     allowlist.Names
+	Names     allowlist.SecretFields
 	Namespace string   // of the controller: its ConfigMaps are the administrator's
 	Secrets   []string // that are always wanted
 	Log       *zap.Logger

@@ -26,9 +26,9 @@ var (
 // references returns those of a profile, for the class edge and a controller in the namespace ingress.
 func references(t *testing.T, profile string, always ...string) *References {
 	t.Helper()
-	list, err := allowlist.Profile(profile, nil)
+	list, err := allowlist.ForProfile(profile, nil)
 	require.NoError(t, err)
-	return NewReferences(ReferenceParams{Class: "edge", Names: list.Names, Namespace: "ingress", Secrets: always, Log: zap.NewNop()})
+	return NewReferences(ReferenceParams{Class: "edge", Names: list.SecretFields, Namespace: "ingress", Secrets: always, Log: zap.NewNop()})
 }
 
 // ingress returns an Ingress in namespace a whose rules name Secrets.

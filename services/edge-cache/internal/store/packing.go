@@ -38,8 +38,8 @@ func newPacking() (*zstd.Encoder, *zstd.Decoder) {
 	return e, d
 }
 
-// pack returns an object with room for its header. Stores without projection show the bytes as they are, and do not compress them.
-func (s *Store) pack(object []byte) []byte {
+// packObject returns an object with room for its header. Stores without projection show the bytes as they are, and do not compress them.
+func (s *Store) packObject(object []byte) []byte {
 	if s.params.Projection == nil || len(object) < packAbove {
 		value := make([]byte, headerSize, headerSize+len(object))
 		value[offsetPacking] = packingNone
@@ -50,7 +50,7 @@ func (s *Store) pack(object []byte) []byte {
 	return bytes.Clone(packed) // without spare capacity
 }
 
-func unpack(value []byte) ([]byte, error) {
+func unpackObject(value []byte) ([]byte, error) {
 	if len(value) < headerSize {
 		return nil, errors.New("record is too short")
 	}

@@ -25,40 +25,40 @@ type incoming struct {
 	object []byte // stripped; nil if it must be read from value
 }
 
-// parse returns an upstream object without the fields that nobody needs.
-func (s *Store) parse(object []byte) (*incoming, error) {
+// parseObject returns an upstream object without the fields that nobody needs.
+func (s *Store) parseObject(object []byte) (*incoming, error) {
 	meta, err := wire.ParseMeta(s.params.Format, object)
 	if err != nil {
 		return nil, err
 	}
 	rv, err := wire.ParseRV(meta.ResourceVersion)
 	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
+		return nil, fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
 	}
-	if err := s.fits(rv); err != nil {
-		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
+	if err := s.checkVersion(rv); err != nil {
+		return nil, fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
 	}
-	stripped, err := wire.Strip(s.params.Format, object)
+	stripped, err := wire.StripMetadata(s.params.Format, object)
 	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", meta.Key(), err)
+		return nil, fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
 	}
-	return &incoming{key: meta.Key(), rv: rv, hash: hashContent(stripped), object: stripped}, nil
+	return &incoming{key: meta.ObjectKey(), rv: rv, hash: hashContent(stripped), object: stripped}, nil
 }
 
-// fits returns an error for an upstream version whose virtual version would overflow, and so fall.
-func (s *Store) fits(rv uint64) error {
+// checkVersion returns an error for an upstream version whose virtual version would overflow, and so fall.
+func (s *Store) checkVersion(rv uint64) error {
 	if s.params.Virtual && rv >= math.MaxInt64/scale-1 {
 		return fmt.Errorf("resourceVersion %d is too large", rv)
 	}
 	return nil
 }
 
-// plan returns the change that makes an incoming object visible. The caller has the lock.
-func (s *Store) plan(in *incoming) (change, error) {
+// planChange returns the change that makes an incoming object visible. The caller has the lock.
+func (s *Store) planChange(in *incoming) (change, error) {
 	object := in.object
 	if object == nil {
 		var err error
-		if object, err = unpack(in.value); err != nil {
+		if object, err = unpackObject(in.value); err != nil {
 			return change{}, err
 		}
 	}
@@ -75,7 +75,7 @@ func (s *Store) plan(in *incoming) (change, error) {
 			return change{}, fmt.Errorf("object %s: %w", in.key, err)
 		}
 	}
-	if err := s.show(&c, old, shown, visible); err != nil {
+	if err := s.showObject(&c, old, shown, visible); err != nil {
 		return change{}, err
 	}
 	if !visible && s.params.Discard {
@@ -83,49 +83,49 @@ func (s *Store) plan(in *incoming) (change, error) {
 		return c, nil
 	}
 	if next.value == nil {
-		next.value = s.pack(object)
+		next.value = s.packObject(object)
 	}
-	s.seal(next, in.logged)
+	s.writeHeader(next, in.logged)
 	return c, nil
 }
 
-// show adds the event of a change. The case table:
+// showObject adds the event of a change. The case table:
 //
 //	before     now        event
 //	invisible  visible    ADDED
 //	visible    visible    MODIFIED, or nothing if a projection looks the same
 //	visible    invisible  DELETED
-func (s *Store) show(c *change, old *entry, shown []byte, visible bool) error { //nolint:revive // visible is a result of the projection
+func (s *Store) showObject(c *change, old *entry, shown []byte, visible bool) error { //nolint:revive // visible is a result of the projection
 	var prev *Object
 	if old != nil {
 		prev = old.shown
 	}
 	if !visible {
 		if prev != nil {
-			return s.hide(c, prev, c.next.rv)
+			return s.hideObject(c, prev, c.next.rv)
 		}
 		return nil
 	}
 	looks := uint64(0)
 	if s.params.Projection != nil {
-		essence, err := wire.Essence(shown)
+		essence, err := wire.ComparableContent(shown)
 		if err != nil {
 			return err
 		}
-		looks = hashLooks(essence)
-		if prev != nil && looks == old.looks {
-			c.next.shown, c.next.looks = prev, looks
-			return s.complete(prev, shown)
+		looks = hashShown(essence)
+		if prev != nil && looks == old.shownHash {
+			c.next.shown, c.next.shownHash = prev, looks
+			return s.completeData(prev, shown)
 		}
 	}
-	rv := s.issue(c.next.rv)
+	rv := s.issueVersion(c.next.rv)
 	if s.params.Virtual {
 		var err error
 		if shown, err = wire.WithResourceVersion(s.params.Format, shown, rv); err != nil {
 			return err
 		}
 	}
-	c.next.shown, c.next.looks = &Object{Key: c.key, RV: rv, Data: shown}, looks
+	c.next.shown, c.next.shownHash = &Object{Key: c.key, RV: rv, Data: shown}, looks
 	c.event = &Event{Type: Added, Object: c.next.shown, Prev: prev}
 	if prev != nil {
 		c.event.Type = Modified
@@ -133,8 +133,8 @@ func (s *Store) show(c *change, old *entry, shown []byte, visible bool) error { 
 	return nil
 }
 
-// complete adds the encoding to an object that comes from the journal, where only its version is.
-func (s *Store) complete(o *Object, shown []byte) error {
+// completeData adds the encoding to an object that comes from the journal, where only its version is.
+func (s *Store) completeData(o *Object, shown []byte) error {
 	if o.Data != nil {
 		return nil
 	}
@@ -143,9 +143,9 @@ func (s *Store) complete(o *Object, shown []byte) error {
 	return err
 }
 
-// hide adds a DELETED event with the last visible state and the version of the deletion.
-func (s *Store) hide(c *change, prev *Object, u uint64) error {
-	rv := s.issue(u)
+// hideObject adds a DELETED event with the last visible state and the version of the deletion.
+func (s *Store) hideObject(c *change, prev *Object, u uint64) error {
+	rv := s.issueVersion(u)
 	data, err := wire.WithResourceVersion(s.params.Format, prev.Data, rv)
 	if err != nil {
 		return err

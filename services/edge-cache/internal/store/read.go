@@ -33,11 +33,11 @@ type history struct {
 	floor  uint64 // version of the last event that was forgotten: cursors cannot start below
 }
 
-func (h *history) push(e Event) { h.events = append(h.events, e) }
+func (h *history) addEvent(e Event) { h.events = append(h.events, e) }
 
-func (h *history) next() uint64 { return h.first + uint64(len(h.events)) }
+func (h *history) nextNumber() uint64 { return h.first + uint64(len(h.events)) }
 
-func (h *history) trim(now time.Time) {
+func (h *history) trimEvents(now time.Time) {
 	n := 0
 	for size := len(h.events); size-n > historyEvents; n++ {
 		if size-n <= historyLimit && now.Sub(h.events[n].at) < historyAge {
@@ -53,8 +53,8 @@ func (h *history) trim(now time.Time) {
 	h.first += uint64(n)
 }
 
-// after returns the number of the first event above a version.
-func (h *history) after(rv uint64) uint64 {
+// numberAfter returns the number of the first event above a version.
+func (h *history) numberAfter(rv uint64) uint64 {
 	return h.first + uint64(sort.Search(len(h.events), func(i int) bool { return h.events[i].Object.RV > rv }))
 }
 
@@ -64,8 +64,8 @@ type Snapshot struct {
 	RV      uint64
 }
 
-// readable returns the reason why nobody may read. The caller has the lock.
-func (s *Store) readable() error {
+// checkReadable returns the reason why nobody may read. The caller has the lock.
+func (s *Store) checkReadable() error {
 	switch {
 	case s.denied != nil:
 		return s.denied
@@ -79,20 +79,20 @@ func (s *Store) readable() error {
 func (s *Store) List() (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.readable(); err != nil {
+	if err := s.checkReadable(); err != nil {
 		return Snapshot{}, err
 	}
-	return s.snapshot(), nil
+	return s.currentSnapshot(), nil
 }
 
 // ListAt returns all visible objects as they were at a version of the history. It returns ErrExpired for older versions.
 func (s *Store) ListAt(rv uint64) (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.readable(); err != nil {
+	if err := s.checkReadable(); err != nil {
 		return Snapshot{}, err
 	}
-	now := s.snapshot()
+	now := s.currentSnapshot()
 	if rv < s.history.floor || rv > now.RV {
 		return Snapshot{}, ErrExpired
 	}
@@ -115,20 +115,20 @@ func (s *Store) ListAt(rv uint64) (Snapshot, error) {
 	return then, nil
 }
 
-func (s *Store) snapshot() Snapshot {
+func (s *Store) currentSnapshot() Snapshot {
 	keys := s.sortedKeys()
 	objects := make([]*Object, len(keys))
 	for i, key := range keys {
 		objects[i] = s.objects[key].shown
 	}
-	return Snapshot{Objects: objects, RV: s.advertise()}
+	return Snapshot{Objects: objects, RV: s.advertiseVersion()}
 }
 
-// Object returns one visible object, nil if there is none.
-func (s *Store) Object(key string) (*Object, error) {
+// FindObject returns one visible object, nil if there is none.
+func (s *Store) FindObject(key string) (*Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.readable(); err != nil {
+	if err := s.checkReadable(); err != nil {
 		return nil, err
 	}
 	if e := s.objects[key]; e != nil {
@@ -141,7 +141,7 @@ func (s *Store) Object(key string) (*Object, error) {
 func (s *Store) WaitFor(ctx context.Context, rv uint64) (uint64, error) {
 	for {
 		s.mu.Lock()
-		err, current, changed := s.readable(), s.rv, s.changed
+		err, current, changed := s.checkReadable(), s.rv, s.changed
 		if s.params.Virtual {
 			current = max(s.rv*scale, s.last)
 		}
@@ -163,8 +163,8 @@ type Versions struct {
 	Objects map[string]uint64
 }
 
-// Behind reports whether the store lacks a change up to that moment. An object with a later version stands for all its earlier ones.
-func (s *Store) Behind(v Versions) bool {
+// IsBehind reports whether the store lacks a change up to that moment. An object with a later version stands for all its earlier ones.
+func (s *Store) IsBehind(v Versions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rv >= v.RV {
@@ -172,7 +172,7 @@ func (s *Store) Behind(v Versions) bool {
 	}
 	for key, rv := range v.Objects {
 		e := s.objects[key]
-		if e == nil && s.keeps(key) || e != nil && e.rv < rv {
+		if e == nil && s.wouldStore(key) || e != nil && e.rv < rv {
 			return true
 		}
 	}
@@ -184,14 +184,14 @@ func (s *Store) Behind(v Versions) bool {
 	return false
 }
 
-// Settle returns when OnChange has returned for all changes that readers can see.
-func (s *Store) Settle() {
-	s.apply.Lock()
-	defer s.apply.Unlock()
+// WaitForOnChange returns when OnChange has returned for all changes that readers can see.
+func (s *Store) WaitForOnChange() {
+	s.changeLock.Lock()
+	defer s.changeLock.Unlock()
 }
 
-// keeps reports whether the store would keep an object with a key. The caller has the lock.
-func (s *Store) keeps(key string) bool {
+// wouldStore reports whether the store would keep an object with a key. The caller has the lock.
+func (s *Store) wouldStore(key string) bool {
 	if !s.params.Discard {
 		return true
 	}
@@ -210,24 +210,24 @@ type Cursor struct {
 func (s *Store) ListAndWatch() (Snapshot, *Cursor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.readable(); err != nil {
+	if err := s.checkReadable(); err != nil {
 		return Snapshot{}, nil, err
 	}
-	return s.snapshot(), &Cursor{store: s, next: s.history.next(), epoch: s.epoch}, nil
+	return s.currentSnapshot(), &Cursor{store: s, next: s.history.nextNumber(), epoch: s.epoch}, nil
 }
 
-// Watch returns a cursor for the events after a version. It returns ErrExpired if some of them are forgotten.
-func (s *Store) Watch(rv uint64) (*Cursor, error) {
+// WatchFrom returns a cursor for the events after a version. It returns ErrExpired if some of them are forgotten.
+func (s *Store) WatchFrom(rv uint64) (*Cursor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.readable(); err != nil {
+	if err := s.checkReadable(); err != nil {
 		return nil, err
 	}
 	// A virtual version above all issued ones is from before a loss of the counter. Upstream versions can be ahead of this store.
 	if rv < s.history.floor || s.params.Virtual && rv > max(s.last, s.rv*scale) {
 		return nil, ErrExpired
 	}
-	return &Cursor{store: s, next: s.history.after(rv), epoch: s.epoch}, nil
+	return &Cursor{store: s, next: s.history.numberAfter(rv), epoch: s.epoch}, nil
 }
 
 // maxBatch limits the events of one Next.
@@ -236,7 +236,7 @@ const maxBatch = 256
 // Next waits for events. It returns ErrExpired to a reader that is too slow, and the error of ctx when that ends.
 func (c *Cursor) Next(ctx context.Context) ([]Event, error) {
 	for {
-		events, changed, err := c.take()
+		events, changed, err := c.readPending()
 		if err != nil || len(events) > 0 {
 			return events, err
 		}
@@ -248,7 +248,7 @@ func (c *Cursor) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
-func (c *Cursor) take() ([]Event, <-chan struct{}, error) {
+func (c *Cursor) readPending() ([]Event, <-chan struct{}, error) {
 	s := c.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,23 +267,23 @@ func (c *Cursor) take() ([]Event, <-chan struct{}, error) {
 	return events, nil, nil
 }
 
-// Bookmark returns the version up to which the reader has seen all events, or false if there are more events to read first.
-func (c *Cursor) Bookmark() (uint64, bool) {
+// BookmarkVersion returns the version up to which the reader has seen all events, or false if there are more events to read first.
+func (c *Cursor) BookmarkVersion() (uint64, bool) {
 	s := c.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.epoch != s.epoch || c.next != s.history.next() || s.denied != nil {
+	if c.epoch != s.epoch || c.next != s.history.nextNumber() || s.denied != nil {
 		return 0, false
 	}
-	return s.advertise(), true
+	return s.advertiseVersion(), true
 }
 
-// Records calls yield for everything that the journal must hold.
-func (s *Store) Records(yield func(Record) error) error {
+// EachRecord calls yield for everything that the journal must hold.
+func (s *Store) EachRecord(yield func(Record) error) error {
 	s.mu.Lock()
 	records := make([]Record, 0, len(s.objects)+1)
 	for key, e := range s.objects {
-		records = append(records, s.record(change{key: key, next: e}))
+		records = append(records, s.objectRecord(change{key: key, next: e}))
 		if len(e.state) > 0 {
 			records = append(records, s.stateRecord(key, e.state))
 		}

@@ -28,10 +28,10 @@ type Record struct {
 // The value of an object: upstream version, shown version (0: invisible), hash of what is shown, encoding, content. The header has a fixed
 // size, so that the same bytes serve as the memory and as the record.
 const (
-	offsetShown   = 8
-	offsetLooks   = 16
-	offsetPacking = 24
-	headerSize    = 25
+	offsetShownVersion = 8
+	offsetShownHash    = 16
+	offsetPacking      = 24
+	headerSize         = 25
 
 	keySeparator = "\x00"
 )
@@ -40,28 +40,28 @@ var seed = maphash.MakeSeed()
 
 func hashContent(object []byte) uint64 { return maphash.Bytes(seed, object) }
 
-// hashLooks is the same in every process.
-func hashLooks(essence []byte) uint64 {
+// hashShown is the same in every process.
+func hashShown(essence []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(essence)
 	return h.Sum64()
 }
 
-// header returns the header of the value of an entry, without the encoding.
-func (e *entry) header() [offsetPacking]byte {
+// encodeHeader returns the header of the value of an entry, without the encoding.
+func (e *entry) encodeHeader() [offsetPacking]byte {
 	var h [offsetPacking]byte
 	binary.LittleEndian.PutUint64(h[:], e.rv)
 	if e.shown != nil {
-		binary.LittleEndian.PutUint64(h[offsetShown:], e.shown.RV)
+		binary.LittleEndian.PutUint64(h[offsetShownVersion:], e.shown.RV)
 	}
-	binary.LittleEndian.PutUint64(h[offsetLooks:], e.looks)
+	binary.LittleEndian.PutUint64(h[offsetShownHash:], e.shownHash)
 	return h
 }
 
-// seal writes the header. Without a projection, the shown object shares the bytes of the value. The journal may read a value that it has: the value is copied
+// writeHeader writes the header. Without a projection, the shown object shares the bytes of the value. The journal may read a value that it has: the value is copied
 // before its header changes.
-func (s *Store) seal(e *entry, logged bool) { //nolint:revive // logged is a property of the value
-	if h := e.header(); !bytes.HasPrefix(e.value, h[:]) {
+func (s *Store) writeHeader(e *entry, logged bool) { //nolint:revive // logged is a property of the value
+	if h := e.encodeHeader(); !bytes.HasPrefix(e.value, h[:]) {
 		if logged {
 			e.value = bytes.Clone(e.value)
 		}
@@ -72,7 +72,7 @@ func (s *Store) seal(e *entry, logged bool) { //nolint:revive // logged is a pro
 	}
 }
 
-func (s *Store) record(c change) Record {
+func (s *Store) objectRecord(c change) Record {
 	r := Record{Type: RecordObject, Key: s.params.ID + keySeparator + c.key}
 	if c.next != nil {
 		r.Value = c.next.value
@@ -90,9 +90,9 @@ func (s *Store) companionRecord(c change, old *entry) (Record, bool) {
 		before = old.state
 	}
 	if c.next == nil {
-		s.params.Companion.Delete(c.key)
+		s.params.Companion.DeleteObject(c.key)
 	} else {
-		now = s.params.Companion.State(c.key)
+		now = s.params.Companion.ObjectState(c.key)
 		c.next.state = now
 	}
 	if bytes.Equal(before, now) {
@@ -130,8 +130,8 @@ func SplitKey(key string) (store, rest string) {
 	return store, rest
 }
 
-// Restore adds a record of the journal. It must not be called after Restored.
-func (s *Store) Restore(r Record) error {
+// RestoreRecord adds a record of the journal. It must not be called after FinishRestore.
+func (s *Store) RestoreRecord(r Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Type == RecordPosition {
@@ -139,7 +139,7 @@ func (s *Store) Restore(r Record) error {
 	}
 	_, key := SplitKey(r.Key)
 	if r.Type == RecordState {
-		s.states[key] = r.Value
+		s.restoredStates[key] = r.Value
 		return nil
 	}
 	if r.Value == nil {
@@ -150,8 +150,8 @@ func (s *Store) Restore(r Record) error {
 		return fmt.Errorf("record of %s is too short", key)
 	}
 	s.objects[key] = &entry{
-		rv: binary.LittleEndian.Uint64(r.Value), value: r.Value, looks: binary.LittleEndian.Uint64(r.Value[offsetLooks:]),
-		shown: &Object{Key: key, RV: binary.LittleEndian.Uint64(r.Value[offsetShown:])},
+		rv: binary.LittleEndian.Uint64(r.Value), value: r.Value, shownHash: binary.LittleEndian.Uint64(r.Value[offsetShownHash:]),
+		shown: &Object{Key: key, RV: binary.LittleEndian.Uint64(r.Value[offsetShownVersion:])},
 	}
 	return nil
 }
@@ -170,23 +170,23 @@ func (s *Store) restorePosition(value []byte) error {
 	return nil
 }
 
-// Restored ends the restoration. If the journal lost records, damaged is the reason to issue versions above all that it may have lost.
-func (s *Store) Restored(damaged error) error {
-	s.apply.Lock()
-	defer s.apply.Unlock()
-	changes, err := s.reproject(damaged)
+// FinishRestore ends the restoration. If the journal lost records, damaged is the reason to issue versions above all that it may have lost.
+func (s *Store) FinishRestore(damaged error) error {
+	s.changeLock.Lock()
+	defer s.changeLock.Unlock()
+	changes, err := s.reprojectRestored(damaged)
 	if err != nil {
 		return err
 	}
-	s.notify(changes)
+	s.callOnChange(changes)
 	return nil
 }
 
-func (s *Store) reproject(damaged error) ([]change, error) {
+func (s *Store) reprojectRestored(damaged error) ([]change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	states := s.states
-	s.states = map[string][]byte{}
+	states := s.restoredStates
+	s.restoredStates = map[string][]byte{}
 	if !s.synced {
 		clear(s.objects)
 		return nil, nil
@@ -212,9 +212,9 @@ func (s *Store) reproject(damaged error) ([]change, error) {
 		}
 		all = append(all, c)
 	}
-	s.commit(changes)
+	s.commitChanges(changes)
 	s.history = history{}
-	s.history.floor = s.advertise()
+	s.history.floor = s.advertiseVersion()
 	return all, nil
 }
 
@@ -225,7 +225,7 @@ func (s *Store) restoreStates(states map[string][]byte) error {
 			continue
 		}
 		e.state = state
-		if err := s.params.Companion.Restore(key, state); err != nil {
+		if err := s.params.Companion.RestoreObject(key, state); err != nil {
 			return fmt.Errorf("restore %s: %w", key, err)
 		}
 	}
@@ -234,7 +234,7 @@ func (s *Store) restoreStates(states map[string][]byte) error {
 
 // reprojectEntry shows a restored object with the version that the readers saw, or with a new version if it looks different now.
 func (s *Store) reprojectEntry(key string, e *entry) (change, error) {
-	object, err := unpack(e.value)
+	object, err := unpackObject(e.value)
 	if err != nil {
 		return change{}, fmt.Errorf("restore %s: %w", key, err)
 	}
@@ -245,7 +245,7 @@ func (s *Store) reprojectEntry(key string, e *entry) (change, error) {
 	if e.shown.RV == 0 {
 		e.shown = nil
 	}
-	c, err := s.plan(&incoming{key: key, rv: e.rv, hash: hashContent(object), value: e.value, logged: true, object: object})
+	c, err := s.planChange(&incoming{key: key, rv: e.rv, hash: hashContent(object), value: e.value, logged: true, object: object})
 	if err != nil {
 		return change{}, fmt.Errorf("restore %s: %w", key, err)
 	}

@@ -10,23 +10,23 @@ import (
 
 // Replacement collects the objects of a list. Readers see nothing of it until it is committed.
 type Replacement struct {
-	store   *Store
-	seen    map[string]struct{}
-	pending map[string]*incoming
-	crowded bool // removed objects have no versions of their own
+	store          *Store
+	seen           map[string]struct{}
+	pending        map[string]*incoming
+	noFreeVersions bool // removed objects have no versions of their own
 }
 
-// Replace begins a replacement of all objects.
-func (s *Store) Replace() *Replacement {
+// BeginReplacement begins a replacement of all objects.
+func (s *Store) BeginReplacement() *Replacement {
 	return &Replacement{store: s, seen: map[string]struct{}{}, pending: map[string]*incoming{}}
 }
 
 // Len returns the number of objects.
 func (r *Replacement) Len() int { return len(r.seen) }
 
-// Add adds an object. An object that the store has already takes no memory.
-func (r *Replacement) Add(object []byte) error {
-	in, err := r.store.parse(object)
+// AddObject adds an object. An object that the store has already takes no memory.
+func (r *Replacement) AddObject(object []byte) error {
+	in, err := r.store.parseObject(object)
 	if err != nil {
 		return err
 	}
@@ -39,28 +39,28 @@ func (r *Replacement) Add(object []byte) error {
 	if same {
 		return nil
 	}
-	if r.store.params.Discard && !r.visible(in) {
+	if r.store.params.Discard && !r.isVisible(in) {
 		delete(r.seen, in.key)
 		return nil
 	}
-	in.value = r.store.pack(in.object)
+	in.value = r.store.packObject(in.object)
 	in.object = nil
 	r.pending[in.key] = in
 	return nil
 }
 
-// Drop removes an object.
-func (r *Replacement) Drop(object []byte) error {
+// DropObject removes an object.
+func (r *Replacement) DropObject(object []byte) error {
 	meta, err := wire.ParseMeta(r.store.params.Format, object)
 	if err != nil {
 		return err
 	}
-	delete(r.seen, meta.Key())
-	delete(r.pending, meta.Key())
+	delete(r.seen, meta.ObjectKey())
+	delete(r.pending, meta.ObjectKey())
 	return nil
 }
 
-func (r *Replacement) visible(in *incoming) bool {
+func (r *Replacement) isVisible(in *incoming) bool {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	_, _, visible, err := r.store.params.Projection(in.key, in.object)
@@ -72,44 +72,44 @@ func (r *Replacement) visible(in *incoming) bool {
 // versions keep rising, so their readers stay.
 func (r *Replacement) Commit(rv uint64) error {
 	s := r.store
-	if err := s.fits(rv); err != nil {
+	if err := s.checkVersion(rv); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	s.apply.Lock()
-	defer s.apply.Unlock()
+	s.changeLock.Lock()
+	defer s.changeLock.Unlock()
 	s.mu.Lock()
-	changes, err := r.commit(rv)
+	changes, err := r.commitObjects(rv)
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	s.notify(changes)
+	s.callOnChange(changes)
 	return nil
 }
 
-func (r *Replacement) commit(rv uint64) ([]change, error) {
+func (r *Replacement) commitObjects(rv uint64) ([]change, error) {
 	s := r.store
-	silent := !s.synced || !s.params.Virtual && (s.replaced || r.wentBack(rv))
+	silent := !s.synced || !s.params.Virtual && (s.newHistory || r.wentBack(rv))
 	if s.params.Virtual && s.last == 0 {
 		// The counter is not readable, and may have had any value that the old position gave it.
 		s.last = (rv + 1) * scale
 	}
-	changes, err := r.plan(rv)
+	changes, err := r.planChanges(rv)
 	if err != nil {
 		return nil, err
 	}
-	silent = silent || r.crowded
+	silent = silent || r.noFreeVersions
 	if silent {
 		dropEvents(changes)
 	}
 	wasSynced := s.synced
-	s.rv, s.synced, s.replaced = rv, true, false
-	s.commit(changes)
+	s.rv, s.synced, s.newHistory = rv, true, false
+	s.commitChanges(changes)
 	if silent {
 		s.epoch++
-		s.history = history{floor: s.advertise()}
+		s.history = history{floor: s.advertiseVersion()}
 		if wasSynced && s.params.Observer != nil {
-			s.params.Observer.Gone(s.params.ID)
+			s.params.Observer.CountHistoryReset(s.params.ID)
 		}
 	}
 	return changes, nil
@@ -134,10 +134,10 @@ func (r *Replacement) wentBack(rv uint64) bool {
 	return false
 }
 
-// plan returns changed objects in the order of their versions, and then the removed ones. Upstream versions of removed objects are not known:
+// planChanges returns changed objects in the order of their versions, and then the removed ones. Upstream versions of removed objects are not known:
 // they get the highest ones below the version of the list that no changed object has. Equal versions would lose events of a reader whose
 // connection ends between them.
-func (r *Replacement) plan(rv uint64) ([]change, error) {
+func (r *Replacement) planChanges(rv uint64) ([]change, error) {
 	s := r.store
 	pending := make([]*incoming, 0, len(r.pending))
 	for _, in := range r.pending {
@@ -146,7 +146,7 @@ func (r *Replacement) plan(rv uint64) ([]change, error) {
 	slices.SortFunc(pending, func(a, b *incoming) int { return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key)) })
 	changes := make([]change, 0, len(pending))
 	for _, in := range pending {
-		c, err := s.plan(in)
+		c, err := s.planChange(in)
 		if err != nil {
 			return nil, err
 		}
@@ -159,32 +159,32 @@ func (r *Replacement) plan(rv uint64) ([]change, error) {
 		}
 	}
 	slices.Sort(gone)
-	versions := r.versions(rv, len(gone))
+	versions := r.removalVersions(rv, len(gone))
 	for i, key := range gone {
 		c := change{key: key}
 		if old := s.objects[key]; old.shown != nil {
-			if err := s.hide(&c, old.shown, versions[i]); err != nil {
+			if err := s.hideObject(&c, old.shown, versions[i]); err != nil {
 				return nil, err
 			}
 		}
 		changes = append(changes, c)
 	}
 	if !s.params.Virtual {
-		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.version(), b.version()) })
+		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.eventVersion(), b.eventVersion()) })
 	}
 	return changes, nil
 }
 
-// version returns the version of the event of a change, 0 if it has none.
-func (c change) version() uint64 {
+// eventVersion returns the version of the event of a change, 0 if it has none.
+func (c change) eventVersion() uint64 {
 	if c.event == nil {
 		return 0
 	}
 	return c.event.Object.RV
 }
 
-// versions returns ascending versions for removed objects, up to rv. Virtual versions are always distinct.
-func (r *Replacement) versions(rv uint64, count int) []uint64 {
+// removalVersions returns ascending versions for removed objects, up to rv. Virtual versions are always distinct.
+func (r *Replacement) removalVersions(rv uint64, count int) []uint64 {
 	all := make([]uint64, count)
 	if r.store.params.Virtual {
 		for i := range all {
@@ -202,7 +202,7 @@ func (r *Replacement) versions(rv uint64, count int) []uint64 {
 			free--
 		}
 		if free <= r.store.rv {
-			r.crowded = true
+			r.noFreeVersions = true
 			free = rv // nobody sees it
 		}
 		all[i] = free

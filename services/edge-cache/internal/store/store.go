@@ -62,7 +62,7 @@ type Event struct {
 }
 
 // Projection decides what readers see of an object. It returns false for an invisible object. Nodes are hashes of the nodes that the object
-// names, for Refilter. A projection is called with the lock of the store.
+// names, for ReprojectNodes. A projection is called with the lock of the store.
 type Projection func(key string, object []byte) (shown []byte, nodes []uint32, visible bool, err error)
 
 // Journal keeps records. Append returns after they survive the death of the process.
@@ -72,20 +72,20 @@ type Journal interface {
 
 // Observer counts.
 type Observer interface {
-	Applied(store string, t EventType)
-	Refiltered(store string, affected int, took time.Duration)
-	Gone(store string)
+	CountEvent(store string, t EventType)
+	ObserveReprojection(store string, affected int, took time.Duration)
+	CountHistoryReset(store string)
 }
 
 // Companion keeps state of its own for each object, such as endpoints that are held in service. The store persists the state with the object. A projection may change it.
 // All methods are called with the lock of the store.
 type Companion interface {
-	// State returns the state of an object; empty if there is none.
-	State(key string) []byte
-	// Restore is called before the first projection of an object.
-	Restore(key string, state []byte) error
-	// Delete is called for an object that is gone.
-	Delete(key string)
+	// ObjectState returns the state of an object; empty if there is none.
+	ObjectState(key string) []byte
+	// RestoreObject is called before the first projection of an object.
+	RestoreObject(key string, state []byte) error
+	// DeleteObject is called for an object that is gone.
+	DeleteObject(key string)
 }
 
 // Params are the arguments of New.
@@ -112,35 +112,35 @@ type Params struct {
 type Store struct {
 	params Params
 
-	mu       sync.Mutex
-	objects  map[string]*entry
-	keys     []string // sorted keys of visible objects, nil after a change of the set
-	rv       uint64   // upstream position
-	last     uint64   // last virtual version
-	logged   position // what the journal knows
-	synced   bool
-	replaced bool  // the next list is of another history
-	denied   error // answer of the API server that replaces all reads
-	epoch    uint64
-	history  history
-	changed  chan struct{} // closed on a change
-	fetches  map[string]*bool
-	states   map[string][]byte // of the companion, until Restored
-	version  string            // apiVersion, as the API server says
-	kind     string
+	mu             sync.Mutex
+	objects        map[string]*entry
+	keys           []string // sorted keys of visible objects, nil after a change of the set
+	rv             uint64   // upstream position
+	last           uint64   // last virtual version
+	logged         position // what the journal knows
+	synced         bool
+	newHistory     bool  // the next list is of another history
+	denied         error // answer of the API server that replaces all reads
+	epoch          uint64
+	history        history
+	changed        chan struct{} // closed on a change
+	fetches        map[string]*bool
+	restoredStates map[string][]byte // of the companion, until FinishRestore
+	version        string            // apiVersion, as the API server says
+	kind           string
 
-	apply sync.Mutex // orders changes and OnChange
+	changeLock sync.Mutex // orders changes and OnChange
 }
 
 // entry is one upstream object.
 type entry struct {
-	rv    uint64
-	value []byte // as in the journal: a header, and the object
-	nodes []uint32
-	hash  uint64 // of the content
-	shown *Object
-	looks uint64 // hash of the essence of shown
-	state []byte // of the companion, as the journal knows it
+	rv        uint64
+	value     []byte // as in the journal: a header, and the object
+	nodes     []uint32
+	hash      uint64 // of the content
+	shown     *Object
+	shownHash uint64 // hash of the essence of shown
+	state     []byte // of the companion, as the journal knows it
 }
 
 // New returns an empty store that has not synced.
@@ -148,7 +148,7 @@ func New(p Params) *Store {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	return &Store{params: p, objects: map[string]*entry{}, states: map[string][]byte{}, changed: make(chan struct{}), fetches: map[string]*bool{}}
+	return &Store{params: p, objects: map[string]*entry{}, restoredStates: map[string][]byte{}, changed: make(chan struct{}), fetches: map[string]*bool{}}
 }
 
 // ID returns the resource, namespace and selectors.
@@ -157,11 +157,11 @@ func (s *Store) ID() string { return s.params.ID }
 // Format returns the encoding of the objects.
 func (s *Store) Format() wire.Format { return s.params.Format }
 
-// Virtual reports whether versions of this store are meaningless to the API server.
-func (s *Store) Virtual() bool { return s.params.Virtual }
+// IsVirtual reports whether versions of this store are meaningless to the API server.
+func (s *Store) IsVirtual() bool { return s.params.Virtual }
 
-// Synced reports whether the store has all objects, of now or of before a restart.
-func (s *Store) Synced() bool {
+// IsSynced reports whether the store has all objects, of now or of before a restart.
+func (s *Store) IsSynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.synced
@@ -177,8 +177,8 @@ func (s *Store) Position() uint64 {
 	return s.rv
 }
 
-// Size returns the number of objects and the bytes that they take.
-func (s *Store) Size() (objects, bytes int) {
+// MemorySize returns the number of objects and the bytes that they take.
+func (s *Store) MemorySize() (objects, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.objects {
@@ -190,39 +190,39 @@ func (s *Store) Size() (objects, bytes int) {
 	return len(s.objects), bytes
 }
 
-// Type returns the apiVersion and the kind of the objects, as the API server named them.
-func (s *Store) Type() (apiVersion, kind string) {
+// ObjectType returns the apiVersion and the kind of the objects, as the API server named them.
+func (s *Store) ObjectType() (apiVersion, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version, s.kind
 }
 
-// SetType sets the apiVersion and the kind of the objects.
-func (s *Store) SetType(apiVersion, kind string) {
+// SetObjectType sets the apiVersion and the kind of the objects.
+func (s *Store) SetObjectType(apiVersion, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version, s.kind = apiVersion, kind
 }
 
-// Deny makes readers get an answer of the API server instead of objects: a right that was revoked is not served from memory. Nil allows reads.
-func (s *Store) Deny(err error) {
+// DenyReads makes readers get an answer of the API server instead of objects: a right that was revoked is not served from memory. Nil allows reads.
+func (s *Store) DenyReads(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if (err == nil) == (s.denied == nil) {
 		return
 	}
 	s.denied = err
-	s.wake()
+	s.wakeReaders()
 }
 
-// wake wakes waiting readers. The caller has the lock.
-func (s *Store) wake() {
+// wakeReaders wakes waiting readers. The caller has the lock.
+func (s *Store) wakeReaders() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// issue returns the version of an event of an object with upstream version u. The caller has the lock.
-func (s *Store) issue(u uint64) uint64 {
+// issueVersion returns the version of an event of an object with upstream version u. The caller has the lock.
+func (s *Store) issueVersion(u uint64) uint64 {
 	if !s.params.Virtual {
 		return u
 	}
@@ -230,20 +230,20 @@ func (s *Store) issue(u uint64) uint64 {
 	return s.last
 }
 
-// advertise returns the version of a list or a bookmark, and makes sure that it is never issued again. The caller has the lock.
-func (s *Store) advertise() uint64 {
+// advertiseVersion returns the version of a list or a bookmark, and makes sure that it is never issued again. The caller has the lock.
+func (s *Store) advertiseVersion() uint64 {
 	if !s.params.Virtual {
 		return s.rv
 	}
 	s.last = max(s.rv*scale, s.last)
 	if s.last > s.logged.last {
-		s.append(s.positionRecord())
+		s.appendRecords(s.positionRecord())
 	}
 	return s.last
 }
 
-// append writes records to the journal. A journal that cannot write reports and heals itself: readers are served from memory.
-func (s *Store) append(records ...Record) {
+// appendRecords writes records to the journal. A journal that cannot write reports and heals itself: readers are served from memory.
+func (s *Store) appendRecords(records ...Record) {
 	if s.params.Journal == nil || len(records) == 0 {
 		return
 	}
@@ -253,17 +253,17 @@ func (s *Store) append(records ...Record) {
 	s.logged = position{rv: s.rv, last: s.last}
 }
 
-// commit makes changes visible: first in the journal, then in memory, then to readers. The caller has the lock.
-func (s *Store) commit(changes []change) {
+// commitChanges makes changes visible: first in the journal, then in memory, then to readers. The caller has the lock.
+func (s *Store) commitChanges(changes []change) {
 	records := make([]Record, 0, len(changes)+1)
 	for _, c := range changes {
-		records = append(records, s.record(c))
+		records = append(records, s.objectRecord(c))
 		if r, changed := s.companionRecord(c, s.objects[c.key]); changed {
 			records = append(records, r)
 		}
 	}
 	records = append(records, s.positionRecord())
-	s.append(records...)
+	s.appendRecords(records...)
 	now, removed := s.params.Now(), false
 	for i := range changes {
 		c := &changes[i]
@@ -279,14 +279,14 @@ func (s *Store) commit(changes []change) {
 		}
 		if c.event != nil {
 			c.event.at = now
-			s.history.push(*c.event)
+			s.history.addEvent(*c.event)
 			if s.params.Observer != nil {
-				s.params.Observer.Applied(s.params.ID, c.event.Type)
+				s.params.Observer.CountEvent(s.params.ID, c.event.Type)
 			}
 		}
 	}
-	s.history.trim(now)
-	s.wake()
+	s.history.trimEvents(now)
+	s.wakeReaders()
 	if removed && s.params.OnRemove != nil {
 		s.params.OnRemove()
 	}
@@ -294,8 +294,8 @@ func (s *Store) commit(changes []change) {
 
 func isVisible(e *entry) bool { return e != nil && e.shown != nil }
 
-// notify calls OnChange. The caller has the lock apply, but not mu.
-func (s *Store) notify(changes []change) {
+// callOnChange calls OnChange. The caller has the lock apply, but not mu.
+func (s *Store) callOnChange(changes []change) {
 	if s.params.OnChange == nil || len(changes) == 0 {
 		return
 	}

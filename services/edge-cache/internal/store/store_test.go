@@ -59,7 +59,7 @@ func newStoreWorld(t *testing.T, seed uint64, virtual bool) *world {
 		rvs: map[string]uint64{}, members: map[string]struct{}{"n0": {}},
 	}
 	w.start()
-	require.NoError(t, w.store.Replace().Commit(w.rv))
+	require.NoError(t, w.store.BeginReplacement().Commit(w.rv))
 	w.list()
 	return w
 }
@@ -114,7 +114,7 @@ func (w *world) step() {
 	case n == 1:
 		w.restart()
 	case n == 2:
-		require.NoError(w.t, w.store.Bookmark(w.rv))
+		require.NoError(w.t, w.store.ApplyBookmark(w.rv))
 	case n < 6 && w.virtual:
 		node := w.node()
 		if _, is := w.members[node]; is {
@@ -122,14 +122,14 @@ func (w *world) step() {
 		} else {
 			w.members[node] = struct{}{}
 		}
-		_, err := w.store.Refilter(hash(node))
+		_, err := w.store.ReprojectNodes(hash(node))
 		require.NoError(w.t, err)
 	default:
 		_, raw, deleted := w.change()
 		if deleted {
-			require.NoError(w.t, w.store.Remove(raw))
+			require.NoError(w.t, w.store.RemoveObject(raw))
 		} else {
-			require.NoError(w.t, w.store.Put(raw))
+			require.NoError(w.t, w.store.PutObject(raw))
 		}
 	}
 }
@@ -139,9 +139,9 @@ func (w *world) relist() {
 	for range w.r.IntN(12) {
 		w.change()
 	}
-	replacement := w.store.Replace()
+	replacement := w.store.BeginReplacement()
 	for key, node := range w.objects {
-		require.NoError(w.t, replacement.Add(object(w.t, key, node, w.rvs[key])))
+		require.NoError(w.t, replacement.AddObject(object(w.t, key, node, w.rvs[key])))
 	}
 	require.NoError(w.t, replacement.Commit(w.rv))
 }
@@ -153,9 +153,9 @@ func (w *world) restart() {
 	}
 	w.start()
 	for _, r := range w.journal {
-		require.NoError(w.t, w.store.Restore(r))
+		require.NoError(w.t, w.store.RestoreRecord(r))
 	}
-	require.NoError(w.t, w.store.Restored(nil))
+	require.NoError(w.t, w.store.FinishRestore(nil))
 	w.resume()
 }
 
@@ -171,7 +171,7 @@ func (w *world) list() {
 
 // resume watches from the last version that the reader has.
 func (w *world) resume() {
-	cursor, err := w.store.Watch(w.last)
+	cursor, err := w.store.WatchFrom(w.last)
 	if errors.Is(err, ErrExpired) {
 		w.list()
 		return
@@ -183,7 +183,7 @@ func (w *world) resume() {
 // read reads all events, and breaks the connection between two of them now and then.
 func (w *world) read() {
 	for {
-		events, _, err := w.cursor.take()
+		events, _, err := w.cursor.readPending()
 		if errors.Is(err, ErrExpired) {
 			w.list()
 			return
@@ -196,7 +196,7 @@ func (w *world) read() {
 				break
 			}
 		}
-		if rv, all := w.cursor.Bookmark(); all {
+		if rv, all := w.cursor.BookmarkVersion(); all {
 			require.GreaterOrEqual(w.t, rv, w.last, "a bookmark fell")
 			if w.virtual {
 				w.last = rv
@@ -267,10 +267,10 @@ func TestVersionsThatDoNotFitAreRefused(t *testing.T) {
 	w := newStoreWorld(t, 1, true)
 	for _, rv := range []uint64{math.MaxInt64, math.MaxInt64/scale + 1} {
 		raw := object(t, "a", "n0", rv)
-		require.ErrorContains(t, w.store.Put(raw), "too large")
-		require.ErrorContains(t, w.store.Remove(raw), "too large")
-		require.ErrorContains(t, w.store.Bookmark(rv), "too large")
-		require.ErrorContains(t, w.store.Replace().Commit(rv), "too large")
+		require.ErrorContains(t, w.store.PutObject(raw), "too large")
+		require.ErrorContains(t, w.store.RemoveObject(raw), "too large")
+		require.ErrorContains(t, w.store.ApplyBookmark(rv), "too large")
+		require.ErrorContains(t, w.store.BeginReplacement().Commit(rv), "too large")
 	}
 	w.list() // at no lower version
 }
@@ -280,15 +280,15 @@ func TestDeletionsOfAListHaveVersionsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newStoreWorld(t, 1, false)
 	for rv := uint64(101); rv < 104; rv++ {
-		require.NoError(t, w.store.Put(object(t, fmt.Sprint("k", rv), "n0", rv)))
+		require.NoError(t, w.store.PutObject(object(t, fmt.Sprint("k", rv), "n0", rv)))
 	}
 	w.rv = 110
 	w.list()
-	require.NoError(t, w.store.Replace().Commit(110))
+	require.NoError(t, w.store.BeginReplacement().Commit(110))
 	events, err := w.cursor.Next(t.Context())
 	require.NoError(t, err)
 	require.Len(t, events, 3)
-	cursor, err := w.store.Watch(events[0].Object.RV)
+	cursor, err := w.store.WatchFrom(events[0].Object.RV)
 	require.NoError(t, err)
 	rest, err := cursor.Next(t.Context())
 	require.NoError(t, err)
@@ -299,8 +299,8 @@ func TestDeletionsOfAListHaveVersionsOfTheirOwn(t *testing.T) {
 func TestBehind(t *testing.T) {
 	t.Parallel()
 	w := newStoreWorld(t, 1, false)
-	require.NoError(t, w.store.Put(object(t, "a", "n0", 110)))
-	require.NoError(t, w.store.Put(object(t, "b", "n0", 120)))
+	require.NoError(t, w.store.PutObject(object(t, "a", "n0", 110)))
+	require.NoError(t, w.store.PutObject(object(t, "b", "n0", 120)))
 	tests := []struct {
 		name string
 		give Versions
@@ -317,7 +317,7 @@ func TestBehind(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tt.want, w.store.Behind(tt.give))
+			require.Equal(t, tt.want, w.store.IsBehind(tt.give))
 		})
 	}
 }
@@ -329,9 +329,9 @@ func TestBehindWithoutInvisibleObjects(t *testing.T) {
 		return object, nil, key == "ns/wanted", nil
 	}
 	s := New(Params{ID: "secrets", Virtual: true, Discard: true, Projection: wanted, Log: zap.NewNop()})
-	require.NoError(t, s.Replace().Commit(100))
-	require.False(t, s.Behind(Versions{RV: 200, Objects: map[string]uint64{"ns/other": 150}}))
-	require.True(t, s.Behind(Versions{RV: 200, Objects: map[string]uint64{"ns/wanted": 150}}))
+	require.NoError(t, s.BeginReplacement().Commit(100))
+	require.False(t, s.IsBehind(Versions{RV: 200, Objects: map[string]uint64{"ns/other": 150}}))
+	require.True(t, s.IsBehind(Versions{RV: 200, Objects: map[string]uint64{"ns/wanted": 150}}))
 }
 
 // TestPackedValuesSurvive packs values of all sizes and contents, and refuses damaged ones without a panic.
@@ -344,24 +344,24 @@ func TestPackedValuesSurvive(t *testing.T) {
 		for i := range give {
 			give[i] = byte(r.IntN(1 + size%7*40))
 		}
-		value := s.pack(give)
+		value := s.packObject(give)
 		require.LessOrEqual(t, len(value), headerSize+size+size/100+64)
-		got, err := unpack(value)
+		got, err := unpackObject(value)
 		require.NoError(t, err)
 		require.Equal(t, give, got)
 		for range 20 {
 			damaged := slices.Clone(value)
 			damaged[headerSize+r.IntN(len(value)-headerSize)] ^= 1 << r.IntN(8)
-			if got, err := unpack(damaged); err == nil {
+			if got, err := unpackObject(damaged); err == nil {
 				require.LessOrEqual(t, len(got), maxUnpacked)
 			}
 		}
 	}
-	_, err := unpack([]byte("short"))
+	_, err := unpackObject([]byte("short"))
 	require.Error(t, err)
-	value := s.pack(make([]byte, packAbove))
+	value := s.packObject(make([]byte, packAbove))
 	value[offsetPacking] = 9
-	_, err = unpack(value)
+	_, err = unpackObject(value)
 	require.ErrorContains(t, err, "unknown packing")
 }
 
@@ -371,7 +371,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	slow := w.cursor
 	w.list()
 	for rv := uint64(101); rv < 101+historyLimit+2; rv++ {
-		require.NoError(t, w.store.Put(object(t, "k", "n0", rv)))
+		require.NoError(t, w.store.PutObject(object(t, "k", "n0", rv)))
 		if rv%maxBatch == 0 {
 			_, err := w.cursor.Next(t.Context())
 			require.NoError(t, err, "a reader that keeps up is not cut off")
@@ -380,7 +380,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	require.LessOrEqual(t, len(w.store.history.events), historyLimit)
 	_, err := slow.Next(context.Background())
 	require.ErrorIs(t, err, ErrExpired)
-	_, err = w.store.Watch(100)
+	_, err = w.store.WatchFrom(100)
 	require.ErrorIs(t, err, ErrExpired)
 }
 
@@ -392,17 +392,17 @@ func TestOnRemove(t *testing.T) {
 		ID: "slices", Virtual: true, Discard: true, Journal: memory{}, Log: zap.NewNop(), OnRemove: func() { removals++ },
 		Projection: func(_ string, object []byte) ([]byte, []uint32, bool, error) { return object, nil, shown, nil },
 	})
-	require.NoError(t, s.Replace().Commit(1))
-	require.NoError(t, s.Put(object(t, "a", "n0", 2)))
-	require.NoError(t, s.Put(object(t, "a", "n1", 3)))
-	require.NoError(t, s.Put(object(t, "b", "n0", 4)))
+	require.NoError(t, s.BeginReplacement().Commit(1))
+	require.NoError(t, s.PutObject(object(t, "a", "n0", 2)))
+	require.NoError(t, s.PutObject(object(t, "a", "n1", 3)))
+	require.NoError(t, s.PutObject(object(t, "b", "n0", 4)))
 	require.Zero(t, removals)
-	require.NoError(t, s.Remove(object(t, "b", "n0", 5)))
+	require.NoError(t, s.RemoveObject(object(t, "b", "n0", 5)))
 	require.Equal(t, 1, removals)
 	shown = false
-	_, err := s.RefilterKeys("ns/a")
+	_, err := s.ReprojectKeys("ns/a")
 	require.NoError(t, err)
 	require.Equal(t, 2, removals)
-	require.NoError(t, s.Put(object(t, "a", "n0", 6)))
+	require.NoError(t, s.PutObject(object(t, "a", "n0", 6)))
 	require.Equal(t, 2, removals, "it was not stored")
 }

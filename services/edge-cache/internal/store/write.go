@@ -13,13 +13,13 @@ import (
 // must list again.
 var ErrWentBack = errors.New("the API server sent an event that is older than the last one")
 
-// Put applies an ADDED or MODIFIED event of a watch.
-func (s *Store) Put(object []byte) error {
-	in, err := s.parse(object)
+// PutObject applies an ADDED or MODIFIED event of a watch.
+func (s *Store) PutObject(object []byte) error {
+	in, err := s.parseObject(object)
 	if err != nil {
 		return err
 	}
-	return s.change(func() ([]change, error) {
+	return s.applyChanges(func() ([]change, error) {
 		if in.rv < s.rv {
 			return nil, fmt.Errorf("object %s at %d: %w", in.key, in.rv, ErrWentBack)
 		}
@@ -36,32 +36,32 @@ func (s *Store) planNewer(in *incoming) ([]change, error) {
 	if old := s.objects[in.key]; old != nil && in.rv <= old.rv {
 		return nil, nil
 	}
-	c, err := s.plan(in)
+	c, err := s.planChange(in)
 	return []change{c}, err
 }
 
-// Remove applies a DELETED event of a watch.
-func (s *Store) Remove(object []byte) error {
+// RemoveObject applies a DELETED event of a watch.
+func (s *Store) RemoveObject(object []byte) error {
 	meta, err := wire.ParseMeta(s.params.Format, object)
 	if err != nil {
 		return err
 	}
 	rv, err := wire.ParseRV(meta.ResourceVersion)
 	if err != nil {
-		return fmt.Errorf("deleted object %s: %w", meta.Key(), err)
+		return fmt.Errorf("deleted object %s: %w", meta.ObjectKey(), err)
 	}
-	if err := s.fits(rv); err != nil {
-		return fmt.Errorf("deleted object %s: %w", meta.Key(), err)
+	if err := s.checkVersion(rv); err != nil {
+		return fmt.Errorf("deleted object %s: %w", meta.ObjectKey(), err)
 	}
-	return s.change(func() ([]change, error) {
+	return s.applyChanges(func() ([]change, error) {
 		if rv < s.rv {
-			return nil, fmt.Errorf("deleted object %s at %d: %w", meta.Key(), rv, ErrWentBack)
+			return nil, fmt.Errorf("deleted object %s at %d: %w", meta.ObjectKey(), rv, ErrWentBack)
 		}
 		s.rv = rv
-		if deleted := s.fetches[meta.Key()]; deleted != nil {
+		if deleted := s.fetches[meta.ObjectKey()]; deleted != nil {
 			*deleted = true
 		}
-		c, found, err := s.planRemoval(meta.Key(), rv)
+		c, found, err := s.planRemoval(meta.ObjectKey(), rv)
 		if !found || err != nil {
 			return nil, err
 		}
@@ -77,14 +77,14 @@ func (s *Store) planRemoval(key string, rv uint64) (c change, found bool, err er
 	}
 	c = change{key: key}
 	if old.shown != nil {
-		err = s.hide(&c, old.shown, rv)
+		err = s.hideObject(&c, old.shown, rv)
 	}
 	return c, true, err
 }
 
-// Bookmark moves the position without a change.
-func (s *Store) Bookmark(rv uint64) error {
-	if err := s.fits(rv); err != nil {
+// ApplyBookmark moves the position without a change.
+func (s *Store) ApplyBookmark(rv uint64) error {
+	if err := s.checkVersion(rv); err != nil {
 		return fmt.Errorf("bookmark: %w", err)
 	}
 	s.mu.Lock()
@@ -94,31 +94,31 @@ func (s *Store) Bookmark(rv uint64) error {
 	}
 	if rv > s.rv {
 		s.rv = rv
-		s.wake()
+		s.wakeReaders()
 	}
 	return nil
 }
 
-// change plans and commits changes, and reports them.
-func (s *Store) change(plan func() ([]change, error)) error {
-	s.apply.Lock()
-	defer s.apply.Unlock()
+// applyChanges plans and commits changes, and reports them.
+func (s *Store) applyChanges(plan func() ([]change, error)) error {
+	s.changeLock.Lock()
+	defer s.changeLock.Unlock()
 	s.mu.Lock()
 	changes, err := plan()
 	if err == nil {
-		s.commit(changes)
+		s.commitChanges(changes)
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	s.notify(changes)
+	s.callOnChange(changes)
 	return nil
 }
 
-// Fetched adds an object that was read alone, because a projection wants it now. read is called without the lock. It returns nil for an
+// AddFetched adds an object that was read alone, because a projection wants it now. read is called without the lock. It returns nil for an
 // object that does not exist.
-func (s *Store) Fetched(key string, read func() ([]byte, error)) error {
+func (s *Store) AddFetched(key string, read func() ([]byte, error)) error {
 	deleted := false
 	s.mu.Lock()
 	s.fetches[key] = &deleted
@@ -132,11 +132,11 @@ func (s *Store) Fetched(key string, read func() ([]byte, error)) error {
 	if err != nil || object == nil {
 		return err
 	}
-	in, err := s.parse(object)
+	in, err := s.parseObject(object)
 	if err != nil {
 		return err
 	}
-	return s.change(func() ([]change, error) {
+	return s.applyChanges(func() ([]change, error) {
 		if deleted { // the watch was faster than the read
 			return nil, nil
 		}
@@ -144,16 +144,16 @@ func (s *Store) Fetched(key string, read func() ([]byte, error)) error {
 	})
 }
 
-// Reset announces that the next list is of another cluster, or of the same cluster at an earlier time: its versions say nothing about those
+// ExpectNewHistory announces that the next list is of another cluster, or of the same cluster at an earlier time: its versions say nothing about those
 // before.
-func (s *Store) Reset() {
+func (s *Store) ExpectNewHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replaced = true
+	s.newHistory = true
 }
 
-// Refilter projects the objects again that name one of the nodes. It returns the number of these objects.
-func (s *Store) Refilter(nodes ...uint32) (int, error) {
+// ReprojectNodes projects the objects again that name one of the nodes. It returns the number of these objects.
+func (s *Store) ReprojectNodes(nodes ...uint32) (int, error) {
 	return s.reprojectWhere(func(_ string, e *entry) bool {
 		return slices.ContainsFunc(nodes, func(n uint32) bool {
 			_, found := slices.BinarySearch(e.nodes, n)
@@ -162,8 +162,8 @@ func (s *Store) Refilter(nodes ...uint32) (int, error) {
 	})
 }
 
-// RefilterKeys projects objects again.
-func (s *Store) RefilterKeys(keys ...string) (int, error) {
+// ReprojectKeys projects objects again.
+func (s *Store) ReprojectKeys(keys ...string) (int, error) {
 	wanted := make(map[string]struct{}, len(keys))
 	for _, key := range keys {
 		wanted[key] = struct{}{}
@@ -174,14 +174,14 @@ func (s *Store) RefilterKeys(keys ...string) (int, error) {
 	})
 }
 
-// RefilterAll projects all objects again.
-func (s *Store) RefilterAll() (int, error) {
+// ReprojectAll projects all objects again.
+func (s *Store) ReprojectAll() (int, error) {
 	return s.reprojectWhere(func(string, *entry) bool { return true })
 }
 
 func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, error) {
 	begin, count := time.Now(), 0
-	err := s.change(func() ([]change, error) {
+	err := s.applyChanges(func() ([]change, error) {
 		keys := make([]string, 0, 16)
 		for key, e := range s.objects {
 			if affected(key, e) {
@@ -193,7 +193,7 @@ func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, e
 		changes := make([]change, 0, len(keys))
 		for _, key := range keys {
 			e := s.objects[key]
-			c, err := s.plan(&incoming{key: key, rv: e.rv, hash: e.hash, value: e.value, logged: true})
+			c, err := s.planChange(&incoming{key: key, rv: e.rv, hash: e.hash, value: e.value, logged: true})
 			if err != nil {
 				return nil, err
 			}
@@ -204,14 +204,14 @@ func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, e
 		return changes, nil
 	})
 	if s.params.Observer != nil && count > 0 {
-		s.params.Observer.Refiltered(s.params.ID, count, time.Since(begin))
+		s.params.Observer.ObserveReprojection(s.params.ID, count, time.Since(begin))
 	}
 	return count, err
 }
 
-// Replaced reports whether the next list is of another history.
-func (s *Store) Replaced() bool {
+// ExpectsNewHistory reports whether the next list is of another history.
+func (s *Store) ExpectsNewHistory() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.replaced
+	return s.newHistory
 }

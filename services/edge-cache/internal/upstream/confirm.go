@@ -67,7 +67,7 @@ func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
 		}
 		r.confirmed = began
 	}
-	r.params.Store.Settle()
+	r.params.Store.WaitForOnChange()
 	return nil
 }
 
@@ -87,10 +87,10 @@ func (r *Reflector) confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.params.Store.Behind(listed) && RetryAfter(r.Problem()) == 0 {
+	if r.params.Store.IsBehind(listed) && RetryAfter(r.Problem()) == 0 {
 		r.endPause() // the API server answers
 	}
-	for r.params.Store.Behind(listed) {
+	for r.params.Store.IsBehind(listed) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for events of the API server: %w", ctx.Err())
@@ -117,7 +117,7 @@ func (r *Reflector) versions(ctx context.Context) (store.Versions, error) {
 		if err != nil {
 			return err
 		}
-		all.Objects[m.Key()], err = wire.ParseRV(m.ResourceVersion)
+		all.Objects[m.ObjectKey()], err = wire.ParseRV(m.ResourceVersion)
 		return err
 	}})
 	if err != nil {

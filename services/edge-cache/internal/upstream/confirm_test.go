@@ -56,8 +56,8 @@ func newReflector(t *testing.T, s server) (*Reflector, *store.Store) {
 	}})
 	require.NoError(t, err)
 	things := store.New(store.Params{ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()})
-	replacement := things.Replace()
-	require.NoError(t, replacement.Add(fmt.Appendf(nil, thing, 10)))
+	replacement := things.BeginReplacement()
+	require.NoError(t, replacement.AddObject(fmt.Appendf(nil, thing, 10)))
 	require.NoError(t, replacement.Commit(10))
 	return NewReflector(ReflectorParams{Connection: c, Store: things, Path: "/apis/example.com/v1/things", Log: zap.NewNop()}), things
 }
@@ -84,7 +84,7 @@ func TestConfirmWaitsForTheWatch(t *testing.T) {
 		assert.Zero(t, time.Since(begin), "nothing is late")
 
 		version = 12
-		time.AfterFunc(time.Second, func() { assert.NoError(t, things.Put(fmt.Appendf(nil, thing, 12))) })
+		time.AfterFunc(time.Second, func() { assert.NoError(t, things.PutObject(fmt.Appendf(nil, thing, 12))) })
 		require.NoError(t, r.Confirm(t.Context()))
 		assert.InDelta(t, time.Second, time.Since(begin), float64(confirmPoll))
 

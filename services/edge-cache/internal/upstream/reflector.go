@@ -218,14 +218,14 @@ func (r *Reflector) judge(err error) {
 		r.relist = true
 	}
 	if r.rights.refused(status.Status.Code, time.Now()) {
-		r.params.Store.Deny(status)
+		r.params.Store.DenyReads(status)
 	}
 }
 
 // accepted resets what depends on errors in a row.
 func (r *Reflector) accepted() {
 	r.rights = rights{}
-	r.params.Store.Deny(nil)
+	r.params.Store.DenyReads(nil)
 }
 
 // reflect lists if it must, and watches until the watch ends.
@@ -234,7 +234,7 @@ func (r *Reflector) reflect(ctx context.Context) error {
 		return err
 	}
 	position := r.params.Store.Position()
-	if position != 0 && !r.relist && !r.params.Store.Replaced() {
+	if position != 0 && !r.relist && !r.params.Store.ExpectsNewHistory() {
 		current, err := r.current(ctx)
 		if err != nil {
 			return err
@@ -330,7 +330,7 @@ func (r *Reflector) list(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	defer response.Body.Close()
-	replacement := r.params.Store.Replace()
+	replacement := r.params.Store.BeginReplacement()
 	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
 		idle.Reset(silence)
 		return r.add(replacement, item)
@@ -354,18 +354,18 @@ func (r *Reflector) add(replacement *store.Replacement, object []byte) error {
 	if replacement.Len() >= maxObjects {
 		return fmt.Errorf("the API server has more than %d objects", maxObjects)
 	}
-	return replacement.Add(object)
+	return replacement.AddObject(object)
 }
 
 func (r *Reflector) commit(ctx context.Context, replacement *store.Replacement, rv uint64, typ [2]string) error {
-	apiVersion, kind := r.params.Store.Type()
+	apiVersion, kind := r.params.Store.ObjectType()
 	if kind != "" && typ[1] != "" && (typ[0] != apiVersion || typ[1] != kind) {
 		return fmt.Errorf("list: the answer has objects of kind %s of %s, not %s of %s", typ[1], typ[0], kind, apiVersion)
 	}
 	if typ[1] != "" {
-		r.params.Store.SetType(typ[0], typ[1])
+		r.params.Store.SetObjectType(typ[0], typ[1])
 	}
-	if r.params.Before != nil && r.params.Store.Synced() {
+	if r.params.Before != nil && r.params.Store.IsSynced() {
 		if err := r.params.Before(ctx, nil, rv); err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func parseRetryAfter(text string) time.Duration {
 
 func decodeStatus(raw []byte) (metav1.Status, error) {
 	var status metav1.Status
-	if _, kind, content, err := wire.Open(raw); err == nil {
+	if _, kind, content, err := wire.DecodeEnvelope(raw); err == nil {
 		if kind != "Status" {
 			return status, errors.New("not a Status")
 		}

@@ -31,7 +31,7 @@ func (r *Reflector) watchList(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	events := wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject)
-	initial := &initialEvents{reflector: r, replacement: r.params.Store.Replace()}
+	initial := &initialEvents{reflector: r, replacement: r.params.Store.BeginReplacement()}
 	for !initial.done {
 		e, err := events.Next()
 		if silent.Load() || errors.Is(err, io.EOF) {
@@ -95,7 +95,7 @@ func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) err
 	case string(store.Added), string(store.Modified):
 		return r.add(replacement, e.Object)
 	case string(store.Deleted):
-		return replacement.Drop(e.Object)
+		return replacement.DropObject(e.Object)
 	case "ERROR":
 		err := parseErrorEvent(r.params.Store.Format(), e.Object)
 		var status *StatusError
@@ -151,15 +151,15 @@ func (r *Reflector) apply(ctx context.Context, e wire.Event) error {
 		if err := r.before(ctx, e.Object); err != nil {
 			return err
 		}
-		return r.params.Store.Put(e.Object)
+		return r.params.Store.PutObject(e.Object)
 	case string(store.Deleted):
-		return r.params.Store.Remove(e.Object)
+		return r.params.Store.RemoveObject(e.Object)
 	case "BOOKMARK":
 		bookmark, err := parseBookmark(r.params.Store.Format(), e.Object)
 		if err != nil {
 			return err
 		}
-		return r.params.Store.Bookmark(bookmark.rv)
+		return r.params.Store.ApplyBookmark(bookmark.rv)
 	case "ERROR":
 		return parseErrorEvent(r.params.Store.Format(), e.Object)
 	}
@@ -177,7 +177,7 @@ func (r *Reflector) before(ctx context.Context, object []byte) error {
 	}
 	rv, err := wire.ParseRV(meta.ResourceVersion)
 	if err != nil {
-		return fmt.Errorf("object %s: %w", meta.Key(), err)
+		return fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
 	}
 	return r.params.Before(ctx, object, rv)
 }

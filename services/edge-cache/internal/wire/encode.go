@@ -11,14 +11,14 @@ import (
 // InitialEventsEnd is the annotation of the bookmark after the initial events of a watch.
 const InitialEventsEnd = "k8s.io/initial-events-end"
 
-// Seal returns an envelope around the encoding of an object.
-func Seal(apiVersion, kind string, raw []byte) []byte {
+// EncodeEnvelope returns an envelope around the encoding of an object.
+func EncodeEnvelope(apiVersion, kind string, raw []byte) []byte {
 	out := appendEnvelopeStart(make([]byte, 0, len(raw)+len(apiVersion)+len(kind)+24), apiVersion, kind, len(raw))
 	return appendEnvelopeEnd(append(out, raw...))
 }
 
-// SealSize returns the size of what Seal returns.
-func SealSize(apiVersion, kind string, size int) int {
+// EnvelopeSize returns the size of what EncodeEnvelope returns.
+func EnvelopeSize(apiVersion, kind string, size int) int {
 	return len(appendEnvelopeEnd(appendEnvelopeStart(nil, apiVersion, kind, size))) + size
 }
 
@@ -55,8 +55,8 @@ func NewListWriter(w io.Writer, m ListMeta, itemsSize int) *ListWriter {
 	return &ListWriter{w: w, err: err}
 }
 
-// Write writes one item.
-func (l *ListWriter) Write(item []byte) {
+// WriteItem writes one item.
+func (l *ListWriter) WriteItem(item []byte) {
 	if l.err != nil {
 		return
 	}
@@ -74,9 +74,9 @@ func (l *ListWriter) Close() error {
 	return l.err
 }
 
-// EventFrame returns a frame of a watch in protobuf.
-func EventFrame(typ, apiVersion, kind string, raw []byte) []byte {
-	sealed := SealSize(apiVersion, kind, len(raw))
+// EncodeEvent returns a frame of a watch in protobuf.
+func EncodeEvent(typ, apiVersion, kind string, raw []byte) []byte {
+	sealed := EnvelopeSize(apiVersion, kind, len(raw))
 	extension := protowire.SizeTag(rawRaw) + protowire.SizeBytes(sealed)
 	size := protowire.SizeTag(eventType) + protowire.SizeBytes(len(typ)) + protowire.SizeTag(eventObject) + protowire.SizeBytes(extension)
 	out := binary.BigEndian.AppendUint32(make([]byte, 0, size+4), uint32(size))
@@ -89,8 +89,8 @@ func EventFrame(typ, apiVersion, kind string, raw []byte) []byte {
 	return appendEnvelopeEnd(append(out, raw...))
 }
 
-// Bookmark returns the encoding of an object with only a resourceVersion and annotations.
-func Bookmark(rv uint64, annotations map[string]string) []byte {
+// EncodeBookmark returns the encoding of an object with only a resourceVersion and annotations.
+func EncodeBookmark(rv uint64, annotations map[string]string) []byte {
 	meta := appendString(nil, metaResourceVersion, strconv.FormatUint(rv, 10))
 	for key, value := range annotations {
 		meta = AppendField(meta, metaAnnotations, appendString(appendString(nil, mapKey, key), mapValue, value))
@@ -101,11 +101,11 @@ func Bookmark(rv uint64, annotations map[string]string) []byte {
 // BookmarkAnnotation returns the value of an annotation of a protobuf object.
 func BookmarkAnnotation(object []byte, name string) string {
 	var found string
-	_ = fields(object, func(f field) error {
+	_ = forEachField(object, func(f field) error {
 		if f.num != fieldMetadata {
 			return nil
 		}
-		return fields(f.val, func(f field) error {
+		return forEachField(f.val, func(f field) error {
 			if f.num == metaAnnotations {
 				if key, value, err := mapEntry(f.val); err == nil && string(key) == name {
 					found = string(value)
@@ -120,11 +120,11 @@ func BookmarkAnnotation(object []byte, name string) string {
 // BookmarkRV returns metadata.resourceVersion of an object without a name.
 func BookmarkRV(object []byte) string {
 	var rv string
-	_ = fields(object, func(f field) error {
+	_ = forEachField(object, func(f field) error {
 		if f.num != fieldMetadata {
 			return nil
 		}
-		return fields(f.val, func(f field) error {
+		return forEachField(f.val, func(f field) error {
 			if f.num == metaResourceVersion {
 				rv = string(f.val)
 			}

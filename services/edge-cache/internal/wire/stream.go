@@ -40,7 +40,7 @@ func ReadList(r io.Reader, p ListParams) (ListMeta, error) {
 	l := &listReader{r: bufio.NewReaderSize(r, 64<<10), params: p}
 	var start [len(magic)]byte
 	if _, err := io.ReadFull(l.r, start[:]); err != nil {
-		return ListMeta{}, fmt.Errorf("read list: %w", unexpected(err))
+		return ListMeta{}, fmt.Errorf("read list: %w", unexpectedEOF(err))
 	}
 	if string(start[:]) != magic {
 		return ListMeta{}, errors.New("read list: it is not Kubernetes protobuf")
@@ -95,7 +95,7 @@ func (l *listReader) readRaw(size uint64) error {
 	for read := uint64(0); read < size; {
 		num, length, err := l.readTag()
 		if err != nil {
-			return unexpected(err)
+			return unexpectedEOF(err)
 		}
 		limit := maxSmall
 		if num == fieldItems {
@@ -110,7 +110,7 @@ func (l *listReader) readRaw(size uint64) error {
 		}
 		switch num {
 		case fieldMetadata:
-			err = l.meta.parse(content)
+			err = l.meta.parseMetadata(content)
 		case fieldItems:
 			err = l.params.Item(content)
 		}
@@ -121,8 +121,8 @@ func (l *listReader) readRaw(size uint64) error {
 	return nil
 }
 
-func (m *ListMeta) parse(content []byte) error {
-	return fields(content, func(f field) error {
+func (m *ListMeta) parseMetadata(content []byte) error {
+	return forEachField(content, func(f field) error {
 		switch f.num {
 		case listResourceVersion:
 			m.ResourceVersion = string(f.val)
@@ -145,7 +145,7 @@ func (l *listReader) readTag() (protowire.Number, uint64, error) {
 	}
 	size, err := binary.ReadUvarint(l.r)
 	if err != nil {
-		return 0, 0, unexpected(err)
+		return 0, 0, unexpectedEOF(err)
 	}
 	return num, size, nil
 }
@@ -159,10 +159,10 @@ func (l *listReader) readContent(size uint64, limit int) ([]byte, error) {
 	}
 	content := l.buffer[:size]
 	_, err := io.ReadFull(l.r, content)
-	return content, unexpected(err)
+	return content, unexpectedEOF(err)
 }
 
-func unexpected(err error) error {
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -170,7 +170,7 @@ func unexpected(err error) error {
 }
 
 func parseTypeMeta(content []byte) (apiVersion, kind string, err error) {
-	err = fields(content, func(f field) error {
+	err = forEachField(content, func(f field) error {
 		switch f.num {
 		case typeAPIVersion:
 			apiVersion = string(f.val)
@@ -182,13 +182,13 @@ func parseTypeMeta(content []byte) (apiVersion, kind string, err error) {
 	return apiVersion, kind, err
 }
 
-// Open returns the content of a protobuf envelope and its type.
-func Open(message []byte) (apiVersion, kind string, raw []byte, err error) {
+// DecodeEnvelope returns the content of a protobuf envelope and its type.
+func DecodeEnvelope(message []byte) (apiVersion, kind string, raw []byte, err error) {
 	rest, found := bytes.CutPrefix(message, []byte(magic))
 	if !found {
 		return "", "", nil, errors.New("message is not Kubernetes protobuf")
 	}
-	err = fields(rest, func(f field) error {
+	err = forEachField(rest, func(f field) error {
 		switch f.num {
 		case unknownTypeMeta:
 			var err error
@@ -248,7 +248,7 @@ func (e *EventReader) Next() (Event, error) {
 	}
 	frame := e.buffer[:size]
 	if _, err := io.ReadFull(e.r, frame); err != nil {
-		return Event{}, unexpected(err)
+		return Event{}, unexpectedEOF(err)
 	}
 	return parseEvent(frame)
 }
@@ -256,12 +256,12 @@ func (e *EventReader) Next() (Event, error) {
 func parseEvent(frame []byte) (Event, error) {
 	var out Event
 	var object []byte
-	err := fields(frame, func(f field) error {
+	err := forEachField(frame, func(f field) error {
 		switch f.num {
 		case eventType:
 			out.Type = string(f.val)
 		case eventObject:
-			return fields(f.val, func(f field) error {
+			return forEachField(f.val, func(f field) error {
 				if f.num == rawRaw {
 					object = f.val
 				}
@@ -273,7 +273,7 @@ func parseEvent(frame []byte) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	out.APIVersion, out.Kind, out.Object, err = Open(object)
+	out.APIVersion, out.Kind, out.Object, err = DecodeEnvelope(object)
 	return out, err
 }
 

@@ -68,8 +68,8 @@ type Meta struct {
 	Labels map[string]string
 }
 
-// Key returns namespace/name, or the name of an object without namespace.
-func (m Meta) Key() string {
+// ObjectKey returns namespace/name, or the name of an object without namespace.
+func (m Meta) ObjectKey() string {
 	if m.Namespace == "" {
 		return m.Name
 	}
@@ -97,8 +97,8 @@ type field struct {
 	full []byte // tag and value
 }
 
-// fields calls each for the fields of a message in order, until it returns an error.
-func fields(message []byte, each func(f field) error) error {
+// forEachField calls each for the fields of a message in order, until it returns an error.
+func forEachField(message []byte, each func(f field) error) error {
 	for rest := message; len(rest) > 0; {
 		num, typ, n := protowire.ConsumeTag(rest)
 		if n < 0 {
@@ -120,10 +120,10 @@ func fields(message []byte, each func(f field) error) error {
 	return nil
 }
 
-// Fields calls each with the number, the content and the whole encoding of every length-delimited field of a message, and with nil
+// ForEachField calls each with the number, the content and the whole encoding of every length-delimited field of a message, and with nil
 // content for other fields.
-func Fields(message []byte, each func(num int, content, whole []byte) error) error {
-	return fields(message, func(f field) error { return each(int(f.num), f.val, f.full) })
+func ForEachField(message []byte, each func(num int, content, whole []byte) error) error {
+	return forEachField(message, func(f field) error { return each(int(f.num), f.val, f.full) })
 }
 
 // AppendField appends a length-delimited field.
@@ -144,12 +144,12 @@ func ParseMeta(format Format, object []byte) (Meta, error) {
 	}
 	var m Meta
 	found := false
-	err := fields(object, func(f field) error {
+	err := forEachField(object, func(f field) error {
 		if f.num != fieldMetadata || f.val == nil {
 			return nil
 		}
 		found = true
-		return fields(f.val, m.addField)
+		return forEachField(f.val, m.addField)
 	})
 	if err != nil {
 		return Meta{}, err
@@ -184,7 +184,7 @@ func (m *Meta) addField(f field) error {
 }
 
 func mapEntry(entry []byte) (key, value []byte, err error) {
-	err = fields(entry, func(f field) error {
+	err = forEachField(entry, func(f field) error {
 		switch f.num {
 		case mapKey:
 			key = f.val
@@ -200,7 +200,7 @@ func mapEntry(entry []byte) (key, value []byte, err error) {
 func editMeta(object []byte, edit func(dst, meta []byte) ([]byte, error)) ([]byte, error) {
 	out := make([]byte, 0, len(object)+16)
 	var scratch []byte
-	err := fields(object, func(f field) error {
+	err := forEachField(object, func(f field) error {
 		if f.num != fieldMetadata || f.val == nil {
 			out = append(out, f.full...)
 			return nil
@@ -216,13 +216,13 @@ func editMeta(object []byte, edit func(dst, meta []byte) ([]byte, error)) ([]byt
 	return out, err
 }
 
-// Strip returns a copy of an object without managedFields and without kubectl's last applied configuration.
-func Strip(format Format, object []byte) ([]byte, error) {
+// StripMetadata returns a copy of an object without managedFields and without kubectl's last applied configuration.
+func StripMetadata(format Format, object []byte) ([]byte, error) {
 	if format == JSON {
 		return stripJSON(object)
 	}
 	return editMeta(object, func(dst, meta []byte) ([]byte, error) {
-		err := fields(meta, func(f field) error {
+		err := forEachField(meta, func(f field) error {
 			if f.num == metaManagedFields || f.num == metaAnnotations && annotationIs(f.val, lastApplied) {
 				return nil
 			}
@@ -249,7 +249,7 @@ func WithResourceVersion(format Format, object []byte, rv uint64) ([]byte, error
 	}
 	return editMeta(object, func(dst, meta []byte) ([]byte, error) {
 		done := false
-		err := fields(meta, func(f field) error {
+		err := forEachField(meta, func(f field) error {
 			// Encoders write fields in ascending order, and the bytes of equal objects stay equal.
 			if f.num >= metaResourceVersion && !done {
 				dst, done = appendString(dst, metaResourceVersion, text), true
@@ -266,11 +266,11 @@ func WithResourceVersion(format Format, object []byte, rv uint64) ([]byte, error
 	})
 }
 
-// Essence returns a copy of a protobuf object without the metadata that changes together with something else: resourceVersion,
+// ComparableContent returns a copy of a protobuf object without the metadata that changes together with something else: resourceVersion,
 // generation, and the time of the trigger of a slice. Two objects with the same essence look the same to an ingress controller.
-func Essence(object []byte) ([]byte, error) {
+func ComparableContent(object []byte) ([]byte, error) {
 	return editMeta(object, func(dst, meta []byte) ([]byte, error) {
-		err := fields(meta, func(f field) error {
+		err := forEachField(meta, func(f field) error {
 			switch {
 			case f.num == metaResourceVersion, f.num == metaGeneration, f.num == metaAnnotations && annotationIs(f.val, lastChangeTrigger):
 			default:
@@ -285,7 +285,7 @@ func Essence(object []byte) ([]byte, error) {
 // MetadataOnly returns the encoding of a PartialObjectMetadata of a protobuf object.
 func MetadataOnly(object []byte) ([]byte, error) {
 	var out []byte
-	err := fields(object, func(f field) error {
+	err := forEachField(object, func(f field) error {
 		if f.num == fieldMetadata {
 			out = append(out, f.full...)
 		}

@@ -52,7 +52,7 @@ func TestEditsRefuseObjectsWithoutMetadata(t *testing.T) {
 	for _, object := range []string{`{"metadata":{"name":"a"},"metadata":null}`, `{"metadata":null}`, `null`, `[]`, ``} {
 		_, err := WithResourceVersion(JSON, []byte(object), 7)
 		require.Error(t, err, object)
-		_, err = Strip(JSON, []byte(object))
+		_, err = StripMetadata(JSON, []byte(object))
 		require.Error(t, err, object)
 	}
 }
@@ -147,7 +147,7 @@ func FuzzEdits(f *testing.F) {
 		want = s.DeepCopy()
 		want.ManagedFields = nil
 		delete(want.Annotations, lastApplied)
-		got, err = Strip(Protobuf, give)
+		got, err = StripMetadata(Protobuf, give)
 		require.NoError(t, err)
 		require.Equal(t, marshal(t, want), got)
 		require.Equal(t, before, give, "an edit changed its input")
@@ -165,8 +165,8 @@ func FuzzStrip(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(raw)
 		f.Add(text)
-		f.Add(Seal("v1", "X", raw))
-		f.Add(EventFrame("ADDED", "v1", "X", raw))
+		f.Add(EncodeEnvelope("v1", "X", raw))
+		f.Add(EncodeEvent("ADDED", "v1", "X", raw))
 	}
 	f.Add([]byte(`{"metadata":{"name":"a","resourceVersion":"1"},"metadata":null}`))
 	f.Add([]byte(`{"metadata":{"name":"a","name":null,"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"<"}}}`))
@@ -184,7 +184,7 @@ func FuzzStrip(f *testing.F) {
 func edits(t *testing.T, format Format, give []byte) {
 	t.Helper()
 	meta, metaErr := ParseMeta(format, give)
-	stripped, err := Strip(format, give)
+	stripped, err := StripMetadata(format, give)
 	if err == nil {
 		// JSON escapes a byte with six at most.
 		require.LessOrEqual(t, len(stripped), 6*len(give)+16)
@@ -202,7 +202,7 @@ func edits(t *testing.T, format Format, give []byte) {
 		require.Equal(t, "42", again.ResourceVersion)
 	}
 	if format == Protobuf {
-		essence, err := Essence(give)
+		essence, err := ComparableContent(give)
 		require.True(t, err != nil || len(essence) <= len(give))
 		only, err := MetadataOnly(give)
 		require.True(t, err != nil || len(only) <= len(give))
