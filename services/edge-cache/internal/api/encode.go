@@ -52,8 +52,8 @@ func newEncoder(s *store.Store, e encoding) encoder {
 	return enc
 }
 
-// typ returns the apiVersion and the kind that the client gets.
-func (e encoder) typ() (apiVersion, kind string) {
+// outputType returns the apiVersion and the kind that the client gets.
+func (e encoder) outputType() (apiVersion, kind string) {
 	if e.metadataOnly {
 		return metaVersion, metadataKind
 	}
@@ -74,8 +74,8 @@ type message interface {
 	Unmarshal([]byte) error
 }
 
-// decode returns the Go object of a protobuf encoding.
-func (e encoder) decode(data []byte) (message, error) {
+// decodeObject returns the Go object of a protobuf encoding.
+func (e encoder) decodeObject(data []byte) (message, error) {
 	group, err := schema.ParseGroupVersion(e.apiVersion)
 	if err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (e encoder) decode(data []byte) (message, error) {
 	return m, nil
 }
 
-// inner returns the protobuf message of an object, without an envelope.
-func (e encoder) inner(data []byte) ([]byte, error) {
+// encodeProtobuf returns the protobuf message of an object, without an envelope.
+func (e encoder) encodeProtobuf(data []byte) ([]byte, error) {
 	switch {
 	case e.stored == wire.Protobuf && e.metadataOnly:
 		return wire.MetadataOnly(data)
@@ -104,15 +104,15 @@ func (e encoder) inner(data []byte) ([]byte, error) {
 	case !e.metadataOnly:
 		return nil, errors.New("a custom object has no protobuf")
 	}
-	m, err := e.partial(data)
+	m, err := e.decodeMetadata(data)
 	if err != nil {
 		return nil, err
 	}
 	return m.Marshal()
 }
 
-// partial returns the metadata of an object.
-func (e encoder) partial(data []byte) (*metav1.PartialObjectMetadata, error) {
+// decodeMetadata returns the metadata of an object.
+func (e encoder) decodeMetadata(data []byte) (*metav1.PartialObjectMetadata, error) {
 	m := &metav1.PartialObjectMetadata{}
 	if e.stored == wire.Protobuf {
 		raw, err := wire.MetadataOnly(data)
@@ -136,10 +136,10 @@ const (
 	untyped
 )
 
-// json returns an object in JSON.
-func (e encoder) json(data []byte, t itemType) ([]byte, error) {
+// encodeJSON returns an object in JSON.
+func (e encoder) encodeJSON(data []byte, t itemType) ([]byte, error) {
 	if e.metadataOnly {
-		m, err := e.partial(data)
+		m, err := e.decodeMetadata(data)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func (e encoder) json(data []byte, t itemType) ([]byte, error) {
 	if e.stored == wire.JSON {
 		return data, nil
 	}
-	m, err := e.decode(data)
+	m, err := e.decodeObject(data)
 	if err != nil {
 		return nil, err
 	}
@@ -159,33 +159,33 @@ func (e encoder) json(data []byte, t itemType) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// object returns an object as the body of an answer.
-func (e encoder) object(data []byte) ([]byte, error) {
+// encodeObject returns an object as the body of an answer.
+func (e encoder) encodeObject(data []byte) ([]byte, error) {
 	if e.format == wire.JSON {
-		return e.json(data, typed)
+		return e.encodeJSON(data, typed)
 	}
-	raw, err := e.inner(data)
+	raw, err := e.encodeProtobuf(data)
 	if err != nil {
 		return nil, err
 	}
-	apiVersion, kind := e.typ()
+	apiVersion, kind := e.outputType()
 	return wire.EncodeEnvelope(apiVersion, kind, raw), nil
 }
 
-// event returns an event as a frame of a watch.
-func (e encoder) event(t store.EventType, data []byte) ([]byte, error) {
+// encodeEvent returns an event as a frame of a watch.
+func (e encoder) encodeEvent(t store.EventType, data []byte) ([]byte, error) {
 	if e.format == wire.JSON {
-		raw, err := e.json(data, typed)
+		raw, err := e.encodeJSON(data, typed)
 		if err != nil {
 			return nil, err
 		}
 		return jsonFrame(string(t), raw), nil
 	}
-	raw, err := e.inner(data)
+	raw, err := e.encodeProtobuf(data)
 	if err != nil {
 		return nil, err
 	}
-	apiVersion, kind := e.typ()
+	apiVersion, kind := e.outputType()
 	return wire.EncodeEvent(string(t), apiVersion, kind, raw), nil
 }
 
@@ -195,9 +195,9 @@ func jsonFrame(t string, object []byte) []byte {
 	return append(append(out, object...), '}', '\n')
 }
 
-// bookmark returns a bookmark as a frame of a watch.
-func (e encoder) bookmark(rv uint64, annotations map[string]string) []byte {
-	apiVersion, kind := e.typ()
+// encodeBookmark returns a bookmark as a frame of a watch.
+func (e encoder) encodeBookmark(rv uint64, annotations map[string]string) []byte {
+	apiVersion, kind := e.outputType()
 	if e.format == wire.Protobuf {
 		return wire.EncodeEvent("BOOKMARK", apiVersion, kind, wire.EncodeBookmark(rv, annotations))
 	}
@@ -210,8 +210,8 @@ func (e encoder) bookmark(rv uint64, annotations map[string]string) []byte {
 	return jsonFrame("BOOKMARK", raw)
 }
 
-// failure returns an error as a frame of a watch.
-func (e encoder) failure(err error) []byte {
+// encodeError returns an error as a frame of a watch.
+func (e encoder) encodeError(err error) []byte {
 	status := toStatus(err)
 	if e.format == wire.Protobuf {
 		if raw, err := status.Marshal(); err == nil {
@@ -222,16 +222,16 @@ func (e encoder) failure(err error) []byte {
 	return jsonFrame("ERROR", raw)
 }
 
-// list writes a list. It encodes one item at a time, so that a long list takes no more memory than a short one.
-func (e encoder) list(to io.Writer, objects []*store.Object, meta wire.ListMeta) error {
+// writeList writes a list. It encodes one item at a time, so that a long list takes no more memory than a short one.
+func (e encoder) writeList(to io.Writer, objects []*store.Object, meta wire.ListMeta) error {
 	w := bufio.NewWriterSize(to, 32<<10)
-	apiVersion, kind := e.typ()
+	apiVersion, kind := e.outputType()
 	meta.APIVersion, meta.Kind = apiVersion, kind+"List"
 	var err error
 	if e.format == wire.Protobuf {
-		err = e.protobufList(w, objects, meta)
+		err = e.writeProtobufList(w, objects, meta)
 	} else {
-		err = e.jsonList(w, objects, meta)
+		err = e.writeJSONList(w, objects, meta)
 	}
 	if err != nil {
 		return err
@@ -239,10 +239,10 @@ func (e encoder) list(to io.Writer, objects []*store.Object, meta wire.ListMeta)
 	return w.Flush()
 }
 
-func (e encoder) protobufList(w io.Writer, objects []*store.Object, meta wire.ListMeta) error {
+func (e encoder) writeProtobufList(w io.Writer, objects []*store.Object, meta wire.ListMeta) error {
 	size := 0
 	for _, o := range objects {
-		raw, err := e.inner(o.Data)
+		raw, err := e.encodeProtobuf(o.Data)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (e encoder) protobufList(w io.Writer, objects []*store.Object, meta wire.Li
 	}
 	l := wire.NewListWriter(w, meta, size)
 	for _, o := range objects {
-		raw, err := e.inner(o.Data)
+		raw, err := e.encodeProtobuf(o.Data)
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (e encoder) protobufList(w io.Writer, objects []*store.Object, meta wire.Li
 	return l.Close()
 }
 
-func (e encoder) jsonList(w *bufio.Writer, objects []*store.Object, meta wire.ListMeta) error {
+func (e encoder) writeJSONList(w *bufio.Writer, objects []*store.Object, meta wire.ListMeta) error {
 	head, err := json.Marshal(struct {
 		metav1.TypeMeta `json:",inline"`
 		ListMeta        metav1.ListMeta `json:"metadata"`
@@ -270,7 +270,7 @@ func (e encoder) jsonList(w *bufio.Writer, objects []*store.Object, meta wire.Li
 	_, _ = w.Write(head[:len(head)-1])
 	_, _ = w.WriteString(`,"items":[`)
 	for i, o := range objects {
-		raw, err := e.json(o.Data, untyped)
+		raw, err := e.encodeJSON(o.Data, untyped)
 		if err != nil {
 			return err
 		}

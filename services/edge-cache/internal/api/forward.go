@@ -20,8 +20,8 @@ const (
 	readTimeout = 2 * time.Second
 	// writeTimeout is the time after which a write counts as lost. The API server itself gives up after 34 s.
 	writeTimeout = 35 * time.Second
-	// maxDocument is the largest answer that is kept. Larger ones pass without a stop in memory.
-	maxDocument = 2 << 20
+	// maxCachedBody is the largest answer that is kept. Larger ones pass without a stop in memory.
+	maxCachedBody = 2 << 20
 	// maxAnswer is the largest answer that is passed on.
 	maxAnswer = 16 << 20
 	// maxBuffered is the number of requests whose bodies are in memory: 48 MiB. Others wait. At half, a controller that writes the status of many Ingresses at
@@ -29,55 +29,55 @@ const (
 	maxBuffered = 16
 )
 
-// buffer waits for the right to hold a body in memory.
-func (s *Server) buffer(ctx context.Context) (release func(), err error) {
+// acquireBuffer waits for the right to hold a body in memory.
+func (s *Server) acquireBuffer(ctx context.Context) (release func(), err error) {
 	select {
 	case s.buffers <- struct{}{}:
 		return func() { <-s.buffers }, nil
 	case <-ctx.Done():
-		return nil, unavailable("edge-cache: too many other requests are waiting for the API server: nothing was sent to it")
+		return nil, unavailableError("edge-cache: too many other requests are waiting for the API server: nothing was sent to it")
 	}
 }
 
-// forward passes on a write.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, req request) error {
-	if !s.params.Allow.CanWrite(req.group, req.withSub(), req.verb, s.scope(req)) {
-		return s.notAllowed(req)
+// forwardWrite passes on a write.
+func (s *Server) forwardWrite(w http.ResponseWriter, r *http.Request, req request) error {
+	if !s.params.Allow.CanWrite(req.group, req.withSubresource(), req.verb, s.namespaceScope(req)) {
+		return s.notAllowedError(req)
 	}
-	if !s.params.Backend.Online() {
-		return unavailable("edge-cache: nothing was written, because the API server has not answered the last probe")
+	if !s.params.Backend.IsOnline() {
+		return unavailableError("edge-cache: nothing was written, because the API server has not answered the last probe")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
 	defer cancel()
-	release, err := s.buffer(ctx)
+	release, err := s.acquireBuffer(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return badRequest("read body: %v", err)
+		return badRequestError("read body: %v", err)
 	}
 	if len(body) > maxBody {
 		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than 3 MiB")
 	}
 	response, err := s.params.Backend.Do(ctx, upstream.Request{
-		Source: "write", Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: forwarded(r.Header), Body: bytes.NewReader(body),
+		Source: "write", Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: forwardedHeaders(r.Header), Body: bytes.NewReader(body),
 	})
 	if err != nil {
-		return unavailable("edge-cache: the API server did not answer, so it may have written or not: %v", err)
+		return unavailableError("edge-cache: the API server did not answer, so it may have written or not: %v", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized { // to the controller it would say that its own token is wrong
-		return unavailable("edge-cache: nothing was written, because the API server does not accept the token of the cache: %v", upstream.ReadStatus(response))
+		return unavailableError("edge-cache: nothing was written, because the API server does not accept the token of the cache: %v", upstream.ReadStatus(response))
 	}
-	s.count(req, "upstream")
-	relay(w, response)
+	s.countRequest(req, "upstream")
+	relayResponse(w, response)
 	return nil
 }
 
-// forwarded returns the headers that are passed on. Credentials and impersonation are not among them.
-func forwarded(h http.Header) http.Header {
+// forwardedHeaders returns the headers that are passed on. Credentials and impersonation are not among them.
+func forwardedHeaders(h http.Header) http.Header {
 	out := http.Header{}
 	for _, name := range []string{"Accept", "Content-Type", "User-Agent"} {
 		if values := h.Values(name); len(values) > 0 {
@@ -87,8 +87,8 @@ func forwarded(h http.Header) http.Header {
 	return out
 }
 
-// relay writes an answer of the API server.
-func relay(w http.ResponseWriter, response *http.Response) {
+// relayResponse writes an answer of the API server.
+func relayResponse(w http.ResponseWriter, response *http.Response) {
 	for _, name := range []string{"Content-Type", "Retry-After", "Warning"} {
 		if values := response.Header.Values(name); len(values) > 0 {
 			w.Header()[name] = values
@@ -98,8 +98,8 @@ func relay(w http.ResponseWriter, response *http.Response) {
 	_, _ = io.Copy(w, io.LimitReader(response.Body, maxAnswer)) // the client may be gone
 }
 
-// serveDocument serves discovery, the version and the health of the API server.
-func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request) error {
+// serveNonResource serves discovery, the version and the health of the API server.
+func (s *Server) serveNonResource(w http.ResponseWriter, r *http.Request) error {
 	path := r.URL.Path
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -107,9 +107,9 @@ func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request) error {
 		_, _ = io.WriteString(w, "ok")
 		return nil
 	case path == "/version" || path == "/version/" || isDiscovery(path):
-		return s.keep(w, r, request{verb: "get", resource: "discovery"})
+		return s.serveThroughCache(w, r, request{verb: "get", resource: "discovery"})
 	}
-	return forbidden("edge-cache: %s %s is not on the allow-list", r.Method, path)
+	return forbiddenError("edge-cache: %s %s is not on the allow-list", r.Method, path)
 }
 
 // isDiscovery reports whether a path is of discovery or of the schema.
@@ -131,76 +131,76 @@ func isDiscovery(path string) bool {
 
 // readOne serves a get of a kind that is not stored.
 func (s *Server) readOne(w http.ResponseWriter, r *http.Request, req request) error {
-	return s.keep(w, r, req)
+	return s.serveThroughCache(w, r, req)
 }
 
-// keep passes on a read and keeps the answer for the time when the API server does not answer. Answers 403 and 404 are answers about the request; all
+// serveThroughCache passes on a read and keeps the answer for the time when the API server does not answer. Answers 403 and 404 are answers about the request; all
 // other errors are not.
-func (s *Server) keep(w http.ResponseWriter, r *http.Request, req request) error {
-	key := r.URL.Path + "?" + documentQuery(r) + "|" + strings.Join(r.Header.Values("Accept"), ",")
+func (s *Server) serveThroughCache(w http.ResponseWriter, r *http.Request, req request) error {
+	key := r.URL.Path + "?" + cacheKeyQuery(r) + "|" + strings.Join(r.Header.Values("Accept"), ",")
 	cause := errors.New("it has not answered the last probe")
-	if s.params.Backend.Online() {
-		if cause = s.readThrough(w, r, key); cause == nil {
-			s.count(req, "upstream")
+	if s.params.Backend.IsOnline() {
+		if cause = s.readUpstream(w, r, key); cause == nil {
+			s.countRequest(req, "upstream")
 			return nil
 		}
 	}
-	d, found := s.params.Documents.Load(key)
+	d, found := s.params.Responses.LoadResponse(key)
 	if !found {
-		return unavailable("edge-cache: GET %s: no answer of the API server from before, and none now: %v", r.URL.Path, cause)
+		return unavailableError("edge-cache: GET %s: no answer of the API server from before, and none now: %v", r.URL.Path, cause)
 	}
-	s.count(req, "kept")
+	s.countRequest(req, "kept")
 	w.Header().Set("Content-Type", d.ContentType)
 	_, _ = w.Write(d.Body)
 	return nil
 }
 
-// documentQuery returns the part of the query that names a document: the hashes of OpenAPI are of one version of it.
-func documentQuery(r *http.Request) string {
+// cacheKeyQuery returns the part of the query that names a document: the hashes of OpenAPI are of one version of it.
+func cacheKeyQuery(r *http.Request) string {
 	if strings.HasPrefix(r.URL.Path, "/openapi/") {
 		return ""
 	}
 	return r.URL.Query().Encode()
 }
 
-// readThrough answers with what the API server says. An error means that it says nothing about the request; nothing was written then.
-func (s *Server) readThrough(w http.ResponseWriter, r *http.Request, key string) error {
+// readUpstream answers with what the API server says. An error means that it says nothing about the request; nothing was written then.
+func (s *Server) readUpstream(w http.ResponseWriter, r *http.Request, key string) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	release, err := s.buffer(ctx)
+	release, err := s.acquireBuffer(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	response, err := s.params.Backend.Do(ctx, upstream.Request{Source: "read", Path: r.URL.Path, Query: r.URL.Query(), Header: forwarded(r.Header)})
+	response, err := s.params.Backend.Do(ctx, upstream.Request{Source: "read", Path: r.URL.Path, Query: r.URL.Query(), Header: forwardedHeaders(r.Header)})
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	switch response.StatusCode {
 	case http.StatusOK:
-		return s.keepAnswer(w, response, key)
+		return s.cacheResponse(w, response, key)
 	case http.StatusNotFound:
-		s.params.Documents.Delete(key)
-		relay(w, response)
+		s.params.Responses.DeleteResponse(key)
+		relayResponse(w, response)
 		return nil
 	case http.StatusForbidden:
-		relay(w, response)
+		relayResponse(w, response)
 		return nil
 	}
 	return upstream.ReadStatus(response)
 }
 
-// keepAnswer passes on an answer, and keeps it unless it is too large.
-func (s *Server) keepAnswer(w http.ResponseWriter, response *http.Response, key string) error {
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
+// cacheResponse passes on an answer, and keeps it unless it is too large.
+func (s *Server) cacheResponse(w http.ResponseWriter, response *http.Response, key string) error {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxCachedBody+1))
 	if err != nil {
 		return err
 	}
-	d := Document{ContentType: response.Header.Get("Content-Type"), Body: body}
+	d := CachedResponse{ContentType: response.Header.Get("Content-Type"), Body: body}
 	w.Header().Set("Content-Type", d.ContentType)
-	if len(body) <= maxDocument {
-		s.params.Documents.Save(key, d)
+	if len(body) <= maxCachedBody {
+		s.params.Responses.SaveResponse(key, d)
 		_, _ = w.Write(body)
 		return nil
 	}

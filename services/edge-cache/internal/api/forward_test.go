@@ -22,7 +22,7 @@ type answers struct {
 	body    string
 }
 
-func (a answers) Online() bool { return !a.offline }
+func (a answers) IsOnline() bool { return !a.offline }
 
 func (a answers) Do(context.Context, upstream.Request) (*http.Response, error) {
 	r := httptest.NewRecorder()
@@ -33,17 +33,17 @@ func (a answers) Do(context.Context, upstream.Request) (*http.Response, error) {
 }
 
 // kept are documents in memory.
-type kept map[string]Document
+type kept map[string]CachedResponse
 
-func (k kept) Load(key string) (Document, bool) { d, found := k[key]; return d, found }
-func (k kept) Save(key string, d Document)      { k[key] = d }
-func (k kept) Delete(key string)                { delete(k, key) }
+func (k kept) LoadResponse(key string) (CachedResponse, bool) { d, found := k[key]; return d, found }
+func (k kept) SaveResponse(key string, d CachedResponse)      { k[key] = d }
+func (k kept) DeleteResponse(key string)                      { delete(k, key) }
 
 // TestReadsThatAreKept answers with what the API server says about the request, else with an answer from before, else with the reason.
 func TestReadsThatAreKept(t *testing.T) {
 	t.Parallel()
 	before := kept{"/apis?|": {ContentType: "application/json", Body: []byte("before")}}
-	large := strings.Repeat("x", maxDocument+1000)
+	large := strings.Repeat("x", maxCachedBody+1000)
 	tests := []struct {
 		name   string
 		server answers
@@ -66,14 +66,14 @@ func TestReadsThatAreKept(t *testing.T) {
 			for key, d := range tt.kept {
 				documents[key] = d
 			}
-			s := New(Params{Backend: tt.server, Documents: documents, Token: "t", Limits: DefaultLimits()})
+			s := New(Params{Backend: tt.server, Responses: documents, Token: "t", Limits: DefaultLimits()})
 			r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 			r.Header.Set("Authorization", "Bearer t")
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
 			assert.Equal(t, tt.code, w.Code)
 			assert.Contains(t, w.Body.String(), tt.want)
-			assert.LessOrEqual(t, len(documents["/apis?|"].Body), maxDocument)
+			assert.LessOrEqual(t, len(documents["/apis?|"].Body), maxCachedBody)
 		})
 	}
 }
@@ -81,7 +81,7 @@ func TestReadsThatAreKept(t *testing.T) {
 // TestAnswersThatAreTooLarge are cut off, so that the client does not take a part for the whole.
 func TestAnswersThatAreTooLarge(t *testing.T) {
 	t.Parallel()
-	s := New(Params{Backend: answers{code: 200, body: strings.Repeat("x", maxAnswer)}, Documents: kept{}, Token: "t", Limits: DefaultLimits()})
+	s := New(Params{Backend: answers{code: 200, body: strings.Repeat("x", maxAnswer)}, Responses: kept{}, Token: "t", Limits: DefaultLimits()})
 	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 	r.Header.Set("Authorization", "Bearer t")
 	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { s.ServeHTTP(httptest.NewRecorder(), r) })
@@ -92,9 +92,9 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
 	list, err := allowlist.ForProfile("haproxytech", nil)
 	require.NoError(t, err)
-	s := New(Params{Allow: list, Backend: answers{code: 200}, Documents: kept{}, Token: "t", Limits: DefaultLimits()})
+	s := New(Params{Allow: list, Backend: answers{code: 200}, Responses: kept{}, Token: "t", Limits: DefaultLimits()})
 	for range maxBuffered {
-		_, err := s.buffer(t.Context())
+		_, err := s.acquireBuffer(t.Context())
 		require.NoError(t, err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
@@ -114,10 +114,10 @@ func TestNamespacesThatAreNotCached(t *testing.T) {
 	t.Parallel()
 	list, err := allowlist.ForProfile("traefik-crd", nil)
 	require.NoError(t, err)
-	served := func(name, ns string) Served {
-		return Served{Resource: allowlist.Resource{Version: "v1", Name: name, Own: ns == "ingress"}, Namespace: ns}
+	served := func(name, ns string) ServedStore {
+		return ServedStore{Resource: allowlist.Resource{Version: "v1", Name: name, Own: ns == "ingress"}, Namespace: ns}
 	}
-	s := New(Params{Allow: list, Namespace: "ingress", Served: []Served{served("services", "a"), served("services", "b"), served("configmaps", "ingress")}})
+	s := New(Params{Allow: list, Namespace: "ingress", Stores: []ServedStore{served("services", "a"), served("services", "b"), served("configmaps", "ingress")}})
 	tests := []struct {
 		path, want string
 	}{
@@ -126,7 +126,7 @@ func TestNamespacesThatAreNotCached(t *testing.T) {
 		{"/api/v1/namespaces/a/configmaps", "only those in the controller's own namespace ingress: add v1/configmaps with --resources"},
 	}
 	for _, tt := range tests {
-		_, err := s.find(parseRequest(http.MethodGet, tt.path, false))
+		_, err := s.findStore(parseRequest(http.MethodGet, tt.path, false))
 		require.ErrorContains(t, err, tt.want)
 	}
 	for _, profile := range allowlist.ProfileNames() {

@@ -28,22 +28,22 @@ const (
 
 type listParams struct {
 	request  request
-	served   Served
+	served   ServedStore
 	encoding encoding
 	options  listOptions
 	selector selector
 }
 
-// list serves a list.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, p listParams) error {
-	snapshot, start, err := s.snapshot(r.Context(), p)
+// serveList serves a list.
+func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p listParams) error {
+	snapshot, start, err := s.listSnapshot(r.Context(), p)
 	if err != nil {
 		return err
 	}
 	objects, meta := []*store.Object{}, wire.ListMeta{ResourceVersion: strconv.FormatUint(snapshot.RV, 10)}
 	for i := start; i < len(snapshot.Objects); i++ {
 		o := snapshot.Objects[i]
-		matches, err := p.selector.matches(o)
+		matches, err := p.selector.matchesObject(o)
 		if err != nil {
 			return err
 		}
@@ -51,30 +51,30 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, p listParams) erro
 			continue
 		}
 		if p.options.limit > 0 && len(objects) == p.options.limit {
-			meta.Continue = s.pages.add(p.served.Store.ID(), snapshot, objects[len(objects)-1].Key)
+			meta.Continue = s.pages.addPage(p.served.Store.ID(), snapshot, objects[len(objects)-1].Key)
 			break
 		}
 		objects = append(objects, o)
 	}
 	enc := newEncoder(p.served.Store, p.encoding)
-	s.count(p.request, "store")
+	s.countRequest(p.request, "store")
 	w.Header().Set("Content-Type", enc.contentType())
 	w.Header().Set("Cache-Control", "no-cache, private")
-	if err := enc.list(&deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout}, objects, meta); err != nil {
+	if err := enc.writeList(&deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout}, objects, meta); err != nil {
 		panic(http.ErrAbortHandler) // the status is sent: only a broken connection says that the list is not whole
 	}
 	return nil
 }
 
-// snapshot returns the objects that a list is about, and the index of the first one.
-func (s *Server) snapshot(ctx context.Context, p listParams) (store.Snapshot, int, error) {
+// listSnapshot returns the objects that a list is about, and the index of the first one.
+func (s *Server) listSnapshot(ctx context.Context, p listParams) (store.Snapshot, int, error) {
 	o := p.options
 	if o.continueToken != "" {
-		return s.pages.find(p.served.Store.ID(), o)
+		return s.pages.findPage(p.served.Store.ID(), o)
 	}
 	// The version "" asks for the newest state. A list in pages ignores "0", as the API server does for those that it reads from etcd.
 	if o.rvText == "" {
-		if err := s.refresh(ctx, p.served); err != nil {
+		if err := s.refreshStore(ctx, p.served); err != nil {
 			return store.Snapshot{}, 0, err
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Server) snapshot(ctx context.Context, p listParams) (store.Snapshot, in
 		return store.Snapshot{}, 0, err
 	}
 	list := p.served.Store.List
-	if o.exact() {
+	if o.isExact() {
 		list = func() (store.Snapshot, error) { return p.served.Store.ListAt(o.rv) }
 	}
 	snapshot, err := list()
@@ -98,19 +98,19 @@ func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error 
 	defer cancel()
 	current, err := st.WaitFor(ctx, rv)
 	if errors.Is(err, store.ErrFuture) {
-		return tooLarge(rv, current)
+		return versionTooLargeError(rv, current)
 	}
 	return err
 }
 
-// refresh makes a store as new as the API server, while that answers. Its answer 403 is that of the cache. A 401 is about the token of the cache: the reflector decides
+// refreshStore makes a store as new as the API server, while that answers. Its answer 403 is that of the cache. A 401 is about the token of the cache: the reflector decides
 // how long it may be an old one.
-func (s *Server) refresh(ctx context.Context, served Served) error {
+func (s *Server) refreshStore(ctx context.Context, served ServedStore) error {
 	if served.Confirm == nil {
 		return nil
 	}
 	err := errOffline
-	if s.params.Backend.Online() {
+	if s.params.Backend.IsOnline() {
 		limited, cancel := context.WithTimeout(ctx, versionWait)
 		defer cancel()
 		err = served.Confirm(limited)
@@ -128,7 +128,7 @@ func (s *Server) refresh(ctx context.Context, served Served) error {
 	// An API server that does not answer is what the cache is for. One that answers while its watch sends nothing must not keep a controller from its start either.
 	s.params.Log.Debug("Served a list that the API server did not confirm", zap.String("store", served.Store.ID()), zap.Error(err))
 	if s.params.Observer != nil {
-		s.params.Observer.Unconfirmed(served.Resource.Path())
+		s.params.Observer.CountUnconfirmedRead(served.Resource.Path())
 	}
 	return nil
 }
@@ -137,9 +137,9 @@ var errOffline = errors.New("the API server is offline")
 
 // pages are lists that clients read in pages.
 type pages struct {
-	mu   sync.Mutex
-	list []page
-	next uint64
+	mu      sync.Mutex
+	entries []page
+	next    uint64
 }
 
 type page struct {
@@ -149,19 +149,19 @@ type page struct {
 	used     time.Time
 }
 
-// token is the content of a continue token.
-type token struct {
+// pageToken is the content of a continue token.
+type pageToken struct {
 	ID    uint64 `json:"id"`
 	After string `json:"after"`
 }
 
-func (p *pages) add(id string, snapshot store.Snapshot, after string) string {
+func (p *pages) addPage(id string, snapshot store.Snapshot, after string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	kept := p.list[:0]
+	kept := p.entries[:0]
 	found := uint64(0)
-	for _, old := range p.list {
+	for _, old := range p.entries {
 		if now.Sub(old.used) > pageAge {
 			continue
 		}
@@ -170,46 +170,46 @@ func (p *pages) add(id string, snapshot store.Snapshot, after string) string {
 		}
 		kept = append(kept, old)
 	}
-	clear(p.list[len(kept):])
-	p.list = kept
+	clear(p.entries[len(kept):])
+	p.entries = kept
 	if found == 0 {
-		if len(p.list) == pageLimit {
-			p.list = append(p.list[:0], p.list[1:]...)
+		if len(p.entries) == pageLimit {
+			p.entries = append(p.entries[:0], p.entries[1:]...)
 		}
 		p.next++
 		found = p.next
-		p.list = append(p.list, page{id: found, store: id, snapshot: snapshot, used: now})
+		p.entries = append(p.entries, page{id: found, store: id, snapshot: snapshot, used: now})
 	}
-	raw, err := json.Marshal(token{ID: found, After: after})
+	raw, err := json.Marshal(pageToken{ID: found, After: after})
 	if err != nil { // a number and a string can be encoded
 		panic(err)
 	}
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// find returns the list of a token, and the index of the first object after it.
-func (p *pages) find(id string, o listOptions) (store.Snapshot, int, error) {
-	var t token
+// findPage returns the list of a token, and the index of the first object after it.
+func (p *pages) findPage(id string, o listOptions) (store.Snapshot, int, error) {
+	var t pageToken
 	raw, err := base64.RawURLEncoding.DecodeString(o.continueToken)
 	if err == nil {
 		err = json.Unmarshal(raw, &t)
 	}
 	if err != nil || t.ID == 0 {
-		return store.Snapshot{}, 0, badRequest("continue key is not valid")
+		return store.Snapshot{}, 0, badRequestError("continue key is not valid")
 	}
 	if o.rvText != "" && o.rvText != "0" {
-		return store.Snapshot{}, 0, badRequest("specifying resource version is not allowed when using continue")
+		return store.Snapshot{}, 0, badRequestError("specifying resource version is not allowed when using continue")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.list {
-		if found := &p.list[i]; found.id == t.ID && found.store == id {
+	for i := range p.entries {
+		if found := &p.entries[i]; found.id == t.ID && found.store == id {
 			found.used = time.Now()
 			objects := found.snapshot.Objects
 			return found.snapshot, sort.Search(len(objects), func(i int) bool { return objects[i].Key > t.After }), nil
 		}
 	}
-	return store.Snapshot{}, 0, expired()
+	return store.Snapshot{}, 0, expiredError()
 }
 
 // deadlineWriter gives each write its own time limit.

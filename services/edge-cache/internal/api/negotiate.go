@@ -25,17 +25,17 @@ type encoding struct {
 	metadataOnly bool
 }
 
-// negotiate returns the first encoding of an Accept header that exists, by quality. Custom kinds have no protobuf.
-func negotiate(h http.Header, stored wire.Format) (encoding, error) {
+// negotiateEncoding returns the first encoding of an Accept header that exists, by quality. Custom kinds have no protobuf.
+func negotiateEncoding(h http.Header, stored wire.Format) (encoding, error) {
 	accept := strings.Join(h.Values("Accept"), ",")
 	if accept == "" {
 		return encoding{format: wire.JSON}, nil
 	}
 	if len(accept) > maxAccept {
-		return encoding{}, badRequest("the Accept header is longer than %d bytes", maxAccept)
+		return encoding{}, badRequestError("the Accept header is longer than %d bytes", maxAccept)
 	}
-	for _, clause := range clauses(accept) {
-		if e, ok := clause.encoding(stored); ok {
+	for _, clause := range parseAccept(accept) {
+		if e, ok := clause.toEncoding(stored); ok {
 			return e, nil
 		}
 	}
@@ -43,21 +43,21 @@ func negotiate(h http.Header, stored wire.Format) (encoding, error) {
 		"only the following media types are accepted: application/json, application/vnd.kubernetes.protobuf")
 }
 
-type clause struct {
+type acceptClause struct {
 	media   string
 	params  map[string]string
 	quality float64
 }
 
-// clauses returns the parts of an Accept header, the preferred first.
-func clauses(accept string) []clause {
-	var all []clause
+// parseAccept returns the parts of an Accept header, the preferred first.
+func parseAccept(accept string) []acceptClause {
+	var all []acceptClause
 	for text := range strings.SplitSeq(accept, ",") {
 		media, params, err := mime.ParseMediaType(text)
 		if err != nil {
 			continue
 		}
-		c := clause{media: media, params: params, quality: 1}
+		c := acceptClause{media: media, params: params, quality: 1}
 		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
 			c.quality = q
 		}
@@ -65,7 +65,7 @@ func clauses(accept string) []clause {
 			all = append(all, c)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b clause) int {
+	slices.SortStableFunc(all, func(a, b acceptClause) int {
 		switch {
 		case a.quality > b.quality:
 			return -1
@@ -77,7 +77,7 @@ func clauses(accept string) []clause {
 	return all
 }
 
-func (c clause) encoding(stored wire.Format) (encoding, bool) {
+func (c acceptClause) toEncoding(stored wire.Format) (encoding, bool) {
 	var e encoding
 	switch c.media {
 	case jsonType, "*/*", "application/*":
@@ -97,8 +97,8 @@ func (c clause) encoding(stored wire.Format) (encoding, bool) {
 	return e, false // a Table is for people
 }
 
-// onlyProtobuf returns the format of an error.
-func onlyProtobuf(h http.Header) wire.Format {
+// errorFormat returns the format of an error.
+func errorFormat(h http.Header) wire.Format {
 	accept := strings.Join(h.Values("Accept"), ",")
 	if strings.Contains(accept, protobufType) && !strings.Contains(accept, jsonType) && !strings.Contains(accept, "*") {
 		return wire.Protobuf

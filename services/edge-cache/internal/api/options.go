@@ -47,20 +47,20 @@ func parseOptions(q url.Values) (listOptions, error) {
 	}
 	label, fieldText := q.Get("labelSelector"), q.Get("fieldSelector")
 	if len(label) > maxSelector || len(fieldText) > maxSelector {
-		return o, badRequest("a selector is longer than %d bytes", maxSelector)
+		return o, badRequestError("a selector is longer than %d bytes", maxSelector)
 	}
 	if o.label, err = labels.Parse(label); err != nil {
-		return o, badRequest("unable to parse labelSelector: %v", err)
+		return o, badRequestError("unable to parse labelSelector: %v", err)
 	}
 	if o.field, err = fields.ParseSelector(fieldText); err != nil {
-		return o, badRequest("unable to parse fieldSelector: %v", err)
+		return o, badRequestError("unable to parse fieldSelector: %v", err)
 	}
-	if errs := o.validate(); len(errs) > 0 {
-		return o, invalid(errs)
+	if errs := o.validateOptions(); len(errs) > 0 {
+		return o, invalidOptions(errs)
 	}
 	if o.rvText != "" {
 		if o.rv, err = strconv.ParseUint(o.rvText, 10, 64); err != nil {
-			return o, badRequest("resourceVersion: Invalid value: %q: %v", o.rvText, err)
+			return o, badRequestError("resourceVersion: Invalid value: %q: %v", o.rvText, err)
 		}
 	}
 	return o, nil
@@ -70,14 +70,14 @@ func (o *listOptions) parseNumbers(q url.Values) error {
 	if text := q.Get("timeoutSeconds"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 0 {
-			return badRequest("timeoutSeconds %q is not a number of seconds", text)
+			return badRequestError("timeoutSeconds %q is not a number of seconds", text)
 		}
 		o.timeout = time.Duration(min(seconds, 24*3600)) * time.Second
 	}
 	if text := q.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 0 {
-			return badRequest("limit %q is not a number of objects", text)
+			return badRequestError("limit %q is not a number of objects", text)
 		}
 		o.limit = limit
 	}
@@ -89,8 +89,8 @@ func isTrue(q url.Values, name string) bool {
 	return q.Has(name) && q.Get(name) != "0" && !strings.EqualFold(q.Get(name), "false")
 }
 
-// validate applies the rules of ValidateListOptions.
-func (o *listOptions) validate() field.ErrorList {
+// validateOptions applies the rules of ValidateListOptions.
+func (o *listOptions) validateOptions() field.ErrorList {
 	path := field.NewPath("resourceVersionMatch")
 	if o.watch {
 		return o.validateWatch(path)
@@ -138,13 +138,13 @@ func (o *listOptions) validateWatch(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// exact reports whether a list must be of exactly its version.
-func (o *listOptions) exact() bool {
+// isExact reports whether a list must be of exactly its version.
+func (o *listOptions) isExact() bool {
 	return o.rv > 0 && (o.match == metav1.ResourceVersionMatchExact || o.match == "" && o.limit > 0)
 }
 
-// initialEvents reports whether a watch begins with the objects of now.
-func (o *listOptions) initialEvents() bool {
+// wantsInitialEvents reports whether a watch begins with the objects of now.
+func (o *listOptions) wantsInitialEvents() bool {
 	if o.sendInitialEvents != nil {
 		return *o.sendInitialEvents
 	}
@@ -156,6 +156,6 @@ func (o *listOptions) marksInitialEnd() bool {
 	return o.bookmarks && o.sendInitialEvents != nil && *o.sendInitialEvents
 }
 
-func badRequest(format string, args ...any) error {
+func badRequestError(format string, args ...any) error {
 	return statusError(400, metav1.StatusReasonBadRequest, fmt.Sprintf(format, args...))
 }

@@ -23,10 +23,10 @@ func TestParseRequest(t *testing.T) {
 		{"GET", "/api/v1/pods", request{verb: "list", version: "v1", resource: "pods", isResource: true, isCollection: true}},
 		{"GET", "/api/v1/namespaces", request{verb: "list", version: "v1", resource: "namespaces", isResource: true, isCollection: true}},
 		{"GET", "/api/v1/namespaces/a", request{verb: "get", version: "v1", resource: "namespaces", name: "a", isResource: true}},
-		{"PUT", "/api/v1/namespaces/a/finalize", request{verb: "update", version: "v1", resource: "namespaces", name: "a", sub: "finalize", isResource: true}},
+		{"PUT", "/api/v1/namespaces/a/finalize", request{verb: "update", version: "v1", resource: "namespaces", name: "a", subresource: "finalize", isResource: true}},
 		{"HEAD", "/api/v1/namespaces/a/secrets/b", request{verb: "get", version: "v1", namespace: "a", resource: "secrets", name: "b", isResource: true}},
 		{"PATCH", "/apis/networking.k8s.io/v1/namespaces/a/ingresses/b/status", request{
-			verb: "patch", group: "networking.k8s.io", version: "v1", namespace: "a", resource: "ingresses", name: "b", sub: "status", isResource: true,
+			verb: "patch", group: "networking.k8s.io", version: "v1", namespace: "a", resource: "ingresses", name: "b", subresource: "status", isResource: true,
 		}},
 		{"DELETE", "/api/v1/nodes", request{verb: "deletecollection", version: "v1", resource: "nodes", isResource: true, isCollection: true}},
 		{"DELETE", "/api/v1/nodes/a", request{verb: "delete", version: "v1", resource: "nodes", name: "a", isResource: true}},
@@ -89,7 +89,7 @@ func TestNegotiate(t *testing.T) {
 			if tt.accept != "" {
 				h.Set("Accept", tt.accept)
 			}
-			got, err := negotiate(h, tt.stored)
+			got, err := negotiateEncoding(h, tt.stored)
 			if tt.wantCode != 0 {
 				require.Error(t, err)
 				assert.Equal(t, tt.wantCode, toStatus(err).Code)

@@ -8,30 +8,30 @@ import (
 
 // request is what a path and a method of the Kubernetes API ask for.
 type request struct {
-	verb                     string // get, list, watch, create, update, patch, delete, deletecollection
-	group, version           string
-	namespace                string
-	resource, name, sub      string
-	isResource, isCollection bool
+	verb                        string // get, list, watch, create, update, patch, delete, deletecollection
+	group, version              string
+	namespace                   string
+	resource, name, subresource string
+	isResource, isCollection    bool
 }
 
-// gvr returns group/version/resource as package allowlist writes it.
-func (r request) gvr() string {
+// resourcePath returns group/version/resource as package allowlist writes it.
+func (r request) resourcePath() string {
 	if r.group == "" {
 		return r.version + "/" + r.resource
 	}
 	return r.group + "/" + r.version + "/" + r.resource
 }
 
-// withSub returns resource or resource/subresource.
-func (r request) withSub() string {
-	if r.sub == "" {
+// withSubresource returns resource or resource/subresource.
+func (r request) withSubresource() string {
+	if r.subresource == "" {
 		return r.resource
 	}
-	return r.resource + "/" + r.sub
+	return r.resource + "/" + r.subresource
 }
 
-func (r request) key() string {
+func (r request) objectKey() string {
 	if r.namespace == "" {
 		return r.name
 	}
@@ -56,7 +56,7 @@ func parseRequest(method, path string, watch watchParameter) request {
 		return request{}
 	}
 	r.parseNames(parts)
-	r.verb = verb(method, r.isCollection, watch)
+	r.verb = requestVerb(method, r.isCollection, watch)
 	return r
 }
 
@@ -71,7 +71,7 @@ func (r *request) parseNames(parts []string) {
 		r.name = parts[1]
 	}
 	if len(parts) > 2 {
-		r.sub = strings.Join(parts[2:], "/")
+		r.subresource = strings.Join(parts[2:], "/")
 	}
 	r.isCollection = r.name == ""
 }
@@ -79,7 +79,7 @@ func (r *request) parseNames(parts []string) {
 // watchParameter is the query parameter watch.
 type watchParameter bool
 
-func verb(method string, collection bool, watch watchParameter) string { //nolint:revive // a property of the path, not a choice
+func requestVerb(method string, collection bool, watch watchParameter) string { //nolint:revive // a property of the path, not a choice
 	switch method {
 	case http.MethodGet, http.MethodHead:
 		switch {

@@ -46,11 +46,11 @@ var fieldsOf = map[string]func(object message) fields.Set{
 }
 
 // newSelector returns the selector of a request, or an error for fields that the kind does not offer.
-func newSelector(req request, served Served, o listOptions) (selector, error) {
+func newSelector(req request, served ServedStore, o listOptions) (selector, error) {
 	s := selector{namespace: req.namespace, label: o.label, field: o.field, encoder: newEncoder(served.Store, encoding{})}
 	known := fields.Set{}
 	if s.fields = fieldsOf[served.Resource.Path()]; s.fields != nil && s.encoder.kind != "" {
-		empty, err := s.encoder.decode(nil) // has the names of the fields
+		empty, err := s.encoder.decodeObject(nil) // has the names of the fields
 		if err != nil {
 			return selector{}, err
 		}
@@ -58,14 +58,14 @@ func newSelector(req request, served Served, o listOptions) (selector, error) {
 	}
 	for _, r := range o.field.Requirements() {
 		if _, ok := known[r.Field]; !ok && r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			return selector{}, badRequest("field label not supported: %s", r.Field)
+			return selector{}, badRequestError("field label not supported: %s", r.Field)
 		}
 	}
 	return s, nil
 }
 
-// matches reports whether the client sees an object.
-func (s selector) matches(o *store.Object) (bool, error) {
+// matchesObject reports whether the client sees an object.
+func (s selector) matchesObject(o *store.Object) (bool, error) {
 	namespace, name, namespaced := strings.Cut(o.Key, "/")
 	if !namespaced {
 		namespace, name = "", namespace
@@ -94,7 +94,7 @@ func (s selector) matchesFields(o *store.Object, set fields.Set) (bool, error) {
 		if _, known := set[r.Field]; known {
 			continue
 		}
-		m, err := s.encoder.decode(o.Data)
+		m, err := s.encoder.decodeObject(o.Data)
 		if err != nil {
 			return false, err
 		}

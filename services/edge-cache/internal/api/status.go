@@ -26,38 +26,38 @@ func statusError(code int32, reason metav1.StatusReason, message string) *apierr
 	}}
 }
 
-func invalid(errs field.ErrorList) error {
+func invalidOptions(errs field.ErrorList) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", errs)
 }
 
-func forbidden(format string, args ...any) error {
+func forbiddenError(format string, args ...any) error {
 	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(format, args...))
 }
 
-func notFound(r request) error {
+func notFoundError(r request) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: r.group, Resource: r.resource}, r.name)
 }
 
-func unavailable(format string, args ...any) error {
+func unavailableError(format string, args ...any) error {
 	err := statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf(format, args...))
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds}
 	return err
 }
 
-func tooMany(format string, args ...any) error {
+func tooManyError(format string, args ...any) error {
 	err := statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(format, args...))
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds}
 	return err
 }
 
-// tooLarge is the answer to a version that is not reached in time.
-func tooLarge(requested, current uint64) error {
+// versionTooLargeError is the answer to a version that is not reached in time.
+func versionTooLargeError(requested, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", requested, current), retrySeconds)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return err
 }
 
-func expired() error {
+func expiredError() error {
 	return apierrors.NewResourceExpired("The resourceVersion is too old: list again")
 }
 
@@ -72,9 +72,9 @@ func toStatus(err error) metav1.Status {
 	case errors.As(err, &api):
 		status = api.Status()
 	case errors.Is(err, store.ErrExpired):
-		return toStatus(expired())
+		return toStatus(expiredError())
 	case errors.Is(err, store.ErrNotSynced):
-		return toStatus(unavailable("edge-cache: %v", err))
+		return toStatus(unavailableError("edge-cache: %v", err))
 	default:
 		status = statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()).ErrStatus
 	}
@@ -91,7 +91,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
 	}
-	body, contentType := encodeStatus(status, onlyProtobuf(r.Header))
+	body, contentType := encodeStatus(status, errorFormat(r.Header))
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(int(status.Code))

@@ -20,14 +20,14 @@ const (
 
 type watchParams struct {
 	request  request
-	served   Served
+	served   ServedStore
 	encoding encoding
 	options  listOptions
 	selector selector
 }
 
-// watch serves a watch.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, p watchParams) error {
+// serveWatch serves a watch.
+func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, p watchParams) error {
 	initial, cursor, err := s.startWatch(r.Context(), p)
 	if err != nil {
 		return err
@@ -46,18 +46,18 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, p watchParams) er
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
-	s.count(p.request, "store")
+	s.countRequest(p.request, "store")
 	if s.params.Observer != nil {
-		s.params.Observer.Watching(1)
-		defer s.params.Observer.Watching(-1)
+		s.params.Observer.AddWatches(1)
+		defer s.params.Observer.AddWatches(-1)
 	}
 	stream := &stream{
 		params: p, encoder: enc, cursor: cursor, interval: s.params.Limits.BookmarkInterval, end: time.Now().Add(timeout),
 		w: &deadlineWriter{w: w, c: idleController{http.NewResponseController(w)}, limit: s.params.Limits.WriteTimeout},
 	}
-	reason := stream.run(ctx, initial)
+	reason := stream.streamEvents(ctx, initial)
 	if s.params.Observer != nil {
-		s.params.Observer.WatchEnded(reason)
+		s.params.Observer.CountWatchEnd(reason)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, p watchParams) er
 // startWatch returns the initial objects, nil if none were asked for, and the events after them.
 func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot, *store.Cursor, error) {
 	o := p.options
-	if !o.initialEvents() {
+	if !o.wantsInitialEvents() {
 		if o.rv == 0 { // "from now on"
 			_, cursor, err := p.served.Store.ListAndWatch()
 			return nil, cursor, err
@@ -74,7 +74,7 @@ func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot
 		return nil, cursor, err
 	}
 	if o.rvText == "" {
-		if err := s.refresh(ctx, p.served); err != nil {
+		if err := s.refreshStore(ctx, p.served); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -105,15 +105,15 @@ const (
 	reasonError   = "error"
 )
 
-// run writes events until the watch ends, and returns the reason.
-func (s *stream) run(ctx context.Context, initial *store.Snapshot) string {
+// streamEvents writes events until the watch ends, and returns the reason.
+func (s *stream) streamEvents(ctx context.Context, initial *store.Snapshot) string {
 	err := s.writeInitial(initial)
 	if err == nil {
-		err = s.flush()
+		err = s.flushFrames()
 	}
 	next := s.nextBookmark(time.Now())
 	for err == nil {
-		err = s.step(ctx, &next)
+		err = s.writeNextEvents(ctx, &next)
 	}
 	switch {
 	case errors.Is(err, errSlow): // the server cancels ctx with the connection
@@ -127,8 +127,8 @@ func (s *stream) run(ctx context.Context, initial *store.Snapshot) string {
 		return reasonClient
 	}
 	s.w.limit = time.Second
-	_ = s.write(s.encoder.failure(err)) // the connection ends either way
-	_ = s.flush()
+	_ = s.writeFrame(s.encoder.encodeError(err)) // the connection ends either way
+	_ = s.flushFrames()
 	switch {
 	case errors.Is(err, store.ErrExpired):
 		return reasonExpired
@@ -144,14 +144,14 @@ var (
 	errSlow  = errors.New("client does not read")
 )
 
-func (s *stream) write(frame []byte) error {
-	return s.sent(func() error { _, err := s.w.Write(frame); return err })
+func (s *stream) writeFrame(frame []byte) error {
+	return s.sendError(func() error { _, err := s.w.Write(frame); return err })
 }
 
-func (s *stream) flush() error { return s.sent(s.w.c.Flush) }
+func (s *stream) flushFrames() error { return s.sendError(s.w.c.Flush) }
 
-// sent returns the reason for a failure of send. Which error a late write gives depends on the version of HTTP.
-func (s *stream) sent(send func() error) error {
+// sendError returns the reason for a failure of send. Which error a late write gives depends on the version of HTTP.
+func (s *stream) sendError(send func() error) error {
 	begin := time.Now()
 	if send() == nil {
 		return nil
@@ -168,25 +168,25 @@ func (s *stream) writeInitial(initial *store.Snapshot) error {
 		return nil
 	}
 	for _, o := range initial.Objects {
-		matches, err := s.params.selector.matches(o)
+		matches, err := s.params.selector.matchesObject(o)
 		if err != nil {
 			return err
 		}
 		if !matches {
 			continue
 		}
-		frame, err := s.encoder.event(store.Added, o.Data)
+		frame, err := s.encoder.encodeEvent(store.Added, o.Data)
 		if err != nil {
 			return err
 		}
-		if err := s.write(frame); err != nil {
+		if err := s.writeFrame(frame); err != nil {
 			return err
 		}
 	}
 	if !s.params.options.marksInitialEnd() {
 		return nil
 	}
-	return s.write(s.encoder.bookmark(initial.RV, map[string]string{wire.InitialEventsEnd: "true"}))
+	return s.writeFrame(s.encoder.encodeBookmark(initial.RV, map[string]string{wire.InitialEventsEnd: "true"}))
 }
 
 // nextBookmark returns the time of the bookmark after now. The last one is shortly before the end.
@@ -198,8 +198,8 @@ func (s *stream) nextBookmark(now time.Time) time.Time {
 	return next
 }
 
-// step waits for events or for the time of a bookmark, and writes them.
-func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
+// writeNextEvents waits for events or for the time of a bookmark, and writes them.
+func (s *stream) writeNextEvents(ctx context.Context, bookmark *time.Time) error {
 	waiting, cancel := context.WithDeadline(ctx, *bookmark)
 	defer cancel()
 	events, err := s.cursor.Next(waiting)
@@ -209,8 +209,8 @@ func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
 		if !s.params.options.bookmarks || !caughtUp {
 			return nil
 		}
-		err = s.write(s.encoder.bookmark(rv, nil))
-		return cmpErr(err, s.flush)
+		err = s.writeFrame(s.encoder.encodeBookmark(rv, nil))
+		return cmpErr(err, s.flushFrames)
 	}
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (s *stream) step(ctx context.Context, bookmark *time.Time) error {
 			return err
 		}
 	}
-	return s.flush()
+	return s.flushFrames()
 }
 
 func cmpErr(err error, then func() error) error {
@@ -242,12 +242,12 @@ func (s *stream) writeEvent(e store.Event) error {
 	was, is := false, false
 	var err error
 	if e.Prev != nil {
-		if was, err = s.params.selector.matches(e.Prev); err != nil {
+		if was, err = s.params.selector.matchesObject(e.Prev); err != nil {
 			return err
 		}
 	}
 	if e.Type != store.Deleted {
-		if is, err = s.params.selector.matches(e.Object); err != nil {
+		if is, err = s.params.selector.matchesObject(e.Object); err != nil {
 			return err
 		}
 	}
@@ -265,9 +265,9 @@ func (s *stream) writeEvent(e store.Event) error {
 			}
 		}
 	}
-	frame, err := s.encoder.event(typ, data)
+	frame, err := s.encoder.encodeEvent(typ, data)
 	if err != nil {
 		return err
 	}
-	return s.write(frame)
+	return s.writeFrame(frame)
 }

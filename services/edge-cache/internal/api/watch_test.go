@@ -50,7 +50,7 @@ func newEdge(t *testing.T) *edge {
 	require.NoError(t, replacement.Commit(10))
 	e.things.SetObjectType("example.com/v1", "Thing")
 	e.client = serveHTTP2(t, New(Params{
-		Served: []Served{{
+		Stores: []ServedStore{{
 			Resource: allowlist.Resource{Group: "example.com", Version: "v1", Name: "things", Custom: true}, Store: e.things,
 			Confirm: func(ctx context.Context) error { return e.confirm(ctx) },
 		}},
@@ -59,12 +59,12 @@ func newEdge(t *testing.T) *edge {
 	return e
 }
 
-func (*edge) Append(...store.Record) error { return nil }
-func (e *edge) Online() bool               { return e.online }
-func (*edge) Served(_, _, _ string)        {}
-func (*edge) Watching(int)                 {}
-func (e *edge) Unconfirmed(string)         { e.unconfirmed++ }
-func (e *edge) WatchEnded(reason string)   { e.mu.Lock(); defer e.mu.Unlock(); e.ended[reason]++ }
+func (*edge) Append(...store.Record) error  { return nil }
+func (e *edge) IsOnline() bool              { return e.online }
+func (*edge) CountRequest(_, _, _ string)   {}
+func (*edge) AddWatches(int)                {}
+func (e *edge) CountUnconfirmedRead(string) { e.unconfirmed++ }
+func (e *edge) CountWatchEnd(reason string) { e.mu.Lock(); defer e.mu.Unlock(); e.ended[reason]++ }
 func (e *edge) endedWatches(reason string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

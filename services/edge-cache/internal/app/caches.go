@@ -25,8 +25,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
-// cached is a store with its reflector.
-type cached struct {
+// cachedResource is a store with its reflector.
+type cachedResource struct {
 	resource  allowlist.Resource
 	namespace string
 	hidden    bool // not for the controller
@@ -36,14 +36,14 @@ type cached struct {
 
 // caches are all stores.
 type caches struct {
-	all        []*cached
+	all        []*cachedResource
 	byID       map[string]*store.Store
 	pool       *nodepool.Pool
-	references *references.References
+	references *references.Index
 	adjuster   *liveaddress.Adjuster
-	endpoints  projection.Endpoints
+	endpoints  projection.EndpointProjection
 	nodes      *nodeChanges
-	newest     *newestNodes
+	newest     *nodeFreshness
 	connection *upstream.Connection
 	log        *zap.Logger
 	metrics    *metrics.Metrics
@@ -62,11 +62,11 @@ type cacheParts struct {
 	Log        *zap.Logger
 	Namespace  namespace
 	Allow      allowlist.List
-	Journal    *durable
+	Journal    *durableJournal
 	Connection *upstream.Connection
 	Metrics    *metrics.Metrics
 	Pool       *nodepool.Pool
-	References *references.References
+	References *references.Index
 	Adjuster   *liveaddress.Adjuster
 }
 
@@ -74,18 +74,18 @@ func newCaches(p cacheParts) *caches {
 	c := &caches{
 		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
 		metrics: p.Metrics, fetches: make(chan references.Target, 1024), absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
-		endpoints: projection.Endpoints{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
+		endpoints: projection.EndpointProjection{Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics},
 	}
-	c.newest = &newestNodes{turnsUnready: c.endpoints.TurnsUnready, log: c.log}
+	c.newest = &nodeFreshness{turnsUnready: c.endpoints.TurnsUnready, log: c.log}
 	for _, r := range p.Allow.Resources {
 		for _, ns := range namespacesOf(r, p) {
-			c.add(p, r, ns)
+			c.addStore(p, r, ns)
 		}
 	}
 	if p.Config.Pool.Membership == config.NodePool {
 		r := allowlist.Resource{Group: "apps.openyurt.io", Version: p.Config.Pool.NodePoolVersion, Name: "nodepools", Custom: true, ClusterScoped: true}
 		r.FieldSelector = "metadata.name=" + p.Config.Pool.Name
-		c.add(p, r, "").hidden = true
+		c.addStore(p, r, "").hidden = true
 	}
 	return c
 }
@@ -101,8 +101,8 @@ func namespacesOf(r allowlist.Resource, p cacheParts) []string {
 	return p.Config.Client.Namespaces
 }
 
-// add makes a store and its reflector.
-func (c *caches) add(p cacheParts, r allowlist.Resource, ns string) *cached {
+// addStore makes a store and its reflector.
+func (c *caches) addStore(p cacheParts, r allowlist.Resource, ns string) *cachedResource {
 	label := ""
 	if r.Filter == allowlist.Nodes && p.Config.Pool.Membership == config.Labels {
 		label = p.Config.Pool.LabelKey + "=" + p.Config.Pool.Name
@@ -113,12 +113,12 @@ func (c *caches) add(p cacheParts, r allowlist.Resource, ns string) *cached {
 	if r.Custom {
 		params.Format = wire.JSON
 	}
-	c.project(&params, r, p)
+	c.setProjection(&params, r, p)
 	s := store.New(params)
-	made := &cached{resource: r, namespace: ns, store: s}
+	made := &cachedResource{resource: r, namespace: ns, store: s}
 	made.reflector = upstream.NewReflector(upstream.ReflectorParams{
-		Connection: p.Connection, Store: s, Path: collection(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
-		After: c.after(r), Before: c.before(r),
+		Connection: p.Connection, Store: s, Path: collectionPath(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
+		WaitForDependencies: c.dependencyWait(r), WaitToStore: c.freshnessWait(r),
 	})
 	if r.Filter == allowlist.Nodes {
 		c.newest.nodes = made.reflector
@@ -128,18 +128,18 @@ func (c *caches) add(p cacheParts, r allowlist.Resource, ns string) *cached {
 	return made
 }
 
-// project sets what readers see of a resource, and what follows from its changes.
-func (c *caches) project(params *store.Params, r allowlist.Resource, p cacheParts) {
+// setProjection sets what readers see of a resource, and what follows from its changes.
+func (c *caches) setProjection(params *store.Params, r allowlist.Resource, p cacheParts) {
 	switch {
 	case r.Filter == allowlist.EndpointSlices:
-		params.Virtual, params.Projection, params.Companion = true, c.endpoints.Slices, c.adjuster
+		params.Virtual, params.Projection, params.Companion = true, c.endpoints.ProjectSlice, c.adjuster
 	case r.Filter == allowlist.Endpoints:
-		params.Virtual, params.Projection = true, c.endpoints.Legacy
+		params.Virtual, params.Projection = true, c.endpoints.ProjectEndpoints
 	case r.Filter == allowlist.Secrets, r.Filter == allowlist.ConfigMaps:
-		params.Virtual, params.Discard, params.Projection = true, true, projection.Named(c.references, r.Filter)
+		params.Virtual, params.Discard, params.Projection = true, true, projection.ReferencedObjects(c.references, r.Filter)
 		params.OnRemove = func() { p.Journal.secrets.Store(true) }
 	case r.Filter == allowlist.Nodes && p.Config.Pool.Membership == config.NodePool:
-		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, projection.Nodes(c.pool), c.adjustNodes
+		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, projection.MemberNodes(c.pool), c.adjustNodes
 	case r.Filter == allowlist.Nodes:
 		params.OnChange = c.nodesChanged
 	case r.Name == "nodepools" && r.Custom:
@@ -166,8 +166,8 @@ func storeID(r allowlist.Resource, ns, label string) string {
 	return id
 }
 
-// collection returns the path of a resource at the API server.
-func collection(r allowlist.Resource, ns string) string {
+// collectionPath returns the path of a resource at the API server.
+func collectionPath(r allowlist.Resource, ns string) string {
 	path := "/apis/" + r.Group + "/" + r.Version
 	if r.Group == "" {
 		path = "/api/" + r.Version
@@ -178,22 +178,22 @@ func collection(r allowlist.Resource, ns string) string {
 	return path + "/" + r.Name
 }
 
-// after returns the function that waits for the stores on which a projection depends: without them, the first list would show nothing.
-func (c *caches) after(r allowlist.Resource) func(context.Context) error {
-	var needs func(o *cached) bool
+// dependencyWait returns the function that waits for the stores on which a projection depends: without them, the first list would show nothing.
+func (c *caches) dependencyWait(r allowlist.Resource) func(context.Context) error {
+	var needs func(o *cachedResource) bool
 	switch r.Filter {
 	case allowlist.EndpointSlices, allowlist.Endpoints:
-		needs = func(o *cached) bool { return o.resource.Filter == allowlist.Nodes || o.hidden }
+		needs = func(o *cachedResource) bool { return o.resource.Filter == allowlist.Nodes || o.hidden }
 	case allowlist.Secrets, allowlist.ConfigMaps: // custom kinds may not exist
-		needs = func(o *cached) bool { return namesOthers(o.resource) && !o.resource.Custom }
+		needs = func(o *cachedResource) bool { return namesOthers(o.resource) && !o.resource.Custom }
 	case allowlist.Nodes:
-		needs = func(o *cached) bool { return o.hidden }
+		needs = func(o *cachedResource) bool { return o.hidden }
 	default:
 		return nil
 	}
 	return func(ctx context.Context) error {
 		for {
-			if !slices.ContainsFunc(c.all, func(o *cached) bool { return needs(o) && !o.store.IsSynced() }) {
+			if !slices.ContainsFunc(c.all, func(o *cachedResource) bool { return needs(o) && !o.store.IsSynced() }) {
 				return nil
 			}
 			select {
@@ -205,26 +205,26 @@ func (c *caches) after(r allowlist.Resource) func(context.Context) error {
 	}
 }
 
-func (c *caches) served() []api.Served {
-	var out []api.Served
+func (c *caches) servedStores() []api.ServedStore {
+	var out []api.ServedStore
 	for _, o := range c.all {
 		if !o.hidden {
-			out = append(out, api.Served{Resource: o.resource, Namespace: o.namespace, Store: o.store, Confirm: o.reflector.Confirm, Problem: o.reflector.Problem})
+			out = append(out, api.ServedStore{Resource: o.resource, Namespace: o.namespace, Store: o.store, Confirm: o.reflector.ConfirmNewest, LastError: o.reflector.LastError})
 		}
 	}
 	return out
 }
 
-func (c *caches) sources() []metrics.Source {
-	out := make([]metrics.Source, 0, len(c.all))
+func (c *caches) storeMetrics() []metrics.Store {
+	out := make([]metrics.Store, 0, len(c.all))
 	for _, o := range c.all {
 		out = append(out, o.store)
 	}
 	return out
 }
 
-// ready returns an error that names the stores that have neither listed nor restored their objects. Custom kinds may not exist.
-func (c *caches) ready() error {
+// checkSynced returns an error that names the stores that have neither listed nor restored their objects. Custom kinds may not exist.
+func (c *caches) checkSynced() error {
 	var missing []string
 	for _, o := range c.all {
 		if !o.store.IsSynced() && (!o.resource.Custom || o.hidden) {
@@ -243,14 +243,14 @@ func (c *caches) nodesChanged(changed map[string][]byte) {
 		membership[node] = object != nil
 	}
 	c.adjustNodes(changed)
-	c.pool.Update(membership)
+	c.pool.UpdateMembership(membership)
 }
 
 // nodePoolChanged reads the members from the status of the NodePool.
 func (c *caches) nodePoolChanged(changed map[string][]byte) {
 	for name, object := range changed {
 		if object == nil {
-			c.pool.Replace(nil)
+			c.pool.ReplaceMembers(nil)
 			continue
 		}
 		var nodePool struct {
@@ -262,26 +262,26 @@ func (c *caches) nodePoolChanged(changed map[string][]byte) {
 			c.log.Warn("Ignored a malformed NodePool", zap.String("nodePool", name), zap.Error(err))
 			continue
 		}
-		c.pool.Replace(nodePool.Status.Nodes)
+		c.pool.ReplaceMembers(nodePool.Status.Nodes)
 	}
 }
 
 // referencesChanged shows what objects of a resource name now, and hides what no object names anymore.
 func (c *caches) referencesChanged(r allowlist.Resource, changed map[string][]byte) {
-	for _, target := range c.references.Update(r, changed) {
-		c.filtered(target.Kind, func(s *store.Store) {
+	for _, target := range c.references.UpdateObjects(r, changed) {
+		c.forEachStore(target.Kind, func(s *store.Store) {
 			if _, err := s.ReprojectKeys(target.Key); err != nil {
 				c.log.Warn("Could not show an object", zap.String(string(target.Kind), target.Key), zap.Error(err))
 			}
 		})
-		if c.references.Wanted(target) {
+		if c.references.IsWanted(target) {
 			c.enqueueFetch(target)
 		}
 	}
 }
 
-// filtered calls each for the stores with a filter.
-func (c *caches) filtered(f allowlist.Filter, each func(s *store.Store)) {
+// forEachStore calls each for the stores with a filter.
+func (c *caches) forEachStore(f allowlist.Filter, each func(s *store.Store)) {
 	for _, o := range c.all {
 		if o.resource.Filter == f {
 			each(o.store)
@@ -289,14 +289,14 @@ func (c *caches) filtered(f allowlist.Filter, each func(s *store.Store)) {
 	}
 }
 
-// refilter shows what the change of some nodes affects.
-func (c *caches) refilter(nodes []string) {
+// reprojectNodes shows what the change of some nodes affects.
+func (c *caches) reprojectNodes(nodes []string) {
 	hashes := make([]uint32, len(nodes))
 	for i, n := range nodes {
 		hashes[i] = endpointfilter.HashNode(n)
 	}
 	for _, f := range []allowlist.Filter{allowlist.EndpointSlices, allowlist.Endpoints} {
-		c.filtered(f, func(s *store.Store) {
+		c.forEachStore(f, func(s *store.Store) {
 			affected, err := s.ReprojectNodes(hashes...)
 			if err != nil {
 				c.log.Error("Could not filter endpoints again", zap.Error(err))
@@ -304,7 +304,7 @@ func (c *caches) refilter(nodes []string) {
 			c.log.Debug("Filtered endpoints again", zap.Int("nodes", len(nodes)), zap.Int("objects", affected))
 		})
 	}
-	c.filtered(allowlist.Nodes, func(s *store.Store) {
+	c.forEachStore(allowlist.Nodes, func(s *store.Store) {
 		if !s.IsVirtual() {
 			return
 		}

@@ -38,11 +38,11 @@ type parts struct {
 
 	Config      *config.Config
 	Log         *zap.Logger
-	Journal     *durable
-	Documents   *responsecache.Documents
+	Journal     *durableJournal
+	Documents   *responsecache.Cache
 	Connection  *upstream.Connection
 	Pool        *nodepool.Pool
-	References  *references.References
+	References  *references.Index
 	Adjuster    *liveaddress.Adjuster
 	Caches      *caches
 	Credentials *credentials.Credentials
@@ -66,7 +66,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// Durable state.
 		openJournal,
-		func(d *durable) *responsecache.Documents { return responsecache.New(d) },
+		func(d *durableJournal) *responsecache.Cache { return responsecache.New(d) },
 
 		// The API server.
 		newRESTConfig,
@@ -103,7 +103,7 @@ func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *l
 	case cfg.Node.CRISocket != "":
 		p.Runtime = cri.New(cfg.Node.CRISocket)
 	case cfg.Node.Probe:
-		p.Prober = probe.New(probe.Params{Node: cfg.Node.Name, Online: c.Online})
+		p.Prober = probe.NewProber(probe.ProberParams{Node: cfg.Node.Name, Online: c.IsOnline})
 	}
 	return liveaddress.New(p)
 }
@@ -112,13 +112,13 @@ func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *l
 type namespace string
 
 func newNamespace(cfg *config.Config) (namespace, error) {
-	ns, err := credentials.Namespace(cfg.Client.NamespaceFile)
+	ns, err := credentials.ReadNamespace(cfg.Client.NamespaceFile)
 	return namespace(ns), err
 }
 
-func newReferences(cfg *config.Config, l allowlist.List, ns namespace, log *zap.Logger) *references.References {
-	return references.NewReferences(references.ReferenceParams{
-		Class: cfg.Class(), Names: l.SecretFields, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
+func newReferences(cfg *config.Config, l allowlist.List, ns namespace, log *zap.Logger) *references.Index {
+	return references.New(references.Params{
+		Class: cfg.IngressClassName(), SecretFields: l.SecretFields, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
 	})
 }
 
@@ -146,7 +146,7 @@ type apiParts struct {
 	Caches      *caches
 	Credentials *credentials.Credentials
 	Connection  *upstream.Connection
-	Documents   *responsecache.Documents
+	Documents   *responsecache.Cache
 	Metrics     *metrics.Metrics
 	Pool        *nodepool.Pool
 }
@@ -155,19 +155,19 @@ func newAPI(p apiParts) *api.Server {
 	limits := api.DefaultLimits()
 	limits.Watches = p.Config.Client.MaxWatches
 	return api.New(api.Params{
-		Served: p.Caches.served(), Allow: p.Allow, Namespace: string(p.Namespace), Token: p.Credentials.Token, Backend: p.Connection,
-		Documents: p.Documents, Observer: p.Metrics, Log: p.Log.Named("api"), Limits: limits, Ready: p.Pool.Ready,
+		Stores: p.Caches.servedStores(), Allow: p.Allow, Namespace: string(p.Namespace), Token: p.Credentials.Token, Backend: p.Connection,
+		Responses: p.Documents, Observer: p.Metrics, Log: p.Log.Named("api"), Limits: limits, CheckReady: p.Pool.CheckReady,
 	})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, c *caches, d *durable, r *prometheus.Registry) *httpserver.Server {
-	metrics.WatchStores(r, c.sources())
-	metrics.WatchDurability(r, d.journal.Status, c.adjuster)
+func newHTTPServer(cfg *config.Config, log *zap.Logger, c *caches, d *durableJournal, r *prometheus.Registry) *httpserver.Server {
+	metrics.RegisterStores(r, c.storeMetrics())
+	metrics.RegisterDurability(r, d.journal.Status, c.adjuster)
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
 		Ready: []httpserver.Check{
-			{Name: "stores", Probe: func(context.Context) error { return c.ready() }},
-			{Name: "pool", Probe: func(context.Context) error { return c.pool.Ready() }},
+			{Name: "stores", Probe: func(context.Context) error { return c.checkSynced() }},
+			{Name: "pool", Probe: func(context.Context) error { return c.pool.CheckReady() }},
 		},
 	})
 }

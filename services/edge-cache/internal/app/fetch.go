@@ -41,11 +41,11 @@ func (c *caches) runFetches(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case w := <-c.fetches:
-			c.fetch(ctx, w)
+			c.fetchObject(ctx, w)
 		case <-ticker.C:
-			if c.connection.Online() {
-				for _, w := range c.missing() {
-					c.fetch(ctx, w)
+			if c.connection.IsOnline() {
+				for _, w := range c.missingObjects() {
+					c.fetchObject(ctx, w)
 				}
 			}
 			c.reportReferences()
@@ -53,31 +53,31 @@ func (c *caches) runFetches(ctx context.Context) {
 	}
 }
 
-// missing returns wanted objects that are not stored: those that do not exist, and those that could not be read.
-func (c *caches) missing() []references.Target {
+// missingObjects returns wanted objects that are not stored: those that do not exist, and those that could not be read.
+func (c *caches) missingObjects() []references.Target {
 	var missing []references.Target
-	all := c.wanted()
-	c.forget(all)
+	all := c.wantedObjects()
+	c.forgetUnwanted(all)
 	for _, w := range all {
-		if !c.absent[w] && !c.stored(w) {
+		if !c.absent[w] && !c.isStored(w) {
 			missing = append(missing, w)
 		}
 	}
 	return missing
 }
 
-// wanted returns the objects that projections want, of kinds whose stores forget all others.
-func (c *caches) wanted() []references.Target {
-	all := c.references.Targets()
+// wantedObjects returns the objects that projections want, of kinds whose stores forget all others.
+func (c *caches) wantedObjects() []references.Target {
+	all := c.references.WantedTargets()
 	for node := range c.pool.Members() {
 		all = append(all, references.Target{Kind: allowlist.Nodes, Key: node})
 	}
 	return all
 }
 
-// stored reports whether the cache need not read an object: its store has it or has not listed yet, or no store is for it.
-func (c *caches) stored(w references.Target) bool {
-	o := c.find(w)
+// isStored reports whether the cache need not read an object: its store has it or has not listed yet, or no store is for it.
+func (c *caches) isStored(w references.Target) bool {
+	o := c.findStore(w)
 	if o == nil || !o.store.IsSynced() {
 		return true
 	}
@@ -85,14 +85,14 @@ func (c *caches) stored(w references.Target) bool {
 	return err != nil || object != nil
 }
 
-// problem returns why a reference leads to no object; empty if it does, or if nobody knows yet.
-func (c *caches) problem(w references.Target) references.Problem {
+// referenceProblem returns why a reference leads to no object; empty if it does, or if nobody knows yet.
+func (c *caches) referenceProblem(w references.Target) references.Problem {
 	switch {
-	case c.find(w) == nil:
+	case c.findStore(w) == nil:
 		return references.NotCached
-	case c.absent[w] && !c.stored(w):
+	case c.absent[w] && !c.isStored(w):
 		return references.Missing
-	case c.unreadable[w] && !c.stored(w):
+	case c.unreadable[w] && !c.isStored(w):
 		return references.Unreadable
 	}
 	return ""
@@ -103,11 +103,11 @@ const maxReported = 20
 
 // reportReferences counts the references that do not lead to an object, and logs the new ones.
 func (c *caches) reportReferences() {
-	unfollowed := c.references.Unfollowed(c.problem)
+	unfollowed := c.references.FindUnfollowed(c.referenceProblem)
 	counts, reported := map[references.Problem]int{}, make(map[references.Reference]bool, len(unfollowed))
 	lines := 0
 	for _, r := range unfollowed {
-		if !slices.ContainsFunc(c.all, func(o *cached) bool { return o.resource.Filter == r.Target.Kind }) {
+		if !slices.ContainsFunc(c.all, func(o *cachedResource) bool { return o.resource.Filter == r.Target.Kind }) {
 			continue // a controller that cannot list the kind does not read it
 		}
 		counts[r.Problem]++
@@ -125,13 +125,13 @@ func (c *caches) reportReferences() {
 		c.log.Warn("Object names a Secret or ConfigMap that the controller does not see", fields...)
 	}
 	c.reported = reported
-	for _, p := range references.Problems() {
-		c.metrics.Unfollowed(string(p), counts[p])
+	for _, p := range references.AllProblems() {
+		c.metrics.SetUnfollowedReferences(string(p), counts[p])
 	}
 }
 
-// forget removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
-func (c *caches) forget(all []references.Target) {
+// forgetUnwanted removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
+func (c *caches) forgetUnwanted(all []references.Target) {
 	still := make(map[references.Target]bool, len(all))
 	for _, w := range all {
 		still[w] = true
@@ -141,8 +141,8 @@ func (c *caches) forget(all []references.Target) {
 	maps.DeleteFunc(c.unreadable, gone)
 }
 
-// find returns the store of a wanted object, nil if that store keeps all objects.
-func (c *caches) find(w references.Target) *cached {
+// findStore returns the store of a wanted object, nil if that store keeps all objects.
+func (c *caches) findStore(w references.Target) *cachedResource {
 	for _, o := range c.all {
 		if o.resource.Filter == w.Kind && o.store.IsVirtual() && (o.namespace == "" || strings.HasPrefix(w.Key, o.namespace+"/")) {
 			return o
@@ -151,8 +151,8 @@ func (c *caches) find(w references.Target) *cached {
 	return nil
 }
 
-func (c *caches) fetch(ctx context.Context, w references.Target) {
-	o := c.find(w)
+func (c *caches) fetchObject(ctx context.Context, w references.Target) {
+	o := c.findStore(w)
 	if o == nil || !o.store.IsSynced() {
 		return // the first list has it
 	}
@@ -160,15 +160,15 @@ func (c *caches) fetch(ctx context.Context, w references.Target) {
 	defer cancel()
 	delete(c.absent, w) // it may exist by now; a failure must not hide it for ever
 	delete(c.unreadable, w)
-	err := o.store.AddFetched(w.Key, func() ([]byte, error) { return c.readOne(ctx, w) })
+	err := o.store.AddFetched(w.Key, func() ([]byte, error) { return c.readObject(ctx, w) })
 	if err != nil {
 		c.unreadable[w] = true
 		c.log.Debug("Could not read an object that the controller should see", zap.String("kind", string(w.Kind)), zap.String("key", w.Key), zap.Error(err))
 	}
 }
 
-// pathOf returns the path of an object of the core group.
-func pathOf(w references.Target) string {
+// objectPath returns the path of an object of the core group.
+func objectPath(w references.Target) string {
 	namespace, name, namespaced := strings.Cut(w.Key, "/")
 	if !namespaced {
 		return "/api/v1/" + string(w.Kind) + "/" + w.Key
@@ -176,10 +176,10 @@ func pathOf(w references.Target) string {
 	return "/api/v1/namespaces/" + namespace + "/" + string(w.Kind) + "/" + name
 }
 
-// readOne returns the encoding of an object, nil if it does not exist: its creation will be an event.
-func (c *caches) readOne(ctx context.Context, w references.Target) ([]byte, error) {
+// readObject returns the encoding of an object, nil if it does not exist: its creation will be an event.
+func (c *caches) readObject(ctx context.Context, w references.Target) ([]byte, error) {
 	response, err := c.connection.Do(ctx, upstream.Request{
-		Source: "fetch", Path: pathOf(w), Header: http.Header{"Accept": {"application/vnd.kubernetes.protobuf"}},
+		Source: "fetch", Path: objectPath(w), Header: http.Header{"Accept": {"application/vnd.kubernetes.protobuf"}},
 	})
 	if err != nil {
 		return nil, err

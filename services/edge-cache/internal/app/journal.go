@@ -25,8 +25,8 @@ const recordIdentity uint16 = 5
 // long as its last fsync. The time is shorter than the grace period of a pod, so a cache that waits in vain ends with a message.
 const lockWait = 20 * time.Second
 
-// durable is the journal, as stores write to it.
-type durable struct {
+// durableJournal is the journal, as stores write to it.
+type durableJournal struct {
 	journal *journal.Journal
 	log     *zap.Logger
 	secrets atomic.Bool // some were removed, and are still on the disk
@@ -37,7 +37,7 @@ type durable struct {
 const eraseInterval = 20 * time.Second
 
 // runErasures removes Secrets that are gone from the disk until ctx ends.
-func (d *durable) runErasures(ctx context.Context) {
+func (d *durableJournal) runErasures(ctx context.Context) {
 	ticker := time.NewTicker(eraseInterval)
 	defer ticker.Stop()
 	for {
@@ -46,15 +46,15 @@ func (d *durable) runErasures(ctx context.Context) {
 			return
 		case <-ticker.C:
 			if d.secrets.Swap(false) {
-				d.journal.Erase()
+				d.journal.EraseDeleted()
 			}
 		}
 	}
 }
 
 // openJournal opens the journal of the data directory.
-func openJournal(cfg *config.Config, log *zap.Logger) (*durable, error) {
-	fs, err := journal.OS(filepath.Join(cfg.Data.Dir, "journal"))
+func openJournal(cfg *config.Config, log *zap.Logger) (*durableJournal, error) {
+	fs, err := journal.OpenDir(filepath.Join(cfg.Data.Dir, "journal"))
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
@@ -68,13 +68,13 @@ func openJournal(cfg *config.Config, log *zap.Logger) (*durable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
-	d := &durable{journal: j, log: log}
+	d := &durableJournal{journal: j, log: log}
 	d.secrets.Store(true) // what the process before this one removed
 	return d, nil
 }
 
 // Append implements store.Journal.
-func (d *durable) Append(records ...store.Record) error {
+func (d *durableJournal) Append(records ...store.Record) error {
 	batch := make([]journal.Record, len(records))
 	for i, r := range records {
 		batch[i] = toJournal(r)
@@ -89,15 +89,15 @@ func toJournal(r store.Record) journal.Record {
 	return journal.Record{Op: journal.Put, Type: r.Type, Key: r.Key, Value: r.Value}
 }
 
-// restored is what the journal holds.
-type restored struct {
+// restoredState is what the journal holds.
+type restoredState struct {
 	identity string
 	damaged  error
 }
 
-// restore fills the stores and the documents.
-func (d *durable) restore(stores map[string]*store.Store, docs *responsecache.Documents) (restored, error) {
-	var out restored
+// restoreState fills the stores and the documents.
+func (d *durableJournal) restoreState(stores map[string]*store.Store, docs *responsecache.Cache) (restoredState, error) {
+	var out restoredState
 	err := d.journal.Replay(func(r journal.Record) error {
 		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key)}
 		if r.Op == journal.Put {
@@ -110,8 +110,8 @@ func (d *durable) restore(stores map[string]*store.Store, docs *responsecache.Do
 		case recordIdentity:
 			out.identity = string(record.Value)
 			return nil
-		case responsecache.Record:
-			return docs.Restore(record)
+		case responsecache.RecordType:
+			return docs.RestoreRecord(record)
 		}
 		id, _ := store.SplitKey(record.Key)
 		if s := stores[id]; s != nil {
@@ -133,8 +133,8 @@ func identityRecord(uid string) store.Record {
 	return store.Record{Type: recordIdentity, Key: "cluster", Value: []byte(uid)}
 }
 
-// source returns everything that the journal must hold.
-func (d *durable) source(c *caches, docs *responsecache.Documents, identity func() string) journal.Source {
+// stateSource returns everything that the journal must hold.
+func (d *durableJournal) stateSource(c *caches, docs *responsecache.Cache, identity func() string) journal.Source {
 	return func(yield func(journal.Record) error) error {
 		put := func(r store.Record) error { return yield(toJournal(r)) }
 		if uid := identity(); uid != "" {
@@ -147,6 +147,6 @@ func (d *durable) source(c *caches, docs *responsecache.Documents, identity func
 				return err
 			}
 		}
-		return docs.Records(put)
+		return docs.EachRecord(put)
 	}
 }

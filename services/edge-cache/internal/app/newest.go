@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	// nodesWait is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed after 10 s.
-	nodesWait = 10 * time.Second
+	// nodesTimeout is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed after 10 s.
+	nodesTimeout = 10 * time.Second
 	// nodesRetry is the shortest pause between attempts.
 	nodesRetry = 500 * time.Millisecond
-	// nodesLost is the time without waits after one that was in vain: slices must not stand still because Nodes cannot be read.
-	nodesLost = time.Minute
+	// nodesRetryAfter is the time without waits after one that was in vain: slices must not stand still because Nodes cannot be read.
+	nodesRetryAfter = time.Minute
 )
 
-// newestNodes makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the Node first, and
+// nodeFreshness makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the Node first, and
 // slices some milliseconds later. After an outage all of it arrives at once, in any order. An endpoint that is shown unready for a millisecond can be without requests
 // for seconds: Traefik applies one change, and the next one 2 s later.
-type newestNodes struct {
+type nodeFreshness struct {
 	nodes *upstream.Reflector
 	// turnsUnready reports whether an endpoint in a slice would be shown unready, as far as Nodes are known.
 	turnsUnready func(slice []byte) bool
-	lost         atomic.Pointer[time.Time]
+	gaveUpAt     atomic.Pointer[time.Time]
 	log          *zap.Logger
 }
 
-// before returns what blocks a reflector until other stores are as new as what it is about to store.
-func (c *caches) before(r allowlist.Resource) func(ctx context.Context, object []byte, rv uint64) error {
+// freshnessWait returns what blocks a reflector until other stores are as new as what it is about to store.
+func (c *caches) freshnessWait(r allowlist.Resource) func(ctx context.Context, object []byte, rv uint64) error {
 	if r.Filter != allowlist.EndpointSlices {
 		return nil
 	}
-	return c.newest.wait
+	return c.newest.waitForNodes
 }
 
-// wait returns when Nodes are as new as a slice of this version, or as a list of slices (nil).
-func (n *newestNodes) wait(ctx context.Context, slice []byte, rv uint64) error {
-	if since := n.lost.Load(); since != nil && time.Since(*since) < nodesLost {
+// waitForNodes returns when Nodes are as new as a slice of this version, or as a list of slices (nil).
+func (n *nodeFreshness) waitForNodes(ctx context.Context, slice []byte, rv uint64) error {
+	if since := n.gaveUpAt.Load(); since != nil && time.Since(*since) < nodesRetryAfter {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, nodesWait)
+	limited, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
 	for slice == nil || n.turnsUnready(slice) {
 		err := n.nodes.ConfirmAt(limited, rv)
@@ -64,9 +64,9 @@ func (n *newestNodes) wait(ctx context.Context, slice []byte, rv uint64) error {
 	return nil
 }
 
-func (n *newestNodes) giveUp(cause error) {
+func (n *nodeFreshness) giveUp(cause error) {
 	now := time.Now()
-	n.lost.Store(&now)
+	n.gaveUpAt.Store(&now)
 	n.log.Warn("Endpoints may be shown unready although only their nodes are silent: Nodes could not be read, which the API server must allow and answer",
-		zap.Duration("waited", nodesWait), zap.Duration("retryAfter", nodesLost), zap.Error(cause))
+		zap.Duration("waited", nodesTimeout), zap.Duration("retryAfter", nodesRetryAfter), zap.Error(cause))
 }

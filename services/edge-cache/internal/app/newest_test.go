@@ -51,39 +51,39 @@ func TestSlicesWaitForNodes(t *testing.T) {
 		nodes := store.New(store.Params{ID: "v1/nodes", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()})
 		require.NoError(t, nodes.BeginReplacement().Commit(10))
 		turnsUnready := true
-		n := &newestNodes{
+		n := &nodeFreshness{
 			nodes:        upstream.NewReflector(upstream.ReflectorParams{Connection: c, Store: nodes, Path: "/api/v1/nodes", Log: zap.NewNop()}),
 			turnsUnready: func([]byte) bool { return turnsUnready }, log: zap.NewNop(),
 		}
 		wait := func() time.Duration {
 			begin := time.Now()
-			require.NoError(t, n.wait(t.Context(), []byte("slice"), 15))
+			require.NoError(t, n.waitForNodes(t.Context(), []byte("slice"), 15))
 			return time.Since(begin)
 		}
 		assert.Equal(t, 10*time.Second, wait())
-		assert.LessOrEqual(t, server.asked, int(nodesWait/nodesRetry)+1)
+		assert.LessOrEqual(t, server.asked, int(nodesTimeout/nodesRetry)+1)
 		asked := server.asked
-		time.Sleep(nodesLost - nodesWait)
+		time.Sleep(nodesRetryAfter - nodesTimeout)
 		assert.Zero(t, wait(), "within a minute after a wait in vain")
 		assert.Equal(t, asked, server.asked)
-		time.Sleep(nodesLost)
-		assert.Equal(t, nodesWait, wait(), "after it")
+		time.Sleep(nodesRetryAfter)
+		assert.Equal(t, nodesTimeout, wait(), "after it")
 
-		time.Sleep(2 * nodesLost)
+		time.Sleep(2 * nodesRetryAfter)
 		server.code = http.StatusOK
 		assert.Zero(t, wait(), "Nodes can be read")
 		assert.Zero(t, wait(), "and are new enough")
 		turnsUnready, server.code = false, http.StatusInternalServerError
 		asked = server.asked
-		require.NoError(t, n.wait(t.Context(), []byte("slice"), 99))
+		require.NoError(t, n.waitForNodes(t.Context(), []byte("slice"), 99))
 		assert.Equal(t, asked, server.asked, "nothing turns unready")
 
 		turnsUnready = true
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		lost := n.lost.Load()
-		require.ErrorIs(t, n.wait(ended, []byte("slice"), 99), context.Canceled, "nothing must be stored")
-		assert.Equal(t, lost, n.lost.Load(), "this was no wait in vain")
+		lost := n.gaveUpAt.Load()
+		require.ErrorIs(t, n.waitForNodes(ended, []byte("slice"), 99), context.Canceled, "nothing must be stored")
+		assert.Equal(t, lost, n.gaveUpAt.Load(), "this was no wait in vain")
 	})
 }
 
@@ -93,7 +93,7 @@ func TestForget(t *testing.T) {
 	gone, wanted := references.Target{Kind: allowlist.Secrets, Key: "a/gone"}, references.Target{Kind: allowlist.Secrets, Key: "a/wanted"}
 	both := func() map[references.Target]bool { return map[references.Target]bool{gone: true, wanted: true} }
 	c := caches{absent: both(), unreadable: both()}
-	c.forget([]references.Target{wanted})
+	c.forgetUnwanted([]references.Target{wanted})
 	assert.Equal(t, map[references.Target]bool{wanted: true}, c.absent)
 	assert.Equal(t, map[references.Target]bool{wanted: true}, c.unreadable)
 }

@@ -25,7 +25,7 @@ func newNodeChanges() *nodeChanges {
 	return &nodeChanges{names: map[string]struct{}{}, signal: make(chan struct{}, 1)}
 }
 
-func (n *nodeChanges) add(name string) {
+func (n *nodeChanges) addNode(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names[name] = struct{}{}
@@ -35,7 +35,7 @@ func (n *nodeChanges) add(name string) {
 	}
 }
 
-func (n *nodeChanges) drain() []string {
+func (n *nodeChanges) drainNames() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	names := slices.Sorted(maps.Keys(n.names))
@@ -47,7 +47,7 @@ func (n *nodeChanges) drain() []string {
 func (c *caches) adjustNodes(changed map[string][]byte) {
 	for name, object := range changed {
 		if object == nil {
-			c.adjuster.NodeDeleted(name)
+			c.adjuster.DeleteNode(name)
 			continue
 		}
 		node, err := decodeNode(object)
@@ -55,8 +55,8 @@ func (c *caches) adjustNodes(changed map[string][]byte) {
 			c.log.Warn("Ignored a malformed Node", zap.String("node", name), zap.Error(err))
 			continue
 		}
-		if c.adjuster.NodeChanged(node) {
-			c.nodes.add(name)
+		if c.adjuster.UpdateNode(node) {
+			c.nodes.addNode(name)
 		}
 	}
 }
@@ -76,8 +76,8 @@ func (c *caches) runAdjuster(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-c.nodes.signal:
-				for _, name := range c.nodes.drain() {
-					c.ReadjustNode(name)
+				for _, name := range c.nodes.drainNames() {
+					c.ReprojectNode(name)
 				}
 			}
 		}
@@ -85,18 +85,18 @@ func (c *caches) runAdjuster(ctx context.Context) {
 	all.Wait()
 }
 
-// Readjust implements adjust.Readjuster.
-func (c *caches) Readjust(keys ...string) {
-	c.filtered(allowlist.EndpointSlices, func(s *store.Store) {
+// ReprojectSlices implements liveaddress.Reprojector.
+func (c *caches) ReprojectSlices(keys ...string) {
+	c.forEachStore(allowlist.EndpointSlices, func(s *store.Store) {
 		if _, err := s.ReprojectKeys(keys...); err != nil {
 			c.log.Error("Could not adjust endpoint slices", zap.Error(err))
 		}
 	})
 }
 
-// ReadjustNode implements adjust.Readjuster.
-func (c *caches) ReadjustNode(name string) {
-	c.filtered(allowlist.EndpointSlices, func(s *store.Store) {
+// ReprojectNode implements liveaddress.Reprojector.
+func (c *caches) ReprojectNode(name string) {
+	c.forEachStore(allowlist.EndpointSlices, func(s *store.Store) {
 		if _, err := s.ReprojectNodes(endpointfilter.HashNode(name)); err != nil {
 			c.log.Error("Could not adjust endpoint slices", zap.String("node", name), zap.Error(err))
 		}

@@ -35,28 +35,28 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := p.restore(); err != nil {
+	if err := p.restoreStores(); err != nil {
 		return errors.Join(err, p.Journal.journal.Close())
 	}
-	err = p.serve(ctx)
+	err = p.runParts(ctx)
 	return errors.Join(err, p.Journal.journal.Close())
 }
 
-// restore fills the stores from the journal. Nodes and Ingresses come first: the projections of the others depend on them.
-func (p *parts) restore() error {
+// restoreStores fills the stores from the journal. Nodes and Ingresses come first: the projections of the others depend on them.
+func (p *parts) restoreStores() error {
 	begin := time.Now()
-	state, err := p.Journal.restore(p.Caches.byID, p.Documents)
+	state, err := p.Journal.restoreState(p.Caches.byID, p.Documents)
 	if err != nil {
 		return err
 	}
 	p.Connection.SetIdentity(state.identity, p.clusterChanged)
 	// Before FinishRestore, which issues versions: they must be in the journal.
-	if err := p.Journal.journal.Start(p.Journal.source(p.Caches, p.Documents, p.Connection.Identity)); err != nil {
+	if err := p.Journal.journal.Start(p.Journal.stateSource(p.Caches, p.Documents, p.Connection.Identity)); err != nil {
 		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
 	}
 	for order := range 3 {
 		for _, o := range p.Caches.all {
-			if o.order() != order {
+			if o.restoreOrder() != order {
 				continue
 			}
 			if err := o.store.FinishRestore(state.damaged); err != nil {
@@ -65,12 +65,12 @@ func (p *parts) restore() error {
 		}
 	}
 	debug.FreeOSMemory() // what the replay read; the next collection could be minutes away
-	p.Log.Info("Restored", zap.Int("stores", p.Caches.synced()), zap.Duration("took", time.Since(begin)))
+	p.Log.Info("Restored", zap.Int("stores", p.Caches.countSynced()), zap.Duration("took", time.Since(begin)))
 	return nil
 }
 
-// order returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the others.
-func (o *cached) order() int {
+// restoreOrder returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the others.
+func (o *cachedResource) restoreOrder() int {
 	switch {
 	case !o.store.IsVirtual():
 		return 0
@@ -80,7 +80,7 @@ func (o *cached) order() int {
 	return 2
 }
 
-func (c *caches) synced() int {
+func (c *caches) countSynced() int {
 	n := 0
 	for _, o := range c.all {
 		if o.store.IsSynced() {
@@ -100,8 +100,8 @@ func (p *parts) clusterChanged(uid string) {
 	}
 }
 
-// serve runs all parts until ctx ends.
-func (p *parts) serve(ctx context.Context) error {
+// runParts runs all parts until ctx ends.
+func (p *parts) runParts(ctx context.Context) error {
 	if err := p.HTTP.Listen(); err != nil {
 		return fmt.Errorf("start http server: %w", err)
 	}
@@ -113,7 +113,7 @@ func (p *parts) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Credentials.Write(p.Config.Client.CredentialsDir, string(ns)); err != nil {
+	if err := p.Credentials.WriteFiles(p.Config.Client.CredentialsDir, string(ns)); err != nil {
 		return err
 	}
 	if err := p.writeAddresses(listener); err != nil {
@@ -127,7 +127,7 @@ func (p *parts) serve(ctx context.Context) error {
 	all.Go(func() { defer cancel(); serving = p.serveAPI(ctx, listener) })
 	all.Go(func() { defer cancel(); probing = p.HTTP.Run(ctx) })
 	all.Go(func() { p.Connection.Run(ctx) })
-	all.Go(func() { p.Pool.Run(ctx, p.Caches.refilter) })
+	all.Go(func() { p.Pool.Run(ctx, p.Caches.reprojectNodes) })
 	all.Go(func() { p.Caches.runFetches(ctx) })
 	all.Go(func() { p.Journal.runErasures(ctx) })
 	all.Go(func() { p.Caches.runAdjuster(ctx) })
@@ -182,4 +182,4 @@ func (p *parts) serveAPI(ctx context.Context, listener net.Listener) error {
 // apiStreams is the room for requests that are no watches.
 const apiStreams = 64
 
-var _ store.Journal = (*durable)(nil)
+var _ store.Journal = (*durableJournal)(nil)

@@ -31,18 +31,18 @@ import (
 )
 
 const (
-	// AfterReady is how long endpoints are held after their Node turned Ready. The kubelet needs up to 10 s, a control plane with a backlog a few times that. At half,
+	// HoldAfterReady is how long endpoints are held after their Node turned Ready. The kubelet needs up to 10 s, a control plane with a backlog a few times that. At half,
 	// a backlog of 30 s empties the pool; at twice, a pod that died during the outage gets requests for two minutes.
-	AfterReady = time.Minute
-	// AfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node after 300 s by default.
-	AfterNotReady = 5 * time.Minute
-	// Reorder is how much later than a slice its Node may arrive if nobody could wait for it: they come by different watches. A node turns silent after 40 s without a
+	HoldAfterReady = time.Minute
+	// HoldAfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node after 300 s by default.
+	HoldAfterNotReady = 5 * time.Minute
+	// ReorderWindow is how much later than a slice its Node may arrive if nobody could wait for it: they come by different watches. A node turns silent after 40 s without a
 	// word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
-	Reorder = 10 * time.Second
+	ReorderWindow = 10 * time.Second
 )
 
-// Keeper holds endpoints. Its methods are safe for concurrent use.
-type Keeper struct {
+// Tracker decides which endpoints are held. Its methods are safe for concurrent use.
+type Tracker struct {
 	mu     sync.Mutex
 	nodes  map[string]*node
 	slices map[string]*slice
@@ -59,26 +59,26 @@ type node struct {
 
 // slice is what is known of one EndpointSlice. An endpoint is a hash of its identity; the lowest bit says whether it was serving.
 type slice struct {
-	service string
-	good    []uint64 // sorted: shown ready
-	held    []uint64 // sorted: shown ready although they are not
-	recent  []turned // turned unready a short time ago and were shown so
-	restore bool     // held comes from an earlier process, which knew that the nodes were silent
+	service  string
+	ready    []uint64       // sorted: shown ready
+	held     []uint64       // sorted: shown ready although they are not
+	recent   []unreadySince // turned unready a short time ago and were shown so
+	restored bool           // held comes from an earlier process, which knew that the nodes were silent
 }
 
-type turned struct {
+type unreadySince struct {
 	endpoint uint64
 	at       time.Time
 }
 
-// New returns a Keeper that knows nothing.
-func New() *Keeper {
-	return &Keeper{nodes: map[string]*node{}, slices: map[string]*slice{}, services: map[string]map[string]struct{}{}}
+// New returns a Tracker that knows nothing.
+func New() *Tracker {
+	return &Tracker{nodes: map[string]*node{}, slices: map[string]*slice{}, services: map[string]map[string]struct{}{}}
 }
 
 // SetNode records the state of a Node of the pool. It returns whether slices with endpoints on that node may look different now.
-func (k *Keeper) SetNode(n *corev1.Node, now time.Time) bool {
-	silent, ready, transition := readiness(n)
+func (k *Tracker) SetNode(n *corev1.Node, now time.Time) bool {
+	silent, ready, transition := nodeReadiness(n)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := k.nodes[n.Name]
@@ -101,22 +101,22 @@ func (n *node) holdUntil(next *node, now time.Time) time.Time {
 	case next.silent:
 		return time.Time{}
 	case next.ready && (n.silent || missed || recovering):
-		return now.Add(AfterReady)
+		return now.Add(HoldAfterReady)
 	case !next.ready && n.silent:
-		return now.Add(AfterNotReady)
+		return now.Add(HoldAfterNotReady)
 	}
 	return n.until
 }
 
 // DeleteNode forgets a Node that is gone or has left the pool.
-func (k *Keeper) DeleteNode(name string) {
+func (k *Tracker) DeleteNode(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.nodes, name)
 }
 
-// readiness reads the Ready condition. A Node without one has not spoken yet: that is not silence.
-func readiness(n *corev1.Node) (silent, ready bool, transition time.Time) {
+// nodeReadiness reads the Ready condition. A Node without one has not spoken yet: that is not silence.
+func nodeReadiness(n *corev1.Node) (silent, ready bool, transition time.Time) {
 	for i := range n.Status.Conditions {
 		c := &n.Status.Conditions[i]
 		if c.Type == corev1.NodeReady {
@@ -126,14 +126,14 @@ func readiness(n *corev1.Node) (silent, ready bool, transition time.Time) {
 	return false, false, time.Time{}
 }
 
-// holding says whether endpoints of a node are held now.
-func (k *Keeper) holding(name string, now time.Time) bool {
+// isNodeHeld says whether endpoints of a node are held now.
+func (k *Tracker) isNodeHeld(name string, now time.Time) bool {
 	n := k.nodes[name]
 	return n != nil && (n.silent || now.Before(n.until))
 }
 
-// Adjust changes the conditions of held endpoints in place. It returns whether there are any.
-func (k *Keeper) Adjust(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
+// AdjustConditions changes the conditions of held endpoints in place. It returns whether there are any.
+func (k *Tracker) AdjustConditions(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before := k.slices[key]
@@ -144,14 +144,14 @@ func (k *Keeper) Adjust(key string, s *discoveryv1.EndpointSlice, now time.Time)
 	for i := range s.Endpoints {
 		k.adjustEndpoint(&s.Endpoints[i], before, after, now)
 	}
-	slices.Sort(after.good)
+	slices.Sort(after.ready)
 	slices.Sort(after.held)
-	k.replace(key, before, after)
+	k.replaceSlice(key, before, after)
 	return len(after.held) > 0
 }
 
-// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready. A Node that turned silent before is no longer too late then.
-func (k *Keeper) TurnsUnready(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
+// TurnsUnready reports whether AdjustConditions would show an endpoint unready that clients see ready. A Node that turned silent before is no longer too late then.
+func (k *Tracker) TurnsUnready(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, service := k.slices[key], serviceOf(s)
@@ -159,11 +159,11 @@ func (k *Keeper) TurnsUnready(key string, s *discoveryv1.EndpointSlice, now time
 		before = &slice{}
 	}
 	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
-		if ready, _ := conditions(&e); ready || terminating(&e) || e.NodeName == nil || k.holding(*e.NodeName, now) {
+		if ready, _ := endpointConditions(&e); ready || isTerminating(&e) || e.NodeName == nil || k.isNodeHeld(*e.NodeName, now) {
 			return false
 		}
-		id := identity(&e)
-		if _, held := find(before.held, id); held && before.restore {
+		id := endpointID(&e)
+		if _, held := findEndpoint(before.held, id); held && before.restored {
 			return false
 		}
 		_, shown := k.shownReady(id, before, service)
@@ -171,20 +171,20 @@ func (k *Keeper) TurnsUnready(key string, s *discoveryv1.EndpointSlice, now time
 	})
 }
 
-func (k *Keeper) adjustEndpoint(e *discoveryv1.Endpoint, before, after *slice, now time.Time) {
-	id := identity(e)
-	ready, serving := conditions(e)
-	if terminating(e) {
+func (k *Tracker) adjustEndpoint(e *discoveryv1.Endpoint, before, after *slice, now time.Time) {
+	id := endpointID(e)
+	ready, serving := endpointConditions(e)
+	if isTerminating(e) {
 		return
 	}
 	if ready {
-		after.good = append(after.good, withServing(id, serving))
+		after.ready = append(after.ready, withServing(id, serving))
 		return
 	}
 	good, wasGood := k.shownReady(id, before, after.service)
 	at := now
 	if !wasGood {
-		if good, at, wasGood = before.recently(id, now); !wasGood {
+		if good, at, wasGood = before.recentlyReady(id, now); !wasGood {
 			return
 		}
 	}
@@ -192,23 +192,23 @@ func (k *Keeper) adjustEndpoint(e *discoveryv1.Endpoint, before, after *slice, n
 	if e.NodeName != nil {
 		name = *e.NodeName
 	}
-	if _, held := find(before.held, id); held && before.restore {
-		k.resume(name, now)
+	if _, held := findEndpoint(before.held, id); held && before.restored {
+		k.resumeHold(name, now)
 	}
-	if !k.holding(name, now) {
-		after.recent = append(after.recent, turned{endpoint: good, at: at})
+	if !k.isNodeHeld(name, now) {
+		after.recent = append(after.recent, unreadySince{endpoint: good, at: at})
 		return
 	}
 	show := true
 	wasServing := good&1 == 1
 	e.Conditions.Ready, e.Conditions.Serving = &show, &wasServing
-	after.good, after.held = append(after.good, good), append(after.held, good)
+	after.ready, after.held = append(after.ready, good), append(after.held, good)
 }
 
-// resume continues a hold of an earlier process. What that process knew about the time after a silence is gone, so it begins again.
-func (k *Keeper) resume(name string, now time.Time) {
+// resumeHold continues a hold of an earlier process. What that process knew about the time after a silence is gone, so it begins again.
+func (k *Tracker) resumeHold(name string, now time.Time) {
 	if n := k.nodes[name]; n != nil && !n.silent && n.until.IsZero() {
-		n.until = now.Add(AfterReady)
+		n.until = now.Add(HoldAfterReady)
 	}
 }
 
@@ -217,8 +217,8 @@ func (k *Keeper) resume(name string, now time.Time) {
 const maxSearched = 64
 
 // shownReady finds an endpoint among those that were shown ready: in the slice itself, else in another slice of the service.
-func (k *Keeper) shownReady(id uint64, before *slice, service string) (uint64, bool) {
-	if good, ok := find(before.good, id); ok {
+func (k *Tracker) shownReady(id uint64, before *slice, service string) (uint64, bool) {
+	if good, ok := findEndpoint(before.ready, id); ok {
 		return good, true
 	}
 	if service == "" || len(k.services[service]) > maxSearched {
@@ -226,7 +226,7 @@ func (k *Keeper) shownReady(id uint64, before *slice, service string) (uint64, b
 	}
 	for key := range k.services[service] {
 		if other := k.slices[key]; other != before {
-			if good, ok := find(other.good, id); ok {
+			if good, ok := findEndpoint(other.ready, id); ok {
 				return good, true
 			}
 		}
@@ -234,20 +234,20 @@ func (k *Keeper) shownReady(id uint64, before *slice, service string) (uint64, b
 	return 0, false
 }
 
-func (s *slice) recently(id uint64, now time.Time) (uint64, time.Time, bool) {
+func (s *slice) recentlyReady(id uint64, now time.Time) (uint64, time.Time, bool) {
 	for _, r := range s.recent {
-		if r.endpoint|1 == id|1 && now.Sub(r.at) <= Reorder {
+		if r.endpoint|1 == id|1 && now.Sub(r.at) <= ReorderWindow {
 			return r.endpoint, r.at, true
 		}
 	}
 	return 0, time.Time{}, false
 }
 
-func (k *Keeper) replace(key string, before, after *slice) {
+func (k *Tracker) replaceSlice(key string, before, after *slice) {
 	if before.service != after.service {
 		k.forgetService(key, before.service)
 	}
-	if len(after.good) == 0 && len(after.recent) == 0 {
+	if len(after.ready) == 0 && len(after.recent) == 0 {
 		k.forgetService(key, after.service)
 		delete(k.slices, key)
 		return
@@ -262,7 +262,7 @@ func (k *Keeper) replace(key string, before, after *slice) {
 	k.services[after.service][key] = struct{}{}
 }
 
-func (k *Keeper) forgetService(key, service string) {
+func (k *Tracker) forgetService(key, service string) {
 	if of := k.services[service]; of != nil {
 		if delete(of, key); len(of) == 0 {
 			delete(k.services, service)
@@ -271,7 +271,7 @@ func (k *Keeper) forgetService(key, service string) {
 }
 
 // DeleteObject forgets a slice.
-func (k *Keeper) DeleteObject(key string) {
+func (k *Tracker) DeleteObject(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.slices[key]; s != nil {
@@ -280,8 +280,8 @@ func (k *Keeper) DeleteObject(key string) {
 	}
 }
 
-// Expire returns the nodes whose endpoints are no longer held, and forgets that they were. Their slices need Adjust.
-func (k *Keeper) Expire(now time.Time) []string {
+// ExpireHolds returns the nodes whose endpoints are no longer held, and forgets that they were. Their slices need AdjustConditions.
+func (k *Tracker) ExpireHolds(now time.Time) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var names []string
@@ -295,8 +295,8 @@ func (k *Keeper) Expire(now time.Time) []string {
 	return names
 }
 
-// NextExpiry returns when Expire is due.
-func (k *Keeper) NextExpiry() (time.Time, bool) {
+// NextExpiry returns when ExpireHolds is due.
+func (k *Tracker) NextExpiry() (time.Time, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var next time.Time
@@ -308,8 +308,8 @@ func (k *Keeper) NextExpiry() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Held returns the number of held endpoints.
-func (k *Keeper) Held() int {
+// HeldEndpoints returns the number of held endpoints.
+func (k *Tracker) HeldEndpoints() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := 0
@@ -327,8 +327,8 @@ func serviceOf(s *discoveryv1.EndpointSlice) string {
 	return s.Namespace + "/" + name
 }
 
-// identity hashes what an endpoint is: its pod, else its address. A pod that is replaced has another UID, and is not held.
-func identity(e *discoveryv1.Endpoint) uint64 {
+// endpointID hashes what an endpoint is: its pod, else its address. A pod that is replaced has another UID, and is not held.
+func endpointID(e *discoveryv1.Endpoint) uint64 {
 	h := fnv.New64a()
 	switch {
 	case e.TargetRef != nil && e.TargetRef.UID != "":
@@ -346,8 +346,8 @@ func withServing(id uint64, serving bool) uint64 { //nolint:revive // one bit of
 	return id
 }
 
-// conditions reads ready and serving as the API defines absent values: ready means ready, serving means as ready.
-func conditions(e *discoveryv1.Endpoint) (ready, serving bool) {
+// endpointConditions reads ready and serving as the API defines absent values: ready means ready, serving means as ready.
+func endpointConditions(e *discoveryv1.Endpoint) (ready, serving bool) {
 	ready = e.Conditions.Ready == nil || *e.Conditions.Ready
 	serving = ready
 	if e.Conditions.Serving != nil {
@@ -356,11 +356,11 @@ func conditions(e *discoveryv1.Endpoint) (ready, serving bool) {
 	return ready, serving
 }
 
-func terminating(e *discoveryv1.Endpoint) bool {
+func isTerminating(e *discoveryv1.Endpoint) bool {
 	return e.Conditions.Terminating != nil && *e.Conditions.Terminating
 }
 
-func find(sorted []uint64, id uint64) (uint64, bool) {
+func findEndpoint(sorted []uint64, id uint64) (uint64, bool) {
 	i, ok := slices.BinarySearchFunc(sorted, id, func(have, want uint64) int { return cmp.Compare(have&^1, want) })
 	if !ok {
 		return 0, false
@@ -368,8 +368,8 @@ func find(sorted []uint64, id uint64) (uint64, bool) {
 	return sorted[i], true
 }
 
-// Empty reports whether the Keeper knows of no slice.
-func (k *Keeper) Empty() bool {
+// IsEmpty reports whether the Tracker knows of no slice.
+func (k *Tracker) IsEmpty() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.slices) == 0 && len(k.services) == 0

@@ -17,7 +17,7 @@ import (
 
 // world is the control plane's view of one node and one slice, and what a client is shown.
 type world struct {
-	keeper    *brownout.Keeper
+	keeper    *brownout.Tracker
 	now       time.Time
 	endpoints []discoveryv1.Endpoint
 	shown     []discoveryv1.Endpoint
@@ -71,7 +71,7 @@ func nodeOf(ready corev1.ConditionStatus, transition time.Time) *corev1.Node {
 
 func (w *world) adjust() bool {
 	s := sliceOf("web-1", w.endpoints)
-	changed := w.keeper.Adjust(key, s, w.now)
+	changed := w.keeper.AdjustConditions(key, s, w.now)
 	w.shown = s.Endpoints
 	return changed
 }
@@ -110,7 +110,7 @@ func brownOut(t *testing.T, pods ...string) *world {
 	w.unready(0, 1)
 	require.True(t, w.adjust())
 	w.requireReady(t, true, true)
-	require.Equal(t, 2, w.keeper.Held())
+	require.Equal(t, 2, w.keeper.HeldEndpoints())
 	return w
 }
 
@@ -122,7 +122,7 @@ func TestBrownOutHoldsForAsLongAsTheNodeIsSilent(t *testing.T) {
 	w.requireReady(t, true, true)
 	_, due := w.keeper.NextExpiry()
 	require.False(t, due)
-	require.Empty(t, w.keeper.Expire(w.now))
+	require.Empty(t, w.keeper.ExpireHolds(w.now))
 }
 
 func TestHoldEndsWhenTheEndpointIsReadyAgain(t *testing.T) {
@@ -132,10 +132,10 @@ func TestHoldEndsWhenTheEndpointIsReadyAgain(t *testing.T) {
 	w.now = w.now.Add(10 * time.Second)
 	w.ready(0, 1)
 	require.False(t, w.adjust())
-	require.Zero(t, w.keeper.Held())
+	require.Zero(t, w.keeper.HeldEndpoints())
 	// It is over: the next failure of a pod counts, within the same minute too, once the time after the silence is over.
-	w.now = w.now.Add(brownout.AfterReady)
-	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	w.now = w.now.Add(brownout.HoldAfterReady)
+	require.Equal(t, []string{nodeName}, w.keeper.ExpireHolds(w.now))
 	w.unready(0)
 	require.False(t, w.adjust())
 	w.requireReady(t, false, true)
@@ -153,10 +153,10 @@ func TestHoldEnds60SecondsAfterTheNodeTurnedReady(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, w.now.Add(time.Minute), due)
 	w.now = due.Add(-time.Nanosecond)
-	require.Empty(t, w.keeper.Expire(w.now))
+	require.Empty(t, w.keeper.ExpireHolds(w.now))
 	require.True(t, w.adjust())
 	w.now = due
-	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	require.Equal(t, []string{nodeName}, w.keeper.ExpireHolds(w.now))
 	require.False(t, w.adjust())
 	w.requireReady(t, false, true)
 }
@@ -180,14 +180,14 @@ func TestHoldEndsWhenTheEndpointIsRemoved(t *testing.T) {
 	replaced := w.endpoints[1]
 	w.endpoints = w.endpoints[:1]
 	require.True(t, w.adjust())
-	require.Equal(t, 1, w.keeper.Held())
+	require.Equal(t, 1, w.keeper.HeldEndpoints())
 	// The StatefulSet's new pod has the same name and address, and another UID.
 	replaced.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "b", UID: "uid-new"}
 	w.endpoints = append(w.endpoints, replaced)
 	w.adjust()
 	w.requireReady(t, true, false)
 	w.keeper.DeleteObject(key)
-	require.Zero(t, w.keeper.Held())
+	require.Zero(t, w.keeper.HeldEndpoints())
 	w.adjust()
 	w.requireReady(t, false, false)
 }
@@ -239,7 +239,7 @@ func TestOutageOfTheCacheItself(t *testing.T) {
 	w.requireReady(t, true, true)
 	require.False(t, w.keeper.SetNode(nodeOf(corev1.ConditionTrue, time.Unix(int64(w.changes), 0)), w.now), "a heartbeat changes nothing")
 	w.now = w.now.Add(time.Minute)
-	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	require.Equal(t, []string{nodeName}, w.keeper.ExpireHolds(w.now))
 	w.adjust()
 	w.requireReady(t, false, false)
 }
@@ -260,8 +260,8 @@ func TestRebootedNode(t *testing.T) {
 	require.True(t, w.adjust(), "silent again: the minute does not go on")
 
 	w.node(corev1.ConditionFalse)
-	w.now = w.now.Add(brownout.AfterNotReady)
-	require.Equal(t, []string{nodeName}, w.keeper.Expire(w.now))
+	w.now = w.now.Add(brownout.HoldAfterNotReady)
+	require.Equal(t, []string{nodeName}, w.keeper.ExpireHolds(w.now))
 	require.False(t, w.adjust(), "a node that never gets ready")
 	w.requireReady(t, false, false)
 	require.False(t, w.node(corev1.ConditionTrue), "it ended: the Node does not start it again")
@@ -282,7 +282,7 @@ func TestConditionsThatAreAbsent(t *testing.T) {
 	w.endpoints[0].Conditions = discoveryv1.EndpointConditions{} // ready
 	w.endpoints[1].NodeName = nil                                // of no node: never held
 	s := sliceOf("web-1", w.endpoints)
-	require.False(t, w.keeper.Adjust(key, s, w.now))
+	require.False(t, w.keeper.AdjustConditions(key, s, w.now))
 	require.Equal(t, w.endpoints, s.Endpoints, "nothing is changed without need")
 	w.node(corev1.ConditionUnknown)
 	w.unready(0, 1)
@@ -311,12 +311,12 @@ func TestEndpointThatMoves(t *testing.T) {
 	w.unready(0, 1)
 	other := sliceOf("api-1", w.endpoints)
 	other.Labels[discoveryv1.LabelServiceName] = "api"
-	require.False(t, w.keeper.Adjust("default/api-1", other, w.now))
+	require.False(t, w.keeper.AdjustConditions("default/api-1", other, w.now))
 	moved := sliceOf("web-2", w.endpoints[1:])
-	require.True(t, w.keeper.Adjust("default/web-2", moved, w.now))
+	require.True(t, w.keeper.AdjustConditions("default/web-2", moved, w.now))
 	w.endpoints = w.endpoints[:1]
 	require.True(t, w.adjust())
-	require.Equal(t, 2, w.keeper.Held())
+	require.Equal(t, 2, w.keeper.HeldEndpoints())
 }
 
 // TestRestart continues holds from the journal: while the node is silent, and in the minute after.
@@ -361,19 +361,19 @@ func TestStateIsBounded(t *testing.T) {
 			endpoints = append(endpoints, e)
 		}
 		s := sliceOf(name, endpoints)
-		k.Adjust(name, s, now)
+		k.AdjustConditions(name, s, now)
 		require.LessOrEqual(t, len(k.ObjectState(name)), 8*len(endpoints))
-		k.Expire(now)
+		k.ExpireHolds(now)
 	}
 	for name := range 20 {
 		if name%2 == 0 {
 			k.DeleteObject(fmt.Sprint(name))
 		} else {
-			k.Adjust(fmt.Sprint(name), sliceOf(fmt.Sprint(name), nil), now)
+			k.AdjustConditions(fmt.Sprint(name), sliceOf(fmt.Sprint(name), nil), now)
 		}
 	}
-	require.Zero(t, k.Held())
-	require.True(t, k.Empty())
+	require.Zero(t, k.HeldEndpoints())
+	require.True(t, k.IsEmpty())
 }
 
 // TestLargeService moves an endpoint from one slice to another one. In a service with as many slices as a tenant can make, nobody searches them for it: the work on one
@@ -383,13 +383,13 @@ func TestLargeService(t *testing.T) {
 	for count, found := range map[int]bool{10: true, 64: true, 65: false, 5000: false} {
 		w := newWorld()
 		for i := range count {
-			w.keeper.Adjust(fmt.Sprint("default/", i), sliceOf(fmt.Sprint(i), []discoveryv1.Endpoint{endpoint(fmt.Sprint("x", i))}), w.now)
+			w.keeper.AdjustConditions(fmt.Sprint("default/", i), sliceOf(fmt.Sprint(i), []discoveryv1.Endpoint{endpoint(fmt.Sprint("x", i))}), w.now)
 		}
 		w.node(corev1.ConditionUnknown)
 		no, moved := false, endpoint("x1")
 		moved.Conditions.Ready = &no
 		s := sliceOf("0", []discoveryv1.Endpoint{endpoint("x0"), moved})
-		w.keeper.Adjust("default/0", s, w.now)
+		w.keeper.AdjustConditions("default/0", s, w.now)
 		require.Equal(t, found, *s.Endpoints[1].Conditions.Ready, "%d slices", count)
 	}
 }

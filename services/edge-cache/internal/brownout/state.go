@@ -7,7 +7,7 @@ import (
 )
 
 // ObjectState returns the record of a slice for the journal: its held endpoints. A slice without held endpoints has no record.
-func (k *Keeper) ObjectState(key string) []byte {
+func (k *Tracker) ObjectState(key string) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.slices[key]
@@ -24,18 +24,18 @@ func (k *Keeper) ObjectState(key string) []byte {
 // maxRestored is the largest number of endpoints of a slice that the API server accepts.
 const maxRestored = 1000
 
-// RestoreObject takes what State returned in an earlier process. It comes before the first Adjust of the slice.
-func (k *Keeper) RestoreObject(key string, state []byte) error {
+// RestoreObject takes what ObjectState returned in an earlier process. It comes before the first AdjustConditions of the slice.
+func (k *Tracker) RestoreObject(key string, state []byte) error {
 	if len(state)%8 != 0 || len(state) > 8*maxRestored {
 		return errors.New("restore held endpoints: the record is malformed")
 	}
-	s := &slice{restore: true}
+	s := &slice{restored: true}
 	for len(state) > 0 {
 		s.held = append(s.held, binary.LittleEndian.Uint64(state))
 		state = state[8:]
 	}
 	slices.Sort(s.held)
-	s.good = slices.Clone(s.held)
+	s.ready = slices.Clone(s.held)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(s.held) > 0 {

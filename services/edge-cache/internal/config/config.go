@@ -145,8 +145,8 @@ func (c *Client) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.MaxWatches, "max-watches", c.MaxWatches, "Maximum number of open watches.")
 }
 
-// Class returns the IngressClass of the controller.
-func (c *Config) Class() string {
+// IngressClassName returns the IngressClass of the controller.
+func (c *Config) IngressClassName() string {
 	if c.Client.IngressClass != "" {
 		return c.Client.IngressClass
 	}

@@ -65,7 +65,7 @@ func TestClassIsThePoolByDefault(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	c.Pool.Name = "edge"
-	assert.Equal(t, "edge", c.Class())
+	assert.Equal(t, "edge", c.IngressClassName())
 	c.Client.IngressClass = "other"
-	assert.Equal(t, "other", c.Class())
+	assert.Equal(t, "other", c.IngressClassName())
 }

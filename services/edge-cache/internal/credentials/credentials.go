@@ -43,19 +43,19 @@ type Credentials struct {
 // Load returns the credentials in a private folder, and makes them if there are none. The folder is not for the controller.
 func Load(dir string) (*Credentials, error) {
 	if dir == "" {
-		c, _, err := generate()
+		c, _, err := generateCredentials()
 		return c, err
 	}
 	path := filepath.Join(dir, keyFile)
 	raw, err := os.ReadFile(path)
 	if err == nil {
-		if c, err := parse(raw); err == nil {
+		if c, err := parseCredentials(raw); err == nil {
 			return c, nil
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read credentials: %w", err)
 	}
-	c, raw, err := generate()
+	c, raw, err := generateCredentials()
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Load(dir string) (*Credentials, error) {
 	return c, nil
 }
 
-func generate() (*Credentials, []byte, error) {
+func generateCredentials() (*Credentials, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate key: %w", err)
@@ -97,11 +97,11 @@ func generate() (*Credentials, []byte, error) {
 	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}, {Type: "TOKEN", Bytes: token}} {
 		raw = append(raw, pem.EncodeToMemory(block)...)
 	}
-	c, err := parse(raw)
+	c, err := parseCredentials(raw)
 	return c, raw, err
 }
 
-func parse(raw []byte) (*Credentials, error) {
+func parseCredentials(raw []byte) (*Credentials, error) {
 	c := &Credentials{}
 	certificate, rest := pem.Decode(raw)
 	if certificate == nil {
@@ -125,8 +125,8 @@ func parse(raw []byte) (*Credentials, error) {
 	return c, nil
 }
 
-// Write writes ca.crt, namespace and token to the folder that the controller mounts as its service account.
-func (c *Credentials) Write(dir, namespace string) error {
+// WriteFiles writes ca.crt, namespace and token to the folder that the controller mounts as its service account.
+func (c *Credentials) WriteFiles(dir, namespace string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make folder of credentials: %w", err)
 	}
@@ -151,8 +151,8 @@ func replaceFile(path string, content []byte, mode os.FileMode) error {
 	return os.Rename(next, path)
 }
 
-// Namespace returns the content of a file with the namespace of the pod.
-func Namespace(path string) (string, error) {
+// ReadNamespace returns the content of a file with the namespace of the pod.
+func ReadNamespace(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read the namespace of the pod: %w", err)

@@ -57,7 +57,7 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "mounted")
 	for range 2 {
-		require.NoError(t, c.Write(dir, "ns"))
+		require.NoError(t, c.WriteFiles(dir, "ns"))
 	}
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -66,9 +66,9 @@ func TestWrite(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	assert.Equal(t, []string{"ca.crt", "namespace", "token"}, names, "no private key, nothing left over")
-	namespace, err := Namespace(filepath.Join(dir, "namespace"))
+	namespace, err := ReadNamespace(filepath.Join(dir, "namespace"))
 	require.NoError(t, err)
 	assert.Equal(t, "ns", namespace)
-	_, err = Namespace(filepath.Join(dir, "missing"))
+	_, err = ReadNamespace(filepath.Join(dir, "missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -61,8 +61,8 @@ type Pod struct {
 	Addresses []netip.Addr // the main one first
 }
 
-// Pods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change.
-func (c *Client) Pods(ctx context.Context) (map[string]Pod, error) {
+// ListPods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change.
+func (c *Client) ListPods(ctx context.Context) (map[string]Pod, error) {
 	answer, err := c.call(ctx, "ListPodSandbox", listRequest())
 	if err != nil {
 		return nil, err

@@ -125,21 +125,21 @@ func TestPods(t *testing.T) {
 		},
 	}
 	c := startRuntime(t, r)
-	got, err := c.Pods(t.Context())
+	got, err := c.ListPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.1", "fd00::1")}}, got)
 
 	// The addresses of a sandbox do not change; only those without any are asked again.
 	before := r.statuses.Load()
 	list = join(item("a", "uid-a", 0))
-	_, err = c.Pods(t.Context())
+	_, err = c.ListPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, r.statuses.Load())
 
 	// A reboot: the same pod has another sandbox.
 	statuses["b"] = status(0, "10.0.0.7")
 	list = join(item("a", "uid-a", 1), item("b", "uid-a", 0))
-	got, err = c.Pods(t.Context())
+	got, err = c.ListPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.7")}}, got)
 	require.Len(t, c.known, 1)
@@ -163,7 +163,7 @@ func TestStaticPods(t *testing.T) {
 		"ListPodSandbox":   func([]byte) ([]byte, string) { return list, "0" },
 		"PodSandboxStatus": func([]byte) ([]byte, string) { return status(0, "10.0.0.1"), "0" },
 	}})
-	got, err := c.Pods(t.Context())
+	got, err := c.ListPods(t.Context())
 	require.NoError(t, err)
 	static := map[string]bool{}
 	for uid, pod := range got {
@@ -206,14 +206,14 @@ func TestBadRuntimes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := startRuntime(t, &runtime{answers: map[string]func([]byte) ([]byte, string){"ListPodSandbox": tt.giveList, "PodSandboxStatus": tt.giveStatus}})
-			_, err := c.Pods(t.Context())
+			_, err := c.ListPods(t.Context())
 			require.ErrorContains(t, err, tt.wantErr)
 		})
 	}
-	_, err := New(filepath.Join(t.TempDir(), "absent.sock")).Pods(t.Context())
+	_, err := New(filepath.Join(t.TempDir(), "absent.sock")).ListPods(t.Context())
 	require.ErrorContains(t, err, "no such file")
 	plain := startRuntime(t, http.NotFoundHandler())
-	_, err = plain.Pods(t.Context())
+	_, err = plain.ListPods(t.Context())
 	require.ErrorContains(t, err, "HTTP status 404")
 }
 

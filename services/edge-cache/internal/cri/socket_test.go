@@ -17,7 +17,7 @@ func TestSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	c := New(socket)
 	t.Cleanup(c.http.CloseIdleConnections)
-	_, err := c.Pods(t.Context())
+	_, err := c.ListPods(t.Context())
 	require.ErrorContains(t, err, socket)
 
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
@@ -26,7 +26,7 @@ func TestSocket(t *testing.T) {
 		"ListPodSandbox":   func([]byte) ([]byte, string) { return item("s1", "uid-1", 0), "0" },
 		"PodSandboxStatus": func([]byte) ([]byte, string) { return status(0, "10.0.0.1"), "0" },
 	}})
-	pods, err := c.Pods(t.Context())
+	pods, err := c.ListPods(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, addresses("10.0.0.1"), pods["uid-1"].Addresses)
 }

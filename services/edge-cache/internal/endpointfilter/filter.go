@@ -54,69 +54,69 @@ func HashNode(name string) uint32 {
 	return h.Sum32()
 }
 
-// Slice filters an EndpointSlice.
-func Slice(object []byte, p Params) (Result, error) {
+// FilterSlice filters an EndpointSlice.
+func FilterSlice(object []byte, p Params) (Result, error) {
 	meta, err := wire.ParseMeta(wire.Protobuf, object)
 	if err != nil {
 		return Result{}, err
 	}
 	// Every pool reaches the API server, or knows that it does not.
 	all := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
-	f := filter{params: p, nodeField: endpointNodeName, everything: all}
+	f := filter{params: p, nodeField: endpointNodeName, acceptAll: all}
 	f.out = make([]byte, 0, min(len(object), 1024))
 	err = wire.ForEachField(object, func(num int, content, whole []byte) error {
 		if num != sliceEndpoints {
 			f.out = append(f.out, whole...)
 			return nil
 		}
-		keep, err := f.keep(content)
+		keep, err := f.acceptEndpoint(content)
 		if keep {
 			f.out = append(f.out, whole...)
 		}
 		return err
 	})
-	return f.result(), err
+	return f.buildResult(), err
 }
 
-// Endpoints filters an Endpoints object. A subset without an address is removed: the API does not allow one.
-func Endpoints(object []byte, p Params) (Result, error) {
+// FilterEndpoints filters an Endpoints object. A subset without an address is removed: the API does not allow one.
+func FilterEndpoints(object []byte, p Params) (Result, error) {
 	meta, err := wire.ParseMeta(wire.Protobuf, object)
 	if err != nil {
 		return Result{}, err
 	}
-	f := filter{params: p, nodeField: addressNodeName, everything: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
+	f := filter{params: p, nodeField: addressNodeName, acceptAll: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
 	f.out = make([]byte, 0, min(len(object), 1024))
 	err = wire.ForEachField(object, func(num int, content, whole []byte) error {
 		if num != subsets {
 			f.out = append(f.out, whole...)
 			return nil
 		}
-		subset, err := f.subset(content)
+		subset, err := f.filterSubset(content)
 		if subset != nil {
 			f.out = wire.AppendField(f.out, subsets, subset)
 		}
 		return err
 	})
-	return f.result(), err
+	return f.buildResult(), err
 }
 
 type filter struct {
-	params     Params
-	nodeField  int
-	everything bool
-	out        []byte
-	nodes      []uint32
-	kept       int
-	dropped    int
+	params    Params
+	nodeField int
+	acceptAll bool
+	out       []byte
+	nodes     []uint32
+	kept      int
+	dropped   int
 }
 
-func (f *filter) result() Result {
+func (f *filter) buildResult() Result {
 	slices.Sort(f.nodes)
 	return Result{Object: slices.Clip(f.out), Nodes: slices.Clip(slices.Compact(f.nodes)), Kept: f.kept, Dropped: f.dropped}
 }
 
-// subset returns the remaining part of a subset, or nil.
-func (f *filter) subset(content []byte) ([]byte, error) {
+// filterSubset returns the remaining part of a subset, or nil.
+func (f *filter) filterSubset(content []byte) ([]byte, error) {
 	out := []byte{}
 	addresses := 0
 	err := wire.ForEachField(content, func(num int, content, whole []byte) error {
@@ -124,7 +124,7 @@ func (f *filter) subset(content []byte) ([]byte, error) {
 			out = append(out, whole...)
 			return nil
 		}
-		keep, err := f.keep(content)
+		keep, err := f.acceptEndpoint(content)
 		if keep {
 			addresses++
 			out = append(out, whole...)
@@ -137,8 +137,8 @@ func (f *filter) subset(content []byte) ([]byte, error) {
 	return out, err
 }
 
-// keep decides on one endpoint.
-func (f *filter) keep(endpoint []byte) (bool, error) {
+// acceptEndpoint decides on one endpoint.
+func (f *filter) acceptEndpoint(endpoint []byte) (bool, error) {
 	var node []byte
 	err := wire.ForEachField(endpoint, func(num int, content, _ []byte) error {
 		if num == f.nodeField {
@@ -154,7 +154,7 @@ func (f *filter) keep(endpoint []byte) (bool, error) {
 		f.nodes = append(f.nodes, HashNode(string(node)))
 		_, keep = f.params.Members[string(node)]
 	}
-	keep = keep || f.everything
+	keep = keep || f.acceptAll
 	if keep {
 		f.kept++
 	} else {

@@ -137,7 +137,7 @@ func FuzzFilterEqualsTheTypedOne(f *testing.F) {
 		give, err := s.Marshal()
 		require.NoError(t, err)
 		before := bytes.Clone(give)
-		got, err := Slice(give, p)
+		got, err := FilterSlice(give, p)
 		require.NoError(t, err)
 		require.Equal(t, before, give, "the input changed")
 		o := &oracle{Params: p, all: s.Namespace == "default" && s.Labels[discoveryv1.LabelServiceName] == "kubernetes"}
@@ -150,7 +150,7 @@ func FuzzFilterEqualsTheTypedOne(f *testing.F) {
 		give, err = e.Marshal()
 		require.NoError(t, err)
 		before = bytes.Clone(give)
-		got, err = Endpoints(give, p)
+		got, err = FilterEndpoints(give, p)
 		require.NoError(t, err)
 		require.Equal(t, before, give, "the input changed")
 		o = &oracle{Params: p, all: e.Namespace == "default" && e.Name == "kubernetes"}
@@ -183,7 +183,7 @@ func FuzzHostileObjects(f *testing.F) {
 	f.Fuzz(func(t *testing.T, give []byte) {
 		before := bytes.Clone(give)
 		p := Params{Members: map[string]struct{}{"n0": {}}, Unlocated: KeepUnlocated}
-		for _, filter := range []func([]byte, Params) (Result, error){Slice, Endpoints} {
+		for _, filter := range []func([]byte, Params) (Result, error){FilterSlice, FilterEndpoints} {
 			got, err := filter(give, p)
 			if err != nil {
 				continue

@@ -26,13 +26,13 @@ const (
 )
 
 // erasure counts the requests to remove what was deleted from the disk. A snapshot fulfills those that were there when its log began.
-type erasure struct{ asked, attempt, done uint64 }
+type erasure struct{ requested, attempt, done uint64 }
 
-// Erase removes values that were deleted before from the disk, by a new snapshot without the one before it. It does not wait for that.
-func (j *Journal) Erase() {
+// EraseDeleted removes values that were deleted before from the disk, by a new snapshot without the one before it. It does not wait for that.
+func (j *Journal) EraseDeleted() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.erase.asked++
+	j.erase.requested++
 	j.signalCompactLocked()
 }
 
@@ -50,7 +50,7 @@ func (j *Journal) compactLoop() {
 		if !j.compactionDue() {
 			continue
 		}
-		err := j.compact(ctx)
+		err := j.writeCompaction(ctx)
 		if err == nil {
 			pause = minRetry
 			continue
@@ -63,7 +63,7 @@ func (j *Journal) compactLoop() {
 		case <-timer.C:
 		}
 		pause = min(2*pause, maxRetry)
-		signal(j.wakeCompact)
+		wakeLoop(j.wakeCompact)
 	}
 }
 
@@ -74,11 +74,11 @@ func (j *Journal) compactionDue() bool {
 	if j.writer != nil {
 		size += j.writer.size
 	}
-	return j.degraded || j.erase.done != j.erase.asked || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
+	return j.degraded || j.erase.done != j.erase.requested || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
 }
 
-// compact writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
-func (j *Journal) compact(ctx context.Context) error {
+// writeCompaction writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
+func (j *Journal) writeCompaction(ctx context.Context) error {
 	began := time.Now()
 	gen, failures, err := j.beginSnapshot()
 	if err == nil {
@@ -110,12 +110,12 @@ func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 	if j.degraded {
 		j.abandonLocked()
 	}
-	if j.writer == nil || j.writer.gen != j.attempt || j.erase.attempt != j.erase.asked {
+	if j.writer == nil || j.writer.gen != j.attempt || j.erase.attempt != j.erase.requested {
 		if err := j.rotateLocked(j.writer == nil); err != nil {
 			return 0, j.failures, fmt.Errorf("create log: %w", err)
 		}
 	}
-	j.attempt, j.erase.attempt = j.writer.gen, j.erase.asked
+	j.attempt, j.erase.attempt = j.writer.gen, j.erase.requested
 	return j.writer.gen, j.failures, nil
 }
 
@@ -123,7 +123,7 @@ func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size int64, err error) {
 	tmp := snapshotName(gen) + tmpSuffix
 	_ = j.fs.Remove(tmp) // of an earlier attempt
-	w, err := j.create(tmp, newHeader(kindSnapshot, gen))
+	w, err := j.createFile(tmp, newHeader(kindSnapshot, gen))
 	if err != nil {
 		return 0, fmt.Errorf("create snapshot: %w", err)
 	}
@@ -148,8 +148,8 @@ func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size
 	if err != nil {
 		return 0, err
 	}
-	w.buffer = append(append(w.buffer, make([]byte, frameHeader)...), f.encode()...)
-	if err = w.end(flagFooter); err != nil {
+	w.buffer = append(append(w.buffer, make([]byte, frameHeader)...), f.encodeFooter()...)
+	if err = w.endFrame(flagFooter); err != nil {
 		return 0, fmt.Errorf("write snapshot: %w", err)
 	}
 	if err = w.file.Sync(); err != nil {
@@ -174,10 +174,10 @@ func (j *Journal) writeState(w *writer, failures uint64) (records uint64, err er
 		if r.Op != Put {
 			return fmt.Errorf("journal: the source yielded operation %d", r.Op)
 		}
-		if err := r.check(); err != nil {
+		if err := r.validate(); err != nil {
 			return err
 		}
-		if err := w.add(&r); err != nil {
+		if err := w.addRecord(&r); err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
 		records++
@@ -185,18 +185,18 @@ func (j *Journal) writeState(w *writer, failures uint64) (records uint64, err er
 			return nil
 		}
 		written = w.size
-		return j.interrupted(failures)
+		return j.checkInterrupted(failures)
 	})
 	if err == nil && len(w.buffer) > 0 {
-		if err = w.end(0); err != nil {
+		if err = w.endFrame(0); err != nil {
 			err = fmt.Errorf("write snapshot: %w", err)
 		}
 	}
-	return records, errors.Join(err, j.interrupted(failures))
+	return records, errors.Join(err, j.checkInterrupted(failures))
 }
 
-// interrupted ends a snapshot that nobody needs: the journal closes, or the log beside it failed.
-func (j *Journal) interrupted(failures uint64) error {
+// checkInterrupted ends a snapshot that nobody needs: the journal closes, or the log beside it failed.
+func (j *Journal) checkInterrupted(failures uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {

@@ -125,13 +125,13 @@ func TestFlippedBits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 0))
 		original, c := filledDisk(t, small, random)
-		names := original.Names()
+		names := original.FileNames()
 		require.GreaterOrEqual(t, len(names), 4, "two snapshots, two logs: %v", names)
 		for _, name := range names {
 			for range seeds(400) {
 				disk := original.Clone()
-				offset := random.IntN(disk.Size(name))
-				disk.Flip(name, offset, 1<<random.IntN(8))
+				offset := random.IntN(disk.FileSize(name))
+				disk.FlipBits(name, offset, 1<<random.IntN(8))
 				s, batch, recovery := replayed(t, disk, small)
 				c.requirePrefix(t, s, batch)
 				if batch < c.now.batch() {
@@ -149,10 +149,10 @@ func TestTruncatedFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(4, 0))
 		original, c := filledDisk(t, small, random)
-		for _, name := range original.Names() {
+		for _, name := range original.FileNames() {
 			for range seeds(200) {
 				disk := original.Clone()
-				disk.Truncate(name, random.IntN(disk.Size(name)))
+				disk.TruncateFile(name, random.IntN(disk.FileSize(name)))
 				s, batch, _ := replayed(t, disk, small)
 				c.requirePrefix(t, s, batch)
 			}
@@ -166,7 +166,7 @@ func TestDamagedSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, c := filledDisk(t, small, rand.New(rand.NewPCG(5, 0)))
 		newest := newestFile(disk, "snapshot-")
-		disk.Flip(newest, disk.Size(newest)/2, 0x10)
+		disk.FlipBits(newest, disk.FileSize(newest)/2, 0x10)
 		s, _, recovery := replayed(t, disk.Clone(), small)
 		c.requireLatest(t, s)
 		require.Equal(t, journal.BasePrevious, recovery.Base)
@@ -186,7 +186,7 @@ func TestDamagedSnapshot(t *testing.T) {
 
 func newestFile(disk *faultfs.Disk, prefix string) string {
 	newest := ""
-	for _, name := range disk.Names() {
+	for _, name := range disk.FileNames() {
 		if len(name) > len(prefix) && name[:len(prefix)] == prefix {
 			newest = name
 		}
@@ -199,8 +199,8 @@ func TestNothingUsable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk, _ := filledDisk(t, small, rand.New(rand.NewPCG(6, 0)))
-		for _, name := range disk.Names() {
-			disk.Flip(name, 20, 0xff) // in the header
+		for _, name := range disk.FileNames() {
+			disk.FlipBits(name, 20, 0xff) // in the header
 		}
 		c := startCache(t, disk, small)
 		require.Empty(t, c.now)
@@ -223,17 +223,17 @@ func TestLargeBatchIsAtomic(t *testing.T) {
 		disk := faultfs.New()
 		c := startCache(t, disk, journal.Options{})
 		require.NoError(t, c.append())
-		before := disk.Size("log-0000000000000001")
+		before := disk.FileSize("log-0000000000000001")
 		var relist []journal.Record
 		for i := range 50 {
 			relist = append(relist, journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint(i), Value: make([]byte, 100<<10)})
 		}
 		require.NoError(t, c.append(relist...))
-		after := disk.Size("log-0000000000000001")
+		after := disk.FileSize("log-0000000000000001")
 		require.Greater(t, after-before, 5_000_000)
 		for cut := before; cut < after; cut += 250_000 {
 			torn := disk.Clone()
-			torn.Truncate("log-0000000000000001", cut)
+			torn.TruncateFile("log-0000000000000001", cut)
 			_, batch, _ := replayed(t, torn, journal.Options{})
 			require.Equal(t, 1, batch, "cut at %d", cut)
 		}
@@ -257,7 +257,7 @@ func TestRestartsLeaveNoFiles(t *testing.T) {
 			s, _, _ := replayed(t, disk.Clone(), small)
 			c.requireLatest(t, s)
 			c.close(t)
-			require.LessOrEqual(t, len(disk.Names()), 22, "two snapshots and at most nine logs on each: %v", disk.Names())
+			require.LessOrEqual(t, len(disk.FileNames()), 22, "two snapshots and at most nine logs on each: %v", disk.FileNames())
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestDiskUse(t *testing.T) {
 		largest, stateSize := int64(0), int64(0)
 		for range 4000 {
 			require.NoError(t, c.append(randomBatch(random, 8<<10)...))
-			largest, stateSize = max(largest, disk.Used()), max(stateSize, c.now.size())
+			largest, stateSize = max(largest, disk.UsedBytes()), max(stateSize, c.now.size())
 			time.Sleep(10 * time.Millisecond)
 		}
 		bound := 5*max(stateSize, o.CompactBytes) + 100<<10 // and what comes during three compactions of some 20 ms: 1 MB a second

@@ -127,7 +127,7 @@ func TestCompactionThatKeepsFailing(t *testing.T) {
 		}
 		require.True(t, degraded)
 		require.Contains(t, j.Status().Reason, "no state today")
-		require.Less(t, disk.Used(), 5*small.CompactBytes)
+		require.Less(t, disk.UsedBytes(), 5*small.CompactBytes)
 		require.NoError(t, j.Close())
 	})
 }
@@ -204,13 +204,13 @@ func TestRefusedRecords(t *testing.T) {
 	t.Parallel()
 	disk := faultfs.New()
 	c := startCache(t, disk, small)
-	before := disk.Used()
+	before := disk.UsedBytes()
 	require.ErrorIs(t, c.journal.Append(journal.Record{Op: journal.Put, Key: "fits"}, journal.Record{Op: journal.Put, Value: make([]byte, journal.MaxValue+1)}), journal.ErrTooLarge)
 	require.ErrorIs(t, c.journal.Append(journal.Record{Op: journal.Put, Key: strings.Repeat("k", journal.MaxKey+1)}), journal.ErrTooLarge)
 	require.Error(t, c.journal.Append(journal.Record{Key: "no operation"}))
 	require.Error(t, c.journal.Append(journal.Record{Op: journal.Delete, Value: []byte("value")}))
 	require.NoError(t, c.journal.Append())
-	require.Equal(t, before, disk.Used())
+	require.Equal(t, before, disk.UsedBytes())
 	largest := journal.Record{Op: journal.Put, Type: objectType, Key: strings.Repeat("k", journal.MaxKey), Value: make([]byte, journal.MaxValue)}
 	require.NoError(t, c.append(largest, largest))
 	c.close(t)
@@ -241,10 +241,10 @@ func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk, c := filledDisk(t, small, rand.New(rand.NewPCG(16, 0)))
-		disk.Write("notes.txt", []byte("mine"))
-		disk.Write("snapshot-ffffffffffffffff", disk.Content(newestFile(disk, "snapshot-")))
-		disk.Write("snapshot-0000000000000fff", disk.Content(newestFile(disk, "snapshot-0000000000000")))
-		disk.Write("log-0000000000001000", disk.Content(newestFile(disk, "log-")))
+		disk.WriteFile("notes.txt", []byte("mine"))
+		disk.WriteFile("snapshot-ffffffffffffffff", disk.ReadFile(newestFile(disk, "snapshot-")))
+		disk.WriteFile("snapshot-0000000000000fff", disk.ReadFile(newestFile(disk, "snapshot-0000000000000")))
+		disk.WriteFile("log-0000000000001000", disk.ReadFile(newestFile(disk, "log-")))
 		s, _, _ := replayed(t, disk.Clone(), small)
 		c.requireLatest(t, s)
 		again := startCache(t, disk, small)
@@ -253,7 +253,7 @@ func TestForeignFiles(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		again.close(t)
-		require.Contains(t, disk.Names(), "notes.txt")
+		require.Contains(t, disk.FileNames(), "notes.txt")
 		s, _, _ = replayed(t, disk, small)
 		again.requireLatest(t, s)
 	})

@@ -69,7 +69,7 @@ func newHeader(kind uint8, gen uint64) header {
 	return h
 }
 
-func (h *header) encode() []byte {
+func (h *header) encodeHeader() []byte {
 	b := make([]byte, headerSize)
 	copy(b, magic)
 	binary.LittleEndian.PutUint16(b[8:], FormatVersion)
@@ -110,7 +110,7 @@ type footer struct {
 	logEnd  uint64
 }
 
-func (f footer) encode() []byte {
+func (f footer) encodeFooter() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, f.records)
 	return binary.LittleEndian.AppendUint64(b, f.logEnd)
 }
@@ -134,7 +134,7 @@ func newFrameCodec(h *header, keys Keys) (*frameCodec, error) {
 	if !h.sealed {
 		return c, nil
 	}
-	aead, err := keys.open(h)
+	aead, err := keys.fileCipher(h)
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +142,12 @@ func newFrameCodec(h *header, keys Keys) (*frameCodec, error) {
 	return c, nil
 }
 
-func (c *frameCodec) nonce() []byte {
+func (c *frameCodec) frameNonce() []byte {
 	return binary.LittleEndian.AppendUint64(make([]byte, 4, 12), c.next)
 }
 
-// seal completes a frame in place. frame has frameHeader free bytes, then the payload, then a capacity for sealOverhead more bytes.
-func (c *frameCodec) seal(frame []byte, flags uint8) []byte {
+// sealFrame completes a frame in place. frame has frameHeader free bytes, then the payload, then a capacity for sealOverhead more bytes.
+func (c *frameCodec) sealFrame(frame []byte, flags uint8) []byte {
 	head := frame[:frameHeader]
 	clear(head)
 	size := len(frame) - frameHeader
@@ -158,7 +158,7 @@ func (c *frameCodec) seal(frame []byte, flags uint8) []byte {
 	binary.LittleEndian.PutUint64(head[8:], c.next)
 	head[16] = flags
 	if c.aead != nil {
-		frame = frame[:frameHeader+len(c.aead.Seal(frame[frameHeader:frameHeader], c.nonce(), frame[frameHeader:], head[4:]))]
+		frame = frame[:frameHeader+len(c.aead.Seal(frame[frameHeader:frameHeader], c.frameNonce(), frame[frameHeader:], head[4:]))]
 	}
 	binary.LittleEndian.PutUint32(head, crc32.Update(c.seed, crcTable, frame[4:]))
 	c.next++
@@ -174,14 +174,14 @@ func frameSize(head []byte) (int, error) {
 	return int(size), nil
 }
 
-// open checks a frame and returns its payload, which shares the memory of frame.
-func (c *frameCodec) open(frame []byte) (payload []byte, flags uint8, err error) {
+// openFrame checks a frame and returns its payload, which shares the memory of frame.
+func (c *frameCodec) openFrame(frame []byte) (payload []byte, flags uint8, err error) {
 	if binary.LittleEndian.Uint32(frame) != crc32.Update(c.seed, crcTable, frame[4:]) || binary.LittleEndian.Uint64(frame[8:]) != c.next {
 		return nil, 0, errBadFrame
 	}
 	payload, flags = frame[frameHeader:], frame[16]
 	if c.aead != nil {
-		if payload, err = c.aead.Open(payload[:0], c.nonce(), payload, frame[4:frameHeader]); err != nil {
+		if payload, err = c.aead.Open(payload[:0], c.frameNonce(), payload, frame[4:frameHeader]); err != nil {
 			return nil, 0, errBadFrame
 		}
 	}
@@ -213,7 +213,7 @@ func decodeRecords(b []byte, fn func(Record) error) error {
 			return err
 		}
 		r.Key = string(key)
-		if r.check() != nil {
+		if r.validate() != nil {
 			return errBadRecord
 		}
 		if err := fn(r); err != nil {

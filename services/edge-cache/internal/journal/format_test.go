@@ -36,20 +36,20 @@ type memoryFS struct {
 // writeFile encodes batches of records.
 func writeFile(h header, keys Keys, batches ...[]Record) []byte {
 	var out bytes.Buffer
-	if !keys.empty() {
-		h.sealed, h.keyID = true, keys.current()
+	if !keys.isEmpty() {
+		h.sealed, h.keyID = true, keys.currentID()
 	}
 	codec, err := newFrameCodec(&h, keys)
 	if err != nil {
 		panic(err)
 	}
-	out.Write(h.encode())
+	out.Write(h.encodeHeader())
 	for _, batch := range batches {
 		frame := make([]byte, frameHeader, 4<<10)
 		for i := range batch {
 			frame = appendRecord(frame, &batch[i])
 		}
-		out.Write(codec.seal(frame, flagCommit))
+		out.Write(codec.sealFrame(frame, flagCommit))
 	}
 	return out.Bytes()
 }
@@ -106,7 +106,7 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var again []byte
 		err := decodeRecords(payload, func(r Record) error {
-			require.NoError(t, r.check())
+			require.NoError(t, r.validate())
 			again = appendRecord(again, &r)
 			return nil
 		})

@@ -45,9 +45,9 @@ type osFS struct {
 	dir *os.File // for fsync and for the lock
 }
 
-// OS opens a directory, and makes it if it does not exist. Only its owner can read it: mode 0700. Files have mode 0600.
+// OpenDir opens a directory, and makes it if it does not exist. Only its owner can read it: mode 0700. Files have mode 0600.
 // The directory should be a folder of its own inside a volume: kubelet may widen the mode of the volume itself (fsGroup).
-func OS(dir string) (FS, error) {
+func OpenDir(dir string) (FS, error) {
 	// A read-only disk has to start too, so an error of Mkdir or Chmod counts only if the directory is not usable as it is.
 	mkdirErr := os.MkdirAll(dir, 0o700)
 	info, err := os.Stat(dir)

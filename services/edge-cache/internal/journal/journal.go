@@ -19,7 +19,7 @@
 //	log-0000000000000008          batches after a restart; a log is never appended to by two processes
 //	snapshot-….tmp                a snapshot in the making
 //
-// The snapshot before the newest one stays, together with its logs, unless Erase asks for its removal.
+// The snapshot before the newest one stays, together with its logs, unless EraseDeleted asks for its removal.
 package journal
 
 import (
@@ -192,7 +192,7 @@ func (j *Journal) Start(source Source) error {
 // Append writes a batch. It returns when the batch is in the file, before fsync. A batch may have any size.
 func (j *Journal) Append(batch ...Record) error {
 	for i := range batch {
-		if err := batch[i].check(); err != nil {
+		if err := batch[i].validate(); err != nil {
 			return err
 		}
 	}
@@ -207,13 +207,13 @@ func (j *Journal) Append(batch ...Record) error {
 	if j.writer == nil {
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
-	if err := j.writer.write(batch); err != nil {
+	if err := j.writer.writeBatch(batch); err != nil {
 		j.failLocked(fmt.Errorf("write log: %w", err))
 		return fmt.Errorf("%w: %w", ErrDegraded, err)
 	}
 	if j.appended++; j.appended == j.durable+1 {
 		j.oldest = time.Now()
-		signal(j.wakeSync)
+		wakeLoop(j.wakeSync)
 	}
 	return j.checkLogSizeLocked()
 }
@@ -237,7 +237,7 @@ func (j *Journal) checkLogSizeLocked() error {
 // the journal; at 8 a small disk is full before the journal says so.
 const maxLogFactor = 4
 
-func (r *Record) check() error {
+func (r *Record) validate() error {
 	switch {
 	case r.Op != Put && r.Op != Delete:
 		return fmt.Errorf("journal: unknown operation %d", r.Op)
@@ -315,11 +315,11 @@ func (j *Journal) Close() error {
 	return errors.Join(err, j.unlock())
 }
 
-func signal(c chan struct{}) {
+func wakeLoop(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (j *Journal) signalCompactLocked() { signal(j.wakeCompact) }
+func (j *Journal) signalCompactLocked() { wakeLoop(j.wakeCompact) }

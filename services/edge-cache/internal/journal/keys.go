@@ -74,18 +74,18 @@ func parseKeys(content []byte) (Keys, error) {
 	return keys, nil
 }
 
-func (k Keys) empty() bool { return len(k.secrets) == 0 }
+func (k Keys) isEmpty() bool { return len(k.secrets) == 0 }
 
-// current returns the ID of the key that encrypts.
-func (k Keys) current() keyID { return identify(k.secrets[0]) }
+// currentID returns the ID of the key that encrypts.
+func (k Keys) currentID() keyID { return deriveKeyID(k.secrets[0]) }
 
-func identify(secret []byte) keyID {
+func deriveKeyID(secret []byte) keyID {
 	var id keyID
-	copy(id[:], derive(secret, nil, "edge-cache journal key id", len(id)))
+	copy(id[:], deriveKey(secret, nil, "edge-cache journal key id", len(id)))
 	return id
 }
 
-func derive(secret, salt []byte, info string, size int) []byte {
+func deriveKey(secret, salt []byte, info string, size int) []byte {
 	b, err := hkdf.Key(sha256.New, secret, salt, info, size)
 	if err != nil {
 		panic(err) // only for a size that no caller asks for
@@ -93,13 +93,13 @@ func derive(secret, salt []byte, info string, size int) []byte {
 	return b
 }
 
-// open returns the cipher of a file.
-func (k Keys) open(h *header) (cipher.AEAD, error) {
+// fileCipher returns the cipher of a file.
+func (k Keys) fileCipher(h *header) (cipher.AEAD, error) {
 	for _, secret := range k.secrets {
-		if identify(secret) != h.keyID {
+		if deriveKeyID(secret) != h.keyID {
 			continue
 		}
-		block, err := aes.NewCipher(derive(secret, h.salt[:], "edge-cache journal file", keySize))
+		block, err := aes.NewCipher(deriveKey(secret, h.salt[:], "edge-cache journal file", keySize))
 		if err != nil {
 			return nil, err
 		}

@@ -32,8 +32,8 @@ func secretRecord(n int) journal.Record {
 
 func requireNoPlaintext(t *testing.T, disk *faultfs.Disk) {
 	t.Helper()
-	for _, name := range disk.Names() {
-		require.NotContains(t, string(disk.Content(name)), secret, name)
+	for _, name := range disk.FileNames() {
+		require.NotContains(t, string(disk.ReadFile(name)), secret, name)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestEncryption(t *testing.T) {
 			before := disk.Clone()
 			_, err := journal.Open(disk, journal.Options{Keys: keys})
 			require.ErrorIs(t, err, journal.ErrKey)
-			require.Equal(t, before.Names(), disk.Names())
+			require.Equal(t, before.FileNames(), disk.FileNames())
 		}
 
 		// A rotation: the new key encrypts, and soon nothing needs the old one.
@@ -101,7 +101,7 @@ func TestErase(t *testing.T) {
 	put := journal.Record{Op: journal.Put, Type: objectType, Key: "secret", Value: []byte(secret)}
 	remove := journal.Record{Op: journal.Delete, Type: objectType, Key: "secret"}
 	onDisk := func(disk *faultfs.Disk) bool {
-		return slices.ContainsFunc(disk.Names(), func(name string) bool { return bytes.Contains(disk.Content(name), []byte(secret)) })
+		return slices.ContainsFunc(disk.FileNames(), func(name string) bool { return bytes.Contains(disk.ReadFile(name), []byte(secret)) })
 	}
 	tests := []struct {
 		name   string
@@ -111,18 +111,18 @@ func TestErase(t *testing.T) {
 		{name: "settled"},
 		{name: "in the log of a snapshot that fails", during: func(c *cache, _ *faultfs.Disk) {
 			c.fail.Store(true)
-			c.journal.Erase()
+			c.journal.EraseDeleted()
 			time.Sleep(5 * time.Second)
 			_ = c.append(put)
 		}},
 		{name: "while a snapshot is written", during: func(c *cache, _ *faultfs.Disk) {
 			c.setPause(time.Second)
-			c.journal.Erase()
+			c.journal.EraseDeleted()
 			time.Sleep(5 * time.Second)
 		}},
 		{name: "full disk", during: func(c *cache, disk *faultfs.Disk) {
 			disk.SetFree(1)
-			c.journal.Erase()
+			c.journal.EraseDeleted()
 			time.Sleep(5 * time.Second)
 		}, after: (*faultfs.Disk).SetUnbounded},
 	}
@@ -136,14 +136,14 @@ func TestErase(t *testing.T) {
 					require.NoError(t, c.append(journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint("other-", i), Value: []byte("x")}))
 				}
 				require.NoError(t, c.append(put))
-				c.journal.Erase() // the snapshot before the last one has it
+				c.journal.EraseDeleted() // the snapshot before the last one has it
 				time.Sleep(time.Minute)
 				require.True(t, onDisk(disk))
 				if tt.during != nil {
 					tt.during(c, disk)
 				}
 				_ = c.append(remove) // the disk may be full
-				c.journal.Erase()
+				c.journal.EraseDeleted()
 				time.Sleep(5 * time.Second)
 				if tt.after != nil {
 					tt.after(disk)
@@ -166,10 +166,10 @@ func TestEncryptedFilesThatWereChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(30, 0))
 		original, c := filledDisk(t, o, random)
-		for _, name := range original.Names() {
+		for _, name := range original.FileNames() {
 			for range seeds(100) {
 				disk := original.Clone()
-				disk.Flip(name, random.IntN(disk.Size(name)), 1<<random.IntN(8))
+				disk.FlipBits(name, random.IntN(disk.FileSize(name)), 1<<random.IntN(8))
 				j, err := journal.Open(disk, o)
 				if err != nil {
 					require.ErrorIs(t, err, journal.ErrKey, "the header names another key")

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // appendUntilKilled writes batches, and prints the number of each after Append has returned: as a cache sends an event to its clients.
 func appendUntilKilled(dir string) error {
-	directory, err := journal.OS(dir)
+	directory, err := journal.OpenDir(dir)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func TestKilledProcess(t *testing.T) {
 	seen := 0
 	for range kills {
 		seen = max(seen, killOnce(t, dir, time.Duration(random.IntN(30_000))*time.Microsecond))
-		directory, err := journal.OS(dir)
+		directory, err := journal.OpenDir(dir)
 		require.NoError(t, err)
 		_, batch, recovery := replayed(t, directory, journal.Options{LockWait: 5 * time.Second})
 		require.False(t, recovery.Damaged, "%+v", recovery)

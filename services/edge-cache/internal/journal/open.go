@@ -50,7 +50,7 @@ type segment struct {
 // with a key that was not given (ErrKey), or cannot be read at all.
 func Open(fs FS, o Options) (*Journal, error) {
 	o = o.withDefaults()
-	unlock, err := lock(fs, o)
+	unlock, err := lockDirectory(fs, o)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func Open(fs FS, o Options) (*Journal, error) {
 // lockPoll is how often Open looks whether the directory is free: an old pod that ends gives it up at some moment within seconds.
 const lockPoll = 100 * time.Millisecond
 
-func lock(fs FS, o Options) (func() error, error) {
+func lockDirectory(fs FS, o Options) (func() error, error) {
 	begin := time.Now()
 	for waits := 0; ; waits++ {
 		unlock, err := fs.Lock()
@@ -99,12 +99,12 @@ func (j *Journal) Replay(apply func(Record) error) error {
 		return ErrClosed
 	}
 	if j.chain.snapshot != 0 {
-		if err := j.deliver(snapshotName(j.chain.snapshot), j.chain.snapshotEnd, apply); err != nil {
+		if err := j.deliverRecords(snapshotName(j.chain.snapshot), j.chain.snapshotEnd, apply); err != nil {
 			return fmt.Errorf("replay journal: %w", err)
 		}
 	}
 	for _, s := range j.chain.logs {
-		if err := j.deliver(logName(s.gen), s.end, apply); err != nil {
+		if err := j.deliverRecords(logName(s.gen), s.end, apply); err != nil {
 			return fmt.Errorf("replay journal: %w", err)
 		}
 	}
@@ -115,7 +115,7 @@ func (j *Journal) Replay(apply func(Record) error) error {
 type candidates struct {
 	j         *Journal
 	snapshots []uint64 // newest first
-	logs      map[uint64]scanned
+	logs      map[uint64]scanResult
 	gens      []uint64 // of logs that have a valid header, oldest first
 	bytes     map[uint64]int64
 	problems  []string
@@ -127,32 +127,32 @@ func (j *Journal) findState() error {
 	if err != nil {
 		return err
 	}
-	chosen, base, snapshot := c.choose()
+	chosen, base, snapshot := c.chooseChain()
 	if c.keyErr != nil {
 		return c.keyErr // before anything of it is replaced
 	}
 	j.chain = chosen
 	j.recovery.Base = base
 	j.base.gen, j.base.size = max(chosen.snapshot, 1), chosen.snapshotEnd
-	outdated := chosen.snapshot != 0 && j.outdated(snapshot.header)
+	outdated := chosen.snapshot != 0 && j.isOutdated(snapshot.header)
 	for _, s := range chosen.logs {
 		j.base.logs++
 		j.base.log += c.logs[s.gen].size
-		outdated = outdated || j.outdated(c.logs[s.gen].header)
+		outdated = outdated || j.isOutdated(c.logs[s.gen].header)
 	}
 	if outdated {
-		j.erase.asked++
+		j.erase.requested++
 	}
-	c.report(chosen, base)
+	c.reportRecovery(chosen, base)
 	return nil
 }
 
-// outdated means that a file has not the encryption that is configured now.
-func (j *Journal) outdated(h header) bool {
-	if j.options.Keys.empty() {
+// isOutdated means that a file has not the encryption that is configured now.
+func (j *Journal) isOutdated(h header) bool {
+	if j.options.Keys.isEmpty() {
 		return h.sealed
 	}
-	return !h.sealed || h.keyID != j.options.Keys.current()
+	return !h.sealed || h.keyID != j.options.Keys.currentID()
 }
 
 // maxGeneration leaves room to count on. A larger number in a name is not from a journal.
@@ -163,7 +163,7 @@ func (j *Journal) findCandidates() (*candidates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list journal directory: %w", err)
 	}
-	c := &candidates{j: j, logs: map[uint64]scanned{}, bytes: map[uint64]int64{}}
+	c := &candidates{j: j, logs: map[uint64]scanResult{}, bytes: map[uint64]int64{}}
 	j.nextGen = 1
 	for _, name := range names {
 		snapshot, log := parseName(strings.TrimSuffix(name, tmpSuffix), snapshotPrefix), parseName(name, logPrefix)
@@ -185,7 +185,7 @@ func (j *Journal) findCandidates() (*candidates, error) {
 }
 
 func (c *candidates) addLog(gen uint64) {
-	s, err := c.scan(logName(gen), kindLog, gen)
+	s, err := c.verifyFile(logName(gen), kindLog, gen)
 	if err != nil {
 		c.problems = append(c.problems, err.Error())
 		c.bytes[gen] = s.size
@@ -194,9 +194,9 @@ func (c *candidates) addLog(gen uint64) {
 	c.logs[gen] = s
 }
 
-// scan verifies that a file is what its name says: a copy under another name does not count.
-func (c *candidates) scan(name string, kind uint8, gen uint64) (scanned, error) {
-	s, err := c.j.scan(name)
+// verifyFile verifies that a file is what its name says: a copy under another name does not count.
+func (c *candidates) verifyFile(name string, kind uint8, gen uint64) (scanResult, error) {
+	s, err := c.j.scanFile(name)
 	if errors.Is(err, ErrKey) {
 		c.keyErr = fmt.Errorf("open %s: %w", name, err)
 	}
@@ -209,18 +209,18 @@ func (c *candidates) scan(name string, kind uint8, gen uint64) (scanned, error) 
 	return s, nil
 }
 
-// choose returns the newest state of one moment:
+// chooseChain returns the newest state of one moment:
 //
 //  1. the newest snapshot that is whole and whose log reaches as far as the snapshot does
 //  2. the first log, if the directory still has it
 //  3. the newest snapshot that is whole: its values are good, but not of one moment
 //  4. nothing
-func (c *candidates) choose() (chain, string, scanned) {
+func (c *candidates) chooseChain() (chain, string, scanResult) {
 	var lastResort *chain
-	var lastScan scanned
+	var lastScan scanResult
 	base := BaseSnapshot
 	for _, gen := range c.snapshots {
-		s, err := c.scan(snapshotName(gen), kindSnapshot, gen)
+		s, err := c.verifyFile(snapshotName(gen), kindSnapshot, gen)
 		if err == nil && !s.complete {
 			if err = s.damage; err == nil {
 				err = fmt.Errorf("%s ends after %d bytes, without its footer", snapshotName(gen), s.size)
@@ -232,7 +232,7 @@ func (c *candidates) choose() (chain, string, scanned) {
 			continue
 		}
 		result := chain{snapshot: gen, snapshotEnd: s.good}
-		if c.follow(&result, gen) && uint64(c.logs[gen].good) >= s.footer.logEnd {
+		if c.followLogs(&result, gen) && uint64(c.logs[gen].good) >= s.footer.logEnd {
 			return result, base, s
 		}
 		c.problems = append(c.problems, fmt.Sprintf("%s does not reach as far as its snapshot", logName(gen)))
@@ -242,23 +242,23 @@ func (c *candidates) choose() (chain, string, scanned) {
 		base = BasePrevious
 	}
 	result := chain{}
-	if c.follow(&result, 1) {
-		return result, base, scanned{}
+	if c.followLogs(&result, 1) {
+		return result, base, scanResult{}
 	}
 	if lastResort != nil {
 		return *lastResort, BaseSnapshot, lastScan
 	}
-	return chain{broken: c.j.nextGen > 1}, BaseEmpty, scanned{}
+	return chain{broken: c.j.nextGen > 1}, BaseEmpty, scanResult{}
 }
 
-// follow adds the logs from a generation on. It returns false if the first one is missing.
-func (c *candidates) follow(result *chain, gen uint64) bool {
+// followLogs adds the logs from a generation on. It returns false if the first one is missing.
+func (c *candidates) followLogs(result *chain, gen uint64) bool {
 	current, ok := c.logs[gen]
 	if !ok {
 		return false
 	}
 	for {
-		next, found := c.successor(current)
+		next, found := c.findSuccessor(current)
 		if !found {
 			break
 		}
@@ -270,19 +270,19 @@ func (c *candidates) follow(result *chain, gen uint64) bool {
 	return true
 }
 
-// successor finds the log that continues another one. There can be two, if one was unreadable for a while: the later one continues what was replayed then.
-func (c *candidates) successor(of scanned) (scanned, bool) {
+// findSuccessor finds the log that continues another one. There can be two, if one was unreadable for a while: the later one continues what was replayed then.
+func (c *candidates) findSuccessor(of scanResult) (scanResult, bool) {
 	for _, gen := range slices.Backward(c.gens) {
 		s := c.logs[gen]
 		if gen > of.header.gen && s.header.prevGen == of.header.gen && s.header.prevEnd <= uint64(of.good) && s.header.prevEnd >= headerSize {
 			return s, true
 		}
 	}
-	return scanned{}, false
+	return scanResult{}, false
 }
 
-// report fills Recovery: what is lost is what no chosen log holds.
-func (c *candidates) report(chosen chain, base string) {
+// reportRecovery fills Recovery: what is lost is what no chosen log holds.
+func (c *candidates) reportRecovery(chosen chain, base string) {
 	r := &c.j.recovery
 	r.Damaged = base == BasePrevious || chosen.broken
 	if last, ok := c.logs[chosen.lastGen]; ok {

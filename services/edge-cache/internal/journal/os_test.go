@@ -19,14 +19,14 @@ import (
 func TestDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "journal")
-	directory, err := journal.OS(dir)
+	directory, err := journal.OpenDir(dir)
 	require.NoError(t, err)
 	c := startCache(t, directory, small)
 	for range 200 {
 		require.NoError(t, c.append(randomBatch(rand.New(rand.NewPCG(21, 0)), 400)...))
 	}
 
-	other, err := journal.OS(dir)
+	other, err := journal.OpenDir(dir)
 	require.NoError(t, err)
 	_, err = journal.Open(other, small)
 	require.ErrorIs(t, err, journal.ErrLocked)
@@ -45,7 +45,7 @@ func TestDirectory(t *testing.T) {
 	for _, entry := range entries {
 		_ = os.Chmod(filepath.Join(dir, entry.Name()), 0o660) // a compaction may have removed it
 	}
-	again, err := journal.OS(dir)
+	again, err := journal.OpenDir(dir)
 	require.NoError(t, err)
 	s, _, _ := replayed(t, again, small)
 	c.requireLatest(t, s)
@@ -74,7 +74,7 @@ func TestHostileDirectory(t *testing.T) {
 	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "snapshot-0000000000000005")))
 	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "log-0000000000000006")))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "log-0000000000000005"), 0o600))
-	directory, err := journal.OS(dir)
+	directory, err := journal.OpenDir(dir)
 	require.NoError(t, err)
 	c := startCache(t, directory, small)
 	require.Eventually(t, func() bool { return !c.journal.Status().Degraded }, kubetest.Patience, 10*time.Millisecond)
@@ -89,7 +89,7 @@ func TestUnusableDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := journal.OS(filepath.Join(file, "journal"))
+	_, err := journal.OpenDir(filepath.Join(file, "journal"))
 	require.ErrorContains(t, err, "open journal directory")
 }
 

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// scanned is what a file holds.
-type scanned struct {
+// scanResult is what a file holds.
+type scanResult struct {
 	header header
 	good   int64 // length up to the last commit (log) or the footer (snapshot)
 	size   int64 // length of the file
@@ -37,13 +37,13 @@ func (j *Journal) openReader(name string) (*reader, error) {
 		return nil, err
 	}
 	r := &reader{file: file, buf: bufio.NewReaderSize(file, 256<<10)}
-	if err := r.begin(j.options.Keys); err != nil {
+	if err := r.readHeader(j.options.Keys); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return r, nil
 }
 
-func (r *reader) begin(keys Keys) error {
+func (r *reader) readHeader(keys Keys) error {
 	var err error
 	if r.size, err = r.file.Size(); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (r *reader) begin(keys Keys) error {
 	return err
 }
 
-// next returns the next frame's payload, which is valid until the next call. It returns io.EOF at the end of the file.
-func (r *reader) next() (payload []byte, flags uint8, err error) {
+// readFrame returns the next frame's payload, which is valid until the next call. It returns io.EOF at the end of the file.
+func (r *reader) readFrame() (payload []byte, flags uint8, err error) {
 	head, err := r.buf.Peek(frameHeader)
 	if len(head) == 0 && errors.Is(err, io.EOF) {
 		return nil, 0, io.EOF
@@ -81,29 +81,29 @@ func (r *reader) next() (payload []byte, flags uint8, err error) {
 	if _, err := io.ReadFull(r.buf, r.frame); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errBadFrame, err)
 	}
-	if payload, flags, err = r.codec.open(r.frame); err != nil {
+	if payload, flags, err = r.codec.openFrame(r.frame); err != nil {
 		return nil, 0, err
 	}
 	r.offset += int64(len(r.frame))
 	return payload, flags, nil
 }
 
-// scan verifies a file. The error is for a file that cannot be read at all.
-func (j *Journal) scan(name string) (scanned, error) {
+// scanFile verifies a file. The error is for a file that cannot be read at all.
+func (j *Journal) scanFile(name string) (scanResult, error) {
 	r, err := j.openReader(name)
 	if err != nil {
-		return scanned{}, err
+		return scanResult{}, err
 	}
 	defer r.file.Close()
-	s := scanned{header: r.header, good: headerSize, size: r.size}
+	s := scanResult{header: r.header, good: headerSize, size: r.size}
 	records := uint64(0)
 	for !s.complete {
-		payload, flags, err := r.next()
+		payload, flags, err := r.readFrame()
 		if errors.Is(err, io.EOF) {
 			return s, nil
 		}
 		if err == nil {
-			err = s.account(payload, flags, &records)
+			err = s.checkPayload(payload, flags, &records)
 		}
 		if err != nil {
 			s.damage = fmt.Errorf("%s at byte %d of %d: %w", name, r.offset, r.size, err)
@@ -117,8 +117,8 @@ func (j *Journal) scan(name string) (scanned, error) {
 	return s, nil
 }
 
-// account checks the payload of a frame.
-func (s *scanned) account(payload []byte, flags uint8, records *uint64) error {
+// checkPayload checks the payload of a frame.
+func (s *scanResult) checkPayload(payload []byte, flags uint8, records *uint64) error {
 	if flags&flagFooter == 0 {
 		return decodeRecords(payload, func(Record) error { *records++; return nil })
 	}
@@ -131,15 +131,15 @@ func (s *scanned) account(payload []byte, flags uint8, records *uint64) error {
 	return err
 }
 
-// deliver calls fn for the records of a file up to a length that scan found good.
-func (j *Journal) deliver(name string, end int64, fn func(Record) error) error {
+// deliverRecords calls fn for the records of a file up to a length that scan found good.
+func (j *Journal) deliverRecords(name string, end int64, fn func(Record) error) error {
 	r, err := j.openReader(name)
 	if err != nil {
 		return err
 	}
 	defer r.file.Close()
 	for r.offset < end {
-		payload, flags, err := r.next()
+		payload, flags, err := r.readFrame()
 		if err != nil {
 			return fmt.Errorf("%s at byte %d changed since it was verified: %w", name, r.offset, err)
 		}

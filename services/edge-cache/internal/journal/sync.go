@@ -74,7 +74,7 @@ func (j *Journal) syncNow() error {
 	j.durable, j.syncDone = target, want
 	if j.appended > j.durable {
 		j.oldest = began // or later: these batches came while the fsync ran
-		signal(j.wakeSync)
+		wakeLoop(j.wakeSync)
 	}
 	j.synced.Broadcast()
 	return nil
@@ -129,7 +129,7 @@ func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error 
 	defer stop()
 	j.syncWant++
 	want := j.syncWant
-	signal(j.syncAtOnce)
+	wakeLoop(j.syncAtOnce)
 	for j.syncDone < want {
 		switch {
 		case j.failures != failures:

@@ -18,10 +18,10 @@ type writer struct {
 // maxIdleBuffer is what a writer keeps between batches: a few frames' worth, so that one huge record does not stay in memory.
 const maxIdleBuffer = targetFrame + 256<<10
 
-// create makes a file with its header.
-func (j *Journal) create(name string, h header) (*writer, error) {
-	if !j.options.Keys.empty() {
-		h.sealed, h.keyID = true, j.options.Keys.current()
+// createFile makes a file with its header.
+func (j *Journal) createFile(name string, h header) (*writer, error) {
+	if !j.options.Keys.isEmpty() {
+		h.sealed, h.keyID = true, j.options.Keys.currentID()
 	}
 	codec, err := newFrameCodec(&h, j.options.Keys)
 	if err != nil {
@@ -32,13 +32,13 @@ func (j *Journal) create(name string, h header) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{file: file, codec: codec, gen: h.gen}
-	if err := w.flush(h.encode()); err != nil {
+	if err := w.writeBytes(h.encodeHeader()); err != nil {
 		return nil, errors.Join(err, file.Close(), j.fs.Remove(name))
 	}
 	return w, nil
 }
 
-func (w *writer) flush(b []byte) error {
+func (w *writer) writeBytes(b []byte) error {
 	n, err := w.file.Write(b)
 	w.size += int64(n)
 	if err == nil && n < len(b) {
@@ -47,20 +47,20 @@ func (w *writer) flush(b []byte) error {
 	return err
 }
 
-// write appends a batch that ends with a commit.
-func (w *writer) write(batch []Record) error {
+// writeBatch appends a batch that ends with a commit.
+func (w *writer) writeBatch(batch []Record) error {
 	for i := range batch {
-		if err := w.add(&batch[i]); err != nil {
+		if err := w.addRecord(&batch[i]); err != nil {
 			return err
 		}
 	}
-	return w.end(flagCommit)
+	return w.endFrame(flagCommit)
 }
 
-// add appends a record to the frame in the buffer, and writes the frame out when it is large enough.
-func (w *writer) add(r *Record) error {
+// addRecord appends a record to the frame in the buffer, and writes the frame out when it is large enough.
+func (w *writer) addRecord(r *Record) error {
 	if len(w.buffer) > frameHeader && len(w.buffer)+len(r.Key)+len(r.Value)+recordOverhead > targetFrame {
-		if err := w.end(0); err != nil {
+		if err := w.endFrame(0); err != nil {
 			return err
 		}
 	}
@@ -71,13 +71,13 @@ func (w *writer) add(r *Record) error {
 	return nil
 }
 
-// end writes the frame in the buffer out.
-func (w *writer) end(flags uint8) error {
+// endFrame writes the frame in the buffer out.
+func (w *writer) endFrame(flags uint8) error {
 	if len(w.buffer) == 0 {
 		w.buffer = append(w.buffer, make([]byte, frameHeader)...)
 	}
-	frame := w.codec.seal(slices.Grow(w.buffer, sealOverhead), flags)
-	err := w.flush(frame)
+	frame := w.codec.sealFrame(slices.Grow(w.buffer, sealOverhead), flags)
+	err := w.writeBytes(frame)
 	if w.buffer = frame[:0]; cap(frame) > maxIdleBuffer {
 		w.buffer = nil
 	}
@@ -94,7 +94,7 @@ func (j *Journal) rotateLocked(gap bool) error { //nolint:revive // both callers
 			h.prevGen, h.prevEnd = j.writer.gen, uint64(j.writer.size)
 		}
 	}
-	w, err := j.create(logName(h.gen), h)
+	w, err := j.createFile(logName(h.gen), h)
 	if err != nil {
 		return err
 	}
@@ -104,6 +104,6 @@ func (j *Journal) rotateLocked(gap bool) error { //nolint:revive // both callers
 		j.base.log += old.size
 	}
 	j.writer, j.dirNew = w, true
-	signal(j.wakeSync)
+	wakeLoop(j.wakeSync)
 	return nil
 }

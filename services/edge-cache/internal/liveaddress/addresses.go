@@ -15,7 +15,7 @@ func (a *Adjuster) replaceAddresses(key string, s *discoveryv1.EndpointSlice) bo
 		return false
 	}
 	if a.prober != nil {
-		a.prober.Seen(key, s)
+		a.prober.ObserveSlice(key, s)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,7 +31,7 @@ func (a *Adjuster) replaceAddresses(key string, s *discoveryv1.EndpointSlice) bo
 			now = map[stale]struct{}{}
 		}
 		now[id] = struct{}{}
-		if live, ok := a.replaced[id]; ok {
+		if live, ok := a.liveByStale[id]; ok {
 			e.Addresses = []string{live.String()}
 			changed = true
 		}
@@ -88,34 +88,34 @@ func liveAddress(address string, live []netip.Addr) (netip.Addr, bool) {
 
 func (a *Adjuster) noteSlice(key string, now map[stale]struct{}) {
 	for id := range now {
-		if a.wrong[id] == nil {
-			if len(a.wrong) == maxMismatches {
+		if a.slicesByStale[id] == nil {
+			if len(a.slicesByStale) == maxMismatches {
 				continue
 			}
-			a.wrong[id] = map[string]struct{}{}
-			signal(a.asked)
+			a.slicesByStale[id] = map[string]struct{}{}
+			wakeUp(a.pollNow)
 		}
-		a.wrong[id][key] = struct{}{}
-		if a.bySlice[key] == nil {
-			a.bySlice[key] = map[stale]struct{}{}
+		a.slicesByStale[id][key] = struct{}{}
+		if a.staleBySlice[key] == nil {
+			a.staleBySlice[key] = map[stale]struct{}{}
 		}
-		a.bySlice[key][id] = struct{}{}
+		a.staleBySlice[key][id] = struct{}{}
 	}
 }
 
 // forgetSlice removes a slice from the wrong addresses that it has no more.
 func (a *Adjuster) forgetSlice(key string, now map[stale]struct{}) {
-	for id := range a.bySlice[key] {
+	for id := range a.staleBySlice[key] {
 		if _, still := now[id]; still {
 			continue
 		}
-		delete(a.bySlice[key], id)
-		if delete(a.wrong[id], key); len(a.wrong[id]) == 0 {
-			delete(a.wrong, id)
-			delete(a.replaced, id)
+		delete(a.staleBySlice[key], id)
+		if delete(a.slicesByStale[id], key); len(a.slicesByStale[id]) == 0 {
+			delete(a.slicesByStale, id)
+			delete(a.liveByStale, id)
 		}
 	}
-	if len(a.bySlice[key]) == 0 {
-		delete(a.bySlice, key)
+	if len(a.staleBySlice[key]) == 0 {
+		delete(a.staleBySlice, key)
 	}
 }

@@ -32,15 +32,15 @@ import (
 	"fairlead.dev/services/edge-cache/internal/probe"
 )
 
-// Readjuster shows slices again, by a call of Adjust and a new resourceVersion if they look different. Adjust must not call it.
-type Readjuster interface {
-	Readjust(keys ...string)
-	ReadjustNode(name string)
+// Reprojector shows slices again, by a call of AdjustSlice and a new resourceVersion if they look different. AdjustSlice must not call it.
+type Reprojector interface {
+	ReprojectSlices(keys ...string)
+	ReprojectNode(name string)
 }
 
-// source reports the live pods of the node by UID.
-type source interface {
-	Pods(ctx context.Context) (map[string]cri.Pod, error)
+// podLister reports the live pods of the node by UID.
+type podLister interface {
+	ListPods(ctx context.Context) (map[string]cri.Pod, error)
 }
 
 // pollInterval is how often the runtime is asked: a list of the node's sandboxes takes it a millisecond. After a reboot the addresses are right at most one interval, and
@@ -64,22 +64,22 @@ type Params struct {
 
 // Adjuster changes slices. Its methods are safe for concurrent use.
 type Adjuster struct {
-	keeper *brownout.Keeper
-	source source
-	prober *probe.Prober
-	node   string
-	log    *zap.Logger
-	clock  func() time.Time
-	wake   chan struct{} // the next expiry of a hold may have changed
-	asked  chan struct{} // an address is wrong: ask the runtime now
+	brownouts    *brownout.Tracker
+	source       podLister
+	prober       *probe.Prober
+	node         string
+	log          *zap.Logger
+	clock        func() time.Time
+	holdsChanged chan struct{} // the next expiry of a hold may have changed
+	pollNow      chan struct{} // an address is wrong: ask the runtime now
 
-	mu       sync.Mutex
-	pods     map[string]cri.Pod
-	static   map[types.NamespacedName]string // UIDs of static pods
-	wrong    map[stale]map[string]struct{}   // addresses to confirm or to replace, and the slices that have them
-	replaced map[stale]netip.Addr            // confirmed
-	bySlice  map[string]map[stale]struct{}   // reverse of wrong
-	failed   bool                            // the last poll
+	mu            sync.Mutex
+	pods          map[string]cri.Pod
+	static        map[types.NamespacedName]string // UIDs of static pods
+	slicesByStale map[stale]map[string]struct{}   // addresses to confirm or to replace, and the slices that have them
+	liveByStale   map[stale]netip.Addr            // confirmed
+	staleBySlice  map[string]map[stale]struct{}   // reverse of wrong
+	pollFailed    bool                            // the last poll
 }
 
 // stale is an address that a pod does not have.
@@ -91,8 +91,8 @@ type stale struct {
 // New returns an Adjuster. Run makes it live.
 func New(p Params) *Adjuster {
 	a := &Adjuster{
-		keeper: brownout.New(), node: p.NodeName, log: p.Log, clock: p.Clock, wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
-		wrong: map[stale]map[string]struct{}{}, replaced: map[stale]netip.Addr{}, bySlice: map[string]map[stale]struct{}{},
+		brownouts: brownout.New(), node: p.NodeName, log: p.Log, clock: p.Clock, holdsChanged: make(chan struct{}, 1), pollNow: make(chan struct{}, 1),
+		slicesByStale: map[stale]map[string]struct{}{}, liveByStale: map[stale]netip.Addr{}, staleBySlice: map[string]map[stale]struct{}{},
 	}
 	switch {
 	case p.Runtime != nil:
@@ -109,23 +109,23 @@ func New(p Params) *Adjuster {
 	return a
 }
 
-// Adjust changes a slice in place, and returns whether it did.
-func (a *Adjuster) Adjust(key string, s *discoveryv1.EndpointSlice) bool {
+// AdjustSlice changes a slice in place, and returns whether it did.
+func (a *Adjuster) AdjustSlice(key string, s *discoveryv1.EndpointSlice) bool {
 	rewritten := a.replaceAddresses(key, s)
-	held := a.keeper.Adjust(key, s, a.clock())
+	held := a.brownouts.AdjustConditions(key, s, a.clock())
 	return rewritten || held
 }
 
-// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready.
+// TurnsUnready reports whether AdjustSlice would show an endpoint unready that clients see ready.
 func (a *Adjuster) TurnsUnready(key string, s *discoveryv1.EndpointSlice) bool {
-	return a.keeper.TurnsUnready(key, s, a.clock())
+	return a.brownouts.TurnsUnready(key, s, a.clock())
 }
 
 // DeleteObject forgets a slice.
 func (a *Adjuster) DeleteObject(key string) {
-	a.keeper.DeleteObject(key)
+	a.brownouts.DeleteObject(key)
 	if a.prober != nil {
-		a.prober.Forget(key)
+		a.prober.ForgetSlice(key)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,39 +133,39 @@ func (a *Adjuster) DeleteObject(key string) {
 }
 
 // ObjectState returns what must be persisted of a slice; empty if nothing.
-func (a *Adjuster) ObjectState(key string) []byte { return a.keeper.ObjectState(key) }
+func (a *Adjuster) ObjectState(key string) []byte { return a.brownouts.ObjectState(key) }
 
-// RestoreObject takes what ObjectState returned in an earlier process, before the first Adjust of the slice.
+// RestoreObject takes what ObjectState returned in an earlier process, before the first AdjustSlice of the slice.
 func (a *Adjuster) RestoreObject(key string, state []byte) error {
-	return a.keeper.RestoreObject(key, state)
+	return a.brownouts.RestoreObject(key, state)
 }
 
-// NodeChanged takes a Node of the pool. It returns whether slices with endpoints on it must be shown again.
-func (a *Adjuster) NodeChanged(n *corev1.Node) bool {
+// UpdateNode takes a Node of the pool. It returns whether slices with endpoints on it must be shown again.
+func (a *Adjuster) UpdateNode(n *corev1.Node) bool {
 	if a.prober != nil {
 		a.prober.SetNode(n)
 	}
-	changed := a.keeper.SetNode(n, a.clock())
+	changed := a.brownouts.SetNode(n, a.clock())
 	if changed {
-		signal(a.wake)
+		wakeUp(a.holdsChanged)
 	}
 	return changed
 }
 
-// NodeDeleted takes the name of a Node that is gone, or has left the pool.
-func (a *Adjuster) NodeDeleted(name string) { a.keeper.DeleteNode(name) }
+// DeleteNode takes the name of a Node that is gone, or has left the pool.
+func (a *Adjuster) DeleteNode(name string) { a.brownouts.DeleteNode(name) }
 
-// Held returns the number of endpoints that are held in service.
-func (a *Adjuster) Held() int { return a.keeper.Held() }
+// HeldEndpoints returns the number of endpoints that are held in service.
+func (a *Adjuster) HeldEndpoints() int { return a.brownouts.HeldEndpoints() }
 
-// Replaced returns the number of addresses that are replaced now.
-func (a *Adjuster) Replaced() int {
+// ReplacedAddresses returns the number of addresses that are replaced now.
+func (a *Adjuster) ReplacedAddresses() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.replaced)
+	return len(a.liveByStale)
 }
 
-func signal(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -173,23 +173,23 @@ func signal(c chan struct{}) {
 }
 
 // Run asks the runtime for addresses and ends holds, until ctx ends.
-func (a *Adjuster) Run(ctx context.Context, r Readjuster) {
+func (a *Adjuster) Run(ctx context.Context, r Reprojector) {
 	var group sync.WaitGroup
-	group.Go(func() { a.endHolds(ctx, r) })
+	group.Go(func() { a.expireHolds(ctx, r) })
 	if a.source != nil {
 		group.Go(func() { a.pollRuntime(ctx, r) })
 	}
 	group.Wait()
 }
 
-// endHolds shows slices again when the time after a silence of their node is over.
-func (a *Adjuster) endHolds(ctx context.Context, r Readjuster) {
+// expireHolds shows slices again when the time after a silence of their node is over.
+func (a *Adjuster) expireHolds(ctx context.Context, r Reprojector) {
 	for {
-		for _, name := range a.keeper.Expire(a.clock()) {
-			r.ReadjustNode(name)
+		for _, name := range a.brownouts.ExpireHolds(a.clock()) {
+			r.ReprojectNode(name)
 		}
 		wait := time.Hour
-		if next, ok := a.keeper.NextExpiry(); ok {
+		if next, ok := a.brownouts.NextExpiry(); ok {
 			wait = next.Sub(a.clock())
 		}
 		timer := time.NewTimer(wait)
@@ -197,32 +197,32 @@ func (a *Adjuster) endHolds(ctx context.Context, r Readjuster) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-a.wake:
+		case <-a.holdsChanged:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-func (a *Adjuster) pollRuntime(ctx context.Context, r Readjuster) {
+func (a *Adjuster) pollRuntime(ctx context.Context, r Reprojector) {
 	for {
-		a.poll(ctx, r)
+		a.pollPods(ctx, r)
 		timer := time.NewTimer(pollInterval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-a.asked:
+		case <-a.pollNow:
 			timer.Stop()
 		}
 	}
 }
 
-// poll asks once. A wrong address takes two polls: the first one discovers it, the second one confirms it.
-func (a *Adjuster) poll(ctx context.Context, r Readjuster) {
-	suspects := a.suspects()
-	pods, err := a.source.Pods(ctx)
+// pollPods asks once. A wrong address takes two polls: the first one discovers it, the second one confirms it.
+func (a *Adjuster) pollPods(ctx context.Context, r Reprojector) {
+	suspects := a.staleAddresses()
+	pods, err := a.source.ListPods(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -231,25 +231,25 @@ func (a *Adjuster) poll(ctx context.Context, r Readjuster) {
 		return // the last answer counts until there is another one
 	}
 	moved := a.setPods(pods)
-	if keys := a.confirm(suspects, pods); len(keys) > 0 {
-		r.Readjust(keys...)
+	if keys := a.confirmStale(suspects, pods); len(keys) > 0 {
+		r.ReprojectSlices(keys...)
 	}
 	if moved {
-		r.ReadjustNode(a.node)
+		r.ReprojectNode(a.node)
 	}
 }
 
-// suspects returns the wrong addresses that slices had before the runtime was asked.
-func (a *Adjuster) suspects() []stale {
+// staleAddresses returns the wrong addresses that slices had before the runtime was asked.
+func (a *Adjuster) staleAddresses() []stale {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.wrong))
+	return slices.Collect(maps.Keys(a.slicesByStale))
 }
 
 func (a *Adjuster) reportPoll(err error) {
 	a.mu.Lock()
-	before := a.failed
-	a.failed = err != nil
+	before := a.pollFailed
+	a.pollFailed = err != nil
 	a.mu.Unlock()
 	if err != nil && !before {
 		a.log.Warn("Live addresses are not available: check that the socket of the container runtime is mounted and readable", zap.Error(err))
@@ -259,24 +259,24 @@ func (a *Adjuster) reportPoll(err error) {
 	}
 }
 
-// confirm takes the answer to a question that was asked after the suspects were known. It returns the slices that look different now.
-func (a *Adjuster) confirm(suspects []stale, pods map[string]cri.Pod) []string {
+// confirmStale takes the answer to a question that was asked after the suspects were known. It returns the slices that look different now.
+func (a *Adjuster) confirmStale(suspects []stale, pods map[string]cri.Pod) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	keys := map[string]struct{}{}
 	for _, id := range suspects {
 		live, wrong := liveAddress(id.address, pods[id.uid].Addresses)
-		before, was := a.replaced[id]
+		before, was := a.liveByStale[id]
 		switch {
-		case a.wrong[id] == nil || wrong == was && live == before:
+		case a.slicesByStale[id] == nil || wrong == was && live == before:
 			continue
 		case wrong:
-			a.replaced[id] = live
+			a.liveByStale[id] = live
 			a.log.Info("Replaced the address of a pod whose node restarted", zap.String("podUID", id.uid), zap.String("stale", id.address), zap.Stringer("live", live))
 		default:
-			delete(a.replaced, id)
+			delete(a.liveByStale, id)
 		}
-		maps.Copy(keys, a.wrong[id])
+		maps.Copy(keys, a.slicesByStale[id])
 	}
 	return slices.Sorted(maps.Keys(keys))
 }

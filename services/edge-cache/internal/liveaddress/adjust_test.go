@@ -32,7 +32,7 @@ type world struct {
 	err   error
 	polls int
 
-	store   sync.Mutex                            // as the store, which calls Adjust with its lock
+	store   sync.Mutex                            // as the store, which calls AdjustSlice with its lock
 	slices  map[string]*discoveryv1.EndpointSlice // as the API server has them
 	shown   map[string]*discoveryv1.EndpointSlice
 	changes int // what clients saw change
@@ -48,8 +48,8 @@ func newWorld(t *testing.T, log *zap.Logger) *world {
 	return w
 }
 
-// Pods implements source.
-func (w *world) Pods(context.Context) (map[string]cri.Pod, error) {
+// ListPods implements source.
+func (w *world) ListPods(context.Context) (map[string]cri.Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.polls++
@@ -70,8 +70,8 @@ func (w *world) run(uid string, addresses ...string) {
 	w.pods[uid] = pod
 }
 
-// Readjust implements Readjuster.
-func (w *world) Readjust(keys ...string) {
+// ReprojectSlices implements Reprojector.
+func (w *world) ReprojectSlices(keys ...string) {
 	w.store.Lock()
 	defer w.store.Unlock()
 	for _, key := range keys {
@@ -79,8 +79,8 @@ func (w *world) Readjust(keys ...string) {
 	}
 }
 
-// ReadjustNode implements Readjuster.
-func (w *world) ReadjustNode(name string) {
+// ReprojectNode implements Reprojector.
+func (w *world) ReprojectNode(name string) {
 	require.Equal(w.t, "edge-1", name)
 	w.store.Lock()
 	defer w.store.Unlock()
@@ -92,7 +92,7 @@ func (w *world) ReadjustNode(name string) {
 // show adjusts a slice. The caller has the lock of the store.
 func (w *world) show(key string) {
 	s := w.slices[key].DeepCopy()
-	changed := w.adjuster.Adjust(key, s)
+	changed := w.adjuster.AdjustSlice(key, s)
 	require.Equal(w.t, changed, !same(s, w.slices[key]))
 	if before := w.shown[key]; before != nil && !same(before, s) {
 		w.changes++
@@ -170,7 +170,7 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.start()
 		settle()
 		require.Zero(t, w.changed())
-		require.Zero(t, w.adjuster.Replaced())
+		require.Zero(t, w.adjuster.ReplacedAddresses())
 
 		// The node reboots, the cloud is away: the pod is the same, its address is not.
 		w.run("a", "10.0.0.7", "fd00::7")
@@ -178,7 +178,7 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.requireShown("web", "10.0.0.7", "10.0.1.9")
 		w.requireShown("api", "10.0.0.7")
 		require.Equal(t, 2, w.changed(), "each slice changes once")
-		require.Equal(t, 1, w.adjuster.Replaced())
+		require.Equal(t, 1, w.adjuster.ReplacedAddresses())
 		time.Sleep(time.Hour)
 		require.Equal(t, 2, w.changed())
 
@@ -189,8 +189,8 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.set("web", [2]string{"a", "10.0.0.8"}, [2]string{"elsewhere", "10.0.1.9"})
 		w.set("api", [2]string{"a", "10.0.0.8"})
 		require.Equal(t, 4, w.changed(), "what the cloud says is what clients have")
-		require.Zero(t, w.adjuster.Replaced())
-		require.Empty(t, w.adjuster.bySlice)
+		require.Zero(t, w.adjuster.ReplacedAddresses())
+		require.Empty(t, w.adjuster.staleBySlice)
 	})
 }
 
@@ -230,7 +230,7 @@ func TestStaticPods(t *testing.T) {
 		w.requireShown("tenant", "10.0.0.1")
 		w.requireShown("not-static", "10.0.0.1")
 		w.requireShown("both", "10.0.0.8")
-		require.Equal(t, 2, w.adjuster.Replaced())
+		require.Equal(t, 2, w.adjuster.ReplacedAddresses())
 		changes := w.changed()
 
 		w.mu.Lock() // the manifest is gone
@@ -293,7 +293,7 @@ func TestBehindYurthub(t *testing.T) {
 			settle()
 			w.requireShown("web", address)
 			require.Equal(t, i+1, w.changed())
-			require.Zero(t, w.adjuster.Replaced())
+			require.Zero(t, w.adjuster.ReplacedAddresses())
 		}
 	})
 }
@@ -317,9 +317,9 @@ func TestWhatIsNeverReplaced(t *testing.T) {
 		w.change("no-address", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = nil })
 		w.start()
 		settle()
-		w.ReadjustNode("edge-1")
+		w.ReprojectNode("edge-1")
 		settle()
-		require.Zero(t, w.adjuster.Replaced())
+		require.Zero(t, w.adjuster.ReplacedAddresses())
 		w.store.Lock()
 		defer w.store.Unlock()
 		for key := range w.slices {
@@ -363,16 +363,16 @@ func TestDeletedSlices(t *testing.T) {
 		}
 		w.start()
 		settle()
-		require.Equal(t, 1, w.adjuster.Replaced())
+		require.Equal(t, 1, w.adjuster.ReplacedAddresses())
 		w.adjuster.mu.Lock()
-		require.Len(t, w.adjuster.bySlice, 50)
+		require.Len(t, w.adjuster.staleBySlice, 50)
 		w.adjuster.mu.Unlock()
 		for i := range 50 {
 			w.adjuster.DeleteObject(fmt.Sprint(i))
 		}
-		require.Zero(t, w.adjuster.Replaced())
-		require.Empty(t, w.adjuster.wrong)
-		require.Empty(t, w.adjuster.bySlice)
+		require.Zero(t, w.adjuster.ReplacedAddresses())
+		require.Empty(t, w.adjuster.slicesByStale)
+		require.Empty(t, w.adjuster.staleBySlice)
 	})
 }
 
@@ -391,7 +391,7 @@ func TestMismatchesAreBounded(t *testing.T) {
 		}
 		w.set(fmt.Sprint(i), endpoints...)
 	}
-	require.Len(t, w.adjuster.wrong, maxMismatches)
+	require.Len(t, w.adjuster.slicesByStale, maxMismatches)
 }
 
 // TestHoldsEndByThemselves wakes up a minute after the Node turned Ready.
@@ -402,23 +402,23 @@ func TestHoldsEndByThemselves(t *testing.T) {
 		w.adjuster.source = nil
 		w.start()
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-		require.False(t, w.adjuster.NodeChanged(node))
+		require.False(t, w.adjuster.UpdateNode(node))
 		w.set("web", [2]string{"a", "10.0.0.1"})
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
-		require.True(t, w.adjuster.NodeChanged(node))
+		require.True(t, w.adjuster.UpdateNode(node))
 		no := false
 		w.change("web", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = &no })
-		w.Readjust("web")
+		w.ReprojectSlices("web")
 		require.Zero(t, w.changed())
-		require.Equal(t, 1, w.adjuster.Held())
+		require.Equal(t, 1, w.adjuster.HeldEndpoints())
 		require.NotEmpty(t, w.adjuster.ObjectState("web"))
 		time.Sleep(time.Hour)
 		node.Status.Conditions[0].Status = corev1.ConditionTrue
-		require.True(t, w.adjuster.NodeChanged(node))
+		require.True(t, w.adjuster.UpdateNode(node))
 		time.Sleep(59 * time.Second)
 		require.Zero(t, w.changed())
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 1, w.changed())
-		require.Zero(t, w.adjuster.Held())
+		require.Zero(t, w.adjuster.HeldEndpoints())
 	})
 }

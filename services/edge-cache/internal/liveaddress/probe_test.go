@@ -28,7 +28,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		online.Store(true)
 		listening.Store("10.1.0.5:80")
 		w := newWorld(t, nil)
-		w.adjuster = New(Params{NodeName: "edge-1", Prober: probe.New(probe.Params{
+		w.adjuster = New(Params{NodeName: "edge-1", Prober: probe.NewProber(probe.ProberParams{
 			Node: "edge-1", Online: online.Load,
 			Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 				if address != listening.Load() {
@@ -40,7 +40,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 				return a, nil
 			},
 		})})
-		w.adjuster.NodeChanged(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24"}}})
+		w.adjuster.UpdateNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24"}}})
 		set := func(address string) {
 			endpoint := func(uid, node, address string) discoveryv1.Endpoint {
 				return discoveryv1.Endpoint{Addresses: []string{address}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID(uid)}}
@@ -63,7 +63,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		listening.Store("10.1.0.77:80")
 		time.Sleep(10 * time.Second)
 		w.requireShown("web", "10.1.0.77", "10.2.0.9")
-		require.Equal(t, 1, w.adjuster.Replaced())
+		require.Equal(t, 1, w.adjuster.ReplacedAddresses())
 		require.Equal(t, 1, w.changed())
 
 		online.Store(true)
@@ -72,7 +72,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		set("10.1.0.77")
 		settle()
 		w.requireShown("web", "10.1.0.77", "10.2.0.9")
-		require.Zero(t, w.adjuster.Replaced())
+		require.Zero(t, w.adjuster.ReplacedAddresses())
 		require.Equal(t, 1, w.changed())
 		w.adjuster.DeleteObject("web")
 	})

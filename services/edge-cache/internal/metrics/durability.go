@@ -8,26 +8,26 @@ import (
 	"fairlead.dev/services/edge-cache/internal/journal"
 )
 
-// Adjuster says what is shown differently from what the API server says.
-type Adjuster interface {
-	Held() int
-	Replaced() int
+// AdjustmentCounts says what is shown differently from what the API server says.
+type AdjustmentCounts interface {
+	HeldEndpoints() int
+	ReplacedAddresses() int
 }
 
-// durability measures the journal and the adjuster when Prometheus asks.
-type durability struct {
+// durabilityCollector measures the journal and the adjuster when Prometheus asks.
+type durabilityCollector struct {
 	status   func() journal.Status
-	adjuster Adjuster
+	adjuster AdjustmentCounts
 
 	degraded, unsynced, slowest, log, snapshot, syncs, compactions, failures, held, replaced *prometheus.Desc
 }
 
-// WatchDurability registers the state of the journal and of the adjuster.
-func WatchDurability(r prometheus.Registerer, status func() journal.Status, a Adjuster) {
+// RegisterDurability registers the state of the journal and of the adjuster.
+func RegisterDurability(r prometheus.Registerer, status func() journal.Status, a AdjustmentCounts) {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("fairlead_edgecache_"+name, help, nil, nil)
 	}
-	r.MustRegister(&durability{
+	r.MustRegister(&durabilityCollector{
 		status: status, adjuster: a,
 		degraded:    describe("journal_degraded", "1 while changes are not written to disk: it is full, read-only or broken. The cache serves from memory, and repairs the journal by itself."),
 		unsynced:    describe("journal_unsynced_seconds", "Age of the oldest change that a power loss would lose now."),
@@ -43,10 +43,10 @@ func WatchDurability(r prometheus.Registerer, status func() journal.Status, a Ad
 }
 
 // Describe implements prometheus.Collector.
-func (d *durability) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(d, c) }
+func (d *durabilityCollector) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(d, c) }
 
 // Collect implements prometheus.Collector.
-func (d *durability) Collect(c chan<- prometheus.Metric) {
+func (d *durabilityCollector) Collect(c chan<- prometheus.Metric) {
 	s := d.status()
 	gauge := func(desc *prometheus.Desc, value float64) {
 		c <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
@@ -66,6 +66,6 @@ func (d *durability) Collect(c chan<- prometheus.Metric) {
 	counter(d.syncs, s.Syncs)
 	counter(d.compactions, s.Compactions)
 	counter(d.failures, s.Failures)
-	gauge(d.held, float64(d.adjuster.Held()))
-	gauge(d.replaced, float64(d.adjuster.Replaced()))
+	gauge(d.held, float64(d.adjuster.HeldEndpoints()))
+	gauge(d.replaced, float64(d.adjuster.ReplacedAddresses()))
 }

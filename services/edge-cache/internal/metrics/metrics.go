@@ -11,23 +11,23 @@ import (
 
 // Metrics contains the collectors. All methods are safe for concurrent use.
 type Metrics struct {
-	received    *prometheus.CounterVec
-	requests    *prometheus.CounterVec
-	online      prometheus.Gauge
-	applied     *prometheus.CounterVec
-	refilters   *prometheus.CounterVec
-	refilter    prometheus.Histogram
-	gone        *prometheus.CounterVec
-	endpoints   *prometheus.CounterVec
-	served      *prometheus.CounterVec
-	unconfirmed *prometheus.CounterVec
-	watches     prometheus.Gauge
-	watchEnded  *prometheus.CounterVec
-	unfollowed  *prometheus.GaugeVec
+	received         *prometheus.CounterVec
+	requests         *prometheus.CounterVec
+	online           prometheus.Gauge
+	events           *prometheus.CounterVec
+	reprojected      *prometheus.CounterVec
+	reprojectionTime prometheus.Histogram
+	historyResets    *prometheus.CounterVec
+	endpoints        *prometheus.CounterVec
+	served           *prometheus.CounterVec
+	unconfirmed      *prometheus.CounterVec
+	watches          prometheus.Gauge
+	watchEnds        *prometheus.CounterVec
+	unfollowed       *prometheus.GaugeVec
 }
 
-// refilterBuckets are the upper bounds of the time of a new projection, in seconds. The goal for the move of one node is 50 ms.
-var refilterBuckets = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2}
+// reprojectionBuckets are the upper bounds of the time of a new projection, in seconds. The goal for the move of one node is 50 ms.
+var reprojectionBuckets = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2}
 
 // New creates and registers the collectors.
 func New(r prometheus.Registerer) *Metrics {
@@ -41,35 +41,35 @@ func New(r prometheus.Registerer) *Metrics {
 		received: counter("upstream_received_bytes_total", "Bytes of bodies from the API server, as sent (wire) and after decompression (decoded).", "source", "kind"),
 		requests: counter("upstream_requests_total", "Requests to the API server, by status code, or error.", "source", "result"),
 		online:   gauge("upstream_online", "1 while the API server answers."),
-		applied:  counter("store_events_total", "Events that clients could see.", "store", "type"),
-		refilters: counter("refiltered_objects_total",
+		events:   counter("store_events_total", "Events that clients could see.", "store", "type"),
+		reprojected: counter("refiltered_objects_total",
 			"Objects that were projected again, because the pool, a hold or an address changed.", "store"),
-		refilter: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fairlead_edgecache_refilter_duration_seconds", Help: "Time to project again all objects that a change affects.", Buckets: refilterBuckets,
+		reprojectionTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_edgecache_refilter_duration_seconds", Help: "Time to project again all objects that a change affects.", Buckets: reprojectionBuckets,
 		}),
-		gone:        counter("store_history_resets_total", "Times that clients had to list again: another cluster, or one that went back in time.", "store"),
-		endpoints:   counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
-		served:      counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.", "verb", "resource", "source"),
-		unconfirmed: counter("unconfirmed_reads_total", "Lists of the newest state that the API server did not confirm: it is offline, or its watch is behind.", "resource"),
-		watches:     gauge("watches", "Open watches of the client."),
-		watchEnded:  counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
+		historyResets: counter("store_history_resets_total", "Times that clients had to list again: another cluster, or one that went back in time.", "store"),
+		endpoints:     counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
+		served:        counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.", "verb", "resource", "source"),
+		unconfirmed:   counter("unconfirmed_reads_total", "Lists of the newest state that the API server did not confirm: it is offline, or its watch is behind.", "resource"),
+		watches:       gauge("watches", "Open watches of the client."),
+		watchEnds:     counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
 		unfollowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_edgecache_unfollowed_references",
 			Help: "Names of Secrets and ConfigMaps in objects that lead the controller to none, by problem: other_namespace, too_many, namespace_not_cached, missing, unreadable.",
 		}, []string{"problem"}),
 	}
-	r.MustRegister(m.received, m.requests, m.online, m.applied, m.refilters, m.refilter, m.gone, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnded, m.unfollowed)
+	r.MustRegister(m.received, m.requests, m.online, m.events, m.reprojected, m.reprojectionTime, m.historyResets, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnds, m.unfollowed)
 	return m
 }
 
-// Received counts bytes from the API server.
-func (m *Metrics) Received(source string, wire, decoded int) {
+// AddReceivedBytes counts bytes from the API server.
+func (m *Metrics) AddReceivedBytes(source string, wire, decoded int) {
 	m.received.WithLabelValues(source, "wire").Add(float64(wire))
 	m.received.WithLabelValues(source, "decoded").Add(float64(decoded))
 }
 
-// Online records whether the API server answers.
-func (m *Metrics) Online(online bool) { //nolint:revive // a state, not a choice
+// SetOnline records whether the API server answers.
+func (m *Metrics) SetOnline(online bool) { //nolint:revive // a state, not a choice
 	value := 0.0
 	if online {
 		value = 1
@@ -77,65 +77,69 @@ func (m *Metrics) Online(online bool) { //nolint:revive // a state, not a choice
 	m.online.Set(value)
 }
 
-// Request counts a request to the API server.
-func (m *Metrics) Request(source, result string) { m.requests.WithLabelValues(source, result).Inc() }
+// CountUpstreamRequest counts a request to the API server.
+func (m *Metrics) CountUpstreamRequest(source, result string) {
+	m.requests.WithLabelValues(source, result).Inc()
+}
 
 // CountEvent counts an event.
 func (m *Metrics) CountEvent(id string, t store.EventType) {
-	m.applied.WithLabelValues(id, string(t)).Inc()
+	m.events.WithLabelValues(id, string(t)).Inc()
 }
 
 // ObserveReprojection records new projections.
 func (m *Metrics) ObserveReprojection(id string, affected int, took time.Duration) {
-	m.refilters.WithLabelValues(id).Add(float64(affected))
-	m.refilter.Observe(took.Seconds())
+	m.reprojected.WithLabelValues(id).Add(float64(affected))
+	m.reprojectionTime.Observe(took.Seconds())
 }
 
 // CountHistoryReset counts a reset of a history.
-func (m *Metrics) CountHistoryReset(id string) { m.gone.WithLabelValues(id).Inc() }
+func (m *Metrics) CountHistoryReset(id string) { m.historyResets.WithLabelValues(id).Inc() }
 
-// Filtered counts endpoints.
-func (m *Metrics) Filtered(kept, dropped int) {
+// AddFilteredEndpoints counts endpoints.
+func (m *Metrics) AddFilteredEndpoints(kept, dropped int) {
 	m.endpoints.WithLabelValues("kept").Add(float64(kept))
 	m.endpoints.WithLabelValues("dropped").Add(float64(dropped))
 }
 
-// Served counts a request of the client.
-func (m *Metrics) Served(verb, resource, source string) {
+// CountRequest counts a request of the client.
+func (m *Metrics) CountRequest(verb, resource, source string) {
 	m.served.WithLabelValues(verb, resource, source).Inc()
 }
 
-// Unconfirmed counts a list of the newest state that may be older.
-func (m *Metrics) Unconfirmed(resource string) { m.unconfirmed.WithLabelValues(resource).Inc() }
+// CountUnconfirmedRead counts a list of the newest state that may be older.
+func (m *Metrics) CountUnconfirmedRead(resource string) {
+	m.unconfirmed.WithLabelValues(resource).Inc()
+}
 
-// Watching counts open watches.
-func (m *Metrics) Watching(delta int) { m.watches.Add(float64(delta)) }
+// AddWatches counts open watches.
+func (m *Metrics) AddWatches(delta int) { m.watches.Add(float64(delta)) }
 
-// WatchEnded counts an ended watch.
-func (m *Metrics) WatchEnded(reason string) { m.watchEnded.WithLabelValues(reason).Inc() }
+// CountWatchEnd counts an ended watch.
+func (m *Metrics) CountWatchEnd(reason string) { m.watchEnds.WithLabelValues(reason).Inc() }
 
-// Unfollowed records the number of references that lead to no object.
-func (m *Metrics) Unfollowed(problem string, n int) {
+// SetUnfollowedReferences records the number of references that lead to no object.
+func (m *Metrics) SetUnfollowedReferences(problem string, n int) {
 	m.unfollowed.WithLabelValues(problem).Set(float64(n))
 }
 
-// Source is a store whose size is measured.
-type Source interface {
+// Store is a store whose size is measured.
+type Store interface {
 	ID() string
 	MemorySize() (objects, bytes int)
 	Position() uint64
 }
 
-// sizes measures stores when Prometheus asks.
-type sizes struct {
-	stores                   []Source
+// storeCollector measures stores when Prometheus asks.
+type storeCollector struct {
+	stores                   []Store
 	objects, bytes, position *prometheus.Desc
 }
 
-// WatchStores registers the sizes of stores.
-func WatchStores(r prometheus.Registerer, stores []Source) {
+// RegisterStores registers the sizes of stores.
+func RegisterStores(r prometheus.Registerer, stores []Store) {
 	labels := []string{"store"}
-	r.MustRegister(&sizes{
+	r.MustRegister(&storeCollector{
 		stores:   stores,
 		objects:  prometheus.NewDesc("fairlead_edgecache_store_objects", "Objects in a store.", labels, nil),
 		bytes:    prometheus.NewDesc("fairlead_edgecache_store_bytes", "Bytes of the encoded objects in a store.", labels, nil),
@@ -144,14 +148,14 @@ func WatchStores(r prometheus.Registerer, stores []Source) {
 }
 
 // Describe implements prometheus.Collector.
-func (s *sizes) Describe(to chan<- *prometheus.Desc) {
+func (s *storeCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- s.objects
 	to <- s.bytes
 	to <- s.position
 }
 
 // Collect implements prometheus.Collector.
-func (s *sizes) Collect(to chan<- prometheus.Metric) {
+func (s *storeCollector) Collect(to chan<- prometheus.Metric) {
 	for _, st := range s.stores {
 		objects, bytes := st.MemorySize()
 		to <- prometheus.MustNewConstMetric(s.objects, prometheus.GaugeValue, float64(objects), st.ID())

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// coalesce is the time for which changes are collected. A pool of 50 nodes that is labeled by a script is one change. At half, such a script
+// coalesceInterval is the time for which changes are collected. A pool of 50 nodes that is labeled by a script is one change. At half, such a script
 // causes twice as many events; at double, a new node waits longer for traffic.
-const coalesce = 50 * time.Millisecond
+const coalesceInterval = 50 * time.Millisecond
 
 // ErrUnknown is returned until the pool has had a member.
 var ErrUnknown = errors.New("the node pool has no nodes yet: check the pool's name and the label of its nodes")
@@ -27,15 +27,15 @@ type Pool struct {
 	log     *zap.Logger
 	members atomic.Pointer[map[string]struct{}]
 
-	mu      sync.Mutex
-	actual  map[string]struct{}
-	changed map[string]struct{}
-	signal  chan struct{}
+	mu       sync.Mutex
+	observed map[string]struct{}
+	changed  map[string]struct{}
+	signal   chan struct{}
 }
 
 // New returns a pool without members.
 func New(log *zap.Logger) *Pool {
-	p := &Pool{log: log, actual: map[string]struct{}{}, changed: map[string]struct{}{}, signal: make(chan struct{}, 1)}
+	p := &Pool{log: log, observed: map[string]struct{}{}, changed: map[string]struct{}{}, signal: make(chan struct{}, 1)}
 	p.members.Store(&map[string]struct{}{})
 	return p
 }
@@ -43,57 +43,57 @@ func New(log *zap.Logger) *Pool {
 // Members returns the names of the members. The caller must not change the set.
 func (p *Pool) Members() map[string]struct{} { return *p.members.Load() }
 
-// Ready returns ErrUnknown if the pool has never had a member.
-func (p *Pool) Ready() error {
+// CheckReady returns ErrUnknown if the pool has never had a member.
+func (p *Pool) CheckReady() error {
 	if len(p.Members()) == 0 {
 		return ErrUnknown
 	}
 	return nil
 }
 
-// Held reports whether the members are those of before the pool became empty.
-func (p *Pool) Held() bool {
+// IsRetained reports whether the members are those of before the pool became empty.
+func (p *Pool) IsRetained() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.actual) == 0 && len(p.Members()) > 0
+	return len(p.observed) == 0 && len(p.Members()) > 0
 }
 
-// Update changes the membership of nodes.
-func (p *Pool) Update(membership map[string]bool) {
+// UpdateMembership changes the membership of nodes.
+func (p *Pool) UpdateMembership(membership map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, is := range membership {
 		if is {
-			p.actual[name] = struct{}{}
+			p.observed[name] = struct{}{}
 		} else {
-			delete(p.actual, name)
+			delete(p.observed, name)
 		}
 	}
-	p.publish()
+	p.publishMembers()
 }
 
-// Replace sets all members.
-func (p *Pool) Replace(names []string) {
+// ReplaceMembers sets all members.
+func (p *Pool) ReplaceMembers(names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	clear(p.actual)
+	clear(p.observed)
 	for _, name := range names {
-		p.actual[name] = struct{}{}
+		p.observed[name] = struct{}{}
 	}
-	p.publish()
+	p.publishMembers()
 }
 
-// publish makes the actual members effective. The caller has the lock.
-func (p *Pool) publish() {
+// publishMembers makes the actual members effective. The caller has the lock.
+func (p *Pool) publishMembers() {
 	before := p.Members()
-	if len(p.actual) == 0 {
+	if len(p.observed) == 0 {
 		if len(before) > 0 {
 			p.log.Warn("Node pool became empty: keeping its last members", zap.Int("members", len(before)))
 		}
 		return
 	}
-	after := make(map[string]struct{}, len(p.actual))
-	for name := range p.actual {
+	after := make(map[string]struct{}, len(p.observed))
+	for name := range p.observed {
 		after[name] = struct{}{}
 		if _, was := before[name]; !was {
 			p.changed[name] = struct{}{}
@@ -124,7 +124,7 @@ func (p *Pool) Run(ctx context.Context, refilter func(nodes []string)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(coalesce):
+		case <-time.After(coalesceInterval):
 		}
 		p.mu.Lock()
 		nodes := make([]string, 0, len(p.changed))

@@ -16,22 +16,22 @@ func (p *Pool) names() []string { return slices.Sorted(maps.Keys(p.Members())) }
 func TestAnEmptyPoolKeepsItsLastMembers(t *testing.T) {
 	t.Parallel()
 	p := New(zap.NewNop())
-	require.ErrorIs(t, p.Ready(), ErrUnknown)
-	p.Replace(nil)
-	require.ErrorIs(t, p.Ready(), ErrUnknown)
-	assert.False(t, p.Held())
+	require.ErrorIs(t, p.CheckReady(), ErrUnknown)
+	p.ReplaceMembers(nil)
+	require.ErrorIs(t, p.CheckReady(), ErrUnknown)
+	assert.False(t, p.IsRetained())
 
-	p.Update(map[string]bool{"a": true, "b": true, "c": false})
-	require.NoError(t, p.Ready())
+	p.UpdateMembership(map[string]bool{"a": true, "b": true, "c": false})
+	require.NoError(t, p.CheckReady())
 	before := p.Members()
 	assert.Equal(t, []string{"a", "b"}, p.names())
 
-	p.Update(map[string]bool{"a": false, "b": false})
-	assert.True(t, p.Held())
+	p.UpdateMembership(map[string]bool{"a": false, "b": false})
+	assert.True(t, p.IsRetained())
 	assert.Equal(t, []string{"a", "b"}, p.names())
 
-	p.Replace([]string{"c", "c"})
-	assert.False(t, p.Held())
+	p.ReplaceMembers([]string{"c", "c"})
+	assert.False(t, p.IsRetained())
 	assert.Equal(t, []string{"c"}, p.names())
 	assert.Equal(t, []string{"a", "b"}, slices.Sorted(maps.Keys(before)), "a set changed after it was returned")
 }
@@ -42,11 +42,11 @@ func TestRunReportsChangedNodesOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reports := make(chan []string, 8)
-	p.Replace([]string{"a", "b"})
-	p.Update(map[string]bool{"c": true, "x": false})
+	p.ReplaceMembers([]string{"a", "b"})
+	p.UpdateMembership(map[string]bool{"c": true, "x": false})
 	go p.Run(ctx, func(nodes []string) { reports <- slices.Sorted(slices.Values(nodes)) })
 	assert.Equal(t, []string{"a", "b", "c"}, <-reports)
-	p.Update(map[string]bool{"b": true}) // is a member
-	p.Replace([]string{"a", "c"})
+	p.UpdateMembership(map[string]bool{"b": true}) // is a member
+	p.ReplaceMembers([]string{"a", "c"})
 	assert.Equal(t, []string{"b"}, <-reports)
 }

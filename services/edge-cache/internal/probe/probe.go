@@ -36,8 +36,8 @@ import (
 const (
 	// dialTimeout is the time for a connection to a pod of the same node, which takes microseconds. At half, a node that is busy after its boot answers too late.
 	dialTimeout = 250 * time.Millisecond
-	// parallel is the number of connections at a time. A range of 256 addresses without answers takes 256/64 × dialTimeout = 1 s for each port.
-	parallel = 64
+	// maxConnections is the number of connections at a time. A range of 256 addresses without answers takes 256/64 × dialTimeout = 1 s for each port.
+	maxConnections = 64
 	// maxAddresses bounds the range: a node has 256 addresses for pods by default, and 1024 with the largest documented setups.
 	maxAddresses = 1024
 	// maxPorts bounds the ports of all dead pods together, and maxPods the pods that are known. Others write slices.
@@ -45,13 +45,13 @@ const (
 	maxPods  = 1024
 	// confirmations is the number of rounds in a row in which an address is dead before another one is looked for.
 	confirmations = 2
-	// settled is the number of rounds after which a guess stays for as long as its address answers. The pods of a node start within seconds of each other, so
+	// settledRounds is the number of rounds after which a guess stays for as long as its address answers. The pods of a node start within seconds of each other, so
 	// doubts come early; a pod that starts later must not end a Service. At half, a pod that starts slowly comes too late to raise a doubt.
-	settled = 5
+	settledRounds = 5
 )
 
-// Params are the parts of a Prober.
-type Params struct {
+// ProberParams are the parts of a Prober.
+type ProberParams struct {
 	// Node is the node of this process.
 	Node string
 	// Online reports whether the API server answers: then slices are right, or will be soon.
@@ -62,13 +62,13 @@ type Params struct {
 
 // Prober looks for pods. Its methods are safe for concurrent use.
 type Prober struct {
-	params Params
+	params ProberParams
 
-	mu     sync.Mutex
-	ranges []netip.Prefix
-	slices map[string][]endpoint // endpoints of the node by slice
-	dead   map[string]int        // rounds in a row in which a pod's address was dead, by UID
-	found  map[string]guess      // by UID
+	mu         sync.Mutex
+	ranges     []netip.Prefix
+	slices     map[string][]endpoint // endpoints of the node by slice
+	deadRounds map[string]int        // rounds in a row in which a pod's address was dead, by UID
+	guesses    map[string]guess      // by UID
 }
 
 // guess is the address at which a pod is looked for now, and for how many rounds it has been.
@@ -84,12 +84,12 @@ type endpoint struct {
 	ports                   []int
 }
 
-// New returns a Prober that knows no slices.
-func New(p Params) *Prober {
+// NewProber returns a Prober that knows no slices.
+func NewProber(p ProberParams) *Prober {
 	if p.Dial == nil {
 		p.Dial = (&net.Dialer{}).DialContext
 	}
-	return &Prober{params: p, slices: map[string][]endpoint{}, dead: map[string]int{}, found: map[string]guess{}}
+	return &Prober{params: p, slices: map[string][]endpoint{}, deadRounds: map[string]int{}, guesses: map[string]guess{}}
 }
 
 // SetNode takes the Node of this process, which has the ranges of its pods.
@@ -108,8 +108,8 @@ func (p *Prober) SetNode(n *corev1.Node) {
 	p.ranges = ranges
 }
 
-// Seen takes a slice as the API server has it.
-func (p *Prober) Seen(key string, s *discoveryv1.EndpointSlice) {
+// ObserveSlice takes a slice as the API server has it.
+func (p *Prober) ObserveSlice(key string, s *discoveryv1.EndpointSlice) {
 	ports, usable := portsOf(s)
 	var all []endpoint
 	for i := range s.Endpoints {
@@ -133,8 +133,8 @@ func (p *Prober) Seen(key string, s *discoveryv1.EndpointSlice) {
 	p.slices[key] = all
 }
 
-// Forget forgets a slice.
-func (p *Prober) Forget(key string) {
+// ForgetSlice forgets a slice.
+func (p *Prober) ForgetSlice(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.slices, key)
@@ -152,28 +152,28 @@ func portsOf(s *discoveryv1.EndpointSlice) (ports []int, usable bool) {
 	return slices.Compact(ports), len(ports) > 0
 }
 
-// Pods returns the dead pods for which there is an address, by UID. It forgets none while the API server answers, until a slice has another address.
-func (p *Prober) Pods(ctx context.Context) (map[string]cri.Pod, error) {
+// ListPods returns the dead pods for which there is an address, by UID. It forgets none while the API server answers, until a slice has another address.
+func (p *Prober) ListPods(ctx context.Context) (map[string]cri.Pod, error) {
 	online := p.params.Online()
-	pods, ranges := p.known()
-	if online && !p.guessed() {
+	pods, ranges := p.knownPods()
+	if online && !p.hasGuesses() {
 		return nil, nil
 	}
-	dead, taken := p.judge(pods, p.alive(ctx, pods))
+	dead, taken := p.findDeadPods(pods, p.checkPods(ctx, pods))
 	if len(dead) > 0 && !online {
-		p.assign(dead, p.candidates(ctx, dead, ranges, taken))
+		p.assignAddresses(dead, p.findCandidates(ctx, dead, ranges, taken))
 	}
-	return p.result(pods), ctx.Err()
+	return p.guessedPods(pods), ctx.Err()
 }
 
-// guessed reports whether a pod has an address that was looked for. Otherwise the search begins anew.
-func (p *Prober) guessed() bool {
+// hasGuesses reports whether a pod has an address that was looked for. Otherwise the search begins anew.
+func (p *Prober) hasGuesses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.found) > 0 {
+	if len(p.guesses) > 0 {
 		return true
 	}
-	clear(p.dead)
+	clear(p.deadRounds)
 	return false
 }
 
@@ -185,8 +185,8 @@ type pod struct {
 	services       []string
 }
 
-// identity is the same for pods whose requests may be exchanged.
-func (p *pod) identity() string {
+// serviceIdentity is the same for pods whose requests may be exchanged.
+func (p *pod) serviceIdentity() string {
 	return p.namespace + "/" + strings.Join(p.services, ",") + ":" + portsText(p.ports)
 }
 
@@ -198,8 +198,8 @@ func portsText(ports []int) string {
 	return strings.Join(all, ",")
 }
 
-// known returns the pods of the ranges, sorted. A pod with two addresses in two slices is in a change, and left out.
-func (p *Prober) known() ([]*pod, []netip.Prefix) {
+// knownPods returns the pods of the ranges, sorted. A pod with two addresses in two slices is in a change, and left out.
+func (p *Prober) knownPods() ([]*pod, []netip.Prefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	byUID, changing := map[string]*pod{}, map[string]bool{}
@@ -220,7 +220,7 @@ func (p *Prober) known() ([]*pod, []netip.Prefix) {
 	}
 	var all []*pod
 	for uid, known := range byUID {
-		if changing[uid] || !within(p.ranges, known.address) { // the network of the node has other addresses
+		if changing[uid] || !inRanges(p.ranges, known.address) { // the network of the node has other addresses
 			continue
 		}
 		slices.Sort(known.ports)
@@ -232,19 +232,19 @@ func (p *Prober) known() ([]*pod, []netip.Prefix) {
 	return all[:min(len(all), maxPods)], p.ranges
 }
 
-func within(ranges []netip.Prefix, address netip.Addr) bool {
+func inRanges(ranges []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address) })
 }
 
-// alive returns which pods answer at their own addresses.
-func (p *Prober) alive(ctx context.Context, pods []*pod) []bool {
+// checkPods returns which pods answer at their own addresses.
+func (p *Prober) checkPods(ctx context.Context, pods []*pod) []bool {
 	alive := make([]bool, len(pods))
-	each(len(pods), func(i int) { alive[i] = len(p.open(ctx, pods[i].address, pods[i].ports)) == len(pods[i].ports) })
+	forEachParallel(len(pods), func(i int) { alive[i] = len(p.openPorts(ctx, pods[i].address, pods[i].ports)) == len(pods[i].ports) })
 	return alive
 }
 
-// open returns the ports on which an address accepts connections. An address that neither accepts nor refuses one is not in use.
-func (p *Prober) open(ctx context.Context, address netip.Addr, ports []int) []int {
+// openPorts returns the ports on which an address accepts connections. An address that neither accepts nor refuses one is not in use.
+func (p *Prober) openPorts(ctx context.Context, address netip.Addr, ports []int) []int {
 	var open []int
 	for _, port := range ports {
 		limited, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -261,10 +261,10 @@ func (p *Prober) open(ctx context.Context, address netip.Addr, ports []int) []in
 	return open
 }
 
-// each calls f for all numbers below n, some at a time.
-func each(n int, f func(i int)) {
+// forEachParallel calls f for all numbers below n, some at a time.
+func forEachParallel(n int, f func(i int)) {
 	var all sync.WaitGroup
-	slots := make(chan struct{}, parallel)
+	slots := make(chan struct{}, maxConnections)
 	for i := range n {
 		slots <- struct{}{}
 		all.Go(func() {
@@ -275,8 +275,8 @@ func each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// judge returns the pods that are dead for long enough, and the addresses that endpoints have.
-func (p *Prober) judge(pods []*pod, alive []bool) (dead []*pod, taken map[netip.Addr]bool) {
+// findDeadPods returns the pods that are dead for long enough, and the addresses that endpoints have.
+func (p *Prober) findDeadPods(pods []*pod, alive []bool) (dead []*pod, taken map[netip.Addr]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken = map[netip.Addr]bool{}
@@ -284,14 +284,14 @@ func (p *Prober) judge(pods []*pod, alive []bool) (dead []*pod, taken map[netip.
 	for i, known := range pods {
 		taken[known.address] = true
 		if alive[i] {
-			delete(p.found, known.uid)
+			delete(p.guesses, known.uid)
 			continue
 		}
-		if rounds[known.uid] = p.dead[known.uid] + 1; rounds[known.uid] >= confirmations {
+		if rounds[known.uid] = p.deadRounds[known.uid] + 1; rounds[known.uid] >= confirmations {
 			dead = append(dead, known)
 		}
 	}
-	p.dead = rounds
+	p.deadRounds = rounds
 	return dead, taken
 }
 
@@ -301,8 +301,8 @@ type candidate struct {
 	open    []int
 }
 
-// candidates returns the free addresses of the ranges that answer on a port of a dead pod. The first address of a range is the node's own.
-func (p *Prober) candidates(ctx context.Context, dead []*pod, ranges []netip.Prefix, taken map[netip.Addr]bool) []candidate {
+// findCandidates returns the free addresses of the ranges that answer on a port of a dead pod. The first address of a range is the node's own.
+func (p *Prober) findCandidates(ctx context.Context, dead []*pod, ranges []netip.Prefix, taken map[netip.Addr]bool) []candidate {
 	var ports []int
 	for _, d := range dead {
 		ports = append(ports, d.ports...)
@@ -321,7 +321,7 @@ func (p *Prober) candidates(ctx context.Context, dead []*pod, ranges []netip.Pre
 			}
 		}
 	}
-	each(len(all), func(i int) { all[i].open = p.open(ctx, all[i].address, ports) })
+	forEachParallel(len(all), func(i int) { all[i].open = p.openPorts(ctx, all[i].address, ports) })
 	return slices.DeleteFunc(all, func(c candidate) bool { return len(c.open) == 0 })
 }
 
@@ -337,19 +337,19 @@ func ownAddresses() map[netip.Addr]bool {
 	return own
 }
 
-// result returns the pods with an address, and forgets those that no slice has any longer.
-func (p *Prober) result(pods []*pod) map[string]cri.Pod {
+// guessedPods returns the pods with an address, and forgets those that no slice has any longer.
+func (p *Prober) guessedPods(pods []*pod) map[string]cri.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string]cri.Pod{}
 	for _, known := range pods {
-		if g, ok := p.found[known.uid]; ok {
+		if g, ok := p.guesses[known.uid]; ok {
 			all[known.uid] = cri.Pod{Namespace: known.namespace, Addresses: []netip.Addr{g.address}}
 		}
 	}
-	for uid := range p.found {
+	for uid := range p.guesses {
 		if _, still := all[uid]; !still {
-			delete(p.found, uid)
+			delete(p.guesses, uid)
 		}
 	}
 	return all

@@ -34,7 +34,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, open: map[string]string{}}
-	n.Prober = New(Params{Node: "edge-1", Online: func() bool { return n.online }, Dial: n.dial})
+	n.Prober = NewProber(ProberParams{Node: "edge-1", Online: func() bool { return n.online }, Dial: n.dial})
 	n.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.9.0.0/24"}}})
 	n.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/26", "fd00::/64"}}})
 	return n
@@ -84,7 +84,7 @@ func (n *node) rounds() string {
 	n.t.Helper()
 	var found map[string]string
 	for range confirmations {
-		pods, err := n.Pods(n.t.Context())
+		pods, err := n.ListPods(n.t.Context())
 		require.NoError(n.t, err)
 		found = map[string]string{}
 		for uid, pod := range pods {
@@ -180,7 +180,7 @@ func TestPods(t *testing.T) {
 			n := newNode(t)
 			n.open, n.online = tt.open, tt.online
 			for _, s := range tt.slices {
-				n.Seen("ns/"+s.Name, s)
+				n.ObserveSlice("ns/"+s.Name, s)
 			}
 			assert.Equal(t, tt.want, n.rounds())
 		})
@@ -192,9 +192,9 @@ func TestPods(t *testing.T) {
 func TestPodsOverTime(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.Seen("ns/a", slice("a", "8080", "a1=10.1.0.5"))
+	n.ObserveSlice("ns/a", slice("a", "8080", "a1=10.1.0.5"))
 	n.open["10.1.0.9"] = "8080"
-	pods, err := n.Pods(t.Context())
+	pods, err := n.ListPods(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, pods, "one failure can be a pod that is slow")
 	assert.Equal(t, "a1:10.1.0.9", n.rounds())
@@ -206,12 +206,12 @@ func TestPodsOverTime(t *testing.T) {
 	delete(n.open, "10.1.0.9")
 	assert.Equal(t, "a1:10.1.0.10", n.rounds())
 	n.online = true
-	n.Seen("ns/a", slice("a", "8080", "a1=10.1.0.10"))
+	n.ObserveSlice("ns/a", slice("a", "8080", "a1=10.1.0.10"))
 	assert.Empty(t, n.rounds())
 	before := n.dials
 	assert.Empty(t, n.rounds())
 	assert.Equal(t, before, n.dials, "online, nothing is probed")
-	n.Forget("ns/a")
+	n.ForgetSlice("ns/a")
 	n.online = false
 	assert.Empty(t, n.rounds())
 	assert.Equal(t, before, n.dials, "nothing is left to look for")
@@ -221,9 +221,9 @@ func TestPodsOverTime(t *testing.T) {
 func TestSettledGuess(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.Seen("ns/a", slice("a", "8080", "a1=10.1.0.5", "a2=10.1.0.6"))
+	n.ObserveSlice("ns/a", slice("a", "8080", "a1=10.1.0.5", "a2=10.1.0.6"))
 	n.open["10.1.0.9"] = "8080"
-	for range settled {
+	for range settledRounds {
 		assert.Equal(t, "a1:10.1.0.9", n.rounds())
 	}
 	n.open["10.1.0.8"] = "8080"
@@ -244,7 +244,7 @@ func TestSeenIsBounded(t *testing.T) {
 	for i := range 2 * maxPods {
 		endpoints = append(endpoints, fmt.Sprintf("u%d=%s", i, netip.AddrFrom4([4]byte{10, 7, byte(i / 256), byte(i)})))
 	}
-	n.Seen("ns/a", slice("a", "8080", endpoints...))
+	n.ObserveSlice("ns/a", slice("a", "8080", endpoints...))
 	assert.Empty(t, n.rounds())
 	assert.LessOrEqual(t, n.dials, confirmations*(maxPods+maxAddresses))
 }

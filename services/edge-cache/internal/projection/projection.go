@@ -20,50 +20,50 @@ type members interface{ Members() map[string]struct{} }
 // Adjuster changes an EndpointSlice of the pool before it is shown: it holds endpoints of a silent node, and replaces dead addresses. It must
 // neither block nor do I/O.
 type Adjuster interface {
-	Adjust(key string, slice *discoveryv1.EndpointSlice) (changed bool)
-	// TurnsUnready reports whether Adjust would show an endpoint unready that clients see ready.
+	AdjustSlice(key string, slice *discoveryv1.EndpointSlice) (changed bool)
+	// TurnsUnready reports whether AdjustSlice would show an endpoint unready that clients see ready.
 	TurnsUnready(key string, slice *discoveryv1.EndpointSlice) bool
 	// DeleteObject forgets a slice without endpoints of the pool.
 	DeleteObject(key string)
 }
 
 // Observer counts endpoints.
-type Observer interface{ Filtered(kept, dropped int) }
+type Observer interface{ AddFilteredEndpoints(kept, dropped int) }
 
-// Endpoints are the arguments of the projections of endpoints.
-type Endpoints struct {
+// EndpointProjection are the arguments of the projections of endpoints.
+type EndpointProjection struct {
 	Members   members
 	Unlocated endpointfilter.Unlocated
 	Adjuster  Adjuster // may be nil
 	Observer  Observer
 }
 
-// Slices returns the projection of EndpointSlices.
-func (e Endpoints) Slices(key string, object []byte) ([]byte, []uint32, bool, error) {
-	result, err := endpointfilter.Slice(object, e.pool())
+// ProjectSlice returns the projection of EndpointSlices.
+func (e EndpointProjection) ProjectSlice(key string, object []byte) ([]byte, []uint32, bool, error) {
+	result, err := endpointfilter.FilterSlice(object, e.filterParams())
 	if err != nil {
 		return nil, nil, false, err
 	}
-	e.count(result)
+	e.countEndpoints(result)
 	shown := result.Object
 	switch {
 	case e.Adjuster == nil:
 	case result.Kept == 0:
 		e.Adjuster.DeleteObject(key)
 	default:
-		if shown, err = e.adjust(key, shown); err != nil {
+		if shown, err = e.adjustSlice(key, shown); err != nil {
 			return nil, nil, false, err
 		}
 	}
 	return shown, result.Nodes, true, nil
 }
 
-// TurnsUnready reports whether Slices would show an endpoint unready that clients see ready. A malformed slice shows nothing.
-func (e Endpoints) TurnsUnready(object []byte) bool {
+// TurnsUnready reports whether ProjectSlice would show an endpoint unready that clients see ready. A malformed slice shows nothing.
+func (e EndpointProjection) TurnsUnready(object []byte) bool {
 	if e.Adjuster == nil {
 		return false
 	}
-	result, err := endpointfilter.Slice(object, e.pool())
+	result, err := endpointfilter.FilterSlice(object, e.filterParams())
 	if err != nil || result.Kept == 0 {
 		return false
 	}
@@ -74,24 +74,24 @@ func (e Endpoints) TurnsUnready(object []byte) bool {
 	return e.Adjuster.TurnsUnready(slice.Namespace+"/"+slice.Name, &slice)
 }
 
-// pool returns the pool as it is now.
-func (e Endpoints) pool() endpointfilter.Params {
+// filterParams returns the pool as it is now.
+func (e EndpointProjection) filterParams() endpointfilter.Params {
 	return endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated}
 }
 
-func (e Endpoints) count(r endpointfilter.Result) {
+func (e EndpointProjection) countEndpoints(r endpointfilter.Result) {
 	if e.Observer != nil {
-		e.Observer.Filtered(r.Kept, r.Dropped)
+		e.Observer.AddFilteredEndpoints(r.Kept, r.Dropped)
 	}
 }
 
-// adjust decodes only what is left of a slice.
-func (e Endpoints) adjust(key string, object []byte) ([]byte, error) {
+// adjustSlice decodes only what is left of a slice.
+func (e EndpointProjection) adjustSlice(key string, object []byte) ([]byte, error) {
 	var slice discoveryv1.EndpointSlice
 	if err := slice.Unmarshal(object); err != nil {
 		return nil, fmt.Errorf("decode endpoint slice: %w", err)
 	}
-	if !e.Adjuster.Adjust(key, &slice) {
+	if !e.Adjuster.AdjustSlice(key, &slice) {
 		return object, nil
 	}
 	adjusted, err := slice.Marshal()
@@ -101,27 +101,27 @@ func (e Endpoints) adjust(key string, object []byte) ([]byte, error) {
 	return adjusted, nil
 }
 
-// Legacy returns the projection of Endpoints.
-func (e Endpoints) Legacy(_ string, object []byte) ([]byte, []uint32, bool, error) {
-	result, err := endpointfilter.Endpoints(object, e.pool())
+// ProjectEndpoints returns the projection of Endpoints.
+func (e EndpointProjection) ProjectEndpoints(_ string, object []byte) ([]byte, []uint32, bool, error) {
+	result, err := endpointfilter.FilterEndpoints(object, e.filterParams())
 	if err != nil {
 		return nil, nil, false, err
 	}
-	e.count(result)
+	e.countEndpoints(result)
 	return result.Object, result.Nodes, true, nil
 }
 
-// Nodes returns the projection of Nodes for a pool that is not a label: only members are visible.
-func Nodes(m members) store.Projection {
+// MemberNodes returns the projection of Nodes for a pool that is not a label: only members are visible.
+func MemberNodes(m members) store.Projection {
 	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
 		_, member := m.Members()[key]
 		return object, nil, member, nil
 	}
 }
 
-// Named returns the projection of a kind of which only the objects are visible that others name.
-func Named(r *references.References, kind allowlist.Filter) store.Projection {
+// ReferencedObjects returns the projection of a kind of which only the objects are visible that others name.
+func ReferencedObjects(r *references.Index, kind allowlist.Filter) store.Projection {
 	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
-		return object, nil, r.Wanted(references.Target{Kind: kind, Key: key}), nil
+		return object, nil, r.IsWanted(references.Target{Kind: kind, Key: key}), nil
 	}
 }

@@ -22,18 +22,18 @@ const (
 	pluginFields = "spec.plugin."
 )
 
-// names collects what one object names.
-type names struct {
-	params   ReferenceParams
-	resource string
-	object   metav1.ObjectMeta
-	trusted  bool // the administrator wrote it
-	custom   bool
-	found    []Reference
+// collector collects what one object names.
+type collector struct {
+	params     Params
+	resource   string
+	object     metav1.ObjectMeta
+	isTrusted  bool // the administrator wrote it
+	isCustom   bool
+	references []Reference
 }
 
-// read reads an object of one of the kinds that name others.
-func (n *names) read(resource allowlist.Resource, object []byte) error {
+// readObject reads an object of one of the kinds that name others.
+func (n *collector) readObject(resource allowlist.Resource, object []byte) error {
 	switch {
 	case resource.Custom:
 		return n.readCustom(object)
@@ -50,30 +50,30 @@ func (n *names) read(resource allowlist.Resource, object []byte) error {
 	return nil
 }
 
-// add adds a reference to NAME or NAMESPACE/NAME. A value that is neither, such as a path, is no reference.
-func (n *names) add(kind allowlist.Filter, field, value string) {
+// addReference adds a reference to NAME or NAMESPACE/NAME. A value that is neither, such as a path, is no reference.
+func (n *collector) addReference(kind allowlist.Filter, field, value string) {
 	value = strings.TrimPrefix(value, "secret://") // haproxy-ingress has a protocol, too
 	namespace, name, qualified := strings.Cut(value, "/")
 	if !qualified {
 		namespace, name = n.object.Namespace, value
 	}
-	if len(n.found) > maxReferences || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if len(n.references) > maxReferences || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return
 	}
 	r := Reference{
-		Resource: n.resource, Object: n.object.Namespace + "/" + n.object.Name, Field: field, Target: Target{Kind: kind, Key: namespace + "/" + name}, Guessed: n.custom,
+		Resource: n.resource, Object: n.object.Namespace + "/" + n.object.Name, Field: field, Target: Target{Kind: kind, Key: namespace + "/" + name}, Guessed: n.isCustom,
 	}
 	switch {
-	case len(n.found) == maxReferences:
+	case len(n.references) == maxReferences:
 		r.Problem = TooMany
-	case namespace != n.object.Namespace && !n.trusted:
+	case namespace != n.object.Namespace && !n.isTrusted:
 		r.Problem = OtherNamespace
 	}
-	n.found = append(n.found, r)
+	n.references = append(n.references, r)
 }
 
 // readIngress reads an Ingress. Controllers differ in which of field and annotation wins if the classes differ.
-func (n *names) readIngress(object []byte) error {
+func (n *collector) readIngress(object []byte) error {
 	var ingress networkingv1.Ingress
 	if err := ingress.Unmarshal(object); err != nil {
 		return err
@@ -84,37 +84,37 @@ func (n *names) readIngress(object []byte) error {
 	}
 	n.readAnnotations(ingress.ObjectMeta)
 	for _, tls := range ingress.Spec.TLS {
-		n.add(allowlist.Secrets, "spec.tls.secretName", tls.SecretName)
+		n.addReference(allowlist.Secrets, "spec.tls.secretName", tls.SecretName)
 	}
 	return nil
 }
 
-func (n *names) readAnnotations(o metav1.ObjectMeta) {
+func (n *collector) readAnnotations(o metav1.ObjectMeta) {
 	n.object = o
 	for name, value := range o.Annotations {
-		if n.params.Names.IsSecretAnnotation(name) {
-			n.add(allowlist.Secrets, "metadata.annotations."+name, value)
+		if n.params.SecretFields.IsSecretAnnotation(name) {
+			n.addReference(allowlist.Secrets, "metadata.annotations."+name, value)
 		}
 	}
 }
 
 // readConfigMap reads a ConfigMap of the controller's own namespace.
-func (n *names) readConfigMap(object []byte) error {
+func (n *collector) readConfigMap(object []byte) error {
 	var c corev1.ConfigMap
 	if err := c.Unmarshal(object); err != nil || c.Namespace != n.params.Namespace {
 		return err
 	}
-	n.object, n.trusted = c.ObjectMeta, true
+	n.object, n.isTrusted = c.ObjectMeta, true
 	for key, value := range c.Data {
-		if n.params.Names.IsSecretKey(key) {
-			n.add(allowlist.Secrets, "data."+key, value)
+		if n.params.SecretFields.IsSecretKey(key) {
+			n.addReference(allowlist.Secrets, "data."+key, value)
 			continue
 		}
 		// A TCP service of haproxy-ingress: service, port, PROXY, PROXY, certificate, interval, authority.
 		if _, err := strconv.ParseUint(key, 10, 16); err == nil {
 			for i, part := range strings.Split(value, ":") {
 				if i == 4 || i == 6 {
-					n.add(allowlist.Secrets, "data."+key, part)
+					n.addReference(allowlist.Secrets, "data."+key, part)
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func (n *names) readConfigMap(object []byte) error {
 }
 
 // readCustom reads a custom resource: of the class, or without one.
-func (n *names) readCustom(object []byte) error {
+func (n *collector) readCustom(object []byte) error {
 	var o struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     any               `json:"spec"`
@@ -138,48 +138,48 @@ func (n *names) readCustom(object []byte) error {
 			return nil
 		}
 	}
-	n.object, n.custom = o.Metadata, true
-	n.walk("spec", o.Spec)
+	n.object, n.isCustom = o.Metadata, true
+	n.walkFields("spec", o.Spec)
 	return nil
 }
 
-// walk adds what the fields below a value name.
-func (n *names) walk(path string, value any) {
+// walkFields adds what the fields below a value name.
+func (n *collector) walkFields(path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, below := range value {
 			field := path + "." + key
-			if kind := kindOf(key); kind != allowlist.None && !strings.HasPrefix(field, pluginFields) {
-				n.addAll(kind, field, below)
+			if kind := targetKind(key); kind != allowlist.None && !strings.HasPrefix(field, pluginFields) {
+				n.addReferences(kind, field, below)
 			} else {
-				n.walk(field, below)
+				n.walkFields(field, below)
 			}
 		}
 	case []any:
 		for _, item := range value {
-			n.walk(path, item)
+			n.walkFields(path, item)
 		}
 	case string:
 		if rest, found := strings.CutPrefix(value, secretURN); found {
 			name, _, _ := strings.Cut(rest, ":")
-			n.add(allowlist.Secrets, path, name)
+			n.addReference(allowlist.Secrets, path, name)
 		}
 	}
 }
 
-// addAll adds the value of a field that names objects: a name, a reference with a name and perhaps a kind and a namespace, or a list of them.
-func (n *names) addAll(kind allowlist.Filter, field string, value any) {
+// addReferences adds the value of a field that names objects: a name, a reference with a name and perhaps a kind and a namespace, or a list of them.
+func (n *collector) addReferences(kind allowlist.Filter, field string, value any) {
 	switch value := value.(type) {
 	case string:
-		n.add(kind, field, value)
+		n.addReference(kind, field, value)
 	case []any:
 		for _, item := range value {
-			n.addAll(kind, field, item)
+			n.addReferences(kind, field, item)
 		}
 	case map[string]any:
 		name, named := value["name"].(string)
 		if !named {
-			n.walk(field, value)
+			n.walkFields(field, value)
 			return
 		}
 		switch value["kind"] {
@@ -194,13 +194,13 @@ func (n *names) addAll(kind allowlist.Filter, field string, value any) {
 		if namespace, _ := value["namespace"].(string); namespace != "" {
 			name = namespace + "/" + name
 		}
-		n.add(kind, field, name)
+		n.addReference(kind, field, name)
 	}
 }
 
-// kindOf returns what a field of a custom resource names by its own name: secret, secretName, rootCAsSecrets, clientCertSecret, secretKeyRef, configMap,
+// targetKind returns what a field of a custom resource names by its own name: secret, secretName, rootCAsSecrets, clientCertSecret, secretKeyRef, configMap,
 // certificateRefs and so on.
-func kindOf(field string) allowlist.Filter {
+func targetKind(field string) allowlist.Filter {
 	name := strings.ToLower(field)
 	for _, suffix := range []string{"refs", "ref", "selector", "key", "names", "name"} {
 		name = strings.TrimSuffix(name, suffix)

@@ -30,8 +30,10 @@ const (
 	Unreadable Problem = "unreadable"
 )
 
-// Problems returns all problems.
-func Problems() []Problem { return []Problem{OtherNamespace, TooMany, NotCached, Missing, Unreadable} }
+// AllProblems returns all problems.
+func AllProblems() []Problem {
+	return []Problem{OtherNamespace, TooMany, NotCached, Missing, Unreadable}
+}
 
 // Reference is a field of an object that names another one.
 type Reference struct {
@@ -44,48 +46,48 @@ type Reference struct {
 	Guessed bool
 }
 
-// References knows which Secrets, and ConfigMaps for TLS, other objects name: Ingresses of a class, Services, ConfigMaps of the controller's own
+// Index knows which Secrets, and ConfigMaps for TLS, other objects name: Ingresses of a class, Services, ConfigMaps of the controller's own
 // namespace, and custom resources. References to other namespaces are not followed, except those of the administrator.
-type References struct {
-	params ReferenceParams
+type Index struct {
+	params Params
 
-	mu     sync.Mutex
-	byFrom map[from][]Reference
-	count  map[Target]int // of references without a problem
+	mu         sync.Mutex
+	byReferrer map[referrer][]Reference
+	count      map[Target]int // of references without a problem
 }
 
-// from is an object that names others.
-type from struct{ resource, key string }
+// referrer is an object that names others.
+type referrer struct{ resource, key string }
 
-// ReferenceParams are the arguments of NewReferences.
-type ReferenceParams struct {
-	Class     string // of Ingresses, and of custom resources that have one
-	Names     allowlist.SecretFields
-	Namespace string   // of the controller: its ConfigMaps are the administrator's
-	Secrets   []string // that are always wanted
-	Log       *zap.Logger
+// Params are the arguments of New.
+type Params struct {
+	Class        string // of Ingresses, and of custom resources that have one
+	SecretFields allowlist.SecretFields
+	Namespace    string   // of the controller: its ConfigMaps are the administrator's
+	Secrets      []string // that are always wanted
+	Log          *zap.Logger
 }
 
-// NewReferences returns the references of the administrator.
-func NewReferences(p ReferenceParams) *References {
-	r := &References{params: p, byFrom: map[from][]Reference{}, count: map[Target]int{}}
+// New returns the references of the administrator.
+func New(p Params) *Index {
+	r := &Index{params: p, byReferrer: map[referrer][]Reference{}, count: map[Target]int{}}
 	always := make([]Reference, 0, len(p.Secrets))
 	for _, key := range p.Secrets {
 		always = append(always, Reference{Resource: "--secrets", Object: key, Target: Target{Kind: allowlist.Secrets, Key: key}})
 	}
-	r.replace(from{resource: "--secrets"}, always, func(Target) {})
+	r.replaceReferences(referrer{resource: "--secrets"}, always, func(Target) {})
 	return r
 }
 
-// Wanted reports whether an object is named.
-func (r *References) Wanted(t Target) bool {
+// IsWanted reports whether an object is named.
+func (r *Index) IsWanted(t Target) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count[t] > 0
 }
 
-// Targets returns all wanted objects.
-func (r *References) Targets() []Target {
+// WantedTargets returns all wanted objects.
+func (r *Index) WantedTargets() []Target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	targets := make([]Target, 0, len(r.count))
@@ -95,12 +97,12 @@ func (r *References) Targets() []Target {
 	return targets
 }
 
-// Unfollowed returns the references that do not lead to an object, with their problems. problem is asked for those that could be followed.
-func (r *References) Unfollowed(problem func(Target) Problem) []Reference {
+// FindUnfollowed returns the references that do not lead to an object, with their problems. problem is asked for those that could be followed.
+func (r *Index) FindUnfollowed(problem func(Target) Problem) []Reference {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var unfollowed []Reference
-	for _, references := range r.byFrom {
+	for _, references := range r.byReferrer {
 		for _, reference := range references {
 			if r.count[reference.Target] > 0 {
 				reference.Problem = problem(reference.Target)
@@ -113,8 +115,8 @@ func (r *References) Unfollowed(problem func(Target) Problem) []Reference {
 	return unfollowed
 }
 
-// Update applies changes of objects of a resource, and returns the targets that are now wanted or no longer wanted.
-func (r *References) Update(resource allowlist.Resource, objects map[string][]byte) (changed []Target) {
+// UpdateObjects applies changes of objects of a resource, and returns the targets that are now wanted or no longer wanted.
+func (r *Index) UpdateObjects(resource allowlist.Resource, objects map[string][]byte) (changed []Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := map[Target]bool{}
@@ -124,7 +126,7 @@ func (r *References) Update(resource allowlist.Resource, objects map[string][]by
 		}
 	}
 	for key, object := range objects {
-		r.replace(from{resource.Path(), key}, r.named(resource, key, object), note)
+		r.replaceReferences(referrer{resource.Path(), key}, r.readReferences(resource, key, object), note)
 	}
 	for t, was := range before {
 		if was != (r.count[t] > 0) {
@@ -134,9 +136,9 @@ func (r *References) Update(resource allowlist.Resource, objects map[string][]by
 	return changed
 }
 
-// replace replaces the references of an object. note is called before the count of a target changes. The caller has the lock.
-func (r *References) replace(f from, references []Reference, note func(Target)) {
-	for _, reference := range r.byFrom[f] {
+// replaceReferences replaces the references of an object. note is called before the count of a target changes. The caller has the lock.
+func (r *Index) replaceReferences(f referrer, references []Reference, note func(Target)) {
+	for _, reference := range r.byReferrer[f] {
 		if reference.Problem != "" {
 			continue
 		}
@@ -145,9 +147,9 @@ func (r *References) replace(f from, references []Reference, note func(Target)) 
 			delete(r.count, reference.Target)
 		}
 	}
-	delete(r.byFrom, f)
+	delete(r.byReferrer, f)
 	if len(references) > 0 {
-		r.byFrom[f] = references
+		r.byReferrer[f] = references
 	}
 	for _, reference := range references {
 		if reference.Problem == "" {
@@ -157,15 +159,15 @@ func (r *References) replace(f from, references []Reference, note func(Target)) 
 	}
 }
 
-// named returns what an object names, nothing if it is gone or malformed.
-func (r *References) named(resource allowlist.Resource, key string, object []byte) []Reference {
+// readReferences returns what an object names, nothing if it is gone or malformed.
+func (r *Index) readReferences(resource allowlist.Resource, key string, object []byte) []Reference {
 	if object == nil {
 		return nil
 	}
-	n := names{params: r.params, resource: resource.Path()}
-	if err := n.read(resource, object); err != nil {
+	n := collector{params: r.params, resource: resource.Path()}
+	if err := n.readObject(resource, object); err != nil {
 		r.params.Log.Warn("Ignored the references of a malformed object", zap.String("resource", resource.Path()), zap.String("object", key), zap.Error(err))
 		return nil
 	}
-	return n.found
+	return n.references
 }

@@ -24,11 +24,11 @@ var (
 )
 
 // references returns those of a profile, for the class edge and a controller in the namespace ingress.
-func references(t *testing.T, profile string, always ...string) *References {
+func references(t *testing.T, profile string, always ...string) *Index {
 	t.Helper()
 	list, err := allowlist.ForProfile(profile, nil)
 	require.NoError(t, err)
-	return NewReferences(ReferenceParams{Class: "edge", Names: list.SecretFields, Namespace: "ingress", Secrets: always, Log: zap.NewNop()})
+	return New(Params{Class: "edge", SecretFields: list.SecretFields, Namespace: "ingress", Secrets: always, Log: zap.NewNop()})
 }
 
 // ingress returns an Ingress in namespace a whose rules name Secrets.
@@ -180,11 +180,11 @@ func TestReferences(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := references(t, tt.profile, "b/always")
-			assert.ElementsMatch(t, tt.want, r.Update(tt.resource, map[string][]byte{"a/i": tt.give}))
-			assert.ElementsMatch(t, append(secrets("b/always"), tt.want...), r.Targets())
-			assert.False(t, r.Wanted(secrets("victim/x")[0]))
-			assert.ElementsMatch(t, tt.want, r.Update(tt.resource, map[string][]byte{"a/i": nil}))
-			assert.Equal(t, secrets("b/always"), r.Targets())
+			assert.ElementsMatch(t, tt.want, r.UpdateObjects(tt.resource, map[string][]byte{"a/i": tt.give}))
+			assert.ElementsMatch(t, append(secrets("b/always"), tt.want...), r.WantedTargets())
+			assert.False(t, r.IsWanted(secrets("victim/x")[0]))
+			assert.ElementsMatch(t, tt.want, r.UpdateObjects(tt.resource, map[string][]byte{"a/i": nil}))
+			assert.Equal(t, secrets("b/always"), r.WantedTargets())
 		})
 	}
 }
@@ -193,13 +193,13 @@ func TestASecretIsWantedUntilTheLastReferenceIsGone(t *testing.T) {
 	t.Parallel()
 	r := references(t, "haproxytech")
 	raw := ingress(t, "edge", nil, "x")
-	assert.Equal(t, secrets("a/x"), r.Update(ingresses, map[string][]byte{"a/i": raw}))
-	assert.Empty(t, r.Update(services, map[string][]byte{"a/i": service(t, map[string]string{"haproxy.org/server-ca": "a/x"})}), "a Service of the same name")
-	assert.Empty(t, r.Update(ingresses, map[string][]byte{"a/i": raw}), "the same again")
-	assert.Empty(t, r.Update(ingresses, map[string][]byte{"a/i": nil}))
-	assert.True(t, r.Wanted(secrets("a/x")[0]))
-	assert.Equal(t, secrets("a/x"), r.Update(services, map[string][]byte{"a/i": nil}))
-	assert.False(t, r.Wanted(secrets("a/x")[0]))
+	assert.Equal(t, secrets("a/x"), r.UpdateObjects(ingresses, map[string][]byte{"a/i": raw}))
+	assert.Empty(t, r.UpdateObjects(services, map[string][]byte{"a/i": service(t, map[string]string{"haproxy.org/server-ca": "a/x"})}), "a Service of the same name")
+	assert.Empty(t, r.UpdateObjects(ingresses, map[string][]byte{"a/i": raw}), "the same again")
+	assert.Empty(t, r.UpdateObjects(ingresses, map[string][]byte{"a/i": nil}))
+	assert.True(t, r.IsWanted(secrets("a/x")[0]))
+	assert.Equal(t, secrets("a/x"), r.UpdateObjects(services, map[string][]byte{"a/i": nil}))
+	assert.False(t, r.IsWanted(secrets("a/x")[0]))
 }
 
 // TestUnfollowedReferences names what leads to nothing, except what the administrator shows.
@@ -210,12 +210,12 @@ func TestUnfollowedReferences(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf("s%05d", i)
 	}
-	assert.Len(t, r.Update(ingresses, map[string][]byte{"a/many": ingress(t, "edge", nil, many...)}), maxReferences)
-	r.Update(services, map[string][]byte{
+	assert.Len(t, r.UpdateObjects(ingresses, map[string][]byte{"a/many": ingress(t, "edge", nil, many...)}), maxReferences)
+	r.UpdateObjects(services, map[string][]byte{
 		"a/s": service(t, map[string]string{"haproxy.org/server-ca": "b/forbidden", "haproxy.org/server-crt": "b/permitted"}),
 	})
-	r.Update(custom, map[string][]byte{"a/x": thing(t, "{tls: {secretName: perhaps}}")})
-	got := r.Unfollowed(func(target Target) Problem {
+	r.UpdateObjects(custom, map[string][]byte{"a/x": thing(t, "{tls: {secretName: perhaps}}")})
+	got := r.FindUnfollowed(func(target Target) Problem {
 		switch target.Key {
 		case "b/gone", "a/perhaps":
 			return Missing

@@ -20,8 +20,8 @@ func (r *records) Append(more ...store.Record) error {
 	return nil
 }
 
-func document(letter string, size int) api.Document {
-	return api.Document{ContentType: "application/json", Body: []byte(strings.Repeat(letter, size))}
+func document(letter string, size int) api.CachedResponse {
+	return api.CachedResponse{ContentType: "application/json", Body: []byte(strings.Repeat(letter, size))}
 }
 
 // TestBytesAreBounded keeps the first documents, in memory and in the journal, whatever a client asks for (512 answers of 2 MiB were 1 GiB), and restores no
@@ -33,30 +33,30 @@ func TestBytesAreBounded(t *testing.T) {
 	const large = 2 << 20
 	x := document("x", large)
 	for i := range 512 {
-		d.Save(fmt.Sprint("/apis?", i), x)
+		d.SaveResponse(fmt.Sprint("/apis?", i), x)
 	}
 	assert.LessOrEqual(t, d.bytes, maxBytes)
 	assert.Len(t, journal, maxBytes/large-1)
-	_, found := d.Load("/apis?0")
+	_, found := d.LoadResponse("/apis?0")
 	assert.True(t, found)
-	_, found = d.Load("/apis?100")
+	_, found = d.LoadResponse("/apis?100")
 	assert.False(t, found)
 
-	d.Save("/apis?0", document("y", 1))
-	d.Save("/version", document("z", large))
-	_, found = d.Load("/version")
+	d.SaveResponse("/apis?0", document("y", 1))
+	d.SaveResponse("/version", document("z", large))
+	_, found = d.LoadResponse("/version")
 	assert.True(t, found, "a smaller answer makes room")
-	d.Delete("/apis?1")
+	d.DeleteResponse("/apis?1")
 	assert.LessOrEqual(t, d.bytes, maxBytes-large)
 
-	restored, r := New(&records{}), record("", x)
+	restored, r := New(&records{}), responseRecord("", x)
 	for i := range 512 { // of a version without the bound
 		r.Key = fmt.Sprint("/apis?", i)
-		require.NoError(t, restored.Restore(r))
+		require.NoError(t, restored.RestoreRecord(r))
 	}
 	assert.LessOrEqual(t, restored.bytes, maxBytes)
 	kept := 0
-	require.NoError(t, restored.Records(func(store.Record) error { kept++; return nil }))
+	require.NoError(t, restored.EachRecord(func(store.Record) error { kept++; return nil }))
 	assert.Equal(t, maxBytes/large-1, kept)
 }
 
@@ -65,8 +65,8 @@ func TestNumberIsBounded(t *testing.T) {
 	t.Parallel()
 	var journal records
 	d := New(&journal)
-	for i := range limit + 10 {
-		d.Save(fmt.Sprint("/apis?", i), document("x", 1))
+	for i := range maxResponses + 10 {
+		d.SaveResponse(fmt.Sprint("/apis?", i), document("x", 1))
 	}
-	assert.Len(t, journal, limit)
+	assert.Len(t, journal, maxResponses)
 }

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// currentWait is the longest wait for the version of the API server before a list. An API server on a dead connection must not make a list slow.
-	currentWait = 700 * time.Millisecond
+	// currentVersionTimeout is the longest wait for the version of the API server before a list. An API server on a dead connection must not make a list slow.
+	currentVersionTimeout = 700 * time.Millisecond
 	// confirmPoll is the time between looks at a store that waits for events. Half of it costs a comparison of all versions more often: 1 ms with 10 000 objects.
 	confirmPoll = 20 * time.Millisecond
-	// confirmPause is the shortest time between two confirmations of a version. Whoever writes objects again and again must not make each of them cost a list.
-	confirmPause = 200 * time.Millisecond
+	// minConfirmInterval is the shortest time between two confirmations of a version. Whoever writes objects again and again must not make each of them cost a list.
+	minConfirmInterval = 200 * time.Millisecond
 
 	metadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// Confirm returns nil when the store has all changes that the API server had made before the call. A list of the newest state needs that.
+// ConfirmNewest returns nil when the store has all changes that the API server had made before the call. A list of the newest state needs that.
 //
 // The watch has no mark for "nothing happened up to this version", and versions count the changes of all resources. So, unless the store has reached the version of
-// the API server, Confirm lists the metadata of the resource, and waits until the store has each object of it, at that version or later, and no object that is gone.
+// the API server, ConfirmNewest lists the metadata of the resource, and waits until the store has each object of it, at that version or later, and no object that is gone.
 // Calls at the same time share one confirmation that began after all of them.
-func (r *Reflector) Confirm(ctx context.Context) error {
+func (r *Reflector) ConfirmNewest(ctx context.Context) error {
 	arrived := time.Now()
 	if err := r.beginConfirmation(ctx); err != nil {
 		return err
@@ -36,11 +36,11 @@ func (r *Reflector) Confirm(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, currentWait)
+	limited, cancel := context.WithTimeout(ctx, currentVersionTimeout)
 	defer cancel()
-	current, err := r.current(limited)
+	current, err := r.currentVersion(limited)
 	if err == nil && r.params.Store.Position() < current {
-		err = r.confirm(ctx)
+		err = r.confirmByList(ctx)
 	}
 	if err == nil {
 		r.confirmed = began
@@ -57,12 +57,12 @@ func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
 	defer r.endConfirmation()
 	if r.params.Store.Position() < rv && r.confirmedRV.Load() < rv {
 		select {
-		case <-time.After(time.Until(r.confirmed.Add(confirmPause))):
+		case <-time.After(time.Until(r.confirmed.Add(minConfirmInterval))):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		began := time.Now()
-		if err := r.confirm(ctx); err != nil {
+		if err := r.confirmByList(ctx); err != nil {
 			return err
 		}
 		r.confirmed = began
@@ -82,13 +82,13 @@ func (r *Reflector) beginConfirmation(ctx context.Context) error {
 
 func (r *Reflector) endConfirmation() { <-r.confirming }
 
-func (r *Reflector) confirm(ctx context.Context) error {
-	listed, err := r.versions(ctx)
+func (r *Reflector) confirmByList(ctx context.Context) error {
+	listed, err := r.listVersions(ctx)
 	if err != nil {
 		return err
 	}
-	if r.params.Store.IsBehind(listed) && RetryAfter(r.Problem()) == 0 {
-		r.endPause() // the API server answers
+	if r.params.Store.IsBehind(listed) && RetryAfter(r.LastError()) == 0 {
+		r.retryNow() // the API server answers
 	}
 	for r.params.Store.IsBehind(listed) {
 		select {
@@ -101,9 +101,9 @@ func (r *Reflector) confirm(ctx context.Context) error {
 	return nil
 }
 
-// versions returns the versions of all objects at the API server now.
-func (r *Reflector) versions(ctx context.Context) (store.Versions, error) {
-	response, err := r.get(ctx, r.query(), metadataList)
+// listVersions returns the versions of all objects at the API server now.
+func (r *Reflector) listVersions(ctx context.Context) (store.Versions, error) {
+	response, err := r.readCollection(ctx, r.selectorQuery(), metadataList)
 	if err != nil {
 		return store.Versions{}, err
 	}

@@ -68,7 +68,7 @@ func TestAPIServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := newReflector(t, func(*http.Request) (int, string) { return 0, "" })
 		begin := time.Now()
-		require.ErrorIs(t, r.Confirm(t.Context()), context.DeadlineExceeded)
+		require.ErrorIs(t, r.ConfirmNewest(t.Context()), context.DeadlineExceeded)
 		assert.Less(t, time.Since(begin), time.Second)
 	})
 }
@@ -80,19 +80,19 @@ func TestConfirmWaitsForTheWatch(t *testing.T) {
 		version := uint64(10)
 		r, things := newReflector(t, func(*http.Request) (int, string) { return list(version, version) })
 		begin := time.Now()
-		require.NoError(t, r.Confirm(t.Context()))
+		require.NoError(t, r.ConfirmNewest(t.Context()))
 		assert.Zero(t, time.Since(begin), "nothing is late")
 
 		version = 12
 		time.AfterFunc(time.Second, func() { assert.NoError(t, things.PutObject(fmt.Appendf(nil, thing, 12))) })
-		require.NoError(t, r.Confirm(t.Context()))
+		require.NoError(t, r.ConfirmNewest(t.Context()))
 		assert.InDelta(t, time.Second, time.Since(begin), float64(confirmPoll))
 
 		version = 14
 		begin = time.Now()
 		limited, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		require.ErrorIs(t, r.Confirm(limited), context.DeadlineExceeded)
+		require.ErrorIs(t, r.ConfirmNewest(limited), context.DeadlineExceeded)
 		assert.Equal(t, 3*time.Second, time.Since(begin), "the watch sends nothing")
 	})
 }
@@ -110,7 +110,7 @@ func TestChangesOfOtherKinds(t *testing.T) {
 			require.NoError(t, r.ConfirmAt(t.Context(), version-1))
 		}
 		assert.Equal(t, 100, lists, "a list counts for all versions up to its own")
-		assert.GreaterOrEqual(t, time.Since(begin), 99*confirmPause)
+		assert.GreaterOrEqual(t, time.Since(begin), 99*minConfirmInterval)
 	})
 }
 

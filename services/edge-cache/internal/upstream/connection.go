@@ -34,9 +34,9 @@ const (
 
 // Observer counts.
 type Observer interface {
-	Received(source string, wire, decoded int)
-	Online(online bool)
-	Request(source, result string)
+	AddReceivedBytes(source string, wire, decoded int)
+	SetOnline(online bool)
+	CountUpstreamRequest(source, result string)
 }
 
 // Params are the arguments of New.
@@ -55,10 +55,10 @@ type Connection struct {
 	health    health
 	identity  identity
 
-	mu      sync.Mutex
-	attempt context.Context // ends when the API server is offline, so that no request waits on a dead connection
-	cancel  context.CancelFunc
-	online  chan struct{} // closed while online
+	mu             sync.Mutex
+	requestContext context.Context // ends when the API server is offline, so that no request waits on a dead connection
+	cancelRequests context.CancelFunc
+	online         chan struct{} // closed while online
 }
 
 // New returns a connection. It connects when it is used.
@@ -69,9 +69,9 @@ func New(p Params) (*Connection, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	c := &Connection{params: p, base: base, online: make(chan struct{})}
-	c.attempt, c.cancel = context.WithCancel(context.Background())
+	c.requestContext, c.cancelRequests = context.WithCancel(context.Background())
 	c.transport = &http.Transport{
-		DialContext: dial, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true, DisableCompression: true, ResponseHeaderTimeout: headerTimeout,
+		DialContext: dialTCP, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true, DisableCompression: true, ResponseHeaderTimeout: headerTimeout,
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, Proxy: p.Config.Proxy,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
@@ -83,7 +83,7 @@ func New(p Params) (*Connection, error) {
 	return c, nil
 }
 
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
+func dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingAfter, Count: 3}}
 	return d.DialContext(ctx, network, address)
 }
@@ -101,7 +101,7 @@ func (c *Connection) dialTLS(ctx context.Context, network, address string) (net.
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
 	config.NextProtos = []string{"h2", "http/1.1"}
-	raw, err := dial(ctx, network, address)
+	raw, err := dialTCP(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func (c *Connection) dialTLS(ctx context.Context, network, address string) (net.
 	return conn, nil
 }
 
-// Online reports whether the API server answers.
-func (c *Connection) Online() bool { return c.health.online.Load() }
+// IsOnline reports whether the API server answers.
+func (c *Connection) IsOnline() bool { return c.health.online.Load() }
 
 // OfflineSince returns the time of the loss of the API server, zero while it answers.
 func (c *Connection) OfflineSince() time.Time {
@@ -126,11 +126,11 @@ func (c *Connection) OfflineSince() time.Time {
 	return time.Time{}
 }
 
-// state returns the context of requests of now, and a channel that is closed when the API server is online.
-func (c *Connection) state() (context.Context, <-chan struct{}) {
+// connectionState returns the context of requests of now, and a channel that is closed when the API server is online.
+func (c *Connection) connectionState() (context.Context, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.attempt, c.online
+	return c.requestContext, c.online
 }
 
 func (c *Connection) setOnline() {
@@ -141,7 +141,7 @@ func (c *Connection) setOnline() {
 	default:
 		close(c.online)
 	}
-	c.observe(true)
+	c.observeOnline(true)
 	c.params.Log.Info("API server is online")
 }
 
@@ -149,21 +149,21 @@ func (c *Connection) setOnline() {
 func (c *Connection) setOffline(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel()
-	c.attempt, c.cancel = context.WithCancel(context.Background())
+	c.cancelRequests()
+	c.requestContext, c.cancelRequests = context.WithCancel(context.Background())
 	select {
 	case <-c.online:
 		c.online = make(chan struct{})
 	default:
 	}
 	c.transport.CloseIdleConnections()
-	c.observe(false)
+	c.observeOnline(false)
 	c.params.Log.Warn("API server is offline, serving what is stored", zap.Error(cause))
 }
 
-func (c *Connection) observe(online bool) {
+func (c *Connection) observeOnline(online bool) {
 	if c.params.Observer != nil {
-		c.params.Observer.Online(online)
+		c.params.Observer.SetOnline(online)
 	}
 }
 
@@ -195,14 +195,14 @@ func (c *Connection) Do(ctx context.Context, r Request) (*http.Response, error) 
 	request.Header.Set("Accept-Encoding", "gzip")
 	response, err := c.client.Do(request)
 	if err != nil {
-		c.count(r.Source, "error")
+		c.countRequest(r.Source, "error")
 		return nil, err
 	}
-	c.count(r.Source, fmt.Sprint(response.StatusCode))
+	c.countRequest(r.Source, fmt.Sprint(response.StatusCode))
 	counted := &countedBody{Reader: response.Body, Closer: response.Body}
-	body := &body{counted: counted, r: counted, report: func(wire, decoded int) {
+	body := &countingBody{counted: counted, r: counted, report: func(wire, decoded int) {
 		if c.params.Observer != nil {
-			c.params.Observer.Received(r.Source, wire, decoded)
+			c.params.Observer.AddReceivedBytes(r.Source, wire, decoded)
 		}
 	}}
 	if response.Header.Get("Content-Encoding") == "gzip" {
@@ -215,9 +215,9 @@ func (c *Connection) Do(ctx context.Context, r Request) (*http.Response, error) 
 	return response, nil
 }
 
-func (c *Connection) count(source, result string) {
+func (c *Connection) countRequest(source, result string) {
 	if c.params.Observer != nil {
-		c.params.Observer.Request(source, result)
+		c.params.Observer.CountUpstreamRequest(source, result)
 	}
 }
 
@@ -251,20 +251,20 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// body reports the bytes that were read since the last report.
-type body struct {
+// countingBody reports the bytes that were read since the last report.
+type countingBody struct {
 	counted *countedBody
 	r       io.Reader
 	report  func(wire, decoded int)
 }
 
-func (b *body) Read(p []byte) (int, error) {
+func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	b.report(int(b.counted.n.Swap(0)), n)
 	return n, err
 }
 
-func (b *body) Close() error { return b.counted.Close() }
+func (b *countingBody) Close() error { return b.counted.Close() }
 
 // health is the state of the API server, with hysteresis: one lost packet does not make it offline.
 type health struct {
@@ -286,13 +286,13 @@ const (
 // Run probes the API server until ctx ends.
 func (c *Connection) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := c.probe(ctx)
+		err := c.probeServer(ctx)
 		if ctx.Err() != nil {
 			break
 		}
-		c.record(err)
+		c.recordProbe(err)
 		wait := probeInterval
-		if err != nil || !c.Online() {
+		if err != nil || !c.IsOnline() {
 			wait = retryInterval
 		}
 		select {
@@ -301,13 +301,13 @@ func (c *Connection) Run(ctx context.Context) {
 		}
 	}
 	c.mu.Lock()
-	c.cancel()
+	c.cancelRequests()
 	c.mu.Unlock()
 	c.transport.CloseIdleConnections()
 }
 
-// probe returns an error if there is no answer. Whether the API server calls itself ready does not matter: it can serve all that is asked of it without.
-func (c *Connection) probe(ctx context.Context) error {
+// probeServer returns an error if there is no answer. Whether the API server calls itself ready does not matter: it can serve all that is asked of it without.
+func (c *Connection) probeServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	response, err := c.Do(ctx, Request{Source: "probe", Path: "/readyz"})
@@ -319,8 +319,8 @@ func (c *Connection) probe(ctx context.Context) error {
 	return nil
 }
 
-// record counts the result of a probe, and changes the state.
-func (c *Connection) record(err error) {
+// recordProbe counts the result of a probe, and changes the state.
+func (c *Connection) recordProbe(err error) {
 	h := &c.health
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -43,8 +43,8 @@ func (c *Connection) Identity() string {
 	return ""
 }
 
-// verify checks that the API server is of the same cluster as before.
-func (c *Connection) verify(ctx context.Context) error {
+// verifyIdentity checks that the API server is of the same cluster as before.
+func (c *Connection) verifyIdentity(ctx context.Context) error {
 	i := &c.identity
 	i.mu.Lock()
 	defer i.mu.Unlock()

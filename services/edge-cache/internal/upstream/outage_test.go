@@ -99,7 +99,7 @@ func TestPausesGrowInALongOutage(t *testing.T) {
 		o := newOutages(t, time.Hour)
 		for i := 1; i < len(o.asked); i++ {
 			if since := o.asked[i-1].Sub(o.end); since > time.Minute {
-				assert.GreaterOrEqual(t, o.asked[i].Sub(o.asked[i-1]), min(since/patience, lastRetry)/2-time.Second, since.String())
+				assert.GreaterOrEqual(t, o.asked[i].Sub(o.asked[i-1]), min(since/delayDivisor, lastRetry)/2-time.Second, since.String())
 			}
 		}
 		assert.Less(t, len(o.asked), 250)
@@ -124,14 +124,14 @@ func TestLostProbes(t *testing.T) {
 		go func() { defer close(ended); c.Run(ctx) }()
 		for range 60 {
 			time.Sleep(time.Second)
-			assert.True(t, c.Online())
+			assert.True(t, c.IsOnline())
 		}
 		lost.Store(1)
 		time.Sleep(20 * time.Second)
-		assert.False(t, c.Online())
+		assert.False(t, c.IsOnline())
 		lost.Store(1000)
 		time.Sleep(10 * time.Second)
-		assert.True(t, c.Online())
+		assert.True(t, c.IsOnline())
 		cancel()
 		<-ended
 	})

@@ -26,16 +26,16 @@ const (
 	maxObjects = 300_000
 	// manyObjects is the length of a list after which the memory of its decoding is returned: the next collection could be minutes away.
 	manyObjects = 1000
-	// silence is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated as one that
+	// initialEventTimeout is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated as one that
 	// knows no watch-list.
-	silence = 30 * time.Second
+	initialEventTimeout = 30 * time.Second
 	// firstRetry and lastRetry are delays between attempts. At half of firstRetry, an API server that restarts sees twice as many requests.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 30 * time.Second
 	// shortRetry is the longest delay in the first 48 s of an outage, and patience the part of its time that a delay takes then: pauses of up to 4.5 s, so that a
 	// change is seen 5 s after the end of a short outage. At half, a fleet of caches sends twice as many requests to an API server that does not recover.
-	shortRetry = 3 * time.Second
-	patience   = 16
+	shortRetry   = 3 * time.Second
+	delayDivisor = 16
 	// tokenRetry is the longest delay after a 401: the next token can be there at any time.
 	tokenRetry = 5 * time.Second
 	// deniedAfter is the number of answers 403 in a row after which the store is denied: one can be from an API server that does not know a new role yet.
@@ -63,28 +63,28 @@ type ReflectorParams struct {
 	Label      string // selectors
 	Field      string
 	Log        *zap.Logger
-	// After blocks the first list until other stores have synced, if it is set.
-	After func(ctx context.Context) error
-	// Before blocks the storing of an object of a watch, and of a list (nil), until what its projection depends on is as new, if it is set. It gives up by itself. An
+	// WaitForDependencies blocks the first list until other stores have synced, if it is set.
+	WaitForDependencies func(ctx context.Context) error
+	// WaitToStore blocks the storing of an object of a watch, and of a list (nil), until what its projection depends on is as new, if it is set. It gives up by itself. An
 	// error means that ctx has ended: nothing is stored.
-	Before func(ctx context.Context, object []byte, rv uint64) error
+	WaitToStore func(ctx context.Context, object []byte, rv uint64) error
 }
 
 // Reflector keeps a store equal to a resource of the API server.
 type Reflector struct {
-	params      ReflectorParams
-	noWatchList bool
-	relist      bool
-	rights      rights
-	following   time.Time // when the watch of this attempt was accepted
-	listed      bool      // in this attempt
-	failures    int       // attempts in a row
-	failing     time.Time // end of the first of them
-	wake        chan struct{}
-	problem     atomic.Pointer[error]
-	confirming  chan struct{} // a lock
-	confirmed   time.Time     // begin of the last successful confirmation; guarded by confirming
-	confirmedRV atomic.Uint64 // the store has all changes up to this version; 0 after a list
+	params       ReflectorParams
+	noWatchList  bool
+	relist       bool
+	rights       rights
+	watchStart   time.Time // when the watch of this attempt was accepted
+	listed       bool      // in this attempt
+	failures     int       // attempts in a row
+	failingSince time.Time // end of the first of them
+	wake         chan struct{}
+	lastError    atomic.Pointer[error]
+	confirming   chan struct{} // a lock
+	confirmed    time.Time     // begin of the last successful confirmation; guarded by confirming
+	confirmedRV  atomic.Uint64 // the store has all changes up to this version; 0 after a list
 }
 
 // NewReflector returns a reflector that does nothing until Run.
@@ -93,17 +93,17 @@ func NewReflector(p ReflectorParams) *Reflector {
 	return &Reflector{params: p, wake: make(chan struct{}, 1), confirming: make(chan struct{}, 1)}
 }
 
-// endPause ends a pause between attempts.
-func (r *Reflector) endPause() {
+// retryNow ends a pause between attempts.
+func (r *Reflector) retryNow() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Problem returns the error of the last attempt, nil if there was none.
-func (r *Reflector) Problem() error {
-	if err := r.problem.Load(); err != nil {
+// LastError returns the error of the last attempt, nil if there was none.
+func (r *Reflector) LastError() error {
+	if err := r.lastError.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -111,65 +111,65 @@ func (r *Reflector) Problem() error {
 
 // Run keeps the store equal to the resource until ctx ends.
 func (r *Reflector) Run(ctx context.Context) {
-	if r.params.After != nil && r.params.After(ctx) != nil {
+	if r.params.WaitForDependencies != nil && r.params.WaitForDependencies(ctx) != nil {
 		return
 	}
 	var delay time.Duration
 	for ctx.Err() == nil {
-		connected, online := r.params.Connection.state()
+		connected, online := r.params.Connection.connectionState()
 		working, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(connected, cancel)
-		r.following, r.listed = time.Time{}, false
-		err := r.reflect(working)
+		r.watchStart, r.listed = time.Time{}, false
+		err := r.listAndWatch(working)
 		stop()
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		if r.failures == 0 || r.followed() > firstRetry { // not the begin of the attempt: its watch can have been open for hours
-			r.failing = time.Now()
+		if r.failures == 0 || r.watchDuration() > firstRetry { // not the begin of the attempt: its watch can have been open for hours
+			r.failingSince = time.Now()
 		}
-		r.judge(err)
-		r.problem.Store(&err)
-		delay = nextDelay(delay, attempt{followed: r.followed(), listed: r.listed, failing: time.Since(r.failing), err: err})
-		r.report(err, delay)
-		if r.pause(ctx, max(delay/2+rand.N(delay), RetryAfter(err)), online) {
+		r.handleError(err)
+		r.lastError.Store(&err)
+		delay = nextDelay(delay, attempt{watched: r.watchDuration(), listed: r.listed, failing: time.Since(r.failingSince), err: err})
+		r.logAttempt(err, delay)
+		if r.waitForRetry(ctx, max(delay/2+rand.N(delay), RetryAfter(err)), online) {
 			delay = 0
 		}
 	}
 }
 
-// report logs the end of an attempt. An API server that answers, but not as one, is worth a warning: nothing else says that the store gets old. It is repeated from
+// logAttempt logs the end of an attempt. An API server that answers, but not as one, is worth a warning: nothing else says that the store gets old. It is repeated from
 // time to time, as the pauses are long by then.
-func (r *Reflector) report(err error, delay time.Duration) {
-	if err == nil || r.followed() > firstRetry {
+func (r *Reflector) logAttempt(err error, delay time.Duration) {
+	if err == nil || r.watchDuration() > firstRetry {
 		r.failures = 0
 	}
 	if err == nil {
 		return
 	}
 	fields := []zap.Field{zap.Error(err), zap.Duration("retryAfter", delay)}
-	if r.failures++; r.failures%warnEvery == warnAfter && r.params.Connection.Online() {
+	if r.failures++; r.failures%warnEvery == warnAfter && r.params.Connection.IsOnline() {
 		r.params.Log.Warn("API server answers, but this kind cannot be read: serving what is stored", append(fields, zap.Int("attempts", r.failures))...)
 		return
 	}
 	r.params.Log.Debug("Watch ended", fields...)
 }
 
-// followed returns how long the last watch was open.
-func (r *Reflector) followed() time.Duration {
-	if r.following.IsZero() {
+// watchDuration returns how long the last watch was open.
+func (r *Reflector) watchDuration() time.Duration {
+	if r.watchStart.IsZero() {
 		return 0
 	}
-	return time.Since(r.following)
+	return time.Since(r.watchStart)
 }
 
 // attempt is what became of an attempt.
 type attempt struct {
-	followed time.Duration // how long its watch was open
-	listed   bool
-	failing  time.Duration // since the first attempt in a row that failed
-	err      error
+	watched time.Duration // how long its watch was open
+	listed  bool
+	failing time.Duration // since the first attempt in a row that failed
+	err     error
 }
 
 // nextDelay returns the delay after an attempt. A watch that was open for longer than the last delay was a success, so on a flapping link the pauses are not longer
@@ -182,19 +182,19 @@ func nextDelay(last time.Duration, a attempt) time.Duration {
 		code = status.Status.Code
 	}
 	switch {
-	case last == 0, a.followed > last, code == http.StatusGone && !a.listed:
+	case last == 0, a.watched > last, code == http.StatusGone && !a.listed:
 		return firstRetry
 	case code == http.StatusUnauthorized:
 		return min(2*last, tokenRetry)
 	case !a.listed:
-		return min(2*last, max(shortRetry, a.failing/patience), lastRetry)
+		return min(2*last, max(shortRetry, a.failing/delayDivisor), lastRetry)
 	}
 	return min(2*last, lastRetry)
 }
 
-// pause waits for a time, or until the API server comes back. It reports whether it did.
-func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-chan struct{}) (back bool) {
-	if r.params.Connection.Online() {
+// waitForRetry waits for a time, or until the API server comes back. It reports whether it did.
+func (r *Reflector) waitForRetry(ctx context.Context, delay time.Duration, online <-chan struct{}) (back bool) {
+	if r.params.Connection.IsOnline() {
 		online = nil
 	}
 	select {
@@ -207,8 +207,8 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-cha
 	return false
 }
 
-// judge draws the conclusions from an error.
-func (r *Reflector) judge(err error) {
+// handleError draws the conclusions from an error.
+func (r *Reflector) handleError(err error) {
 	var status *StatusError
 	if !errors.As(err, &status) {
 		r.relist = r.relist || errors.Is(err, errRelist) || errors.Is(err, store.ErrWentBack)
@@ -217,31 +217,31 @@ func (r *Reflector) judge(err error) {
 	if status.Status.Code == http.StatusGone {
 		r.relist = true
 	}
-	if r.rights.refused(status.Status.Code, time.Now()) {
+	if r.rights.countRefusal(status.Status.Code, time.Now()) {
 		r.params.Store.DenyReads(status)
 	}
 }
 
-// accepted resets what depends on errors in a row.
-func (r *Reflector) accepted() {
+// resetRights resets what depends on errors in a row.
+func (r *Reflector) resetRights() {
 	r.rights = rights{}
 	r.params.Store.DenyReads(nil)
 }
 
-// reflect lists if it must, and watches until the watch ends.
-func (r *Reflector) reflect(ctx context.Context) error {
-	if err := r.params.Connection.verify(ctx); err != nil {
+// listAndWatch lists if it must, and watches until the watch ends.
+func (r *Reflector) listAndWatch(ctx context.Context) error {
+	if err := r.params.Connection.verifyIdentity(ctx); err != nil {
 		return err
 	}
 	position := r.params.Store.Position()
 	if position != 0 && !r.relist && !r.params.Store.ExpectsNewHistory() {
-		current, err := r.current(ctx)
+		current, err := r.currentVersion(ctx)
 		if err != nil {
 			return err
 		}
-		r.accepted()
+		r.resetRights()
 		if current >= position {
-			return r.watch(ctx, position)
+			return r.watchFrom(ctx, position)
 		}
 		r.params.Log.Warn("API server went back in time: listing again", zap.Uint64("was", position), zap.Uint64("is", current))
 	}
@@ -252,14 +252,14 @@ func (r *Reflector) reflect(ctx context.Context) error {
 		}
 		r.noWatchList = true
 	}
-	rv, err := r.list(ctx)
+	rv, err := r.listObjects(ctx)
 	if err != nil {
 		return err
 	}
-	return r.watch(ctx, rv)
+	return r.watchFrom(ctx, rv)
 }
 
-func (r *Reflector) query() url.Values {
+func (r *Reflector) selectorQuery() url.Values {
 	q := url.Values{}
 	if r.params.Label != "" {
 		q.Set("labelSelector", r.params.Label)
@@ -273,16 +273,16 @@ func (r *Reflector) query() url.Values {
 // streamWatch is a parameter of the type of a watch in protobuf.
 const streamWatch = ";stream=watch"
 
-func (r *Reflector) accept(suffix string) http.Header {
+func (r *Reflector) acceptHeader(suffix string) http.Header {
 	if r.params.Store.Format() == wire.JSON {
 		return http.Header{"Accept": {"application/json" + strings.TrimPrefix(suffix, streamWatch)}}
 	}
 	return http.Header{"Accept": {"application/vnd.kubernetes.protobuf" + suffix}}
 }
 
-// get returns the answer to a read, or a StatusError.
-func (r *Reflector) get(ctx context.Context, q url.Values, suffix string) (*http.Response, error) {
-	response, err := r.params.Connection.Do(ctx, Request{Source: r.params.Store.ID(), Path: r.params.Path, Query: q, Header: r.accept(suffix)})
+// readCollection returns the answer to a read, or a StatusError.
+func (r *Reflector) readCollection(ctx context.Context, q url.Values, suffix string) (*http.Response, error) {
+	response, err := r.params.Connection.Do(ctx, Request{Source: r.params.Store.ID(), Path: r.params.Path, Query: q, Header: r.acceptHeader(suffix)})
 	if err != nil {
 		return nil, err
 	}
@@ -301,13 +301,13 @@ func (r *Reflector) get(ctx context.Context, q url.Values, suffix string) (*http
 	return nil, ReadStatus(response)
 }
 
-// current returns the version of the resource now, by a consistent read of one object.
-func (r *Reflector) current(ctx context.Context) (uint64, error) {
+// currentVersion returns the version of the resource now, by a consistent read of one object.
+func (r *Reflector) currentVersion(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
-	q := r.query()
+	q := r.selectorQuery()
 	q.Set("limit", "1")
-	response, err := r.get(ctx, q, "")
+	response, err := r.readCollection(ctx, q, "")
 	if err != nil {
 		return 0, err
 	}
@@ -319,21 +319,21 @@ func (r *Reflector) current(ctx context.Context) (uint64, error) {
 	return wire.ParseRV(meta.ResourceVersion)
 }
 
-// list replaces the content of the store.
-func (r *Reflector) list(ctx context.Context) (uint64, error) {
+// listObjects replaces the content of the store.
+func (r *Reflector) listObjects(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	idle := time.AfterFunc(silence, cancel)
+	idle := time.AfterFunc(initialEventTimeout, cancel)
 	defer idle.Stop()
-	response, err := r.get(ctx, r.query(), "")
+	response, err := r.readCollection(ctx, r.selectorQuery(), "")
 	if err != nil {
 		return 0, err
 	}
 	defer response.Body.Close()
 	replacement := r.params.Store.BeginReplacement()
 	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
-		idle.Reset(silence)
-		return r.add(replacement, item)
+		idle.Reset(initialEventTimeout)
+		return r.addObject(replacement, item)
 	}})
 	if err != nil {
 		return 0, err
@@ -347,17 +347,17 @@ func (r *Reflector) list(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("list: the answer is a %q with continue %q", meta.Kind, meta.Continue)
 	}
 	idle.Stop()
-	return rv, r.commit(ctx, replacement, rv, [2]string{meta.APIVersion, kind})
+	return rv, r.commitReplacement(ctx, replacement, rv, [2]string{meta.APIVersion, kind})
 }
 
-func (r *Reflector) add(replacement *store.Replacement, object []byte) error {
+func (r *Reflector) addObject(replacement *store.Replacement, object []byte) error {
 	if replacement.Len() >= maxObjects {
 		return fmt.Errorf("the API server has more than %d objects", maxObjects)
 	}
 	return replacement.AddObject(object)
 }
 
-func (r *Reflector) commit(ctx context.Context, replacement *store.Replacement, rv uint64, typ [2]string) error {
+func (r *Reflector) commitReplacement(ctx context.Context, replacement *store.Replacement, rv uint64, typ [2]string) error {
 	apiVersion, kind := r.params.Store.ObjectType()
 	if kind != "" && typ[1] != "" && (typ[0] != apiVersion || typ[1] != kind) {
 		return fmt.Errorf("list: the answer has objects of kind %s of %s, not %s of %s", typ[1], typ[0], kind, apiVersion)
@@ -365,8 +365,8 @@ func (r *Reflector) commit(ctx context.Context, replacement *store.Replacement, 
 	if typ[1] != "" {
 		r.params.Store.SetObjectType(typ[0], typ[1])
 	}
-	if r.params.Before != nil && r.params.Store.IsSynced() {
-		if err := r.params.Before(ctx, nil, rv); err != nil {
+	if r.params.WaitToStore != nil && r.params.Store.IsSynced() {
+		if err := r.params.WaitToStore(ctx, nil, rv); err != nil {
 			return err
 		}
 	}
@@ -375,7 +375,7 @@ func (r *Reflector) commit(ctx context.Context, replacement *store.Replacement, 
 	}
 	r.relist, r.listed = false, true
 	r.confirmedRV.Store(0)
-	r.accepted()
+	r.resetRights()
 	count := replacement.Len() // the last use of replacement: it is garbage below
 	if count >= manyObjects {
 		debug.FreeOSMemory()

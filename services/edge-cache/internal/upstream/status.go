@@ -74,8 +74,8 @@ type rights struct {
 	unknown   time.Time // of the first 401
 }
 
-// refused counts an answer, and reports whether objects may no longer be served: the API server means it.
-func (r *rights) refused(code int32, now time.Time) bool {
+// countRefusal counts an answer, and reports whether objects may no longer be served: the API server means it.
+func (r *rights) countRefusal(code int32, now time.Time) bool {
 	switch code {
 	case http.StatusForbidden:
 		r.forbidden++

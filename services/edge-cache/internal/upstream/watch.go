@@ -20,12 +20,12 @@ func (r *Reflector) watchList(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var silent atomic.Bool
-	idle := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
+	idle := time.AfterFunc(initialEventTimeout, func() { silent.Store(true); cancel() })
 	defer idle.Stop()
-	q := watchQuery(r.query())
+	q := watchQuery(r.selectorQuery())
 	q.Set("sendInitialEvents", "true")
 	q.Set("resourceVersionMatch", "NotOlderThan")
-	response, err := r.get(ctx, q, streamWatch)
+	response, err := r.readCollection(ctx, q, streamWatch)
 	if err != nil {
 		return refusesWatchList(err)
 	}
@@ -40,16 +40,16 @@ func (r *Reflector) watchList(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		idle.Reset(silence)
-		if err := initial.add(e); err != nil {
+		idle.Reset(initialEventTimeout)
+		if err := initial.addEvent(e); err != nil {
 			return err
 		}
 	}
 	idle.Stop()
-	if err := r.commit(ctx, initial.replacement, initial.rv, initial.typ); err != nil {
+	if err := r.commitReplacement(ctx, initial.replacement, initial.rv, initial.typ); err != nil {
 		return err
 	}
-	return r.follow(ctx, events)
+	return r.followEvents(ctx, events)
 }
 
 // initialEvents collects the events before the bookmark that ends them.
@@ -61,7 +61,7 @@ type initialEvents struct {
 	done        bool
 }
 
-func (i *initialEvents) add(e wire.Event) error {
+func (i *initialEvents) addEvent(e wire.Event) error {
 	if e.Type != "BOOKMARK" {
 		i.typ = [2]string{e.APIVersion, e.Kind}
 		return i.reflector.addInitial(i.replacement, e)
@@ -93,7 +93,7 @@ func refusesWatchList(err error) error {
 func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) error {
 	switch e.Type {
 	case string(store.Added), string(store.Modified):
-		return r.add(replacement, e.Object)
+		return r.addObject(replacement, e.Object)
 	case string(store.Deleted):
 		return replacement.DropObject(e.Object)
 	case "ERROR":
@@ -107,26 +107,26 @@ func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) err
 	return fmt.Errorf("watch-list: unknown event type %q", e.Type)
 }
 
-// watch applies events after a version until the watch ends.
-func (r *Reflector) watch(ctx context.Context, rv uint64) error {
-	q := watchQuery(r.query())
+// watchFrom applies events after a version until the watch ends.
+func (r *Reflector) watchFrom(ctx context.Context, rv uint64) error {
+	q := watchQuery(r.selectorQuery())
 	q.Set("resourceVersion", strconv.FormatUint(rv, 10))
-	response, err := r.get(ctx, q, streamWatch)
+	response, err := r.readCollection(ctx, q, streamWatch)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	r.accepted()
-	return r.follow(ctx, wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject))
+	r.resetRights()
+	return r.followEvents(ctx, wire.NewEventReader(r.params.Store.Format(), response.Body, maxObject))
 }
 
-// follow applies events until the stream ends. An API server ends it without an error after the requested time.
-func (r *Reflector) follow(ctx context.Context, events *wire.EventReader) error {
-	r.following = time.Now()
+// followEvents applies events until the stream ends. An API server ends it without an error after the requested time.
+func (r *Reflector) followEvents(ctx context.Context, events *wire.EventReader) error {
+	r.watchStart = time.Now()
 	for count := 0; ; count++ {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			if count == 0 && r.followed() < time.Second {
+			if count == 0 && r.watchDuration() < time.Second {
 				return errors.New("the watch ended at once")
 			}
 			return nil
@@ -134,7 +134,7 @@ func (r *Reflector) follow(ctx context.Context, events *wire.EventReader) error 
 		if err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
-		if err := r.apply(ctx, e); err != nil {
+		if err := r.applyEvent(ctx, e); err != nil {
 			var status *StatusError
 			if errors.As(err, &status) || ctx.Err() != nil {
 				return err
@@ -144,11 +144,11 @@ func (r *Reflector) follow(ctx context.Context, events *wire.EventReader) error 
 	}
 }
 
-// apply applies one event to the store.
-func (r *Reflector) apply(ctx context.Context, e wire.Event) error {
+// applyEvent applies one event to the store.
+func (r *Reflector) applyEvent(ctx context.Context, e wire.Event) error {
 	switch e.Type {
 	case string(store.Added), string(store.Modified):
-		if err := r.before(ctx, e.Object); err != nil {
+		if err := r.waitToStore(ctx, e.Object); err != nil {
 			return err
 		}
 		return r.params.Store.PutObject(e.Object)
@@ -166,9 +166,9 @@ func (r *Reflector) apply(ctx context.Context, e wire.Event) error {
 	return fmt.Errorf("unknown event type %q", e.Type)
 }
 
-// before waits until an object may be stored.
-func (r *Reflector) before(ctx context.Context, object []byte) error {
-	if r.params.Before == nil {
+// waitToStore waits until an object may be stored.
+func (r *Reflector) waitToStore(ctx context.Context, object []byte) error {
+	if r.params.WaitToStore == nil {
 		return nil
 	}
 	meta, err := wire.ParseMeta(r.params.Store.Format(), object)
@@ -179,7 +179,7 @@ func (r *Reflector) before(ctx context.Context, object []byte) error {
 	if err != nil {
 		return fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
 	}
-	return r.params.Before(ctx, object, rv)
+	return r.params.WaitToStore(ctx, object, rv)
 }
 
 func parseErrorEvent(format wire.Format, object []byte) error {

@@ -82,22 +82,22 @@ func (d *Disk) SetSyncTime(t time.Duration) {
 	d.syncTime = t
 }
 
-// Names returns the names of all files, sorted.
-func (d *Disk) Names() []string {
+// FileNames returns the names of all files, sorted.
+func (d *Disk) FileNames() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.names))
 }
 
-// Size returns the length of a file.
-func (d *Disk) Size(name string) int {
+// FileSize returns the length of a file.
+func (d *Disk) FileSize(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.names[name].data)
 }
 
-// Used returns the length of all files.
-func (d *Disk) Used() int64 {
+// UsedBytes returns the length of all files.
+func (d *Disk) UsedBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	total := int64(0)
@@ -107,15 +107,15 @@ func (d *Disk) Used() int64 {
 	return total
 }
 
-// Flip changes bits of a byte.
-func (d *Disk) Flip(name string, offset int, mask byte) {
+// FlipBits changes bits of a byte.
+func (d *Disk) FlipBits(name string, offset int, mask byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.names[name].data[offset] ^= mask
 }
 
-// Truncate shortens a file.
-func (d *Disk) Truncate(name string, size int) {
+// TruncateFile shortens a file.
+func (d *Disk) TruncateFile(name string, size int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	node := d.names[name]
@@ -123,16 +123,16 @@ func (d *Disk) Truncate(name string, size int) {
 	node.synced = min(node.synced, size)
 }
 
-// Write replaces the content of a file, or makes it.
-func (d *Disk) Write(name string, content []byte) {
+// WriteFile replaces the content of a file, or makes it.
+func (d *Disk) WriteFile(name string, content []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	node := &inode{data: slices.Clone(content), synced: len(content)}
 	d.names[name], d.durable[name] = node, node
 }
 
-// Content returns a copy of a file.
-func (d *Disk) Content(name string) []byte {
+// ReadFile returns a copy of a file.
+func (d *Disk) ReadFile(name string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.names[name].data)
@@ -157,7 +157,7 @@ func (d *Disk) PowerLoss(random *rand.Rand) *Disk {
 	names := maps.Clone(d.durable)
 	for _, change := range d.pending {
 		if random.IntN(2) == 0 {
-			change.apply(names)
+			change.applyTo(names)
 		}
 	}
 	c := New()
@@ -191,7 +191,7 @@ func (n *inode) afterPowerLoss(random *rand.Rand) *inode {
 	return &inode{data: data, synced: len(data)}
 }
 
-func (c nameChange) apply(names map[string]*inode) {
+func (c nameChange) applyTo(names map[string]*inode) {
 	if c.from != "" {
 		delete(names, c.from)
 	}
@@ -200,8 +200,8 @@ func (c nameChange) apply(names map[string]*inode) {
 	}
 }
 
-func (d *Disk) change(c nameChange) {
-	c.apply(d.names)
+func (d *Disk) changeName(c nameChange) {
+	c.applyTo(d.names)
 	d.pending = append(d.pending, c)
 }
 
@@ -220,14 +220,14 @@ func (d *Disk) Open(name string) (journal.File, error) {
 func (d *Disk) Create(name string) (journal.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.writable("create", name); err != nil {
+	if err := d.checkWritable("create", name); err != nil {
 		return nil, err
 	}
 	if _, ok := d.names[name]; ok {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: syscall.EEXIST}
 	}
 	node := &inode{}
-	d.change(nameChange{to: name, node: node})
+	d.changeName(nameChange{to: name, node: node})
 	return &file{disk: d, node: node}, nil
 }
 
@@ -235,14 +235,14 @@ func (d *Disk) Create(name string) (journal.File, error) {
 func (d *Disk) Rename(from, to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.writable("rename", from); err != nil {
+	if err := d.checkWritable("rename", from); err != nil {
 		return err
 	}
 	node, ok := d.names[from]
 	if !ok {
 		return &fs.PathError{Op: "rename", Path: from, Err: syscall.ENOENT}
 	}
-	d.change(nameChange{from: from, to: to, node: node})
+	d.changeName(nameChange{from: from, to: to, node: node})
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (d *Disk) Rename(from, to string) error {
 func (d *Disk) Remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.writable("remove", name); err != nil {
+	if err := d.checkWritable("remove", name); err != nil {
 		return err
 	}
 	node, ok := d.names[name]
@@ -258,18 +258,18 @@ func (d *Disk) Remove(name string) error {
 		return &fs.PathError{Op: "remove", Path: name, Err: syscall.ENOENT}
 	}
 	d.free += int64(len(node.data))
-	d.change(nameChange{from: name})
+	d.changeName(nameChange{from: name})
 	return nil
 }
 
 // List implements journal.FS.
-func (d *Disk) List() ([]string, error) { return d.Names(), nil }
+func (d *Disk) List() ([]string, error) { return d.FileNames(), nil }
 
 // SyncDir implements journal.FS.
 func (d *Disk) SyncDir() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.writable("fsync", "."); err != nil {
+	if err := d.checkWritable("fsync", "."); err != nil {
 		return err
 	}
 	d.durable, d.pending = maps.Clone(d.names), nil
@@ -292,7 +292,7 @@ func (d *Disk) Lock() (func() error, error) {
 	}, nil
 }
 
-func (d *Disk) writable(op, name string) error {
+func (d *Disk) checkWritable(op, name string) error {
 	if d.readOnly {
 		return &fs.PathError{Op: op, Path: name, Err: syscall.EROFS}
 	}
@@ -323,7 +323,7 @@ func (f *file) Write(b []byte) (int, error) {
 	if f.closed {
 		return 0, fs.ErrClosed
 	}
-	if err := f.disk.writable("write", ""); err != nil {
+	if err := f.disk.checkWritable("write", ""); err != nil {
 		return 0, err
 	}
 	n := len(b)
