@@ -23,8 +23,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/cri"
 	"fairlead.dev/services/edge-cache/internal/liveaddress"
 	"fairlead.dev/services/edge-cache/internal/metrics"
+	"fairlead.dev/services/edge-cache/internal/mirror"
 	"fairlead.dev/services/edge-cache/internal/nodepool"
-	"fairlead.dev/services/edge-cache/internal/probe"
 	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/responsecache"
 	"fairlead.dev/services/edge-cache/internal/upstream"
@@ -38,13 +38,9 @@ type parts struct {
 
 	Config      *config.Config
 	Log         *zap.Logger
-	Journal     *durableJournal
-	Documents   *responsecache.Cache
+	State       *mirror.DurableState
 	Connection  *upstream.Connection
-	Pool        *nodepool.Pool
-	References  *references.Index
-	Adjuster    *liveaddress.Adjuster
-	Caches      *caches
+	Mirror      *mirror.Mirror
 	Credentials *credentials.Credentials
 	API         *api.Server
 	HTTP        *httpserver.Server
@@ -65,8 +61,10 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
 
 		// Durable state.
-		openJournal,
-		func(d *durableJournal) *responsecache.Cache { return responsecache.New(d) },
+		func(cfg *config.Config, log *zap.Logger) (*mirror.DurableState, error) {
+			return mirror.OpenDurableState(cfg.Data.Dir, cfg.Data.KeyFile, log)
+		},
+		func(d *mirror.DurableState) *responsecache.Cache { return responsecache.New(d) },
 
 		// The API server.
 		newRESTConfig,
@@ -78,7 +76,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		func(log *zap.Logger) *nodepool.Pool { return nodepool.New(log.Named("pool")) },
 		newReferences,
 		newAdjuster,
-		newCaches,
+		newMirror,
 
 		// The API for the controller, and the server for probes and Prometheus.
 		func(cfg *config.Config) (*credentials.Credentials, error) { return credentials.Load(cfg.Data.Dir) },
@@ -97,15 +95,40 @@ func PrintGraph(w io.Writer) error {
 	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
-func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *liveaddress.Adjuster {
+func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *mirror.Adjuster {
 	p := liveaddress.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
 	switch {
 	case cfg.Node.CRISocket != "":
 		p.Runtime = cri.New(cfg.Node.CRISocket)
 	case cfg.Node.Probe:
-		p.Prober = probe.NewProber(probe.ProberParams{Node: cfg.Node.Name, Online: c.IsOnline})
+		p.Prober = liveaddress.NewProber(liveaddress.ProberParams{Node: cfg.Node.Name, Online: c.IsOnline})
 	}
-	return liveaddress.New(p)
+	return mirror.NewAdjuster(liveaddress.New(p))
+}
+
+// mirrorParts are the dependencies of newMirror.
+type mirrorParts struct {
+	dig.In
+
+	Config     *config.Config
+	Log        *zap.Logger
+	Namespace  namespace
+	Allow      allowlist.List
+	State      *mirror.DurableState
+	Responses  *responsecache.Cache
+	Connection *upstream.Connection
+	Metrics    *metrics.Metrics
+	Pool       *nodepool.Pool
+	References *references.Index
+	Adjuster   *mirror.Adjuster
+}
+
+func newMirror(p mirrorParts) *mirror.Mirror {
+	return mirror.New(mirror.Params{
+		Resources: p.Allow.Resources, Namespaces: p.Config.Client.Namespaces, Namespace: string(p.Namespace), PoolConfig: p.Config.Pool,
+		Journal: p.State, Responses: p.Responses, Connection: p.Connection, Metrics: p.Metrics, Pool: p.Pool, References: p.References,
+		Adjuster: p.Adjuster, Log: p.Log,
+	})
 }
 
 // namespace is the namespace of the pod.
@@ -143,10 +166,10 @@ type apiParts struct {
 	Log         *zap.Logger
 	Namespace   namespace
 	Allow       allowlist.List
-	Caches      *caches
+	Mirror      *mirror.Mirror
 	Credentials *credentials.Credentials
 	Connection  *upstream.Connection
-	Documents   *responsecache.Cache
+	Responses   *responsecache.Cache
 	Metrics     *metrics.Metrics
 	Pool        *nodepool.Pool
 }
@@ -155,19 +178,32 @@ func newAPI(p apiParts) *api.Server {
 	limits := api.DefaultLimits()
 	limits.Watches = p.Config.Client.MaxWatches
 	return api.New(api.Params{
-		Stores: p.Caches.servedStores(), Allow: p.Allow, Namespace: string(p.Namespace), Token: p.Credentials.Token, Backend: p.Connection,
-		Responses: p.Documents, Observer: p.Metrics, Log: p.Log.Named("api"), Limits: limits, CheckReady: p.Pool.CheckReady,
+		Stores: p.Mirror.ServedStores(), Allow: p.Allow, Namespace: string(p.Namespace), Token: p.Credentials.Token, Backend: p.Connection,
+		Responses: p.Responses, Observer: p.Metrics, Log: p.Log.Named("api"), Limits: limits, CheckReady: p.Pool.CheckReady,
 	})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, c *caches, d *durableJournal, r *prometheus.Registry) *httpserver.Server {
-	metrics.RegisterStores(r, c.storeMetrics())
-	metrics.RegisterDurability(r, d.journal.Status, c.adjuster)
+// httpParts are the dependencies of newHTTPServer.
+type httpParts struct {
+	dig.In
+
+	Config   *config.Config
+	Log      *zap.Logger
+	Mirror   *mirror.Mirror
+	State    *mirror.DurableState
+	Adjuster *mirror.Adjuster
+	Pool     *nodepool.Pool
+	Registry *prometheus.Registry
+}
+
+func newHTTPServer(p httpParts) *httpserver.Server {
+	metrics.RegisterStores(p.Registry, p.Mirror.MeasuredStores())
+	metrics.RegisterDurability(p.Registry, p.State.Status, p.Adjuster)
 	return httpserver.New(httpserver.Params{
-		Options: cfg.HTTP, Log: log, Gatherer: r,
+		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry,
 		Ready: []httpserver.Check{
-			{Name: "stores", Probe: func(context.Context) error { return c.checkSynced() }},
-			{Name: "pool", Probe: func(context.Context) error { return c.pool.CheckReady() }},
+			{Name: "stores", Probe: func(context.Context) error { return p.Mirror.CheckSynced() }},
+			{Name: "pool", Probe: func(context.Context) error { return p.Pool.CheckReady() }},
 		},
 	})
 }

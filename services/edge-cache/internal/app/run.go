@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,9 +16,7 @@ import (
 	"fairlead.dev/pkg/addressfile"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
-	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/config"
-	"fairlead.dev/services/edge-cache/internal/store"
 )
 
 const (
@@ -35,69 +32,11 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := p.restoreStores(); err != nil {
-		return errors.Join(err, p.Journal.journal.Close())
+	if err := p.Mirror.Restore(); err != nil {
+		return errors.Join(err, p.State.Close())
 	}
 	err = p.runParts(ctx)
-	return errors.Join(err, p.Journal.journal.Close())
-}
-
-// restoreStores fills the stores from the journal. Nodes and Ingresses come first: the projections of the others depend on them.
-func (p *parts) restoreStores() error {
-	begin := time.Now()
-	state, err := p.Journal.restoreState(p.Caches.byID, p.Documents)
-	if err != nil {
-		return err
-	}
-	p.Connection.SetIdentity(state.identity, p.clusterChanged)
-	// Before FinishRestore, which issues versions: they must be in the journal.
-	if err := p.Journal.journal.Start(p.Journal.stateSource(p.Caches, p.Documents, p.Connection.Identity)); err != nil {
-		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
-	}
-	for order := range 3 {
-		for _, o := range p.Caches.all {
-			if o.restoreOrder() != order {
-				continue
-			}
-			if err := o.store.FinishRestore(state.damaged); err != nil {
-				return fmt.Errorf("restore %s: %w", o.store.ID(), err)
-			}
-		}
-	}
-	debug.FreeOSMemory() // what the replay read; the next collection could be minutes away
-	p.Log.Info("Restored", zap.Int("stores", p.Caches.countSynced()), zap.Duration("took", time.Since(begin)))
-	return nil
-}
-
-// restoreOrder returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the others.
-func (o *cachedResource) restoreOrder() int {
-	switch {
-	case !o.store.IsVirtual():
-		return 0
-	case o.resource.Filter == allowlist.Nodes:
-		return 1
-	}
-	return 2
-}
-
-func (c *caches) countSynced() int {
-	n := 0
-	for _, o := range c.all {
-		if o.store.IsSynced() {
-			n++
-		}
-	}
-	return n
-}
-
-// clusterChanged runs before reflectors go on.
-func (p *parts) clusterChanged(uid string) {
-	_ = p.Journal.Append(identityRecord(uid)) // the journal reports and heals itself
-	for _, o := range p.Caches.all {
-		if o.store.IsSynced() {
-			o.store.ExpectNewHistory()
-		}
-	}
+	return errors.Join(err, p.State.Close())
 }
 
 // runParts runs all parts until ctx ends.
@@ -122,19 +61,13 @@ func (p *parts) runParts(ctx context.Context) error {
 	p.Log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.Stringer("address", listener.Addr()))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	var serving, probing error
-	all.Go(func() { defer cancel(); serving = p.serveAPI(ctx, listener) })
-	all.Go(func() { defer cancel(); probing = p.HTTP.Run(ctx) })
-	all.Go(func() { p.Connection.Run(ctx) })
-	all.Go(func() { p.Pool.Run(ctx, p.Caches.reprojectNodes) })
-	all.Go(func() { p.Caches.runFetches(ctx) })
-	all.Go(func() { p.Journal.runErasures(ctx) })
-	all.Go(func() { p.Caches.runAdjuster(ctx) })
-	for _, o := range p.Caches.all {
-		all.Go(func() { o.reflector.Run(ctx) })
-	}
-	all.Wait()
+	group.Go(func() { defer cancel(); serving = p.serveAPI(ctx, listener) })
+	group.Go(func() { defer cancel(); probing = p.HTTP.Run(ctx) })
+	group.Go(func() { p.Connection.Run(ctx) })
+	group.Go(func() { p.Mirror.Run(ctx) })
+	group.Wait()
 	if err := errors.Join(serving, probing); err != nil {
 		return err
 	}
@@ -147,7 +80,7 @@ func (p *parts) writeAddresses(client net.Listener) error {
 	if p.Config.AddressFile == "" {
 		return nil
 	}
-	return addressfile.Write(p.Config.AddressFile, map[string]string{ //nolint:wrapcheck // it says all
+	return addressfile.Write(p.Config.AddressFile, map[string]string{
 		"client": client.Addr().String(), "health": p.HTTP.HealthAddress(), "metrics": p.HTTP.MetricsAddress(),
 	})
 }
@@ -181,5 +114,3 @@ func (p *parts) serveAPI(ctx context.Context, listener net.Listener) error {
 
 // apiStreams is the room for requests that are no watches.
 const apiStreams = 64
-
-var _ store.Journal = (*durableJournal)(nil)

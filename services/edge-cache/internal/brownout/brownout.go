@@ -263,8 +263,8 @@ func (k *Tracker) replaceSlice(key string, before, after *slice) {
 }
 
 func (k *Tracker) forgetService(key, service string) {
-	if of := k.services[service]; of != nil {
-		if delete(of, key); len(of) == 0 {
+	if keys := k.services[service]; keys != nil {
+		if delete(keys, key); len(keys) == 0 {
 			delete(k.services, service)
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"fairlead.dev/services/edge-cache/internal/liveaddress"
 )
 
 const (
@@ -53,16 +55,8 @@ func newClient(dial func(ctx context.Context, network, address string) (net.Conn
 	return &Client{http: &http.Client{Transport: transport, Timeout: callTimeout}, known: map[string][]netip.Addr{}}
 }
 
-// Pod is a pod with a ready sandbox.
-type Pod struct {
-	Namespace, Name string
-	// Static means that the kubelet has the pod from a file or an URL. The API server knows such a pod by a mirror with the same name and another UID.
-	Static    bool
-	Addresses []netip.Addr // the main one first
-}
-
 // ListPods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change.
-func (c *Client) ListPods(ctx context.Context) (map[string]Pod, error) {
+func (c *Client) ListPods(ctx context.Context) (map[string]liveaddress.Pod, error) {
 	answer, err := c.call(ctx, "ListPodSandbox", listRequest())
 	if err != nil {
 		return nil, err
@@ -72,7 +66,7 @@ func (c *Client) ListPods(ctx context.Context) (map[string]Pod, error) {
 		return nil, fmt.Errorf("read sandboxes of the container runtime: %w", err)
 	}
 	c.forget(ready)
-	result := make(map[string]Pod, len(ready))
+	result := make(map[string]liveaddress.Pod, len(ready))
 	var errs []error
 	for _, s := range ready {
 		addresses, err := c.addressesOf(ctx, s.id)
@@ -81,7 +75,7 @@ func (c *Client) ListPods(ctx context.Context) (map[string]Pod, error) {
 			continue
 		}
 		if len(addresses) > 0 {
-			result[s.uid] = Pod{Namespace: s.namespace, Name: s.name, Static: s.static, Addresses: addresses}
+			result[s.uid] = liveaddress.Pod{Namespace: s.namespace, Name: s.name, Static: s.static, Addresses: addresses}
 		}
 	}
 	if len(errs) > 0 && len(errs) == len(ready) {

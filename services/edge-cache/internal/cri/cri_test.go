@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"fairlead.dev/pkg/memnet"
+	"fairlead.dev/services/edge-cache/internal/liveaddress"
 )
 
 // runtime answers calls at a socket as a gRPC server does. The tests in deploy/local use a real one.
@@ -127,7 +128,7 @@ func TestPods(t *testing.T) {
 	c := startRuntime(t, r)
 	got, err := c.ListPods(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.1", "fd00::1")}}, got)
+	require.Equal(t, map[string]liveaddress.Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.1", "fd00::1")}}, got)
 
 	// The addresses of a sandbox do not change; only those without any are asked again.
 	before := r.statuses.Load()
@@ -141,7 +142,7 @@ func TestPods(t *testing.T) {
 	list = join(item("a", "uid-a", 1), item("b", "uid-a", 0))
 	got, err = c.ListPods(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[string]Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.7")}}, got)
+	require.Equal(t, map[string]liveaddress.Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.7")}}, got)
 	require.Len(t, c.known, 1)
 }
 

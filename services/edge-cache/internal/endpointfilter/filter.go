@@ -61,17 +61,17 @@ func FilterSlice(object []byte, p Params) (Result, error) {
 		return Result{}, err
 	}
 	// Every pool reaches the API server, or knows that it does not.
-	all := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
-	f := filter{params: p, nodeField: endpointNodeName, acceptAll: all}
+	isAPIServer := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
+	f := filter{params: p, nodeField: endpointNodeName, acceptAll: isAPIServer}
 	f.out = make([]byte, 0, min(len(object), 1024))
-	err = wire.ForEachField(object, func(num int, content, whole []byte) error {
+	err = wire.ForEachField(object, func(num int, content, encoding []byte) error {
 		if num != sliceEndpoints {
-			f.out = append(f.out, whole...)
+			f.out = append(f.out, encoding...)
 			return nil
 		}
-		keep, err := f.acceptEndpoint(content)
-		if keep {
-			f.out = append(f.out, whole...)
+		accepted, err := f.acceptEndpoint(content)
+		if accepted {
+			f.out = append(f.out, encoding...)
 		}
 		return err
 	})
@@ -86,9 +86,9 @@ func FilterEndpoints(object []byte, p Params) (Result, error) {
 	}
 	f := filter{params: p, nodeField: addressNodeName, acceptAll: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
 	f.out = make([]byte, 0, min(len(object), 1024))
-	err = wire.ForEachField(object, func(num int, content, whole []byte) error {
+	err = wire.ForEachField(object, func(num int, content, encoding []byte) error {
 		if num != subsets {
-			f.out = append(f.out, whole...)
+			f.out = append(f.out, encoding...)
 			return nil
 		}
 		subset, err := f.filterSubset(content)
@@ -119,15 +119,15 @@ func (f *filter) buildResult() Result {
 func (f *filter) filterSubset(content []byte) ([]byte, error) {
 	out := []byte{}
 	addresses := 0
-	err := wire.ForEachField(content, func(num int, content, whole []byte) error {
+	err := wire.ForEachField(content, func(num int, content, encoding []byte) error {
 		if num != subsetAddresses && num != subsetNotReady {
-			out = append(out, whole...)
+			out = append(out, encoding...)
 			return nil
 		}
-		keep, err := f.acceptEndpoint(content)
-		if keep {
+		accepted, err := f.acceptEndpoint(content)
+		if accepted {
 			addresses++
-			out = append(out, whole...)
+			out = append(out, encoding...)
 		}
 		return err
 	})
@@ -149,16 +149,16 @@ func (f *filter) acceptEndpoint(endpoint []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	keep := f.params.Unlocated != DropUnlocated
+	accepted := f.params.Unlocated != DropUnlocated
 	if len(node) > 0 {
 		f.nodes = append(f.nodes, HashNode(string(node)))
-		_, keep = f.params.Members[string(node)]
+		_, accepted = f.params.Members[string(node)]
 	}
-	keep = keep || f.acceptAll
-	if keep {
+	accepted = accepted || f.acceptAll
+	if accepted {
 		f.kept++
 	} else {
 		f.dropped++
 	}
-	return keep, nil
+	return accepted, nil
 }

@@ -79,13 +79,13 @@ func (j *Journal) compactionDue() bool {
 
 // writeCompaction writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
 func (j *Journal) writeCompaction(ctx context.Context) error {
-	began := time.Now()
+	start := time.Now()
 	gen, failures, err := j.beginSnapshot()
 	if err == nil {
 		var size int64
 		if size, err = j.writeSnapshot(ctx, gen, failures); err == nil {
 			j.finishSnapshot(gen, failures, size)
-			j.log.Debug("Wrote a snapshot", zap.Uint64("generation", gen), zap.Int64("bytes", size), zap.Duration("duration", time.Since(began)))
+			j.log.Debug("Wrote a snapshot", zap.Uint64("generation", gen), zap.Int64("bytes", size), zap.Duration("duration", time.Since(start)))
 			return nil
 		}
 	}

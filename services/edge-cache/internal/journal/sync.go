@@ -50,7 +50,7 @@ func (j *Journal) syncNow() error {
 	j.mu.Lock()
 	current, retired, dirNew := j.writer, j.retired, j.dirNew
 	failures, target, want := j.failures, j.appended, j.syncWant
-	oldest, waiting, began := j.oldest, j.appended > j.durable, time.Now()
+	oldest, waiting, start := j.oldest, j.appended > j.durable, time.Now()
 	j.mu.Unlock()
 	err := j.syncFiles(current, retired, dirNew)
 	j.mu.Lock()
@@ -73,7 +73,7 @@ func (j *Journal) syncNow() error {
 	}
 	j.durable, j.syncDone = target, want
 	if j.appended > j.durable {
-		j.oldest = began // or later: these batches came while the fsync ran
+		j.oldest = start // or later: these batches came while the fsync ran
 		wakeLoop(j.wakeSync)
 	}
 	j.synced.Broadcast()

@@ -5,25 +5,23 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"fairlead.dev/services/edge-cache/internal/cri"
 )
 
-// replaceAddresses replaces confirmed addresses, and notes the slice for those to confirm.
-func (a *Adjuster) replaceAddresses(key string, s *discoveryv1.EndpointSlice) bool {
-	if a.source == nil || s.AddressType == discoveryv1.AddressTypeFQDN {
+// ReplaceAddresses replaces confirmed addresses of a slice in place, and notes the slice for those to confirm. It returns whether it replaced any.
+func (r *Replacer) ReplaceAddresses(key string, s *discoveryv1.EndpointSlice) bool {
+	if r.source == nil || s.AddressType == discoveryv1.AddressTypeFQDN {
 		return false
 	}
-	if a.prober != nil {
-		a.prober.ObserveSlice(key, s)
+	if r.prober != nil {
+		r.prober.ObserveSlice(key, s)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	changed := false
 	var now map[stale]struct{}
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		id, wrong := a.staleAddress(s.Namespace, e)
+		id, wrong := r.staleAddress(s.Namespace, e)
 		if !wrong {
 			continue
 		}
@@ -31,23 +29,23 @@ func (a *Adjuster) replaceAddresses(key string, s *discoveryv1.EndpointSlice) bo
 			now = map[stale]struct{}{}
 		}
 		now[id] = struct{}{}
-		if live, ok := a.liveByStale[id]; ok {
+		if live, ok := r.liveByStale[id]; ok {
 			e.Addresses = []string{live.String()}
 			changed = true
 		}
 	}
-	a.forgetSlice(key, now)
-	a.noteSlice(key, now)
+	r.removeSlice(key, now)
+	r.noteSlice(key, now)
 	return changed
 }
 
 // staleAddress returns whether the runtime, as far as is known now, gives the endpoint's pod another address.
 // The namespace must be that of the pod: who writes a slice can name any UID.
-func (a *Adjuster) staleAddress(namespace string, e *discoveryv1.Endpoint) (stale, bool) {
+func (r *Replacer) staleAddress(namespace string, e *discoveryv1.Endpoint) (stale, bool) {
 	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.UID == "" || len(e.Addresses) == 0 {
 		return stale{}, false
 	}
-	uid, pod, ok := a.podOf(namespace, e)
+	uid, pod, ok := r.podOf(namespace, e)
 	if !ok || pod.Namespace != namespace {
 		return stale{}, false
 	}
@@ -56,16 +54,16 @@ func (a *Adjuster) staleAddress(namespace string, e *discoveryv1.Endpoint) (stal
 }
 
 // podOf returns the pod of this node that an endpoint names.
-func (a *Adjuster) podOf(namespace string, e *discoveryv1.Endpoint) (string, cri.Pod, bool) {
+func (r *Replacer) podOf(namespace string, e *discoveryv1.Endpoint) (string, Pod, bool) {
 	uid := string(e.TargetRef.UID)
-	if pod, ok := a.pods[uid]; ok {
+	if pod, ok := r.pods[uid]; ok {
 		return uid, pod, true
 	}
-	if e.NodeName == nil || *e.NodeName != a.node {
-		return "", cri.Pod{}, false
+	if e.NodeName == nil || *e.NodeName != r.node {
+		return "", Pod{}, false
 	}
-	uid, ok := a.static[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}]
-	return uid, a.pods[uid], ok
+	uid, ok := r.static[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}]
+	return uid, r.pods[uid], ok
 }
 
 // liveAddress returns the address of a pod in the family of another address, unless that other address is the pod's own.
@@ -86,36 +84,44 @@ func liveAddress(address string, live []netip.Addr) (netip.Addr, bool) {
 	return found, found.IsValid()
 }
 
-func (a *Adjuster) noteSlice(key string, now map[stale]struct{}) {
+func (r *Replacer) noteSlice(key string, now map[stale]struct{}) {
 	for id := range now {
-		if a.slicesByStale[id] == nil {
-			if len(a.slicesByStale) == maxMismatches {
+		if r.slicesByStale[id] == nil {
+			if len(r.slicesByStale) == maxMismatches {
 				continue
 			}
-			a.slicesByStale[id] = map[string]struct{}{}
-			wakeUp(a.pollNow)
+			r.slicesByStale[id] = map[string]struct{}{}
+			r.requestPoll()
 		}
-		a.slicesByStale[id][key] = struct{}{}
-		if a.staleBySlice[key] == nil {
-			a.staleBySlice[key] = map[stale]struct{}{}
+		r.slicesByStale[id][key] = struct{}{}
+		if r.staleBySlice[key] == nil {
+			r.staleBySlice[key] = map[stale]struct{}{}
 		}
-		a.staleBySlice[key][id] = struct{}{}
+		r.staleBySlice[key][id] = struct{}{}
 	}
 }
 
-// forgetSlice removes a slice from the wrong addresses that it has no more.
-func (a *Adjuster) forgetSlice(key string, now map[stale]struct{}) {
-	for id := range a.staleBySlice[key] {
+// removeSlice removes a slice from the stale addresses that it has no more.
+func (r *Replacer) removeSlice(key string, now map[stale]struct{}) {
+	for id := range r.staleBySlice[key] {
 		if _, still := now[id]; still {
 			continue
 		}
-		delete(a.staleBySlice[key], id)
-		if delete(a.slicesByStale[id], key); len(a.slicesByStale[id]) == 0 {
-			delete(a.slicesByStale, id)
-			delete(a.liveByStale, id)
+		delete(r.staleBySlice[key], id)
+		if delete(r.slicesByStale[id], key); len(r.slicesByStale[id]) == 0 {
+			delete(r.slicesByStale, id)
+			delete(r.liveByStale, id)
 		}
 	}
-	if len(a.staleBySlice[key]) == 0 {
-		delete(a.staleBySlice, key)
+	if len(r.staleBySlice[key]) == 0 {
+		delete(r.staleBySlice, key)
+	}
+}
+
+// requestPoll makes Run ask the runtime at once.
+func (r *Replacer) requestPoll() {
+	select {
+	case r.pollNow <- struct{}{}:
+	default:
 	}
 }

@@ -1,3 +1,6 @@
+// Package references finds the Secrets and ConfigMaps that other objects name: the controller sees only these.
+//
+// Input: encoded Ingresses, Services, ConfigMaps and custom resources. Output: the objects that they name, and the references that are not followed.
 package references
 
 import (

@@ -106,15 +106,15 @@ func (s *Store) showObject(c *change, old *entry, shown []byte, visible bool) er
 		}
 		return nil
 	}
-	looks := uint64(0)
+	shownHash := uint64(0)
 	if s.params.Projection != nil {
-		essence, err := wire.ComparableContent(shown)
+		content, err := wire.ComparableContent(shown)
 		if err != nil {
 			return err
 		}
-		looks = hashShown(essence)
-		if prev != nil && looks == old.shownHash {
-			c.next.shown, c.next.shownHash = prev, looks
+		shownHash = hashShown(content)
+		if prev != nil && shownHash == old.shownHash {
+			c.next.shown, c.next.shownHash = prev, shownHash
 			return s.completeData(prev, shown)
 		}
 	}
@@ -125,7 +125,7 @@ func (s *Store) showObject(c *change, old *entry, shown []byte, visible bool) er
 			return err
 		}
 	}
-	c.next.shown, c.next.shownHash = &Object{Key: c.key, RV: rv, Data: shown}, looks
+	c.next.shown, c.next.shownHash = &Object{Key: c.key, RV: rv, Data: shown}, shownHash
 	c.event = &Event{Type: Added, Object: c.next.shown, Prev: prev}
 	if prev != nil {
 		c.event.Type = Modified

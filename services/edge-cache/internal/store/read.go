@@ -157,6 +157,23 @@ func (s *Store) WaitFor(ctx context.Context, rv uint64) (uint64, error) {
 	}
 }
 
+// WaitSynced waits until the store has all objects, of now or of before a restart. It returns the error of ctx when that ends.
+func (s *Store) WaitSynced(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		synced, changed := s.synced, s.changed
+		s.mu.Unlock()
+		if synced {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
 // Versions are the upstream versions of all objects at one moment.
 type Versions struct {
 	RV      uint64 // of the moment
@@ -167,21 +184,61 @@ type Versions struct {
 func (s *Store) IsBehind(v Versions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return len(s.keysBehind(v)) > 0
+}
+
+// WaitForVersions waits until the store is not behind, at most until ctx ends. It compares all objects once, then only those that were behind with each change.
+func (s *Store) WaitForVersions(ctx context.Context, v Versions) error {
+	s.mu.Lock()
+	keys, changed := s.keysBehind(v), s.changed
+	s.mu.Unlock()
+	for len(keys) > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+		s.mu.Lock()
+		changed = s.changed
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !s.isKeyBehind(v, key) })
+		if len(keys) == 0 || s.rv >= v.RV {
+			keys = s.keysBehind(v) // an object may have come that was deleted before that moment
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// keysBehind returns the objects of which the store lacks a change. The caller has the lock.
+func (s *Store) keysBehind(v Versions) []string {
 	if s.rv >= v.RV {
-		return false
+		return nil
 	}
-	for key, rv := range v.Objects {
-		e := s.objects[key]
-		if e == nil && s.wouldStore(key) || e != nil && e.rv < rv {
-			return true
+	var behind []string
+	for key := range v.Objects {
+		if s.isKeyBehind(v, key) {
+			behind = append(behind, key)
 		}
 	}
-	for key, e := range s.objects {
-		if _, exists := v.Objects[key]; !exists && e.rv <= v.RV {
-			return true // its deletion has not arrived
+	for key := range s.objects {
+		if _, exists := v.Objects[key]; !exists && s.isKeyBehind(v, key) {
+			behind = append(behind, key)
 		}
 	}
-	return false
+	return behind
+}
+
+// isKeyBehind reports whether the store lacks a change of an object: a version, or its deletion. The caller has the lock.
+func (s *Store) isKeyBehind(v Versions, key string) bool {
+	e := s.objects[key]
+	rv, exists := v.Objects[key]
+	switch {
+	case !exists:
+		return e != nil && e.rv <= v.RV
+	case e == nil:
+		return s.wouldStore(key)
+	}
+	return e.rv < rv
 }
 
 // WaitForOnChange returns when OnChange has returned for all changes that readers can see.

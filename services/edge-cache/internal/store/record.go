@@ -41,9 +41,9 @@ var seed = maphash.MakeSeed()
 func hashContent(object []byte) uint64 { return maphash.Bytes(seed, object) }
 
 // hashShown is the same in every process.
-func hashShown(essence []byte) uint64 {
+func hashShown(content []byte) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write(essence)
+	_, _ = h.Write(content)
 	return h.Sum64()
 }
 

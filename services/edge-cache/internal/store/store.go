@@ -139,7 +139,7 @@ type entry struct {
 	nodes     []uint32
 	hash      uint64 // of the content
 	shown     *Object
-	shownHash uint64 // hash of the essence of shown
+	shownHash uint64 // hash of the comparable content of shown
 	state     []byte // of the companion, as the journal knows it
 }
 

@@ -13,8 +13,6 @@ import (
 const (
 	// currentVersionTimeout is the longest wait for the version of the API server before a list. An API server on a dead connection must not make a list slow.
 	currentVersionTimeout = 700 * time.Millisecond
-	// confirmPoll is the time between looks at a store that waits for events. Half of it costs a comparison of all versions more often: 1 ms with 10 000 objects.
-	confirmPoll = 20 * time.Millisecond
 	// minConfirmInterval is the shortest time between two confirmations of a version. Whoever writes objects again and again must not make each of them cost a list.
 	minConfirmInterval = 200 * time.Millisecond
 
@@ -35,7 +33,7 @@ func (r *Reflector) ConfirmNewest(ctx context.Context) error {
 	if r.confirmed.After(arrived) {
 		return nil
 	}
-	began := time.Now()
+	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, currentVersionTimeout)
 	defer cancel()
 	current, err := r.currentVersion(limited)
@@ -43,7 +41,7 @@ func (r *Reflector) ConfirmNewest(ctx context.Context) error {
 		err = r.confirmByList(ctx)
 	}
 	if err == nil {
-		r.confirmed = began
+		r.confirmed = start
 	}
 	return err
 }
@@ -61,11 +59,11 @@ func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		began := time.Now()
+		start := time.Now()
 		if err := r.confirmByList(ctx); err != nil {
 			return err
 		}
-		r.confirmed = began
+		r.confirmed = start
 	}
 	r.params.Store.WaitForOnChange()
 	return nil
@@ -90,12 +88,8 @@ func (r *Reflector) confirmByList(ctx context.Context) error {
 	if r.params.Store.IsBehind(listed) && RetryAfter(r.LastError()) == 0 {
 		r.retryNow() // the API server answers
 	}
-	for r.params.Store.IsBehind(listed) {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for events of the API server: %w", ctx.Err())
-		case <-time.After(confirmPoll):
-		}
+	if err := r.params.Store.WaitForVersions(ctx, listed); err != nil {
+		return fmt.Errorf("wait for events of the API server: %w", err)
 	}
 	r.confirmedRV.Store(listed.RV)
 	return nil

@@ -36,32 +36,32 @@ func parseJSONMeta(object []byte) (Meta, error) {
 }
 
 // splitJSON returns the fields of an object and of its metadata.
-func splitJSON(object []byte) (whole, meta map[string]rawJSON, err error) {
-	if err := json.Unmarshal(object, &whole); err != nil {
+func splitJSON(object []byte) (fields, meta map[string]rawJSON, err error) {
+	if err := json.Unmarshal(object, &fields); err != nil {
 		return nil, nil, fmt.Errorf("decode object: %w", err)
 	}
-	if err := json.Unmarshal(whole["metadata"], &meta); err != nil {
+	if err := json.Unmarshal(fields["metadata"], &meta); err != nil {
 		return nil, nil, fmt.Errorf("decode metadata: %w", err)
 	}
 	if meta == nil { // null
 		return nil, nil, errors.New("object has no metadata")
 	}
-	return whole, meta, nil
+	return fields, meta, nil
 }
 
 // editJSONMeta returns a copy of an object with other metadata. It keeps the bytes of everything else.
 func editJSONMeta(object []byte, edit func(meta map[string]rawJSON) error) ([]byte, error) {
-	whole, meta, err := splitJSON(object)
+	fields, meta, err := splitJSON(object)
 	if err != nil {
 		return nil, err
 	}
 	if err := edit(meta); err != nil {
 		return nil, err
 	}
-	if whole["metadata"], err = json.Marshal(meta); err != nil {
+	if fields["metadata"], err = json.Marshal(meta); err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	return json.Marshal(whole)
+	return json.Marshal(fields)
 }
 
 func stripJSON(object []byte) ([]byte, error) {
@@ -90,8 +90,8 @@ func stripJSON(object []byte) ([]byte, error) {
 
 // JSONMetadata returns the metadata object of a JSON object.
 func JSONMetadata(object []byte) ([]byte, error) {
-	whole, _, err := splitJSON(object)
-	return whole["metadata"], err
+	fields, _, err := splitJSON(object)
+	return fields["metadata"], err
 }
 
 // readJSONList reads a list in JSON, and holds one item at a time.

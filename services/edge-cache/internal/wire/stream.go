@@ -286,12 +286,12 @@ func (e *EventReader) nextJSON() (Event, error) {
 	if err := e.decoder.Decode(&event); err != nil {
 		return Event{}, err
 	}
-	var whole map[string]rawJSON // a struct would also take "Kind" for "kind"
-	if err := json.Unmarshal(event.Object, &whole); err != nil {
+	var fields map[string]rawJSON // a struct would also take "Kind" for "kind"
+	if err := json.Unmarshal(event.Object, &fields); err != nil {
 		return Event{}, fmt.Errorf("decode object: %w", err)
 	}
 	out := Event{Type: event.Type, Object: event.Object}
-	if err := errors.Join(unmarshalText(whole["apiVersion"], &out.APIVersion), unmarshalText(whole["kind"], &out.Kind)); err != nil {
+	if err := errors.Join(unmarshalText(fields["apiVersion"], &out.APIVersion), unmarshalText(fields["kind"], &out.Kind)); err != nil {
 		return Event{}, fmt.Errorf("decode type of object: %w", err)
 	}
 	return out, nil

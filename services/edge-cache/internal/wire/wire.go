@@ -120,9 +120,9 @@ func forEachField(message []byte, each func(f field) error) error {
 	return nil
 }
 
-// ForEachField calls each with the number, the content and the whole encoding of every length-delimited field of a message, and with nil
+// ForEachField calls each with the number, the content and the encoding of every length-delimited field of a message, and with nil
 // content for other fields.
-func ForEachField(message []byte, each func(num int, content, whole []byte) error) error {
+func ForEachField(message []byte, each func(num int, content, encoding []byte) error) error {
 	return forEachField(message, func(f field) error { return each(int(f.num), f.val, f.full) })
 }
 

@@ -1,4 +1,4 @@
-package app
+package mirror
 
 import (
 	"context"
@@ -16,13 +16,13 @@ const (
 	nodesTimeout = 10 * time.Second
 	// nodesRetry is the shortest pause between attempts.
 	nodesRetry = 500 * time.Millisecond
-	// nodesRetryAfter is the time without waits after one that was in vain: slices must not stand still because Nodes cannot be read.
+	// nodesRetryAfter is the time without waits after a wait that timed out: slices must not stand still because Nodes cannot be read.
 	nodesRetryAfter = time.Minute
 )
 
-// nodeFreshness makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the Node first, and
-// slices some milliseconds later. After an outage all of it arrives at once, in any order. An endpoint that is shown unready for a millisecond can be without requests
-// for seconds: Traefik applies one change, and the next one 2 s later.
+// nodeFreshness makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the
+// Node first, and its slices some milliseconds later. After an outage, the events of both watches arrive at once, in any order. An endpoint that is shown
+// unready for a millisecond can be without requests for seconds: Traefik applies one change, and the next one 2 s later.
 type nodeFreshness struct {
 	nodes *upstream.Reflector
 	// turnsUnready reports whether an endpoint in a slice would be shown unready, as far as Nodes are known.
@@ -32,11 +32,11 @@ type nodeFreshness struct {
 }
 
 // freshnessWait returns what blocks a reflector until other stores are as new as what it is about to store.
-func (c *caches) freshnessWait(r allowlist.Resource) func(ctx context.Context, object []byte, rv uint64) error {
+func (m *Mirror) freshnessWait(r allowlist.Resource) func(ctx context.Context, object []byte, rv uint64) error {
 	if r.Filter != allowlist.EndpointSlices {
 		return nil
 	}
-	return c.newest.waitForNodes
+	return m.freshness.waitForNodes
 }
 
 // waitForNodes returns when Nodes are as new as a slice of this version, or as a list of slices (nil).
@@ -67,6 +67,6 @@ func (n *nodeFreshness) waitForNodes(ctx context.Context, slice []byte, rv uint6
 func (n *nodeFreshness) giveUp(cause error) {
 	now := time.Now()
 	n.gaveUpAt.Store(&now)
-	n.log.Warn("Endpoints may be shown unready although only their nodes are silent: Nodes could not be read, which the API server must allow and answer",
+	n.log.Warn("Could not list Nodes; unready endpoints are shown as reported",
 		zap.Duration("waited", nodesTimeout), zap.Duration("retryAfter", nodesRetryAfter), zap.Error(cause))
 }

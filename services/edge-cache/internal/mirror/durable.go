@@ -1,4 +1,4 @@
-package app
+package mirror
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/journal"
 	"fairlead.dev/services/edge-cache/internal/responsecache"
 	"fairlead.dev/services/edge-cache/internal/store"
@@ -25,11 +24,11 @@ const recordIdentity uint16 = 5
 // long as its last fsync. The time is shorter than the grace period of a pod, so a cache that waits in vain ends with a message.
 const lockWait = 20 * time.Second
 
-// durableJournal is the journal, as stores write to it.
-type durableJournal struct {
-	journal *journal.Journal
-	log     *zap.Logger
-	secrets atomic.Bool // some were removed, and are still on the disk
+// DurableState is the journal, as stores and the response cache write to it.
+type DurableState struct {
+	journal    *journal.Journal
+	log        *zap.Logger
+	erasureDue atomic.Bool // Secrets were removed, and are still on the disk
 }
 
 // eraseInterval is the time after which removed Secrets leave the disk. A tenant can name a Secret and forget it again as often as it likes: each interval
@@ -37,7 +36,7 @@ type durableJournal struct {
 const eraseInterval = 20 * time.Second
 
 // runErasures removes Secrets that are gone from the disk until ctx ends.
-func (d *durableJournal) runErasures(ctx context.Context) {
+func (d *DurableState) runErasures(ctx context.Context) {
 	ticker := time.NewTicker(eraseInterval)
 	defer ticker.Stop()
 	for {
@@ -45,22 +44,22 @@ func (d *durableJournal) runErasures(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if d.secrets.Swap(false) {
+			if d.erasureDue.Swap(false) {
 				d.journal.EraseDeleted()
 			}
 		}
 	}
 }
 
-// openJournal opens the journal of the data directory.
-func openJournal(cfg *config.Config, log *zap.Logger) (*durableJournal, error) {
-	fs, err := journal.OpenDir(filepath.Join(cfg.Data.Dir, "journal"))
+// OpenDurableState opens the journal in a data directory. keyFile has the encryption keys; empty: no encryption.
+func OpenDurableState(dir, keyFile string, log *zap.Logger) (*DurableState, error) {
+	fs, err := journal.OpenDir(filepath.Join(dir, "journal"))
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
 	o := journal.Options{LockWait: lockWait, Log: log.Named("journal")}
-	if cfg.Data.KeyFile != "" {
-		if o.Keys, err = journal.ReadKeys(cfg.Data.KeyFile); err != nil {
+	if keyFile != "" {
+		if o.Keys, err = journal.ReadKeys(keyFile); err != nil {
 			return nil, fmt.Errorf("read --encryption-key-file: %w", err)
 		}
 	}
@@ -68,13 +67,22 @@ func openJournal(cfg *config.Config, log *zap.Logger) (*durableJournal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
-	d := &durableJournal{journal: j, log: log}
-	d.secrets.Store(true) // what the process before this one removed
+	d := &DurableState{journal: j, log: log}
+	d.erasureDue.Store(true) // what the process before this one removed
 	return d, nil
 }
 
+// Close syncs what was appended, and closes the journal.
+func (d *DurableState) Close() error { return d.journal.Close() }
+
+// Status returns the state of the journal, for metrics.
+func (d *DurableState) Status() journal.Status { return d.journal.Status() }
+
+// requestErasure notes that a Secret was removed, and is still on the disk.
+func (d *DurableState) requestErasure() { d.erasureDue.Store(true) }
+
 // Append implements store.Journal.
-func (d *durableJournal) Append(records ...store.Record) error {
+func (d *DurableState) Append(records ...store.Record) error {
 	batch := make([]journal.Record, len(records))
 	for i, r := range records {
 		batch[i] = toJournal(r)
@@ -95,8 +103,8 @@ type restoredState struct {
 	damaged  error
 }
 
-// restoreState fills the stores and the documents.
-func (d *durableJournal) restoreState(stores map[string]*store.Store, docs *responsecache.Cache) (restoredState, error) {
+// restoreState fills the stores and the response cache.
+func (d *DurableState) restoreState(stores map[string]*store.Store, responses *responsecache.Cache) (restoredState, error) {
 	var out restoredState
 	err := d.journal.Replay(func(r journal.Record) error {
 		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key)}
@@ -111,7 +119,7 @@ func (d *durableJournal) restoreState(stores map[string]*store.Store, docs *resp
 			out.identity = string(record.Value)
 			return nil
 		case responsecache.RecordType:
-			return docs.RestoreRecord(record)
+			return responses.RestoreRecord(record)
 		}
 		id, _ := store.SplitKey(record.Key)
 		if s := stores[id]; s != nil {
@@ -134,19 +142,21 @@ func identityRecord(uid string) store.Record {
 }
 
 // stateSource returns everything that the journal must hold.
-func (d *durableJournal) stateSource(c *caches, docs *responsecache.Cache, identity func() string) journal.Source {
+func (m *Mirror) stateSource() journal.Source {
 	return func(yield func(journal.Record) error) error {
 		put := func(r store.Record) error { return yield(toJournal(r)) }
-		if uid := identity(); uid != "" {
+		if uid := m.params.Connection.Identity(); uid != "" {
 			if err := put(identityRecord(uid)); err != nil {
 				return err
 			}
 		}
-		for _, o := range c.all {
-			if err := o.store.EachRecord(put); err != nil {
+		for _, c := range m.collections {
+			if err := c.store.EachRecord(put); err != nil {
 				return err
 			}
 		}
-		return docs.EachRecord(put)
+		return m.params.Responses.EachRecord(put)
 	}
 }
+
+var _ store.Journal = (*DurableState)(nil)

@@ -1,19 +1,4 @@
-// Package probe guesses the addresses that the pods of a node got in a reboot without the cloud, where the container runtime cannot be asked.
-//
-// Input: EndpointSlices with the endpoints of the pool, the addresses that the node gives to pods, and whether the API server answers. Output: pods whose
-// address is dead, with the address at which something else listens on all their ports.
-//
-// A port does not identify a pod, so the guess is narrow. An address counts for a pod only if
-//
-//   - the API server does not answer, the pod's own address does not either, and it did not at the last round
-//   - the address belongs to the node, answers on all TCP ports of the pod, and no other endpoint has it
-//   - all dead pods whose ports answer there belong to the same Services: a port that two Services use decides nothing
-//   - no more addresses answer than pods of these Services are dead: one more means that something else listens there
-//
-// An address that had no doubt for some rounds stays for as long as it answers.
-//
-// What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust each other.
-package probe
+package liveaddress
 
 import (
 	"context"
@@ -29,8 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-
-	"fairlead.dev/services/edge-cache/internal/cri"
 )
 
 const (
@@ -60,7 +43,22 @@ type ProberParams struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Prober looks for pods. Its methods are safe for concurrent use.
+// Prober guesses the addresses that the pods of a node got in a reboot without the cloud, where the container runtime cannot be asked. Its methods are safe for
+// concurrent use.
+//
+// Input: EndpointSlices with the endpoints of the pool, the addresses that the node gives to pods, and whether the API server answers. Output: pods whose
+// address is dead, with the address at which something else listens on all their ports.
+//
+// A port does not identify a pod, so the guess is narrow. An address counts for a pod only if
+//
+//   - the API server does not answer, the pod's own address does not either, and it did not at the last round
+//   - the address belongs to the node, answers on all TCP ports of the pod, and no other endpoint has it
+//   - all dead pods whose ports answer there belong to the same Services: a port that two Services use decides nothing
+//   - no more addresses answer than pods of these Services are dead: one more means that something else listens there
+//
+// An address that had no doubt for some rounds stays for as long as it answers.
+//
+// What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust each other.
 type Prober struct {
 	params ProberParams
 
@@ -153,7 +151,7 @@ func portsOf(s *discoveryv1.EndpointSlice) (ports []int, usable bool) {
 }
 
 // ListPods returns the dead pods for which there is an address, by UID. It forgets none while the API server answers, until a slice has another address.
-func (p *Prober) ListPods(ctx context.Context) (map[string]cri.Pod, error) {
+func (p *Prober) ListPods(ctx context.Context) (map[string]Pod, error) {
 	online := p.params.Online()
 	pods, ranges := p.knownPods()
 	if online && !p.hasGuesses() {
@@ -338,13 +336,13 @@ func ownAddresses() map[netip.Addr]bool {
 }
 
 // guessedPods returns the pods with an address, and forgets those that no slice has any longer.
-func (p *Prober) guessedPods(pods []*pod) map[string]cri.Pod {
+func (p *Prober) guessedPods(pods []*pod) map[string]Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := map[string]cri.Pod{}
+	all := map[string]Pod{}
 	for _, known := range pods {
 		if g, ok := p.guesses[known.uid]; ok {
-			all[known.uid] = cri.Pod{Namespace: known.namespace, Addresses: []netip.Addr{g.address}}
+			all[known.uid] = Pod{Namespace: known.namespace, Addresses: []netip.Addr{g.address}}
 		}
 	}
 	for uid := range p.guesses {

@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-
-	"fairlead.dev/services/edge-cache/internal/probe"
 )
 
 // TestProbedAddressAfterAReboot has no container runtime to ask. Clients see the new address of a pod within 10 s, and until the API server has it.
@@ -28,7 +26,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		online.Store(true)
 		listening.Store("10.1.0.5:80")
 		w := newWorld(t, nil)
-		w.adjuster = New(Params{NodeName: "edge-1", Prober: probe.NewProber(probe.ProberParams{
+		w.replacer = New(Params{NodeName: "edge-1", Prober: NewProber(ProberParams{
 			Node: "edge-1", Online: online.Load,
 			Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 				if address != listening.Load() {
@@ -40,7 +38,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 				return a, nil
 			},
 		})})
-		w.adjuster.UpdateNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24"}}})
+		w.replacer.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24"}}})
 		set := func(address string) {
 			endpoint := func(uid, node, address string) discoveryv1.Endpoint {
 				return discoveryv1.Endpoint{Addresses: []string{address}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID(uid)}}
@@ -63,7 +61,7 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		listening.Store("10.1.0.77:80")
 		time.Sleep(10 * time.Second)
 		w.requireShown("web", "10.1.0.77", "10.2.0.9")
-		require.Equal(t, 1, w.adjuster.ReplacedAddresses())
+		require.Equal(t, 1, w.replacer.ReplacedAddresses())
 		require.Equal(t, 1, w.changed())
 
 		online.Store(true)
@@ -72,8 +70,8 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 		set("10.1.0.77")
 		settle()
 		w.requireShown("web", "10.1.0.77", "10.2.0.9")
-		require.Zero(t, w.adjuster.ReplacedAddresses())
+		require.Zero(t, w.replacer.ReplacedAddresses())
 		require.Equal(t, 1, w.changed())
-		w.adjuster.DeleteObject("web")
+		w.replacer.ForgetSlice("web")
 	})
 }

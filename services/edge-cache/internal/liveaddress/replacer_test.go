@@ -18,21 +18,19 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"fairlead.dev/services/edge-cache/internal/cri"
 )
 
 // world is a store with slices, and the container runtime of a node.
 type world struct {
 	t        *testing.T
-	adjuster *Adjuster
+	replacer *Replacer
 
 	mu    sync.Mutex
-	pods  map[string]cri.Pod
+	pods  map[string]Pod
 	err   error
 	polls int
 
-	store   sync.Mutex                            // as the store, which calls AdjustSlice with its lock
+	store   sync.Mutex                            // as the store, which calls ReplaceAddresses with its lock
 	slices  map[string]*discoveryv1.EndpointSlice // as the API server has them
 	shown   map[string]*discoveryv1.EndpointSlice
 	changes int // what clients saw change
@@ -41,19 +39,19 @@ type world struct {
 func newWorld(t *testing.T, log *zap.Logger) *world {
 	t.Helper()
 	w := &world{
-		t: t, pods: map[string]cri.Pod{}, slices: map[string]*discoveryv1.EndpointSlice{}, shown: map[string]*discoveryv1.EndpointSlice{},
-		adjuster: New(Params{NodeName: "edge-1", Log: log}),
+		t: t, pods: map[string]Pod{}, slices: map[string]*discoveryv1.EndpointSlice{}, shown: map[string]*discoveryv1.EndpointSlice{},
+		replacer: New(Params{NodeName: "edge-1", Log: log}),
 	}
-	w.adjuster.source = w
+	w.replacer.source = w
 	return w
 }
 
 // ListPods implements source.
-func (w *world) ListPods(context.Context) (map[string]cri.Pod, error) {
+func (w *world) ListPods(context.Context) (map[string]Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.polls++
-	pods := map[string]cri.Pod{}
+	pods := map[string]Pod{}
 	for uid, pod := range w.pods {
 		pods[uid] = pod
 	}
@@ -63,7 +61,7 @@ func (w *world) ListPods(context.Context) (map[string]cri.Pod, error) {
 func (w *world) run(uid string, addresses ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pod := cri.Pod{Namespace: "default"}
+	pod := Pod{Namespace: "default"}
 	for _, a := range addresses {
 		pod.Addresses = append(pod.Addresses, netip.MustParseAddr(a))
 	}
@@ -89,10 +87,10 @@ func (w *world) ReprojectNode(name string) {
 	}
 }
 
-// show adjusts a slice. The caller has the lock of the store.
+// show replaces addresses of a slice. The caller has the lock of the store.
 func (w *world) show(key string) {
 	s := w.slices[key].DeepCopy()
-	changed := w.adjuster.AdjustSlice(key, s)
+	changed := w.replacer.ReplaceAddresses(key, s)
 	require.Equal(w.t, changed, !same(s, w.slices[key]))
 	if before := w.shown[key]; before != nil && !same(before, s) {
 		w.changes++
@@ -143,13 +141,13 @@ func (w *world) requireShown(key string, want ...string) {
 	require.Equal(w.t, want, got)
 }
 
-// start runs the adjuster in the bubble of the test.
+// start runs the replacer in the bubble of the test.
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.adjuster.Run(ctx, w)
+		w.replacer.Run(ctx, w)
 	}()
 	w.t.Cleanup(func() {
 		cancel()
@@ -170,7 +168,7 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.start()
 		settle()
 		require.Zero(t, w.changed())
-		require.Zero(t, w.adjuster.ReplacedAddresses())
+		require.Zero(t, w.replacer.ReplacedAddresses())
 
 		// The node reboots, the cloud is away: the pod is the same, its address is not.
 		w.run("a", "10.0.0.7", "fd00::7")
@@ -178,7 +176,7 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.requireShown("web", "10.0.0.7", "10.0.1.9")
 		w.requireShown("api", "10.0.0.7")
 		require.Equal(t, 2, w.changed(), "each slice changes once")
-		require.Equal(t, 1, w.adjuster.ReplacedAddresses())
+		require.Equal(t, 1, w.replacer.ReplacedAddresses())
 		time.Sleep(time.Hour)
 		require.Equal(t, 2, w.changed())
 
@@ -189,8 +187,8 @@ func TestAddressesAfterAReboot(t *testing.T) {
 		w.set("web", [2]string{"a", "10.0.0.8"}, [2]string{"elsewhere", "10.0.1.9"})
 		w.set("api", [2]string{"a", "10.0.0.8"})
 		require.Equal(t, 4, w.changed(), "what the cloud says is what clients have")
-		require.Zero(t, w.adjuster.ReplacedAddresses())
-		require.Empty(t, w.adjuster.staleBySlice)
+		require.Zero(t, w.replacer.ReplacedAddresses())
+		require.Empty(t, w.replacer.staleBySlice)
 	})
 }
 
@@ -230,7 +228,7 @@ func TestStaticPods(t *testing.T) {
 		w.requireShown("tenant", "10.0.0.1")
 		w.requireShown("not-static", "10.0.0.1")
 		w.requireShown("both", "10.0.0.8")
-		require.Equal(t, 2, w.adjuster.ReplacedAddresses())
+		require.Equal(t, 2, w.replacer.ReplacedAddresses())
 		changes := w.changed()
 
 		w.mu.Lock() // the manifest is gone
@@ -293,7 +291,7 @@ func TestBehindYurthub(t *testing.T) {
 			settle()
 			w.requireShown("web", address)
 			require.Equal(t, i+1, w.changed())
-			require.Zero(t, w.adjuster.ReplacedAddresses())
+			require.Zero(t, w.replacer.ReplacedAddresses())
 		}
 	})
 }
@@ -319,7 +317,7 @@ func TestWhatIsNeverReplaced(t *testing.T) {
 		settle()
 		w.ReprojectNode("edge-1")
 		settle()
-		require.Zero(t, w.adjuster.ReplacedAddresses())
+		require.Zero(t, w.replacer.ReplacedAddresses())
 		w.store.Lock()
 		defer w.store.Unlock()
 		for key := range w.slices {
@@ -363,16 +361,16 @@ func TestDeletedSlices(t *testing.T) {
 		}
 		w.start()
 		settle()
-		require.Equal(t, 1, w.adjuster.ReplacedAddresses())
-		w.adjuster.mu.Lock()
-		require.Len(t, w.adjuster.staleBySlice, 50)
-		w.adjuster.mu.Unlock()
+		require.Equal(t, 1, w.replacer.ReplacedAddresses())
+		w.replacer.mu.Lock()
+		require.Len(t, w.replacer.staleBySlice, 50)
+		w.replacer.mu.Unlock()
 		for i := range 50 {
-			w.adjuster.DeleteObject(fmt.Sprint(i))
+			w.replacer.ForgetSlice(fmt.Sprint(i))
 		}
-		require.Zero(t, w.adjuster.ReplacedAddresses())
-		require.Empty(t, w.adjuster.slicesByStale)
-		require.Empty(t, w.adjuster.staleBySlice)
+		require.Zero(t, w.replacer.ReplacedAddresses())
+		require.Empty(t, w.replacer.slicesByStale)
+		require.Empty(t, w.replacer.staleBySlice)
 	})
 }
 
@@ -380,7 +378,7 @@ func TestMismatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.run("a", "10.0.0.7")
-	w.adjuster.setPods(w.pods)
+	w.replacer.setPods(w.pods)
 	var endpoints [][2]string
 	for i := range 1000 {
 		endpoints = append(endpoints, [2]string{"a", fmt.Sprintf("10.1.%d.%d", i/250, i%250)})
@@ -391,34 +389,5 @@ func TestMismatchesAreBounded(t *testing.T) {
 		}
 		w.set(fmt.Sprint(i), endpoints...)
 	}
-	require.Len(t, w.adjuster.slicesByStale, maxMismatches)
-}
-
-// TestHoldsEndByThemselves wakes up a minute after the Node turned Ready.
-func TestHoldsEndByThemselves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		w.adjuster.source = nil
-		w.start()
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-		require.False(t, w.adjuster.UpdateNode(node))
-		w.set("web", [2]string{"a", "10.0.0.1"})
-		node.Status.Conditions[0].Status = corev1.ConditionUnknown
-		require.True(t, w.adjuster.UpdateNode(node))
-		no := false
-		w.change("web", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = &no })
-		w.ReprojectSlices("web")
-		require.Zero(t, w.changed())
-		require.Equal(t, 1, w.adjuster.HeldEndpoints())
-		require.NotEmpty(t, w.adjuster.ObjectState("web"))
-		time.Sleep(time.Hour)
-		node.Status.Conditions[0].Status = corev1.ConditionTrue
-		require.True(t, w.adjuster.UpdateNode(node))
-		time.Sleep(59 * time.Second)
-		require.Zero(t, w.changed())
-		time.Sleep(2 * time.Second)
-		require.Equal(t, 1, w.changed())
-		require.Zero(t, w.adjuster.HeldEndpoints())
-	})
+	require.Len(t, w.replacer.slicesByStale, maxMismatches)
 }

@@ -1,4 +1,4 @@
-package app
+package mirror
 
 import (
 	"context"
@@ -92,8 +92,8 @@ func TestForget(t *testing.T) {
 	t.Parallel()
 	gone, wanted := references.Target{Kind: allowlist.Secrets, Key: "a/gone"}, references.Target{Kind: allowlist.Secrets, Key: "a/wanted"}
 	both := func() map[references.Target]bool { return map[references.Target]bool{gone: true, wanted: true} }
-	c := caches{absent: both(), unreadable: both()}
-	c.forgetUnwanted([]references.Target{wanted})
-	assert.Equal(t, map[references.Target]bool{wanted: true}, c.absent)
-	assert.Equal(t, map[references.Target]bool{wanted: true}, c.unreadable)
+	m := Mirror{absent: both(), unreadable: both()}
+	m.forgetUnwanted([]references.Target{wanted})
+	assert.Equal(t, map[references.Target]bool{wanted: true}, m.absent)
+	assert.Equal(t, map[references.Target]bool{wanted: true}, m.unreadable)
 }

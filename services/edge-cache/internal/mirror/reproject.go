@@ -1,0 +1,170 @@
+package mirror
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+
+	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/references"
+	"fairlead.dev/services/edge-cache/internal/store"
+)
+
+// nodeChanges collects nodes whose slices must be projected again. A change of a Node arrives with the lock of its store, which must not wait for the lock of
+// another store.
+type nodeChanges struct {
+	mu     sync.Mutex
+	names  map[string]struct{}
+	signal chan struct{}
+}
+
+func newNodeChanges() *nodeChanges {
+	return &nodeChanges{names: map[string]struct{}{}, signal: make(chan struct{}, 1)}
+}
+
+func (n *nodeChanges) addNode(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names[name] = struct{}{}
+	select {
+	case n.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (n *nodeChanges) drainNames() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := slices.Sorted(maps.Keys(n.names))
+	clear(n.names)
+	return names
+}
+
+// updateNodes tells the adjuster the state of changed Nodes.
+func (m *Mirror) updateNodes(changed map[string][]byte) {
+	for name, object := range changed {
+		if object == nil {
+			m.params.Adjuster.DeleteNode(name)
+			continue
+		}
+		node, err := decodeNode(object)
+		if err != nil {
+			m.log.Warn("Ignored a malformed Node", zap.String("node", name), zap.Error(err))
+			continue
+		}
+		if m.params.Adjuster.UpdateNode(node) {
+			m.nodes.addNode(name)
+		}
+	}
+}
+
+func decodeNode(object []byte) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	return node, node.Unmarshal(object)
+}
+
+// ReprojectSlices implements liveaddress.Reprojector.
+func (m *Mirror) ReprojectSlices(keys ...string) {
+	m.forEachStore(allowlist.EndpointSlices, func(s *store.Store) {
+		if _, err := s.ReprojectKeys(keys...); err != nil {
+			m.log.Error("Could not adjust endpoint slices", zap.Error(err))
+		}
+	})
+}
+
+// ReprojectNode implements liveaddress.Reprojector.
+func (m *Mirror) ReprojectNode(name string) {
+	m.forEachStore(allowlist.EndpointSlices, func(s *store.Store) {
+		if _, err := s.ReprojectNodes(endpointfilter.HashNode(name)); err != nil {
+			m.log.Error("Could not adjust endpoint slices", zap.String("node", name), zap.Error(err))
+		}
+	})
+}
+
+// onNodesChange takes changes of the Nodes with the label of the pool.
+func (m *Mirror) onNodesChange(changed map[string][]byte) {
+	membership := make(map[string]bool, len(changed))
+	for node, object := range changed {
+		membership[node] = object != nil
+	}
+	m.updateNodes(changed)
+	m.params.Pool.UpdateMembership(membership)
+}
+
+// onNodePoolChange reads the members from the status of the NodePool.
+func (m *Mirror) onNodePoolChange(changed map[string][]byte) {
+	for name, object := range changed {
+		if object == nil {
+			m.params.Pool.ReplaceMembers(nil)
+			continue
+		}
+		var nodePool struct {
+			Status struct {
+				Nodes []string `json:"nodes"`
+			} `json:"status"`
+		}
+		if err := json.Unmarshal(object, &nodePool); err != nil {
+			m.log.Warn("Ignored a malformed NodePool", zap.String("nodePool", name), zap.Error(err))
+			continue
+		}
+		m.params.Pool.ReplaceMembers(nodePool.Status.Nodes)
+	}
+}
+
+// onReferencesChange shows what objects of a resource name now, and hides what no object names anymore.
+func (m *Mirror) onReferencesChange(r allowlist.Resource, changed map[string][]byte) {
+	for _, target := range m.params.References.UpdateObjects(r, changed) {
+		m.forEachStore(target.Kind, func(s *store.Store) {
+			if _, err := s.ReprojectKeys(target.Key); err != nil {
+				m.log.Warn("Could not show an object", zap.String(string(target.Kind), target.Key), zap.Error(err))
+			}
+		})
+		if m.params.References.IsWanted(target) {
+			m.enqueueFetch(target)
+		}
+	}
+}
+
+// forEachStore calls each for the stores with a filter.
+func (m *Mirror) forEachStore(f allowlist.Filter, each func(s *store.Store)) {
+	for _, c := range m.collections {
+		if c.resource.Filter == f {
+			each(c.store)
+		}
+	}
+}
+
+// reprojectNodes shows what the change of some nodes affects.
+func (m *Mirror) reprojectNodes(nodes []string) {
+	hashes := make([]uint32, len(nodes))
+	for i, n := range nodes {
+		hashes[i] = endpointfilter.HashNode(n)
+	}
+	for _, f := range []allowlist.Filter{allowlist.EndpointSlices, allowlist.Endpoints} {
+		m.forEachStore(f, func(s *store.Store) {
+			affected, err := s.ReprojectNodes(hashes...)
+			if err != nil {
+				m.log.Error("Could not filter endpoints again", zap.Error(err))
+			}
+			m.log.Debug("Filtered endpoints again", zap.Int("nodes", len(nodes)), zap.Int("objects", affected))
+		})
+	}
+	m.forEachStore(allowlist.Nodes, func(s *store.Store) {
+		if !s.IsVirtual() {
+			return
+		}
+		if _, err := s.ReprojectKeys(nodes...); err != nil {
+			m.log.Error("Could not filter nodes again", zap.Error(err))
+		}
+		for _, node := range nodes { // the store has forgotten those that were not in the pool
+			if _, member := m.params.Pool.Members()[node]; member {
+				m.enqueueFetch(references.Target{Kind: allowlist.Nodes, Key: node})
+			}
+		}
+	})
+}
