@@ -254,7 +254,7 @@ bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RE
 
 .PHONY: bench-edge
 bench-edge: doctor-go local ## An edge-cache beside an API server with 10 000 slices of 100 endpoints: memory, bytes, times (FAIRLEAD_BENCH_SLICES=10000)
-	@cd services/edge-cache/internal/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -tags=long -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
+	@cd services/edge-cache/test/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -tags=long -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
 
 .PHONY: bench-rollout
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
