@@ -95,15 +95,19 @@ func PrintGraph(w io.Writer) error {
 	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
-func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) *mirror.Adjuster {
+func newAdjuster(cfg *config.Config, c *upstream.Connection, log *zap.Logger) (*mirror.Adjuster, error) {
 	p := liveaddress.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
 	switch {
 	case cfg.Node.CRISocket != "":
-		p.Runtime = cri.New(cfg.Node.CRISocket)
+		runtime, err := cri.New(cfg.Node.CRISocket)
+		if err != nil {
+			return nil, err
+		}
+		p.Runtime = runtime
 	case cfg.Node.Probe:
 		p.Prober = liveaddress.NewProber(liveaddress.ProberParams{Node: cfg.Node.Name, Online: c.IsOnline})
 	}
-	return mirror.NewAdjuster(liveaddress.New(p))
+	return mirror.NewAdjuster(liveaddress.New(p)), nil
 }
 
 // mirrorParts are the dependencies of newMirror.

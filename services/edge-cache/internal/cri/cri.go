@@ -1,25 +1,23 @@
 // Package cri asks the container runtime of the node for the addresses of its pods.
 //
-// Input: the socket of the runtime. Output: the pods that have a ready sandbox, with their addresses. Two read-only methods of the CRI are enough, with
-// two fields each: they are spoken as gRPC over HTTP/2 without the gRPC library and without generated code (docs/adr/0006). The answers are input from another
-// process: sizes are bounded, and a malformed answer is an error.
+// Input: the socket of the runtime. Output: the pods that have a ready sandbox, with their addresses. The answers are input from another process: sizes are
+// bounded, and a malformed answer is an error.
 package cri
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"fairlead.dev/services/edge-cache/internal/liveaddress"
 )
@@ -27,68 +25,119 @@ import (
 const (
 	// maxAnswer bounds an answer: a node with 1000 pods lists about 1 MB.
 	maxAnswer = 8 << 20
-	// maxSandboxes bounds the calls of one Pods: the kubelet's default is 110 pods, and the largest documented setups have 1000.
+	// maxHeaders bounds the headers and trailers of an answer.
+	maxHeaders = 64 << 10
+	// maxSandboxes bounds the calls of one ListPods: the kubelet's default is 110 pods, and the largest documented setups have 1000.
 	maxSandboxes = 4096
 	// maxAddresses bounds those of one pod: two families, and some networks.
 	maxAddresses = 16
-	callTimeout  = 5 * time.Second
+	// maxAddressText is longer than any address.
+	maxAddressText = 64
+	callTimeout    = 5 * time.Second
+	// maxReconnectDelay is the longest pause between attempts to connect. It is shorter than the pause between calls, so that each call can connect: gRPC's
+	// default of two minutes would leave addresses wrong for as long after the runtime is back.
+	maxReconnectDelay = time.Second
+)
+
+// The kubelet writes into this annotation where it has a pod from, whatever the pod says; api means the API server.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	sourceFile       = "file"
+	sourceHTTP       = "http"
 )
 
 // Client is a client of one runtime. It connects when it needs to.
 type Client struct {
-	http *http.Client
+	connection *grpc.ClientConn
+	runtime    runtimeapi.RuntimeServiceClient
 
 	mu    sync.Mutex
 	known map[string][]netip.Addr // by sandbox: its addresses do not change
 }
 
 // New returns a client for the runtime that listens at a Unix socket.
-func New(socket string) *Client {
-	return newClient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+func New(socket string) (*Client, error) {
+	return newClient(func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	})
 }
 
-func newClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Client {
-	transport := &http.Transport{DialContext: dial, Protocols: new(http.Protocols), MaxIdleConns: 1, MaxResponseHeaderBytes: 64 << 10}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	return &Client{http: &http.Client{Transport: transport, Timeout: callTimeout}, known: map[string][]netip.Addr{}}
+func newClient(dial func(ctx context.Context, address string) (net.Conn, error)) (*Client, error) {
+	reconnect := backoff.DefaultConfig
+	reconnect.BaseDelay, reconnect.MaxDelay = maxReconnectDelay/4, maxReconnectDelay
+	connection, err := grpc.NewClient("passthrough:///localhost",
+		grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: callTimeout}),
+		grpc.WithMaxHeaderListSize(maxHeaders), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("create client of the container runtime: %w", err)
+	}
+	return &Client{connection: connection, runtime: runtimeapi.NewRuntimeServiceClient(connection), known: map[string][]netip.Addr{}}, nil
 }
 
-// ListPods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change.
+// Close closes the connection.
+func (c *Client) Close() error { return c.connection.Close() }
+
+// ListPods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change. A pod has one ready sandbox; should a
+// runtime list several, the last one counts.
 func (c *Client) ListPods(ctx context.Context) (map[string]liveaddress.Pod, error) {
-	answer, err := c.call(ctx, "ListPodSandbox", listRequest())
+	sandboxes, err := c.listSandboxes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ready, err := parseList(answer)
-	if err != nil {
-		return nil, fmt.Errorf("read sandboxes of the container runtime: %w", err)
-	}
-	c.forget(ready)
-	result := make(map[string]liveaddress.Pod, len(ready))
+	c.forgetAbsent(sandboxes)
+	pods := make(map[string]liveaddress.Pod, len(sandboxes))
 	var errs []error
-	for _, s := range ready {
-		addresses, err := c.addressesOf(ctx, s.id)
+	for _, s := range sandboxes {
+		addresses, err := c.addressesOf(ctx, s.GetId())
 		if err != nil {
 			errs = append(errs, err) // it may have ended since; the others count
 			continue
 		}
 		if len(addresses) > 0 {
-			result[s.uid] = liveaddress.Pod{Namespace: s.namespace, Name: s.name, Static: s.static, Addresses: addresses}
+			pods[s.Metadata.GetUid()] = liveaddress.Pod{
+				Namespace: s.Metadata.GetNamespace(), Name: s.Metadata.GetName(), Static: isStatic(s), Addresses: addresses,
+			}
 		}
 	}
-	if len(errs) > 0 && len(errs) == len(ready) {
-		return nil, errors.Join(errs[0], fmt.Errorf("no sandbox of %d had a status", len(ready)))
+	if len(errs) > 0 && len(errs) == len(sandboxes) {
+		return nil, errors.Join(errs[0], fmt.Errorf("no sandbox of %d had a status", len(sandboxes)))
 	}
-	return result, nil
+	return pods, nil
 }
 
-// forget drops sandboxes that are no longer listed.
-func (c *Client) forget(ready []sandbox) {
-	listed := make(map[string]bool, len(ready))
-	for _, s := range ready {
-		listed[s.id] = true
+// listSandboxes returns the ready sandboxes.
+func (c *Client) listSandboxes(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	answer, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{State: ready}})
+	if err != nil {
+		return nil, fmt.Errorf("call ListPodSandbox of the container runtime: %w", err)
+	}
+	if len(answer.GetItems()) > maxSandboxes {
+		return nil, fmt.Errorf("read sandboxes of the container runtime: more than %d sandboxes", maxSandboxes)
+	}
+	var sandboxes []*runtimeapi.PodSandbox
+	for _, s := range answer.GetItems() {
+		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && s.GetId() != "" && s.GetMetadata().GetUid() != "" {
+			sandboxes = append(sandboxes, s)
+		}
+	}
+	return sandboxes, nil
+}
+
+func isStatic(s *runtimeapi.PodSandbox) bool {
+	source := s.GetAnnotations()[sourceAnnotation]
+	return source == sourceFile || source == sourceHTTP
+}
+
+// forgetAbsent drops sandboxes that are no longer listed.
+func (c *Client) forgetAbsent(sandboxes []*runtimeapi.PodSandbox) {
+	listed := make(map[string]bool, len(sandboxes))
+	for _, s := range sandboxes {
+		listed[s.GetId()] = true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,11 +151,13 @@ func (c *Client) addressesOf(ctx context.Context, id string) ([]netip.Addr, erro
 	if ok {
 		return addresses, nil
 	}
-	answer, err := c.call(ctx, "PodSandboxStatus", protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), id))
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("call PodSandboxStatus of the container runtime: %w", err)
 	}
-	if addresses, err = parseStatus(answer); err != nil {
+	if addresses, err = parseAddresses(answer.GetStatus()); err != nil {
 		return nil, fmt.Errorf("read status of sandbox %s: %w", id, err)
 	}
 	c.mu.Lock()
@@ -117,56 +168,31 @@ func (c *Client) addressesOf(ctx context.Context, id string) ([]netip.Addr, erro
 	return addresses, nil
 }
 
-// call makes one unary call.
-func (c *Client) call(ctx context.Context, method string, request []byte) ([]byte, error) {
-	body := make([]byte, 5, 5+len(request))
-	binary.BigEndian.PutUint32(body[1:], uint32(len(request)))
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/"+method, bytes.NewReader(append(body, request...)))
-	if err != nil {
-		return nil, err
+// parseAddresses returns the addresses of a ready sandbox, the main one first.
+func parseAddresses(s *runtimeapi.PodSandboxStatus) ([]netip.Addr, error) {
+	texts := []string{s.GetNetwork().GetIp()}
+	for _, ip := range s.GetNetwork().GetAdditionalIps() {
+		texts = append(texts, ip.GetIp())
 	}
-	r.Header.Set("Content-Type", "application/grpc")
-	r.Header.Set("TE", "trailers")
-	answer, err := c.http.Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("call %s of the container runtime: %w", method, err)
+	var addresses []netip.Addr
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		if len(addresses) == maxAddresses {
+			return nil, fmt.Errorf("more than %d addresses", maxAddresses)
+		}
+		if len(text) > maxAddressText {
+			return nil, errors.New("address is malformed")
+		}
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("parse address of pod: %w", err)
+		}
+		addresses = append(addresses, address.Unmap())
 	}
-	defer answer.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	if err != nil {
-		return nil, fmt.Errorf("call %s of the container runtime: %w", method, err)
+	if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		return nil, nil
 	}
-	if len(content) > maxAnswer {
-		return nil, fmt.Errorf("call %s of the container runtime: answer exceeds %d bytes", method, maxAnswer)
-	}
-	if err := checkStatus(answer); err != nil {
-		return nil, fmt.Errorf("call %s of the container runtime: %w", method, err)
-	}
-	message, err := unframe(content)
-	if err != nil {
-		return nil, fmt.Errorf("call %s of the container runtime: %w", method, err)
-	}
-	return message, nil
-}
-
-// checkStatus reads the outcome of a call, which gRPC puts into trailers, or into headers if there is no message.
-func checkStatus(answer *http.Response) error {
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("HTTP status %d", answer.StatusCode)
-	}
-	status, message := answer.Trailer.Get("Grpc-Status"), answer.Trailer.Get("Grpc-Message")
-	if status == "" {
-		status, message = answer.Header.Get("Grpc-Status"), answer.Header.Get("Grpc-Message")
-	}
-	if status != "0" {
-		return fmt.Errorf("gRPC status %q: %.200s", status, message)
-	}
-	return nil
-}
-
-func unframe(content []byte) ([]byte, error) {
-	if len(content) < 5 || content[0] != 0 || uint64(binary.BigEndian.Uint32(content[1:])) != uint64(len(content)-5) {
-		return nil, errors.New("answer is not one uncompressed message")
-	}
-	return content[5:], nil
+	return addresses, nil
 }

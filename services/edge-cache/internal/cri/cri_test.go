@@ -1,20 +1,25 @@
 package cri
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/edge-cache/internal/liveaddress"
@@ -31,8 +36,7 @@ func (r *runtime) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if method == "PodSandboxStatus" {
 		r.statuses.Add(1)
 	}
-	body := make([]byte, request.ContentLength)
-	_, _ = io.ReadFull(request.Body, body)
+	body, _ := io.ReadAll(request.Body)
 	message, status := r.answers[method](body[5:])
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
@@ -46,8 +50,9 @@ func startRuntime(t *testing.T, handler http.Handler) *Client {
 	t.Helper()
 	l := memnet.Listen()
 	serve(t, l, handler)
-	c := newClient(l.Dial)
-	t.Cleanup(c.http.CloseIdleConnections)
+	c, err := newClient(func(ctx context.Context, address string) (net.Conn, error) { return l.Dial(ctx, "tcp", address) })
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
 }
 
@@ -64,38 +69,29 @@ func serve(t *testing.T, l net.Listener, handler http.Handler) {
 	})
 }
 
-func text(number protowire.Number, value string) []byte { return message(number, []byte(value)) }
-
-func message(number protowire.Number, fields ...[]byte) []byte {
-	var content []byte
-	for _, f := range fields {
-		content = append(content, f...)
-	}
-	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
+func encode(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	raw, err := proto.Marshal(m)
+	require.NoError(t, err)
+	return raw
 }
 
-func scalar(number protowire.Number, value uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), value)
+func sandbox(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "name", Uid: uid, Namespace: "ns"}, State: state, CreatedAt: 123}
 }
 
-func join(parts ...[]byte) []byte {
-	var all []byte
-	for _, p := range parts {
-		all = append(all, p...)
-	}
-	return all
+func list(t *testing.T, sandboxes ...*runtimeapi.PodSandbox) []byte {
+	t.Helper()
+	return encode(t, &runtimeapi.ListPodSandboxResponse{Items: sandboxes})
 }
 
-func item(id, uid string, state uint64) []byte {
-	return message(listItems, text(sandboxID, id), message(sandboxMetadata, text(1, "name"), text(metadataUID, uid), text(metadataSpace, "ns")), scalar(sandboxState, state), scalar(4, 123))
-}
-
-func status(state uint64, ips ...string) []byte {
-	network := text(networkIP, ips[0])
+func status(t *testing.T, state runtimeapi.PodSandboxState, ips ...string) []byte {
+	t.Helper()
+	network := &runtimeapi.PodSandboxNetworkStatus{Ip: ips[0]}
 	for _, ip := range ips[1:] {
-		network = append(network, message(networkMore, text(podIP, ip))...)
+		network.AdditionalIps = append(network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
 	}
-	return message(statusStatus, text(1, "id"), scalar(statusState, state), message(statusNetwork, network))
+	return encode(t, &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: "id", State: state, Network: network}})
 }
 
 func addresses(list ...string) []netip.Addr {
@@ -108,18 +104,24 @@ func addresses(list ...string) []netip.Addr {
 
 func TestPods(t *testing.T) {
 	t.Parallel()
-	statuses := map[string][]byte{"a": status(0, "10.0.0.1", "fd00::1"), "host": status(0, ""), "ended": status(1, "10.0.0.9")}
-	list := join(item("a", "uid-a", 0), item("old", "uid-a-old", 1), item("host", "uid-host", 0), item("ended", "uid-ended", 0), item("gone", "uid-gone", 0), item("", "", 0))
+	statuses := map[string][]byte{"a": status(t, ready, "10.0.0.1", "fd00::1"), "host": status(t, ready, ""), "ended": status(t, notReady, "10.0.0.9")}
+	answer := list(
+		t, sandbox("a", "uid-a", ready), sandbox("old", "uid-a-old", notReady), sandbox("host", "uid-host", ready), sandbox("ended", "uid-ended", ready),
+		sandbox("gone", "uid-gone", ready), sandbox("", "", ready),
+	)
 	r := &runtime{}
 	r.answers = map[string]func([]byte) ([]byte, string){
 		"ListPodSandbox": func(request []byte) ([]byte, string) {
-			assert.Equal(t, listRequest(), request)
-			return list, "0"
+			var got runtimeapi.ListPodSandboxRequest
+			assert.NoError(t, proto.Unmarshal(request, &got))
+			assert.NotNil(t, got.GetFilter().GetState())
+			assert.Equal(t, ready, got.GetFilter().GetState().GetState())
+			return answer, "0"
 		},
 		"PodSandboxStatus": func(request []byte) ([]byte, string) {
-			id, n := protowire.ConsumeString(request[1:])
-			assert.Positive(t, n)
-			if answer, ok := statuses[id]; ok {
+			var got runtimeapi.PodSandboxStatusRequest
+			assert.NoError(t, proto.Unmarshal(request, &got))
+			if answer, ok := statuses[got.GetPodSandboxId()]; ok {
 				return answer, "0"
 			}
 			return nil, "5"
@@ -132,14 +134,14 @@ func TestPods(t *testing.T) {
 
 	// The addresses of a sandbox do not change; only those without any are asked again.
 	before := r.statuses.Load()
-	list = join(item("a", "uid-a", 0))
+	answer = list(t, sandbox("a", "uid-a", ready))
 	_, err = c.ListPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, r.statuses.Load())
 
 	// A reboot: the same pod has another sandbox.
-	statuses["b"] = status(0, "10.0.0.7")
-	list = join(item("a", "uid-a", 1), item("b", "uid-a", 0))
+	statuses["b"] = status(t, ready, "10.0.0.7")
+	answer = list(t, sandbox("a", "uid-a", notReady), sandbox("b", "uid-a", ready))
 	got, err = c.ListPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]liveaddress.Pod{"uid-a": {Namespace: "ns", Name: "name", Addresses: addresses("10.0.0.7")}}, got)
@@ -149,58 +151,50 @@ func TestPods(t *testing.T) {
 // TestStaticPods are told apart by what the kubelet notes, and not by another annotation with that value.
 func TestStaticPods(t *testing.T) {
 	t.Parallel()
-	note := func(key, value string) []byte {
-		return message(sandboxNotes, text(noteKey, key), text(noteValue, value))
+	annotated := func(uid string, annotations map[string]string) *runtimeapi.PodSandbox {
+		s := sandbox("box-"+uid, uid, ready)
+		s.Annotations = annotations
+		return s
 	}
-	sandbox := func(uid string, notes ...[]byte) []byte {
-		fields := [][]byte{text(sandboxID, "box-"+uid), message(sandboxMetadata, text(metadataName, "web"), text(metadataUID, uid), text(metadataSpace, "ns"))}
-		return message(listItems, append(fields, notes...)...)
-	}
-	list := join(
-		sandbox("file", note("kubernetes.io/config.hash", "1"), note(sourceAnnotation, "file")), sandbox("http", note(sourceAnnotation, "http")),
-		sandbox("api", note(sourceAnnotation, "api"), note("source", "file")), sandbox("none"),
+	answer := list(
+		t, annotated("file", map[string]string{"kubernetes.io/config.hash": "1", sourceAnnotation: "file"}),
+		annotated("http", map[string]string{sourceAnnotation: "http"}),
+		annotated("api", map[string]string{sourceAnnotation: "api", "source": "file"}), annotated("none", nil),
 	)
 	c := startRuntime(t, &runtime{answers: map[string]func([]byte) ([]byte, string){
-		"ListPodSandbox":   func([]byte) ([]byte, string) { return list, "0" },
-		"PodSandboxStatus": func([]byte) ([]byte, string) { return status(0, "10.0.0.1"), "0" },
+		"ListPodSandbox":   func([]byte) ([]byte, string) { return answer, "0" },
+		"PodSandboxStatus": func([]byte) ([]byte, string) { return status(t, ready, "10.0.0.1"), "0" },
 	}})
 	got, err := c.ListPods(t.Context())
 	require.NoError(t, err)
 	static := map[string]bool{}
 	for uid, pod := range got {
 		static[uid] = pod.Static
-		assert.Equal(t, "web", pod.Name)
+		assert.Equal(t, "name", pod.Name)
 	}
 	require.Equal(t, map[string]bool{"file": true, "http": true, "api": false, "none": false}, static)
 }
 
 func TestBadRuntimes(t *testing.T) {
 	t.Parallel()
-	good := func([]byte) ([]byte, string) { return item("a", "uid-a", 0), "0" }
+	good := func([]byte) ([]byte, string) { return list(t, sandbox("a", "uid-a", ready)), "0" }
 	tests := []struct {
 		name       string
 		giveList   func([]byte) ([]byte, string)
 		giveStatus func([]byte) ([]byte, string)
 		wantErr    string
 	}{
-		{name: "error", giveList: func([]byte) ([]byte, string) { return nil, "12" }, wantErr: `gRPC status "12": the reason`},
-		{name: "malformed list", giveList: func([]byte) ([]byte, string) { return []byte{0xff, 0xff}, "0" }, wantErr: "malformed"},
-		{name: "malformed annotation", giveList: func([]byte) ([]byte, string) {
-			return message(listItems, text(sandboxID, "a"), message(sandboxNotes, []byte{0xff})), "0"
-		}, wantErr: "malformed"},
-		{name: "too long", giveList: func([]byte) ([]byte, string) { return make([]byte, maxAnswer), "0" }, wantErr: "exceeds"},
+		{name: "error", giveList: func([]byte) ([]byte, string) { return nil, "12" }, wantErr: "code = Unimplemented desc = the reason"},
+		{name: "malformed list", giveList: func([]byte) ([]byte, string) { return []byte{0xff, 0xff}, "0" }, wantErr: "failed to unmarshal"},
+		{name: "too long", giveList: func([]byte) ([]byte, string) { return make([]byte, maxAnswer+1), "0" }, wantErr: "code = ResourceExhausted"},
 		{name: "too many", giveList: func([]byte) ([]byte, string) {
-			var all []byte
-			for range maxSandboxes + 1 {
-				all = append(all, item("x", "y", 0)...)
-			}
-			return all, "0"
+			return list(t, slices.Repeat([]*runtimeapi.PodSandbox{sandbox("x", "y", notReady)}, maxSandboxes+1)...), "0"
 		}, wantErr: "more than 4096"},
-		{name: "no status", giveList: good, giveStatus: func([]byte) ([]byte, string) { return nil, "5" }, wantErr: `gRPC status "5"`},
-		{name: "bad address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(0, "10.0.0.256"), "0" }, wantErr: "parse address"},
-		{name: "long address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(0, strings.Repeat("1", 100)), "0" }, wantErr: "malformed"},
+		{name: "no status", giveList: good, giveStatus: func([]byte) ([]byte, string) { return nil, "5" }, wantErr: "code = NotFound"},
+		{name: "bad address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(t, ready, "10.0.0.256"), "0" }, wantErr: "parse address"},
+		{name: "long address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(t, ready, strings.Repeat("1", 100)), "0" }, wantErr: "malformed"},
 		{name: "many addresses", giveList: good, giveStatus: func([]byte) ([]byte, string) {
-			return status(0, strings.Split(strings.Repeat("10.0.0.1,", 18)+"10.0.0.1", ",")...), "0"
+			return status(t, ready, strings.Split(strings.Repeat("10.0.0.1,", 18)+"10.0.0.1", ",")...), "0"
 		}, wantErr: "more than 16"},
 	}
 	for _, tt := range tests {
@@ -211,24 +205,53 @@ func TestBadRuntimes(t *testing.T) {
 			require.ErrorContains(t, err, tt.wantErr)
 		})
 	}
-	_, err := New(filepath.Join(t.TempDir(), "absent.sock")).ListPods(t.Context())
+	absent, err := New(filepath.Join(t.TempDir(), "absent.sock"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, absent.Close()) })
+	_, err = absent.ListPods(t.Context())
 	require.ErrorContains(t, err, "no such file")
 	plain := startRuntime(t, http.NotFoundHandler())
 	_, err = plain.ListPods(t.Context())
-	require.ErrorContains(t, err, "HTTP status 404")
+	require.ErrorContains(t, err, "404")
 }
 
-func FuzzMessages(f *testing.F) {
-	f.Add(join(item("a", "uid-a", 0), item("b", "uid-b", 1)))
-	f.Add(status(0, "10.0.0.1", "fd00::1"))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		list, err := parseList(content)
-		if err == nil {
-			assert.LessOrEqual(t, len(list), maxSandboxes)
+// TestRuntimeThatComesBack is asked again soon after it was away for a long time.
+func TestRuntimeThatComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		isAway := atomic.Bool{}
+		isAway.Store(true)
+		l := memnet.Listen()
+		serve(t, l, &runtime{answers: map[string]func([]byte) ([]byte, string){
+			"ListPodSandbox":   func([]byte) ([]byte, string) { return list(t, sandbox("a", "uid-a", ready)), "0" },
+			"PodSandboxStatus": func([]byte) ([]byte, string) { return status(t, ready, "10.0.0.1"), "0" },
+		}})
+		c, err := newClient(func(ctx context.Context, address string) (net.Conn, error) {
+			if isAway.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return l.Dial(ctx, "tcp", address)
+		})
+		require.NoError(t, err)
+		defer c.Close()
+		for range 1000 {
+			_, err := c.ListPods(t.Context())
+			require.ErrorContains(t, err, "connection refused")
+			time.Sleep(2 * time.Second)
 		}
-		all, err := parseStatus(content)
-		if err == nil {
-			assert.LessOrEqual(t, len(all), maxAddresses)
+		isAway.Store(false)
+		start := time.Now()
+		for {
+			if _, err := c.ListPods(t.Context()); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
+		require.Less(t, time.Since(start), 2*time.Second)
 	})
 }
+
+const (
+	ready    = runtimeapi.PodSandboxState_SANDBOX_READY
+	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+)
