@@ -1,4 +1,4 @@
-// Package allowlist holds what an ingress controller may ask for: the kinds that are cached, and the requests that are passed on.
+// Package allowlist lists what an ingress controller may ask for: the kinds that are cached, and the requests that are passed on.
 //
 // A profile is the allow-list of one controller. It follows from what the controller's source code reads and writes. Everything else is
 // forbidden, whatever the API server would say: the cache holds a token that can read more than its client should.
@@ -45,7 +45,7 @@ func (r Resource) Path() string {
 	return r.Group + "/" + r.Version + "/" + r.Name
 }
 
-// Rule is a request that is passed on to the API server.
+// Rule allows requests that are passed on to the API server.
 type Rule struct {
 	Group, Name string // Name is resource or resource/subresource
 	Verbs       []string
@@ -56,7 +56,7 @@ type Rule struct {
 type List struct {
 	Resources []Resource
 	Writes    []Rule
-	// Read kinds are not cached as a whole: a get is passed on, and its answer kept.
+	// Read kinds have no store: a get is passed on, and its answer cached.
 	Read []Rule
 	// SecretFields are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
 	SecretFields SecretFields
@@ -174,7 +174,8 @@ func ForProfile(name string, additional []string) (List, error) {
 	if !ok {
 		return List{}, fmt.Errorf("profile %q is not one of %s", name, strings.Join(ProfileNames(), ", "))
 	}
-	list := List{Resources: slices.Clone(found.Resources), Writes: found.Writes, Read: found.Read, SecretFields: found.SecretFields, NamespaceSetting: found.NamespaceSetting}
+	list := found
+	list.Resources = slices.Clone(found.Resources)
 	for _, text := range additional {
 		r, err := ParseResource(text)
 		if err != nil {
@@ -201,7 +202,8 @@ func (l *List) setResource(r Resource) {
 // builtin are the kinds whose encoding and scope the program knows.
 var builtin = []Resource{services, endpoints, endpointSlices, nodes, namespaces, ingresses, ingressClasses, secrets, configMaps, pods}
 
-// ParseResource returns the resource of a text in the form [group/]version/resource[@own|@cluster]. Only custom resources can be @cluster: the scope of all others is known.
+// ParseResource returns the resource of a text in the form [group/]version/resource[@own|@cluster]. Only custom resources can be @cluster:
+// the scope of all others is known.
 func ParseResource(text string) (Resource, error) {
 	path, suffix, hasSuffix := strings.Cut(text, "@")
 	parts := strings.Split(path, "/")
@@ -241,12 +243,12 @@ func isCore(group string) bool {
 	}, group)
 }
 
-// CanWrite reports whether a request may be passed on. In own reports whether it is in the controller's own namespace.
+// CanWrite reports whether a write may be passed on.
 func (l *List) CanWrite(group, resource, verb string, in Scope) bool {
 	return isPermitted(l.Writes, group, resource, verb, in)
 }
 
-// CanRead reports whether a get may be passed on and kept.
+// CanRead reports whether a get may be passed on and its answer cached.
 func (l *List) CanRead(group, resource, verb string, in Scope) bool {
 	return isPermitted(l.Read, group, resource, verb, in)
 }

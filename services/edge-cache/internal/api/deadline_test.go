@@ -33,8 +33,8 @@ func serveHTTP2(t *testing.T, h http.Handler) *http.Client {
 
 const headerLimit = 10 * time.Second
 
-// TestIdleStreamOutlivesTheTimeOfAWrite writes, is idle for longer than a write may take, and writes again. Without an end of the limit, HTTP/2 resets the stream
-// meanwhile.
+// TestIdleStreamOutlivesTheTimeOfAWrite writes, is idle for longer than a write may take, and writes again. Without an end of the limit,
+// HTTP/2 resets the stream meanwhile.
 func TestIdleStreamOutlivesTheTimeOfAWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

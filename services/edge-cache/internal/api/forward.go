@@ -20,16 +20,15 @@ const (
 	readTimeout = 2 * time.Second
 	// writeTimeout is the time after which a write counts as lost. The API server itself gives up after 34 s.
 	writeTimeout = 35 * time.Second
-	// maxCachedBody is the largest answer that is kept. Larger ones pass without a stop in memory.
+	// maxCachedBody is the largest answer that is cached. Larger ones are streamed.
 	maxCachedBody = 2 << 20
 	// maxAnswer is the largest answer that is passed on.
 	maxAnswer = 16 << 20
-	// maxBuffered is the number of requests whose bodies are in memory: 48 MiB. Others wait. At half, a controller that writes the status of many Ingresses at
-	// the same time does it in twice as many steps.
+	// maxBuffered is the number of requests whose bodies are in memory: 48 MiB. Others wait.
 	maxBuffered = 16
 )
 
-// acquireBuffer waits for the right to hold a body in memory.
+// acquireBuffer waits until a body may be in memory.
 func (s *Server) acquireBuffer(ctx context.Context) (release func(), err error) {
 	select {
 	case s.buffers <- struct{}{}:
@@ -69,7 +68,8 @@ func (s *Server) forwardWrite(w http.ResponseWriter, r *http.Request, req reques
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized { // to the controller it would say that its own token is wrong
-		return unavailableError("edge-cache: nothing was written, because the API server does not accept the token of the cache: %v", upstream.ReadStatus(response))
+		return unavailableError("edge-cache: nothing was written, because the API server does not accept the token of the cache: %v",
+			upstream.ReadStatus(response))
 	}
 	s.countRequest(req, "upstream")
 	relayResponse(w, response)
@@ -129,13 +129,8 @@ func isDiscovery(path string) bool {
 	return false
 }
 
-// readOne serves a get of a kind that is not stored.
-func (s *Server) readOne(w http.ResponseWriter, r *http.Request, req request) error {
-	return s.serveThroughCache(w, r, req)
-}
-
-// serveThroughCache passes on a read and keeps the answer for the time when the API server does not answer. Answers 403 and 404 are answers about the request; all
-// other errors are not.
+// serveThroughCache passes on a read, and caches the answer for the time when the API server does not answer. 403 and 404 are answers about
+// the request; all other errors are not, and the cached answer is served instead.
 func (s *Server) serveThroughCache(w http.ResponseWriter, r *http.Request, req request) error {
 	key := r.URL.Path + "?" + cacheKeyQuery(r) + "|" + strings.Join(r.Header.Values("Accept"), ",")
 	cause := errors.New("it has not answered the last probe")
@@ -172,7 +167,9 @@ func (s *Server) readUpstream(w http.ResponseWriter, r *http.Request, key string
 		return err
 	}
 	defer release()
-	response, err := s.params.Backend.Do(ctx, upstream.Request{Source: "read", Path: r.URL.Path, Query: r.URL.Query(), Header: forwardedHeaders(r.Header)})
+	response, err := s.params.Backend.Do(ctx, upstream.Request{
+		Source: "read", Path: r.URL.Path, Query: r.URL.Query(), Header: forwardedHeaders(r.Header),
+	})
 	if err != nil {
 		return err
 	}
@@ -191,7 +188,7 @@ func (s *Server) readUpstream(w http.ResponseWriter, r *http.Request, key string
 	return upstream.ReadStatus(response)
 }
 
-// cacheResponse passes on an answer, and keeps it unless it is too large.
+// cacheResponse passes on an answer, and caches it unless it is too large.
 func (s *Server) cacheResponse(w http.ResponseWriter, response *http.Response, key string) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxCachedBody+1))
 	if err != nil {
@@ -204,8 +201,8 @@ func (s *Server) cacheResponse(w http.ResponseWriter, response *http.Response, k
 		_, _ = w.Write(body)
 		return nil
 	}
-	all := io.MultiReader(bytes.NewReader(body), response.Body)
-	if n, err := io.Copy(w, io.LimitReader(all, maxAnswer)); err != nil || n == maxAnswer {
+	answer := io.MultiReader(bytes.NewReader(body), response.Body)
+	if n, err := io.Copy(w, io.LimitReader(answer, maxAnswer)); err != nil || n == maxAnswer {
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 	return nil

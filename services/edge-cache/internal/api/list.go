@@ -60,7 +60,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p listParams)
 	s.countRequest(p.request, "store")
 	w.Header().Set("Content-Type", enc.contentType())
 	w.Header().Set("Cache-Control", "no-cache, private")
-	if err := enc.writeList(&deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout}, objects, meta); err != nil {
+	limited := &deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout}
+	if err := enc.writeList(limited, objects, meta); err != nil {
 		panic(http.ErrAbortHandler) // the status is sent: only a broken connection says that the list is not whole
 	}
 	return nil
@@ -103,8 +104,8 @@ func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error 
 	return err
 }
 
-// refreshStore makes a store as new as the API server, while that answers. Its answer 403 is that of the cache. A 401 is about the token of the cache: the reflector decides
-// how long it may be an old one.
+// refreshStore waits until a store is as new as the API server, while that answers. It returns the API server's 403. A 401 is about the
+// token of the cache: the reflector decides how long a token may be expired.
 func (s *Server) refreshStore(ctx context.Context, served ServedStore) error {
 	if served.Confirm == nil {
 		return nil
@@ -125,7 +126,8 @@ func (s *Server) refreshStore(ctx context.Context, served ServedStore) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	// An API server that does not answer is what the cache is for. One that answers while its watch sends nothing must not keep a controller from its start either.
+	// The list is served without a confirmation: the API server does not answer, or it answers while its watch sends nothing. Neither must
+	// prevent the start of a controller.
 	s.params.Log.Debug("Served a list that the API server did not confirm", zap.String("store", served.Store.ID()), zap.Error(err))
 	if s.params.Observer != nil {
 		s.params.Observer.CountUnconfirmedRead(served.Resource.Path())

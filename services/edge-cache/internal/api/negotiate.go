@@ -51,7 +51,7 @@ type acceptClause struct {
 
 // parseAccept returns the parts of an Accept header, the preferred first.
 func parseAccept(accept string) []acceptClause {
-	var all []acceptClause
+	var parsed []acceptClause
 	for text := range strings.SplitSeq(accept, ",") {
 		media, params, err := mime.ParseMediaType(text)
 		if err != nil {
@@ -62,10 +62,10 @@ func parseAccept(accept string) []acceptClause {
 			c.quality = q
 		}
 		if c.quality > 0 {
-			all = append(all, c)
+			parsed = append(parsed, c)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b acceptClause) int {
+	slices.SortStableFunc(parsed, func(a, b acceptClause) int {
 		switch {
 		case a.quality > b.quality:
 			return -1
@@ -74,7 +74,7 @@ func parseAccept(accept string) []acceptClause {
 		}
 		return 0
 	})
-	return all
+	return parsed
 }
 
 func (c acceptClause) toEncoding(stored wire.Format) (encoding, bool) {

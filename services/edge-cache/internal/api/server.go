@@ -2,7 +2,7 @@
 //
 // It serves lists, gets and watches of the kinds on the allow-list from the stores, online and offline, by the rules of the API server:
 // resource versions, selectors, encodings, bookmarks, time limits. It passes on the writes on the allow-list while the API server answers,
-// and refuses them otherwise: a write is never lost in silence. Discovery and single reads outside the stores are passed on and kept.
+// and refuses them otherwise: a write is never lost in silence. Discovery and single reads outside the stores are passed on and cached.
 // Everything else is forbidden.
 package api
 
@@ -40,13 +40,13 @@ type backend interface {
 	Do(ctx context.Context, r upstream.Request) (*http.Response, error)
 }
 
-// CachedResponse is a kept answer.
+// CachedResponse is an answer of the API server to a read outside the stores.
 type CachedResponse struct {
 	ContentType string
 	Body        []byte
 }
 
-// responseCache keeps answers.
+// responseCache has answers of the API server by request.
 type responseCache interface {
 	LoadResponse(key string) (CachedResponse, bool)
 	SaveResponse(key string, d CachedResponse)
@@ -109,7 +109,8 @@ type Server struct {
 func New(p Params) *Server {
 	s := &Server{
 		params: p, stores: map[string][]ServedStore{}, token: sha256.Sum256([]byte(p.Token)),
-		watches: make(chan struct{}, p.Limits.Watches), requests: make(chan struct{}, p.Limits.Requests), buffers: make(chan struct{}, maxBuffered),
+		watches: make(chan struct{}, p.Limits.Watches), requests: make(chan struct{}, p.Limits.Requests),
+		buffers: make(chan struct{}, maxBuffered),
 	}
 	for _, served := range p.Stores {
 		path := served.Resource.Path()
@@ -173,7 +174,7 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, req reques
 	case req.subresource == "" && s.stores[req.resourcePath()] != nil:
 		return s.serveStored(w, r, req)
 	case req.verb == "get" && s.params.Allow.CanRead(req.group, req.withSubresource(), req.verb, s.namespaceScope(req)):
-		return s.readOne(w, r, req)
+		return s.serveThroughCache(w, r, req)
 	}
 	return s.notAllowedError(req)
 }
@@ -226,7 +227,8 @@ func (s *Server) serveFromStore(w http.ResponseWriter, r *http.Request, req requ
 	return s.serveList(w, r, listParams{request: req, served: served, encoding: e, options: options, selector: selector})
 }
 
-// findStore returns the store that covers a request. A kind with a single store covers requests for all namespaces: the client sees what it may.
+// findStore returns the store that covers a request. A kind with a single store covers requests for all namespaces: the client sees what it
+// may.
 func (s *Server) findStore(req request) (ServedStore, error) {
 	candidates := s.stores[req.resourcePath()]
 	for _, served := range candidates {
@@ -248,7 +250,8 @@ func (s *Server) notCoveredError(req request, candidates []ServedStore) error {
 		for _, served := range candidates {
 			namespaces = append(namespaces, served.Namespace)
 		}
-		return forbiddenError("edge-cache: %s of all namespaces are not cached, only those of %s: %s", req.resource, strings.Join(namespaces, ", "), s.params.Allow.NamespaceSetting)
+		return forbiddenError("edge-cache: %s of all namespaces are not cached, only those of %s: %s",
+			req.resource, strings.Join(namespaces, ", "), s.params.Allow.NamespaceSetting)
 	case candidates[0].Resource.Own:
 		return forbiddenError("edge-cache: %s in namespace %q are not cached, only those in the controller's own namespace %s: add %s with --resources",
 			req.resource, req.namespace, s.params.Namespace, req.resourcePath())

@@ -150,7 +150,7 @@ func (s *stream) writeFrame(frame []byte) error {
 
 func (s *stream) flushFrames() error { return s.sendError(s.w.c.Flush) }
 
-// sendError returns the reason for a failure of send. Which error a late write gives depends on the version of HTTP.
+// sendError calls send, and returns errSlow or errWrite if it fails. Which error a late write gives depends on the version of HTTP.
 func (s *stream) sendError(send func() error) error {
 	begin := time.Now()
 	if send() == nil {
@@ -209,8 +209,10 @@ func (s *stream) writeNextEvents(ctx context.Context, bookmark *time.Time) error
 		if !s.params.options.bookmarks || !caughtUp {
 			return nil
 		}
-		err = s.writeFrame(s.encoder.encodeBookmark(rv, nil))
-		return cmpErr(err, s.flushFrames)
+		if err := s.writeFrame(s.encoder.encodeBookmark(rv, nil)); err != nil {
+			return err
+		}
+		return s.flushFrames()
 	}
 	if err != nil {
 		return err
@@ -223,15 +225,8 @@ func (s *stream) writeNextEvents(ctx context.Context, bookmark *time.Time) error
 	return s.flushFrames()
 }
 
-func cmpErr(err error, then func() error) error {
-	if err != nil {
-		return err
-	}
-	return then()
-}
-
-// writeEvent writes an event as this client sees it. For a client with a selector, an object appears when it begins to match, and is deleted
-// when it no longer does:
+// writeEvent writes an event as this client sees it. For a client with a selector, an object appears when it begins to match, and is
+// deleted when it no longer does:
 //
 //	before     now        event
 //	no match   match      ADDED

@@ -156,7 +156,8 @@ func TestBookmarksOfAnIdleWatch(t *testing.T) {
 	})
 }
 
-// TestWaitsOfLists bounds the time of each list that waits for something. What is stored is served, and only a version that does not exist yet is an error.
+// TestWaitsOfLists bounds the time of each list that waits for something. What is stored is served, and only a version that does not exist
+// yet is an error.
 func TestWaitsOfLists(t *testing.T) {
 	t.Parallel()
 	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -196,7 +197,8 @@ func TestWaitsOfLists(t *testing.T) {
 	}
 }
 
-// TestWatchThatIsNotRead opens two watches, and reads only one. That one gets each change at once; the other one is ended after the time of a write.
+// TestWatchThatIsNotRead opens two watches, and reads only one. That one gets each change at once; the other one is ended after the time of
+// a write.
 func TestWatchThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

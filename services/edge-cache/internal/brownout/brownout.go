@@ -1,8 +1,8 @@
-// Package brownout keeps endpoints in service through a brown-out: the node lost its connection to the control plane, its pods are fine, and the control plane has marked
-// all of them unready.
+// Package brownout keeps endpoints in service through a brown-out: the node lost its connection to the control plane, its pods are fine,
+// and the control plane has marked all of them unready.
 //
-// Input: Nodes, EndpointSlices with the endpoints of the pool, the time. Output: the slices with the conditions that clients should see. The package is pure: it waits
-// for nothing, and the same calls have the same results.
+// Input: Nodes, EndpointSlices with the endpoints of the pool, the time. Output: the slices with the conditions that clients should see.
+// The package is pure: it waits for nothing, and the same calls have the same results.
 //
 //	endpoint in the new slice       its node                                        shown
 //	ready, or terminating           any                                             as it is
@@ -12,11 +12,11 @@
 //	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s
 //	unready, was not shown ready    any                                             unready
 //
-// A hold does not end when the Node turns Ready: the kubelet repairs the readiness of its pods on its next sync, which is up to 10 s later, and the EndpointSlice
-// controller follows. Without the 60 s every reconnection would empty the pool.
+// A hold does not end when the Node turns Ready: the kubelet repairs the readiness of its pods on its next sync, which is up to 10 s later,
+// and the EndpointSlice controller follows. Without the 60 s every reconnection would empty the pool.
 //
-// Invariants: state is at most eight bytes for each endpoint that is shown ready, and some more for held ones, so its size follows that of the slices. No time is
-// persisted: a clock that starts in 1970 does no harm.
+// Invariants: state is at most eight bytes for each endpoint that is shown ready, and some more for held ones, so its size follows that of
+// the slices. No time is persisted: a clock that starts in 1970 does no harm.
 package brownout
 
 import (
@@ -31,13 +31,14 @@ import (
 )
 
 const (
-	// HoldAfterReady is how long endpoints are held after their Node turned Ready. The kubelet needs up to 10 s, a control plane with a backlog a few times that. At half,
-	// a backlog of 30 s empties the pool; at twice, a pod that died during the outage gets requests for two minutes.
+	// HoldAfterReady is how long endpoints are held after their Node turned Ready. The kubelet needs up to 10 s, a control plane with a
+	// backlog a few times that. A pod that died during the outage gets requests for as long.
 	HoldAfterReady = time.Minute
-	// HoldAfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node after 300 s by default.
+	// HoldAfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node
+	// after 300 s by default.
 	HoldAfterNotReady = 5 * time.Minute
-	// ReorderWindow is how much later than a slice its Node may arrive if nobody could wait for it: they come by different watches. A node turns silent after 40 s without a
-	// word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
+	// ReorderWindow is how much later than a slice its Node may arrive if nobody could wait for it: they come by different watches. A node
+	// turns silent after 40 s without a word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
 	ReorderWindow = 10 * time.Second
 )
 
@@ -150,7 +151,8 @@ func (k *Tracker) AdjustConditions(key string, s *discoveryv1.EndpointSlice, now
 	return len(after.held) > 0
 }
 
-// TurnsUnready reports whether AdjustConditions would show an endpoint unready that clients see ready. A Node that turned silent before is no longer too late then.
+// TurnsUnready reports whether AdjustConditions would show an endpoint unready that clients see ready. A Node that turned silent before is
+// no longer too late then.
 func (k *Tracker) TurnsUnready(key string, s *discoveryv1.EndpointSlice, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,8 +214,8 @@ func (k *Tracker) resumeHold(name string, now time.Time) {
 	}
 }
 
-// maxSearched bounds the search for an endpoint that moved: slices of one service with endpoints of the pool. More of them would make the work quadratic in what a
-// tenant may create; 64 slices are 6400 endpoints of one service in one pool.
+// maxSearched bounds the search for an endpoint that moved: slices of one service with endpoints of the pool. More of them would make the
+// work quadratic in what a tenant may create; 64 slices are 6400 endpoints of one service in one pool.
 const maxSearched = 64
 
 // shownReady finds an endpoint among those that were shown ready: in the slice itself, else in another slice of the service.

@@ -376,8 +376,8 @@ func TestStateIsBounded(t *testing.T) {
 	require.True(t, k.IsEmpty())
 }
 
-// TestLargeService moves an endpoint from one slice to another one. In a service with as many slices as a tenant can make, nobody searches them for it: the work on one
-// slice does not grow with their number.
+// TestLargeService moves an endpoint from one slice to another one. In a service with as many slices as a tenant can make, nobody searches
+// them for it: the work on one slice does not grow with their number.
 func TestLargeService(t *testing.T) {
 	t.Parallel()
 	for count, found := range map[int]bool{10: true, 64: true, 65: false, 5000: false} {

@@ -153,7 +153,8 @@ func (c *Config) IngressClassName() string {
 	return c.Pool.Name
 }
 
-// isServer reports whether text is the address of an API server. Plain text, with the token of the pod, goes only to the loopback interface.
+// isServer reports whether text is the address of an API server. Plain text, with the token of the pod, goes only to the loopback
+// interface.
 func isServer(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {

@@ -1,9 +1,9 @@
-// Package credentials makes the certificate and the token with which the controller finds the cache, and writes them where a service account's
-// would be.
+// Package credentials creates the certificate and the token with which the controller finds the cache, and writes them to the folder of its
+// service account.
 //
-// Both are new at each start. The private key never leaves the process. A program that started with the old files keeps working: if the folder
-// already holds a certificate that is valid and whose key this process does not have, its clients must read the new one. So the key is kept in
-// the data directory of the same pod, if there is one.
+// Both are new at each start. The private key never leaves the process. A program that started with the old files keeps working: if the
+// folder already holds a certificate that is valid and whose key this process does not have, its clients must read the new one. So the key
+// is kept in the data directory of the same pod, if there is one.
 package credentials
 
 import (
@@ -27,7 +27,8 @@ import (
 
 const (
 	tokenBytes = 32
-	// clockSkew is long because a controller reads the authority once, and uses the certificate on the loopback interface only. It lets a node start with a clock in the past: boards without a battery begin in 1970.
+	// clockSkew is long because a controller reads the authority once, and uses the certificate on the loopback interface only. A node may
+	// start with a clock in the past: boards without a battery begin in 1970.
 	clockSkew = 100 * 365 * 24 * time.Hour
 
 	keyFile = "serving.pem" // certificate and key

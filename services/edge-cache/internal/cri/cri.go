@@ -1,7 +1,7 @@
 // Package cri asks the container runtime of the node for the addresses of its pods.
 //
-// Input: the socket of the runtime. Output: the pods that have a ready sandbox, with their addresses. The answers are input from another process: sizes are
-// bounded, and a malformed answer is an error.
+// Input: the socket of the runtime. Output: the pods that have a ready sandbox, with their addresses. The answers are input from another
+// process: sizes are bounded, and a malformed answer is an error.
 package cri
 
 import (
@@ -34,8 +34,8 @@ const (
 	// maxAddressText is longer than any address.
 	maxAddressText = 64
 	callTimeout    = 5 * time.Second
-	// maxReconnectDelay is the longest pause between attempts to connect. It is shorter than the pause between calls, so that each call can connect: gRPC's
-	// default of two minutes would leave addresses wrong for as long after the runtime is back.
+	// maxReconnectDelay is the longest pause between attempts to connect. It is shorter than the pause between calls, so that each call can
+	// connect: gRPC's default of two minutes would leave addresses wrong for as long after the runtime is back.
 	maxReconnectDelay = time.Second
 )
 
@@ -79,8 +79,8 @@ func newClient(dial func(ctx context.Context, address string) (net.Conn, error))
 // Close closes the connection.
 func (c *Client) Close() error { return c.connection.Close() }
 
-// ListPods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change. A pod has one ready sandbox; should a
-// runtime list several, the last one counts.
+// ListPods returns the pods of the node by UID. Pods in the network of the node are left out: their address does not change. A pod has one
+// ready sandbox; should a runtime list several, the last one counts.
 func (c *Client) ListPods(ctx context.Context) (map[string]liveaddress.Pod, error) {
 	sandboxes, err := c.listSandboxes(ctx)
 	if err != nil {

@@ -11,16 +11,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// A compaction replaces logs by a snapshot: a new log begins, the source yields the state, and the snapshot counts once it is durable and the log is durable as far as
-// the snapshot may have seen it. Then everything older than the previous snapshot goes.
+// A compaction replaces logs by a snapshot: a new log begins, the source yields the state, and the snapshot counts once it is durable and
+// the log is durable as far as the snapshot may have seen it. Then everything older than the previous snapshot goes.
 //
-// Disk: two snapshots, the logs of both (each at most CompactBytes or the size of its snapshot, and what comes while the next snapshot is written), and one snapshot
-// in the making: about five times the state if that is larger than CompactBytes.
+// Disk: two snapshots, the logs of both (each at most CompactBytes or the size of its snapshot, and what comes while the next snapshot is
+// written), and one snapshot in the making: about five times the state if that is larger than CompactBytes.
 
 const (
-	// maxLogs bounds the number of logs: a restart makes one. At half of it a container that restarts in a loop writes twice as many snapshots.
+	// maxLogs bounds the number of logs: each restart creates one.
 	maxLogs = 8
-	// First and longest pause after a failed compaction. The disk may have room again at any time, and an attempt on a full disk is one small write.
+	// First and longest pause after a failed compaction. The disk may have room again at any time, and an attempt on a full disk is one small
+	// write.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
 )
@@ -28,7 +29,8 @@ const (
 // erasure counts the requests to remove what was deleted from the disk. A snapshot fulfills those that were there when its log began.
 type erasure struct{ requested, attempt, done uint64 }
 
-// EraseDeleted removes values that were deleted before from the disk, by a new snapshot without the one before it. It does not wait for that.
+// EraseDeleted removes values that were deleted before from the disk, by a new snapshot without the one before it. It does not wait for
+// that.
 func (j *Journal) EraseDeleted() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,8 +101,8 @@ func (j *Journal) writeCompaction(ctx context.Context) error {
 	return err
 }
 
-// beginSnapshot makes a log for what comes while the snapshot is written, unless an earlier attempt made it: a snapshot is complete with the whole log of its
-// generation replayed on top, whatever part of that log it has seen.
+// beginSnapshot makes a log for what comes while the snapshot is written, unless an earlier attempt made it: a snapshot is complete with
+// the whole log of its generation replayed on top, whatever part of that log it has seen.
 func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -251,7 +253,8 @@ func (j *Journal) currentBase() uint64 {
 	return j.base.gen
 }
 
-// removeFiles removes snapshots and logs of generations before oldest, and unfinished snapshots other than that of gen. An error leaves a file for the next time.
+// removeFiles removes snapshots and logs of generations before oldest, and unfinished snapshots other than that of gen. An error leaves a
+// file for the next time.
 func (j *Journal) removeFiles(oldest, gen uint64) {
 	names, err := j.fs.List()
 	if err != nil {

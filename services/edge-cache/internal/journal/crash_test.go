@@ -21,8 +21,8 @@ func seeds(n int) int { return testlane.Repetitions(max(n/20, 1), n) }
 // Small values, so that a history has several compactions.
 var small = journal.Options{CompactBytes: 8 << 10}
 
-// TestPowerLossLosesAtMost200Milliseconds loses power at random moments of random histories, several lives long, while compactions run. What replays is a state that
-// the cache had, and has every batch that was 200 ms old. The disk needs up to 100 ms for an fsync.
+// TestPowerLossLosesAtMost200Milliseconds loses power at random moments of random histories, several lives long, while compactions run.
+// What replays is a state that the cache had, and has every batch that was 200 ms old. The disk needs up to 100 ms for an fsync.
 func TestPowerLossLosesAtMost200Milliseconds(t *testing.T) {
 	t.Parallel()
 	compactions := uint64(0)
@@ -47,7 +47,8 @@ func TestPowerLossLosesAtMost200Milliseconds(t *testing.T) {
 	require.Greater(t, compactions, uint64(seeds(400)), "power must be lost beside compactions too")
 }
 
-// liveUntilPowerLoss appends at random moments and checks now and then what a power loss would leave. The history begins at batch 0 of this life.
+// liveUntilPowerLoss appends at random moments and checks now and then what a power loss would leave. The history begins at batch 0 of this
+// life.
 func (c *cache) liveUntilPowerLoss(t *testing.T, random *rand.Rand, disk *faultfs.Disk) uint64 {
 	// Batches of an earlier life have numbers too: this life's history starts with the state that replayed.
 	first := c.now.batch()
@@ -119,7 +120,8 @@ func filledDisk(t *testing.T, o journal.Options, random *rand.Rand) (*faultfs.Di
 	return disk, c
 }
 
-// TestFlippedBits flips one bit in turn in every file, at many places. What replays is a state that the cache had; the newest one, or the journal says what is lost.
+// TestFlippedBits flips one bit in turn in every file, at many places. What replays is a state that the cache had; the newest one, or the
+// journal says what is lost.
 func TestFlippedBits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/journal/faultfs"
 )
 
-// TestFullDisk fills the disk while the cache runs. The cache goes on, the journal says that it is degraded, and everything is on disk a minute after there is room.
+// TestFullDisk fills the disk while the cache runs. The cache goes on, the journal says that it is degraded, and everything is on disk a
+// minute after there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(40) {
@@ -111,7 +112,8 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestCompactionThatKeepsFailing bounds the log: on a disk that takes small writes only, the journal degrades before it has filled the disk.
+// TestCompactionThatKeepsFailing bounds the log: on a disk that takes small writes only, the journal degrades before it has filled the
+// disk.
 func TestCompactionThatKeepsFailing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

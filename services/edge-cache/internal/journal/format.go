@@ -17,8 +17,9 @@ import (
 //	frame   0 CRC of what follows, seeded with the salt   4 length of payload   8 number, from 0   16 flags  17 zero   20 payload
 //	payload records: op (1)  type (2)  length of key (uvarint)  key  length of value (uvarint)  value;  sealed with AES-256-GCM if the header says so
 //
-// The salt is random: frames of another file, left behind in the blocks of the disk or copied, do not have the right CRC. A file has a key of its own, derived
-// from the salt, and a frame's number is its nonce: no nonce serves twice, because no process appends to a file that it did not create.
+// The salt is random: frames of another file, left behind in the blocks of the disk or copied, do not have the right CRC. A file has a key
+// of its own, derived from the salt, and a frame's number is its nonce: no nonce serves twice, because no process appends to a file that it
+// did not create.
 const (
 	magic          = "FLEDGEJ\n"
 	headerSize     = 68
@@ -56,8 +57,8 @@ type header struct {
 	kind   uint8
 	sealed bool
 	gen    uint64
-	// prevGen and prevEnd say what a log continues: the log of that generation, up to that length. prevGen is 0 for a log that continues none, which therefore
-	// only counts on top of the snapshot of its own generation.
+	// prevGen and prevEnd say what a log continues: the log of that generation, up to that length. prevGen is 0 for a log that continues none,
+	// which therefore only counts on top of the snapshot of its own generation.
 	prevGen, prevEnd uint64
 	keyID            keyID
 	salt             [saltSize]byte
@@ -103,8 +104,8 @@ func decodeHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// footer ends a snapshot. While the snapshot was written, batches went to the log of its generation, and some of its values are theirs: the snapshot is a state
-// of one moment only together with the log up to logEnd.
+// footer ends a snapshot. While the snapshot was written, batches went to the log of its generation, and some of its values are theirs: the
+// snapshot is a state of one moment only together with the log up to logEnd.
 type footer struct {
 	records uint64
 	logEnd  uint64

@@ -59,8 +59,8 @@ var someBatches = [][]Record{
 	{{Op: Delete, Type: 1, Key: "a"}},
 }
 
-// FuzzFile reads any content as a log and as a snapshot: it must not panic, must not take more memory than the content justifies, and what it reads must survive being
-// written again.
+// FuzzFile reads any content as a log and as a snapshot: it must not panic, must not take more memory than the content justifies, and what
+// it reads must survive being written again.
 func FuzzFile(f *testing.F) {
 	keys := Keys{secrets: [][]byte{bytes.Repeat([]byte{7}, keySize)}}
 	f.Add(writeFile(newHeader(kindLog, 1), Keys{}, someBatches...))

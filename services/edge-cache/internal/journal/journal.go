@@ -1,7 +1,7 @@
 // Package journal keeps the state of a cache on disk: a snapshot plus append logs in one directory.
 //
-// Records are opaque to the journal: a type, a key and a value. Input: batches of records by Append, in order, and the whole state by a Source when
-// the journal compacts or repairs itself. Output: at the next start, Replay delivers a state that the cache had at some moment.
+// Records are opaque to the journal: a type, a key and a value. Input: batches of records by Append, in order, and the whole state by a
+// Source when the journal compacts or repairs itself. Output: at the next start, Replay delivers a state that the cache had at some moment.
 //
 // Invariants:
 //   - Append writes to the file before it returns. A killed process loses nothing that Append accepted.
@@ -41,13 +41,15 @@ const (
 	Delete Op = 2
 )
 
-// Bounds of a record. The API server accepts objects of 1.5 MiB by default (etcd's limit for a request); a record is refused at about ten times that.
+// Bounds of a record. The API server accepts objects of 1.5 MiB by default (etcd's limit for a request); a record is refused at about ten
+// times that.
 const (
 	MaxKey   = 4 << 10
 	MaxValue = 16 << 20
 )
 
-// FormatVersion is the version of the files. A journal of a later version reads as damaged: the cache starts empty and fills from the API server.
+// FormatVersion is the version of the files. A journal of a later version reads as damaged: the cache starts empty and fills from the API
+// server.
 const FormatVersion = 1
 
 var (
@@ -71,19 +73,20 @@ type Record struct {
 	Value []byte
 }
 
-// Source yields the whole state as Put records. The journal calls it from a goroutine of its own, beside calls of Append.
-// Every value must have been appended before, and must be at least as new as the last Append that returned before the call. Values of different keys need
-// not be of one moment: the log since the beginning of the call is replayed on top. Source must not call the journal. It returns the error of yield.
+// Source yields the whole state as Put records. The journal calls it from a goroutine of its own, beside calls of Append. Every value must
+// have been appended before, and must be at least as new as the last Append that returned before the call. Values of different keys need
+// not be of one moment: the log since the beginning of the call is replayed on top. Source must not call the journal. It returns the error
+// of yield.
 type Source func(yield func(Record) error) error
 
 // Options are settings of a journal. The zero value of a field means the value in its comment.
 type Options struct {
 	// Keys encrypt and decrypt; none means no encryption.
 	Keys Keys
-	// SyncDelay is the longest time from a write to the start of its fsync: 100 ms. With an fsync of up to 100 ms a power loss loses at most 200 ms.
+	// SyncDelay is the longest time from a write to the start of its fsync: 100 ms. With an fsync of up to 100 ms a power loss loses at most
+	// 200 ms.
 	SyncDelay time.Duration
-	// CompactBytes is the size of logs that causes a compaction, if the snapshot is not larger: 8 MiB. Half of it doubles the snapshots of a busy cluster;
-	// twice of it doubles the time of a replay.
+	// CompactBytes is the size of logs that causes a compaction, if the snapshot is not larger: 8 MiB.
 	CompactBytes int64
 	// LockWait is how long Open waits for another owner of the directory to end: 0.
 	LockWait time.Duration
@@ -164,8 +167,8 @@ type Status struct {
 	Failures      uint64
 }
 
-// Start begins a new log and the work in the background. The state of source must be what Replay delivered. The error is ErrDegraded if the disk does not accept
-// the log: the journal runs, and tries again.
+// Start begins a new log and the work in the background. The state of source must be what Replay delivered. The error is ErrDegraded if the
+// disk does not accept the log: the journal runs, and tries again.
 func (j *Journal) Start(source Source) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -218,7 +221,8 @@ func (j *Journal) Append(batch ...Record) error {
 	return j.checkLogSizeLocked()
 }
 
-// checkLogSizeLocked asks for a compaction, and gives up on the log when compactions keep failing: the disk must not fill with logs that nobody can compact.
+// checkLogSizeLocked asks for a compaction, and gives up on the log when compactions keep failing: the disk must not fill with logs that
+// nobody can compact.
 func (j *Journal) checkLogSizeLocked() error {
 	size, limit := j.base.log+j.writer.size, max(j.options.CompactBytes, j.base.size)
 	if size > limit {
@@ -233,8 +237,8 @@ func (j *Journal) checkLogSizeLocked() error {
 	return nil
 }
 
-// maxLogFactor bounds logs while compactions fail: at 4 the directory has at most twice its usual size. At 2 a single slow compaction under load would degrade
-// the journal; at 8 a small disk is full before the journal says so.
+// maxLogFactor bounds logs while compactions fail: the directory has at most twice its usual size, and a single slow compaction does not
+// degrade the journal.
 const maxLogFactor = 4
 
 func (r *Record) validate() error {

@@ -67,8 +67,9 @@ func appendUntilKilled(dir string) error {
 	}
 }
 
-// TestKilledProcess kills a process a thousand times while it writes to a real directory. Every batch whose Append returned is there, and each process continues from
-// the state of the last one. TestKillLosesNothing and TestKilledCacheLosesNothing of the whole cache are its short forms.
+// TestKilledProcess kills a process a thousand times while it writes to a real directory. Every batch whose Append returned is there, and
+// each process continues from the state of the last one. TestKillLosesNothing and TestKilledCacheLosesNothing of the whole cache are its
+// short forms.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	const kills = 1000

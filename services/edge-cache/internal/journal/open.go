@@ -46,8 +46,8 @@ type segment struct {
 	end int64
 }
 
-// Open locks a directory, verifies its files and decides what Replay delivers. It fails only if the directory belongs to another process (ErrLocked), is encrypted
-// with a key that was not given (ErrKey), or cannot be read at all.
+// Open locks a directory, verifies its files and decides what Replay delivers. It fails only if the directory belongs to another process
+// (ErrLocked), is encrypted with a key that was not given (ErrKey), or cannot be read at all.
 func Open(fs FS, o Options) (*Journal, error) {
 	o = o.withDefaults()
 	unlock, err := lockDirectory(fs, o)
@@ -70,7 +70,8 @@ func Open(fs FS, o Options) (*Journal, error) {
 	return j, nil
 }
 
-// lockPoll is how often Open looks whether the directory is free: an old pod that ends gives it up at some moment within seconds.
+// lockPoll is the time between attempts to lock the directory: an old pod that ends unlocks it within seconds. Open polls, because a flock
+// that blocks cannot be interrupted at the end of LockWait.
 const lockPoll = 100 * time.Millisecond
 
 func lockDirectory(fs FS, o Options) (func() error, error) {
@@ -81,7 +82,7 @@ func lockDirectory(fs FS, o Options) (func() error, error) {
 			return unlock, err
 		}
 		if waits == 0 {
-			o.Log.Info("Waiting for another process to give the directory up", zap.Duration("limit", o.LockWait))
+			o.Log.Info("Waiting for the lock of the data directory", zap.Duration("limit", o.LockWait))
 		}
 		time.Sleep(lockPoll)
 	}
@@ -270,7 +271,8 @@ func (c *candidates) followLogs(result *chain, gen uint64) bool {
 	return true
 }
 
-// findSuccessor finds the log that continues another one. There can be two, if one was unreadable for a while: the later one continues what was replayed then.
+// findSuccessor finds the log that continues another one. There can be two, if one was unreadable for a while: the later one continues what
+// was replayed then.
 func (c *candidates) findSuccessor(of scanResult) (scanResult, bool) {
 	for _, gen := range slices.Backward(c.gens) {
 		s := c.logs[gen]

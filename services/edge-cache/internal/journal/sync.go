@@ -119,7 +119,8 @@ func (j *Journal) Sync(ctx context.Context) error {
 	return j.waitForSyncLocked(ctx, j.failures)
 }
 
-// waitForSyncLocked waits for an fsync that begins after the call. failures is the count of errors that the caller saw: another error ends the wait.
+// waitForSyncLocked waits for an fsync that begins after the call. failures is the count of errors that the caller saw: another error ends
+// the wait.
 func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error {
 	stop := context.AfterFunc(ctx, func() {
 		j.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ReplaceAddresses replaces confirmed addresses of a slice in place, and notes the slice for those to confirm. It returns whether it replaced any.
+// ReplaceAddresses replaces confirmed addresses of a slice in place, and notes the slice for those to confirm. It returns whether it
+// replaced any.
 func (r *Replacer) ReplaceAddresses(key string, s *discoveryv1.EndpointSlice) bool {
 	if r.source == nil || s.AddressType == discoveryv1.AddressTypeFQDN {
 		return false

@@ -17,7 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestProbedAddressAfterAReboot has no container runtime to ask. Clients see the new address of a pod within 10 s, and until the API server has it.
+// TestProbedAddressAfterAReboot has no container runtime to ask. Clients see the new address of a pod within 10 s, and until the API server
+// has it.
 func TestProbedAddressAfterAReboot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

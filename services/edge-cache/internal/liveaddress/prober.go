@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// dialTimeout is the time for a connection to a pod of the same node, which takes microseconds. At half, a node that is busy after its boot answers too late.
+	// dialTimeout is the time for a connection to a pod of the same node, which takes microseconds unless the node is busy after its boot.
 	dialTimeout = 250 * time.Millisecond
-	// maxConnections is the number of connections at a time. A range of 256 addresses without answers takes 256/64 × dialTimeout = 1 s for each port.
+	// maxConnections is the number of connections at a time. A range of 256 addresses without answers takes 256/64 × dialTimeout = 1 s for
+	// each port.
 	maxConnections = 64
 	// maxAddresses bounds the range: a node has 256 addresses for pods by default, and 1024 with the largest documented setups.
 	maxAddresses = 1024
@@ -28,8 +29,8 @@ const (
 	maxPods  = 1024
 	// confirmations is the number of rounds in a row in which an address is dead before another one is looked for.
 	confirmations = 2
-	// settledRounds is the number of rounds after which a guess stays for as long as its address answers. The pods of a node start within seconds of each other, so
-	// doubts come early; a pod that starts later must not end a Service. At half, a pod that starts slowly comes too late to raise a doubt.
+	// settledRounds is the number of rounds after which a guess stays for as long as its address answers. The pods of a node start within
+	// seconds of each other, so doubts come early; a pod that starts later must not end a Service.
 	settledRounds = 5
 )
 
@@ -43,11 +44,11 @@ type ProberParams struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Prober guesses the addresses that the pods of a node got in a reboot without the cloud, where the container runtime cannot be asked. Its methods are safe for
-// concurrent use.
+// Prober guesses the addresses that the pods of a node got in a reboot without the cloud, where the container runtime cannot be asked. Its
+// methods are safe for concurrent use.
 //
-// Input: EndpointSlices with the endpoints of the pool, the addresses that the node gives to pods, and whether the API server answers. Output: pods whose
-// address is dead, with the address at which something else listens on all their ports.
+// Input: EndpointSlices with the endpoints of the pool, the addresses that the node gives to pods, and whether the API server answers.
+// Output: pods whose address is dead, with the address at which something else listens on all their ports.
 //
 // A port does not identify a pod, so the guess is narrow. An address counts for a pod only if
 //
@@ -58,7 +59,8 @@ type ProberParams struct {
 //
 // An address that had no doubt for some rounds stays for as long as it answers.
 //
-// What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust each other.
+// What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust
+// each other.
 type Prober struct {
 	params ProberParams
 
@@ -109,7 +111,7 @@ func (p *Prober) SetNode(n *corev1.Node) {
 // ObserveSlice takes a slice as the API server has it.
 func (p *Prober) ObserveSlice(key string, s *discoveryv1.EndpointSlice) {
 	ports, usable := portsOf(s)
-	var all []endpoint
+	var endpoints []endpoint
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if !usable || s.AddressType != discoveryv1.AddressTypeIPv4 || e.NodeName == nil || *e.NodeName != p.params.Node || len(e.Addresses) == 0 {
@@ -119,16 +121,18 @@ func (p *Prober) ObserveSlice(key string, s *discoveryv1.EndpointSlice) {
 			continue
 		}
 		if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
-			all = append(all, endpoint{uid: string(e.TargetRef.UID), namespace: s.Namespace, service: s.Labels[discoveryv1.LabelServiceName], address: address, ports: ports})
+			endpoints = append(endpoints, endpoint{
+				uid: string(e.TargetRef.UID), namespace: s.Namespace, service: s.Labels[discoveryv1.LabelServiceName], address: address, ports: ports,
+			})
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(all) == 0 {
+	if len(endpoints) == 0 {
 		delete(p.slices, key)
 		return
 	}
-	p.slices[key] = all
+	p.slices[key] = endpoints
 }
 
 // ForgetSlice forgets a slice.
@@ -138,7 +142,8 @@ func (p *Prober) ForgetSlice(key string) {
 	delete(p.slices, key)
 }
 
-// portsOf returns the TCP ports of a slice. A slice with a port that cannot be probed is not usable: the others would say less about the pod.
+// portsOf returns the TCP ports of a slice. A slice with a port that cannot be probed is not usable: the others would say less about the
+// pod.
 func portsOf(s *discoveryv1.EndpointSlice) (ports []int, usable bool) {
 	for _, port := range s.Ports {
 		if port.Port == nil || port.Protocol != nil && *port.Protocol != corev1.ProtocolTCP {
@@ -150,7 +155,8 @@ func portsOf(s *discoveryv1.EndpointSlice) (ports []int, usable bool) {
 	return slices.Compact(ports), len(ports) > 0
 }
 
-// ListPods returns the dead pods for which there is an address, by UID. It forgets none while the API server answers, until a slice has another address.
+// ListPods returns the dead pods for which there is an address, by UID. It forgets none while the API server answers, until a slice has
+// another address.
 func (p *Prober) ListPods(ctx context.Context) (map[string]Pod, error) {
 	online := p.params.Online()
 	pods, ranges := p.knownPods()
@@ -189,11 +195,11 @@ func (p *pod) serviceIdentity() string {
 }
 
 func portsText(ports []int) string {
-	var all []string
+	var texts []string
 	for _, port := range ports {
-		all = append(all, strconv.Itoa(port))
+		texts = append(texts, strconv.Itoa(port))
 	}
-	return strings.Join(all, ",")
+	return strings.Join(texts, ",")
 }
 
 // knownPods returns the pods of the ranges, sorted. A pod with two addresses in two slices is in a change, and left out.
@@ -216,7 +222,7 @@ func (p *Prober) knownPods() ([]*pod, []netip.Prefix) {
 			known.services = append(known.services, e.service)
 		}
 	}
-	var all []*pod
+	var pods []*pod
 	for uid, known := range byUID {
 		if changing[uid] || !inRanges(p.ranges, known.address) { // the network of the node has other addresses
 			continue
@@ -224,10 +230,10 @@ func (p *Prober) knownPods() ([]*pod, []netip.Prefix) {
 		slices.Sort(known.ports)
 		slices.Sort(known.services)
 		known.ports, known.services = slices.Compact(known.ports), slices.Compact(known.services)
-		all = append(all, known)
+		pods = append(pods, known)
 	}
-	slices.SortFunc(all, func(a, b *pod) int { return strings.Compare(a.uid, b.uid) })
-	return all[:min(len(all), maxPods)], p.ranges
+	slices.SortFunc(pods, func(a, b *pod) int { return strings.Compare(a.uid, b.uid) })
+	return pods[:min(len(pods), maxPods)], p.ranges
 }
 
 func inRanges(ranges []netip.Prefix, address netip.Addr) bool {
@@ -261,16 +267,16 @@ func (p *Prober) openPorts(ctx context.Context, address netip.Addr, ports []int)
 
 // forEachParallel calls f for all numbers below n, some at a time.
 func forEachParallel(n int, f func(i int)) {
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	slots := make(chan struct{}, maxConnections)
 	for i := range n {
 		slots <- struct{}{}
-		all.Go(func() {
+		group.Go(func() {
 			defer func() { <-slots }()
 			f(i)
 		})
 	}
-	all.Wait()
+	group.Wait()
 }
 
 // findDeadPods returns the pods that are dead for long enough, and the addresses that endpoints have.
@@ -299,7 +305,8 @@ type candidate struct {
 	open    []int
 }
 
-// findCandidates returns the free addresses of the ranges that answer on a port of a dead pod. The first address of a range is the node's own.
+// findCandidates returns the free addresses of the ranges that answer on a port of a dead pod. The first address of a range is the node's
+// own.
 func (p *Prober) findCandidates(ctx context.Context, dead []*pod, ranges []netip.Prefix, taken map[netip.Addr]bool) []candidate {
 	var ports []int
 	for _, d := range dead {
@@ -310,24 +317,24 @@ func (p *Prober) findCandidates(ctx context.Context, dead []*pod, ranges []netip
 		return nil
 	}
 	own := ownAddresses()
-	var all []candidate
+	var found []candidate
 	for _, r := range ranges {
 		address := r.Addr().Next().Next()
-		for ; r.Contains(address) && r.Contains(address.Next()) && len(all) < maxAddresses; address = address.Next() {
+		for ; r.Contains(address) && r.Contains(address.Next()) && len(found) < maxAddresses; address = address.Next() {
 			if !taken[address] && !own[address] {
-				all = append(all, candidate{address: address})
+				found = append(found, candidate{address: address})
 			}
 		}
 	}
-	forEachParallel(len(all), func(i int) { all[i].open = p.openPorts(ctx, all[i].address, ports) })
-	return slices.DeleteFunc(all, func(c candidate) bool { return len(c.open) == 0 })
+	forEachParallel(len(found), func(i int) { found[i].open = p.openPorts(ctx, found[i].address, ports) })
+	return slices.DeleteFunc(found, func(c candidate) bool { return len(c.open) == 0 })
 }
 
 // ownAddresses returns the addresses of the pod of this process.
 func ownAddresses() map[netip.Addr]bool {
 	own := map[netip.Addr]bool{}
-	all, _ := net.InterfaceAddrs()
-	for _, a := range all {
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
 			own[prefix.Addr().Unmap()] = true
 		}
@@ -339,16 +346,16 @@ func ownAddresses() map[netip.Addr]bool {
 func (p *Prober) guessedPods(pods []*pod) map[string]Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := map[string]Pod{}
+	result := map[string]Pod{}
 	for _, known := range pods {
 		if g, ok := p.guesses[known.uid]; ok {
-			all[known.uid] = Pod{Namespace: known.namespace, Addresses: []netip.Addr{g.address}}
+			result[known.uid] = Pod{Namespace: known.namespace, Addresses: []netip.Addr{g.address}}
 		}
 	}
 	for uid := range p.guesses {
-		if _, still := all[uid]; !still {
+		if _, still := result[uid]; !still {
 			delete(p.guesses, uid)
 		}
 	}
-	return all
+	return result
 }

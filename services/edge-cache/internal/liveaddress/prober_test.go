@@ -187,8 +187,9 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestPodsOverTime follows a pod through its states: it is not looked for at the first failure, keeps an address that counts, loses one that does not, and is forgotten
-// when its own address answers, or its slice has another one. After the outage the address stays until then.
+// TestPodsOverTime follows a pod through its states: it is not looked for at the first failure, keeps an address that counts, loses one
+// that does not, and is forgotten when its own address answers, or its slice has another one. After the outage the address stays until
+// then.
 func TestPodsOverTime(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -1,7 +1,7 @@
 // Package liveaddress replaces addresses in EndpointSlices that died in a reboot of the node while the cloud was away (openyurt#2810).
 //
-// Input: slices with the endpoints of the pool, the Node of this process, and the addresses that the node's container runtime reports, or that a Prober guesses.
-// Output: changed slices, and requests to show slices again.
+// Input: slices with the endpoints of the pool, the Node of this process, and the addresses that the node's container runtime reports, or
+// that a Prober guesses. Output: changed slices, and requests to show slices again.
 //
 // An address is replaced only if all of this holds:
 //
@@ -10,7 +10,8 @@
 //   - none of the pod's addresses in the slice's family is the endpoint's address
 //   - the runtime said so after the slice came: what was asked earlier may be older than the slice
 //
-// A slice that has the right address is never touched: neither one that the API server has updated meanwhile, nor one that Yurthub has rewritten.
+// A slice that has the right address is never touched: neither one that the API server has updated meanwhile, nor one that Yurthub has
+// rewritten.
 package liveaddress
 
 import (
@@ -26,7 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Reprojector shows slices again, by a call of ReplaceAddresses and a new resourceVersion if they look different. ReplaceAddresses must not call it.
+// Reprojector shows slices again, by a call of ReplaceAddresses and a new resourceVersion if they look different. ReplaceAddresses must not
+// call it.
 type Reprojector interface {
 	ReprojectSlices(keys ...string)
 	ReprojectNode(name string)
@@ -37,9 +39,9 @@ type podLister interface {
 	ListPods(ctx context.Context) (map[string]Pod, error)
 }
 
-// pollInterval is how often the runtime is asked: a list of the node's sandboxes takes it a millisecond. After a reboot the addresses are right at most one
-// interval, and one more to confirm, after the pods run; the promise is 10 s. The runtime is polled because its events are optional (GetContainerEvents) and say
-// nothing about addresses, and because a Prober has no events at all.
+// pollInterval is how often the runtime is asked: a list of the node's sandboxes takes it a millisecond. After a reboot the addresses are
+// right at most one interval, and one more to confirm, after the pods run; the promise is 10 s. The runtime is polled because its events
+// are optional (GetContainerEvents) and say nothing about addresses, and because a Prober has no events at all.
 const pollInterval = 2 * time.Second
 
 // maxMismatches bounds what is remembered of wrong addresses: endpoints of one node, in all its slices. A node has some hundred pods.
@@ -191,7 +193,8 @@ func (r *Replacer) confirmStale(suspects []stale, pods map[string]Pod) []string 
 			continue
 		case wrong:
 			r.liveByStale[id] = live
-			r.log.Info("Replaced the address of a pod whose node restarted", zap.String("podUID", id.uid), zap.String("stale", id.address), zap.Stringer("live", live))
+			r.log.Info("Replaced the address of a pod whose node restarted",
+				zap.String("podUID", id.uid), zap.String("stale", id.address), zap.Stringer("live", live))
 		default:
 			delete(r.liveByStale, id)
 		}

@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/liveaddress"
 )
 
-// Adjuster changes EndpointSlices of the pool before they are shown: it replaces dead addresses (package liveaddress), and keeps endpoints of silent nodes in
-// service (package brownout). Its methods are safe for concurrent use.
+// Adjuster changes EndpointSlices of the pool before they are shown: it replaces dead addresses (package liveaddress), and keeps endpoints
+// of silent nodes in service (package brownout). Its methods are safe for concurrent use.
 type Adjuster struct {
 	addresses    *liveaddress.Replacer
 	brownouts    *brownout.Tracker

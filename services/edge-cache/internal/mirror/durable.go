@@ -20,8 +20,9 @@ import (
 // recordIdentity is the type of the record with the UID of the cluster.
 const recordIdentity uint16 = 5
 
-// lockWait is how long a start waits for the process before it to give the directory up. A process that was told to end needs a second, and one on a slow disk as
-// long as its last fsync. The time is shorter than the grace period of a pod, so a cache that waits in vain ends with a message.
+// lockWait is how long a start waits until the previous process unlocks the directory. A process that was told to end needs a second, and
+// on a slow disk as long as its last fsync. The time is shorter than the grace period of a pod, so a cache that gets no lock ends with a
+// message.
 const lockWait = 20 * time.Second
 
 // DurableState is the journal, as stores and the response cache write to it.
@@ -31,8 +32,8 @@ type DurableState struct {
 	erasureDue atomic.Bool // Secrets were removed, and are still on the disk
 }
 
-// eraseInterval is the time after which removed Secrets leave the disk. A tenant can name a Secret and forget it again as often as it likes: each interval
-// costs at most one snapshot.
+// eraseInterval is the time after which removed Secrets leave the disk. A tenant can name a Secret and forget it again as often as it
+// likes: each interval costs at most one snapshot.
 const eraseInterval = 20 * time.Second
 
 // runErasures removes Secrets that are gone from the disk until ctx ends.

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// nodesTimeout is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed after 10 s.
+	// nodesTimeout is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed
+	// after 10 s.
 	nodesTimeout = 10 * time.Second
 	// nodesRetry is the shortest pause between attempts.
 	nodesRetry = 500 * time.Millisecond
@@ -20,9 +21,10 @@ const (
 	nodesRetryAfter = time.Minute
 )
 
-// nodeFreshness makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control plane changes the
-// Node first, and its slices some milliseconds later. After an outage, the events of both watches arrive at once, in any order. An endpoint that is shown
-// unready for a millisecond can be without requests for seconds: Traefik applies one change, and the next one 2 s later.
+// nodeFreshness makes slices wait for the Nodes of their endpoints, which come by another watch. When a node turns silent, the control
+// plane changes the Node first, and its slices some milliseconds later. After an outage, the events of both watches arrive at once, in any
+// order. An endpoint that is shown unready for a millisecond can be without requests for seconds: Traefik applies one change, and the next
+// one 2 s later.
 type nodeFreshness struct {
 	nodes *upstream.Reflector
 	// turnsUnready reports whether an endpoint in a slice would be shown unready, as far as Nodes are known.

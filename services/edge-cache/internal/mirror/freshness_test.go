@@ -39,7 +39,8 @@ type noJournal struct{}
 
 func (noJournal) Append(...store.Record) error { return nil }
 
-// TestSlicesWaitForNodes refuses lists of Nodes. An endpoint waits 10 s before it turns unready; for the next minute none waits. Nodes that can be read cost no time.
+// TestSlicesWaitForNodes refuses lists of Nodes. An endpoint waits 10 s before it turns unready; for the next minute none waits. Nodes that
+// can be read cost no time.
 func TestSlicesWaitForNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

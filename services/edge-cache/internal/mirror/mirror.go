@@ -60,8 +60,8 @@ type Mirror struct {
 	nodes       *nodeChanges
 	freshness   *nodeFreshness
 	fetches     chan references.Target // objects that a projection wants now
-	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event; objects that could not be
-	// read; references that were logged.
+	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event; objects that
+	// could not be read; references that were logged.
 	absent, unreadable map[references.Target]bool
 	reported           map[references.Reference]bool
 }
@@ -185,7 +185,8 @@ func collectionPath(r allowlist.Resource, ns string) string {
 	return path + "/" + r.Name
 }
 
-// dependencyWait returns the function that waits for the stores on which a projection depends: without them, the first list would show nothing.
+// dependencyWait returns the function that waits for the stores on which a projection depends: without them, the first list would show
+// nothing.
 func (m *Mirror) dependencyWait(r allowlist.Resource) func(context.Context) error {
 	var isNeeded func(c *collection) bool
 	switch r.Filter {
@@ -211,7 +212,8 @@ func (m *Mirror) dependencyWait(r allowlist.Resource) func(context.Context) erro
 	}
 }
 
-// Restore fills the stores from the journal, and starts the journal. Nodes and Ingresses come first: the projections of the others depend on them.
+// Restore fills the stores from the journal, and starts the journal. Nodes and Ingresses come first: the projections of the others depend
+// on them.
 func (m *Mirror) Restore() error {
 	p, start := m.params, time.Now()
 	state, err := p.Journal.restoreState(m.byID, p.Responses)
@@ -238,7 +240,8 @@ func (m *Mirror) Restore() error {
 	return nil
 }
 
-// restoreOrder returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the others.
+// restoreOrder returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the
+// others.
 func (c *collection) restoreOrder() int {
 	switch {
 	case !c.store.IsVirtual():

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/store"
 )
 
-// nodeChanges collects nodes whose slices must be projected again. A change of a Node arrives with the lock of its store, which must not wait for the lock of
-// another store.
+// nodeChanges collects nodes whose slices must be projected again. A change of a Node arrives with the lock of its store, which must not
+// wait for the lock of another store.
 type nodeChanges struct {
 	mu     sync.Mutex
 	names  map[string]struct{}

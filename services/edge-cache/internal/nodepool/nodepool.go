@@ -1,8 +1,8 @@
 // Package nodepool knows which nodes are members of the node pool.
 //
 // Input are the Nodes with the label of the pool, or the status of a NodePool object. Output is the set of members, and the nodes whose
-// membership changed. A pool that becomes empty keeps its last members: this program runs on one of its nodes, so an empty pool is a mistake,
-// and an ingress controller without endpoints is worse than one with old endpoints.
+// membership changed. A pool that becomes empty keeps its last members: this program runs on one of its nodes, so an empty pool is a
+// mistake, and an ingress controller without endpoints is worse than one with old endpoints.
 package nodepool
 
 import (
@@ -15,8 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// coalesceInterval is the time for which changes are collected. A pool of 50 nodes that is labeled by a script is one change. At half, such a script
-// causes twice as many events; at double, a new node waits longer for traffic.
+// coalesceInterval is the time for which changes are collected. A pool of 50 nodes that is labeled by a script is one change.
 const coalesceInterval = 50 * time.Millisecond
 
 // ErrUnknown is returned until the pool has had a member.

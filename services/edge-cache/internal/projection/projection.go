@@ -17,8 +17,8 @@ import (
 // members returns the names of the nodes of the pool.
 type members interface{ Members() map[string]struct{} }
 
-// Adjuster changes an EndpointSlice of the pool before it is shown: it holds endpoints of a silent node, and replaces dead addresses. It must
-// neither block nor do I/O.
+// Adjuster changes an EndpointSlice of the pool before it is shown: it holds endpoints of a silent node, and replaces dead addresses. It
+// must neither block nor do I/O.
 type Adjuster interface {
 	AdjustSlice(key string, slice *discoveryv1.EndpointSlice) (changed bool)
 	// TurnsUnready reports whether AdjustSlice would show an endpoint unready that clients see ready.

@@ -61,7 +61,8 @@ func (n *collector) addReference(kind allowlist.Filter, field, value string) {
 		return
 	}
 	r := Reference{
-		Resource: n.resource, Object: n.object.Namespace + "/" + n.object.Name, Field: field, Target: Target{Kind: kind, Key: namespace + "/" + name}, Guessed: n.isCustom,
+		Resource: n.resource, Object: n.object.Namespace + "/" + n.object.Name, Field: field,
+		Target: Target{Kind: kind, Key: namespace + "/" + name}, Guessed: n.isCustom,
 	}
 	switch {
 	case len(n.references) == maxReferences:
@@ -167,7 +168,8 @@ func (n *collector) walkFields(path string, value any) {
 	}
 }
 
-// addReferences adds the value of a field that names objects: a name, a reference with a name and perhaps a kind and a namespace, or a list of them.
+// addReferences adds the value of a field that names objects: a name, a reference with a name and perhaps a kind and a namespace, or a list
+// of them.
 func (n *collector) addReferences(kind allowlist.Filter, field string, value any) {
 	switch value := value.(type) {
 	case string:
@@ -198,8 +200,8 @@ func (n *collector) addReferences(kind allowlist.Filter, field string, value any
 	}
 }
 
-// targetKind returns what a field of a custom resource names by its own name: secret, secretName, rootCAsSecrets, clientCertSecret, secretKeyRef, configMap,
-// certificateRefs and so on.
+// targetKind returns what a field of a custom resource names by its own name: secret, secretName, rootCAsSecrets, clientCertSecret,
+// secretKeyRef, configMap, certificateRefs and so on.
 func targetKind(field string) allowlist.Filter {
 	name := strings.ToLower(field)
 	for _, suffix := range []string{"refs", "ref", "selector", "key", "names", "name"} {

@@ -1,6 +1,7 @@
 // Package references finds the Secrets and ConfigMaps that other objects name: the controller sees only these.
 //
-// Input: encoded Ingresses, Services, ConfigMaps and custom resources. Output: the objects that they name, and the references that are not followed.
+// Input: encoded Ingresses, Services, ConfigMaps and custom resources. Output: the objects that they name, and the references that are not
+// followed.
 package references
 
 import (
@@ -49,8 +50,8 @@ type Reference struct {
 	Guessed bool
 }
 
-// Index knows which Secrets, and ConfigMaps for TLS, other objects name: Ingresses of a class, Services, ConfigMaps of the controller's own
-// namespace, and custom resources. References to other namespaces are not followed, except those of the administrator.
+// Index has the Secrets, and the ConfigMaps for TLS, that other objects name: Ingresses of a class, Services, ConfigMaps of the
+// controller's own namespace, and custom resources. References to other namespaces are not followed, except those of the administrator.
 type Index struct {
 	params Params
 
@@ -100,7 +101,8 @@ func (r *Index) WantedTargets() []Target {
 	return targets
 }
 
-// FindUnfollowed returns the references that do not lead to an object, with their problems. problem is asked for those that could be followed.
+// FindUnfollowed returns the references that do not lead to an object, with their problems. problem is asked for those that could be
+// followed.
 func (r *Index) FindUnfollowed(problem func(Target) Problem) []Reference {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +171,8 @@ func (r *Index) readReferences(resource allowlist.Resource, key string, object [
 	}
 	n := collector{params: r.params, resource: resource.Path()}
 	if err := n.readObject(resource, object); err != nil {
-		r.params.Log.Warn("Ignored the references of a malformed object", zap.String("resource", resource.Path()), zap.String("object", key), zap.Error(err))
+		r.params.Log.Warn("Ignored the references of a malformed object",
+			zap.String("resource", resource.Path()), zap.String("object", key), zap.Error(err))
 		return nil
 	}
 	return n.references

@@ -1,5 +1,5 @@
-// Package responsecache keeps answers of the API server that belong to no store: discovery, the version, single objects. They are in the journal, so
-// that a controller can start while the API server does not answer.
+// Package responsecache caches answers of the API server that belong to no store: discovery, the version, single objects. They are in the
+// journal, so that a controller can start while the API server does not answer.
 package responsecache
 
 import (
@@ -14,14 +14,14 @@ import (
 // RecordType is the type of records in the journal.
 const RecordType uint16 = 6
 
-// Limits of all documents together. Discovery of a cluster with many CRDs has about 60 groups and 1 MiB. Each form in which a client asks for it is another
-// document. At half, two forms of the largest discovery do not fit; at double, a client that asks for many takes a tenth of the memory that the chart gives.
+// Limits of all responses together. Discovery of a cluster with many CRDs has about 60 groups and 1 MiB. Each form in which a client asks
+// for it is another response.
 const (
 	maxResponses = 512
 	maxBytes     = 16 << 20
 )
 
-// Cache are kept answers by path.
+// Cache has answers by path, query and Accept header.
 type Cache struct {
 	journal store.Journal
 
@@ -34,7 +34,7 @@ func responseSize(key string, doc api.CachedResponse) int {
 	return len(key) + len(doc.ContentType) + len(doc.Body)
 }
 
-// putResponse adds or replaces a document, if there is room. The caller has the lock.
+// putResponse adds or replaces a response, if there is room. The caller has the lock.
 func (d *Cache) putResponse(key string, doc api.CachedResponse) bool {
 	old, found := d.responses[key]
 	bytes := d.bytes + responseSize(key, doc)
@@ -48,7 +48,7 @@ func (d *Cache) putResponse(key string, doc api.CachedResponse) bool {
 	return true
 }
 
-// removeResponse removes a document, and reports whether there was one. The caller has the lock.
+// removeResponse removes a response, and reports whether there was one. The caller has the lock.
 func (d *Cache) removeResponse(key string) bool {
 	old, found := d.responses[key]
 	if found {
@@ -63,7 +63,7 @@ func New(j store.Journal) *Cache {
 	return &Cache{journal: j, responses: map[string]api.CachedResponse{}}
 }
 
-// LoadResponse returns a document.
+// LoadResponse returns a response.
 func (d *Cache) LoadResponse(key string) (api.CachedResponse, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +71,8 @@ func (d *Cache) LoadResponse(key string) (api.CachedResponse, bool) {
 	return doc, found
 }
 
-// SaveResponse keeps a document. Without room, the new one is not kept: those of the start of the controller are the ones that it needs again.
+// SaveResponse adds or replaces a response. Without room, it does nothing: a controller that starts again needs the responses of its first
+// start.
 func (d *Cache) SaveResponse(key string, doc api.CachedResponse) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +83,7 @@ func (d *Cache) SaveResponse(key string, doc api.CachedResponse) {
 	_ = d.journal.Append(responseRecord(key, doc)) // the journal reports and heals itself
 }
 
-// DeleteResponse forgets a document.
+// DeleteResponse removes a response.
 func (d *Cache) DeleteResponse(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

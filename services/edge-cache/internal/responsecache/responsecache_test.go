@@ -24,8 +24,8 @@ func document(letter string, size int) api.CachedResponse {
 	return api.CachedResponse{ContentType: "application/json", Body: []byte(strings.Repeat(letter, size))}
 }
 
-// TestBytesAreBounded keeps the first documents, in memory and in the journal, whatever a client asks for (512 answers of 2 MiB were 1 GiB), and restores no
-// more than that.
+// TestBytesAreBounded keeps the first documents, in memory and in the journal, whatever a client asks for (512 answers of 2 MiB were 1
+// GiB), and restores no more than that.
 func TestBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	var journal records

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// historyEvents is the number of events that the history always has. At half, a controller that restarts during a roll-out of 1 000 pods
-	// lists again; twice as many cost 2 MB.
+	// historyEvents is the number of events that the history always has: a controller that restarts during a roll-out of 1 000 pods need not
+	// list again.
 	historyEvents = 1024
 	// historyAge is the time for which more events are kept. Clients reconnect within a minute.
 	historyAge = 75 * time.Second
@@ -187,7 +187,8 @@ func (s *Store) IsBehind(v Versions) bool {
 	return len(s.keysBehind(v)) > 0
 }
 
-// WaitForVersions waits until the store is not behind, at most until ctx ends. It compares all objects once, then only those that were behind with each change.
+// WaitForVersions waits until the store is not behind, at most until ctx ends. It compares all objects once, then only those that were
+// behind with each change.
 func (s *Store) WaitForVersions(ctx context.Context, v Versions) error {
 	s.mu.Lock()
 	keys, changed := s.keysBehind(v), s.changed

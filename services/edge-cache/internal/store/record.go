@@ -58,8 +58,8 @@ func (e *entry) encodeHeader() [offsetPacking]byte {
 	return h
 }
 
-// writeHeader writes the header. Without a projection, the shown object shares the bytes of the value. The journal may read a value that it has: the value is copied
-// before its header changes.
+// writeHeader writes the header. Without a projection, the shown object shares the bytes of the value. The journal may read a value that it
+// has: the value is copied before its header changes.
 func (s *Store) writeHeader(e *entry, logged bool) { //nolint:revive // logged is a property of the value
 	if h := e.encodeHeader(); !bytes.HasPrefix(e.value, h[:]) {
 		if logged {
@@ -201,7 +201,7 @@ func (s *Store) reprojectRestored(damaged error) ([]change, error) {
 	if damaged != nil && s.params.Virtual {
 		s.last = max(s.last, (s.rv+1)*scale) + scale
 	}
-	var changes, all []change
+	var changes, restored []change
 	for key, e := range s.objects {
 		c, err := s.reprojectEntry(key, e)
 		if err != nil {
@@ -210,12 +210,12 @@ func (s *Store) reprojectRestored(damaged error) ([]change, error) {
 		if c.event != nil || c.next == nil {
 			changes = append(changes, c)
 		}
-		all = append(all, c)
+		restored = append(restored, c)
 	}
 	s.commitChanges(changes)
 	s.history = history{}
 	s.history.floor = s.advertiseVersion()
-	return all, nil
+	return restored, nil
 }
 
 func (s *Store) restoreStates(states map[string][]byte) error {

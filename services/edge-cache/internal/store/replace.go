@@ -134,9 +134,9 @@ func (r *Replacement) wentBack(rv uint64) bool {
 	return false
 }
 
-// planChanges returns changed objects in the order of their versions, and then the removed ones. Upstream versions of removed objects are not known:
-// they get the highest ones below the version of the list that no changed object has. Equal versions would lose events of a reader whose
-// connection ends between them.
+// planChanges returns changed objects in the order of their versions, and then the removed ones. Upstream versions of removed objects are
+// not known: they get the highest ones below the version of the list that no changed object has. Equal versions would lose events of a
+// reader whose connection ends between them.
 func (r *Replacement) planChanges(rv uint64) ([]change, error) {
 	s := r.store
 	pending := make([]*incoming, 0, len(r.pending))
@@ -185,12 +185,12 @@ func (c change) eventVersion() uint64 {
 
 // removalVersions returns ascending versions for removed objects, up to rv. Virtual versions are always distinct.
 func (r *Replacement) removalVersions(rv uint64, count int) []uint64 {
-	all := make([]uint64, count)
+	versions := make([]uint64, count)
 	if r.store.params.Virtual {
-		for i := range all {
-			all[i] = rv
+		for i := range versions {
+			versions[i] = rv
 		}
-		return all
+		return versions
 	}
 	taken := make(map[uint64]struct{}, len(r.pending))
 	for _, in := range r.pending {
@@ -205,8 +205,8 @@ func (r *Replacement) removalVersions(rv uint64, count int) []uint64 {
 			r.noFreeVersions = true
 			free = rv // nobody sees it
 		}
-		all[i] = free
+		versions[i] = free
 		free--
 	}
-	return all
+	return versions
 }

@@ -77,8 +77,8 @@ type Observer interface {
 	CountHistoryReset(store string)
 }
 
-// Companion keeps state of its own for each object, such as endpoints that are held in service. The store persists the state with the object. A projection may change it.
-// All methods are called with the lock of the store.
+// Companion keeps state of its own for each object, such as endpoints that are held in service. The store persists the state with the
+// object. A projection may change it. All methods are called with the lock of the store.
 type Companion interface {
 	// ObjectState returns the state of an object; empty if there is none.
 	ObjectState(key string) []byte
@@ -204,7 +204,8 @@ func (s *Store) SetObjectType(apiVersion, kind string) {
 	s.version, s.kind = apiVersion, kind
 }
 
-// DenyReads makes readers get an answer of the API server instead of objects: a right that was revoked is not served from memory. Nil allows reads.
+// DenyReads makes readers get an answer of the API server instead of objects: a right that was revoked is not served from memory. Nil
+// allows reads.
 func (s *Store) DenyReads(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -144,8 +144,8 @@ func (s *Store) AddFetched(key string, read func() ([]byte, error)) error {
 	})
 }
 
-// ExpectNewHistory announces that the next list is of another cluster, or of the same cluster at an earlier time: its versions say nothing about those
-// before.
+// ExpectNewHistory announces that the next list is of another cluster, or of the same cluster at an earlier time: its versions say nothing
+// about those before.
 func (s *Store) ExpectNewHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

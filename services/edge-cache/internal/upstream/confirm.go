@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	// currentVersionTimeout is the longest wait for the version of the API server before a list. An API server on a dead connection must not make a list slow.
+	// currentVersionTimeout is the longest wait for the version of the API server before a list. An API server on a dead connection must not
+	// make a list slow.
 	currentVersionTimeout = 700 * time.Millisecond
-	// minConfirmInterval is the shortest time between two confirmations of a version. Whoever writes objects again and again must not make each of them cost a list.
+	// minConfirmInterval is the shortest time between two confirmations of a version: a client that writes objects in a loop must not cause a
+	// list for each.
 	minConfirmInterval = 200 * time.Millisecond
 
 	metadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// ConfirmNewest returns nil when the store has all changes that the API server had made before the call. A list of the newest state needs that.
+// ConfirmNewest returns nil when the store has all changes that the API server had made before the call. A list of the newest state needs
+// that.
 //
-// The watch has no mark for "nothing happened up to this version", and versions count the changes of all resources. So, unless the store has reached the version of
-// the API server, ConfirmNewest lists the metadata of the resource, and waits until the store has each object of it, at that version or later, and no object that is gone.
-// Calls at the same time share one confirmation that began after all of them.
+// The watch has no mark for "nothing happened up to this version", and versions count the changes of all resources. So, unless the store
+// has reached the version of the API server, ConfirmNewest lists the metadata of the resource, and waits until the store has each object of
+// it, at that version or later, and no object that is gone. Calls at the same time share one confirmation that began after all of them.
 func (r *Reflector) ConfirmNewest(ctx context.Context) error {
 	arrived := time.Now()
 	if err := r.beginConfirmation(ctx); err != nil {
@@ -46,8 +49,8 @@ func (r *Reflector) ConfirmNewest(ctx context.Context) error {
 	return err
 }
 
-// ConfirmAt returns nil when the store has, and has reported, all changes that were made before a version, which may be that of an object of another resource in the
-// same etcd. Many calls share a confirmation: it counts for each version up to that of the API server.
+// ConfirmAt returns nil when the store has, and has reported, all changes that were made before a version, which may be that of an object
+// of another resource in the same etcd. Many calls share a confirmation: it counts for each version up to that of the API server.
 func (r *Reflector) ConfirmAt(ctx context.Context, rv uint64) error {
 	if err := r.beginConfirmation(ctx); err != nil {
 		return err
@@ -102,16 +105,16 @@ func (r *Reflector) listVersions(ctx context.Context) (store.Versions, error) {
 		return store.Versions{}, err
 	}
 	defer response.Body.Close()
-	all := store.Versions{Objects: map[string]uint64{}}
+	versions := store.Versions{Objects: map[string]uint64{}}
 	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
-		if len(all.Objects) >= maxObjects {
+		if len(versions.Objects) >= maxObjects {
 			return fmt.Errorf("the API server has more than %d objects", maxObjects)
 		}
 		m, err := wire.ParseMeta(r.params.Store.Format(), item)
 		if err != nil {
 			return err
 		}
-		all.Objects[m.ObjectKey()], err = wire.ParseRV(m.ResourceVersion)
+		versions.Objects[m.ObjectKey()], err = wire.ParseRV(m.ResourceVersion)
 		return err
 	}})
 	if err != nil {
@@ -120,6 +123,6 @@ func (r *Reflector) listVersions(ctx context.Context) (store.Versions, error) {
 	if !strings.HasSuffix(meta.Kind, "List") || meta.Continue != "" {
 		return store.Versions{}, fmt.Errorf("list of metadata: the answer is a %q with continue %q", meta.Kind, meta.Continue)
 	}
-	all.RV, err = wire.ParseRV(meta.ResourceVersion)
-	return all, err
+	versions.RV, err = wire.ParseRV(meta.ResourceVersion)
+	return versions, err
 }

@@ -1,8 +1,8 @@
 // Package upstream reads from the API server: connection, health, identity of the cluster, and one reflector per store.
 //
-// The API server is online while it answers, with any status: each request then decides by its own answer. An answer changes a store only if an API
-// server can have given it. A proxy that answers in its place while the network is down, with 400, 404 or an empty list without a version, changes
-// nothing here: whatever the stores hold stays. Only 401 and 403 are answers about rights.
+// The API server is online while it answers, with any status: each request then decides by its own answer. An answer changes a store only
+// if an API server can have given it. A proxy that answers in its place while the network is down, with 400, 404 or an empty list without a
+// version, changes nothing here: whatever the stores hold stays. Only 401 and 403 are answers about rights.
 package upstream
 
 import (
@@ -306,7 +306,8 @@ func (c *Connection) Run(ctx context.Context) {
 	c.transport.CloseIdleConnections()
 }
 
-// probeServer returns an error if there is no answer. Whether the API server calls itself ready does not matter: it can serve all that is asked of it without.
+// probeServer returns an error if there is no answer. Whether the API server calls itself ready does not matter: it can serve all that is
+// asked of it without.
 func (c *Connection) probeServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

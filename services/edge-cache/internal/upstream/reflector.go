@@ -26,24 +26,26 @@ const (
 	maxObjects = 300_000
 	// manyObjects is the length of a list after which the memory of its decoding is returned: the next collection could be minutes away.
 	manyObjects = 1000
-	// initialEventTimeout is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated as one that
-	// knows no watch-list.
+	// initialEventTimeout is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated as
+	// one that knows no watch-list.
 	initialEventTimeout = 30 * time.Second
-	// firstRetry and lastRetry are delays between attempts. At half of firstRetry, an API server that restarts sees twice as many requests.
+	// firstRetry and lastRetry are the shortest and the longest delay between attempts.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// shortRetry is the longest delay in the first 48 s of an outage, and patience the part of its time that a delay takes then: pauses of up to 4.5 s, so that a
-	// change is seen 5 s after the end of a short outage. At half, a fleet of caches sends twice as many requests to an API server that does not recover.
+	// shortRetry is the longest delay in the first 48 s of an outage. Later, the delay is the time of the outage divided by delayDivisor, up
+	// to lastRetry, so that a change is seen 5 s after the end of a short outage.
 	shortRetry   = 3 * time.Second
 	delayDivisor = 16
 	// tokenRetry is the longest delay after a 401: the next token can be there at any time.
 	tokenRetry = 5 * time.Second
-	// deniedAfter is the number of answers 403 in a row after which the store is denied: one can be from an API server that does not know a new role yet.
+	// deniedAfter is the number of answers 403 in a row after which the store is denied: one can be from an API server that does not know a
+	// new role yet.
 	deniedAfter = 2
-	// unknownAfter is the time of answers 401 after which the store is denied. A token that ran out during an outage is no revoked right: the kubelet replaces
-	// it within one or two minutes after it reaches the API server again. At half, a slow kubelet would turn the end of an outage into another one.
+	// unknownAfter is the time of answers 401 after which the store is denied. A token that ran out during an outage is no revoked right: the
+	// kubelet replaces it within one or two minutes after it reaches the API server again.
 	unknownAfter = 5 * time.Minute
-	// warnAfter is the number of failures in a row that are logged as a warning, and again after each warnEvery more. One or two are a restart of the API server.
+	// warnAfter is the number of failures in a row that are logged as a warning, and again after each warnEvery more. One or two are a restart
+	// of the API server.
 	warnAfter = 3
 	warnEvery = 20
 	// maxRetryAfter limits the pause that an API server can ask for.
@@ -63,10 +65,10 @@ type ReflectorParams struct {
 	Label      string // selectors
 	Field      string
 	Log        *zap.Logger
-	// WaitForDependencies blocks the first list until other stores have synced, if it is set.
+	// WaitForDependencies blocks the first list until other stores have synced. It may be nil.
 	WaitForDependencies func(ctx context.Context) error
-	// WaitToStore blocks the storing of an object of a watch, and of a list (nil), until what its projection depends on is as new, if it is set. It gives up by itself. An
-	// error means that ctx has ended: nothing is stored.
+	// WaitToStore blocks the storing of an object of a watch, and of a list (nil), until the stores that its projection depends on are as new.
+	// It may be nil. It limits its wait itself. An error means that ctx has ended: nothing is stored.
 	WaitToStore func(ctx context.Context, object []byte, rv uint64) error
 }
 
@@ -139,8 +141,8 @@ func (r *Reflector) Run(ctx context.Context) {
 	}
 }
 
-// logAttempt logs the end of an attempt. An API server that answers, but not as one, is worth a warning: nothing else says that the store gets old. It is repeated from
-// time to time, as the pauses are long by then.
+// logAttempt logs the end of an attempt. It warns about an API server that is online but does not serve the kind: nothing else says that
+// the store gets old. The warning is repeated, as the pauses are long by then.
 func (r *Reflector) logAttempt(err error, delay time.Duration) {
 	if err == nil || r.watchDuration() > firstRetry {
 		r.failures = 0
@@ -172,9 +174,10 @@ type attempt struct {
 	err     error
 }
 
-// nextDelay returns the delay after an attempt. A watch that was open for longer than the last delay was a success, so on a flapping link the pauses are not longer
-// than the times between interruptions. History that is gone after a long outage is no reason to wait with the list. An API server that lists and then refuses to
-// watch gets longer and longer pauses. Others are shorter in the first minutes of an outage: an attempt then costs no list.
+// nextDelay returns the delay after an attempt. A watch that was open for longer than the last delay was a success, so on a flapping link
+// the pauses are not longer than the times between interruptions. History that is gone after a long outage is no reason to wait with the
+// list. An API server that lists and then refuses to watch gets longer and longer pauses. Others are shorter in the first minutes of an
+// outage: an attempt then costs no list.
 func nextDelay(last time.Duration, a attempt) time.Duration {
 	var status *StatusError
 	code := int32(0)
@@ -243,7 +246,7 @@ func (r *Reflector) listAndWatch(ctx context.Context) error {
 		if current >= position {
 			return r.watchFrom(ctx, position)
 		}
-		r.params.Log.Warn("API server went back in time: listing again", zap.Uint64("was", position), zap.Uint64("is", current))
+		r.params.Log.Warn("Resource version moved backwards, relisting", zap.Uint64("was", position), zap.Uint64("is", current))
 	}
 	if !r.noWatchList {
 		err := r.watchList(ctx)

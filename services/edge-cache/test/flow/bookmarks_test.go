@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestIdleBookmarks keeps watches without events open. Each gets a bookmark within a minute, with and without the API server, whose version a client may
-// continue from.
+// TestIdleBookmarks keeps watches without events open. Each gets a bookmark within a minute, with and without the API server, whose version
+// a client may continue from.
 func TestIdleBookmarks(t *testing.T) {
 	t.Parallel()
 	w, offline := protocolWorld(t)

@@ -199,7 +199,8 @@ func TestListOfSlicesWaitsForNodes(t *testing.T) {
 	assert.True(t, b.next(t))
 }
 
-// TestUnreadyEndpointsOfANodeThatSpeaks flaps faster than Nodes can be asked for. The client sees the last state, and the API server has few lists to answer.
+// TestUnreadyEndpointsOfANodeThatSpeaks flaps faster than Nodes can be asked for. The client sees the last state, and the API server has
+// few lists to answer.
 func TestUnreadyEndpointsOfANodeThatSpeaks(t *testing.T) {
 	t.Parallel()
 	b := newBrownOut(t)
@@ -217,7 +218,8 @@ func TestUnreadyEndpointsOfANodeThatSpeaks(t *testing.T) {
 	assert.LessOrEqual(t, b.link.lists.Load()-before, int64(51), "a list for each time that an endpoint turned unready, at most")
 }
 
-// TestNodesThatCannotBeRead refuses lists of Nodes, and holds their events. An endpoint turns unready after attempts to read Nodes, and the next time without one.
+// TestNodesThatCannotBeRead refuses lists of Nodes, and holds their events. An endpoint turns unready after attempts to read Nodes, and the
+// next time without one.
 func TestNodesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBrownOut(t)

@@ -145,8 +145,8 @@ func shownNodes(s *discoveryv1.EndpointSlice, members map[string]bool) []string 
 	return nodes
 }
 
-// TestOlderClients runs informers of older versions of client-go, with and without watch-lists where they have a switch for them: online, after changes, started
-// offline, and after the outage.
+// TestOlderClients runs informers of older versions of client-go, with and without watch-lists where they have a switch for them: online,
+// after changes, started offline, and after the outage.
 func TestOlderClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

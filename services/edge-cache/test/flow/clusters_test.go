@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// shared are the API servers of all tests that need none of their own. Each serves one test at a time: a cache shows the slices of all namespaces, and many
-// tests require exactly their own changes.
+// shared are the API servers of all tests that need none of their own. Each serves one test at a time: a cache shows the slices of all
+// namespaces, and many tests require exactly their own changes.
 var shared = &cluster.Stock{Empty: empty}
 
 // rights is the name of all roles and bindings of tests.

@@ -50,8 +50,8 @@ func (e *edge) leads(identity string) *atomic.Bool {
 	return leading
 }
 
-// TestWritesOfAController elects a leader and writes the status of an Ingress through the cache. During an outage nothing counts as written: the
-// controller gives the Lease up, and the status is an error. Afterwards both are written.
+// TestWritesOfAController elects a leader and writes the status of an Ingress through the cache. During an outage nothing counts as
+// written: the controller gives the Lease up, and the status is an error. Afterwards both are written.
 func TestWritesOfAController(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -121,8 +121,8 @@ func (w *world) secret(name string) {
 	require.NoError(w.t, err)
 }
 
-// TestSecretsOfTheClass reads Secrets through the cache. Only those that an Ingress of the class names exist there and on the disk, and they come and go
-// with the Ingress, online and after a restart without the API server.
+// TestSecretsOfTheClass reads Secrets through the cache. Only those that an Ingress of the class names exist there and on the disk, and
+// they come and go with the Ingress, online and after a restart without the API server.
 func TestSecretsOfTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,7 +16,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
-// TestStartWaitsForTheProcessBefore starts a cache while another one still has its directory. It serves when the other one has ended, and what that one has seen.
+// TestStartWaitsForTheProcessBefore starts a cache while another one still has its directory. It serves when the other one has ended, and
+// what that one has seen.
 func TestStartWaitsForTheProcessBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -38,7 +38,8 @@ type failure struct {
 	begin, end func()
 }
 
-// survives goes through a failure. The watch stays open and silent, lists are answered, and afterwards the watch gets exactly the difference.
+// survives goes through a failure. The watch stays open and silent, lists are answered, and afterwards the watch gets exactly the
+// difference.
 func (e *edge) survives(t *testing.T, f failure) {
 	t.Helper()
 	for i := range 3 {
@@ -117,7 +118,8 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestLinkThatBreaksInTheMiddle cuts the link after some bytes of the first sync, and of the events of a running cache. There is never a part of a list.
+// TestLinkThatBreaksInTheMiddle cuts the link after some bytes of the first sync, and of the events of a running cache. There is never a
+// part of a list.
 func TestLinkThatBreaksInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,7 +167,8 @@ func TestLinkThatBreaksInTheMiddle(t *testing.T) {
 	assert.Empty(t, tail.problems())
 }
 
-// TestTokenThatRanOut ends an outage with a token that nobody could replace meanwhile. What is stored is served until the next one comes, and watches stay open.
+// TestTokenThatRanOut ends an outage with a token that nobody could replace meanwhile. What is stored is served until the next one comes,
+// and watches stay open.
 func TestTokenThatRanOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -295,7 +298,8 @@ func TestNameThatCannotBeResolved(t *testing.T) {
 	})
 }
 
-// TestCompactedHistory compacts etcd while the cache is cut off, so that the API server no longer knows the changes in between. It says so by an event in the watch.
+// TestCompactedHistory compacts etcd while the cache is cut off, so that the API server no longer knows the changes in between. It says so
+// by an event in the watch.
 func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	w := newOwnWorld(t, func(c *clusterapi.Config) {
@@ -363,8 +367,8 @@ func tryGet(c *rest.Config, path string) (int, error) {
 	return got.code, err
 }
 
-// TestAPIServerThatIsNotReady answers everything, and calls itself not ready: an unhealthy etcd or KMS (kubernetes#119535), or a server without that path.
-// Writes and discovery pass.
+// TestAPIServerThatIsNotReady answers everything, and calls itself not ready: an unhealthy etcd or KMS (kubernetes#119535), or a server
+// without that path. Writes and discovery pass.
 func TestAPIServerThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{http.StatusInternalServerError, http.StatusNotFound, http.StatusTooManyRequests} {

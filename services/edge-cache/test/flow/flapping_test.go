@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/pkg/testlane"
 )
 
-// TestFlappingLinkCausesNothing breaks the link again and again. The long form does so for 8 minutes. Nothing else runs beside it, because it counts goroutines.
+// TestFlappingLinkCausesNothing breaks the link again and again. The long form does so for 8 minutes. Nothing else runs beside it, because
+// it counts goroutines.
 func TestFlappingLinkCausesNothing(t *testing.T) {
 	flaps, cut, up := 20, 30*time.Millisecond, 70*time.Millisecond
 	if testlane.Long {

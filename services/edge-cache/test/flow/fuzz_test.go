@@ -23,8 +23,8 @@ import (
 	"fairlead.dev/pkg/testlane"
 )
 
-// TestRandomOperationsEqualTheOracle compares the cache with direct lists after random changes of slices and of the pool, with resets of the link
-// and restarts of the cache between them.
+// TestRandomOperationsEqualTheOracle compares the cache with direct lists after random changes of slices and of the pool, with resets of
+// the link and restarts of the cache between them.
 func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	t.Parallel()
 	operations := testlane.Repetitions(700, 10_000)

@@ -141,7 +141,8 @@ func listOf(rv string, items ...discoveryv1.EndpointSlice) *discoveryv1.Endpoint
 	return &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: rv}, Items: items}
 }
 
-// TestHostileAPIServer gives wrong answers for slices. Whatever they are, the controller keeps what it has, the cache takes little memory, and the truth repairs everything.
+// TestHostileAPIServer gives wrong answers for slices. Whatever they are, the controller keeps what it has, the cache takes little memory,
+// and the truth repairs everything.
 func TestHostileAPIServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -324,7 +325,8 @@ func watchOnly(body []byte) http.HandlerFunc {
 	}
 }
 
-// TestFlippedBitsOfTheCache damages the files of a cache that is stopped. It starts offline with a state that it had, or says that it has none.
+// TestFlippedBitsOfTheCache damages the files of a cache that is stopped. It starts offline with a state that it had, or says that it has
+// none.
 func TestFlippedBitsOfTheCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -390,8 +392,8 @@ func writeFolder(t *testing.T, dir string, files map[string][]byte, random *rand
 	}
 }
 
-// TestThousandWatches opens a thousand watches. Those above the limit are refused with 429, the others work, and the memory is bounded. It is not
-// parallel, because it measures the memory of the process.
+// TestThousandWatches opens a thousand watches. Those above the limit are refused with 429, the others work, and the memory is bounded. It
+// is not parallel, because it measures the memory of the process.
 func TestThousandWatches(t *testing.T) {
 	w := newWorld(t)
 	w.node("in-1", "edge")

@@ -150,7 +150,8 @@ func (w *world) churn(ctx context.Context) *churn {
 	return c
 }
 
-// TestKilledCacheLosesNothing kills the cache while events flow, a thousand times in the long form. It starts offline, and has everything that a client saw.
+// TestKilledCacheLosesNothing kills the cache while events flow, a thousand times in the long form. It starts offline, and has everything
+// that a client saw.
 func TestKilledCacheLosesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

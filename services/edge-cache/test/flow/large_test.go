@@ -50,7 +50,8 @@ func (w *world) rollOut(n size) {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d.example.internal", i) }
 
-// slice returns a slice whose endpoints look like those of real pods: spread over all nodes, with addresses of their nodes, random names and random UIDs.
+// slice returns a slice whose endpoints look like those of real pods: spread over all nodes, with addresses of their nodes, random names
+// and random UIDs.
 func (n size) slice(i int, generation uint64) *discoveryv1.EndpointSlice {
 	r := rand.New(rand.NewPCG(uint64(i), generation))
 	s := slice("default", fmt.Sprintf("service-%d", i), fmt.Sprintf("service-%d-abcde", i))

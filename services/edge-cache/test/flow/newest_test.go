@@ -43,7 +43,8 @@ func (l *lateWriter) Write(p []byte) (int, error) {
 	return l.ResponseWriter.Write(p)
 }
 
-// TestListOfTheNewestState asks for the newest state while the watch of the cache is late. The list waits for it, as long as the API server would, and not longer.
+// TestListOfTheNewestState asks for the newest state while the watch of the cache is late. The list waits for it, as long as the API server
+// would, and not longer.
 func TestListOfTheNewestState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -203,7 +203,8 @@ func TestNamespacesOfTheController(t *testing.T) {
 	check(t)
 }
 
-// TestCustomKinds serves custom resources that --resources names: one that exists, and one whose definition comes later. Others are refused.
+// TestCustomKinds serves custom resources that --resources names: one that exists, and one whose definition comes later. Others are
+// refused.
 func TestCustomKinds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

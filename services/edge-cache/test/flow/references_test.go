@@ -43,8 +43,8 @@ func (w *world) service(name, annotation, value string) {
 	require.NoError(w.t, err)
 }
 
-// TestSecretsOfServicesAndConfigMaps shows the authority of a backend (haproxytech/kubernetes-ingress#409 and #542): without it, the controller connects
-// without verification. A name that leads to nothing is a metric and a line of the log.
+// TestSecretsOfServicesAndConfigMaps shows the authority of a backend (haproxytech/kubernetes-ingress#409 and #542): without it, the
+// controller connects without verification. A name that leads to nothing is a metric and a line of the log.
 func TestSecretsOfServicesAndConfigMaps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +140,8 @@ func TestReferencesThatNobodyFollows(t *testing.T) {
 	}
 }
 
-// TestObjectsOfTraefik shows what Traefik's custom resources name, among them authorities in ConfigMaps. Kinds that do not exist do not matter.
+// TestObjectsOfTraefik shows what Traefik's custom resources name, among them authorities in ConfigMaps. Kinds that do not exist do not
+// matter.
 func TestObjectsOfTraefik(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -154,7 +154,8 @@ func (p *measured) logMemory(after string) {
 		mb("go_memstats_heap_released_bytes"))
 }
 
-// measureNewest lists the newest state after a change of another kind: the versions of the API server are ahead, and the slices are the same.
+// measureNewest lists the newest state after a change of another kind: the versions of the API server are ahead, and the slices are the
+// same.
 func (p *measured) measureNewest(n size, r *scaleReport) {
 	p.t.Helper()
 	received := func() float64 {

@@ -81,8 +81,8 @@ func TestScopesDoNotMix(t *testing.T) {
 	requireKeys(after...)
 }
 
-// TestSlicesThatChangeTheirService relabels a slice, and deletes and creates a Service, online and during an outage. An index by service, as ingress
-// controllers have one, never has a slice under two services, nor under one that it left.
+// TestSlicesThatChangeTheirService relabels a slice, and deletes and creates a Service, online and during an outage. An index by service,
+// as ingress controllers have one, never has a slice under two services, nor under one that it left.
 func TestSlicesThatChangeTheirService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

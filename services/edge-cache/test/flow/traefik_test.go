@@ -29,8 +29,8 @@ var traefikKinds = []string{
 	"IngressRoute", "IngressRouteTCP", "IngressRouteUDP", "Middleware", "MiddlewareTCP", "ServersTransport", "ServersTransportTCP", "TLSOption", "TLSStore", "TraefikService",
 }
 
-// TestTraefikReadsMiddlewares runs the real Traefik behind a cache: an Ingress with a Middleware (traefik#11510), online and after a restart of the cache without the API
-// server. The Middleware redirects, so no backend is needed.
+// TestTraefikReadsMiddlewares runs the real Traefik behind a cache: an Ingress with a Middleware (traefik#11510), online and after a
+// restart of the cache without the API server. The Middleware redirects, so no backend is needed.
 func TestTraefikReadsMiddlewares(t *testing.T) {
 	t.Parallel()
 	root, err := cluster.Repository()

@@ -273,7 +273,8 @@ func (e *edge) dialFor(ctx context.Context, network string, protocols ...string)
 	return d.DialContext(ctx, network, address)
 }
 
-// rest returns the configuration of the controller: that of a pod, with the files that the cache wrote. A restarted cache listens elsewhere, and the clients follow.
+// rest returns the configuration of the controller: that of a pod, with the files that the cache wrote. A restarted cache listens
+// elsewhere, and the clients follow.
 func (e *edge) rest() *rest.Config {
 	token, _ := os.ReadFile(filepath.Join(e.cfg.Client.CredentialsDir, "token"))
 	return &rest.Config{Host: "https://127.0.0.1", BearerToken: string(token), QPS: -1, Transport: e.clients}

@@ -1,7 +1,8 @@
 // Package faultfs is a directory in memory for tests of a journal: it fails, fills up, turns read-only, flips bits and loses power.
 //
-// It is harsher than a disk. What was not synced may be lost, torn at any byte, or have holes, in each file by itself; an fsync of a file says nothing about its name;
-// operations on names that were not synced survive one by one; a failed fsync loses data for good although it can still be read.
+// It is harsher than a disk. What was not synced may be lost, torn at any byte, or have holes, in each file by itself; an fsync of a file
+// says nothing about its name; operations on names that were not synced survive one by one; a failed fsync loses data for good although it
+// can still be read.
 package faultfs
 
 import (
