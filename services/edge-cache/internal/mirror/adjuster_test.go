@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,13 +21,23 @@ import (
 type shownSlice struct {
 	t        *testing.T
 	adjuster *Adjuster
+
+	mu       sync.Mutex
 	upstream *discoveryv1.EndpointSlice // as the API server has it
 	shown    *discoveryv1.EndpointSlice
 	nodes    []string // that were projected again
 }
 
-// show projects the slice.
-func (s *shownSlice) show() {
+// setReady changes the slice at the API server, and projects it.
+func (s *shownSlice) setReady(ready bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upstream.Endpoints[0].Conditions.Ready = &ready
+	s.project()
+}
+
+// project projects the slice. The caller has the lock.
+func (s *shownSlice) project() {
 	s.shown = s.upstream.DeepCopy()
 	s.adjuster.AdjustSlice("web", s.shown)
 }
@@ -36,8 +47,17 @@ func (s *shownSlice) ReprojectSlices(...string) { s.t.Error("no address changes"
 
 // ReprojectNode implements liveaddress.Reprojector.
 func (s *shownSlice) ReprojectNode(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.nodes = append(s.nodes, name)
-	s.show()
+	s.project()
+}
+
+// state returns whether clients see the endpoint ready, and the nodes that were projected again.
+func (s *shownSlice) state() (ready bool, nodes []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.shown.Endpoints[0].Conditions.Ready, s.nodes
 }
 
 // TestHoldsEndByThemselves wakes up a minute after the Node turned Ready.
@@ -45,6 +65,11 @@ func TestHoldsEndByThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shownSlice{t: t, adjuster: NewAdjuster(liveaddress.New(liveaddress.Params{NodeName: "edge-1"}))}
+		s.upstream = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, AddressType: discoveryv1.AddressTypeIPv4}
+		s.upstream.Endpoints = []discoveryv1.Endpoint{{
+			Addresses: []string{"10.0.0.1"}, NodeName: ptr.To("edge-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID("a")},
+			Conditions: discoveryv1.EndpointConditions{Serving: ptr.To(true)},
+		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -58,27 +83,24 @@ func TestHoldsEndByThemselves(t *testing.T) {
 		condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{condition}}}
 		require.False(t, s.adjuster.UpdateNode(node))
-		s.upstream = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, AddressType: discoveryv1.AddressTypeIPv4}
-		s.upstream.Endpoints = []discoveryv1.Endpoint{{
-			Addresses: []string{"10.0.0.1"}, NodeName: ptr.To("edge-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID("a")},
-			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true)},
-		}}
-		s.show()
+		s.setReady(true)
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
 		require.True(t, s.adjuster.UpdateNode(node))
-		s.upstream.Endpoints[0].Conditions.Ready = ptr.To(false)
-		s.show()
-		require.True(t, *s.shown.Endpoints[0].Conditions.Ready)
+		s.setReady(false)
+		ready, _ := s.state()
+		require.True(t, ready)
 		require.Equal(t, 1, s.adjuster.HeldEndpoints())
 		require.NotEmpty(t, s.adjuster.ObjectState("web"))
 		time.Sleep(time.Hour)
 		node.Status.Conditions[0].Status = corev1.ConditionTrue
 		require.True(t, s.adjuster.UpdateNode(node))
 		time.Sleep(59 * time.Second)
-		require.Empty(t, s.nodes)
+		_, nodes := s.state()
+		require.Empty(t, nodes)
 		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{"edge-1"}, s.nodes)
-		require.False(t, *s.shown.Endpoints[0].Conditions.Ready)
+		ready, nodes = s.state()
+		require.Equal(t, []string{"edge-1"}, nodes)
+		require.False(t, ready)
 		require.Zero(t, s.adjuster.HeldEndpoints())
 	})
 }
