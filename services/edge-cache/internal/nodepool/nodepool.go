@@ -112,8 +112,8 @@ func (p *Pool) publishMembers() {
 	}
 }
 
-// Run calls refilter with the nodes whose membership changed, until ctx ends.
-func (p *Pool) Run(ctx context.Context, refilter func(nodes []string)) {
+// Run calls reproject with the nodes whose membership changed, until ctx ends.
+func (p *Pool) Run(ctx context.Context, reproject func(nodes []string)) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -132,6 +132,6 @@ func (p *Pool) Run(ctx context.Context, refilter func(nodes []string)) {
 		}
 		clear(p.changed)
 		p.mu.Unlock()
-		refilter(nodes)
+		reproject(nodes)
 	}
 }

@@ -45,13 +45,13 @@ func run() error {
 	if config.Host == "" {
 		return errors.New("--server is empty")
 	}
-	informers, err := start(config)
+	informers, err := startInformers(config)
 	if err != nil {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := out.Encode(informers.state()); err != nil {
+		if err := out.Encode(informers.states()); err != nil {
 			return fmt.Errorf("print state: %w", err)
 		}
 	}
@@ -68,22 +68,22 @@ type state struct {
 	Slices  map[string][]string // nodes of the endpoints by namespace/name; metadata has none
 }
 
-func start(config *rest.Config) (informers, error) {
-	all := informers{}
+func startInformers(config *rest.Config) (informers, error) {
+	running := informers{}
 	for name, contentType := range map[string]string{"protobuf": "application/vnd.kubernetes.protobuf", "json": "application/json"} {
-		c, err := typed(config, contentType)
+		c, err := newTypedClient(config, contentType)
 		if err != nil {
 			return nil, err
 		}
 		lw := cache.NewListWatchFromClient(c, "endpointslices", metav1.NamespaceAll, fields.Everything())
-		all[name] = cache.NewSharedInformer(lw, &discoveryv1.EndpointSlice{}, 0)
+		running[name] = cache.NewSharedInformer(lw, &discoveryv1.EndpointSlice{}, 0)
 	}
 	resource := discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 	d, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make dynamic client: %w", err)
 	}
-	all["dynamic"] = cache.NewSharedInformer(&cache.ListWatch{
+	running["dynamic"] = cache.NewSharedInformer(&cache.ListWatch{
 		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
 			return d.Resource(resource).List(context.Background(), o)
 		},
@@ -95,7 +95,7 @@ func start(config *rest.Config) (informers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make metadata client: %w", err)
 	}
-	all["metadata"] = cache.NewSharedInformer(&cache.ListWatch{
+	running["metadata"] = cache.NewSharedInformer(&cache.ListWatch{
 		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
 			return m.Resource(resource).List(context.Background(), o)
 		},
@@ -103,14 +103,14 @@ func start(config *rest.Config) (informers, error) {
 			return m.Resource(resource).Watch(context.Background(), o)
 		},
 	}, &metav1.PartialObjectMetadata{}, 0)
-	for _, i := range all {
+	for _, i := range running {
 		go i.Run(make(chan struct{}))
 	}
-	return all, nil
+	return running, nil
 }
 
-// typed returns a client like those of package kubernetes, of which only one kind is compiled.
-func typed(config *rest.Config, contentType string) (*rest.RESTClient, error) {
+// newTypedClient returns a client like those of package kubernetes, of which only one kind is compiled.
+func newTypedClient(config *rest.Config, contentType string) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := discoveryv1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
@@ -127,12 +127,12 @@ func typed(config *rest.Config, contentType string) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-func (all informers) state() map[string]state {
-	out := make(map[string]state, len(all))
-	for name, i := range all {
+func (running informers) states() map[string]state {
+	out := make(map[string]state, len(running))
+	for name, i := range running {
 		s := state{Synced: i.HasSynced(), Version: i.LastSyncResourceVersion(), Slices: map[string][]string{}}
 		for _, o := range i.GetStore().List() {
-			key, nodes := describe(o)
+			key, nodes := describeSlice(o)
 			s.Slices[key] = nodes
 		}
 		out[name] = s
@@ -140,8 +140,8 @@ func (all informers) state() map[string]state {
 	return out
 }
 
-// describe returns the key of a slice, and the nodes of its endpoints.
-func describe(object any) (key string, nodes []string) {
+// describeSlice returns the key of a slice, and the nodes of its endpoints.
+func describeSlice(object any) (key string, nodes []string) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return "?", []string{err.Error()}
