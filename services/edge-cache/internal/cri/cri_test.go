@@ -76,6 +76,14 @@ func encode(t *testing.T, m proto.Message) []byte {
 	return raw
 }
 
+// decode decodes a request. Handlers run in goroutines that cannot end the test.
+func decode(t *testing.T, raw []byte, m proto.Message) {
+	t.Helper()
+	if err := proto.Unmarshal(raw, m); err != nil {
+		t.Errorf("decode request: %v", err)
+	}
+}
+
 func sandbox(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "name", Uid: uid, Namespace: "ns"}, State: state, CreatedAt: 123}
 }
@@ -113,14 +121,14 @@ func TestPods(t *testing.T) {
 	r.answers = map[string]func([]byte) ([]byte, string){
 		"ListPodSandbox": func(request []byte) ([]byte, string) {
 			var got runtimeapi.ListPodSandboxRequest
-			assert.NoError(t, proto.Unmarshal(request, &got))
+			decode(t, request, &got)
 			assert.NotNil(t, got.GetFilter().GetState())
 			assert.Equal(t, ready, got.GetFilter().GetState().GetState())
 			return answer, "0"
 		},
 		"PodSandboxStatus": func(request []byte) ([]byte, string) {
 			var got runtimeapi.PodSandboxStatusRequest
-			assert.NoError(t, proto.Unmarshal(request, &got))
+			decode(t, request, &got)
 			if answer, ok := statuses[got.GetPodSandboxId()]; ok {
 				return answer, "0"
 			}
