@@ -37,7 +37,7 @@ const (
 	// HoldAfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node
 	// after 300 s by default.
 	HoldAfterNotReady = 5 * time.Minute
-	// ReorderWindow is how much later than a slice its Node may arrive if nobody could wait for it: they come by different watches. A node
+	// ReorderWindow is how much later than a slice its Node may arrive if no slice could wait for it: they come by different watches. A node
 	// turns silent after 40 s without a word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
 	ReorderWindow = 10 * time.Second
 )
@@ -95,7 +95,7 @@ func (k *Tracker) SetNode(n *corev1.Node, now time.Time) bool {
 
 // holdUntil returns the end of the time after a silence, when a Node turns from one state to the next.
 func (n *node) holdUntil(next *node, now time.Time) time.Time {
-	// A Node that was silent and came back while nobody looked has another transition time.
+	// A Node that was silent and came back while the cache was not running or not connected has another transition time.
 	missed := n.ready && !n.transition.Equal(next.transition)
 	recovering := !n.ready && !n.until.IsZero()
 	switch {

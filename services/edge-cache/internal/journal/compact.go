@@ -101,8 +101,8 @@ func (j *Journal) writeCompaction(ctx context.Context) error {
 	return err
 }
 
-// beginSnapshot makes a log for what comes while the snapshot is written, unless an earlier attempt made it: a snapshot is complete with
-// the whole log of its generation replayed on top, whatever part of that log it has seen.
+// beginSnapshot creates a log for the batches that come while the snapshot is written, unless an earlier attempt created it: a snapshot is
+// complete with the whole log of its generation replayed on top, whatever part of that log it has seen.
 func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -197,7 +197,7 @@ func (j *Journal) writeState(w *writer, failures uint64) (records uint64, err er
 	return records, errors.Join(err, j.checkInterrupted(failures))
 }
 
-// checkInterrupted ends a snapshot that nobody needs: the journal closes, or the log beside it failed.
+// checkInterrupted returns an error if the snapshot is of no use: the journal closes, or the log beside it failed.
 func (j *Journal) checkInterrupted(failures uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

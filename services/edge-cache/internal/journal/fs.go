@@ -14,7 +14,7 @@ import (
 type FS interface {
 	// Open opens a file for reading.
 	Open(name string) (File, error)
-	// Create makes a file that did not exist, for writing at its end.
+	// Create creates a file, for writing at its end. The file must not exist.
 	Create(name string) (File, error)
 	Rename(from, to string) error
 	Remove(name string) error

@@ -253,7 +253,7 @@ func (r *Record) validate() error {
 	return nil
 }
 
-// failLocked makes the journal degraded: the log is abandoned, since after a failed write or fsync nobody knows what of it is on disk.
+// failLocked makes the journal degraded: the log is abandoned, because after a failed write or fsync its content on disk is unknown.
 func (j *Journal) failLocked(err error) {
 	j.failures++
 	j.abandonLocked()
@@ -296,7 +296,7 @@ func (j *Journal) Status() Status {
 	return s
 }
 
-// Close syncs what was appended and gives the directory up.
+// Close syncs the log and unlocks the directory.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.closed {

@@ -18,7 +18,7 @@ type writer struct {
 // maxIdleBuffer is what a writer keeps between batches: a few frames' worth, so that one huge record does not stay in memory.
 const maxIdleBuffer = targetFrame + 256<<10
 
-// createFile makes a file with its header.
+// createFile creates a file with its header.
 func (j *Journal) createFile(name string, h header) (*writer, error) {
 	if !j.options.Keys.isEmpty() {
 		h.sealed, h.keyID = true, j.options.Keys.currentID()
@@ -84,7 +84,7 @@ func (w *writer) endFrame(flags uint8) error {
 	return err
 }
 
-// rotateLocked makes a new log the one that takes batches. A log with a gap continues no other log.
+// rotateLocked creates a new log, and batches go to it. A log with a gap continues no other log.
 func (j *Journal) rotateLocked(gap bool) error { //nolint:revive // both callers decide it from the state
 	h := newHeader(kindLog, j.nextGen)
 	j.nextGen++ // also after an error: a half-made file may be in the way

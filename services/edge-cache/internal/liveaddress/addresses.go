@@ -41,7 +41,7 @@ func (r *Replacer) ReplaceAddresses(key string, s *discoveryv1.EndpointSlice) bo
 }
 
 // staleAddress returns whether the runtime, as far as is known now, gives the endpoint's pod another address.
-// The namespace must be that of the pod: who writes a slice can name any UID.
+// The namespace must be that of the pod: a tenant that writes a slice can name any UID.
 func (r *Replacer) staleAddress(namespace string, e *discoveryv1.Endpoint) (stale, bool) {
 	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.UID == "" || len(e.Addresses) == 0 {
 		return stale{}, false

@@ -59,7 +59,7 @@ type ProberParams struct {
 //
 // An address that had no doubt for some rounds stays for as long as it answers.
 //
-// What remains is a pod without a Service that listens on the same ports before the right pod does. So all pods of such a node must trust
+// A pod without a Service that listens on the same ports before the right pod does is not told apart. So all pods of such a node must trust
 // each other.
 type Prober struct {
 	params ProberParams
@@ -99,7 +99,7 @@ func (p *Prober) SetNode(n *corev1.Node) {
 	}
 	var ranges []netip.Prefix
 	for _, text := range n.Spec.PodCIDRs {
-		if r, err := netip.ParsePrefix(text); err == nil && r.Addr().Is4() { // nobody can look through a range of IPv6
+		if r, err := netip.ParsePrefix(text); err == nil && r.Addr().Is4() { // a range of IPv6 is too large to scan
 			ranges = append(ranges, r.Masked())
 		}
 	}

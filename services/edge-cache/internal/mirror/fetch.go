@@ -85,7 +85,7 @@ func (m *Mirror) isStored(w references.Target) bool {
 	return err != nil || object != nil
 }
 
-// referenceProblem returns why a reference leads to no object; empty if it does, or if nobody knows yet.
+// referenceProblem returns why a reference leads to no object; empty if it leads to one, or if that is not known yet.
 func (m *Mirror) referenceProblem(w references.Target) references.Problem {
 	switch {
 	case m.findCollection(w) == nil:

@@ -25,7 +25,7 @@ type incoming struct {
 	object []byte // stripped; nil if it must be read from value
 }
 
-// parseObject returns an upstream object without the fields that nobody needs.
+// parseObject returns an upstream object without managedFields and the last applied configuration.
 func (s *Store) parseObject(object []byte) (*incoming, error) {
 	meta, err := wire.ParseMeta(s.params.Format, object)
 	if err != nil {

@@ -64,7 +64,7 @@ type Snapshot struct {
 	RV      uint64
 }
 
-// checkReadable returns the reason why nobody may read. The caller has the lock.
+// checkReadable returns an error if the store must not be read. The caller has the lock.
 func (s *Store) checkReadable() error {
 	switch {
 	case s.denied != nil:

@@ -203,7 +203,7 @@ func (r *Replacement) removalVersions(rv uint64, count int) []uint64 {
 		}
 		if free <= r.store.rv {
 			r.noFreeVersions = true
-			free = rv // nobody sees it
+			free = rv // no reader sees it: the events are dropped
 		}
 		versions[i] = free
 		free--
