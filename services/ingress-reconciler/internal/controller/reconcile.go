@@ -132,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	if config.Document == nil {
 		rest, err := r.reportCondition(ctx, object, r.unconfiguredState(problem))
 		if rest > 0 {
-			return controller.RequeueAfter(rest, reasonUnsettled)
+			return controller.RequeueAfter(rest, unsettledCause)
 		}
 		return err
 	}
@@ -145,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	r.Meter.SetHeld(name, run.heldObjects)
 	rest, err := r.reportCondition(ctx, object, run.conditionState())
 	if rest > 0 {
-		run.requestRequeue(rest, reasonUnsettled)
+		run.requestRequeue(rest, unsettledCause)
 	}
 	run.errs = append(run.errs, err)
 	return run.reconcileError()
@@ -263,8 +263,8 @@ func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, s
 	return 0, nil
 }
 
-// reasonUnsettled is the reason to reconcile again for a condition that is not written yet.
-const reasonUnsettled = "the condition is written if its state lasts: each write wakes OME"
+// unsettledCause is the reason to reconcile again for a condition that is not written yet.
+const unsettledCause = "the condition is written if its state lasts: each write wakes OME"
 
 // recordTransition records the time to exposure when the condition becomes True, and creates an Event when the status is False and the
 // reason has changed.
