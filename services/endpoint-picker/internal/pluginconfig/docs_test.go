@@ -17,7 +17,7 @@ import (
 // deprecated types.
 func TestDocumentedPlugins(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/services/endpoint-picker.md")
+	page, err := os.ReadFile("../../../../docs/services/endpoint-picker-configuration.md")
 	require.NoError(t, err)
 	want := map[string][]string{}
 	for _, kind := range plugins.Types() {
