@@ -17,7 +17,7 @@ import (
 
 // Names in the quick start for zero with KEDA, and in its examples.
 const (
-	withKEDA = "### Zero with KEDA"
+	withKEDA = "## Zero with KEDA"
 
 	scaledObject = "qwen-h100"
 	// second is the ScaledObject of the other servers of the model, which cost more.

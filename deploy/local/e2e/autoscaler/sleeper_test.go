@@ -23,7 +23,7 @@ import (
 
 const (
 	// document has the quick starts.
-	document = "docs/services/variant-autoscaler.md"
+	document = "docs/services/variant-autoscaler-zero.md"
 	// retention is how long a model of these tests keeps a replica after its last request, in place of the ten minutes of the quick starts.
 	retention = "20s"
 	// attempt is how long a test waits for the pages of servers, some of which may not answer yet.

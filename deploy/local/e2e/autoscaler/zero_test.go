@@ -17,8 +17,8 @@ import (
 
 // Headings of the quick starts.
 const (
-	withoutAutoscaler = "### Zero without an autoscaler"
-	withHPA           = "### Zero with a HorizontalPodAutoscaler"
+	withoutAutoscaler = "## Zero without an autoscaler"
+	withHPA           = "## Zero with a HorizontalPodAutoscaler"
 )
 
 // TestZeroWithoutAutoscaler is the quick start for zero without an autoscaler: requests wait for a model without replicas, which the program
