@@ -154,7 +154,7 @@ func TestCopyLimits(t *testing.T) {
 
 func TestDefaultsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../../docs/services/ingress-reconciler.md")
+	text, err := os.ReadFile("../../../../docs/services/ingress-reconciler-security.md")
 	require.NoError(t, err)
 	for _, key := range slices.Concat(defaultCopyAnnotations, defaultCopyFallbackAnnotations) {
 		prefix, name, _ := strings.Cut(key, "/")
