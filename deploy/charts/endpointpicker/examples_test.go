@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/deploy/charts/internal/helm"
 )
 
-// TestSGLangExample checks that the example has only known fields, and the settings that docs/operations/model-servers.md asks for.
+// TestSGLangExample checks that the example has only known fields, and the settings that docs/services/endpoint-picker-model-servers.md asks for.
 func TestSGLangExample(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(helm.Repository(), "deploy", "examples", "inference", "sglang.yaml"))

@@ -56,7 +56,7 @@ func roll(t *testing.T, p pod) *chatload.Report {
 	return report
 }
 
-// TestRollNeedsEachSetting tests the settings of docs/operations/vllm.md, and the failures without each of them.
+// TestRollNeedsEachSetting tests the settings of docs/services/endpoint-picker-vllm.md, and the failures without each of them.
 func TestRollNeedsEachSetting(t *testing.T) {
 	t.Parallel()
 	documented := pod{preStop: 5 * time.Second, shutdownTimeout: 60 * time.Second, gracePeriod: 75 * time.Second, news: time.Second}
