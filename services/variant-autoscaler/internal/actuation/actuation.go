@@ -1,5 +1,5 @@
-// Package actuation says which variants have desired replicas, for those who tell them to autoscalers: the metrics and the external
-// scaler. It is pure.
+// Package actuation selects the variants that have desired replicas, for the metrics and the external scaler, which autoscalers read. It is
+// pure.
 //
 // A variant without a decision is not in the list, as zero would remove its replicas. A target has at most one decision: two would add up
 // in a HorizontalPodAutoscaler that selects by target.
@@ -14,10 +14,10 @@ import (
 )
 
 // maxLosers is the number of variants of a namespace that are reported as losers of a conflict. A tenant can declare any number of them for
-// one target. At half the number, fewer are seen. At double, each hostile namespace has 200 series more.
+// one target.
 const maxLosers = 100
 
-// Resolution is the part of a variant in a conflict on its target.
+// Resolution says whether a variant wins a conflict on its target.
 type Resolution string
 
 // Resolutions of a conflict.
@@ -56,17 +56,17 @@ type Variant struct {
 // targetKey identifies a target.
 type targetKey struct{ namespace, kind, name string }
 
-func (v *Variant) target() targetKey { return targetKey{v.Namespace, v.Target.Kind, v.Target.Name} }
+func (v *Variant) targetKey() targetKey { return targetKey{v.Namespace, v.Target.Kind, v.Target.Name} }
 
-// Of returns the variants of a snapshot that have a decision, and losers: variants outside of the snapshot whose target another variant
-// has. They are ordered by namespace and name.
-func Of(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) []Variant {
+// DecidedVariants returns the variants of a snapshot that have a decision, and losers: variants outside the snapshot whose target belongs
+// to another variant. They are ordered by namespace and name.
+func DecidedVariants(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) []Variant {
 	var variants []Variant
 	for i := range min(len(s.Groups), len(d.Groups)) {
 		group, decided := &s.Groups[i], &d.Groups[i]
 		for j := range min(len(group.Variants), len(decided.Variants)) {
 			if hasDecision(&group.Variants[j], &decided.Variants[j]) {
-				v := variantOf(group, &group.Variants[j], &decided.Variants[j])
+				v := buildVariant(group, &group.Variants[j], &decided.Variants[j])
 				v.Standby, v.Waits = v.Name == decided.Standby, group.Zero.Enabled && (group.Zero.Waiting > 0 || group.Load.Queued > 0)
 				variants = append(variants, v)
 			}
@@ -84,19 +84,19 @@ func Of(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) [
 	slices.SortStableFunc(variants, func(a, b Variant) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	resolve(variants)
+	resolveConflicts(variants)
 	return variants
 }
 
-func variantOf(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) Variant {
+func buildVariant(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) Variant {
 	return Variant{
 		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
 		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
 	}
 }
 
-// hasDecision reports whether there is a decision on a variant. What repeats the previous decision is none without a previous one, unless
-// it adds replicas to a variant without a problem.
+// hasDecision reports whether there is a decision on a variant. A decision that repeats the previous one does not count if there was no
+// previous one, unless it adds replicas to a variant without a problem.
 func hasDecision(v *snapshot.Variant, d *decision.Variant) bool {
 	repeats := v.Problem != nil || slices.Contains([]decision.Reason{decision.NoMetrics, decision.Excluded}, d.Reason)
 	switch {
@@ -108,17 +108,17 @@ func hasDecision(v *snapshot.Variant, d *decision.Variant) bool {
 	return v.Problem == nil && d.Desired > v.Now
 }
 
-// resolve marks the winners of conflicts, and suppresses what would be a second decision on a target.
-func resolve(variants []Variant) {
+// resolveConflicts marks the winners of conflicts, and suppresses what would be a second decision on a target.
+func resolveConflicts(variants []Variant) {
 	owner, contested := map[targetKey]int{}, map[targetKey]bool{}
 	for i := range variants {
 		v := &variants[i]
-		if _, owned := owner[v.target()]; v.Resolution != Suppressed && !owned {
-			owner[v.target()] = i
+		if _, owned := owner[v.targetKey()]; v.Resolution != Suppressed && !owned {
+			owner[v.targetKey()] = i
 			continue
 		}
 		v.Resolution = Suppressed
-		contested[v.target()] = true
+		contested[v.targetKey()] = true
 	}
 	for target, i := range owner {
 		if contested[target] {

@@ -12,7 +12,7 @@ import (
 
 // one returns the variants of one group.
 func one(variants []snapshot.Variant, decided []decision.Variant, losers ...snapshot.Variant) []Variant {
-	return Of(&snapshot.Snapshot{Groups: []snapshot.Group{{Namespace: "a", Model: "llama", Variants: variants}}},
+	return DecidedVariants(&snapshot.Snapshot{Groups: []snapshot.Group{{Namespace: "a", Model: "llama", Variants: variants}}},
 		&decision.Decision{Groups: []decision.Group{{Variants: decided}}}, losers)
 }
 
@@ -110,5 +110,5 @@ func TestOrder(t *testing.T) {
 func TestADecisionOnLessThanTheSnapshot(t *testing.T) {
 	t.Parallel()
 	assert.Empty(t, one([]snapshot.Variant{variant("a", "chat")}, nil))
-	assert.Empty(t, Of(&snapshot.Snapshot{Groups: make([]snapshot.Group, 2)}, &decision.Decision{}, nil))
+	assert.Empty(t, DecidedVariants(&snapshot.Snapshot{Groups: make([]snapshot.Group, 2)}, &decision.Decision{}, nil))
 }

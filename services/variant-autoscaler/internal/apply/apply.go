@@ -7,7 +7,7 @@
 //	had other replicas again after several writes       left alone for a while: another program writes them, too
 //	has the replicas that the decision was made on      scaled
 //
-// A pass has writeTime for all of them, and namespaces take turns. What is left, the next pass writes.
+// A pass spends at most writeTime on all writes, and namespaces take turns. The next pass writes the rest.
 package apply
 
 import (
@@ -29,7 +29,7 @@ import (
 const (
 	// workers is the number of targets that are written at a time. The rate limit of the client binds before.
 	workers = 8
-	// writeTime is how long the writes of a pass may take. At the default rate of requests, 500 targets change in it: each is read and
+	// writeTime is how long the writes of a pass may take. It suffices for 500 targets at the default rate of requests: each is read and
 	// written.
 	writeTime = 20 * time.Second
 	// targetTime is how long one target may take, with the time that the API server asks to wait for. A webhook that is slow for all targets
@@ -47,12 +47,12 @@ const (
 var errContested = fmt.Errorf("somebody has changed them back after each of %d writes within %s, and this program waits for as long. Leave replicas out of the "+
 	"manifests of the workload, set the bounds of the variant, or exclude it. kubectl get --show-managed-fields says who writes them", maxOverwrites, overwriteTime)
 
-// meter counts.
+// meter counts writes.
 type meter interface {
-	// Scaled counts a target whose replicas were to be written.
-	Scaled(result string)
-	// Overwrote counts a target whose replicas somebody had changed since they were written.
-	Overwrote()
+	// CountWrite counts a target whose replicas were to be written.
+	CountWrite(result string)
+	// CountOverwrite counts a target whose replicas somebody had changed since the last write.
+	CountOverwrite()
 }
 
 // Params are the parts of an Applier.
@@ -63,16 +63,16 @@ type Params struct {
 	Now     func() time.Time
 }
 
-// writes are those of a target.
-type writes struct {
-	replicas   int         // of the last one
+// writeHistory is what was written to a target.
+type writeHistory struct {
+	replicas   int         // of the last write
 	overwrites []time.Time // writes over replicas that somebody had changed since the one before
 }
 
 // Applier writes the decisions of one term. One goroutine may use it.
 type Applier struct {
 	p       Params
-	written map[scale.Object]*writes
+	written map[scale.Object]*writeHistory
 	refused map[scale.Object]string // reason of the last pass
 }
 
@@ -85,41 +85,41 @@ func New(p Params) *Applier {
 
 // Clear ends the term.
 func (a *Applier) Clear() {
-	a.written, a.refused = map[scale.Object]*writes{}, map[scale.Object]string{}
-	a.p.Targets.takeStarted()
+	a.written, a.refused = map[scale.Object]*writeHistory{}, map[scale.Object]string{}
+	a.p.Targets.drainStarted()
 }
 
-// Apply writes the replicas of all variants that have a decision. It returns what became of each, in their order. When ctx ends, it writes
-// no more.
+// Apply writes the replicas of all variants that have a decision, and returns the outcome of each, in their order. When ctx ends, it stops
+// writing.
 func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome {
 	a.recordStarts()
 	outcomes := make([]actuation.Outcome, len(variants))
 	var due []int
 	for i := range variants {
-		if made, decided := a.withoutWrite(&variants[i]); decided {
-			outcomes[i] = made
+		if outcome, decided := a.outcomeWithoutWrite(&variants[i]); decided {
+			outcomes[i] = outcome
 		} else {
 			due = append(due, i)
 		}
 	}
-	results := a.write(ctx, variants, takeTurns(variants, due))
+	results := a.writeTargets(ctx, variants, takeTurns(variants, due))
 	refused := map[scale.Object]string{}
 	for _, i := range due {
 		v := &variants[i]
-		outcomes[i] = outcomeOf(v, results[i])
+		outcomes[i] = writeOutcome(v, results[i])
 		if ctx.Err() != nil && !outcomes[i].Applied {
 			continue // the term has ended: the next leader decides
 		}
-		a.p.Meter.Scaled(outcomes[i].Reason)
-		a.report(v, outcomes[i], refused)
+		a.p.Meter.CountWrite(outcomes[i].Reason)
+		a.logOutcome(v, outcomes[i], refused)
 	}
-	a.forget(variants)
+	a.forgetAbsent(variants)
 	a.refused = refused
 	return outcomes
 }
 
-// withoutWrite returns the outcome of a variant whose target needs no write, or may have none.
-func (a *Applier) withoutWrite(v *actuation.Variant) (made actuation.Outcome, decided bool) {
+// outcomeWithoutWrite returns the outcome of a variant whose target needs no write, or must not be written.
+func (a *Applier) outcomeWithoutWrite(v *actuation.Variant) (outcome actuation.Outcome, decided bool) {
 	if v.Resolution == actuation.Suppressed {
 		return actuation.Outcome{}, true
 	}
@@ -160,26 +160,26 @@ func takeTurns(variants []actuation.Variant, due []int) []int {
 	return ordered
 }
 
-// writeResult is what became of a write.
+// writeResult is the result of a write.
 type writeResult struct {
 	written bool
 	err     error
 }
 
-// write writes the replicas of variants, and returns the results by their index.
-func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order []int) map[int]writeResult {
+// writeTargets writes the replicas of variants, and returns the results by their index.
+func (a *Applier) writeTargets(ctx context.Context, variants []actuation.Variant, order []int) map[int]writeResult {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	results := make(map[int]writeResult, len(order))
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var workerGroup sync.WaitGroup
 	next := make(chan int)
 	for range min(workers, len(order)) {
-		all.Go(func() {
+		workerGroup.Go(func() {
 			for i := range next {
-				made := a.writeOne(ctx, &variants[i])
+				result := a.writeTarget(ctx, &variants[i])
 				mu.Lock()
-				results[i] = made
+				results[i] = result
 				mu.Unlock()
 			}
 		})
@@ -188,12 +188,12 @@ func (a *Applier) write(ctx context.Context, variants []actuation.Variant, order
 		next <- i
 	}
 	close(next)
-	all.Wait()
+	workerGroup.Wait()
 	return results
 }
 
-// writeOne writes the replicas of a variant.
-func (a *Applier) writeOne(ctx context.Context, v *actuation.Variant) writeResult {
+// writeTarget writes the replicas of a variant.
+func (a *Applier) writeTarget(ctx context.Context, v *actuation.Variant) writeResult {
 	if a.isContested(v) {
 		return writeResult{err: errContested}
 	}
@@ -214,41 +214,41 @@ func (a *Applier) isContested(v *actuation.Variant) bool {
 
 // recordStarts records the first replicas that targets got between two passes. Without it, each wake-up would count as a change by somebody else.
 func (a *Applier) recordStarts() {
-	for key := range a.p.Targets.takeStarted() {
+	for key := range a.p.Targets.drainStarted() {
 		if last := a.written[key]; last != nil {
 			last.replicas = 1
 		}
 	}
 }
 
-// record records a write, and reports whether it was over replicas that somebody had changed.
-func (a *Applier) record(key scale.Object, v *actuation.Variant) (overwrote bool) {
+// recordWrite records a write, and reports whether it overwrote replicas that somebody had changed.
+func (a *Applier) recordWrite(key scale.Object, v *actuation.Variant) (overwrote bool) {
 	last := a.written[key]
 	if last == nil {
-		last = &writes{replicas: v.Current}
+		last = &writeHistory{replicas: v.Current}
 		a.written[key] = last
 	}
 	if overwrote = last.replicas != v.Current; overwrote {
-		a.p.Meter.Overwrote()
+		a.p.Meter.CountOverwrite()
 		last.overwrites = append(last.overwrites[max(0, len(last.overwrites)-maxOverwrites+1):], a.p.Now())
 	}
 	last.replicas = v.Desired
 	return overwrote
 }
 
-// outcomeOf returns what became of a write. Messages say what to do, where the next pass does not suffice.
-func outcomeOf(v *actuation.Variant, r writeResult) actuation.Outcome {
+// writeOutcome returns the outcome of a write. Where the next pass does not suffice, its message says what to do.
+func writeOutcome(v *actuation.Variant, r writeResult) actuation.Outcome {
 	var owned *ownedError
 	fail := func(reason, format string, args ...any) actuation.Outcome {
 		return actuation.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
 	}
 	switch {
 	case r.err == nil:
-		made := scaledOutcome(v)
+		outcome := scaledOutcome(v)
 		if r.written {
-			made.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Current, v.Desired)
+			outcome.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Current, v.Desired)
 		}
-		return made
+		return outcome
 	case errors.As(r.err, &owned) && owned.owner.Problem != nil:
 		return fail(owned.owner.Problem.Reason, "%v", r.err)
 	case errors.Is(r.err, ErrNotLeading), errors.Is(r.err, ErrOwned):
@@ -266,13 +266,13 @@ func outcomeOf(v *actuation.Variant, r writeResult) actuation.Outcome {
 	}
 }
 
-// report logs a change, or a failure that the pass before did not have.
-func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[scale.Object]string) {
+// logOutcome logs a change, or a failure that the pass before did not have.
+func (a *Applier) logOutcome(v *actuation.Variant, o actuation.Outcome, refused map[scale.Object]string) {
 	key := scale.Object{Namespace: v.Namespace, Target: v.Target}
 	log := a.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name), zap.Int("desired", v.Desired))
 	switch {
 	case o.Event != "":
-		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", a.record(key, v)))
+		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", a.recordWrite(key, v)))
 	case !o.Applied:
 		if refused[key] = o.Reason; a.refused[key] != o.Reason {
 			log.Warn("Could not scale a target", zap.String(logging.KeyReason, o.Reason), zap.String("message", o.Message))
@@ -280,8 +280,8 @@ func (a *Applier) report(v *actuation.Variant, o actuation.Outcome, refused map[
 	}
 }
 
-// forget forgets targets that no variant has.
-func (a *Applier) forget(variants []actuation.Variant) {
+// forgetAbsent forgets the targets that no variant has.
+func (a *Applier) forgetAbsent(variants []actuation.Variant) {
 	present := make(map[scale.Object]bool, len(variants))
 	for i := range variants {
 		present[scale.Object{Namespace: variants[i].Namespace, Target: variants[i].Target}] = true

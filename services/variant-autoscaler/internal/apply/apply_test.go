@@ -88,9 +88,9 @@ func (r *rig) Write(ctx context.Context, c scale.Change, permit func() error) (b
 
 func (r *rig) Check() error { return r.lost }
 
-func (r *rig) Scaled(result string) { r.counts[result]++ }
+func (r *rig) CountWrite(result string) { r.counts[result]++ }
 
-func (r *rig) Overwrote() { r.counts["overwrote"]++ }
+func (r *rig) CountOverwrite() { r.counts["overwrote"]++ }
 
 // variant returns a variant whose target has replicas in the rig, as the caches had them.
 func (r *rig) variant(namespace, name string, current, desired int) actuation.Variant {

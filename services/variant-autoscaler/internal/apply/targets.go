@@ -15,7 +15,7 @@ import (
 var (
 	// ErrNotLeading means that another replica of the program may lead.
 	ErrNotLeading = errors.New("another replica may lead")
-	// ErrOwned means that something else writes the replicas of the target by now.
+	// ErrOwned means that something else writes the replicas of the target now.
 	ErrOwned = errors.New("something else scales the target")
 )
 
@@ -42,13 +42,13 @@ type TargetsParams struct {
 	WakeIdle bool
 }
 
-// Targets are the targets that this program may scale: all its writes of replicas go through them, and it finds out immediately before each
-// one whether it leads, and whether something else scales the target. It is safe for concurrent use.
+// Targets writes the replicas of targets. All writes of this program go through it. Immediately before each write, it checks that this
+// replica leads and that nothing else scales the target. It is safe for concurrent use.
 type Targets struct {
 	p TargetsParams
 
 	mu      sync.Mutex
-	started map[scale.Object]bool // that Start gave their first replica since the last takeStarted
+	started map[scale.Object]bool // targets that Start gave their first replica since the last drainStarted
 }
 
 // NewTargets returns Targets.
@@ -63,7 +63,7 @@ func (t *Targets) Ownership(namespace string, target snapshot.Target) sources.Ow
 
 // Scale writes the replicas of a target that nothing else scales, and reports whether it wrote.
 func (t *Targets) Scale(ctx context.Context, c scale.Change) (written bool, err error) {
-	return t.write(ctx, c, func(o sources.Ownership) bool { return o.Follower == "" && o.Problem == nil })
+	return t.writeIfPermitted(ctx, c, func(o sources.Ownership) bool { return o.Follower == "" && o.Problem == nil })
 }
 
 // MayStart reports whether this program may write the first replica of a target, and the autoscaler that should, but does nothing at zero.
@@ -81,7 +81,7 @@ func (t *Targets) mayStart(o sources.Ownership) bool {
 
 // Start writes the first replica of a target, and reports whether it wrote.
 func (t *Targets) Start(ctx context.Context, o scale.Object) (written bool, err error) {
-	written, err = t.write(ctx, scale.Change{Namespace: o.Namespace, Target: o.Target, From: 0, To: 1}, t.mayStart)
+	written, err = t.writeIfPermitted(ctx, scale.Change{Namespace: o.Namespace, Target: o.Target, From: 0, To: 1}, t.mayStart)
 	if written && t.p.Writes {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -90,8 +90,8 @@ func (t *Targets) Start(ctx context.Context, o scale.Object) (written bool, err 
 	return written, err
 }
 
-// takeStarted returns the targets that Start gave their first replica since it was called last.
-func (t *Targets) takeStarted() map[scale.Object]bool {
+// drainStarted returns the targets that Start gave their first replica since it was called last.
+func (t *Targets) drainStarted() map[scale.Object]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	started := t.started
@@ -99,8 +99,8 @@ func (t *Targets) takeStarted() map[scale.Object]bool {
 	return started
 }
 
-func (t *Targets) write(ctx context.Context, c scale.Change, permits func(o sources.Ownership) bool) (written bool, err error) {
-	return t.p.Writer.Write(ctx, c, func() error { //nolint:wrapcheck // it names the object
+func (t *Targets) writeIfPermitted(ctx context.Context, c scale.Change, permits func(o sources.Ownership) bool) (written bool, err error) {
+	return t.p.Writer.Write(ctx, c, func() error {
 		if err := t.p.Lease.Check(); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotLeading, err)
 		}
@@ -111,7 +111,7 @@ func (t *Targets) write(ctx context.Context, c scale.Change, permits func(o sour
 	})
 }
 
-// ownedError is ErrOwned with who it is.
+// ownedError is ErrOwned with the other owner of the replicas.
 type ownedError struct{ owner sources.Ownership }
 
 func (e *ownedError) Error() string {

@@ -147,11 +147,11 @@ func (m *Metrics) Answered(method, code string) { m.answers.WithLabelValues(meth
 // Streams records the number of open streams.
 func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }
 
-// Scaled counts a target whose replicas were to change. Results are constants of the caller.
-func (m *Metrics) Scaled(result string) { m.scaled.WithLabelValues(label(result)).Inc() }
+// CountWrite counts a target whose replicas were to change. Results are constants of the caller.
+func (m *Metrics) CountWrite(result string) { m.scaled.WithLabelValues(label(result)).Inc() }
 
-// Overwrote counts a target whose replicas somebody else had changed.
-func (m *Metrics) Overwrote() { m.overwrote.Inc() }
+// CountOverwrite counts a target whose replicas somebody else had changed.
+func (m *Metrics) CountOverwrite() { m.overwrote.Inc() }
 
 // Followed records how many pickers are followed, and how many cannot be.
 func (m *Metrics) Followed(following, failing int) {

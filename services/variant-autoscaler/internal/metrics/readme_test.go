@@ -51,7 +51,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Decided(decided())
 	m.Configured("fairlead/service-classes-config", "")
 	m.Answered("GetMetrics", "OK")
-	m.Scaled("Scaled")
+	m.CountWrite("Scaled")
 	m.Followed(1, 0)
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)

@@ -103,7 +103,7 @@ func New(p Params) *Publisher {
 
 // Actuate tells autoscalers the desired replicas, records the decision, and gives targets their replicas, if autoscalers do not.
 func (p *Publisher) Actuate(ctx context.Context, o *pass.Outcome) {
-	variants := actuation.Of(o.Snapshot, o.Decision, losers(o.Sources))
+	variants := actuation.DecidedVariants(o.Snapshot, o.Decision, losers(o.Sources))
 	for _, t := range p.p.Autoscalers {
 		t.Publish(variants)
 	}

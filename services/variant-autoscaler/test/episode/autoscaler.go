@@ -260,7 +260,7 @@ func (a *autoscaler) Actuate(_ context.Context, o *pass.Outcome) {
 	if a.trace != nil {
 		a.trace(o, a.world.now)
 	}
-	published, variants := map[string]int{}, actuation.Of(o.Snapshot, o.Decision, nil)
+	published, variants := map[string]int{}, actuation.DecidedVariants(o.Snapshot, o.Decision, nil)
 	if a.keda != nil {
 		a.keda.Publish(variants)
 	}
