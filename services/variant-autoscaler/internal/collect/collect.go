@@ -3,7 +3,7 @@
 // One query for each group reads all figures of the window at one time, by pod, and a second one the requests of the retention period.
 // Only pods of the group count, so the same model in another namespace or pool does not mix in, nor do series of deleted pods.
 //
-//	rate         the largest of: requests that finished; that finished, and the growth of those in the servers; that the picker
+//	rate         the largest of: finished requests; finished requests plus the growth of those in the servers; requests that the picker
 //	             sent or refused. Finished requests alone would never exceed what the servers can do.
 //	             A pod that has just become ready had none: what it holds at its first scrape arrived.
 //	             Ready pods without metrics count as the mean of the others of their variant, unless they are new.
@@ -41,7 +41,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Group is what to collect.
+// Group is a group of variants whose load is collected.
 type Group struct {
 	Namespace string
 	Pool      string // name of the InferencePool in the namespace; may be empty
@@ -67,7 +67,7 @@ type Pod struct {
 	Ready time.Time // since when it is ready. Zero: it is not
 }
 
-// Result is what was collected of a group.
+// Result is the load of a group, and the figures of its variants.
 type Result struct {
 	// Load of the window, of the servers that compute whole requests. Its Message may also explain a load that is known in part. Means are
 	// zero when there were no requests.
@@ -81,29 +81,29 @@ type Result struct {
 	Waited float64
 	// Picker reports whether the picker of the pool has metrics: it sees requests while no pod is ready.
 	Picker   bool
-	Variants []Measured // in the order of the group's
+	Variants []VariantResult // in the order of the group's
 }
 
-// Of returns the load of the servers with a role.
-func (r *Result) Of(role snapshot.Role) snapshot.Load {
+// LoadForRole returns the load of the servers that have a role.
+func (r *Result) LoadForRole(role snapshot.Role) snapshot.Load {
 	if load, found := r.Stages[role]; found {
 		return load
 	}
 	return r.Load
 }
 
-// Measured is what was collected of a variant.
-type Measured struct {
+// VariantResult is the figures of a variant.
+type VariantResult struct {
 	// Sample of its ready replicas. Nil: none has metrics.
 	Sample *sample.Sample
 	// Weight is the requests sent to a replica, in millionths per second in which it was ready. Zero: none were seen.
 	Weight int64
-	// Uses are those of its ready replicas that have metrics.
-	Uses []Use
+	// Usages are the usages of its ready replicas that have metrics.
+	Usages []Usage
 }
 
-// Use is what a replica has in use.
-type Use struct {
+// Usage is the part of its KV cache that a replica uses, and the requests that wait in it.
+type Usage struct {
 	KV      float64 // part of the cache
 	Waiting float64 // requests
 }
@@ -139,7 +139,7 @@ func New(q querier, o Options) *Collector {
 func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) []Result {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	order, neighbors := fairOrder(groups), neighborsOf(groups)
+	order, neighbors := fairOrder(groups), neighborsByModel(groups)
 	results := make([]Result, len(groups))
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -147,7 +147,7 @@ func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) 
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(order); i = int(next.Add(1)) - 1 {
 				g := &groups[order[i]]
-				results[order[i]] = c.collect(ctx, now, g, neighbors[modelOf(g)])
+				results[order[i]] = c.collectGroup(ctx, now, g, neighbors[modelOf(g)])
 			}
 		})
 	}
@@ -155,42 +155,42 @@ func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) 
 	return results
 }
 
-func (c *Collector) collect(ctx context.Context, now time.Time, g *Group, of *neighbors) Result {
-	r := Result{Variants: make([]Measured, len(g.Variants))}
+func (c *Collector) collectGroup(ctx context.Context, now time.Time, g *Group, neighbors *modelNeighbors) Result {
+	r := Result{Variants: make([]VariantResult, len(g.Variants))}
 	if len(g.Model) > maxModel {
-		r.Load = failed("the name of the model has more than 1024 bytes: shorten it")
+		r.Load = failedLoad("the name of the model has more than 1024 bytes: shorten it")
 		r.RequestsMessage = r.Load.Message
 		return r
 	}
 	selected := selection{
-		namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, waited: g.Waited, shared: of.groups > 1, roles: g.hasRoles(),
+		namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, waited: g.Waited, shared: neighbors.groups > 1, roles: g.hasRoles(),
 	}
-	vector, err := c.querier.Query(ctx, selected.load())
+	vector, err := c.querier.Query(ctx, selected.loadQuery())
 	if err != nil {
-		r.Load = failed(err.Error())
+		r.Load = failedLoad(err.Error())
 		r.RequestsMessage = r.Load.Message
 		return r
 	}
-	whole := c.window(g, read(g.Namespace, vector), now)
-	stages := c.stages(whole)
-	all := loads(stages)
+	groupWindow := c.newWindow(g, readFigures(g.Namespace, vector), now)
+	stages := c.splitStages(groupWindow)
+	loadOf := loadsByRole(stages)
 	for _, s := range stages {
-		if load := all[s.role]; load.State == snapshot.Missing && len(s.settled) > 0 {
-			all[s.role] = c.diagnose(ctx, &selected, load)
+		if load := loadOf[s.role]; load.State == snapshot.Missing && len(s.settled) > 0 {
+			loadOf[s.role] = c.diagnoseMissing(ctx, &selected, load)
 		}
 		for n, i := range s.variants {
-			r.Variants[i] = Measured{Sample: s.sampleOf(n), Weight: s.weight(n), Uses: s.uses(n)}
+			r.Variants[i] = VariantResult{Sample: s.roleSample(n), Weight: s.replicaWeight(n), Usages: s.podUsages(n)}
 		}
 	}
-	r.Load, r.Picker, r.Waited = all[snapshot.Aggregated], whole.picker, whole.figures[waited][""]
-	if delete(all, snapshot.Aggregated); len(all) > 0 {
-		r.Stages = all
+	r.Load, r.Picker, r.Waited = loadOf[snapshot.Aggregated], groupWindow.picker, groupWindow.figures[waited][""]
+	if delete(loadOf, snapshot.Aggregated); len(loadOf) > 0 {
+		r.Stages = loadOf
 	}
-	r.Requests, r.RequestsMessage = c.requests(ctx, &selected, whole, of)
+	r.Requests, r.RequestsMessage = c.retainedRequests(ctx, &selected, groupWindow, neighbors)
 	return r
 }
 
-func failed(message string) snapshot.Load {
+func failedLoad(message string) snapshot.Load {
 	return snapshot.Load{State: snapshot.Failed, Message: message}
 }
 
@@ -199,19 +199,19 @@ type servedModel struct{ namespace, model string }
 
 func modelOf(g *Group) servedModel { return servedModel{g.Namespace, g.Model} }
 
-// neighbors are the groups of one model in one namespace.
-type neighbors struct {
+// modelNeighbors are the groups of one model in one namespace.
+type modelNeighbors struct {
 	groups int
 	pools  map[string]string // of their pods
 }
 
-func neighborsOf(groups []Group) map[servedModel]*neighbors {
-	all := map[servedModel]*neighbors{}
+func neighborsByModel(groups []Group) map[servedModel]*modelNeighbors {
+	all := map[servedModel]*modelNeighbors{}
 	for i := range groups {
 		g := &groups[i]
 		n := all[modelOf(g)]
 		if n == nil {
-			n = &neighbors{pools: map[string]string{}}
+			n = &modelNeighbors{pools: map[string]string{}}
 			all[modelOf(g)] = n
 		}
 		n.groups++

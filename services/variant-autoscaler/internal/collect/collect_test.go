@@ -75,7 +75,7 @@ func TestOneFailureCostsOneGroup(t *testing.T) {
 			assert.Equal(t, snapshot.Load{State: snapshot.Failed, Message: "too many series match"}, r.Load)
 			assert.Nil(t, r.Requests)
 			assert.Equal(t, "too many series match", r.RequestsMessage)
-			assert.Equal(t, []Measured{{}}, r.Variants)
+			assert.Equal(t, []VariantResult{{}}, r.Variants)
 			continue
 		}
 		assert.Equal(t, snapshot.Load{State: snapshot.Found}, r.Load)
@@ -288,7 +288,7 @@ func TestCacheSize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		labels := map[string]string{labelFigure: cacheInfo, "pod": "a", labelTokens: tt.tokens, labelBlocks: tt.blocks, labelBlockSize: tt.size}
-		assert.InDelta(t, tt.want, read("ns", []promclient.Series{{Labels: labels, Value: 1}})[kvTokens]["a"], 0, "%v", tt)
+		assert.InDelta(t, tt.want, readFigures("ns", []promclient.Series{{Labels: labels, Value: 1}})[kvTokens]["a"], 0, "%v", tt)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestPodsOfOtherNamespaces(t *testing.T) {
 	element := func(pod, exported string) promclient.Series {
 		return promclient.Series{Labels: map[string]string{labelFigure: picks, "pod": pod, "exported_pod": exported}, Value: 1}
 	}
-	f := read("ns", []promclient.Series{element("epp", "ns/a"), element("ns/b", ""), element("epp", "other/c"), element("epp", "nsx/d"), element("epp", "e"), element("f", "")})
+	f := readFigures("ns", []promclient.Series{element("epp", "ns/a"), element("ns/b", ""), element("epp", "other/c"), element("epp", "nsx/d"), element("epp", "e"), element("f", "")})
 	assert.Equal(t, map[string]float64{"a": 1, "b": 1, "e": 1, "f": 1}, f[picks])
 }
 

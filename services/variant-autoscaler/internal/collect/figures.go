@@ -19,8 +19,8 @@ const maxValue = 1e15
 // maxTokens bounds the labels with the size of a KV cache.
 const maxTokens = 1e12
 
-// read returns the values of an answer on pods of a namespace.
-func read(namespace string, vector []promclient.Series) figures {
+// readFigures returns the values of an answer on pods of a namespace.
+func readFigures(namespace string, vector []promclient.Series) figures {
 	f := figures{}
 	for _, s := range vector {
 		figure, value := s.Labels[labelFigure], s.Value
@@ -55,8 +55,8 @@ func podOf(namespace string, labels map[string]string) (string, bool) {
 	switch labels[labelFigure] {
 	case picks, first + picks, slowdown, owed, tokenTime, backlog, batch: // a scrape that does not honor labels renames theirs
 		pod := cmp.Or(labels[ofPod], labels["exported_pod"], labels["pod"])
-		if of, name, named := strings.Cut(pod, "/"); named {
-			return name, of == namespace
+		if namespaceOfPod, name, named := strings.Cut(pod, "/"); named {
+			return name, namespaceOfPod == namespace
 		}
 		return pod, true // of the pool's namespace
 	}
@@ -65,13 +65,13 @@ func podOf(namespace string, labels map[string]string) (string, bool) {
 
 // cacheSize returns the tokens of a KV cache. Hybrid models have fewer of them than their blocks times the size of a block.
 func cacheSize(labels map[string]string) float64 {
-	if n := tokens(labels[labelTokens]); n > 0 {
+	if n := parseTokens(labels[labelTokens]); n > 0 {
 		return n
 	}
-	return tokens(labels[labelBlocks]) * tokens(labels[labelBlockSize])
+	return parseTokens(labels[labelBlocks]) * parseTokens(labels[labelBlockSize])
 }
 
-func tokens(text string) float64 {
+func parseTokens(text string) float64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > maxTokens {
 		return 0
@@ -79,14 +79,14 @@ func tokens(text string) float64 {
 	return float64(n)
 }
 
-// of returns a value of a pod.
-func (f figures) of(figure, pod string) (float64, bool) {
+// value returns the value of a figure at a pod.
+func (f figures) value(figure, pod string) (float64, bool) {
 	v, ok := f[figure][pod]
 	return v, ok
 }
 
-// sum returns the sum of a figure over pods. Pods without it add nothing.
-func (f figures) sum(figure string, pods []string) float64 {
+// podSum returns the sum of a figure over pods. Pods without it add nothing.
+func (f figures) podSum(figure string, pods []string) float64 {
 	total := 0.0
 	for _, pod := range pods {
 		total += f[figure][pod]
@@ -94,11 +94,11 @@ func (f figures) sum(figure string, pods []string) float64 {
 	return total
 }
 
-// mean returns the mean of a figure over the pods that have it, or zero.
-func (f figures) mean(figure string, pods []string) float64 {
+// podMean returns the mean of a figure over the pods that have it, or zero.
+func (f figures) podMean(figure string, pods []string) float64 {
 	total, n := 0.0, 0
 	for _, pod := range pods {
-		if v, ok := f.of(figure, pod); ok {
+		if v, ok := f.value(figure, pod); ok {
 			total += v
 			n++
 		}
@@ -109,17 +109,17 @@ func (f figures) mean(figure string, pods []string) float64 {
 	return total / float64(n)
 }
 
-// ratio returns the sum of one figure over that of another, or zero.
-func (f figures) ratio(sum, count string, pods []string) float64 {
-	n := f.sum(count, pods)
+// podRatio returns the sum of one figure over that of another, or zero.
+func (f figures) podRatio(sum, count string, pods []string) float64 {
+	n := f.podSum(count, pods)
 	if n <= 0 {
 		return 0
 	}
-	return f.sum(sum, pods) / n
+	return f.podSum(sum, pods) / n
 }
 
-// has reports whether a figure without pods is there.
-func (f figures) has(figure string) bool {
-	_, ok := f.of(figure, "")
+// hasValue reports whether a figure without pods is there.
+func (f figures) hasValue(figure string) bool {
+	_, ok := f.value(figure, "")
 	return ok
 }

@@ -39,8 +39,7 @@ const (
 	first = "first_" // prefix: the first value of counters that are younger than the period
 )
 
-// stalePeriod is how far back metrics are looked for when they are missing, to tell a scrape that ended from one that never was. With
-// half of it, one that ended half an hour ago is taken for the latter.
+// stalePeriod is how far back metrics are looked for when they are missing, to tell a scrape that ended from one that never was.
 const stalePeriod = time.Hour
 
 // selection has the selectors of a group.
@@ -57,171 +56,173 @@ type selection struct {
 // query collects expressions, each under the name of its figure.
 type query []string
 
-// add adds the first expression that has a result. Expressions for elements of the same pod are alternatives for each pod.
-func (q *query) add(figure string, alternatives ...string) {
+// addFigure adds the first expression that has a result. Expressions for elements of the same pod are alternatives for each pod.
+func (q *query) addFigure(figure string, alternatives ...string) {
 	*q = append(*q, fmt.Sprintf(`label_replace(%s, "%s", "%s", "", "")`, strings.Join(alternatives, " or "), labelFigure, figure))
 }
 
 func (q query) String() string { return strings.Join(q, "\nor ") }
 
-// load returns the query for the load, the samples and the weights of a group. All results are of the window.
-func (s *selection) load() string {
+// loadQuery returns the query for the load, the samples and the weights of a group. All results are of the window.
+func (s *selection) loadQuery() string {
 	var q query
-	q.add(clock, "vector(time())")
-	q.add(sampled, s.engines(running, `max by (pod) (timestamp(%s))`)...)
-	q.add(runningNow, s.engines(running, s.sum("%s"))...)
-	q.add(waitingNow, s.waits(s.sum("%s"))...)
-	q.add(running, s.engines(running, s.sum(s.over("avg_over_time")))...)
-	q.add(waiting, s.waits(s.sum(s.over("avg_over_time")))...)
-	q.add(runningGrowth, s.engines(running, s.sum(s.over("delta")))...)
-	q.add(waitingGrowth, s.engines(waiting, s.sum(s.over("delta")))...)
-	q.add(kvUsage, s.engines(kvUsage, "avg by (pod) ("+s.over("avg_over_time")+")")...)
-	q.add(kvTokens, s.engines(kvTokens, s.sum("%s"))...)
+	q.addFigure(clock, "vector(time())")
+	q.addFigure(sampled, s.engineExprs(running, `max by (pod) (timestamp(%s))`)...)
+	q.addFigure(runningNow, s.engineExprs(running, s.sumByPod("%s"))...)
+	q.addFigure(waitingNow, s.waitingExprs(s.sumByPod("%s"))...)
+	q.addFigure(running, s.engineExprs(running, s.sumByPod(s.overWindow("avg_over_time")))...)
+	q.addFigure(waiting, s.waitingExprs(s.sumByPod(s.overWindow("avg_over_time")))...)
+	q.addFigure(runningGrowth, s.engineExprs(running, s.sumByPod(s.overWindow("delta")))...)
+	q.addFigure(waitingGrowth, s.engineExprs(waiting, s.sumByPod(s.overWindow("delta")))...)
+	q.addFigure(kvUsage, s.engineExprs(kvUsage, "avg by (pod) ("+s.overWindow("avg_over_time")+")")...)
+	q.addFigure(kvTokens, s.engineExprs(kvTokens, s.sumByPod("%s"))...)
 	for _, figure := range counted {
-		q.add(figure, s.engines(figure, s.sum(s.over("rate")))...)
+		q.addFigure(figure, s.engineExprs(figure, s.sumByPod(s.overWindow("rate")))...)
 	}
 	for i := range engines {
 		if e := &engines[i]; e.lazy {
-			q.add(lazy, "count by (pod) ("+s.of(e.metrics[running][0])+")")
+			q.addFigure(lazy, "count by (pod) ("+s.selectServers(e.metrics[running][0])+")")
 		}
 		if e := &engines[i]; e.info != "" {
-			q.add(cacheInfo, fmt.Sprintf("max by (pod, engine, %s, %s, %s) (%s{namespace=%s} and on (pod) %s)", labelTokens, labelBlocks, labelBlockSize,
-				e.info, strconv.Quote(s.namespace), s.of(e.metrics[running][0])))
+			q.addFigure(cacheInfo, fmt.Sprintf("max by (pod, engine, %s, %s, %s) (%s{namespace=%s} and on (pod) %s)", labelTokens, labelBlocks, labelBlockSize,
+				e.info, strconv.Quote(s.namespace), s.selectServers(e.metrics[running][0])))
 		}
 	}
-	s.picker(&q)
+	s.addPicker(&q)
 	return q.String()
 }
 
-func (s *selection) picker(q *query) {
-	q.add(pickerReady, s.pickers("")...)
-	rate := s.over("rate")
-	q.add(picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.ofPool("fairlead_picker_endpoint_picks_total"))))
-	q.add(attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.attempts(newAttempts))))
-	q.add(oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.attempts(legacyAttempts))))
-	q.add(refused, s.refusals(rate)...)
-	q.add(queued, s.queues("%s")...)
+func (s *selection) addPicker(q *query) {
+	q.addFigure(pickerReady, s.pickerExprs("")...)
+	rate := s.overWindow("rate")
+	q.addFigure(picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.selectPool("fairlead_picker_endpoint_picks_total"))))
+	q.addFigure(attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.selectAttempts(newAttempts))))
+	q.addFigure(oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.selectAttempts(legacyAttempts))))
+	q.addFigure(refused, s.refusalExprs(rate)...)
+	q.addFigure(queued, s.queueExprs("%s")...)
 	if s.waited > 0 {
-		q.add(waited, s.queues("max_over_time(%s["+promDuration(s.waited)+"])")...)
+		q.addFigure(waited, s.queueExprs("max_over_time(%s["+promDuration(s.waited)+"])")...)
 	}
-	q.add(perToken, fmt.Sprintf("avg(%s)", s.ofPool("fairlead_picker_speed_per_token_seconds")))
+	q.addFigure(perToken, fmt.Sprintf("avg(%s)", s.selectPool("fairlead_picker_speed_per_token_seconds")))
 	// Each picker learns on its own. Where a scrape honors labels, pod is the server's; else it is the picker's.
-	q.add(slowdown,
-		fmt.Sprintf("avg by (exported_pod) (%s)", s.ofPool("fairlead_picker_endpoint_wait_factor", `exported_pod!=""`)),
-		fmt.Sprintf("avg by (pod) (%s)", s.ofPool("fairlead_picker_endpoint_wait_factor", `exported_pod=""`)))
-	q.add(owed, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(s.over("avg_over_time"), s.ofPool("fairlead_picker_endpoint_prompt_tokens_owed"))))
-	s.learned(q)
+	q.addFigure(slowdown,
+		fmt.Sprintf("avg by (exported_pod) (%s)", s.selectPool("fairlead_picker_endpoint_wait_factor", `exported_pod!=""`)),
+		fmt.Sprintf("avg by (pod) (%s)", s.selectPool("fairlead_picker_endpoint_wait_factor", `exported_pod=""`)))
+	q.addFigure(owed, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
+		fmt.Sprintf(s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_prompt_tokens_owed"))))
+	s.addLearned(q)
 }
 
-// learned adds what newer pickers say themselves about each server. A time is the mean of what the pickers learned. All of them see the
+// addLearned adds what newer pickers learned about each server. A time is the mean of what the pickers learned. All of them see the
 // same batches; the ranks of a pod add up, and those that have not shown a full batch yet count as the others.
-func (s *selection) learned(q *query) {
-	q.add(tokenTime, fmt.Sprintf("avg by (%s) (1 / %s)", ofPod, s.ofEndpoints("fairlead_picker_endpoint_prefill_tokens_per_second")))
-	q.add(backlog, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(s.over("avg_over_time"), s.ofPool("fairlead_picker_endpoint_backlog_seconds"))))
-	q.add(batch, fmt.Sprintf("avg by (%[1]s) (max by (%[1]s, %[2]s) (%[3]s)) * on (%[1]s) count by (%[1]s) (max by (%[1]s, %[2]s) (%[4]s))", ofPod, ofEndpoint,
-		s.ofEndpoints("fairlead_picker_endpoint_batch_capacity"), s.ofEndpoints("fairlead_picker_endpoint_backlog_seconds")))
+func (s *selection) addLearned(q *query) {
+	q.addFigure(tokenTime, fmt.Sprintf("avg by (%s) (1 / %s)", ofPod, s.selectEndpoints("fairlead_picker_endpoint_prefill_tokens_per_second")))
+	q.addFigure(backlog, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
+		fmt.Sprintf(s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_backlog_seconds"))))
+	q.addFigure(batch, fmt.Sprintf("avg by (%[1]s) (max by (%[1]s, %[2]s) (%[3]s)) * on (%[1]s) count by (%[1]s) (max by (%[1]s, %[2]s) (%[4]s))", ofPod, ofEndpoint,
+		s.selectEndpoints("fairlead_picker_endpoint_batch_capacity"), s.selectEndpoints("fairlead_picker_endpoint_backlog_seconds")))
 }
 
-// Labels of ofEndpoints.
+// Labels that selectEndpoints adds.
 const (
 	ofPod      = "fairlead_pod"
 	ofEndpoint = "fairlead_endpoint"
 )
 
-// ofEndpoints selects a metric that the picker has of each endpoint, with its pod and address in labels of their own: a scrape that does
+// selectEndpoints selects a metric that the picker has of each endpoint, with its pod and address in labels of their own: a scrape that does
 // not honor labels renames the picker's.
-func (s *selection) ofEndpoints(metric string) string {
-	selected := s.ofPool(metric)
+func (s *selection) selectEndpoints(metric string) string {
+	selected := s.selectPool(metric)
 	for _, label := range [][2]string{{ofPod, "pod"}, {ofPod, "exported_pod"}, {ofEndpoint, "endpoint"}, {ofEndpoint, "exported_endpoint"}} {
 		selected = fmt.Sprintf(`label_replace(%s, "%s", "$1", "%s", "(.+)")`, selected, label[0], label[1])
 	}
 	return selected
 }
 
-// retained returns the query for the requests of a period. A counter that is younger than the period began with a value that increase
+// retentionQuery returns the query for the requests of a period. A counter that is younger than the period began with a value that increase
 // does not count: it is added.
-func (s *selection) retained(period time.Duration) string {
+func (s *selection) retentionQuery(period time.Duration) string {
 	var q query
 	within := promDuration(period)
 	increase := "increase(%s[" + within + "])"
 	younger := "(min_over_time(%[1]s[" + within + "]) unless %[1]s offset " + within + ")"
-	q.add(sampled, s.observed("count by (pod) (count_over_time(%s["+within+"]))")...)
+	q.addFigure(sampled, s.observedExprs("count by (pod) (count_over_time(%s["+within+"]))")...)
 	for _, part := range [][2]string{{"", increase}, {first, younger}} {
 		prefix, count := part[0], part[1]
-		q.add(prefix+finished, s.engines(finished, s.sum(count))...)
-		q.add(prefix+picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-			fmt.Sprintf(count, s.ofPool("fairlead_picker_endpoint_picks_total"))))
-		q.add(prefix+attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(count, s.attempts(newAttempts))))
-		q.add(prefix+oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(count, s.attempts(legacyAttempts))))
-		q.add(prefix+refused, s.refusals(count)...)
+		q.addFigure(prefix+finished, s.engineExprs(finished, s.sumByPod(count))...)
+		q.addFigure(prefix+picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
+			fmt.Sprintf(count, s.selectPool("fairlead_picker_endpoint_picks_total"))))
+		q.addFigure(prefix+attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(count, s.selectAttempts(newAttempts))))
+		q.addFigure(prefix+oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(count, s.selectAttempts(legacyAttempts))))
+		q.addFigure(prefix+refused, s.refusalExprs(count)...)
 	}
-	now, before := strings.Join(s.pickers(""), " or "), strings.Join(s.pickers(" offset "+within), " or ")
-	q.add(pickerReady, fmt.Sprintf("((%s) and (%s))", now, before))
+	now, before := strings.Join(s.pickerExprs(""), " or "), strings.Join(s.pickerExprs(" offset "+within), " or ")
+	q.addFigure(pickerReady, fmt.Sprintf("((%s) and (%s))", now, before))
 	return q.String()
 }
 
-// newest returns the query for the times of the newest metrics, when there are none now.
-func (s *selection) newest() string {
+// newestQuery returns the query for the times of the newest metrics, when there are none now.
+func (s *selection) newestQuery() string {
 	var q query
-	q.add(clock, "vector(time())")
-	q.add(sampled, s.engines(running, "max by (pod) (max_over_time(timestamp(%s)["+promDuration(stalePeriod)+":1m]))")...)
+	q.addFigure(clock, "vector(time())")
+	q.addFigure(sampled, s.engineExprs(running, "max by (pod) (max_over_time(timestamp(%s)["+promDuration(stalePeriod)+":1m]))")...)
 	return q.String()
 }
 
-// engines returns an expression for each name of a figure.
-func (s *selection) engines(figure, format string) []string {
+// engineExprs returns an expression for each name of a figure.
+func (s *selection) engineExprs(figure, format string) []string {
 	var all []string
 	for i := range engines {
 		for _, name := range engines[i].metrics[figure] {
-			all = append(all, fmt.Sprintf(format, s.of(name)))
+			all = append(all, fmt.Sprintf(format, s.selectServers(name)))
 		}
 	}
 	return all
 }
 
-// waits returns expressions for the requests that wait for a place in the batch. Where servers have roles, others wait for a KV cache: vLLM
+// waitingExprs returns expressions for the requests that wait for a place in the batch. Where servers have roles, others wait for a KV cache: vLLM
 // counts them as waiting, too, and SGLang does not count those for which a decode server has no room yet.
-func (s *selection) waits(format string) []string {
-	all := s.engines(waiting, format)
+func (s *selection) waitingExprs(format string) []string {
+	all := s.engineExprs(waiting, format)
 	if !s.roles {
 		return all
 	}
-	of := func(metric string, more ...string) string { return fmt.Sprintf(format, s.of(metric, more...)) }
+	waitingExpr := func(metric string, more ...string) string {
+		return fmt.Sprintf(format, s.selectServers(metric, more...))
+	}
 	return append([]string{
-		of(vllmWaitingByReason, `reason="capacity"`),
-		fmt.Sprintf("(%s - %s)", of(vllmWaiting), of(vllmFetching, `stage=~"waiting_to_start|in_progress"`)),
-		fmt.Sprintf("(%s + %s)", of(sglangWaiting), of(sglangPreallocating)),
+		waitingExpr(vllmWaitingByReason, `reason="capacity"`),
+		fmt.Sprintf("(%s - %s)", waitingExpr(vllmWaiting), waitingExpr(vllmFetching, `stage=~"waiting_to_start|in_progress"`)),
+		fmt.Sprintf("(%s + %s)", waitingExpr(sglangWaiting), waitingExpr(sglangPreallocating)),
 	}, all...)
 }
 
-// observed returns an expression for a series of each engine that is there even if no request ever finished.
-func (s *selection) observed(format string) []string {
+// observedExprs returns, for each engine, an expression for a series that exists even if no request ever finished.
+func (s *selection) observedExprs(format string) []string {
 	var all []string
 	for i := range engines {
 		always := engines[i].metrics[finished][0]
 		if engines[i].lazy {
 			always = engines[i].metrics[running][0]
 		}
-		all = append(all, fmt.Sprintf(format, s.of(always)))
+		all = append(all, fmt.Sprintf(format, s.selectServers(always)))
 	}
 	return all
 }
 
-// of selects a metric of the model's servers in the namespace.
-func (s *selection) of(metric string, more ...string) string {
+// selectServers selects a metric of the model's servers in the namespace.
+func (s *selection) selectServers(metric string, more ...string) string {
 	matchers := append([]string{"namespace=" + strconv.Quote(s.namespace), "model_name=" + strconv.Quote(s.model)}, more...)
 	return metric + "{" + strings.Join(matchers, ",") + "}"
 }
 
-// sum returns a format for the sum of the servers of each pod.
-func (s *selection) sum(format string) string {
+// sumByPod returns a format for the sum of the servers of each pod.
+func (s *selection) sumByPod(format string) string {
 	return "sum by (pod) (max without (" + sameServer + ") (" + format + "))"
 }
 
-// over returns a format for a function over the window.
-func (s *selection) over(function string) string {
+// overWindow returns a format for a function over the window.
+func (s *selection) overWindow(function string) string {
 	return function + "(%s[" + promDuration(s.window) + "])"
 }
 
@@ -231,34 +232,34 @@ const (
 	legacyAttempts = "inference_extension_scheduler_attempts_total"
 )
 
-// pickers returns expressions for the number of pickers of the pool. A picker runs in the namespace of its pool: endpointPickerRef
+// pickerExprs returns expressions for the number of pickers of the pool. A picker runs in the namespace of its pool: endpointPickerRef
 // names a Service there. So the picker of another namespace can claim nothing.
-func (s *selection) pickers(offset string) []string {
+func (s *selection) pickerExprs(offset string) []string {
 	return []string{
-		"count(" + s.ofPool("fairlead_picker_endpoints_ready") + offset + ")",
-		"count(" + s.ofName("llm_d_epp_ready_endpoints") + offset + ")",
-		"count(" + s.ofName("inference_pool_ready_pods") + offset + ")",
+		"count(" + s.selectPool("fairlead_picker_endpoints_ready") + offset + ")",
+		"count(" + s.selectPoolName("llm_d_epp_ready_endpoints") + offset + ")",
+		"count(" + s.selectPoolName("inference_pool_ready_pods") + offset + ")",
 	}
 }
 
-// ofPool selects a metric of the endpoint picker's own, which names the pool with its namespace.
-func (s *selection) ofPool(metric string, more ...string) string {
+// selectPool selects a metric of the endpoint picker's own, which names the pool with its namespace.
+func (s *selection) selectPool(metric string, more ...string) string {
 	matchers := append([]string{"namespace=" + strconv.Quote(s.namespace), "pool=" + strconv.Quote(s.namespace+"/"+s.pool)}, more...)
 	return metric + "{" + strings.Join(matchers, ",") + "}"
 }
 
-func (s *selection) ofName(metric string) string {
+func (s *selection) selectPoolName(metric string) string {
 	return fmt.Sprintf("%s{namespace=%s,name=%s}", metric, strconv.Quote(s.namespace), strconv.Quote(s.pool))
 }
 
-// attempts selects successful picks in the namespace. They name the pod, but neither the pool nor always the base model.
-func (s *selection) attempts(metric string) string {
-	return fmt.Sprintf(`%s{namespace=%s,exported_namespace=~%s,status="success"}`, metric, strconv.Quote(s.namespace), optional(s.namespace))
+// selectAttempts selects successful picks in the namespace. They name the pod, but neither the pool nor always the base model.
+func (s *selection) selectAttempts(metric string) string {
+	return fmt.Sprintf(`%s{namespace=%s,exported_namespace=~%s,status="success"}`, metric, strconv.Quote(s.namespace), optionalMatcher(s.namespace))
 }
 
-// refusals returns expressions for what a function makes of the requests that got no pod.
-func (s *selection) refusals(format string) []string {
-	pool := "pool=~" + optional(s.namespace+"/"+s.pool) // a picker of one pool does not name it
+// refusalExprs returns expressions that apply a function to the requests that got no pod.
+func (s *selection) refusalExprs(format string) []string {
+	pool := "pool=~" + optionalMatcher(s.namespace+"/"+s.pool) // a picker of one pool does not name it
 	if s.shared {
 		pool = "pool=" + strconv.Quote(s.namespace+"/"+s.pool)
 	}
@@ -270,9 +271,9 @@ func (s *selection) refusals(format string) []string {
 	return all
 }
 
-// queues returns expressions for what a function makes of the requests that wait in the picker.
-func (s *selection) queues(format string) []string {
-	pool := "inference_pool=~" + optional(s.pool)
+// queueExprs returns expressions that apply a function to the requests that wait in the picker.
+func (s *selection) queueExprs(format string) []string {
+	pool := "inference_pool=~" + optionalMatcher(s.pool)
 	if s.shared {
 		pool = "inference_pool=" + strconv.Quote(s.pool)
 	}
@@ -285,7 +286,7 @@ func (s *selection) queues(format string) []string {
 	return all
 }
 
-// optional returns a regular expression for a label that is missing or has a value.
-func optional(value string) string { return strconv.Quote("|" + regexp.QuoteMeta(value)) }
+// optionalMatcher returns a regular expression for a label that is missing or has a value.
+func optionalMatcher(value string) string { return strconv.Quote("|" + regexp.QuoteMeta(value)) }
 
 func promDuration(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

@@ -8,14 +8,14 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// diagnose tells a scrape that ended from one that never was. Prometheus forgets a target that is gone at once, and other series after
+// diagnoseMissing tells a scrape that ended from one that never was. Prometheus forgets a target that is gone at once, and other series after
 // its lookback, so neither shows in a query for the present.
-func (c *Collector) diagnose(ctx context.Context, selected *selection, load snapshot.Load) snapshot.Load {
-	vector, err := c.querier.Query(ctx, selected.newest())
+func (c *Collector) diagnoseMissing(ctx context.Context, selected *selection, load snapshot.Load) snapshot.Load {
+	vector, err := c.querier.Query(ctx, selected.newestQuery())
 	if err != nil {
-		return failed(err.Error())
+		return failedLoad(err.Error())
 	}
-	f := read(selected.namespace, vector)
+	f := readFigures(selected.namespace, vector)
 	age := math.Inf(1)
 	for _, at := range f[sampled] {
 		age = min(age, f[clock][""]-at)
@@ -23,17 +23,17 @@ func (c *Collector) diagnose(ctx context.Context, selected *selection, load snap
 	if age < c.options.StaleAfter.Seconds() || math.IsInf(age, 1) {
 		return load
 	}
-	return stale(fmt.Sprintf("model %q in namespace %s", selected.model, selected.namespace), age)
+	return staleLoad(fmt.Sprintf("model %q in namespace %s", selected.model, selected.namespace), age)
 }
 
-// requests returns the requests of the retention period of a group, or why they are not known.
+// retainedRequests returns the requests of the retention period of a group, or why they are not known.
 //
 //	engines have metrics of the period, those   their finished requests, those of deleted pods included, and those that they have now
 //	of all ready pods included
 //	a picker was there all the time             the requests that it sent
 //	both                                        the larger number
 //	either, and the picker refused some         these, too
-func (c *Collector) requests(ctx context.Context, selected *selection, w *window, of *neighbors) (*float64, string) {
+func (c *Collector) retainedRequests(ctx context.Context, selected *selection, w *window, neighbors *modelNeighbors) (*float64, string) {
 	g := w.group
 	switch {
 	case g.Retention <= 0:
@@ -41,15 +41,17 @@ func (c *Collector) requests(ctx context.Context, selected *selection, w *window
 	case g.Retention > maxRetention:
 		return nil, fmt.Sprintf("the retention period is %v, and the longest one is %v: shorten it", g.Retention, maxRetention)
 	}
-	vector, err := c.querier.Query(ctx, selected.retained(g.Retention))
+	vector, err := c.querier.Query(ctx, selected.retentionQuery(g.Retention))
 	if err != nil {
 		return nil, err.Error()
 	}
-	f := read(g.Namespace, vector)
-	total := func(figure string) float64 { return f.sumOf(figure, g.Pool, of) + f.sumOf(first+figure, g.Pool, of) }
+	f := readFigures(g.Namespace, vector)
+	total := func(figure string) float64 {
+		return f.poolSum(figure, g.Pool, neighbors) + f.poolSum(first+figure, g.Pool, neighbors)
+	}
 
-	byEngines, enginesKnown := total(finished), w.coveredBy(f, of)
-	byPicker, pickerKnown := total(picks), f.has(pickerReady)
+	byEngines, enginesKnown := total(finished), w.isCoveredBy(f, neighbors)
+	byPicker, pickerKnown := total(picks), f.hasValue(pickerReady)
 	if byPicker == 0 && !enginesKnown { // without a pool in their labels, these may be another pool's: they can only keep replicas
 		byPicker = max(total(attempts), total(oldAttempts))
 	}
@@ -59,42 +61,42 @@ func (c *Collector) requests(ctx context.Context, selected *selection, w *window
 			"InferencePool have metrics for it. The number of replicas does not go to zero without them", g.Model, g.Namespace, g.Retention)
 	}
 	inServers := 0.0
-	for _, p := range w.pods() {
+	for _, p := range w.podNames() {
 		inServers += w.figures[runningNow][p] + w.figures[waitingNow][p]
 	}
-	all := max(byEngines, byPicker) + refused + inServers
-	return &all, ""
+	requests := max(byEngines, byPicker) + refused + inServers
+	return &requests, ""
 }
 
-// coveredBy reports whether the engines' metrics of a period say how many requests there were: there are some, and those of all ready
-// pods.
-func (w *window) coveredBy(f figures, of *neighbors) bool {
+// isCoveredBy reports whether the engines' metrics of a period say how many requests there were: there are metrics, among them those of
+// all ready pods.
+func (w *window) isCoveredBy(f figures, neighbors *modelNeighbors) bool {
 	for _, pod := range w.ready {
-		if _, ok := f.of(sampled, pod); !ok {
+		if _, ok := f.value(sampled, pod); !ok {
 			return false
 		}
 	}
 	for pod := range f[sampled] {
-		if of.mayBeIn(pod, w.group.Pool) {
+		if neighbors.mayBeIn(pod, w.group.Pool) {
 			return true
 		}
 	}
 	return false
 }
 
-// sumOf returns the sum of a figure over the pods of a pool, deleted ones included.
-func (f figures) sumOf(figure, pool string, of *neighbors) float64 {
+// poolSum returns the sum of a figure over the pods of a pool, deleted ones included.
+func (f figures) poolSum(figure, pool string, neighbors *modelNeighbors) float64 {
 	total := 0.0
 	for pod, v := range f[figure] {
-		if of.mayBeIn(pod, pool) {
+		if neighbors.mayBeIn(pod, pool) {
 			total += v
 		}
 	}
 	return total
 }
 
-// mayBeIn reports whether a pod is not one of another pool. Nobody knows the pool of a deleted pod.
-func (n *neighbors) mayBeIn(pod, pool string) bool {
-	of, known := n.pools[pod]
-	return !known || of == pool
+// mayBeIn reports whether a pod may belong to a pool. The pool of a deleted pod is not known.
+func (n *modelNeighbors) mayBeIn(pod, pool string) bool {
+	podPool, known := n.pools[pod]
+	return !known || podPool == pool
 }

@@ -24,7 +24,7 @@ type stage struct {
 
 	role     snapshot.Role
 	variants []int // positions of its variants in the whole group
-	held     bool  // by servers of another role: its own do not show what they can do
+	blocked  bool  // by servers of another role: its own servers do not show what they can do
 }
 
 // hasRoles reports whether a variant of a group has a role.
@@ -32,18 +32,18 @@ func (g *Group) hasRoles() bool {
 	return slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.Role != snapshot.Aggregated })
 }
 
-// window returns what figures say about the pods of a group.
-func (c *Collector) window(g *Group, f figures, now time.Time) *window {
+// newWindow returns what figures say about the pods of a group.
+func (c *Collector) newWindow(g *Group, f figures, now time.Time) *window {
 	w := &window{Options: &c.options, now: now, group: g, figures: f}
-	w.sort()
+	w.classifyPods()
 	return w
 }
 
-// stages returns the roles of a group, in order. A group without roles is one stage.
-func (c *Collector) stages(whole *window) []*stage {
-	g := whole.group
+// splitStages returns the roles of a group, in order. A group without roles is one stage.
+func (c *Collector) splitStages(groupWindow *window) []*stage {
+	g := groupWindow.group
 	if !g.hasRoles() {
-		only := &stage{window: whole}
+		only := &stage{window: groupWindow}
 		for i := range g.Variants {
 			only.variants = append(only.variants, i)
 		}
@@ -64,43 +64,43 @@ func (c *Collector) stages(whole *window) []*stage {
 	var all []*stage
 	for _, role := range slices.Sorted(maps.Keys(byRole)) {
 		s := byRole[role]
-		s.window = c.window(s.group, whole.figures, whole.now)
+		s.window = c.newWindow(s.group, groupWindow.figures, groupWindow.now)
 		all = append(all, s)
 	}
 	if prefill, decode := byRole[snapshot.Prefill], byRole[snapshot.Decode]; prefill != nil && decode != nil {
-		if decode.crowded() && !prefill.answers() {
-			prefill.held = true
-			prefill.withoutWaiting()
+		if decode.isCrowded() && !prefill.isAnswering() {
+			prefill.blocked = true
+			prefill.removeWaiting()
 		}
 		if other := byRole[snapshot.Aggregated]; other != nil { // the requests that no server has yet need a pair
-			other.withoutPicker()
+			other.removePicker()
 		}
 	}
 	return all
 }
 
-// crowded reports whether requests wait for room in the servers. Prefill servers keep the KV caches of those, and so look full, too: more
+// isCrowded reports whether requests wait for room in the servers. Prefill servers keep the KV caches of those, and so look full, too: more
 // of them would not help.
-func (w *window) crowded() bool {
-	waits, runs := w.figures.sum(waiting, w.measured), w.figures.sum(running, w.measured)
-	full := waits >= crowdedPart*runs || w.figures.mean(kvUsage, w.measured) >= crowdedCache
+func (w *window) isCrowded() bool {
+	waits, runs := w.figures.podSum(waiting, w.measured), w.figures.podSum(running, w.measured)
+	full := waits >= crowdedPart*runs || w.figures.podMean(kvUsage, w.measured) >= crowdedCache
 	return waits > 0 && waits >= crowdedWaiting*float64(len(w.measured)) && full
 }
 
-// answers reports whether prefill servers answer requests themselves, which needs no decode servers.
-func (w *window) answers() bool {
-	return w.figures.ratio(outputTokens, outputs, w.measured) > snapshot.MostPrefillOutput
+// isAnswering reports whether prefill servers answer requests themselves, which needs no decode servers.
+func (w *window) isAnswering() bool {
+	return w.figures.podRatio(outputTokens, outputs, w.measured) > snapshot.MostPrefillOutput
 }
 
-// withoutPicker removes the requests that the picker has or refused.
-func (w *window) withoutPicker() {
+// removePicker removes the requests that the picker has or refused.
+func (w *window) removePicker() {
 	w.refused = 0
 	w.figures = maps.Clone(w.figures)
 	delete(w.figures, queued)
 }
 
-// withoutWaiting removes the requests that wait.
-func (w *window) withoutWaiting() {
+// removeWaiting removes the requests that wait.
+func (w *window) removeWaiting() {
 	w.figures = maps.Clone(w.figures)
 	for _, figure := range []string{waiting, waitingNow} {
 		none := map[string]float64{}
@@ -111,32 +111,32 @@ func (w *window) withoutWaiting() {
 	}
 }
 
-// sampleOf returns the sample of a variant, nil if it would teach something wrong. The time to the first token at a decode server can include
+// roleSample returns the sample of a variant, or nil if package learn would learn something wrong from it. The time to the first token at a decode server can include
 // that of the prefill server. Some engines do not count the token of a prefill.
-func (s *stage) sampleOf(variant int) *sample.Sample {
-	made := s.sample(variant)
+func (s *stage) roleSample(variant int) *sample.Sample {
+	mean := s.meanSample(variant)
 	switch {
-	case made == nil || s.held:
+	case mean == nil || s.blocked:
 		return nil
 	case s.role == snapshot.Decode:
-		made.TTFT = 0
+		mean.TTFT = 0
 	case s.role == snapshot.Prefill:
-		made.Output = max(made.Output, 1)
+		mean.Output = max(mean.Output, 1)
 	}
-	return made
+	return mean
 }
 
-// loads returns the load of each role. Decode servers get at least the requests that prefill servers get now: those that wait there will
+// loadsByRole returns the load of each role. Decode servers get at least the requests that prefill servers get now: those that wait there will
 // come. That is not true if the latter answer requests themselves.
-func loads(stages []*stage) map[snapshot.Role]snapshot.Load {
-	all := map[snapshot.Role]snapshot.Load{}
+func loadsByRole(stages []*stage) map[snapshot.Role]snapshot.Load {
+	loadOf := map[snapshot.Role]snapshot.Load{}
 	for _, s := range stages {
-		all[s.role] = s.load()
+		loadOf[s.role] = s.computeLoad()
 	}
-	prefill, decode := all[snapshot.Prefill], all[snapshot.Decode]
+	prefill, decode := loadOf[snapshot.Prefill], loadOf[snapshot.Decode]
 	if prefill.State == snapshot.Found && decode.State == snapshot.Found && prefill.Output <= snapshot.MostPrefillOutput {
 		decode.Rate = max(decode.Rate, prefill.Rate)
-		all[snapshot.Decode] = decode
+		loadOf[snapshot.Decode] = decode
 	}
-	return all
+	return loadOf
 }

@@ -49,7 +49,7 @@ func TestLoadsOfRoles(t *testing.T) {
 	r := collectOne(t, answerOf(
 		serves(snapshot.Prefill, 6, 8000, 1, 1, 20), serves(snapshot.Decode, 4, 8000, 250, 30, 0), serves(snapshot.Aggregated, 3, 1000, 100, 7, 2)), g)
 
-	prefill, decode, whole := r.Of(snapshot.Prefill), r.Of(snapshot.Decode), r.Of(snapshot.Aggregated)
+	prefill, decode, whole := r.LoadForRole(snapshot.Prefill), r.LoadForRole(snapshot.Decode), r.LoadForRole(snapshot.Aggregated)
 	assert.Equal(t, r.Load, whole)
 	assert.Equal(t, int64(6e6), prefill.Rate)
 	assert.InDelta(t, 8000, prefill.Input, 1e-6)
@@ -77,10 +77,10 @@ func TestPrefillServersThatDecode(t *testing.T) {
 	t.Parallel()
 	g := roleGroup(snapshot.Prefill, snapshot.Decode)
 	r := collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 9, 1, 0), serves(snapshot.Decode, 2, 8000, 250, 30, 0)), g)
-	assert.Equal(t, int64(2e6), r.Of(snapshot.Decode).Rate)
+	assert.Equal(t, int64(2e6), r.LoadForRole(snapshot.Decode).Rate)
 
 	r = collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 9, 1, 20), serves(snapshot.Decode, 2, 8000, 250, 30, 30)), g)
-	assert.InDelta(t, 20, r.Of(snapshot.Prefill).Waiting, 0, "they wait for no decode server")
+	assert.InDelta(t, 20, r.LoadForRole(snapshot.Prefill).Waiting, 0, "they wait for no decode server")
 	assert.NotNil(t, r.Variants[0].Sample)
 
 	r = collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 0, 1, 0), serves(snapshot.Decode, 2, 8000, 250, 30, 0)), g)
@@ -109,7 +109,7 @@ func TestPrefillWaitsForDecode(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 1, 1, 20), tt.decodes), g)
-			load := r.Of(snapshot.Prefill)
+			load := r.LoadForRole(snapshot.Prefill)
 			assert.InDelta(t, tt.wantWaiting, load.Waiting, 0)
 			assert.Equal(t, tt.wantPrefills, load.Rate, "what arrives is known")
 			if tt.wantWaiting == 0 {
@@ -117,8 +117,8 @@ func TestPrefillWaitsForDecode(t *testing.T) {
 			} else {
 				assert.InDelta(t, tt.wantWaiting, r.Variants[0].Sample.Waiting, 0)
 			}
-			require.Len(t, r.Variants[0].Uses, 1)
-			assert.InDelta(t, tt.wantWaiting, r.Variants[0].Uses[0].Waiting, 0)
+			require.Len(t, r.Variants[0].Usages, 1)
+			assert.InDelta(t, tt.wantWaiting, r.Variants[0].Usages[0].Waiting, 0)
 		})
 	}
 }
@@ -128,14 +128,14 @@ func TestOneRoleWithoutMetrics(t *testing.T) {
 	t.Parallel()
 	g := roleGroup(snapshot.Prefill, snapshot.Decode)
 	r := collectOne(t, answerOf(serves(snapshot.Prefill, 6, 8000, 1, 1, 0)), g)
-	assert.Equal(t, snapshot.Found, r.Of(snapshot.Prefill).State)
-	assert.Equal(t, snapshot.Missing, r.Of(snapshot.Decode).State)
-	assert.Contains(t, r.Of(snapshot.Decode).Message, "pod-decode")
+	assert.Equal(t, snapshot.Found, r.LoadForRole(snapshot.Prefill).State)
+	assert.Equal(t, snapshot.Missing, r.LoadForRole(snapshot.Decode).State)
+	assert.Contains(t, r.LoadForRole(snapshot.Decode).Message, "pod-decode")
 
 	failing := stub(func(context.Context, string) ([]promclient.Series, error) { return nil, assert.AnError })
 	r = collectOne(t, failing, g)
-	assert.Equal(t, snapshot.Failed, r.Of(snapshot.Prefill).State)
-	assert.Equal(t, snapshot.Failed, r.Of(snapshot.Decode).State)
+	assert.Equal(t, snapshot.Failed, r.LoadForRole(snapshot.Prefill).State)
+	assert.Equal(t, snapshot.Failed, r.LoadForRole(snapshot.Decode).State)
 }
 
 // TestQueryWithoutRoles: models without roles are asked for as before.

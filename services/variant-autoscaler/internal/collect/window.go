@@ -39,8 +39,8 @@ type window struct {
 	picker            bool    // whether a picker of the pool is there
 }
 
-// sort sorts the pods of the group.
-func (w *window) sort() {
+// classifyPods finds out which pods are ready, settled, measured or stale.
+func (w *window) classifyPods() {
 	w.finished, w.arrived = map[string]float64{}, map[string]float64{}
 	for _, v := range w.group.Variants {
 		for _, p := range v.Pods {
@@ -50,17 +50,17 @@ func (w *window) sort() {
 					w.settled = append(w.settled, p.Name)
 				}
 			}
-			w.measure(&p)
+			w.measurePod(&p)
 		}
 	}
-	w.dispatched()
+	w.readPicks()
 }
 
-// measure reads the requests of a pod.
-func (w *window) measure(p *Pod) {
+// measurePod reads the requests of a pod.
+func (w *window) measurePod(p *Pod) {
 	pod := p.Name
-	clockNow, known := w.figures.of(clock, "")
-	at, sampled := w.figures.of(sampled, pod)
+	clockNow, known := w.figures.value(clock, "")
+	at, sampled := w.figures.value(sampled, pod)
 	if !known || !sampled {
 		return
 	}
@@ -70,11 +70,11 @@ func (w *window) measure(p *Pod) {
 	}
 	inside := w.figures[runningNow][pod] + w.figures[waitingNow][pod]
 	isNew := !p.Ready.IsZero() && w.now.Sub(p.Ready) < w.Window
-	growth, grown := w.figures.of(runningGrowth, pod)
-	done, counted := w.figures.of(finished, pod)
+	growth, grown := w.figures.value(runningGrowth, pod)
+	done, counted := w.figures.value(finished, pod)
 	if !counted {
 		// Two samples of a gauge, and none of a counter that begins with its first event.
-		if _, lazily := w.figures.of(lazy, pod); !lazily || !grown {
+		if _, lazily := w.figures.value(lazy, pod); !lazily || !grown {
 			if isNew {
 				w.begun += inside / w.Window.Seconds()
 			}
@@ -91,22 +91,22 @@ func (w *window) measure(p *Pod) {
 	w.arrived[pod] = max(done+growth/w.Window.Seconds(), w.figures[received][pod], 0)
 }
 
-// dispatched reads what the picker sent to each pod, from the metric that has the most: pickers have one, or several with the same
+// readPicks reads what the picker sent to each pod, from the metric that has the most: pickers have one, or several with the same
 // requests.
-func (w *window) dispatched() {
-	w.picker = w.figures.has(pickerReady)
+func (w *window) readPicks() {
+	w.picker = w.figures.hasValue(pickerReady)
 	w.refused = w.figures[refused][""]
 	w.sent = map[string]float64{}
 	most := 0.0
-	pods := w.pods()
+	pods := w.podNames()
 	for _, source := range []string{picks, attempts, oldAttempts} {
-		if n := w.figures.sum(source, pods); n > most {
+		if n := w.figures.podSum(source, pods); n > most {
 			most, w.sent = n, w.figures[source]
 		}
 	}
 }
 
-func (w *window) pods() []string {
+func (w *window) podNames() []string {
 	var all []string
 	for _, v := range w.group.Variants {
 		for _, p := range v.Pods {
@@ -116,22 +116,22 @@ func (w *window) pods() []string {
 	return all
 }
 
-// load returns the load, or why it is not known.
-func (w *window) load() snapshot.Load {
-	if _, known := w.figures.of(clock, ""); !known {
-		return failed("Prometheus answered without its time: check that PROMETHEUS_BASE_URL leads to a Prometheus, and that no proxy changes answers")
+// computeLoad returns the load, or why it is not known.
+func (w *window) computeLoad() snapshot.Load {
+	if _, known := w.figures.value(clock, ""); !known {
+		return failedLoad("Prometheus answered without its time: check that PROMETHEUS_BASE_URL leads to a Prometheus, and that no proxy changes answers")
 	}
-	unseen := subtract(w.settled, w.measured)
+	unseen := subtractPods(w.settled, w.measured)
 	if len(w.measured) == 0 && len(w.settled) == 0 || 2*len(unseen) > len(w.settled) {
 		if len(w.settled) == 0 && w.picker {
-			return w.found(nil)
+			return w.measuredLoad(nil)
 		}
-		return w.unknown(unseen)
+		return w.unknownLoad(unseen)
 	}
-	return w.found(unseen)
+	return w.measuredLoad(unseen)
 }
 
-func (w *window) unknown(unseen []string) snapshot.Load {
+func (w *window) unknownLoad(unseen []string) snapshot.Load {
 	model := fmt.Sprintf("model %q in namespace %s", w.group.Model, w.group.Namespace)
 	switch {
 	case len(w.stale) > 0:
@@ -139,50 +139,50 @@ func (w *window) unknown(unseen []string) snapshot.Load {
 		for _, pod := range w.stale {
 			age = min(age, w.figures[clock][""]-w.figures[sampled][pod])
 		}
-		return stale(model, age)
+		return staleLoad(model, age)
 	case len(w.ready) == 0:
-		return missing(model + " has no ready pods, and no endpoint picker with metrics: requests can only be seen when a pod is ready. " +
+		return missingLoad(model + " has no ready pods, and no endpoint picker with metrics: requests can only be seen when a pod is ready. " +
 			"Let Prometheus scrape the picker of the InferencePool")
 	case len(w.settled) == 0:
-		return missing(fmt.Sprintf("the pods of %s have been ready for less than %v: wait for Prometheus to scrape them twice", model, settledAfter*w.Window))
+		return missingLoad(fmt.Sprintf("the pods of %s have been ready for less than %v: wait for Prometheus to scrape them twice", model, settledAfter*w.Window))
 	}
-	return missing(fmt.Sprintf("Prometheus has no metrics of %d of %d ready pods of %s, such as %s: let a PodMonitor scrape them, so that their series have "+
+	return missingLoad(fmt.Sprintf("Prometheus has no metrics of %d of %d ready pods of %s, such as %s: let a PodMonitor scrape them, so that their series have "+
 		"the labels namespace and pod, at least twice in %v, and check that the model is served under this name",
 		len(unseen), len(w.settled), model, unseen[0], w.Window))
 }
 
-func missing(message string) snapshot.Load {
+func missingLoad(message string) snapshot.Load {
 	return snapshot.Load{State: snapshot.Missing, Message: message}
 }
 
-func stale(model string, age float64) snapshot.Load {
+func staleLoad(model string, age float64) snapshot.Load {
 	return snapshot.Load{State: snapshot.Stale, Message: fmt.Sprintf("the newest metrics of %s in Prometheus are %v old: check the scrape targets of its pods",
 		model, time.Duration(age*float64(time.Second)).Round(time.Second))}
 }
 
-// found returns the load of measured pods, and of some that have no metrics.
-func (w *window) found(unseen []string) snapshot.Load {
-	done := w.total(w.finished, unseen)
-	arrived := w.total(w.arrived, unseen) + w.begun
+// measuredLoad returns the load of measured pods, and of some that have no metrics.
+func (w *window) measuredLoad(unseen []string) snapshot.Load {
+	done := w.totalRate(w.finished, unseen)
+	arrived := w.totalRate(w.arrived, unseen) + w.begun
 	sent := w.refused
-	for _, pod := range w.pods() {
+	for _, pod := range w.podNames() {
 		sent += w.sent[pod]
 	}
 	rate := max(done, arrived, sent)
 	if rate > maxRate {
-		return failed(fmt.Sprintf("the metrics of model %q in namespace %s say %.3g requests per second, which cannot be: check what its pods export",
+		return failedLoad(fmt.Sprintf("the metrics of model %q in namespace %s say %.3g requests per second, which cannot be: check what its pods export",
 			w.group.Model, w.group.Namespace, rate))
 	}
 	f := w.figures
 	load := snapshot.Load{
 		State:  snapshot.Found,
 		Rate:   int64(math.Round(rate * perSecond)),
-		Input:  f.ratio(inputTokens, inputs, w.measured),
-		Cached: min(f.ratio(cacheHits, cacheLookups, w.measured), 1),
-		Output: f.ratio(outputTokens, outputs, w.measured),
-		Queued: f[queued][""], Waiting: f.sum(waitingNow, w.pods()),
-		TTFT: f.ratio(ttftSum, ttftCount, w.measured) * perMilli,
-		ITL:  f.ratio(itlSum, itlCount, w.measured) * perMilli,
+		Input:  f.podRatio(inputTokens, inputs, w.measured),
+		Cached: min(f.podRatio(cacheHits, cacheLookups, w.measured), 1),
+		Output: f.podRatio(outputTokens, outputs, w.measured),
+		Queued: f[queued][""], Waiting: f.podSum(waitingNow, w.podNames()),
+		TTFT: f.podRatio(ttftSum, ttftCount, w.measured) * perMilli,
+		ITL:  f.podRatio(itlSum, itlCount, w.measured) * perMilli,
 	}
 	if len(unseen) > 0 {
 		load.Message = fmt.Sprintf("%d of %d ready pods have no metrics in Prometheus, such as %s: their load is taken for the mean of the others. "+
@@ -191,8 +191,8 @@ func (w *window) found(unseen []string) snapshot.Load {
 	return load
 }
 
-// total returns the sum of measured pods, and for each unseen one the mean of its variant's, or else of all.
-func (w *window) total(rates map[string]float64, unseen []string) float64 {
+// totalRate returns the sum of measured pods, and for each unseen one the mean of its variant's, or else of all.
+func (w *window) totalRate(rates map[string]float64, unseen []string) float64 {
 	total := 0.0
 	for _, rate := range rates {
 		total += rate
@@ -211,17 +211,17 @@ func (w *window) total(rates map[string]float64, unseen []string) float64 {
 				blank++
 			}
 		}
-		of := mean
+		podRate := mean
 		if n > 0 {
-			of = own / float64(n)
+			podRate = own / float64(n)
 		}
-		added += of * float64(blank)
+		added += podRate * float64(blank)
 	}
 	return total + added
 }
 
-// sample returns the means over the ready replicas of a variant that have metrics.
-func (w *window) sample(variant int) *sample.Sample {
+// meanSample returns the means over the ready replicas of a variant that have metrics.
+func (w *window) meanSample(variant int) *sample.Sample {
 	var pods []string
 	for _, p := range w.group.Variants[variant].Pods {
 		if _, ok := w.finished[p.Name]; ok && !p.Ready.IsZero() {
@@ -234,17 +234,17 @@ func (w *window) sample(variant int) *sample.Sample {
 	f, n := w.figures, float64(len(pods))
 	s := &sample.Sample{
 		Time: w.now, Window: w.Window, Replicas: len(pods),
-		Input:    f.ratio(inputTokens, inputs, pods),
-		Output:   f.ratio(outputTokens, outputs, pods),
-		Cached:   min(f.ratio(cacheHits, cacheLookups, pods), 1),
-		Running:  f.mean(running, pods),
-		Waiting:  f.mean(waiting, pods),
-		Prefill:  f.ratio(prefillSum, prefillCount, pods) * perMilli,
-		TTFT:     f.ratio(ttftSum, ttftCount, pods) * perMilli,
-		ITL:      f.ratio(itlSum, itlCount, pods) * perMilli,
-		KVUsage:  min(f.mean(kvUsage, pods), 1),
-		KVTokens: f.mean(kvTokens, pods),
-		Picker:   w.learned(pods),
+		Input:    f.podRatio(inputTokens, inputs, pods),
+		Output:   f.podRatio(outputTokens, outputs, pods),
+		Cached:   min(f.podRatio(cacheHits, cacheLookups, pods), 1),
+		Running:  f.podMean(running, pods),
+		Waiting:  f.podMean(waiting, pods),
+		Prefill:  f.podRatio(prefillSum, prefillCount, pods) * perMilli,
+		TTFT:     f.podRatio(ttftSum, ttftCount, pods) * perMilli,
+		ITL:      f.podRatio(itlSum, itlCount, pods) * perMilli,
+		KVUsage:  min(f.podMean(kvUsage, pods), 1),
+		KVTokens: f.podMean(kvTokens, pods),
+		Picker:   w.pickerFigures(pods),
 	}
 	for _, pod := range pods {
 		s.Rate += w.finished[pod] / n
@@ -253,28 +253,28 @@ func (w *window) sample(variant int) *sample.Sample {
 	return s
 }
 
-// uses returns what the ready replicas of a variant have in use. A server that does not show both is left out.
-func (w *window) uses(variant int) []Use {
-	var made []Use
+// podUsages returns what the ready replicas of a variant have in use. A server that does not show both is left out.
+func (w *window) podUsages(variant int) []Usage {
+	var usages []Usage
 	for _, p := range w.group.Variants[variant].Pods {
 		_, current := w.finished[p.Name]
-		kv, used := w.figures.of(kvUsage, p.Name)
-		requests, queues := w.figures.of(waiting, p.Name)
+		kv, used := w.figures.value(kvUsage, p.Name)
+		requests, queues := w.figures.value(waiting, p.Name)
 		if current && used && queues && !p.Ready.IsZero() {
-			made = append(made, Use{KV: min(kv, 1), Waiting: requests})
+			usages = append(usages, Usage{KV: min(kv, 1), Waiting: requests})
 		}
 	}
-	return made
+	return usages
 }
 
-// learned returns what the picker learned of the servers of a variant, or nil if it learned nothing yet.
-func (w *window) learned(pods []string) *sample.Picker {
+// pickerFigures returns what the picker learned of the servers of a variant, or nil if it learned nothing yet.
+func (w *window) pickerFigures(pods []string) *sample.Picker {
 	n := float64(len(pods))
-	if !slices.ContainsFunc(pods, func(pod string) bool { _, says := w.figures.of(backlog, pod); return says }) {
-		return w.derived(pods)
+	if !slices.ContainsFunc(pods, func(pod string) bool { _, says := w.figures.value(backlog, pod); return says }) {
+		return w.derivedFigures(pods)
 	}
 	p := &sample.Picker{
-		PrefillRate: rateOf(w.figures.mean(tokenTime, pods)), Backlog: w.figures.sum(backlog, pods) / n, BatchCapacity: w.figures.mean(batch, pods),
+		PrefillRate: rateOf(w.figures.podMean(tokenTime, pods)), Backlog: w.figures.podSum(backlog, pods) / n, BatchCapacity: w.figures.podMean(batch, pods),
 	}
 	if p.PrefillRate == 0 && p.BatchCapacity == 0 {
 		return nil
@@ -282,11 +282,11 @@ func (w *window) learned(pods []string) *sample.Picker {
 	return p
 }
 
-// derived is learned for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a request it
+// derivedFigures is pickerFigures for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a request it
 // learned nothing: its figures are then those that it begins with.
-func (w *window) derived(pods []string) *sample.Picker {
+func (w *window) derivedFigures(pods []string) *sample.Picker {
 	cost := w.figures[perToken][""]
-	p := &sample.Picker{PrefillRate: rateOf(cost * w.figures.mean(slowdown, pods))}
+	p := &sample.Picker{PrefillRate: rateOf(cost * w.figures.podMean(slowdown, pods))}
 	if p.PrefillRate == 0 || len(w.sent) == 0 {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (w *window) derived(pods []string) *sample.Picker {
 // minTokenTime is less than any server needs for a token of a prompt, in seconds.
 const minTokenTime = 1e-9
 
-// rateOf returns the tokens per second of a time, or 0 if it cannot be.
+// rateOf returns the tokens per second of a time, or 0 for an impossible time.
 func rateOf(tokenTime float64) float64 {
 	if tokenTime < minTokenTime {
 		return 0
@@ -307,11 +307,11 @@ func rateOf(tokenTime float64) float64 {
 	return 1 / tokenTime
 }
 
-// weight returns the requests that a replica of a variant got while it was ready, in micro-requests per second: those that the picker
+// replicaWeight returns the requests that a replica of a variant got while it was ready, in micro-requests per second: those that the picker
 // sent, or, if most requests pass it by, those that arrived.
-func (w *window) weight(variant int) int64 {
+func (w *window) replicaWeight(variant int) int64 {
 	rates, seen := w.sent, 0.0
-	for _, pod := range w.pods() {
+	for _, pod := range w.podNames() {
 		seen += w.sent[pod]
 	}
 	arrived := 0.0
@@ -337,8 +337,8 @@ func (w *window) weight(variant int) int64 {
 	return int64(math.Round(min(requests/replicaSeconds, maxRate) * perSecond))
 }
 
-// subtract returns the pods of a list that are not in another one.
-func subtract(all, without []string) []string {
+// subtractPods returns the pods of a list that are not in another one.
+func subtractPods(all, without []string) []string {
 	drop := setOf(without)
 	return slices.DeleteFunc(slices.Clone(all), func(pod string) bool { return drop[pod] })
 }

@@ -132,7 +132,7 @@ func (p *passes) Report(context.Context, *pass.Outcome) error { return nil }
 func (p *passes) Collect(_ context.Context, _ time.Time, groups []collect.Group) []collect.Result {
 	all := make([]collect.Result, len(groups))
 	for i := range groups {
-		all[i] = collect.Result{Load: snapshot.Load{State: snapshot.Found, Rate: 1000e6, Input: 100, Output: 100}, Variants: make([]collect.Measured, len(groups[i].Variants))}
+		all[i] = collect.Result{Load: snapshot.Load{State: snapshot.Found, Rate: 1000e6, Input: 100, Output: 100}, Variants: make([]collect.VariantResult, len(groups[i].Variants))}
 	}
 	return all
 }

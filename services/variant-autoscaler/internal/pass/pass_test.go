@@ -37,7 +37,7 @@ type rig struct {
 	settings *settings.Builder
 	load     snapshot.Load
 	sample   *sample.Sample
-	uses     []collect.Use
+	uses     []collect.Usage
 	requests *float64
 	waited   float64
 	picker   bool
@@ -71,7 +71,7 @@ func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []
 		}
 		result := collect.Result{Load: r.load, Requests: r.requests, Waited: r.waited, Picker: r.picker}
 		for range g.Variants {
-			result.Variants = append(result.Variants, collect.Measured{Sample: r.sample, Uses: r.uses})
+			result.Variants = append(result.Variants, collect.VariantResult{Sample: r.sample, Usages: r.uses})
 		}
 		all = append(all, result)
 	}
@@ -172,7 +172,7 @@ func TestSaturation(t *testing.T) {
 	r := start(t, strings.ReplaceAll(unprofiled, "name: small}, spec: {replicas: 1}", "name: small}, spec: {replicas: 0}"))
 	r.sample = &sample.Sample{Time: began, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10, KVUsage: 0.75}
 	r.load.Rate = 5e6
-	r.uses = []collect.Use{{KV: 0.75}}
+	r.uses = []collect.Usage{{KV: 0.75}}
 	assert.Equal(t, map[string]int{"big": 1}, r.pass(t), "there are no thresholds")
 	require.Empty(t, r.settings.Set(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
 	assert.Equal(t, map[string]int{"big": 2}, r.pass(t))
@@ -180,11 +180,11 @@ func TestSaturation(t *testing.T) {
 	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, KV: 0.75}, o.Snapshot.Groups[0].Variants[0].Spare)
 	assert.Equal(t, decision.Saturated, o.Decision.Groups[0].Variants[0].Reason)
 
-	r.uses = []collect.Use{{KV: 0.3}}
+	r.uses = []collect.Usage{{KV: 0.3}}
 	r.now = r.now.Add(2 * time.Minute)
 	assert.Equal(t, map[string]int{"big": 1}, r.pass(t))
 
-	r.uses = []collect.Use{{KV: 0.9}, {KV: 0.1, Waiting: 6}, {KV: 0.2, Waiting: 1}, {KV: 0.4, Waiting: 2}}
+	r.uses = []collect.Usage{{KV: 0.9}, {KV: 0.1, Waiting: 6}, {KV: 0.2, Waiting: 1}, {KV: 0.4, Waiting: 2}}
 	r.pass(t)
 	spare := r.outcomes[len(r.outcomes)-1].Snapshot.Groups[0].Variants[0].Spare
 	assert.Equal(t, [2]int{4, 2}, [2]int{spare.Seen, spare.Free})

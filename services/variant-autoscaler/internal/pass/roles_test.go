@@ -56,7 +56,7 @@ func startRoles(t *testing.T, objects string) *roleRig {
 		requests := 7.0
 		made := collect.Result{Stages: r.loads, Requests: &requests}
 		for _, v := range g.Variants {
-			made.Variants = append(made.Variants, collect.Measured{Sample: r.samples[v.Role], Uses: []collect.Use{{KV: 0.9, Waiting: 1}}})
+			made.Variants = append(made.Variants, collect.VariantResult{Sample: r.samples[v.Role], Usages: []collect.Usage{{KV: 0.9, Waiting: 1}}})
 		}
 		return made
 	}
@@ -172,7 +172,7 @@ func TestRolesWakeTogether(t *testing.T) {
 	none := 0.0
 	r.answer = func(g *collect.Group) collect.Result {
 		return collect.Result{
-			Load: snapshot.Load{State: snapshot.Found}, Requests: &none, Variants: make([]collect.Measured, len(g.Variants)),
+			Load: snapshot.Load{State: snapshot.Found}, Requests: &none, Variants: make([]collect.VariantResult, len(g.Variants)),
 			Stages: map[snapshot.Role]snapshot.Load{snapshot.Prefill: {State: snapshot.Found}, snapshot.Decode: {State: snapshot.Found}},
 		}
 	}

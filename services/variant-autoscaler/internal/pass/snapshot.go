@@ -182,7 +182,7 @@ func distribute(answer *collect.Result, made *snapshot.Snapshot, first int, resu
 	for i := first; i < end; i++ {
 		n := min(len(made.Groups[i].Variants), len(variants))
 		results[i] = collect.Result{
-			Load: answer.Of(made.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage,
+			Load: answer.LoadForRole(made.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage,
 			Waited: answer.Waited, Picker: answer.Picker, Variants: variants[:n],
 		}
 		variants = variants[n:]
@@ -203,7 +203,7 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 		p.recall(v, &in.Variants[i], now)
 		if len(load.Variants) > i {
 			v.Weight = load.Variants[i].Weight
-			v.Spare = spare(v, load.Variants[i].Uses, g.Saturation, g.Role)
+			v.Spare = spare(v, load.Variants[i].Usages, g.Saturation, g.Role)
 			checkRole(v, load.Variants[i].Sample, g.Role)
 			p.learn(v, &load.Variants[i], g)
 		}
@@ -219,7 +219,7 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 }
 
 // spare returns what the servers of a variant show of their saturation, or nil if nobody asks for it.
-func spare(v *snapshot.Variant, uses []collect.Use, t *snapshot.Thresholds, role snapshot.Role) *snapshot.Spare {
+func spare(v *snapshot.Variant, uses []collect.Usage, t *snapshot.Thresholds, role snapshot.Role) *snapshot.Spare {
 	if t == nil || v.Profile != nil || v.Problem != nil || len(uses) == 0 {
 		return nil
 	}
@@ -299,7 +299,7 @@ func checkRole(v *snapshot.Variant, s *sample.Sample, role snapshot.Role) {
 }
 
 // learn adds what the replicas of a variant were seen to serve.
-func (p *Passes) learn(v *snapshot.Variant, seen *collect.Measured, g *snapshot.Group) {
+func (p *Passes) learn(v *snapshot.Variant, seen *collect.VariantResult, g *snapshot.Group) {
 	if v.Profile != nil || v.Problem != nil {
 		return
 	}

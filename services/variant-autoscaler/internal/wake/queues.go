@@ -51,7 +51,7 @@ func (q *Queues) look(ctx context.Context) {
 	if len(asleep) == 0 {
 		return
 	}
-	queues, err := collect.Queues(ctx, q.prometheus)
+	queues, err := collect.ReadQueues(ctx, q.prometheus)
 	if failed := err != nil; failed != q.failed && ctx.Err() == nil {
 		if q.failed = failed; failed {
 			q.log.Warn("Could not read the queues of pickers: models without replicas start a pass later. Check Prometheus", zap.Error(err))
