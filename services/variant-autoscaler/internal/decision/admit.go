@@ -15,49 +15,49 @@ const maxMixed = 256
 // gives them: all replicas of a variant could get any one of them. So a variant has the replicas of each flavor that are left beside all
 // that others can take of it.
 type admitter struct {
-	tree   *quotaTree // with all that further replicas can take: it may be more than a quota has
-	takers []taker
-	mixed  bool // a taker can get several flavors
+	tree         *quotaTree // with the largest use of further replicas: it may exceed a quota
+	reservations []reservation
+	mixed        bool // a reservation can get several flavors
 }
 
-// taker is a variant with further replicas.
-type taker struct {
+// reservation is the quota of the further replicas of a variant.
+type reservation struct {
 	pods     *snapshot.Pods
 	replicas int64
 }
 
 func newAdmitter(s *snapshot.Snapshot) *admitter { return &admitter{tree: newQuotaTree(s.Quotas)} }
 
-// room returns how many of some further replicas of a variant Kueue admits in any case, beside those that were taken, and so that it admits
-// these, too.
-func (a *admitter) room(p *snapshot.Pods, wanted int64) int64 {
-	n := min(wanted, a.tree.room(p))
+// admissibleReplicas returns how many of some further replicas of a variant Kueue admits in any case, so that it still admits the
+// reservations.
+func (a *admitter) admissibleReplicas(p *snapshot.Pods, wanted int64) int64 {
+	n := min(wanted, a.tree.roomForVariant(p))
 	switch {
 	case n <= 0:
 		return 0
 	case !a.mixed && len(p.Quotas) == 1: // a sum that a tree has room for is admitted in any order
 		return n
-	case len(a.takers) > maxMixed:
+	case len(a.reservations) > maxMixed:
 		for _, i := range p.Quotas {
-			n = min(n, a.tree.replicas(i, p))
+			n = min(n, a.tree.fittingReplicas(i, p))
 		}
 		return n
 	}
-	return int64(sort.Search(int(n), func(k int) bool { return !a.fits(p, int64(k)+1) }))
+	return int64(sort.Search(int(n), func(k int) bool { return !a.canAdmit(p, int64(k)+1) }))
 }
 
-// fits reports whether all that was taken is still admitted beside replicas of another variant.
-func (a *admitter) fits(p *snapshot.Pods, replicas int64) bool {
-	a.tree.useAll(p, replicas)
-	defer a.tree.useAll(p, -replicas)
-	for i := range a.takers {
-		t := &a.takers[i]
+// canAdmit reports whether Kueue still admits all reservations beside replicas of another variant.
+func (a *admitter) canAdmit(p *snapshot.Pods, replicas int64) bool {
+	a.tree.addReplicas(p, replicas)
+	defer a.tree.addReplicas(p, -replicas)
+	for i := range a.reservations {
+		t := &a.reservations[i]
 		if t.pods == p {
 			continue
 		}
-		a.tree.useAll(t.pods, -t.replicas)
-		room := a.tree.room(t.pods)
-		a.tree.useAll(t.pods, t.replicas)
+		a.tree.addReplicas(t.pods, -t.replicas)
+		room := a.tree.roomForVariant(t.pods)
+		a.tree.addReplicas(t.pods, t.replicas)
 		if room < t.replicas {
 			return false
 		}
@@ -65,16 +65,16 @@ func (a *admitter) fits(p *snapshot.Pods, replicas int64) bool {
 	return true
 }
 
-// take takes quotas for further replicas.
-func (a *admitter) take(p *snapshot.Pods, replicas int64) {
+// reserveQuota reserves quotas for further replicas.
+func (a *admitter) reserveQuota(p *snapshot.Pods, replicas int64) {
 	if replicas <= 0 || len(p.Quotas) == 0 {
 		return
 	}
-	a.tree.useAll(p, replicas)
+	a.tree.addReplicas(p, replicas)
 	a.mixed = a.mixed || len(p.Quotas) > 1
-	if i := slices.IndexFunc(a.takers, func(t taker) bool { return t.pods == p }); i >= 0 {
-		a.takers[i].replicas += replicas
+	if i := slices.IndexFunc(a.reservations, func(t reservation) bool { return t.pods == p }); i >= 0 {
+		a.reservations[i].replicas += replicas
 		return
 	}
-	a.takers = append(a.takers, taker{p, replicas})
+	a.reservations = append(a.reservations, reservation{p, replicas})
 }

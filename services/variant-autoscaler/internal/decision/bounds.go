@@ -17,8 +17,8 @@ func boundsOf(v *snapshot.Variant, s *snapshot.Schedule) bounds {
 	return b
 }
 
-// clamp returns the number within the bounds that is nearest to one that somebody else may have written.
-func (b bounds) clamp(n int) int {
+// clampReplicas returns the number within the bounds that is nearest to n, which somebody else may have written.
+func (b bounds) clampReplicas(n int) int {
 	n = min(n, optimizer.MaxReplicas)
 	if b.Max > 0 {
 		n = min(n, b.Max)

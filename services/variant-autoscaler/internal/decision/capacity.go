@@ -18,26 +18,26 @@ type capacity struct {
 	tail       float64         // of a Measured
 }
 
-// capacities returns the capacity of each variant.
-func capacities(s *snapshot.Snapshot) []capacity {
-	type of struct {
+// variantCapacities returns the capacity of each variant.
+func variantCapacities(s *snapshot.Snapshot) []capacity {
+	type variantInGroup struct {
 		variant *snapshot.Variant
 		group   *snapshot.Group
 	}
-	var all []of
+	var all []variantInGroup
 	for g := range s.Groups {
 		for i := range s.Groups[g].Variants {
-			all = append(all, of{variant: &s.Groups[g].Variants[i], group: &s.Groups[g]})
+			all = append(all, variantInGroup{variant: &s.Groups[g].Variants[i], group: &s.Groups[g]})
 		}
 	}
-	found := make([]capacity, len(all))
+	results := make([]capacity, len(all))
 	optimizer.Each(len(all), func(i int) {
-		found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
-		for _, rate := range []*int64{&found[i].rate, &found[i].stable} {
+		results[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
+		for _, rate := range []*int64{&results[i].rate, &results[i].stable} {
 			*rate = min(max(*rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
 		}
 	})
-	return found
+	return results
 }
 
 // TrafficOf returns the requests of a group as its servers see them: prefill servers compute the prompt without what a prefix cache has,
@@ -63,7 +63,7 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 		}
 		c := capacityWithin(v, measured, t, q)
 		if v.Profile == nil && v.Measured != nil {
-			c.rate = max(c.rate, calm(v, g, targets, headroom))
+			c.rate = max(c.rate, observedMinimum(v, g, targets, headroom))
 		}
 		return c
 	}
@@ -115,10 +115,10 @@ func capacityWithin(v *snapshot.Variant, measured *snapshot.Measured, t queueing
 // minutes waits for replicas until requests wait.
 const fewSamples = 3
 
-// calm returns what replicas with few samples serve at least: the load that they have, with headroom, if nobody waits and the targets are
-// far. It is 0 otherwise.
-func calm(v *snapshot.Variant, g *snapshot.Group, targets snapshot.Targets, headroom int64) int64 {
-	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || !servedWell(&g.Load, &targets) {
+// observedMinimum returns what replicas with few samples serve at least: their present load with headroom, if no request waits and the
+// targets are far. It is 0 otherwise.
+func observedMinimum(v *snapshot.Variant, g *snapshot.Group, targets snapshot.Targets, headroom int64) int64 {
+	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || !isServedWell(&g.Load, &targets) {
 		return 0
 	}
 	for i := range g.Variants {
@@ -131,8 +131,8 @@ func calm(v *snapshot.Variant, g *snapshot.Group, targets snapshot.Targets, head
 	return (demand + ready - 1) / ready
 }
 
-// servedWell reports whether nobody waits, and the targets are far.
-func servedWell(l *snapshot.Load, t *snapshot.Targets) bool {
+// isServedWell reports whether no request waits, and the targets are far.
+func isServedWell(l *snapshot.Load, t *snapshot.Targets) bool {
 	const far = 0.5 // of a target: means say little about a percentile
 	near := func(mean, target float64) bool { return target > 0 && mean > far*target }
 	known := l.ITL > 0 || l.TTFT > 0

@@ -35,7 +35,7 @@ func TestCalm(t *testing.T) {
 				Variants: []snapshot.Variant{{Name: "a", Ready: 3, Measured: &snapshot.Measured{Samples: 2}}},
 			}
 			tt.change(g)
-			assert.Equal(t, tt.want, calm(&g.Variants[0], g, g.Targets, 10))
+			assert.Equal(t, tt.want, observedMinimum(&g.Variants[0], g, g.Targets, 10))
 		})
 	}
 }

@@ -21,20 +21,20 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	}
 	d.plan = optimizer.Solve(d.problem)
 	d.report = optimizer.NewReport(d.problem)
-	d.relax()
+	d.relaxTargets()
 	d.wanted = optimizer.Wanted(d.problem, d.plan)
 	d.desired = optimizer.Act(d.problem, d.plan)
 	d.room = d.report.Room(d.desired)
 	for g := range s.Groups {
-		d.saturate(g)
-		d.start(g)
-		d.try(g)
+		d.applySaturation(g)
+		d.coverStarts(g)
+		d.startTrial(g)
 	}
 	for g := range s.Groups {
 		d.keepRatio(g)
 	}
-	d.fit()
-	return d.decision(), nil
+	d.fitToRoom()
+	return d.buildDecision(), nil
 }
 
 // decider makes one decision. Variants are numbered over all groups.
@@ -43,9 +43,9 @@ type decider struct {
 	capacities []capacity
 	bounds     []bounds
 	first      []int // variant of each group, and the number of all variants
-	held       []Reason
+	frozen     []Reason // by group: why it keeps its replicas; empty: the plan decides
 	served     map[poolKey][]string
-	places     []place // their limits follow those of the snapshot
+	places     []placeLimit // their limits follow those of the snapshot
 	quotas     *quotaTree
 	// quotaLimits follow those of places.
 	quotaLimits []quotaLimit
@@ -59,7 +59,7 @@ type decider struct {
 	wanted  []int
 	desired []int
 	why     []Reason // of replicas beyond the wanted ones
-	sleepers
+	sleepState
 	trial []bool // variants of which a replica shows what it serves
 }
 
@@ -73,8 +73,8 @@ func newDecider(s *snapshot.Snapshot) *decider {
 			d.bounds = append(d.bounds, boundsOf(v, clock.Last(v.Schedule)))
 		}
 	}
-	d.why, d.trial, d.sleepers = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds)), newSleepers(len(s.Groups), len(d.bounds))
-	d.capacities = capacities(s)
+	d.why, d.trial, d.sleepState = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds)), newSleepState(len(s.Groups), len(d.bounds))
+	d.capacities = variantCapacities(s)
 	d.problem = &optimizer.Problem{
 		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
 	}
@@ -83,26 +83,26 @@ func newDecider(s *snapshot.Snapshot) *decider {
 			Unit: optimizer.Unit(l.Unit), Accelerator: l.Accelerator, Namespace: l.Namespace, Priority: l.Priority, Amount: l.Amount,
 		})
 	}
-	d.served, d.places = d.servedModels(), places(s)
+	d.served, d.places = d.servedModels(), placeLimits(s)
 	d.quotas = newQuotaTree(s.Quotas)
-	d.quotaLimits = d.quotas.limits(s)
+	d.quotaLimits = d.quotas.buildLimits(s)
 	for range len(d.places) + len(d.quotaLimits) {
 		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{Unit: optimizer.UnitPlaces})
 	}
 	for g := range s.Groups {
-		d.held = append(d.held, holds(&s.Groups[g]))
+		d.frozen = append(d.frozen, freezeReason(&s.Groups[g]))
 		if first, end := s.Stages(g); first == g {
-			d.sleep(first, end)
+			d.planSleep(first, end)
 		}
-		d.problem.Groups = append(d.problem.Groups, d.group(g))
+		d.problem.Groups = append(d.problem.Groups, d.buildGroup(g))
 	}
 	d.limitPlaces()
 	return d
 }
 
-// relax plans replicas that miss the targets for a stable load: a target that nobody can meet must not stop the scaling of a model. What
-// meets the targets keeps what the plan gives it. The others serve the rest, and go if there is none.
-func (d *decider) relax() {
+// relaxTargets plans replicas that miss the targets for a stable load: a target that nobody can meet must not stop the scaling of a model.
+// What meets the targets keeps what the plan gives it. The others serve the rest, and go if there is none.
+func (d *decider) relaxTargets() {
 	p := *d.problem
 	p.Groups = slices.Clone(p.Groups)
 	d.relaxed = make([]bool, len(p.Groups))
@@ -111,10 +111,10 @@ func (d *decider) relax() {
 		for i := range variants {
 			v, c := &variants[i], &d.capacities[d.first[g]+i]
 			switch {
-			case d.held[g] != "":
+			case d.frozen[g] != "":
 			case c.stable > 0:
 				c.rate, d.relaxed[g] = c.stable, true
-				*v = d.variant(g, i)
+				*v = d.buildVariant(g, i)
 			case v.Capacity > 0:
 				v.Min = max(v.Min, d.plan.Replicas[d.first[g]+i])
 			}
@@ -131,79 +131,79 @@ func (d *decider) relax() {
 	}
 }
 
-// holds returns why a group keeps what it has, or nothing.
-func holds(g *snapshot.Group) Reason {
+// freezeReason returns why a group keeps its replicas, or nothing.
+func freezeReason(g *snapshot.Group) Reason {
 	if g.Load.State != snapshot.Found {
 		return NoMetrics
 	}
 	return ""
 }
 
-// group returns a group in the form of the optimizer.
-func (d *decider) group(g int) optimizer.Group {
+// buildGroup returns a group in the form of the optimizer.
+func (d *decider) buildGroup(g int) optimizer.Group {
 	in := &d.snapshot.Groups[g]
-	made := optimizer.Group{
-		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: demand(in), KeepOne: d.keepsOne(g),
+	group := optimizer.Group{
+		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: groupDemand(in), KeepOne: d.mustKeepOneReplica(g),
 	}
 	for i := range in.Variants {
-		made.Variants = append(made.Variants, d.variant(g, i))
+		group.Variants = append(group.Variants, d.buildVariant(g, i))
 	}
 	if d.asleep[g] && !d.keeper[g] {
-		made.Rate = 0 // others wake
+		group.Rate = 0 // others wake
 	}
-	if d.held[g] != "" {
-		made.Rate = 0
+	if d.frozen[g] != "" {
+		group.Rate = 0
 	}
 	switch {
-	case d.held[g] != "" && d.asleep[g]:
-		d.wake(g, &made)
-	case d.held[g] != "":
-		d.keepOne(g, &made)
-	case in.Zero.Enabled && !made.KeepOne && made.Rate == 0:
-		d.release(g, &made)
+	case d.frozen[g] != "" && d.asleep[g]:
+		d.wakeGroup(g, &group)
+	case d.frozen[g] != "":
+		d.keepOneReplica(g, &group)
+	case in.Zero.Enabled && !group.KeepOne && group.Rate == 0:
+		d.releaseUnknown(g, &group)
 	case d.asleep[g]:
-		d.wake(g, &made)
+		d.wakeGroup(g, &group)
 	default:
-		d.probe(g, made.Variants)
+		d.probeUnknown(g, group.Variants)
 	}
-	return made
+	return group
 }
 
 // drainSeconds is the time in which requests that wait are to be served, beside those that arrive. With half, a queue of a few seconds
 // costs a replica. With double, a replica that just keeps up lets all requests wait for as long as the load lasts.
 const drainSeconds = 60
 
-// demand returns the rate that a group needs: what arrives or will, and what waits.
-func demand(g *snapshot.Group) int64 {
+// groupDemand returns the rate that a group needs: what arrives or will, and what waits.
+func groupDemand(g *snapshot.Group) int64 {
 	backlog := (max(g.Load.Queued, 0) + max(g.Load.Waiting, 0)) / drainSeconds * 1e6 //nolint:mnd // micro-requests
 	return min(max(g.Load.Rate, g.Forecast)+int64(min(backlog, optimizer.MaxRate)), optimizer.MaxRate)
 }
 
-// variant returns a variant in the form of the optimizer. A variant without capacity keeps its replicas.
-func (d *decider) variant(g, i int) optimizer.Variant {
+// buildVariant returns a variant in the form of the optimizer. A variant without capacity keeps its replicas.
+func (d *decider) buildVariant(g, i int) optimizer.Variant {
 	in, b := &d.snapshot.Groups[g].Variants[i], d.bounds[d.first[g]+i]
-	made := optimizer.Variant{
+	variant := optimizer.Variant{
 		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
-		Capacity: d.capacities[d.first[g]+i].rate, Places: d.takenRoom(in.Pods),
+		Capacity: d.capacities[d.first[g]+i].rate, Places: d.limitUsage(in.Pods),
 	}
 	switch {
-	case d.later[d.first[g]+i] && d.held[g] == "":
-		made.Min, made.Now, made.Held, made.Capacity = 0, 0, 0, 0
-	case d.held[g] != "" || made.Capacity == 0:
-		keep := b.clamp(in.Now)
+	case d.delayed[d.first[g]+i] && d.frozen[g] == "":
+		variant.Min, variant.Now, variant.Held, variant.Capacity = 0, 0, 0, 0
+	case d.frozen[g] != "" || variant.Capacity == 0:
+		keep := b.clampReplicas(in.Now)
 		switch {
 		case in.Decided:
-			keep = b.clamp(in.Previous)
+			keep = b.clampReplicas(in.Previous)
 		case in.Problem != nil: // nobody is told a number, so the minimum makes no replicas
 			keep = min(in.Now, optimizer.MaxReplicas)
 		}
-		made.Min, made.Now, made.Held, made.Capacity = keep, keep, keep, 0
+		variant.Min, variant.Now, variant.Held, variant.Capacity = keep, keep, keep, 0
 	}
-	return made
+	return variant
 }
 
-// keepsOne reports whether a group needs a replica, however small its load is.
-func (d *decider) keepsOne(g int) bool {
+// mustKeepOneReplica reports whether a group needs a replica, however small its load is.
+func (d *decider) mustKeepOneReplica(g int) bool {
 	in := &d.snapshot.Groups[g]
 	switch {
 	case !in.Zero.Enabled:
@@ -213,13 +213,13 @@ func (d *decider) keepsOne(g int) bool {
 	case d.anyStage(g, func(i int) bool { return i != g && d.keeper[i] && d.hasMinimum(i) }):
 		return true
 	case d.anyStage(g, d.hasReplicas):
-		return d.retained(g) != ""
+		return d.retentionReason(g) != ""
 	}
-	return d.anyStage(g, d.wakes)
+	return d.anyStage(g, d.mustWake)
 }
 
-// hasReplicas reports whether a variant of a group has replicas by the last decision, or has some if nothing was decided. After a decision of
-// zero, autoscalers take their time: replicas that are still there must not begin another retention period.
+// hasReplicas reports whether a variant of a group has replicas by the last decision, or has some if nothing was decided. After a decision
+// of zero, autoscalers take their time: replicas that are still there must not begin another retention period.
 func (d *decider) hasReplicas(g int) bool {
 	return slices.ContainsFunc(d.snapshot.Groups[g].Variants, func(v snapshot.Variant) bool {
 		if v.Decided {
@@ -229,14 +229,14 @@ func (d *decider) hasReplicas(g int) bool {
 	})
 }
 
-// probe gives a replica to a variant of which nothing says what it serves, if the group has no other way to serve: only a replica that
-// runs shows what it serves. It is the cheapest one.
-func (d *decider) probe(g int, variants []optimizer.Variant) {
+// probeUnknown gives a replica to the cheapest variant of unknown capacity, if the group has no other way to serve: only a running replica
+// shows what it serves.
+func (d *decider) probeUnknown(g int, variants []optimizer.Variant) {
 	in := &d.snapshot.Groups[g]
-	if in.Load.Rate == 0 && in.Load.Queued == 0 && !d.keepsOne(g) {
+	if in.Load.Rate == 0 && in.Load.Queued == 0 && !d.mustKeepOneReplica(g) {
 		return
 	}
-	best := d.unknown(g, variants)
+	best := d.cheapestUnknown(g, variants)
 	if best < 0 {
 		return
 	}
@@ -245,9 +245,9 @@ func (d *decider) probe(g int, variants []optimizer.Variant) {
 	d.why[d.first[g]+best] = Probing
 }
 
-// unknown returns the cheapest variant of which nothing is known, or -1 if a variant runs that will show what it serves, or if the others
-// can serve the load.
-func (d *decider) unknown(g int, variants []optimizer.Variant) int {
+// cheapestUnknown returns the cheapest variant of unknown capacity, or -1 if such a variant runs already, or if the others can serve the
+// load.
+func (d *decider) cheapestUnknown(g int, variants []optimizer.Variant) int {
 	var able int64 // what the other variants serve at their most
 	best := -1
 	for i := range variants {
@@ -260,7 +260,7 @@ func (d *decider) unknown(g int, variants []optimizer.Variant) int {
 		case d.capacities[d.first[g]+i].reason != NoCapacity:
 		case v.Now > 0:
 			return -1
-		case best < 0 || d.serveFirst(g, i, best) || !d.serveFirst(g, best, i) && cheaper(v, &variants[best]):
+		case best < 0 || d.isOnlyReady(g, i, best) || !d.isOnlyReady(g, best, i) && isCheaper(v, &variants[best]):
 			best = i
 		}
 	}
@@ -270,35 +270,35 @@ func (d *decider) unknown(g int, variants []optimizer.Variant) int {
 	return best
 }
 
-// serveFirst reports whether a variant of a group has a ready replica, and another one has none.
-func (d *decider) serveFirst(g, i, other int) bool {
+// isOnlyReady reports whether a variant of a group has a ready replica, and the other one has none.
+func (d *decider) isOnlyReady(g, i, other int) bool {
 	variants := d.snapshot.Groups[g].Variants
 	return variants[i].Ready > 0 && variants[other].Ready == 0
 }
 
-func cheaper(a, b *optimizer.Variant) bool { return compareCost(a, b) < 0 }
+func isCheaper(a, b *optimizer.Variant) bool { return compareCost(a, b) < 0 }
 
 func compareCost(a, b *optimizer.Variant) int {
 	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name))
 }
 
-// keepOne gives a variant of a group that keeps what it has a replica, if it has none and must not go to zero: one that is ready in spite of
-// that, as it was started after the last decision, or the cheapest.
-func (d *decider) keepOne(g int, made *optimizer.Group) {
-	if !made.KeepOne || slices.ContainsFunc(made.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
+// keepOneReplica gives a replica to one variant of a frozen group that has none and must not go to zero: a variant that is ready, as it was
+// started after the last decision, or else the cheapest.
+func (d *decider) keepOneReplica(g int, group *optimizer.Group) {
+	if !group.KeepOne || slices.ContainsFunc(group.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
 		return
 	}
-	best := nobody
-	for i := range made.Variants {
+	best := noVariant
+	for i := range group.Variants {
 		if d.snapshot.Groups[g].Variants[i].Problem != nil {
 			continue
 		}
-		if best < 0 || d.serveFirst(g, i, best) || !d.serveFirst(g, best, i) && cheaper(&made.Variants[i], &made.Variants[best]) {
+		if best < 0 || d.isOnlyReady(g, i, best) || !d.isOnlyReady(g, best, i) && isCheaper(&group.Variants[i], &group.Variants[best]) {
 			best = i
 		}
 	}
 	if best >= 0 {
-		v := &made.Variants[best]
+		v := &group.Variants[best]
 		v.Min, v.Now, v.Held = 1, 1, 1
 	}
 }

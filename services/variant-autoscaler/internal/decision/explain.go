@@ -10,12 +10,12 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// decision returns the decision, with the reasons for it.
-func (d *decider) decision() *Decision {
-	made := &Decision{Cost: d.plan.Cost, Bound: d.plan.Bound}
+// buildDecision returns the decision, with the reasons for it.
+func (d *decider) buildDecision() *Decision {
+	decision := &Decision{Cost: d.plan.Cost, Bound: d.plan.Bound}
 	for _, l := range d.plan.Limiting {
-		made.Binding = append(made.Binding, d.binding(l))
-		made.Limiting = append(made.Limiting, made.Binding[len(made.Binding)-1].Name)
+		decision.Binding = append(decision.Binding, d.describeLimit(l))
+		decision.Limiting = append(decision.Limiting, decision.Binding[len(decision.Binding)-1].Name)
 	}
 	d.used = nil // the room for standbys is what is left beside the decision
 	for g := range d.snapshot.Groups {
@@ -30,64 +30,64 @@ func (d *decider) decision() *Decision {
 		for i := range desired {
 			at, v := d.first[g]+i, &d.snapshot.Groups[g].Variants[i]
 			if v.Problem != nil { // no part of the plan
-				made.Cost -= v.Cost * int64(d.plan.Replicas[at])
-				made.Bound -= v.Cost * int64(d.plan.Replicas[at])
+				decision.Cost -= v.Cost * int64(d.plan.Replicas[at])
+				decision.Bound -= v.Cost * int64(d.plan.Replicas[at])
 				continue
 			}
-			made.Acted += v.Cost * int64(d.desired[at])
+			decision.Acted += v.Cost * int64(d.desired[at])
 		}
 		if first, end := d.snapshot.Stages(g); first == g {
 			d.nameStandbys(first, end)
 		}
-		group.Standby, group.Warm = d.standbyNames[g], d.warm(g)
+		group.Standby, group.Warm = d.standbyNames[g], d.compareWarm(g)
 		loads := d.report.Loads(g, desired, d.problem.Groups[g].Rate)
 		for i := range desired {
-			group.Variants = append(group.Variants, d.explain(g, i, desired, loads[i]))
+			group.Variants = append(group.Variants, d.explainVariant(g, i, desired, loads[i]))
 		}
-		made.Groups = append(made.Groups, group)
+		decision.Groups = append(decision.Groups, group)
 	}
-	return made
+	return decision
 }
 
-// explain returns the decision on a variant. Its replica gets a load.
-func (d *decider) explain(g, i int, desired []int, load int64) Variant {
+// explainVariant returns the decision on a variant of which each replica gets a load.
+func (d *decider) explainVariant(g, i int, desired []int, load int64) Variant {
 	at := d.first[g] + i
 	c := &d.capacities[at]
-	made := Variant{
+	variant := Variant{
 		Min: d.bounds[at].Min, Max: d.bounds[at].Max, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
-		Trial: d.trial[at], Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i), Short: d.short(g, i),
+		Trial: d.trial[at], Predicted: predictFigures(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i), Short: d.explainShortage(g, i),
 	}
 	if desired[i] > 0 {
 		without := slices.Clone(desired)
 		without[i]--
-		made.ShareWithout = d.report.Share(g, without)
+		variant.ShareWithout = d.report.Share(g, without)
 	}
-	if made.Reason, made.Message = d.reason(g, i); made.Reason == OutOfReach {
-		made.Message = fmt.Sprintf("%s: %s. Raise the targets, or check the profile", d.outOfReach(g, c, made.Predicted), made.Message)
+	if variant.Reason, variant.Message = d.variantReason(g, i); variant.Reason == OutOfReach {
+		variant.Message = fmt.Sprintf("%s: %s. Raise the targets, or check the profile", d.describeOutOfReach(g, c, variant.Predicted), variant.Message)
 	}
-	if note := d.snapshot.Groups[g].Note; note != "" && made.Reason != Excluded {
-		made.Message += "; " + note
+	if note := d.snapshot.Groups[g].Note; note != "" && variant.Reason != Excluded {
+		variant.Message += "; " + note
 	}
-	return made
+	return variant
 }
 
-// outOfReach says what replicas give where the targets cannot be met.
-func (d *decider) outOfReach(g int, c *capacity, stable *Predicted) string {
-	text := "No replica of the variant meets the targets of " + targets(&d.snapshot.Groups[g])
+// describeOutOfReach says which latencies replicas give where the targets cannot be met.
+func (d *decider) describeOutOfReach(g int, c *capacity, stable *Predicted) string {
+	text := "No replica of the variant meets the targets of " + formatTargets(&d.snapshot.Groups[g])
 	if c.model != nil {
 		low, _ := c.model.Range()
 		if idle, err := c.model.At(low, d.snapshot.Settings.Percentile); err == nil {
-			text += fmt.Sprintf(": an idle one gives TTFT %s and ITL %s", milliseconds(idle.TTFT*max(c.tail, 1)), milliseconds(idle.ITL))
+			text += fmt.Sprintf(": an idle one gives TTFT %s and ITL %s", formatMillis(idle.TTFT*max(c.tail, 1)), formatMillis(idle.ITL))
 		}
 		if stable != nil {
-			text += fmt.Sprintf(", one with its part of the load TTFT %s and ITL %s", milliseconds(stable.TTFT*max(c.tail, 1)), milliseconds(stable.ITL))
+			text += fmt.Sprintf(", one with its part of the load TTFT %s and ITL %s", formatMillis(stable.TTFT*max(c.tail, 1)), formatMillis(stable.ITL))
 		}
 	}
 	return text + ". It is planned for a stable load"
 }
 
-// predict returns the figures of a replica under a load, or nil without a model or a load.
-func predict(c *capacity, load int64, percentile float64) *Predicted {
+// predictFigures returns the figures of a replica under a load, or nil without a model or a load.
+func predictFigures(c *capacity, load int64, percentile float64) *Predicted {
 	if c.model == nil || load == 0 {
 		return nil
 	}
@@ -110,23 +110,23 @@ func (d *decider) costAlone(g, i int) int64 {
 	if most := d.bounds[at].Max; n > optimizer.MaxReplicas || most > 0 && n > int64(most) {
 		return 0
 	}
-	return n * d.cost(g, i)
+	return n * d.variantCost(g, i)
 }
 
-// reason says how the replicas of a variant came about.
-func (d *decider) reason(g, i int) (Reason, string) {
+// variantReason says how the replicas of a variant came about.
+func (d *decider) variantReason(g, i int) (Reason, string) {
 	at, in := d.first[g]+i, &d.snapshot.Groups[g]
 	if problem := in.Variants[i].Problem; problem != nil {
-		return Excluded, d.excluded(g, i, problem)
+		return Excluded, d.describeExcluded(g, i, problem)
 	}
 	if reason, text := d.reasonAsleep(g, at); reason != "" {
 		return reason, text
 	}
 	switch c := &d.capacities[at]; {
-	case d.held[g] == NoMetrics:
-		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.kept(g, i), in.Load.Message)
+	case d.frozen[g] == NoMetrics:
+		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.describeKept(g, i), in.Load.Message)
 	case d.why[at] == NodesFull || d.why[at] == QuotaFull:
-		return d.why[at], fmt.Sprintf("The plan has %s; %d for now: %s", replicas(d.plan.Replicas[at]), d.desired[at], d.short(g, i))
+		return d.why[at], fmt.Sprintf("The plan has %s; %d for now: %s", formatReplicas(d.plan.Replicas[at]), d.desired[at], d.explainShortage(g, i))
 	case d.trial[at]:
 		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
 	case d.why[at] == Probing:
@@ -141,61 +141,61 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	}
 }
 
-// raised are the messages of replicas beyond the plan.
-var raised = map[Reason]string{ //nolint:gochecknoglobals // constant
+// raisedMessages are the messages of replicas beyond the plan.
+var raisedMessages = map[Reason]string{ //nolint:gochecknoglobals // constant
 	Starting:     "The plan has %s; %d stay until the replicas of other variants are ready",
 	Bridging:     "The plan has %s; %d serve until the replicas of slower variants are ready",
 	Saturated:    "The plan has %s; with %d, the servers stay within the thresholds of saturation",
 	RatioBinding: "The plan has %s; with %d, the ratio of prefill to decode replicas keeps the bounds of the service class",
 }
 
-// excluded says what happens to the replicas of a variant with a problem.
-func (d *decider) excluded(g, i int, p *snapshot.Problem) string {
+// describeExcluded says what happens to the replicas of a variant with a problem.
+func (d *decider) describeExcluded(g, i int, p *snapshot.Problem) string {
 	if d.desired[d.first[g]+i] == 0 {
 		return "Takes no part: " + p.Message
 	}
-	return fmt.Sprintf("%s: %s", d.kept(g, i), p.Message)
+	return fmt.Sprintf("%s: %s", d.describeKept(g, i), p.Message)
 }
 
 // reasonUnknown says how the replicas of a variant came about of which nothing says what one serves.
 func (d *decider) reasonUnknown(g, i int) (Reason, string) {
 	v := &d.snapshot.Groups[g].Variants[i]
 	switch {
-	case d.mayStop(g) && d.desired[d.first[g]+i] == 0:
+	case d.canStop(g) && d.desired[d.first[g]+i] == 0:
 		return d.reasonOfPlan(g, d.first[g]+i)
 	case !v.Tried.IsZero():
-		return NoCapacity, fmt.Sprintf("%s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", d.kept(g, i), v.Tried.UTC().Format(time.RFC3339))
+		return NoCapacity, fmt.Sprintf("%s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", d.describeKept(g, i), v.Tried.UTC().Format(time.RFC3339))
 	}
-	return NoCapacity, fmt.Sprintf("%s: nothing says what one serves. Add a profile, or let a replica run under load", d.kept(g, i))
+	return NoCapacity, fmt.Sprintf("%s: nothing says what one serves. Add a profile, or let a replica run under load", d.describeKept(g, i))
 }
 
 // reasonOfPlan says how the replicas of a variant that takes part in the choice came about.
 func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[at]
 	switch planned, wanted := d.plan.Replicas[at], d.wanted[at]; {
-	case raised[d.why[at]] != "":
-		return d.why[at], fmt.Sprintf(raised[d.why[at]], replicas(planned), n)
+	case raisedMessages[d.why[at]] != "":
+		return d.why[at], fmt.Sprintf(raisedMessages[d.why[at]], formatReplicas(planned), n)
 	case n > wanted:
-		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", replicas(planned), n)
+		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", formatReplicas(planned), n)
 	case wanted != planned:
-		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", replicas(n), planned, d.snapshot.Settings.SavingPercent)
-	case d.limited(g) && d.plan.Shares[g] < optimizer.Million:
-		text := fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", replicas(n), percent(d.plan.Shares[g]))
-		if short := d.short(g, at-d.first[g]); short != "" {
+		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", formatReplicas(n), planned, d.snapshot.Settings.SavingPercent)
+	case d.isLimited(g) && d.plan.Shares[g] < optimizer.Million:
+		text := fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", formatReplicas(n), sharePercent(d.plan.Shares[g]))
+		if short := d.explainShortage(g, at-d.first[g]); short != "" {
 			text += ": " + short
 		}
 		return LimitBinding, text
-	case d.report.Demand(g) == 0 && n > 0 && in.Zero.Enabled && d.keeper[g] && d.retained(g) != "":
-		return Retained, fmt.Sprintf("%s instead of none, because %s", replicas(n), d.retained(g))
+	case d.report.Demand(g) == 0 && n > 0 && in.Zero.Enabled && d.keeper[g] && d.retentionReason(g) != "":
+		return Retained, fmt.Sprintf("%s instead of none, because %s", formatReplicas(n), d.retentionReason(g))
 	default:
-		return d.optimal(g, n)
+		return d.optimalReason(g, n)
 	}
 }
 
-// optimal says that replicas are those of the plan, and what the plan is the cheapest of.
-func (d *decider) optimal(g, n int) (Reason, string) {
+// optimalReason says that the replicas are those of the plan, and which demand the plan serves.
+func (d *decider) optimalReason(g, n int) (Reason, string) {
 	in := &d.snapshot.Groups[g]
-	text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+	text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", formatReplicas(n), sharePercent(d.plan.Shares[g]), ratePerSecond(d.report.Demand(g)))
 	if d.hasUnknown(g) {
 		text += " with the variants whose capacity is known"
 	}
@@ -205,39 +205,39 @@ func (d *decider) optimal(g, n int) (Reason, string) {
 	return Optimal, text
 }
 
-// limited reports whether a limit that makes the plan serve less or cost more counts a variant of the group.
-func (d *decider) limited(g int) bool {
+// isLimited reports whether a limit that makes the plan serve less or cost more counts a variant of the group.
+func (d *decider) isLimited(g int) bool {
 	return slices.ContainsFunc(d.plan.Limiting, func(l int) bool { return d.report.Counts(l, g) })
 }
 
-// kept says how many replicas a variant has that is not planned.
-func (d *decider) kept(g, i int) string {
+// describeKept says how many replicas a variant keeps that the plan does not decide on.
+func (d *decider) describeKept(g, i int) string {
 	v, n := &d.snapshot.Groups[g].Variants[i], d.desired[d.first[g]+i]
 	switch {
 	case n <= v.Now:
-		return "Kept " + replicas(n)
+		return "Kept " + formatReplicas(n)
 	case v.Decided:
-		return "Kept the last decision, " + replicas(n)
+		return "Kept the last decision, " + formatReplicas(n)
 	default:
-		return fmt.Sprintf("Asked for %s, the minimum", replicas(n))
+		return fmt.Sprintf("Asked for %s, the minimum", formatReplicas(n))
 	}
 }
 
-func replicas(n int) string { return count(int64(n), "replica") }
+func formatReplicas(n int) string { return formatCount(int64(n), "replica") }
 
-func targets(g *snapshot.Group) string {
+func formatTargets(g *snapshot.Group) string {
 	var all []string
 	wanted := g.Targets.ForRole(g.Role)
 	if wanted.TTFT > 0 {
-		all = append(all, "TTFT "+milliseconds(wanted.TTFT))
+		all = append(all, "TTFT "+formatMillis(wanted.TTFT))
 	}
 	if wanted.ITL > 0 {
-		all = append(all, "ITL "+milliseconds(wanted.ITL))
+		all = append(all, "ITL "+formatMillis(wanted.ITL))
 	}
 	return strings.Join(all, " and ")
 }
 
-func milliseconds(ms float64) string {
+func formatMillis(ms float64) string {
 	const noFraction = 1000 // from here on
 	if ms >= noFraction {
 		return fmt.Sprintf("%.0f ms", ms)
@@ -245,6 +245,6 @@ func milliseconds(ms float64) string {
 	return fmt.Sprintf("%.4g ms", ms)
 }
 
-func percent(share int64) float64 { return float64(share) * 100 / optimizer.Million }
+func sharePercent(share int64) float64 { return float64(share) * 100 / optimizer.Million }
 
-func perSecond(rate int64) float64 { return float64(rate) / 1e6 }
+func ratePerSecond(rate int64) float64 { return float64(rate) / 1e6 }

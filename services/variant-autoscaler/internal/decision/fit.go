@@ -8,31 +8,31 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// fit lowers what is acted on to the pods for which nodes have room now, and that Kueue admits, whatever the scheduler does: in whatever
-// order it takes the pods, and on whichever of their nodes it puts each of them, none stays Pending for want of cards or quota. Replicas that
-// are placed, or admitted, stay. Cards of replicas that go count when these are gone: a pass after that raises others.
+// fitToRoom lowers what is acted on to the pods for which nodes have room now, and that Kueue admits, whatever the scheduler does: in
+// whatever order it takes the pods, and on whichever of their nodes it puts each of them, none stays Pending for want of cards or quota.
+// Replicas that are placed, or admitted, stay. Cards of replicas that go count when these are gone: a pass after that raises others.
 //
 // A node set has ⌊f/s⌋ places for pods of s cards on a node with f free cards. A further pod of t cards takes at most ⌈t/s⌉ of them. So a
 // pod of s cards finds a place if those that all further pods on nodes of its set can take are at most as many as there are.
-func (d *decider) fit() {
+func (d *decider) fitToRoom() {
 	f, a, order := newFitter(d.snapshot), newAdmitter(d.snapshot), d.fitOrder()
 	for _, at := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
 		p, v := d.podsOf(at), d.variantOf(at)
-		missing := int64(d.lowest(at))*p.Count - max(int64(v.Now)*p.Count, p.Placed)
-		f.take(p, min(missing, d.snapshot.Nodes[p.Set].Places(p.Cards)))
-		a.take(p, a.room(p, int64(d.lowest(at))-p.Admitted/p.Count))
+		missing := int64(d.minReplicas(at))*p.Count - max(int64(v.Now)*p.Count, p.Placed)
+		f.reservePlaces(p, min(missing, d.snapshot.Nodes[p.Set].Places(p.Cards)))
+		a.reserveQuota(p, a.admissibleReplicas(p, int64(d.minReplicas(at))-p.Admitted/p.Count))
 	}
 	for _, at := range order {
 		p, desired := d.podsOf(at), int64(d.desired[at])
-		least := min(int64(d.lowest(at)), desired)
+		least := min(int64(d.minReplicas(at)), desired)
 		placed, admitted := max(p.Placed, least*p.Count), max(p.Admitted/p.Count, least)
-		onNodes, byQuota := (placed+min(desired*p.Count-placed, f.room(p)))/p.Count, desired
+		onNodes, byQuota := (placed+min(desired*p.Count-placed, f.fittingPods(p)))/p.Count, desired
 		if len(p.Quotas) > 0 && desired > admitted {
-			byQuota = admitted + a.room(p, min(desired, onNodes)-admitted)
+			byQuota = admitted + a.admissibleReplicas(p, min(desired, onNodes)-admitted)
 		}
 		replicas := min(desired, onNodes, byQuota)
-		f.take(p, replicas*p.Count-placed)
-		a.take(p, replicas-admitted)
+		f.reservePlaces(p, replicas*p.Count-placed)
+		a.reserveQuota(p, replicas-admitted)
 		if replicas == desired {
 			continue
 		}
@@ -44,11 +44,11 @@ func (d *decider) fit() {
 	}
 }
 
-// lowest returns the replicas that nothing takes from a variant: its minimum, or all if it keeps what it has. What the plan wants at least,
-// such as a first replica that shows what it serves, is not among them.
-func (d *decider) lowest(at int) int {
+// minReplicas returns the replicas that nothing takes from a variant: its minimum, or all if it keeps what it has. What the plan wants at
+// least, such as a first replica that shows what it serves, is not among them.
+func (d *decider) minReplicas(at int) int {
 	g := d.groupOf(at)
-	v := d.variant(g, at-d.first[g])
+	v := d.buildVariant(g, at-d.first[g])
 	return v.Min
 }
 
@@ -91,24 +91,24 @@ func (d *decider) fitOrder() []int {
 // fitter counts the places that further pods take.
 type fitter struct {
 	snapshot *snapshot.Snapshot
-	sizes    [][]size // of the further pods of each set
+	classes  [][]podClass // of the further pods of each set
 }
 
-// size is the further pods of a set with a number of cards.
-type size struct {
+// podClass is the further pods of a set with a number of cards.
+type podClass struct {
 	cards int64
 	pods  int64
 	left  int64 // places that no further pod of an overlapping set can take
 }
 
 func newFitter(s *snapshot.Snapshot) *fitter {
-	return &fitter{snapshot: s, sizes: make([][]size, len(s.Nodes))}
+	return &fitter{snapshot: s, classes: make([][]podClass, len(s.Nodes))}
 }
 
-// room returns the largest number of further pods that find a place in any case, beside those that were taken.
-func (f *fitter) room(p *snapshot.Pods) int64 {
-	own, room := f.size(p), int64(math.MaxInt64)
-	f.eachSize(p.Set, func(set int, s *size) {
+// fittingPods returns the largest number of further pods that find a place in any case, beside those that were taken.
+func (f *fitter) fittingPods(p *snapshot.Pods) int64 {
+	own, room := f.classOf(p), int64(math.MaxInt64)
+	f.visitClasses(p.Set, func(set int, s *podClass) {
 		if !f.snapshot.Nodes[set].Elastic && (s == own || s.pods > 0) {
 			room = min(room, max(s.left, 0)/divideUp(p.Cards, s.cards))
 		}
@@ -116,34 +116,34 @@ func (f *fitter) room(p *snapshot.Pods) int64 {
 	return room
 }
 
-// take takes places for further pods, whether they are there or not.
-func (f *fitter) take(p *snapshot.Pods, pods int64) {
+// reservePlaces takes places for further pods, whether they are there or not.
+func (f *fitter) reservePlaces(p *snapshot.Pods, pods int64) {
 	if pods <= 0 {
 		return
 	}
-	f.size(p).pods += pods
-	f.eachSize(p.Set, func(_ int, s *size) { s.left -= pods * divideUp(p.Cards, s.cards) })
+	f.classOf(p).pods += pods
+	f.visitClasses(p.Set, func(_ int, s *podClass) { s.left -= pods * divideUp(p.Cards, s.cards) })
 }
 
-// size returns the further pods of a set with as many cards.
-func (f *fitter) size(p *snapshot.Pods) *size {
-	own := &f.sizes[p.Set]
+// classOf returns the further pods of a set with as many cards.
+func (f *fitter) classOf(p *snapshot.Pods) *podClass {
+	own := &f.classes[p.Set]
 	for i := range *own {
 		if (*own)[i].cards == p.Cards {
 			return &(*own)[i]
 		}
 	}
-	made := size{cards: p.Cards, left: f.snapshot.Nodes[p.Set].Places(p.Cards)}
-	f.eachSize(p.Set, func(_ int, s *size) { made.left -= s.pods * divideUp(s.cards, p.Cards) })
-	*own = append(*own, made)
+	class := podClass{cards: p.Cards, left: f.snapshot.Nodes[p.Set].Places(p.Cards)}
+	f.visitClasses(p.Set, func(_ int, s *podClass) { class.left -= s.pods * divideUp(s.cards, p.Cards) })
+	*own = append(*own, class)
 	return &(*own)[len(*own)-1]
 }
 
-// eachSize visits the further pods of a set, and of those that have nodes in common with it.
-func (f *fitter) eachSize(set int, visit func(set int, s *size)) {
+// visitClasses visits the further pods of a set, and of those that have nodes in common with it.
+func (f *fitter) visitClasses(set int, visit func(set int, s *podClass)) {
 	for _, other := range append([]int{set}, f.snapshot.Nodes[set].Overlaps...) {
-		for i := range f.sizes[other] {
-			visit(other, &f.sizes[other][i])
+		for i := range f.classes[other] {
+			visit(other, &f.classes[other][i])
 		}
 	}
 }

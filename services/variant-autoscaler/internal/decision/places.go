@@ -17,22 +17,22 @@ const (
 	maxPodNumber  = 1e9
 )
 
-// place is a limit of the pods on a node set: of those with at least a number of cards. A pod of s cards takes ⌊s/cards⌋ places. There are
-// ⌊f/cards⌋ on each node with f free cards, and those that pods of the variants take now, which stay where they are. Minimums take no place
-// from others before they are placed: they may never be.
+// placeLimit is a limit of the pods on a node set: of those with at least a number of cards. A pod of s cards takes ⌊s/cards⌋ places. There
+// are ⌊f/cards⌋ on each node with f free cards, and those that pods of the variants take now, which stay where they are. Minimums take no
+// place from others before they are placed: they may never be.
 //
 // If each size divides the next one, as 1, 2, 4 and 8 do, and all pods can use the same nodes, then the pods fit exactly if no place limit
 // is exceeded, wherever the scheduler put the ones that are there. Otherwise the limits are necessary, and package fit decides.
-type place struct {
+type placeLimit struct {
 	set   int
 	cards int64
 }
 
-// places returns the limits of places that a snapshot has.
-func places(s *snapshot.Snapshot) []place {
+// placeLimits returns the limits of places that a snapshot has.
+func placeLimits(s *snapshot.Snapshot) []placeLimit {
 	sizes := make([]map[int64]int, len(s.Nodes)) // of each set: variants by the size of their pods
 	count := make([]int, len(s.Nodes))
-	eachPods(s, func(p *snapshot.Pods) {
+	visitPods(s, func(p *snapshot.Pods) {
 		for _, set := range setsOf(s, p) {
 			if sizes[set] == nil {
 				sizes[set] = map[int64]int{}
@@ -41,8 +41,8 @@ func places(s *snapshot.Snapshot) []place {
 			count[set]++
 		}
 	})
-	var all []place
-	for _, set := range most(count, maxPlaceSets) {
+	var all []placeLimit
+	for _, set := range largestCounts(count, maxPlaceSets) {
 		if s.Nodes[set].Elastic {
 			continue
 		}
@@ -52,7 +52,7 @@ func places(s *snapshot.Snapshot) []place {
 		}
 		slices.SortFunc(cards, func(a, b int64) int { return cmp.Or(cmp.Compare(sizes[set][b], sizes[set][a]), cmp.Compare(a, b)) })
 		for _, size := range cards[:min(len(cards), maxPlaceSizes)] {
-			all = append(all, place{set: set, cards: size})
+			all = append(all, placeLimit{set: set, cards: size})
 		}
 	}
 	return all
@@ -65,16 +65,16 @@ func (d *decider) limitPlaces() {
 		limits[i].Amount = d.snapshot.Nodes[l.set].Places(l.cards)
 	}
 	for i := range d.quotaLimits {
-		limits[len(d.places)+i].Amount = d.quotaLimits[i].left(d.quotas)
+		limits[len(d.places)+i].Amount = d.quotaLimits[i].cardsLeft(d.quotas)
 	}
 	for g := range d.problem.Groups {
 		for i := range d.problem.Groups[g].Variants {
 			v, p := &d.problem.Groups[g].Variants[i], d.snapshot.Groups[g].Variants[i].Pods
 			for _, t := range v.Places {
 				l := t.Limit - len(d.snapshot.Limits)
-				more := product(max(p.Admitted, int64(v.Min)*p.Count), p.Cards)
+				more := cappedProduct(max(p.Admitted, int64(v.Min)*p.Count), p.Cards)
 				if l < len(d.places) {
-					more = product(max(p.Placed, int64(v.Min)*p.Count), p.Cards/d.places[l].cards)
+					more = cappedProduct(max(p.Placed, int64(v.Min)*p.Count), p.Cards/d.places[l].cards)
 				}
 				limits[l].Amount = min(limits[l].Amount+more, maxAmount)
 			}
@@ -85,15 +85,15 @@ func (d *decider) limitPlaces() {
 // maxAmount is what all replicas of all variants take of a limit at most.
 const maxAmount = optimizer.MaxVariants * optimizer.MaxReplicas * int64(maxCards)
 
-// product returns the product of numbers that are not negative, or maxAmount if it is larger: pod templates can say any number.
-func product(a, b int64) int64 {
+// cappedProduct returns the product of numbers that are not negative, or maxAmount if it is larger: pod templates can say any number.
+func cappedProduct(a, b int64) int64 {
 	if b > 0 && a > maxAmount/b {
 		return maxAmount
 	}
 	return a * b
 }
 
-func eachPods(s *snapshot.Snapshot, visit func(p *snapshot.Pods)) {
+func visitPods(s *snapshot.Snapshot, visit func(p *snapshot.Pods)) {
 	for g := range s.Groups {
 		for i := range s.Groups[g].Variants {
 			if p := s.Groups[g].Variants[i].Pods; p != nil {
@@ -108,8 +108,8 @@ func setsOf(s *snapshot.Snapshot, p *snapshot.Pods) []int {
 	return append([]int{p.Set}, s.Nodes[p.Set].Within...)
 }
 
-// most returns the positions of the largest counts that are not 0, in their order.
-func most(count []int, number int) []int {
+// largestCounts returns the positions of the largest counts that are not 0, in their order.
+func largestCounts(count []int, number int) []int {
 	var all []int
 	for i, n := range count {
 		if n > 0 {
@@ -122,15 +122,15 @@ func most(count []int, number int) []int {
 	return all
 }
 
-// takenRoom returns what a replica takes of the limits of places and quotas.
-func (d *decider) takenRoom(p *snapshot.Pods) []optimizer.Places {
+// limitUsage returns what a replica takes of the limits of places and quotas.
+func (d *decider) limitUsage(p *snapshot.Pods) []optimizer.Places {
 	if p == nil {
 		return nil
 	}
-	return append(d.takenPlaces(p), d.takenQuotas(p)...)
+	return append(d.placeUsage(p), d.quotaUsage(p)...)
 }
 
-func (d *decider) takenPlaces(p *snapshot.Pods) []optimizer.Places {
+func (d *decider) placeUsage(p *snapshot.Pods) []optimizer.Places {
 	var all []optimizer.Places
 	sets := setsOf(d.snapshot, p)
 	for i, l := range d.places {
@@ -160,7 +160,7 @@ func validateNodes(s *snapshot.Snapshot) error {
 		}
 	}
 	var err error
-	eachPods(s, func(p *snapshot.Pods) {
+	visitPods(s, func(p *snapshot.Pods) {
 		if p.Set < 0 || p.Set >= len(s.Nodes) || !inRange(1, p.Cards, p.Count) || !inRange(0, p.Placed) {
 			err = errors.New("the pods of a variant have a node set or a number that is out of range")
 		}

@@ -93,8 +93,8 @@ func TestSmallPodsWaitForLargeOnes(t *testing.T) {
 	assert.Equal(t, []int{2, 1}, decide(t, s).Desired)
 }
 
-// TestReplicasOfAStableLoadFit: pods of two and of three cards are each within their places, and not both fit. Neither the replica that meets the
-// targets nor the one that only serves a stable load counts as there.
+// TestReplicasOfAStableLoadFit: pods of two and of three cards are each within their places, and not both fit. Neither the replica that
+// meets the targets nor the one that only serves a stable load counts as there.
 func TestReplicasOfAStableLoadFit(t *testing.T) {
 	t.Parallel()
 	single := func(v *snapshot.Variant) { v.Max = 1 }
@@ -156,7 +156,7 @@ func TestOneMore(t *testing.T) {
 		{Name: "nodes with nvidia.com/gpu (H100) for pods of 2 cards or more", Limit: -1, Cards: 2},
 	}, before.Binding)
 	for i, want := range []int64{7, 0, 15} {
-		after, err := Decide(WithOneMore(s, &before.Binding[i]))
+		after, err := Decide(WithLimitRaised(s, &before.Binding[i]))
 		require.NoError(t, err)
 		assert.InDelta(t, want, float64(after.Groups[0].Share-before.Groups[0].Share)/1e4, 1e-3)
 	}

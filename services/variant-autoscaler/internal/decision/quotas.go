@@ -44,16 +44,16 @@ func newQuotaTree(quotas []snapshot.Quota) *quotaTree {
 		}
 		t.subtree[q.Parent] += t.subtree[i] - t.kept[i]
 		t.used[q.Parent] += max(t.used[i]-t.kept[i], 0)
-		t.spare[q.Parent] += t.spare[i] + t.left(i)
+		t.spare[q.Parent] += t.spare[i] + t.keptLeft(i)
 	}
 	return t
 }
 
-// left returns what is left of what a quota keeps.
-func (t *quotaTree) left(i int) int64 { return max(t.kept[i]-t.used[i], 0) }
+// keptLeft returns the unused part of what a quota keeps for itself.
+func (t *quotaTree) keptLeft(i int) int64 { return max(t.kept[i]-t.used[i], 0) }
 
-// most returns the most that may be used of a quota, whatever its Cohort has.
-func (t *quotaTree) most(i int) int64 {
+// maxUsable returns the largest use of a quota that is permitted, whatever its Cohort has.
+func (t *quotaTree) maxUsable(i int) int64 {
 	switch q := &t.quotas[i]; {
 	case q.Parent < 0:
 		return t.subtree[i]
@@ -64,40 +64,40 @@ func (t *quotaTree) most(i int) int64 {
 	}
 }
 
-// available returns what can still be used of a quota. It is negative if a quota was lowered.
-func (t *quotaTree) available(i int) int64 {
+// availableCards returns what can still be used of a quota. It is negative if a quota was lowered.
+func (t *quotaTree) availableCards(i int) int64 {
 	if t.quotas[i].Parent < 0 {
 		return t.subtree[i] - t.used[i]
 	}
-	return min(t.left(i)+t.available(t.quotas[i].Parent), t.most(i)-t.used[i])
+	return min(t.keptLeft(i)+t.availableCards(t.quotas[i].Parent), t.maxUsable(i)-t.used[i])
 }
 
-// use uses some of a quota, or gives it back if the number is negative.
-func (t *quotaTree) use(i int, cards int64) {
+// addUsage adds to the use of a quota. A negative number reduces it.
+func (t *quotaTree) addUsage(i int, cards int64) {
 	before := max(t.used[i]-t.kept[i], 0)
 	t.used[i] += cards
 	if p := t.quotas[i].Parent; p >= 0 {
-		t.use(p, max(t.used[i]-t.kept[i], 0)-before)
+		t.addUsage(p, max(t.used[i]-t.kept[i], 0)-before)
 	}
 }
 
-// useAll uses the quotas of all flavors of a variant for replicas.
-func (t *quotaTree) useAll(p *snapshot.Pods, replicas int64) {
+// addReplicas adds replicas of a variant to the use of the quotas of all its flavors.
+func (t *quotaTree) addReplicas(p *snapshot.Pods, replicas int64) {
 	for _, i := range p.Quotas {
-		t.use(i, replicas*p.Cards*p.Count)
+		t.addUsage(i, replicas*p.Cards*p.Count)
 	}
 }
 
-// replicas returns the replicas of a variant for which a quota has room.
-func (t *quotaTree) replicas(i int, p *snapshot.Pods) int64 {
-	return max(t.available(i), 0) / (p.Cards * p.Count)
+// fittingReplicas returns the replicas of a variant for which a quota has room.
+func (t *quotaTree) fittingReplicas(i int, p *snapshot.Pods) int64 {
+	return max(t.availableCards(i), 0) / (p.Cards * p.Count)
 }
 
-// room returns the replicas of a variant for which the quotas of its flavors have room.
-func (t *quotaTree) room(p *snapshot.Pods) int64 {
+// roomForVariant returns the replicas of a variant for which the quotas of its flavors have room.
+func (t *quotaTree) roomForVariant(p *snapshot.Pods) int64 {
 	var replicas int64
 	for _, i := range p.Quotas {
-		replicas += t.replicas(i, p)
+		replicas += t.fittingReplicas(i, p)
 	}
 	return replicas
 }
@@ -108,8 +108,8 @@ type quotaLimit struct {
 	cards  int64 // of the smallest replica
 }
 
-// levels returns the quotas of the ClusterQueue of a variant, then those of each Cohort above it.
-func (t *quotaTree) levels(p *snapshot.Pods) [][]int {
+// quotaLevels returns the quotas of the ClusterQueue of a variant, then those of each Cohort above it.
+func (t *quotaTree) quotaLevels(p *snapshot.Pods) [][]int {
 	var all [][]int
 	for level := slices.Clone(p.Quotas); len(level) > 0; {
 		slices.Sort(level)
@@ -125,17 +125,17 @@ func (t *quotaTree) levels(p *snapshot.Pods) [][]int {
 	return all
 }
 
-// limits returns the limits of quotas that a snapshot has.
-func (t *quotaTree) limits(s *snapshot.Snapshot) []quotaLimit {
+// buildLimits returns the limits of quotas that a snapshot has.
+func (t *quotaTree) buildLimits(s *snapshot.Snapshot) []quotaLimit {
 	if len(s.Quotas) == 0 {
 		return nil
 	}
 	var all []quotaLimit
 	var count []int // variants
 	position := map[string]int{}
-	eachPods(s, func(p *snapshot.Pods) {
-		for _, level := range t.levels(p) {
-			if slices.ContainsFunc(level, func(i int) bool { return t.most(i) == math.MaxInt64 }) {
+	visitPods(s, func(p *snapshot.Pods) {
+		for _, level := range t.quotaLevels(p) {
+			if slices.ContainsFunc(level, func(i int) bool { return t.maxUsable(i) == math.MaxInt64 }) {
 				continue
 			}
 			key := fmt.Sprint(level)
@@ -150,49 +150,49 @@ func (t *quotaTree) limits(s *snapshot.Snapshot) []quotaLimit {
 		}
 	})
 	kept := make([]quotaLimit, 0, len(all))
-	for _, at := range most(count, maxQuotaLimits) {
+	for _, at := range largestCounts(count, maxQuotaLimits) {
 		kept = append(kept, all[at])
 	}
 	return kept
 }
 
-// left returns the cards that a limit has left, for replicas that are not admitted yet. A part of them may only be for some variants.
-func (l *quotaLimit) left(t *quotaTree) int64 {
+// cardsLeft returns the cards that a limit has left, for replicas that are not admitted yet. A part of them may only be for some variants.
+func (l *quotaLimit) cardsLeft(t *quotaTree) int64 {
 	var cards int64
 	for _, i := range l.quotas {
-		cards += max(t.most(i)-t.used[i], 0) + t.spare[i]
+		cards += max(t.maxUsable(i)-t.used[i], 0) + t.spare[i]
 	}
 	return cards
 }
 
-// counts reports whether a limit counts a variant.
-func (l *quotaLimit) counts(levels [][]int) bool {
+// countsVariant reports whether a limit counts a variant.
+func (l *quotaLimit) countsVariant(levels [][]int) bool {
 	return slices.ContainsFunc(levels, func(level []int) bool {
 		return !slices.ContainsFunc(level, func(i int) bool { return !slices.Contains(l.quotas, i) })
 	})
 }
 
-// takenQuotas returns what a replica takes of the limits of quotas.
-func (d *decider) takenQuotas(p *snapshot.Pods) []optimizer.Places {
+// quotaUsage returns what a replica takes of the limits of quotas.
+func (d *decider) quotaUsage(p *snapshot.Pods) []optimizer.Places {
 	if len(p.Quotas) == 0 {
 		return nil
 	}
 	var all []optimizer.Places
-	levels := d.quotas.levels(p)
+	levels := d.quotas.quotaLevels(p)
 	for i := range d.quotaLimits {
-		if d.quotaLimits[i].counts(levels) {
+		if d.quotaLimits[i].countsVariant(levels) {
 			all = append(all, optimizer.Places{Limit: len(d.snapshot.Limits) + len(d.places) + i, Amount: min(p.Cards*p.Count, maxCards)})
 		}
 	}
 	return all
 }
 
-// tightest returns the quota of a variant, or of a Cohort above it, that keeps it from further replicas, and the cards that it leaves.
-func (t *quotaTree) tightest(p *snapshot.Pods) (quota int, left int64) {
-	quota = slices.MaxFunc(p.Quotas, func(a, b int) int { return cmp.Compare(t.available(a), t.available(b)) })
-	left = max(t.available(quota), 0)
+// tightestQuota returns the quota of a variant, or of a Cohort above it, that keeps it from further replicas, and the cards that it leaves.
+func (t *quotaTree) tightestQuota(p *snapshot.Pods) (quota int, left int64) {
+	quota = slices.MaxFunc(p.Quotas, func(a, b int) int { return cmp.Compare(t.availableCards(a), t.availableCards(b)) })
+	left = max(t.availableCards(quota), 0)
 	for parent := t.quotas[quota].Parent; parent >= 0; parent = t.quotas[quota].Parent {
-		if t.most(quota)-t.used[quota] <= t.left(quota)+t.available(parent) {
+		if t.maxUsable(quota)-t.used[quota] <= t.keptLeft(quota)+t.availableCards(parent) {
 			break
 		}
 		quota = parent
@@ -209,7 +209,7 @@ func validateQuotas(s *snapshot.Snapshot) error {
 		}
 	}
 	var err error
-	eachPods(s, func(p *snapshot.Pods) {
+	visitPods(s, func(p *snapshot.Pods) {
 		if !inRange(0, p.Admitted) || slices.ContainsFunc(p.Quotas, func(i int) bool { return i < 0 || i >= len(s.Quotas) }) {
 			err = errors.New("the pods of a variant have a quota or a number that is out of range")
 		}

@@ -363,7 +363,7 @@ func TestOneMoreOfAQuota(t *testing.T) {
 	assert.Equal(t, []Binding{{Name: "queue", Limit: -1, Quota: new(1), Cards: 1}, {Name: "cohort", Limit: -1, Quota: new(0), Cards: 1}}, before.Binding)
 	assert.Equal(t, "the cohort has 5 cards left for replicas of 2 cards. Raise the quota, or end other workloads that use it", before.Groups[0].Variants[0].Short)
 	for i := range before.Binding {
-		after, err := Decide(WithOneMore(s, &before.Binding[i]))
+		after, err := Decide(WithLimitRaised(s, &before.Binding[i]))
 		require.NoError(t, err)
 		assert.InDelta(t, 8, float64(after.Groups[0].Share-before.Groups[0].Share)/1e4, 1e-3, "a quota of a ClusterQueue is one of its cohort, too")
 	}
@@ -391,10 +391,10 @@ func TestManyReplicasThatMayTakeAnyFlavor(t *testing.T) {
 	a := newAdmitter(&snapshot.Snapshot{Quotas: []snapshot.Quota{{Parent: -1, Nominal: 300}, {Parent: -1, Nominal: 1000}}})
 	for range maxMixed + 1 {
 		p := &snapshot.Pods{Cards: 1, Count: 1, Quotas: []int{0, 1}}
-		require.EqualValues(t, 1, a.room(p, 1))
-		a.take(p, 1)
+		require.EqualValues(t, 1, a.admissibleReplicas(p, 1))
+		a.reserveQuota(p, 1)
 	}
-	assert.EqualValues(t, 300-maxMixed-1, a.room(&snapshot.Pods{Cards: 1, Count: 1, Quotas: []int{0, 1}}, 1000))
+	assert.EqualValues(t, 300-maxMixed-1, a.admissibleReplicas(&snapshot.Pods{Cards: 1, Count: 1, Quotas: []int{0, 1}}, 1000))
 }
 
 // TestInvalidQuotas: a snapshot can come from a file that somebody wrote.

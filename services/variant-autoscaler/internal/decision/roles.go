@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// stage returns the group of a role of the model of a group, or -1 if it has none that can be planned.
-func (d *decider) stage(g int, role snapshot.Role) int {
+// roleGroup returns the group of a role of the model of a group, or -1 if it has none that can be planned.
+func (d *decider) roleGroup(g int, role snapshot.Role) int {
 	first, end := d.snapshot.Stages(g)
 	for i := first; i < end; i++ {
 		if d.snapshot.Groups[i].Role == role && d.isPlannable(i) {
@@ -20,7 +20,7 @@ func (d *decider) stage(g int, role snapshot.Role) int {
 
 // hasPair reports whether a group of servers for whole requests stands beside prefill and decode servers, which keep the model from zero.
 func (d *decider) hasPair(g int) bool {
-	return d.snapshot.Groups[g].Role == snapshot.Aggregated && d.stage(g, snapshot.Prefill) >= 0 && d.stage(g, snapshot.Decode) >= 0
+	return d.snapshot.Groups[g].Role == snapshot.Aggregated && d.roleGroup(g, snapshot.Prefill) >= 0 && d.roleGroup(g, snapshot.Decode) >= 0
 }
 
 // keepRatio adds replicas so that the prefill replicas of a model for each of its decode replicas keep their bounds. It takes none away:
@@ -30,16 +30,16 @@ func (d *decider) keepRatio(g int) {
 	if in.Role != snapshot.Prefill {
 		return
 	}
-	decode, bounds := d.stage(g, snapshot.Decode), in.PrefillRatio
-	if decode < 0 || d.held[g] != "" || d.held[decode] != "" {
+	decode, bounds := d.roleGroup(g, snapshot.Decode), in.PrefillRatio
+	if decode < 0 || d.frozen[g] != "" || d.frozen[decode] != "" {
 		return
 	}
-	prefills, decodes := float64(d.total(g)), float64(d.total(decode))
+	prefills, decodes := float64(d.totalDesired(g)), float64(d.totalDesired(decode))
 	switch {
 	case bounds.Min > 0 && prefills < bounds.Min*decodes:
-		d.add(g, replicasFor(bounds.Min*decodes))
+		d.addReplicas(g, replicasFor(bounds.Min*decodes))
 	case bounds.Max > 0 && prefills > bounds.Max*decodes:
-		d.add(decode, replicasFor(prefills/bounds.Max))
+		d.addReplicas(decode, replicasFor(prefills/bounds.Max))
 	}
 }
 
@@ -48,8 +48,8 @@ func replicasFor(n float64) int {
 	return int(math.Ceil(min(n, math.MaxInt32) - 1e-9)) //nolint:mnd // of rounding
 }
 
-// total returns the replicas of a group that are acted on.
-func (d *decider) total(g int) int {
+// totalDesired returns the replicas of a group that are acted on.
+func (d *decider) totalDesired(g int) int {
 	n := 0
 	for at := d.first[g]; at < d.first[g+1]; at++ {
 		n += d.desired[at]
@@ -57,8 +57,8 @@ func (d *decider) total(g int) int {
 	return n
 }
 
-// add raises the cheapest variants of a group until they have n replicas together, as far as bounds and limits permit.
-func (d *decider) add(g, n int) {
+// addReplicas raises the cheapest variants of a group until they have n replicas together, as far as bounds and limits permit.
+func (d *decider) addReplicas(g, n int) {
 	variants := d.problem.Groups[g].Variants
 	order := make([]int, len(variants))
 	for i := range order {
@@ -67,11 +67,11 @@ func (d *decider) add(g, n int) {
 	slices.SortFunc(order, func(i, j int) int { return compareCost(&variants[i], &variants[j]) })
 	for _, i := range order {
 		at := d.first[g] + i
-		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.later[at] {
+		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.delayed[at] {
 			continue
 		}
-		for step := n - d.total(g); step > 0; step = min(step/2, n-d.total(g)) { //nolint:mnd // a limit may leave a part
-			if most := d.bounds[at].clamp(d.desired[at] + step); most > d.desired[at] && d.raise(g, i, most, RatioBinding) {
+		for step := n - d.totalDesired(g); step > 0; step = min(step/2, n-d.totalDesired(g)) { //nolint:mnd // a limit may leave a part
+			if most := d.bounds[at].clampReplicas(d.desired[at] + step); most > d.desired[at] && d.raiseDesired(g, i, most, RatioBinding) {
 				d.wanted[at] = max(d.wanted[at], most)
 			}
 		}

@@ -13,27 +13,27 @@ import (
 // that loads slowly gets replicas that it does not need. With double, one pod that never starts stops the model for twenty minutes.
 const stuckAfter = 10 * time.Minute
 
-// crowd is what the servers without a profile of a group show together.
-type crowd struct {
+// serverUsage is what the servers without a profile of a group show together.
+type serverUsage struct {
 	now, seen, free int
 	kv, queue       float64 // sums of what those that are free have in use
 }
 
-// saturate keeps and adds replicas without a profile, so that their servers stay within the thresholds of the administrator: one more if
-// they are short, and as many as their load needs otherwise. It can only raise what the plan wants.
-func (d *decider) saturate(g int) {
+// applySaturation keeps and adds replicas without a profile, so that their servers stay within the thresholds of the administrator: one
+// more if they are short, and as many as their load needs otherwise. It can only raise what the plan wants.
+func (d *decider) applySaturation(g int) {
 	in := &d.snapshot.Groups[g]
-	if in.Saturation == nil || d.held[g] != "" {
+	if in.Saturation == nil || d.frozen[g] != "" {
 		return
 	}
-	order, c := d.crowd(g)
+	order, c := d.measureServers(g)
 	if c.seen > 0 {
-		d.fill(g, order, c.floor(in, d.snapshot.Time))
+		d.raiseInOrder(g, order, c.minReplicas(in, d.snapshot.Time))
 	}
 }
 
-// crowd returns the variants whose servers count, the cheapest first, and what their servers show.
-func (d *decider) crowd(g int) (order []int, c crowd) {
+// measureServers returns the variants whose servers count, the cheapest first, and what their servers show.
+func (d *decider) measureServers(g int) (order []int, c serverUsage) {
 	variants := d.snapshot.Groups[g].Variants
 	for i := range variants {
 		v := &variants[i]
@@ -53,8 +53,8 @@ func (d *decider) crowd(g int) (order []int, c crowd) {
 	return order, c
 }
 
-// floor returns the least replicas.
-func (c *crowd) floor(g *snapshot.Group, at time.Time) int {
+// minReplicas returns the least replicas.
+func (c *serverUsage) minReplicas(g *snapshot.Group, at time.Time) int {
 	t, free := g.Saturation, float64(c.free)
 	if c.free == 0 || t.KVCache-c.kv/free < t.KVSpare || t.QueueLength-c.queue/free < t.QueueSpare {
 		if c.seen < c.now && at.Sub(g.Zero.Changed) < stuckAfter {
@@ -62,12 +62,12 @@ func (c *crowd) floor(g *snapshot.Group, at time.Time) int {
 		}
 		return c.now + 1
 	}
-	need := max(over(c.kv, t.KVCache-t.KVSpare), over(c.queue, t.QueueLength-t.QueueSpare))
+	need := max(replicasNeeded(c.kv, t.KVCache-t.KVSpare), replicasNeeded(c.queue, t.QueueLength-t.QueueSpare))
 	return min(c.seen-c.free+int(min(need, float64(c.now))), c.now)
 }
 
-// over returns how many replicas have a load if each may have a part of it.
-func over(load, each float64) float64 {
+// replicasNeeded returns how many replicas have a load if each may have a part of it.
+func replicasNeeded(load, each float64) float64 {
 	switch {
 	case load <= 0:
 		return 0
@@ -77,8 +77,8 @@ func over(load, each float64) float64 {
 	return math.Ceil(load/each - 1e-9) //nolint:mnd // sums of parts are not exact
 }
 
-// fill raises variants to the replicas that they have, and then the cheapest one that can have more, until they have n together.
-func (d *decider) fill(g int, order []int, n int) {
+// raiseInOrder raises variants to the replicas that they have, and then the cheapest one that can have more, until they have n together.
+func (d *decider) raiseInOrder(g int, order []int, n int) {
 	first, variants := d.first[g], d.snapshot.Groups[g].Variants
 	for _, i := range order {
 		n -= d.desired[first+i]
@@ -90,7 +90,7 @@ func (d *decider) fill(g int, order []int, n int) {
 		for _, i := range order {
 			at := first + i
 			before := d.desired[at]
-			if most := d.bounds[at].clamp(min(upTo(i), before+n)); n > 0 && most > before && d.raise(g, i, most, Saturated) {
+			if most := d.bounds[at].clampReplicas(min(upTo(i), before+n)); n > 0 && most > before && d.raiseDesired(g, i, most, Saturated) {
 				n -= most - before
 				d.wanted[at] = max(d.wanted[at], most)
 			}

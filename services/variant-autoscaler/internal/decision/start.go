@@ -11,31 +11,31 @@ import (
 // sooner is bought for that second. With 4, a cold pod of 4 minutes does not get help from one of 2.
 const bridgeFactor = 2
 
-// start changes what is acted on while replicas of a group start: those that serve stay until the others are ready, and variants that
+// coverStarts changes what is acted on while replicas of a group start: those that serve stay until the others are ready, and variants that
 // start much faster fill the gap. Both end by themselves when the replicas are ready. A plan that a limit binds is left as it is.
-func (d *decider) start(g int) {
-	if d.held[g] != "" {
+func (d *decider) coverStarts(g int) {
+	if d.frozen[g] != "" {
 		return
 	}
 	plan := d.desired[d.first[g]:d.first[g+1]]
-	serving := d.serving(g, plan)
+	serving := d.servingReplicas(g, plan)
 	goal := d.report.Share(g, plan)
 	if d.report.Share(g, serving) >= goal {
 		return
 	}
 	d.keepServing(g, serving, goal)
-	if d.report.Share(g, d.serving(g, plan)) < goal {
-		d.bridge(g)
+	if d.report.Share(g, d.servingReplicas(g, plan)) < goal {
+		d.bridgeGap(g)
 	}
 }
 
-// serving returns the replicas of a plan that serve already. A variant without capacity is not counted on, and keeps its replicas.
-func (d *decider) serving(g int, plan []int) []int {
-	made := slices.Clone(plan)
-	for i := range made {
-		made[i] = min(made[i], d.snapshot.Groups[g].Variants[i].Ready)
+// servingReplicas returns the replicas of a plan that serve already. A variant without capacity is not counted on, and keeps its replicas.
+func (d *decider) servingReplicas(g int, plan []int) []int {
+	serving := slices.Clone(plan)
+	for i := range serving {
+		serving[i] = min(serving[i], d.snapshot.Groups[g].Variants[i].Ready)
 	}
-	return made
+	return serving
 }
 
 // keepServing keeps replicas that serve and are not in the plan, as long as those of the plan that serve do not have their share: the
@@ -51,7 +51,7 @@ func (d *decider) keepServing(g int, serving []int, goal int64) {
 			serving[i]++
 			after := d.report.Share(g, serving)
 			serving[i]--
-			if after > share || after == share && best >= 0 && d.cost(g, i) < d.cost(g, best) {
+			if after > share || after == share && best >= 0 && d.variantCost(g, i) < d.variantCost(g, best) {
 				best, share = i, after
 			}
 		}
@@ -59,17 +59,17 @@ func (d *decider) keepServing(g int, serving []int, goal int64) {
 			return
 		}
 		serving[best]++
-		if !d.raise(g, best, serving[best], Starting) {
+		if !d.raiseDesired(g, best, serving[best], Starting) {
 			return
 		}
 	}
 }
 
-func (d *decider) cost(g, i int) int64 { return d.snapshot.Groups[g].Variants[i].Cost }
+func (d *decider) variantCost(g, i int) int64 { return d.snapshot.Groups[g].Variants[i].Cost }
 
-// bridge adds replicas of variants that start faster than those for which the group waits: the best plan in which the slow ones have no
+// bridgeGap adds replicas of variants that start faster than those for which the group waits: the best plan in which the slow ones have no
 // more than what serves.
-func (d *decider) bridge(g int) {
+func (d *decider) bridgeGap(g int) {
 	slowest := time.Duration(0) // that the group waits for
 	for i := range d.snapshot.Groups[g].Variants {
 		if v := &d.snapshot.Groups[g].Variants[i]; d.desired[d.first[g]+i] > v.Ready {
@@ -98,13 +98,13 @@ func (d *decider) bridge(g int) {
 	p.Groups = []optimizer.Group{group}
 	for i, n := range optimizer.Solve(&p).Replicas {
 		if v := &d.snapshot.Groups[g].Variants[i]; v.Start*bridgeFactor <= slowest {
-			d.raise(g, i, n, Bridging)
+			d.raiseDesired(g, i, n, Bridging)
 		}
 	}
 }
 
-// raise raises what is acted on for a variant, if the limits permit it, and reports whether they do.
-func (d *decider) raise(g, i, n int, why Reason) bool {
+// raiseDesired raises what is acted on for a variant, if the limits permit it, and reports whether they do.
+func (d *decider) raiseDesired(g, i, n int, why Reason) bool {
 	at := d.first[g] + i
 	if n <= d.desired[at] {
 		return true

@@ -10,37 +10,37 @@ import (
 // bounds the cost of a replica that never serves.
 const trialTime = 30 * time.Minute
 
-// try gives a replica, once and for a time, to a variant at zero of which nothing says what it serves: others serve the load, so the plan
-// never needs it, and cannot know that it is cheaper. It costs less than a replica in the plan, and at most half of what the plan costs. A
-// group has one trial at a time.
-func (d *decider) try(g int) {
-	served := d.held[g] == "" && d.plan.Shares[g] == optimizer.Million
-	if d.goOn(g, served) || !d.snapshot.Settings.Trials || !served || d.snapshot.Groups[g].Load.Rate == 0 {
+// startTrial gives a replica, once and for a time, to a variant at zero of which nothing says what it serves: others serve the load, so the
+// plan never needs it, and cannot know that it is cheaper. It costs less than a replica in the plan, and at most half of what the plan
+// costs. A group has one trial at a time.
+func (d *decider) startTrial(g int) {
+	served := d.frozen[g] == "" && d.plan.Shares[g] == optimizer.Million
+	if d.continueTrial(g, served) || !d.snapshot.Settings.Trials || !served || d.snapshot.Groups[g].Load.Rate == 0 {
 		return
 	}
-	best := d.candidate(g)
+	best := d.trialCandidate(g)
 	if best < 0 {
 		return
 	}
-	dearest, total := d.costs(g)
-	if c := d.cost(g, best); c < dearest && 2*c <= total && d.raise(g, best, 1, Probing) { //nolint:mnd // half
+	dearest, total := d.planCosts(g)
+	if c := d.variantCost(g, best); c < dearest && 2*c <= total && d.raiseDesired(g, best, 1, Probing) { //nolint:mnd // half
 		d.trial[d.first[g]+best] = true
 	}
 }
 
-// costs returns the largest cost of a replica in the plan of a group, and the cost of all of them.
-func (d *decider) costs(g int) (dearest, total int64) {
+// planCosts returns the largest cost of a replica in the plan of a group, and the cost of all of them.
+func (d *decider) planCosts(g int) (dearest, total int64) {
 	for i := range d.snapshot.Groups[g].Variants {
 		at := d.first[g] + i
 		if n := d.plan.Replicas[at]; n > 0 && d.snapshot.Groups[g].Variants[i].Problem == nil && !d.isUnknown(at) {
-			dearest, total = max(dearest, d.cost(g, i)), total+d.cost(g, i)*int64(n)
+			dearest, total = max(dearest, d.variantCost(g, i)), total+d.variantCost(g, i)*int64(n)
 		}
 	}
 	return dearest, total
 }
 
-// goOn ends the trial of a group that took too long while others serve the load, and reports whether the group had one.
-func (d *decider) goOn(g int, served bool) bool {
+// continueTrial ends the trial of a group that took too long while others serve the load, and reports whether the group had one.
+func (d *decider) continueTrial(g int, served bool) bool {
 	for i := range d.snapshot.Groups[g].Variants {
 		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
 		if !v.Trying || !d.isUnknown(at) {
@@ -48,7 +48,7 @@ func (d *decider) goOn(g int, served bool) bool {
 		}
 		late := !d.snapshot.Settings.Trials || d.snapshot.Time.Sub(v.Tried) >= trialTime
 		if d.trial[at] = !served || !late; !d.trial[at] {
-			d.desired[at] = d.bounds[at].clamp(0)
+			d.desired[at] = d.bounds[at].clampReplicas(0)
 			d.wanted[at] = d.desired[at]
 		}
 		return true
@@ -56,13 +56,13 @@ func (d *decider) goOn(g int, served bool) bool {
 	return false
 }
 
-// candidate returns the cheapest variant of a group at zero of which nothing is known, and that was never tried, or -1.
-func (d *decider) candidate(g int) int {
+// trialCandidate returns the cheapest variant of a group at zero of which nothing is known, and that was never tried, or -1.
+func (d *decider) trialCandidate(g int) int {
 	best, variants := -1, d.problem.Groups[g].Variants
 	for i := range variants {
 		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
-		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && !d.later[at]
-		if free && (best < 0 || cheaper(&variants[i], &variants[best])) {
+		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && !d.delayed[at]
+		if free && (best < 0 || isCheaper(&variants[i], &variants[best])) {
 			best = i
 		}
 	}

@@ -8,23 +8,23 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// nobody is the number of no variant.
-const nobody = -1
+// noVariant is the index where there is no variant.
+const noVariant = -1
 
-// sleepers are the groups that may have no replicas, and have none that is ready.
-type sleepers struct {
+// sleepState says which groups have no ready replica, and which variants start first.
+type sleepState struct {
 	asleep       []bool   // by group
 	keeper       []bool   // groups that keep their model from zero; the others only have what their load needs
 	standby      []int    // variant of each group that starts first when a request waits, or nobody: one starts already
 	standbyNames []string // by group, as decided; empty: none
-	later        []bool   // variants that start no replica before another one of their group is ready
+	delayed      []bool   // variants that start no replica before another one of their group is ready
 	used         []int64  // by limit, and by place, by the replicas that count; nil: not counted yet
 }
 
-func newSleepers(groups, variants int) sleepers {
-	return sleepers{
+func newSleepState(groups, variants int) sleepState {
+	return sleepState{
 		asleep: make([]bool, groups), keeper: make([]bool, groups), standby: make([]int, groups), standbyNames: make([]string, groups),
-		later: make([]bool, variants),
+		delayed: make([]bool, variants),
 	}
 }
 
@@ -33,39 +33,39 @@ func hasStarted(v snapshot.Variant) bool {
 	return v.Problem == nil && (v.Now > 0 || v.Decided && v.Previous > 0)
 }
 
-// fits reports whether all limits, and the free cards of nodes, leave a replica of a variant of a group beside those that count.
-func (d *decider) fits(g, i int) bool {
-	if d.counts(g, i) {
+// hasRoom reports whether all limits, and the free cards of nodes, leave a replica of a variant of a group beside those that count.
+func (d *decider) hasRoom(g, i int) bool {
+	if d.isCounted(g, i) {
 		return true
 	}
 	used, fits := d.usedRoom(), true
-	d.eachTaken(g, i, func(l int, one int64) { fits = fits && used[l]+one <= d.roomOf(l) })
+	d.visitUsage(g, i, func(l int, one int64) { fits = fits && used[l]+one <= d.roomOf(l) })
 	return fits
 }
 
-// counts reports whether a replica of a variant of a group counts already.
-func (d *decider) counts(g, i int) bool {
+// isCounted reports whether a replica of a variant of a group counts already.
+func (d *decider) isCounted(g, i int) bool {
 	return d.snapshot.Groups[g].Variants[i].Now > 0 || d.desired != nil && d.desired[d.first[g]+i] > 0
 }
 
-// takeRoom counts a replica of a variant of a group.
-func (d *decider) takeRoom(g, i int) {
-	if used := d.usedRoom(); !d.counts(g, i) {
-		d.eachTaken(g, i, func(l int, one int64) { used[l] += one })
+// reserveRoom counts a replica of a variant of a group.
+func (d *decider) reserveRoom(g, i int) {
+	if used := d.usedRoom(); !d.isCounted(g, i) {
+		d.visitUsage(g, i, func(l int, one int64) { used[l] += one })
 	}
 }
 
 // usedRoom returns what replicas take of the limits.
 func (d *decider) usedRoom() []int64 {
 	if d.used == nil {
-		d.used = d.taken()
+		d.used = d.countUsage()
 	}
 	return d.used
 }
 
-// taken returns what all variants take of the limits, with the replicas that they have, or get if that is decided. Of the free cards of nodes,
-// pods that are placed take none, and of what quotas have left, those that are admitted.
-func (d *decider) taken() []int64 {
+// countUsage returns how much of each limit all variants use, with their present or decided replicas. Placed pods use no free cards of
+// nodes, and admitted pods use nothing of what quotas have left.
+func (d *decider) countUsage() []int64 {
 	used := make([]int64, len(d.snapshot.Limits)+len(d.places)+len(d.quotaLimits))
 	for g := range d.snapshot.Groups {
 		for i := range d.snapshot.Groups[g].Variants {
@@ -78,7 +78,7 @@ func (d *decider) taken() []int64 {
 			if v.Pods != nil {
 				unplaced, unadmitted = max(n-v.Pods.Placed/v.Pods.Count, 0), max(n-v.Pods.Admitted/v.Pods.Count, 0)
 			}
-			d.eachTaken(g, i, func(l int, one int64) {
+			d.visitUsage(g, i, func(l int, one int64) {
 				switch {
 				case l < len(d.snapshot.Limits):
 					used[l] += one * n
@@ -102,24 +102,24 @@ func (d *decider) roomOf(l int) int64 {
 	if l < len(d.places) {
 		return d.snapshot.Nodes[d.places[l].set].Places(d.places[l].cards)
 	}
-	return d.quotaLimits[l-len(d.places)].left(d.quotas)
+	return d.quotaLimits[l-len(d.places)].cardsLeft(d.quotas)
 }
 
-// eachTaken visits the limits, those of places and quotas too, of which a replica of a variant of a group takes something.
-func (d *decider) eachTaken(g, i int, visit func(l int, one int64)) {
+// visitUsage visits the limits, those of places and quotas too, that a replica of a variant uses.
+func (d *decider) visitUsage(g, i int, visit func(l int, one int64)) {
 	v := &d.snapshot.Groups[g].Variants[i]
 	for l := range d.snapshot.Limits {
-		if one := d.takes(l, g, v); one > 0 {
+		if one := d.replicaUsage(l, g, v); one > 0 {
 			visit(l, one)
 		}
 	}
-	for _, t := range d.takenRoom(v.Pods) {
+	for _, t := range d.limitUsage(v.Pods) {
 		visit(t.Limit, t.Amount)
 	}
 }
 
-// takes returns what a replica of a variant of a group takes of a limit.
-func (d *decider) takes(l, g int, v *snapshot.Variant) int64 {
+// replicaUsage returns how much of a limit a replica of a variant uses.
+func (d *decider) replicaUsage(l, g int, v *snapshot.Variant) int64 {
 	limit := &d.snapshot.Limits[l]
 	switch {
 	case limit.Accelerator != "" && limit.Accelerator != v.Accelerator, limit.Namespace != "" && limit.Namespace != v.Namespace,
@@ -133,29 +133,30 @@ func (d *decider) takes(l, g int, v *snapshot.Variant) int64 {
 	return 1
 }
 
-// wake gives the variant of a group that starts first a replica, if a request waits. One that starts already goes on.
-func (d *decider) wake(g int, made *optimizer.Group) {
+// wakeGroup gives the variant of a group that starts first a replica, if a request waits. One that starts already goes on.
+func (d *decider) wakeGroup(g int, group *optimizer.Group) {
 	in := &d.snapshot.Groups[g]
-	for i := range made.Variants {
-		v := &made.Variants[i]
+	for i := range group.Variants {
+		v := &group.Variants[i]
 		// Without a known capacity the plan cannot want it, and beside one that does not become ready, it need not.
-		asks := i == d.standby[g] && made.KeepOne && (v.Capacity == 0 || d.hasStarted(g))
-		if asks || made.KeepOne && hasStarted(in.Variants[i]) {
+		asks := i == d.standby[g] && group.KeepOne && (v.Capacity == 0 || d.hasStarted(g))
+		if asks || group.KeepOne && hasStarted(in.Variants[i]) {
 			v.Min, v.Now, v.Held = max(v.Min, 1), max(v.Now, 1), max(v.Held, 1)
 		}
 	}
 }
 
-// release lets variants go of which nothing is known, if their group may have no replicas now. They keep theirs otherwise. They stay while the
-// stabilization window holds other replicas of the model: if a role went before another one, the model would have changed, and need it again.
-func (d *decider) release(g int, made *optimizer.Group) {
+// releaseUnknown lets variants go of which nothing is known, if their group may have no replicas now. They keep theirs otherwise. They stay
+// while the stabilization window holds other replicas of the model: if a role went before another one, the model would have changed, and
+// need it again.
+func (d *decider) releaseUnknown(g int, group *optimizer.Group) {
 	if d.anyStage(g, d.isStabilized) {
 		return
 	}
-	for i := range made.Variants {
+	for i := range group.Variants {
 		in := &d.snapshot.Groups[g].Variants[i]
-		if v := &made.Variants[i]; v.Capacity == 0 && in.Problem == nil {
-			least := d.bounds[d.first[g]+i].clamp(0)
+		if v := &group.Variants[i]; v.Capacity == 0 && in.Problem == nil {
+			least := d.bounds[d.first[g]+i].clampReplicas(0)
 			v.Min, v.Now, v.Held = least, least, least
 		}
 	}
@@ -171,14 +172,15 @@ func (d *decider) isStabilized(g int) bool {
 	return false
 }
 
-// mayStop reports whether a group may have no replicas now.
-func (d *decider) mayStop(g int) bool {
-	made := &d.problem.Groups[g]
-	return d.snapshot.Groups[g].Zero.Enabled && d.held[g] == "" && !made.KeepOne && made.Rate == 0
+// canStop reports whether a group may have no replicas now.
+func (d *decider) canStop(g int) bool {
+	group := &d.problem.Groups[g]
+	return d.snapshot.Groups[g].Zero.Enabled && d.frozen[g] == "" && !group.KeepOne && group.Rate == 0
 }
 
-// wakes reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one, or no request would wait.
-func (d *decider) wakes(g int) bool {
+// mustWake reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one, or no request would
+// wait.
+func (d *decider) mustWake(g int) bool {
 	in := &d.snapshot.Groups[g]
 	z := &in.Zero
 	arrives := in.Load.State == snapshot.Found && (in.Load.Queued > 0 || in.Load.Rate > 0)
@@ -186,25 +188,26 @@ func (d *decider) wakes(g int) bool {
 	return arrives || z.Waiting > 0 || z.Requests != nil && *z.Requests > 0 || unseen || d.neighborOf(in) != ""
 }
 
-// retained returns why a group with replicas that may go to zero keeps one, empty if it need not. The groups of the roles of a model go to
-// zero together. They must never sleep without something that sees the next request, nor before a replica could answer those that woke it.
-func (d *decider) retained(g int) string {
+// retentionReason returns why a group with replicas that may go to zero keeps one, empty if it need not. The groups of the roles of a model
+// go to zero together. They must never sleep without something that sees the next request, nor before a replica could answer those that
+// woke it.
+func (d *decider) retentionReason(g int) string {
 	first, end := d.snapshot.Stages(g)
 	for i := first; i < end; i++ {
 		if i != g && d.snapshot.Groups[i].Load.State != snapshot.Found && d.hasReplicas(i) {
 			return "the load of the servers with another role is not known"
 		}
-		if why := d.retainedAlone(i); why != "" {
+		if why := d.retentionReasonAlone(i); why != "" {
 			return why
 		}
 	}
-	if w := d.warm(g); w != nil && w.Keeps {
+	if w := d.compareWarm(g); w != nil && w.Keeps {
 		return "waking costs more: " + w.String()
 	}
 	return ""
 }
 
-func (d *decider) retainedAlone(g int) string {
+func (d *decider) retentionReasonAlone(g int) string {
 	in := &d.snapshot.Groups[g]
 	z := &in.Zero
 	recent := func(t time.Time) bool { return d.snapshot.Time.Sub(t) < z.Retention }
@@ -234,16 +237,16 @@ func (d *decider) reasonAsleep(g, at int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[at]
 	started := hasStarted(in.Variants[at-d.first[g]])
 	switch {
-	case !d.asleep[g] || !d.problem.Groups[g].KeepOne || d.held[g] != "" && (d.later[at] || started):
+	case !d.asleep[g] || !d.problem.Groups[g].KeepOne || d.frozen[g] != "" && (d.delayed[at] || started):
 		return "", ""
-	case d.later[at] && !d.anyStage(g, func(i int) bool { return d.standby[i] != nobody || d.hasStarted(i) }):
+	case d.delayed[at] && !d.anyStage(g, func(i int) bool { return d.standby[i] != noVariant || d.hasStarted(i) }):
 		return Waking, "Requests wait, and limits, quotas or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"
-	case d.later[at]:
+	case d.delayed[at]:
 		return Waking, "No replica starts before the one that wakes the model is ready"
 	case n == 0:
 		return "", ""
 	case started:
-		return Waking, fmt.Sprintf("%s of the variant that wakes the model: wait until it is ready, or see why its pods do not start", replicas(n))
+		return Waking, fmt.Sprintf("%s of the variant that wakes the model: wait until it is ready, or see why its pods do not start", formatReplicas(n))
 	}
-	return Waking, fmt.Sprintf("%s: requests wait, and this variant costs least from a cold start until the model can have no replicas again", replicas(n))
+	return Waking, fmt.Sprintf("%s: requests wait, and this variant costs least from a cold start until the model can have no replicas again", formatReplicas(n))
 }

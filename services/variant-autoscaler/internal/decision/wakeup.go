@@ -11,8 +11,8 @@ import (
 
 // wakeUp is the variants that start first when a request waits for a model: one for whole requests, or one of each role.
 type wakeUp struct {
-	starters  []starter
-	candidate // the greatest rank, and the costs and names of all
+	starters       []starter
+	startCandidate // the greatest rank, and the costs and names of all
 }
 
 // starter is a variant of a group.
@@ -20,33 +20,33 @@ type starter struct{ group, variant int }
 
 // wakeUpOf returns the variants of groups that start first, or nil if limits leave no room for all of them together.
 func (d *decider) wakeUpOf(groups []int) *wakeUp {
-	made := &wakeUp{candidate: candidate{rank: rankChosen}}
+	w := &wakeUp{startCandidate: startCandidate{rank: rankChosen}}
 	if len(groups) == 0 {
-		return made
+		return w
 	}
 	before := slices.Clone(d.usedRoom())
 	defer func() { d.used = before }()
 	for _, g := range groups {
 		first, c := d.firstToWake(g)
 		switch {
-		case first != nobody:
-			d.takeRoom(g, first)
-			made.starters = append(made.starters, starter{g, first})
-			made.rank, made.cost, made.name = max(made.rank, c.rank), made.cost+c.cost, made.name+c.name
+		case first != noVariant:
+			d.reserveRoom(g, first)
+			w.starters = append(w.starters, starter{g, first})
+			w.rank, w.cost, w.name = max(w.rank, c.rank), w.cost+c.cost, w.name+c.name
 		case d.isPlannable(g) && !d.hasStarted(g):
 			return nil
 		}
 	}
-	return made
+	return w
 }
 
-// starts reports whether a variant of a group starts.
-func (w *wakeUp) starts(g int) bool {
+// hasStarter reports whether a variant of a group starts.
+func (w *wakeUp) hasStarter(g int) bool {
 	return slices.ContainsFunc(w.starters, func(s starter) bool { return s.group == g })
 }
 
-// names returns the variants, for people.
-func (d *decider) names(w *wakeUp) string {
+// starterNames returns the names of the variants that start, for messages.
+func (d *decider) starterNames(w *wakeUp) string {
 	var all []string
 	for _, s := range w.starters {
 		all = append(all, d.snapshot.Groups[s.group].Variants[s.variant].Name)
@@ -54,9 +54,9 @@ func (d *decider) names(w *wakeUp) string {
 	return strings.Join(all, " and ")
 }
 
-// sides returns the groups of a model, from first to before end, that serve it together: prefill and decode servers, and those of whole
-// requests if they stand beside such a pair.
-func (d *decider) sides(first, end int) (all [][]int) {
+// servingSides returns the groups of a model, from first to before end, that serve it together: prefill and decode servers, and those of
+// whole requests if they stand beside such a pair.
+func (d *decider) servingSides(first, end int) (all [][]int) {
 	var whole, others []int
 	for g := first; g < end; g++ {
 		if d.hasPair(g) {
@@ -71,13 +71,13 @@ func (d *decider) sides(first, end int) (all [][]int) {
 	return all
 }
 
-// keeperOf returns the groups of a model that keep it from zero: those that serve it, start, or would start at the least cost.
-func (d *decider) keeperOf(sides [][]int) []int {
+// keeperSide returns the groups of a model that keep it from zero: those that serve it, start, or would start at the least cost.
+func (d *decider) keeperSide(sides [][]int) []int {
 	if len(sides) == 1 {
 		return sides[0]
 	}
 	for _, side := range sides {
-		if d.serves(side) {
+		if d.areUp(side) {
 			return side
 		}
 	}
@@ -88,21 +88,21 @@ func (d *decider) keeperOf(sides [][]int) []int {
 	}
 	keeper, best := sides[0], d.wakeUpOf(sides[0])
 	for _, side := range sides[1:] {
-		if w := d.wakeUpOf(side); w != nil && (best == nil || w.compare(best.candidate) < 0) {
+		if w := d.wakeUpOf(side); w != nil && (best == nil || w.compareTo(best.startCandidate) < 0) {
 			keeper, best = side, w
 		}
 	}
 	return keeper
 }
 
-// sleep finds out whether a model, the groups from first to before end, has no servers that are ready, and which variants start first then.
-// Without it, the plan for a few requests can be one replica of each variant, and each of them would load the model for nothing. All others
-// start when these are ready and the plan wants them.
-func (d *decider) sleep(first, end int) {
-	sides := d.sides(first, end)
-	keeper, served := d.keeperOf(sides), slices.ContainsFunc(sides, d.serves)
+// planSleep finds out whether a model, the groups from first to before end, has no servers that are ready, and which variants start first
+// then. Without it, the plan for a few requests can be one replica of each variant, and each of them would load the model for nothing. All
+// others start when these are ready and the plan wants them.
+func (d *decider) planSleep(first, end int) {
+	sides := d.servingSides(first, end)
+	keeper, served := d.keeperSide(sides), slices.ContainsFunc(sides, d.areUp)
 	for g := first; g < end; g++ {
-		d.keeper[g], d.standby[g] = slices.Contains(keeper, g), nobody
+		d.keeper[g], d.standby[g] = slices.Contains(keeper, g), noVariant
 		d.asleep[g] = d.snapshot.Groups[g].Zero.Enabled && !served && !d.isUp(g)
 	}
 	if w := d.wakeUpOfKeeper(sides, keeper); w != nil {
@@ -117,19 +117,19 @@ func (d *decider) sleep(first, end int) {
 	}
 }
 
-// wakeUpOfKeeper returns the variants that start first of the groups that keep a model from zero. If one of these groups does not become ready,
-// and has no other variant to start, another side of the model wakes, too, and keeps it from zero beside them.
+// wakeUpOfKeeper returns the variants that start first of the groups that keep a model from zero. If one of these groups does not become
+// ready, and has no other variant to start, another side of the model wakes, too, and keeps it from zero beside them.
 func (d *decider) wakeUpOfKeeper(sides [][]int, keeper []int) *wakeUp {
-	start := d.dueOf(keeper)
+	start := d.dueGroups(keeper)
 	w := d.wakeUpOf(start)
-	if w == nil || !slices.ContainsFunc(start, func(g int) bool { return d.hasStarted(g) && !w.starts(g) }) {
+	if w == nil || !slices.ContainsFunc(start, func(g int) bool { return d.hasStarted(g) && !w.hasStarter(g) }) {
 		return w
 	}
 	for _, side := range sides {
 		if d.keeper[side[0]] || !d.areAll(side, d.isPlannable) {
 			continue
 		}
-		if wider := d.wakeUpOf(slices.Concat(start, d.dueOf(side))); wider != nil {
+		if wider := d.wakeUpOf(slices.Concat(start, d.dueGroups(side))); wider != nil {
 			for _, g := range side {
 				d.keeper[g] = true
 			}
@@ -139,8 +139,8 @@ func (d *decider) wakeUpOfKeeper(sides [][]int, keeper []int) *wakeUp {
 	return w
 }
 
-// dueOf returns those of some groups that need a replica which starts: they have none, or none that becomes ready.
-func (d *decider) dueOf(groups []int) (due []int) {
+// dueGroups returns those of some groups that need a replica which starts: they have none, or none that becomes ready.
+func (d *decider) dueGroups(groups []int) (due []int) {
 	for _, g := range groups {
 		if d.asleep[g] && (!d.hasStarted(g) || d.isStuck(g)) {
 			due = append(due, g)
@@ -156,7 +156,7 @@ func (*decider) areAll(groups []int, property func(g int) bool) bool {
 // delayOthers marks the variants of a group that start after another one.
 func (d *decider) delayOthers(g int) {
 	for i, v := range d.snapshot.Groups[g].Variants {
-		d.later[d.first[g]+i] = v.Problem == nil && i != d.standby[g] && !hasStarted(v)
+		d.delayed[d.first[g]+i] = v.Problem == nil && i != d.standby[g] && !hasStarted(v)
 	}
 }
 
@@ -185,8 +185,8 @@ func (d *decider) hasMinimum(g int) bool {
 	return false
 }
 
-// serves reports whether each of some groups has a replica that is ready.
-func (d *decider) serves(groups []int) bool { return d.areAll(groups, d.isUp) }
+// areUp reports whether each of some groups has a replica that is ready.
+func (d *decider) areUp(groups []int) bool { return d.areAll(groups, d.isUp) }
 
 // hasStarted reports whether a variant of a group that takes part in the choice has replicas, or will have them by the last decision.
 func (d *decider) hasStarted(g int) bool {
@@ -216,33 +216,33 @@ func (d *decider) anyStage(g int, property func(g int) bool) bool {
 }
 
 // firstToWake returns the variant of a group that starts first, or nobody. While a request waits, it is the one that it was before.
-func (d *decider) firstToWake(g int) (int, candidate) {
-	in, best, slowest := &d.snapshot.Groups[g], nobody, time.Duration(0)
+func (d *decider) firstToWake(g int) (int, startCandidate) {
+	in, best, slowest := &d.snapshot.Groups[g], noVariant, time.Duration(0)
 	for i := range in.Variants {
 		slowest = max(slowest, in.Variants[i].Start)
 	}
-	var least candidate
+	var least startCandidate
 	for i := range in.Variants {
 		v := &in.Variants[i]
-		if v.Problem != nil || d.asleep[g] && hasStarted(*v) || !d.fits(g, i) {
+		if v.Problem != nil || d.asleep[g] && hasStarted(*v) || !d.hasRoom(g, i) {
 			continue
 		}
-		c := candidate{rank: d.rank(g, i), cost: coldCost(v, slowest, in.Zero.Retention), name: v.Name}
-		if best == nobody || c.compare(least) < 0 {
+		c := startCandidate{rank: d.startRank(g, i), cost: coldCost(v, slowest, in.Zero.Retention), name: v.Name}
+		if best == noVariant || c.compareTo(least) < 0 {
 			best, least = i, c
 		}
 	}
 	return best, least
 }
 
-// candidate is a variant that can start first.
-type candidate struct {
+// startCandidate is a variant that can start first.
+type startCandidate struct {
 	rank int
 	cost float64
 	name string
 }
 
-func (c candidate) compare(o candidate) int {
+func (c startCandidate) compareTo(o startCandidate) int {
 	return cmp.Or(cmp.Compare(c.rank, o.rank), cmp.Compare(c.cost, o.cost), cmp.Compare(c.name, o.name))
 }
 
@@ -254,13 +254,13 @@ const (
 	rankOther
 )
 
-func (d *decider) rank(g, i int) int {
+func (d *decider) startRank(g, i int) int {
 	at, in := d.first[g]+i, &d.snapshot.Groups[g]
 	c, most := &d.capacities[at], d.bounds[at].Max
 	switch {
 	case in.Zero.Waiting > 0 && in.Variants[i].Name == in.Zero.Standby:
 		return rankChosen
-	case c.rate > 0 && (most == 0 || c.rate*int64(most) >= demand(in)):
+	case c.rate > 0 && (most == 0 || c.rate*int64(most) >= groupDemand(in)):
 		return rankServes
 	case c.rate == 0 && c.reason == NoCapacity:
 		return rankUnknown
@@ -274,16 +274,16 @@ func coldCost(v *snapshot.Variant, slowest, retention time.Duration) float64 {
 	return float64(v.Cost) * (cmp.Or(v.Start, slowest) + retention).Hours()
 }
 
-// nameStandbys names the variants of a model that start first when a request waits, if it has no replicas. If limits leave no room for all of
-// them, it names none. They take the room: requests may wait for all such models before the next pass.
+// nameStandbys names the variants of a model that start first when a request waits, if it has no replicas. If limits leave no room for all
+// of them, it names none. They take the room: requests may wait for all such models before the next pass.
 func (d *decider) nameStandbys(first, end int) {
 	var starters []starter
 	none := true
 	for g := first; g < end; g++ {
-		if d.standby[g] != nobody {
+		if d.standby[g] != noVariant {
 			starters = append(starters, starter{g, d.standby[g]})
 		}
-		none = none && d.snapshot.Groups[g].Zero.Enabled && d.total(g) == 0
+		none = none && d.snapshot.Groups[g].Zero.Enabled && d.totalDesired(g) == 0
 	}
 	if none && len(starters) == 0 { // autoscalers may not have removed the last replicas yet
 		if w := d.wakeUpOf(d.keepersOf(first, end)); w != nil {
@@ -295,11 +295,11 @@ func (d *decider) nameStandbys(first, end int) {
 	}
 	before := slices.Clone(d.usedRoom())
 	for _, s := range starters {
-		if !d.fits(s.group, s.variant) {
+		if !d.hasRoom(s.group, s.variant) {
 			d.used = before
 			return
 		}
-		d.takeRoom(s.group, s.variant)
+		d.reserveRoom(s.group, s.variant)
 	}
 	for _, s := range starters {
 		d.standbyNames[s.group] = d.snapshot.Groups[s.group].Variants[s.variant].Name

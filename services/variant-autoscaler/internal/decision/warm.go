@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// mostCost bounds a cost, so that it is a whole number.
-const mostCost = 1e18
+// maxCost bounds a cost, so that it is a whole number.
+const maxCost = 1e18
 
 // Warm compares what a model costs that wakes for its requests with the price of a replica that stays. Costs are micro-units per hour.
 type Warm struct {
@@ -25,8 +25,9 @@ func (w *Warm) String() string {
 		float64(w.Waiting)/1e6, float64(w.Price)/1e6)
 }
 
-// warm returns the comparison for the model of a group, or nil if nobody asks for it, or if it is not known how long a replica takes to start.
-func (d *decider) warm(g int) *Warm {
+// compareWarm returns the comparison for the model of a group, or nil if no cost of waiting is set, or if the time that a replica takes to
+// start is not known.
+func (d *decider) compareWarm(g int) *Warm {
 	in := &d.snapshot.Groups[g]
 	if !in.Zero.Enabled || in.Zero.WaitingCost <= 0 {
 		return nil
@@ -35,18 +36,18 @@ func (d *decider) warm(g int) *Warm {
 	if w == nil || len(w.starters) == 0 {
 		return nil
 	}
-	made := &Warm{Variant: d.names(w), WakeUps: in.Zero.WakeUps}
+	warm := &Warm{Variant: d.starterNames(w), WakeUps: in.Zero.WakeUps}
 	for _, s := range w.starters {
 		v := &d.snapshot.Groups[s.group].Variants[s.variant]
 		if v.Start <= 0 {
 			return nil
 		}
-		made.Start, made.Price = max(made.Start, v.Start), made.Price+v.Cost
+		warm.Start, warm.Price = max(warm.Start, v.Start), warm.Price+v.Cost
 	}
-	waiting := in.Zero.WakeUps * made.Start.Hours() * float64(in.Zero.WaitingCost)
+	waiting := in.Zero.WakeUps * warm.Start.Hours() * float64(in.Zero.WaitingCost)
 	if !math.IsNaN(waiting) {
-		made.Waiting = int64(min(max(waiting, 0), mostCost))
+		warm.Waiting = int64(min(max(waiting, 0), maxCost))
 	}
-	made.Keeps = made.Waiting > made.Price
-	return made
+	warm.Keeps = warm.Waiting > warm.Price
+	return warm
 }

@@ -15,7 +15,7 @@ const maxOneMore = 10
 func oneMore(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 	for i := range d.Binding[:min(len(d.Binding), maxOneMore)] {
 		b := &d.Binding[i]
-		after, err := decision.Decide(decision.WithOneMore(s, b))
+		after, err := decision.Decide(decision.WithLimitRaised(s, b))
 		if err != nil {
 			return fmt.Errorf("decide with one more of %s: %w", b.Name, err)
 		}
