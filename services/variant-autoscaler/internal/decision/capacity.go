@@ -31,7 +31,7 @@ func variantCapacities(s *snapshot.Snapshot) []capacity {
 		}
 	}
 	results := make([]capacity, len(all))
-	optimizer.Each(len(all), func(i int) {
+	optimizer.ParallelFor(len(all), func(i int) {
 		results[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
 		for _, rate := range []*int64{&results[i].rate, &results[i].stable} {
 			*rate = min(max(*rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant

@@ -22,9 +22,9 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	d.plan = optimizer.Solve(d.problem)
 	d.report = optimizer.NewReport(d.problem)
 	d.relaxTargets()
-	d.wanted = optimizer.Wanted(d.problem, d.plan)
-	d.desired = optimizer.Act(d.problem, d.plan)
-	d.room = d.report.Room(d.desired)
+	d.wanted = optimizer.WantedReplicas(d.problem, d.plan)
+	d.desired = optimizer.Stabilize(d.problem, d.plan)
+	d.room = d.report.RoomBeside(d.desired)
 	for g := range s.Groups {
 		d.applySaturation(g)
 		d.coverStarts(g)
@@ -42,7 +42,7 @@ type decider struct {
 	snapshot   *snapshot.Snapshot
 	capacities []capacity
 	bounds     []bounds
-	first      []int // variant of each group, and the number of all variants
+	first      []int    // variant of each group, and the number of all variants
 	frozen     []Reason // by group: why it keeps its replicas; empty: the plan decides
 	served     map[poolKey][]string
 	places     []placeLimit // their limits follow those of the snapshot
@@ -143,7 +143,7 @@ func freezeReason(g *snapshot.Group) Reason {
 func (d *decider) buildGroup(g int) optimizer.Group {
 	in := &d.snapshot.Groups[g]
 	group := optimizer.Group{
-		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: groupDemand(in), KeepOne: d.mustKeepOneReplica(g),
+		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: groupDemand(in), NeedsReplica: d.mustKeepOneReplica(g),
 	}
 	for i := range in.Variants {
 		group.Variants = append(group.Variants, d.buildVariant(g, i))
@@ -159,7 +159,7 @@ func (d *decider) buildGroup(g int) optimizer.Group {
 		d.wakeGroup(g, &group)
 	case d.frozen[g] != "":
 		d.keepOneReplica(g, &group)
-	case in.Zero.Enabled && !group.KeepOne && group.Rate == 0:
+	case in.Zero.Enabled && !group.NeedsReplica && group.Rate == 0:
 		d.releaseUnknown(g, &group)
 	case d.asleep[g]:
 		d.wakeGroup(g, &group)
@@ -285,7 +285,7 @@ func compareCost(a, b *optimizer.Variant) int {
 // keepOneReplica gives a replica to one variant of a frozen group that has none and must not go to zero: a variant that is ready, as it was
 // started after the last decision, or else the cheapest.
 func (d *decider) keepOneReplica(g int, group *optimizer.Group) {
-	if !group.KeepOne || slices.ContainsFunc(group.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
+	if !group.NeedsReplica || slices.ContainsFunc(group.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
 		return
 	}
 	best := noVariant

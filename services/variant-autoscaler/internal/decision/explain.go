@@ -40,7 +40,7 @@ func (d *decider) buildDecision() *Decision {
 			d.nameStandbys(first, end)
 		}
 		group.Standby, group.Warm = d.standbyNames[g], d.compareWarm(g)
-		loads := d.report.Loads(g, desired, d.problem.Groups[g].Rate)
+		loads := d.report.ReplicaLoads(g, desired, d.problem.Groups[g].Rate)
 		for i := range desired {
 			group.Variants = append(group.Variants, d.explainVariant(g, i, desired, loads[i]))
 		}
@@ -207,7 +207,7 @@ func (d *decider) optimalReason(g, n int) (Reason, string) {
 
 // isLimited reports whether a limit that makes the plan serve less or cost more counts a variant of the group.
 func (d *decider) isLimited(g int) bool {
-	return slices.ContainsFunc(d.plan.Limiting, func(l int) bool { return d.report.Counts(l, g) })
+	return slices.ContainsFunc(d.plan.Limiting, func(l int) bool { return d.report.CountsGroup(l, g) })
 }
 
 // describeKept says how many replicas a variant keeps that the plan does not decide on.

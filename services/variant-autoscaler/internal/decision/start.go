@@ -109,7 +109,7 @@ func (d *decider) raiseDesired(g, i, n int, why Reason) bool {
 	if n <= d.desired[at] {
 		return true
 	}
-	if !d.room.Take(at, n-d.desired[at]) {
+	if !d.room.Reserve(at, n-d.desired[at]) {
 		return false
 	}
 	d.desired[at], d.why[at] = n, why

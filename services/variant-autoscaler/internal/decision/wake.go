@@ -139,8 +139,8 @@ func (d *decider) wakeGroup(g int, group *optimizer.Group) {
 	for i := range group.Variants {
 		v := &group.Variants[i]
 		// Without a known capacity the plan cannot want it, and beside one that does not become ready, it need not.
-		asks := i == d.standby[g] && group.KeepOne && (v.Capacity == 0 || d.hasStarted(g))
-		if asks || group.KeepOne && hasStarted(in.Variants[i]) {
+		asks := i == d.standby[g] && group.NeedsReplica && (v.Capacity == 0 || d.hasStarted(g))
+		if asks || group.NeedsReplica && hasStarted(in.Variants[i]) {
 			v.Min, v.Now, v.Held = max(v.Min, 1), max(v.Now, 1), max(v.Held, 1)
 		}
 	}
@@ -175,7 +175,7 @@ func (d *decider) isStabilized(g int) bool {
 // canStop reports whether a group may have no replicas now.
 func (d *decider) canStop(g int) bool {
 	group := &d.problem.Groups[g]
-	return d.snapshot.Groups[g].Zero.Enabled && d.frozen[g] == "" && !group.KeepOne && group.Rate == 0
+	return d.snapshot.Groups[g].Zero.Enabled && d.frozen[g] == "" && !group.NeedsReplica && group.Rate == 0
 }
 
 // mustWake reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one, or no request would
@@ -237,7 +237,7 @@ func (d *decider) reasonAsleep(g, at int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[at]
 	started := hasStarted(in.Variants[at-d.first[g]])
 	switch {
-	case !d.asleep[g] || !d.problem.Groups[g].KeepOne || d.frozen[g] != "" && (d.delayed[at] || started):
+	case !d.asleep[g] || !d.problem.Groups[g].NeedsReplica || d.frozen[g] != "" && (d.delayed[at] || started):
 		return "", ""
 	case d.delayed[at] && !d.anyStage(g, func(i int) bool { return d.standby[i] != noVariant || d.hasStarted(i) }):
 		return Waking, "Requests wait, and limits, quotas or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"

@@ -48,7 +48,7 @@ func TestAct(t *testing.T) {
 			require.NoError(t, p.Validate())
 			plan := Solve(p)
 			assert.Equal(t, tt.plan, plan.Replicas, "the plan")
-			assert.Equal(t, tt.want, Act(p, plan))
+			assert.Equal(t, tt.want, Stabilize(p, plan))
 		})
 	}
 }
@@ -137,11 +137,11 @@ func TestRoom(t *testing.T) {
 	other := Group{Namespace: "other", Model: "m", Priority: 1, Rate: 10, Variants: variants(15)}
 	p := &Problem{Split: SplitCapacity, Groups: []Group{group, other}, Limits: []Limit{{Unit: UnitReplicas, Namespace: "ns", Amount: 5}, {Unit: UnitReplicas, Amount: 7}}}
 	require.NoError(t, p.Validate())
-	room := NewReport(p).Room([]int{1, 1, 1})
-	assert.False(t, room.Take(0, 4))
-	assert.True(t, room.Take(0, 2), "what did not fit took nothing")
-	assert.True(t, room.Take(1, 1))
-	assert.False(t, room.Take(1, 1), "the namespace has all")
-	assert.True(t, room.Take(2, 1))
-	assert.False(t, room.Take(2, 1), "all together have all")
+	room := NewReport(p).RoomBeside([]int{1, 1, 1})
+	assert.False(t, room.Reserve(0, 4))
+	assert.True(t, room.Reserve(0, 2), "what did not fit took nothing")
+	assert.True(t, room.Reserve(1, 1))
+	assert.False(t, room.Reserve(1, 1), "the namespace has all")
+	assert.True(t, room.Reserve(2, 1))
+	assert.False(t, room.Reserve(2, 1), "all together have all")
 }

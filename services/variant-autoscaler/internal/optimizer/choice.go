@@ -28,8 +28,8 @@ type chooser struct {
 	layers []layer
 }
 
-// chosen is the result of a chooser.
-type chosen struct {
+// choice is the result of a chooser.
+type choice struct {
 	picks []int // nil: no choice fits
 	value value
 	exact bool  // nothing better was left out
@@ -43,22 +43,22 @@ const (
 	minStates = 16
 )
 
-// run searches. Prices for what is taken give a bound, and each candidate an excess: what it costs more than the best one of its list,
-// at these prices. A choice that costs the bound and a gap has an excess of the gap at most, so a small gap rules out most candidates.
-// The gap grows until a choice is found within it: then nothing better was left out.
-func (c *chooser) run() chosen {
-	if !c.mayFit() {
-		return chosen{exact: true}
+// findChoice searches for the best choice. Prices for what is taken give a bound, and each candidate an excess: what it costs more than the
+// best one of its list, at these prices. A choice that costs the bound and a gap has an excess of the gap at most, so a small gap rules out
+// most candidates. The gap grows until a choice is found within it: then nothing better was left out.
+func (c *chooser) findChoice() choice {
+	if !c.canFit() {
+		return choice{exact: true}
 	}
-	largest := c.largest()
+	largest := c.largestCost()
 	c.prices = findPrices(c.lists, c.rooms, largest, c.steps)
 	if c.enough != nil && c.prices.bound-c.prices.tolerance() > float64(*c.enough) {
-		return chosen{exact: true}
+		return choice{exact: true}
 	}
 	worst := largest - c.prices.bound + c.prices.tolerance()
 	const first, growth = 2e-5, 3
 	for gap := max(1, math.Abs(c.prices.bound)*first); ; gap *= growth {
-		found := c.within(min(gap, worst))
+		found := c.searchWithin(min(gap, worst))
 		found.bound = int64(math.Ceil(c.prices.bound - c.prices.tolerance()))
 		if gap >= worst || found.picks != nil && (!found.exact || float64(found.value.cost) <= c.prices.bound+gap || c.isEnough(found.value)) {
 			return found
@@ -66,8 +66,8 @@ func (c *chooser) run() chosen {
 	}
 }
 
-// mayFit reports whether the candidates that take the least of each room fit into it.
-func (c *chooser) mayFit() bool {
+// canFit reports whether the candidates that take the least of each room fit into it.
+func (c *chooser) canFit() bool {
 	for d, room := range c.rooms {
 		for _, list := range c.lists {
 			room -= slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.use[d], b.use[d]) }).use[d]
@@ -81,8 +81,8 @@ func (c *chooser) mayFit() bool {
 
 func (c *chooser) isEnough(v value) bool { return c.enough != nil && v.cost <= *c.enough }
 
-// largest returns the cost of the most expensive candidates.
-func (c *chooser) largest() float64 {
+// largestCost returns the cost of the most expensive candidates.
+func (c *chooser) largestCost() float64 {
 	var sum int64
 	for _, list := range c.lists {
 		sum += slices.MaxFunc(list, func(a, b candidate) int { return cmp.Compare(a.value.cost, b.value.cost) }).value.cost
@@ -99,38 +99,38 @@ type layer struct {
 	from, pick []int32 // state before, and candidate
 }
 
-// near is a candidate with a small excess.
-type near struct {
+// pricedCandidate is a candidate with a small excess.
+type pricedCandidate struct {
 	*candidate
 
 	index  int32
 	excess float64
 }
 
-// open is a list with more than one candidate near the bound.
-type open struct {
+// openList is a list with more than one candidate near the bound.
+type openList struct {
 	list        int
-	candidates  []near
+	candidates  []pricedCandidate
 	least, most []int64 // what the open lists after it take
 }
 
-// within searches the choices with an excess within a gap.
-func (c *chooser) within(gap float64) chosen {
+// searchWithin searches the choices with an excess within a gap.
+func (c *chooser) searchWithin(gap float64) choice {
 	dimensions := len(c.rooms)
 	slack := gap + c.prices.tolerance()
 	fixed := slices.Repeat([]int{-1}, len(c.lists))
 	start := layer{list: -1, uses: make([]int64, dimensions), values: make([]value, 1), excess: make([]float64, 1)}
-	var lists []open
+	var lists []openList
 	for i := range c.lists {
-		candidates := c.prices.near(i, c.lists[i], slack)
+		candidates := c.prices.nearCandidates(i, c.lists[i], slack)
 		if len(candidates) > 1 {
-			lists = append(lists, open{list: i, candidates: candidates})
+			lists = append(lists, openList{list: i, candidates: candidates})
 			continue
 		}
 		only := &candidates[0]
 		fixed[i] = int(only.index)
-		start.values[0].add(only.value)
-		addTo(start.uses, only.use)
+		start.values[0].addValue(only.value)
+		addUse(start.uses, only.use)
 	}
 	setRest(lists, dimensions)
 	c.layers = append(c.layers[:0], start)
@@ -140,11 +140,11 @@ func (c *chooser) within(gap float64) chosen {
 		from := &c.layers[n]
 		perState := int64(len(lists[n].candidates) * (dimensions + 2)) //nolint:mnd // what a state costs without what it takes
 		most := max(minStates, min(maxStates, int(steps/int64(len(lists)-n)/perState)))
-		exact = !from.cut(most, dimensions) && exact
+		exact = !from.dropExcess(most, dimensions) && exact
 		steps -= int64(len(from.values)) * perState
 		*c.steps -= int64(len(from.values)) * perState
-		e := &expansion{chooser: c, open: &lists[n], gap: slack, from: from}
-		c.layers = append(c.layers, e.expand())
+		e := &expansion{chooser: c, openList: &lists[n], gap: slack, from: from}
+		c.layers = append(c.layers, e.expandLayer())
 		exact = exact && !e.wasCut
 		c.layers[n].uses, c.layers[n].values, c.layers[n].excess = nil, nil, nil // only the way back counts
 	}
@@ -156,14 +156,14 @@ func (c *chooser) within(gap float64) chosen {
 			best = n
 		}
 	}
-	if best < 0 || !within(last.uses[best*dimensions:(best+1)*dimensions], c.rooms) {
-		return chosen{exact: exact}
+	if best < 0 || !fitsWithin(last.uses[best*dimensions:(best+1)*dimensions], c.rooms) {
+		return choice{exact: exact}
 	}
-	return chosen{picks: c.picks(len(c.layers)-1, best, fixed), value: last.values[best], exact: exact}
+	return choice{picks: c.picksOf(len(c.layers)-1, best, fixed), value: last.values[best], exact: exact}
 }
 
 // setRest computes what the lists after each list take at least and at most.
-func setRest(lists []open, dimensions int) {
+func setRest(lists []openList, dimensions int) {
 	least, most := make([]int64, dimensions), make([]int64, dimensions)
 	for n := len(lists) - 1; n >= 0; n-- {
 		o := &lists[n]
@@ -179,13 +179,13 @@ func setRest(lists []open, dimensions int) {
 	}
 }
 
-func (v *value) add(other value) {
+func (v *value) addValue(other value) {
 	v.cost += other.cost
 	v.replicas += other.replicas
 	v.moves += other.moves
 }
 
-func addTo(sum, use []int64) {
+func addUse(sum, use []int64) {
 	for d := range use {
 		sum[d] += use[d]
 	}
@@ -194,7 +194,7 @@ func addTo(sum, use []int64) {
 // isBetter compares two states of a layer.
 func (c *chooser) isBetter(layer, a, b int) bool {
 	values := c.layers[layer].values
-	if order := values[a].compare(values[b]); order != 0 || c.firstDifference == nil {
+	if order := values[a].compareTo(values[b]); order != 0 || c.firstDifference == nil {
 		return order < 0
 	}
 	return c.byName(layer, int32(a), int32(b), math.MaxInt, 0) < 0
@@ -215,8 +215,8 @@ func (c *chooser) byName(layer int, a, b int32, rank, order int) int {
 	return order
 }
 
-// picks returns the candidates of a state. Those of lists that have no layer yet are as given.
-func (c *chooser) picks(layer, state int, given []int) []int {
+// picksOf returns the candidates of a state. Those of lists that have no layer yet are as given.
+func (c *chooser) picksOf(layer, state int, given []int) []int {
 	picks := slices.Clone(given)
 	for ; layer > 0; layer-- {
 		l := &c.layers[layer]
@@ -228,7 +228,7 @@ func (c *chooser) picks(layer, state int, given []int) []int {
 
 // expansion makes a layer of the one before.
 type expansion struct {
-	*open
+	*openList
 
 	chooser *chooser
 	gap     float64
@@ -240,8 +240,8 @@ type expansion struct {
 	sum    []int64
 }
 
-// expand adds each candidate to each state, without what cannot be part of a choice within the gap.
-func (e *expansion) expand() layer {
+// expandLayer adds each candidate to each state, without what cannot be part of a choice within the gap.
+func (e *expansion) expandLayer() layer {
 	c, from := e.chooser, e.from
 	dimensions := len(c.rooms)
 	e.next.list = e.list
@@ -255,32 +255,32 @@ func (e *expansion) expand() layer {
 			if excess > e.gap { // and so are those to come
 				break
 			}
-			if !e.add(use, near.use, excess) {
+			if !e.addCandidate(use, near.use, excess) {
 				continue
 			}
 			v := from.values[n]
-			v.add(near.value)
-			e.insert(v, excess, int32(n), near.index)
+			v.addValue(near.value)
+			e.insertState(v, excess, int32(n), near.index)
 		}
 		if len(e.next.values) > 2*maxStates {
-			e.cut()
+			e.cutStates()
 		}
 	}
 	if len(e.next.values) > maxStates {
-		e.cut()
+		e.cutStates()
 	}
 	return e.next
 }
 
-// cut drops states while they are made, so that they never take much memory.
-func (e *expansion) cut() {
+// cutStates drops states while they are made, so that they never take much memory.
+func (e *expansion) cutStates() {
 	dimensions := len(e.sum)
-	e.next.cut(maxStates, dimensions)
+	e.next.dropExcess(maxStates, dimensions)
 	e.wasCut = true
 	clear(e.table)
 	mask := uint64(len(e.table) - 1)
 	for n := range e.next.values {
-		slot := hash(e.next.uses[n*dimensions:(n+1)*dimensions]) & mask
+		slot := hashUse(e.next.uses[n*dimensions:(n+1)*dimensions]) & mask
 		for e.table[slot] != 0 {
 			slot = (slot + 1) & mask
 		}
@@ -288,8 +288,9 @@ func (e *expansion) cut() {
 	}
 }
 
-// add computes what a state and a candidate take. It reports whether the lists to come can complete it within the rooms and the gap.
-func (e *expansion) add(use, more []int64, excess float64) bool {
+// addCandidate computes what a state and a candidate take. It reports whether the lists to come can complete it within the rooms and the
+// gap.
+func (e *expansion) addCandidate(use, more []int64, excess float64) bool {
 	c := e.chooser
 	for d := range e.sum {
 		sum := use[d] + more[d]
@@ -298,7 +299,7 @@ func (e *expansion) add(use, more []int64, excess float64) bool {
 			return false
 		}
 		if unused := c.rooms[d] - sum - e.most[d]; unused > 0 {
-			if excess += c.prices.of[d] * float64(unused); excess > e.gap {
+			if excess += c.prices.byRoom[d] * float64(unused); excess > e.gap {
 				return false
 			}
 		}
@@ -306,11 +307,11 @@ func (e *expansion) add(use, more []int64, excess float64) bool {
 	return true
 }
 
-// insert keeps a state, unless there is a better one that takes the same.
-func (e *expansion) insert(v value, excess float64, from, pick int32) {
+// insertState keeps a state, unless there is a better one that takes the same.
+func (e *expansion) insertState(v value, excess float64, from, pick int32) {
 	dimensions := len(e.sum)
 	mask := uint64(len(e.table) - 1)
-	slot := hash(e.sum) & mask
+	slot := hashUse(e.sum) & mask
 	for ; e.table[slot] != 0; slot = (slot + 1) & mask {
 		n := int(e.table[slot]) - 1
 		if !slices.Equal(e.next.uses[n*dimensions:(n+1)*dimensions], e.sum) {
@@ -332,7 +333,7 @@ func (e *expansion) insert(v value, excess float64, from, pick int32) {
 // isBetter compares a new state with one of the layer that takes the same.
 func (e *expansion) isBetter(v value, from, pick int32, old int) bool {
 	c := e.chooser
-	if order := v.compare(e.next.values[old]); order != 0 || c.firstDifference == nil {
+	if order := v.compareTo(e.next.values[old]); order != 0 || c.firstDifference == nil {
 		return order < 0
 	}
 	rank, order := math.MaxInt, 0
@@ -352,7 +353,7 @@ func tableSize(states int) int {
 	return size
 }
 
-func hash(use []int64) uint64 {
+func hashUse(use []int64) uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
 	for _, n := range use {
 		h = (h ^ uint64(n)) * 0xff51afd7ed558ccd
@@ -361,8 +362,8 @@ func hash(use []int64) uint64 {
 	return h
 }
 
-// cut drops the states with the largest excess beyond a number, and reports whether it did.
-func (l *layer) cut(most, dimensions int) bool {
+// dropExcess drops the states with the largest excess beyond a number, and reports whether it did.
+func (l *layer) dropExcess(most, dimensions int) bool {
 	if len(l.values) <= most {
 		return false
 	}

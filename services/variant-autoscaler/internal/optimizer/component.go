@@ -41,8 +41,8 @@ type quota struct {
 	members []int // positions in the component
 }
 
-// use appends what a plan of a member takes of the rooms.
-func (c *component) use(to []int64, member int, replicas []int, share int64) []int64 {
+// appendUse appends what a plan of a member takes of the rooms.
+func (c *component) appendUse(to []int64, member int, replicas []int, share int64) []int64 {
 	first := len(to)
 	for range c.limits {
 		to = append(to, 0)
@@ -51,47 +51,47 @@ func (c *component) use(to []int64, member int, replicas []int, share int64) []i
 		if n == 0 {
 			continue
 		}
-		for _, t := range c.own(c.members[member])[i].takes {
+		for _, t := range c.groupVariants(c.members[member])[i].limitUses {
 			if d := c.position[t.limit]; d > 0 {
 				to[first+d-1] += t.amount * int64(n)
 			}
 		}
 	}
 	for _, q := range c.quotas {
-		to = append(to, q.use(member, share))
+		to = append(to, q.memberUse(member, share))
 	}
 	return to
 }
 
-func (q *quota) use(member int, share int64) int64 {
+func (q *quota) memberUse(member int, share int64) int64 {
 	if share == q.share && slices.Contains(q.members, member) {
 		return 1
 	}
 	return 0
 }
 
-// components returns the components of limits.
-func (s *solver) components(limits []int) []*component {
-	of := make([]*component, len(s.groups))
+// joinComponents returns the components of limits.
+func (s *solver) joinComponents(limits []int) []*component {
+	componentOf := make([]*component, len(s.groups))
 	for _, l := range limits {
 		joined := &component{solver: s, limits: []int{l}}
 		for g := range s.groups {
-			if !s.touches(g, l) || of[g] == joined {
+			if !s.canVaryUse(g, l) || componentOf[g] == joined {
 				continue
 			}
 			members := []int{g}
-			if other := of[g]; other != nil {
+			if other := componentOf[g]; other != nil {
 				members = other.members
 				joined.limits = append(joined.limits, other.limits...)
 			}
 			for _, member := range members {
-				of[member] = joined
+				componentOf[member] = joined
 			}
 			joined.members = append(joined.members, members...)
 		}
 	}
 	var all []*component
-	for _, c := range of {
+	for _, c := range componentOf {
 		if c == nil || slices.Contains(all, c) {
 			continue
 		}
@@ -111,24 +111,24 @@ func (c *component) setRooms() {
 		room := c.solver.limits[l].amount
 		for g := range c.groups {
 			if _, found := slices.BinarySearch(c.members, g); !found {
-				room -= c.takenBy(g, l, c.part(g))
+				room -= c.usageOf(g, l, c.groupPlan(g))
 			}
 		}
 		c.rooms = append(c.rooms, room)
 	}
 }
 
-// touches reports whether a group can take more or less of a limit.
-func (s *solver) touches(g, limit int) bool {
-	return slices.ContainsFunc(s.own(g), func(v variant) bool { return v.high > v.low && v.amount(limit) > 0 })
+// canVaryUse reports whether a group can take more or less of a limit.
+func (s *solver) canVaryUse(g, limit int) bool {
+	return slices.ContainsFunc(s.groupVariants(g), func(v variant) bool { return v.high > v.low && v.limitAmount(limit) > 0 })
 }
 
 // solveComponent replaces the plans of the groups of a component. It returns a cost that no plan which serves as much undercuts.
 func (s *solver) solveComponent(c *component) (bound int64) {
 	c.grants = make([]grant, len(c.members))
 	for i, g := range c.members {
-		c.grants[i].least = s.share(g, s.unlimited[s.groups[g].first:s.groups[g].end])
-		if c.grants[i].least < s.highest(g) {
+		c.grants[i].least = s.servedShare(g, s.unlimited[s.groups[g].first:s.groups[g].end])
+		if c.grants[i].least < s.highestShare(g) {
 			c.coarse.Store(true)
 		}
 	}
@@ -139,28 +139,28 @@ func (s *solver) solveComponent(c *component) (bound int64) {
 		exact = c.grantShares()
 	}
 	options := make([][]option, len(c.members))
-	c.each(func(i int) { options[i] = c.options(i) })
-	found := c.cheapest(options)
+	c.eachMember(func(i int) { options[i] = c.memberOptions(i) })
+	found := c.cheapestOptions(options)
 	for i, g := range c.members {
 		if found.picks == nil { // the search was cut short before it found one
-			s.choose(g, c.found[i])
+			s.setGroupPlan(g, c.found[i])
 			continue
 		}
-		s.choose(g, options[i][found.picks[i]].replicas)
+		s.setGroupPlan(g, options[i][found.picks[i]].replicas)
 	}
 	if !found.exact {
-		c.improve(options)
+		c.improvePlans(options)
 	}
-	return c.bound(exact, found)
+	return c.costBound(exact, found)
 }
 
-// bound returns a cost that no plan which serves as much as the present one undercuts.
-func (c *component) bound(exactShares bool, found chosen) int64 {
+// costBound returns a cost that no plan which serves as much as the present one undercuts.
+func (c *component) costBound(exactShares bool, found choice) int64 {
 	var least, cost int64
 	clipped := false
 	for _, g := range c.members {
-		least += c.costOf(g, c.lowest(g, make([]int, len(c.own(g)))))
-		cost += c.costOf(g, c.part(g))
+		least += c.costOf(g, c.lowestPlan(g, make([]int, len(c.groupVariants(g)))))
+		cost += c.costOf(g, c.groupPlan(g))
 		clipped = clipped || c.groups[g].clipped
 	}
 	switch {
@@ -172,31 +172,31 @@ func (c *component) bound(exactShares bool, found chosen) int64 {
 	return cost
 }
 
-// improve replaces the plan of one member after the other by its best option for which there is room.
-func (c *component) improve(options [][]option) {
+// improvePlans replaces the plan of one member after the other by its best option for which there is room.
+func (c *component) improvePlans(options [][]option) {
 	taken := make([]int64, len(c.rooms))
 	uses := make([][]int64, len(c.members))
 	for i, g := range c.members {
-		uses[i] = c.use(nil, i, c.part(g), c.share(g, c.part(g)))
-		addTo(taken, uses[i])
+		uses[i] = c.appendUse(nil, i, c.groupPlan(g), c.servedShare(g, c.groupPlan(g)))
+		addUse(taken, uses[i])
 	}
 	for range improvements {
 		changed := false
 		for i, g := range c.members {
-			best, fits := c.valueOf(g, c.part(g)), make([]int64, len(taken))
+			best, fits := c.valueOf(g, c.groupPlan(g)), make([]int64, len(taken))
 			for n := range options[i] {
 				o := &options[i][n]
 				for d := range taken {
 					fits[d] = c.rooms[d] - taken[d] + uses[i][d] - o.use[d]
 				}
-				if slices.Min(fits) < 0 || o.value.compare(best) >= 0 {
+				if slices.Min(fits) < 0 || o.value.compareTo(best) >= 0 {
 					continue
 				}
 				for d := range taken {
 					taken[d] += o.use[d] - uses[i][d]
 				}
 				best, uses[i], changed = o.value, o.use, true
-				c.choose(g, o.replicas)
+				c.setGroupPlan(g, o.replicas)
 			}
 		}
 		if !changed {
@@ -211,8 +211,8 @@ const improvements = 4
 // listings is the part of the steps of all listings that a component may take. It lists plans three times.
 const listings = 6
 
-// cheapest chooses the options of all members.
-func (c *component) cheapest(options [][]option) chosen {
+// cheapestOptions chooses the options of all members.
+func (c *component) cheapestOptions(options [][]option) choice {
 	lists := make([][]candidate, len(options))
 	for i, list := range options {
 		for n := range list {
@@ -229,22 +229,22 @@ func (c *component) cheapest(options [][]option) chosen {
 		}
 		return math.MaxInt, 0
 	}
-	return (&chooser{lists: lists, rooms: c.rooms, firstDifference: firstDifference, steps: &c.steps}).run()
+	return (&chooser{lists: lists, rooms: c.rooms, firstDifference: firstDifference, steps: &c.steps}).findChoice()
 }
 
-// each calls f for each member.
-func (c *component) each(f func(member int)) { Each(len(c.members), f) }
+// eachMember calls f for each member.
+func (c *component) eachMember(f func(member int)) { ParallelFor(len(c.members), f) }
 
-// Each calls f with the numbers below n, on all processors.
-func Each(n int, f func(i int)) {
+// ParallelFor calls f with the numbers below n, on all processors.
+func ParallelFor(n int, f func(i int)) {
 	var next atomic.Int64
-	var all sync.WaitGroup
+	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), n) {
-		all.Go(func() {
+		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				f(i)
 			}
 		})
 	}
-	all.Wait()
+	workers.Wait()
 }

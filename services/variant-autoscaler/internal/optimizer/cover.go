@@ -6,36 +6,36 @@ import (
 	"slices"
 )
 
-// best returns the best plan of a group without limits, and a cost that no plan which serves as much undercuts. For each threshold, it is
-// a covering knapsack: the cheapest replicas of the permitted variants with the weight of the threshold. It is searched depth-first, with
-// the bound of its relaxation.
-func (s *solver) best(g int) (plan []int, bound int64) {
-	of := &s.groups[g]
-	served := of.demand
-	share := s.highest(g)
+// bestPlan returns the best plan of a group without limits, and a cost that no plan which serves as much undercuts. For each threshold, it
+// is a covering knapsack: the cheapest replicas of the permitted variants with the weight of the threshold. It is searched depth-first,
+// with the bound of its relaxation.
+func (s *solver) bestPlan(g int) (plan []int, bound int64) {
+	members := &s.groups[g]
+	served := members.demand
+	share := s.highestShare(g)
 	if share < Million {
-		served = of.servedAt(share)
+		served = members.servedAt(share)
 	}
-	c := &cover{solver: s, of: of, own: s.own(g), plan: make([]int, of.end-of.first), steps: s.stepsFor(g)}
+	c := &coverSearch{solver: s, group: members, variants: s.groupVariants(g), plan: make([]int, members.end-members.first), steps: s.stepsFor(g)}
 	first := c.steps
-	c.ranked = c.rank()
+	c.ranked = c.rankVariants()
 	bound = math.MaxInt64
-	thresholds := s.thresholds(g, served)
-	// Each threshold looks at all variants.
-	stride := 1 + len(thresholds)*len(c.own)/maxLooks
+	thresholds := s.weightThresholds(g, served)
+	// The search for a threshold looks at all variants.
+	stride := 1 + len(thresholds)*len(c.variants)/maxLooks
 	for n, threshold := range thresholds {
 		if n%stride != 0 && n != len(thresholds)-1 {
 			c.cut, bound = true, 0
 			continue
 		}
-		bound = min(bound, c.search(g, threshold, served))
+		bound = min(bound, c.searchThreshold(g, threshold, served))
 	}
 	s.steps -= first - max(c.steps, 0)
-	lowest := s.lowest(g, c.plan)
+	lowest := s.lowestPlan(g, c.plan)
 	switch {
 	case c.found == nil: // no variant can serve
 		return lowest, s.costOf(g, lowest)
-	case of.clipped || s.share(g, c.found) < share:
+	case members.clipped || s.servedShare(g, c.found) < share:
 		return c.found, min(s.costOf(g, lowest), c.value.cost-1)
 	case c.cut:
 		return c.found, min(max(bound, s.costOf(g, lowest)), c.value.cost-1)
@@ -56,14 +56,14 @@ func (s *solver) stepsFor(g int) int64 {
 	return s.steps - stepsOfVariant*int64(len(s.variants)-s.groups[g].end)
 }
 
-// cover searches the best plan of a group that has a weight.
-type cover struct {
-	solver *solver
-	of     *group
-	own    []variant
-	plan   []int
-	steps  int64 // left
-	cut    bool  // there were too few
+// coverSearch searches the best plan of a group that has a weight.
+type coverSearch struct {
+	solver   *solver
+	group    *group
+	variants []variant
+	plan     []int
+	steps    int64 // left
+	cut      bool  // there were too few
 
 	ranked []int  // variants, the lowest cost for their weight first
 	items  []item // permitted variants that are not decided yet, by name
@@ -86,31 +86,31 @@ type item struct {
 	growth    int64 // replicas from the least to the present ones, of all of them
 }
 
-func (c *cover) rank() []int {
-	all := make([]int, 0, len(c.own))
-	for _, i := range c.of.order {
-		if !c.own[i].aside {
+func (c *coverSearch) rankVariants() []int {
+	all := make([]int, 0, len(c.variants))
+	for _, i := range c.group.order {
+		if !c.variants[i].aside {
 			all = append(all, i)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(c.own[a].price(), c.own[b].price()) })
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(c.variants[a].unitPrice(), c.variants[b].unitPrice()) })
 	return all
 }
 
-func (v *variant) price() float64 { return float64(v.cost) / float64(v.weight) }
+func (v *variant) unitPrice() float64 { return float64(v.cost) / float64(v.weight) }
 
-// search looks for plans with the weight of a threshold. It returns a cost that none of them undercuts.
-func (c *cover) search(g int, threshold, served int64) int64 {
-	permitted := func(i int) bool { return c.own[i].need(c.of, served) <= threshold }
-	c.solver.lowest(g, c.plan)
+// searchThreshold looks for plans with the weight of a threshold. It returns a cost that none of them undercuts.
+func (c *coverSearch) searchThreshold(g int, threshold, served int64) int64 {
+	permitted := func(i int) bool { return c.variants[i].neededWeight(c.group, served) <= threshold }
+	c.solver.lowestPlan(g, c.plan)
 	base := c.solver.valueOf(g, c.plan)
 	missing := threshold
 	for _, i := range c.ranked {
 		if permitted(i) {
-			missing = max(missing-times(c.own[i].weight, int64(c.own[i].low)), 0)
+			missing = max(missing-scaleWeight(c.variants[i].weight, int64(c.variants[i].low)), 0)
 		}
 	}
-	least, price := c.greedy(g, missing, permitted)
+	least, price := c.greedyPlan(g, missing, permitted)
 	if least < 0 {
 		return math.MaxInt64 // they cannot have the weight
 	}
@@ -119,19 +119,20 @@ func (c *cover) search(g int, threshold, served int64) int64 {
 		return bound
 	}
 	slack := float64(c.value.cost-base.cost)*(1+margin) - least*(1-margin) + margin*price*float64(missing) + 1
-	missing = c.reduce(missing, price, slack, permitted)
-	c.sum()
-	c.walk(0, missing, c.solver.valueOf(g, c.plan))
+	missing = c.reduceItems(missing, price, slack, permitted)
+	c.sumRests()
+	c.walkItems(0, missing, c.solver.valueOf(g, c.plan))
 	return bound
 }
 
-// reduce sets the items to the permitted variants, with the replicas that a better plan may have: one more or less than in the relaxation
-// costs its excess more, and a better plan has at most the slack of it. It returns the weight that is missing at the least replicas.
-func (c *cover) reduce(missing int64, price, slack float64, permitted func(i int) bool) int64 {
+// reduceItems sets the items to the permitted variants, with the replicas that a better plan may have: one more or less than in the
+// relaxation costs its excess more, and a better plan has at most the slack of it. It returns the weight that is missing at the least
+// replicas.
+func (c *coverSearch) reduceItems(missing int64, price, slack float64, permitted func(i int) bool) int64 {
 	c.items, c.cheap, c.current = c.items[:0], c.cheap[:0], false
-	position := make(map[int]int, len(c.own))
-	for _, i := range c.of.order {
-		v := &c.own[i]
+	position := make(map[int]int, len(c.variants))
+	for _, i := range c.group.order {
+		v := &c.variants[i]
 		if v.aside || !permitted(i) {
 			continue
 		}
@@ -142,7 +143,7 @@ func (c *cover) reduce(missing int64, price, slack float64, permitted func(i int
 		} else if excess < 0 {
 			it.low = v.high - int(min(slack/-excess, span))
 		}
-		missing = max(missing-times(v.weight, int64(it.low-v.low)), 0)
+		missing = max(missing-scaleWeight(v.weight, int64(it.low-v.low)), 0)
 		c.plan[i] = it.low
 		if it.low < it.high {
 			position[i] = len(c.items)
@@ -157,60 +158,60 @@ func (c *cover) reduce(missing int64, price, slack float64, permitted func(i int
 	return missing
 }
 
-// sum sets what the items to come can add.
-func (c *cover) sum() {
+// sumRests sets what the items to come can add.
+func (c *coverSearch) sumRests() {
 	var after item
 	for at := len(c.items) - 1; at >= 0; at-- {
 		i := &c.items[at]
-		i.rest = plus(after.rest, times(i.weight, int64(i.high-i.low)))
+		i.rest = addWeights(after.rest, scaleWeight(i.weight, int64(i.high-i.low)))
 		i.widest = max(after.widest, i.weight)
-		i.moves = after.moves + distance(i.low, i.now)
+		i.moves = after.moves + absDiff(i.low, i.now)
 		i.growth = after.growth + int64(i.now-i.low)
 		after = *i
 	}
 }
 
-// greedy offers plans that add a weight by the permitted variants with the lowest price, and returns the cost of the relaxation, in which
-// replicas may be divided, with the price of its last variant. The cost is negative if the variants cannot have the weight.
-func (c *cover) greedy(g int, missing int64, permitted func(i int) bool) (cost, price float64) {
-	defer c.solver.lowest(g, c.plan)
+// greedyPlan offers plans that add a weight by the permitted variants with the lowest price, and returns the cost of the relaxation, in
+// which replicas may be divided, with the price of its last variant. The cost is negative if the variants cannot have the weight.
+func (c *coverSearch) greedyPlan(g int, missing int64, permitted func(i int) bool) (cost, price float64) {
+	defer c.solver.lowestPlan(g, c.plan)
 	left := missing
 	for _, i := range c.ranked {
 		if left == 0 {
 			break
 		}
-		v := &c.own[i]
+		v := &c.variants[i]
 		c.steps--
 		if v.high == v.low || !permitted(i) {
 			continue
 		}
-		if weight := times(v.weight, int64(v.high-v.low)); weight < left {
+		if weight := scaleWeight(v.weight, int64(v.high-v.low)); weight < left {
 			cost += float64(v.cost) * float64(v.high-v.low)
 			left -= weight
 			c.plan[i] = v.high
 			continue
 		}
-		price = v.price()
+		price = v.unitPrice()
 		cost += price * float64(left)
-		whole := divideUp(left, 1, v.weight) - 1
+		whole := mulDivUp(left, 1, v.weight) - 1
 		c.plan[i] += int(whole)
-		c.complete(left-v.weight*whole, permitted)
+		c.completePlan(left-v.weight*whole, permitted)
 		left = 0
 	}
 	if left > 0 {
 		return -1, 0
 	}
-	c.offer(c.solver.valueOf(g, c.plan))
+	c.offerPlan(c.solver.valueOf(g, c.plan))
 	return cost, price
 }
 
-// complete adds the last piece of a weight by the variant that has it for the least cost.
-func (c *cover) complete(left int64, permitted func(i int) bool) {
+// completePlan adds the last piece of a weight by the variant that has it for the least cost.
+func (c *coverSearch) completePlan(left int64, permitted func(i int) bool) {
 	best, replicas, least := -1, 0, int64(math.MaxInt64)
 	for _, i := range c.ranked {
 		c.steps--
-		v := &c.own[i]
-		n := divideUp(left, 1, v.weight)
+		v := &c.variants[i]
+		n := mulDivUp(left, 1, v.weight)
 		if n <= int64(v.high-c.plan[i]) && v.cost*n < least && permitted(i) {
 			best, replicas, least = i, int(n), v.cost*n
 		}
@@ -218,11 +219,11 @@ func (c *cover) complete(left int64, permitted func(i int) bool) {
 	c.plan[best] += replicas
 }
 
-// walk decides about the items from a position on. missing is the weight that they have to add, v the value of all before, with the
-// least replicas of the items to come.
-func (c *cover) walk(at int, missing int64, v value) {
+// walkItems searches the replicas of the items from a position on, depth-first. missing is the weight that they have to add, v the value of
+// all items before, with the least replicas of the items to come.
+func (c *coverSearch) walkItems(at int, missing int64, v value) {
 	if missing <= 0 { // more replicas cost more, or are more
-		c.offer(v)
+		c.offerPlan(v)
 		return
 	}
 	if c.steps--; c.steps < 0 {
@@ -239,17 +240,17 @@ func (c *cover) walk(at int, missing int64, v value) {
 	}
 	n := 0
 	if missing > others {
-		n = int(divideUp(missing-others, 1, i.weight))
+		n = int(mulDivUp(missing-others, 1, i.weight))
 	}
 	for ; n <= i.high-i.low; n++ {
 		next := value{
-			cost: v.cost + i.cost*int64(n), replicas: v.replicas + int64(n), moves: v.moves - distance(i.low, i.now) + distance(i.low+n, i.now),
+			cost: v.cost + i.cost*int64(n), replicas: v.replicas + int64(n), moves: v.moves - absDiff(i.low, i.now) + absDiff(i.low+n, i.now),
 		}
 		if c.found != nil && cmp.Or(cmp.Compare(next.cost, c.value.cost), cmp.Compare(next.replicas, c.value.replicas)) > 0 {
 			break
 		}
 		c.plan[i.index] = i.low + n
-		c.walk(at+1, missing-i.weight*int64(n), next)
+		c.walkItems(at+1, missing-i.weight*int64(n), next)
 		if i.weight*int64(n) >= missing {
 			break
 		}
@@ -258,12 +259,12 @@ func (c *cover) walk(at int, missing int64, v value) {
 }
 
 // isWorse reports whether no plan from here can be better than the one that was found.
-func (c *cover) isWorse(at int, missing int64, v value) bool {
+func (c *coverSearch) isWorse(at int, missing int64, v value) bool {
 	if c.found == nil {
 		return false
 	}
 	i := &c.items[at]
-	least := value{cost: v.cost + c.relaxed(at, missing), replicas: v.replicas + divideUp(missing, 1, i.widest)}
+	least := value{cost: v.cost + c.relaxedCost(at, missing), replicas: v.replicas + mulDivUp(missing, 1, i.widest)}
 	if order := cmp.Or(cmp.Compare(least.cost, c.value.cost), cmp.Compare(least.replicas, c.value.replicas)); order != 0 {
 		return order > 0
 	}
@@ -275,8 +276,8 @@ func (c *cover) isWorse(at int, missing int64, v value) bool {
 // margin covers rounding: a float64 has 53 bits, so a bound may be too high by a few parts in 10^15.
 const margin = 1e-12
 
-// relaxed returns a lower bound on the cost of a weight, from the items from a position on: replicas may be divided.
-func (c *cover) relaxed(at int, missing int64) int64 {
+// relaxedCost returns a lower bound on the cost of a weight, from the items from a position on: replicas may be divided.
+func (c *coverSearch) relaxedCost(at int, missing int64) int64 {
 	cost, left := 0.0, float64(missing)
 	for _, n := range c.cheap {
 		i := &c.items[n]
@@ -286,7 +287,7 @@ func (c *cover) relaxed(at int, missing int64) int64 {
 		}
 		weight := float64(i.weight) * float64(i.high-i.low)
 		if weight >= left {
-			cost += left * i.price()
+			cost += left * i.unitPrice()
 			break
 		}
 		cost += float64(i.cost) * float64(i.high-i.low)
@@ -295,9 +296,9 @@ func (c *cover) relaxed(at int, missing int64) int64 {
 	return int64(math.Ceil(cost*(1-margin) - margin))
 }
 
-// offer keeps the present plan if it is better than the one that was found.
-func (c *cover) offer(v value) {
-	if c.found != nil && cmp.Or(v.compare(c.value), c.of.compareNames(c.plan, c.found)) >= 0 {
+// offerPlan keeps the present plan if it is better than the one that was found.
+func (c *coverSearch) offerPlan(v value) {
+	if c.found != nil && cmp.Or(v.compareTo(c.value), c.group.compareNames(c.plan, c.found)) >= 0 {
 		return
 	}
 	c.found, c.value, c.current = append(c.found[:0], c.plan...), v, true

@@ -68,7 +68,7 @@ func (d *definition) share(i int, replicas []int) int64 {
 		}
 	}
 	switch {
-	case demand.Sign() == 0 && g.KeepOne && used == 0:
+	case demand.Sign() == 0 && g.NeedsReplica && used == 0:
 		return 0
 	case demand.Sign() == 0:
 		return Million

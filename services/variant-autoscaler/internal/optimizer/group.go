@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// thresholds returns the weights that a group may need to serve a load, ascending: which of them counts depends on the variants in
+// weightThresholds returns the weights that a group may need to serve a load, ascending: which of them counts depends on the variants in
 // use. Variants with replicas that must stay are in use.
-func (s *solver) thresholds(g int, served int64) []int64 {
-	of := &s.groups[g]
+func (s *solver) weightThresholds(g int, served int64) []int64 {
+	members := &s.groups[g]
 	var all []int64
 	var least int64
-	for i := range s.own(g) {
-		v := &s.own(g)[i]
+	for i := range s.groupVariants(g) {
+		v := &s.groupVariants(g)[i]
 		if v.aside {
 			continue
 		}
-		need := v.need(of, served)
+		need := v.neededWeight(members, served)
 		all = append(all, need)
 		if v.low > 0 {
 			least = max(least, need)
@@ -27,38 +27,38 @@ func (s *solver) thresholds(g int, served int64) []int64 {
 	return slices.DeleteFunc(all, func(need int64) bool { return need < least || need > huge })
 }
 
-// highest returns the largest share that a group can have within its bounds: the best of the plans that use all replicas of the variants
-// with the least needs.
-func (s *solver) highest(g int) int64 {
-	of, own := &s.groups[g], s.own(g)
-	best := s.share(g, s.lowest(g, make([]int, len(own))))
+// highestShare returns the largest share that a group can have within its bounds: the best of the plans that use all replicas of the
+// variants with the least needs.
+func (s *solver) highestShare(g int) int64 {
+	members, variants := &s.groups[g], s.groupVariants(g)
+	best := s.servedShare(g, s.lowestPlan(g, make([]int, len(variants))))
 	if best == Million {
 		return best
 	}
 	var weight int64
 	var tightest *variant // of the variants in use, the first that misses its targets
-	use := func(v *variant, replicas int) {
-		weight = plus(weight, times(v.weight, int64(replicas)))
-		if tightest == nil || isLess(v.capacity, tightest.weight, tightest.capacity, v.weight) {
+	addInUse := func(v *variant, replicas int) {
+		weight = addWeights(weight, scaleWeight(v.weight, int64(replicas)))
+		if tightest == nil || isProductLess(v.capacity, tightest.weight, tightest.capacity, v.weight) {
 			tightest = v
 		}
 	}
-	for i := range own {
-		if v := &own[i]; v.low > 0 && !v.aside {
-			use(v, v.low)
+	for i := range variants {
+		if v := &variants[i]; v.low > 0 && !v.aside {
+			addInUse(v, v.low)
 		}
 	}
-	rest := of.byNeed(own)
-	if of.demand == 0 && len(rest) > 0 {
+	rest := members.byNeed(variants)
+	if members.demand == 0 && len(rest) > 0 {
 		return Million
 	}
 	for i, v := range rest {
-		use(v, v.high-v.low)
-		if i+1 < len(rest) && rest[i+1].need(of, of.demand) == v.need(of, of.demand) {
+		addInUse(v, v.high-v.low)
+		if i+1 < len(rest) && rest[i+1].neededWeight(members, members.demand) == v.neededWeight(members, members.demand) {
 			continue
 		}
-		served := min(of.demand, divide(tightest.capacity, weight, tightest.weight))
-		best = max(best, divide(served, Million, of.demand))
+		served := min(members.demand, mulDiv(tightest.capacity, weight, tightest.weight))
+		best = max(best, mulDiv(served, Million, members.demand))
 	}
 	return best
 }
@@ -71,14 +71,14 @@ func (g *group) byNeed(own []variant) []*variant {
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b *variant) int { return cmp.Compare(a.need(g, g.demand), b.need(g, g.demand)) })
+	slices.SortFunc(all, func(a, b *variant) int { return cmp.Compare(a.neededWeight(g, g.demand), b.neededWeight(g, g.demand)) })
 	return all
 }
 
-// lowest fills in the least replicas of a group.
-func (s *solver) lowest(g int, plan []int) []int {
+// lowestPlan fills in the least replicas of a group.
+func (s *solver) lowestPlan(g int, plan []int) []int {
 	for i := range plan {
-		plan[i] = s.own(g)[i].low
+		plan[i] = s.groupVariants(g)[i].low
 	}
 	return plan
 }
@@ -86,22 +86,22 @@ func (s *solver) lowest(g int, plan []int) []int {
 // value is what a plan of a group is worth among those with the same share, without the last tie-break.
 type value struct{ cost, replicas, moves int64 }
 
-func (v value) compare(other value) int {
+func (v value) compareTo(other value) int {
 	return cmp.Or(cmp.Compare(v.cost, other.cost), cmp.Compare(v.replicas, other.replicas), cmp.Compare(v.moves, other.moves))
 }
 
 func (s *solver) valueOf(g int, replicas []int) value {
 	var sum value
 	for i, n := range replicas {
-		v := &s.own(g)[i]
+		v := &s.groupVariants(g)[i]
 		sum.cost += v.cost * int64(n)
 		sum.replicas += int64(n)
-		sum.moves += distance(n, v.now)
+		sum.moves += absDiff(n, v.now)
 	}
 	return sum
 }
 
-func distance(a, b int) int64 { return int64(max(a-b, b-a)) }
+func absDiff(a, b int) int64 { return int64(max(a-b, b-a)) }
 
 // compareNames is negative if the first plan of a group has fewer replicas of the first variant by name that differs.
 func (g *group) compareNames(a, b []int) int {

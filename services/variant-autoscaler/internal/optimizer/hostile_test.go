@@ -26,7 +26,7 @@ func hostile(r *rand.Rand) *Problem {
 	numbers := [2]int64{upTo(1e9), upTo(1e15)}
 	groups, variants := 1+r.IntN(1<<r.IntN(9)), 1+r.IntN(40)
 	for i := range groups {
-		g := Group{Namespace: fmt.Sprint(r.IntN(5)), Model: fmt.Sprint(i), Priority: 1 + r.IntN(3), KeepOne: r.IntN(2) == 0, Rate: upTo(1e15)}
+		g := Group{Namespace: fmt.Sprint(r.IntN(5)), Model: fmt.Sprint(i), Priority: 1 + r.IntN(3), NeedsReplica: r.IntN(2) == 0, Rate: upTo(1e15)}
 		for n := range 1 + r.IntN(variants) {
 			v := Variant{
 				Name: fmt.Sprintf("%d-%d", i, n), Accelerator: fmt.Sprint(r.IntN(4)), Cards: 1 + r.Int64N(8), Cost: upTo(1e9) - 1, Capacity: upTo(1e15),
@@ -68,7 +68,7 @@ func checkPlan(t *testing.T, s *solver, plan *Plan, name string) {
 		assert.GreaterOrEqual(t, plan.Replicas[i], v.low, name)
 		assert.LessOrEqual(t, plan.Replicas[i], max(v.low, v.max), name)
 	}
-	assert.Empty(t, s.exceeded(plan.Replicas), "%s: limits", name)
+	assert.Empty(t, s.exceededLimits(plan.Replicas), "%s: limits", name)
 	assert.LessOrEqual(t, plan.Bound, plan.Cost, name)
 }
 
@@ -79,7 +79,7 @@ func TestHostileProblems(t *testing.T) {
 		p := hostile(rand.New(rand.NewPCG(uint64(seed), 5)))
 		require.NoError(t, p.Validate(), "seed %d", seed)
 		s := newSolver(p)
-		checkPlan(t, s, s.solve(), fmt.Sprint("seed ", seed))
+		checkPlan(t, s, s.solveGroups(), fmt.Sprint("seed ", seed))
 		assert.Greater(t, s.steps, int64(-maxSteps/4), "seed %d", seed)
 	}
 }
@@ -93,7 +93,7 @@ func TestCutSearches(t *testing.T) {
 		p := random(r)
 		s := newSolver(p)
 		s.steps, s.listSteps = r.Int64N(1000), r.Int64N(20_000)
-		plan := s.solve()
+		plan := s.solveGroups()
 		name := fmt.Sprint("seed ", seed)
 		checkPlan(t, s, plan, name)
 		best := Solve(p)

@@ -29,7 +29,7 @@ func TestOneLargeGroup(t *testing.T) {
 			}
 			require.NoError(t, p.Validate())
 			s := newSolver(p)
-			plan := s.solve()
+			plan := s.solveGroups()
 			checkPlan(t, s, plan, string(split))
 			assert.Positive(t, plan.Shares[0])
 			// The steps that are overdrawn belong to the last list and prices that were begun.

@@ -17,7 +17,7 @@
 //	           options that the prices cannot rule out (prices.go, choice.go)
 //	bounds     every search counts its steps, listings too; where they do not suffice, the plan keeps to all limits, is not the best
 //	           for sure, and its Bound is below its cost
-//	Act        hysteresis and stabilization, after the plan and never part of it (act.go)
+//	Stabilize  hysteresis and stabilization, after the plan and never part of it (stabilize.go)
 package optimizer
 
 import (
@@ -74,7 +74,7 @@ type Group struct {
 	Namespace, Pool, Model string
 	Priority               int // 1 is the most important
 	Rate                   int64
-	KeepOne                bool // it may not have zero replicas
+	NeedsReplica           bool // it may not have zero replicas
 	Variants               []Variant
 }
 
@@ -112,24 +112,24 @@ type Plan struct {
 
 // Solve returns the best plan of a valid problem.
 func Solve(p *Problem) *Plan {
-	return newSolver(p).solve()
+	return newSolver(p).solveGroups()
 }
 
-func (s *solver) solve() *Plan {
+func (s *solver) solveGroups() *Plan {
 	bounds := make([]int64, len(s.groups))
 	for g := range s.groups {
-		best, bound := s.best(g)
-		s.choose(g, best)
+		best, bound := s.bestPlan(g)
+		s.setGroupPlan(g, best)
 		bounds[g] = bound
 	}
 	s.unlimited = slices.Clone(s.plan)
 	// A limit that the best plan without it keeps to has no effect.
 	var active []int
 	solved := map[string]int64{} // bounds of components, by their limits
-	for exceeded := s.exceeded(s.plan); len(exceeded) > 0; exceeded = s.exceeded(s.plan) {
+	for exceeded := s.exceededLimits(s.plan); len(exceeded) > 0; exceeded = s.exceededLimits(s.plan) {
 		active = append(active, exceeded...)
 		slices.Sort(active)
-		for _, c := range s.components(active) {
+		for _, c := range s.joinComponents(active) {
 			// The plan of a component that no further limit joined is the same as before.
 			key := fmt.Sprint(c.limits)
 			if _, found := solved[key]; found {
@@ -139,7 +139,7 @@ func (s *solver) solve() *Plan {
 		}
 	}
 	plan := &Plan{Replicas: s.plan}
-	for _, c := range s.components(active) {
+	for _, c := range s.joinComponents(active) {
 		plan.Bound += solved[fmt.Sprint(c.limits)]
 		for _, g := range c.members {
 			bounds[g] = 0
@@ -149,8 +149,8 @@ func (s *solver) solve() *Plan {
 		plan.Limiting = append(plan.Limiting, s.limits[l].index)
 	}
 	for g := range s.groups {
-		plan.Shares = append(plan.Shares, s.share(g, s.part(g)))
-		plan.Cost += s.costOf(g, s.part(g))
+		plan.Shares = append(plan.Shares, s.servedShare(g, s.groupPlan(g)))
+		plan.Cost += s.costOf(g, s.groupPlan(g))
 		plan.Bound += bounds[g]
 	}
 	return plan
@@ -177,8 +177,8 @@ type limit struct {
 	amount   int64 // raised to what the minima take
 }
 
-// taking is what a replica takes of a limit.
-type taking struct {
+// limitUse is how much of a limit a replica uses.
+type limitUse struct {
 	limit  int
 	amount int64
 }
@@ -189,12 +189,12 @@ type variant struct {
 	low, high              int // more than high never helps
 	max, now, held         int
 	aside                  bool
-	takes                  []taking // by limit
+	limitUses              []limitUse // by limit
 }
 
-// amount returns what a replica takes of a limit.
-func (v *variant) amount(limit int) int64 {
-	for _, t := range v.takes {
+// limitAmount returns how much of a limit a replica uses.
+func (v *variant) limitAmount(limit int) int64 {
+	for _, t := range v.limitUses {
 		if t.limit == limit {
 			return t.amount
 		}
@@ -204,63 +204,63 @@ func (v *variant) amount(limit int) int64 {
 
 // group is a group in the form of the search.
 type group struct {
-	first, end int   // of its variants
-	order      []int // of its variants by name, from first
-	tier       int   // 0 has the most important priority
-	demand     int64
-	keepOne    bool
-	clipped    bool // the sums of its weights may be too large
+	first, end   int   // of its variants
+	order        []int // of its variants by name, from first
+	tier         int   // 0 has the most important priority
+	demand       int64
+	needsReplica bool
+	clipped      bool // the sums of its weights may be too large
 }
 
-// part returns the plan of a group.
-func (s *solver) part(g int) []int { return s.plan[s.groups[g].first:s.groups[g].end] }
+// groupPlan returns the plan of a group.
+func (s *solver) groupPlan(g int) []int { return s.plan[s.groups[g].first:s.groups[g].end] }
 
-// own returns the variants of a group.
-func (s *solver) own(g int) []variant { return s.variants[s.groups[g].first:s.groups[g].end] }
+// groupVariants returns the variants of a group.
+func (s *solver) groupVariants(g int) []variant { return s.variants[s.groups[g].first:s.groups[g].end] }
 
-func (s *solver) choose(g int, replicas []int) { copy(s.part(g), replicas) }
+func (s *solver) setGroupPlan(g int, replicas []int) { copy(s.groupPlan(g), replicas) }
 
 func (s *solver) costOf(g int, replicas []int) int64 {
 	var sum int64
-	for i, v := range s.own(g) {
+	for i, v := range s.groupVariants(g) {
 		sum += v.cost * int64(replicas[i])
 	}
 	return sum
 }
 
-// addTaken adds what a group takes of the limits, a number of times.
-func (s *solver) addTaken(to []int64, g int, replicas []int, number int64) {
+// addUsage adds the use of limits by a group to sums, a number of times: -1 removes it.
+func (s *solver) addUsage(to []int64, g int, replicas []int, number int64) {
 	for i, n := range replicas {
-		for _, t := range s.own(g)[i].takes {
+		for _, t := range s.groupVariants(g)[i].limitUses {
 			to[t.limit] += number * t.amount * int64(n)
 		}
 	}
 }
 
-// takenBy returns what a group takes of a limit.
-func (s *solver) takenBy(g, limit int, replicas []int) int64 {
+// usageOf returns how much of a limit a group uses.
+func (s *solver) usageOf(g, limit int, replicas []int) int64 {
 	var sum int64
 	for i, n := range replicas {
 		if n > 0 {
-			sum += s.own(g)[i].amount(limit) * int64(n)
+			sum += s.groupVariants(g)[i].limitAmount(limit) * int64(n)
 		}
 	}
 	return sum
 }
 
-// taken returns what a plan takes of the limits.
-func (s *solver) taken(plan []int) []int64 {
+// usage returns how much of each limit a plan uses.
+func (s *solver) usage(plan []int) []int64 {
 	sums := make([]int64, len(s.limits))
 	for g := range s.groups {
-		s.addTaken(sums, g, plan[s.groups[g].first:s.groups[g].end], 1)
+		s.addUsage(sums, g, plan[s.groups[g].first:s.groups[g].end], 1)
 	}
 	return sums
 }
 
-// exceeded returns the limits that a plan exceeds.
-func (s *solver) exceeded(plan []int) []int {
+// exceededLimits returns the limits that a plan exceeds.
+func (s *solver) exceededLimits(plan []int) []int {
 	var all []int
-	for l, sum := range s.taken(plan) {
+	for l, sum := range s.usage(plan) {
 		if sum > s.limits[l].amount {
 			all = append(all, l)
 		}

@@ -13,59 +13,59 @@ type option struct {
 	use      []int64 // of the limits of the component
 }
 
-// options returns the ways to run a member with the shares that are granted to it, of which none is better than another one and takes
+// memberOptions returns the ways to run a member with the shares that are granted to it, of which none is better than another one and takes
 // no more.
-func (c *component) options(member int) []option {
-	l := c.lister(member)
-	l.visit, l.number = l.offer, func() int { return len(l.kept) }
+func (c *component) memberOptions(member int) []option {
+	l := c.newLister(member)
+	l.visit, l.number = l.offerOption, func() int { return len(l.kept) }
 	grant := &c.grants[member]
 	for _, share := range append([]int64{grant.least}, grant.also...) {
 		if share > Million { // only single shares are granted
 			continue
 		}
 		if share == 0 {
-			l.offer()
+			l.offerOption()
 			continue
 		}
-		l.list(l.of.servedAt(share))
+		l.listPlans(l.group.servedAt(share))
 	}
 	if l.coarse {
-		copy(l.plan, c.unlimited[l.of.first:l.of.end])
-		l.offer()
+		copy(l.plan, c.unlimited[l.group.first:l.group.end])
+		l.offerOption()
 	}
 	// The grants follow from points: they are there, whatever the listing left out.
 	if l.coarse && c.points != nil {
 		for _, p := range c.points[member] {
 			copy(l.plan, p.replicas)
-			l.offer()
+			l.offerOption()
 		}
 	}
 	return l.kept
 }
 
-// list lists the plans that serve a load, and no more replicas than that takes.
-func (l *lister) list(served int64) {
-	for _, threshold := range l.component.thresholds(l.g, served) {
+// listPlans lists the plans that serve a load, and no more replicas than that takes.
+func (l *lister) listPlans(served int64) {
+	for _, threshold := range l.component.weightThresholds(l.g, served) {
 		if l.isCut() {
 			break
 		}
 		missing := threshold
 		var ranges []int
-		for i := range l.own {
-			v := &l.own[i]
-			l.usable[i] = !v.aside && v.need(l.of, served) <= threshold
+		for i := range l.variants {
+			v := &l.variants[i]
+			l.usable[i] = !v.aside && v.neededWeight(l.group, served) <= threshold
 			if l.usable[i] {
-				missing = max(missing-times(v.weight, int64(v.low)), 0)
+				missing = max(missing-scaleWeight(v.weight, int64(v.low)), 0)
 				ranges = append(ranges, v.high-v.low)
 			}
 		}
 		if len(ranges) > 0 {
-			l.limit(maxOptions, ranges[:len(ranges)-1]) // the last one has what is missing
+			l.setStep(maxOptions, ranges[:len(ranges)-1]) // the last one has what is missing
 		}
-		l.cover(0, missing)
+		l.listCovers(0, missing)
 	}
 	if l.coarse {
-		l.sample(served)
+		l.samplePlans(served)
 	}
 }
 
@@ -73,8 +73,8 @@ func (l *lister) list(served int64) {
 type lister struct {
 	component *component
 	member, g int
-	of        *group
-	own       []variant
+	group     *group
+	variants  []variant
 	usable    []bool
 	plan      []int
 	free      []bool // variants that take from no limit of the component
@@ -97,8 +97,8 @@ const (
 	maxListNumbers = 1 << 21
 )
 
-// limit sets the step so that the lister lists no more than a number of plans.
-func (l *lister) limit(most int, ranges []int) {
+// setStep sets the step so that the lister lists no more than a number of plans.
+func (l *lister) setStep(most int, ranges []int) {
 	plans := func() int {
 		n := 1
 		for _, r := range ranges {
@@ -125,8 +125,8 @@ func (l *lister) setCoarse() {
 
 // isCut reports whether the listing ends before it has all plans, and counts a step.
 func (l *lister) isCut() bool {
-	numbers := l.number() * (len(l.own) + len(l.component.rooms))
-	l.steps -= int64(4*len(l.own) + len(l.component.rooms) + 2*l.number()) //nolint:mnd // about a nanosecond each
+	numbers := l.number() * (len(l.variants) + len(l.component.rooms))
+	l.steps -= int64(4*len(l.variants) + len(l.component.rooms) + 2*l.number()) //nolint:mnd // about a nanosecond each
 	if l.steps > 0 && (l.number() <= 1 || numbers <= maxListNumbers/len(l.component.members)) {
 		return false
 	}
@@ -134,22 +134,22 @@ func (l *lister) isCut() bool {
 	return true
 }
 
-// sample offers plans with a share: those with the least cost, and those that take the least part of what there is, one variant after
+// samplePlans offers plans with a share: those with the least cost, and those that take the least part of what there is, one variant after
 // the other. They are good plans where there are too many to list.
-func (l *lister) sample(served int64) {
+func (l *lister) samplePlans(served int64) {
 	c := l.component
 	scarcity := func(i int) float64 {
 		sum := 0.0
 		for d, limit := range c.limits {
-			sum += float64(l.own[i].amount(limit)) / float64(max(c.rooms[d], 1))
+			sum += float64(l.variants[i].limitAmount(limit)) / float64(max(c.rooms[d], 1))
 		}
 		return sum
 	}
-	cost := func(i int) float64 { return float64(l.own[i].cost) }
-	thresholds := c.thresholds(l.g, served)
+	cost := func(i int) float64 { return float64(l.variants[i].cost) }
+	thresholds := c.weightThresholds(l.g, served)
 	for n := 0; n < len(thresholds); n += 1 + len(thresholds)/maxSamples {
 		for _, price := range []func(i int) float64{cost, scarcity} {
-			l.fill(thresholds[n], served, price)
+			l.fillCheapest(thresholds[n], served, price)
 		}
 	}
 }
@@ -157,51 +157,51 @@ func (l *lister) sample(served int64) {
 // maxSamples bounds the thresholds for which a group with too many plans is sampled.
 const maxSamples = 8
 
-func (l *lister) fill(threshold, served int64, price func(i int) float64) {
+func (l *lister) fillCheapest(threshold, served int64, price func(i int) float64) {
 	var ranked []int
-	prices := make([]float64, len(l.own))
+	prices := make([]float64, len(l.variants))
 	missing := threshold
-	for i := range l.own {
-		if v := &l.own[i]; !v.aside && v.need(l.of, served) <= threshold {
+	for i := range l.variants {
+		if v := &l.variants[i]; !v.aside && v.neededWeight(l.group, served) <= threshold {
 			prices[i] = price(i) / float64(v.weight)
 			ranked = append(ranked, i)
-			missing = max(missing-times(v.weight, int64(v.low)), 0)
+			missing = max(missing-scaleWeight(v.weight, int64(v.low)), 0)
 		}
 	}
 	slices.SortStableFunc(ranked, func(a, b int) int { return cmp.Compare(prices[a], prices[b]) })
 	for _, i := range ranked {
-		v := &l.own[i]
-		n := min(int64(v.high-v.low), divideUp(missing, 1, v.weight))
+		v := &l.variants[i]
+		n := min(int64(v.high-v.low), mulDivUp(missing, 1, v.weight))
 		l.plan[i] += int(n)
-		missing = max(missing-times(v.weight, n), 0)
+		missing = max(missing-scaleWeight(v.weight, n), 0)
 	}
 	if missing == 0 {
 		l.visit()
 	}
-	l.component.lowest(l.g, l.plan)
+	l.component.lowestPlan(l.g, l.plan)
 }
 
-// next returns the number of replicas after n: the steps end with the most.
-func (l *lister) next(n int, v *variant) int {
+// nextCount returns the number of replicas after n: the steps end with the most.
+func (l *lister) nextCount(n int, v *variant) int {
 	if n < v.high {
 		return min(n+l.step, v.high)
 	}
 	return n + 1
 }
 
-func (c *component) lister(member int) *lister {
+func (c *component) newLister(member int) *lister {
 	g := c.members[member]
-	l := &lister{component: c, member: member, g: g, of: &c.groups[g], own: c.own(g), usable: make([]bool, len(c.own(g)))}
-	l.plan = c.lowest(g, make([]int, len(l.own)))
+	l := &lister{component: c, member: member, g: g, group: &c.groups[g], variants: c.groupVariants(g), usable: make([]bool, len(c.groupVariants(g)))}
+	l.plan = c.lowestPlan(g, make([]int, len(l.variants)))
 	l.steps = c.listSteps
-	for i := range l.own {
-		l.free = append(l.free, !slices.ContainsFunc(c.limits, func(limit int) bool { return l.own[i].amount(limit) > 0 }))
+	for i := range l.variants {
+		l.free = append(l.free, !slices.ContainsFunc(c.limits, func(limit int) bool { return l.variants[i].limitAmount(limit) > 0 }))
 	}
 	return l
 }
 
-// cover lists the plans with a weight.
-func (l *lister) cover(at int, missing int64) {
+// listCovers lists the plans with a weight.
+func (l *lister) listCovers(at int, missing int64) {
 	if l.isCut() {
 		return
 	}
@@ -209,21 +209,21 @@ func (l *lister) cover(at int, missing int64) {
 		l.visit()
 		return
 	}
-	for at < len(l.own) && !l.usable[at] {
+	for at < len(l.variants) && !l.usable[at] {
 		at++
 	}
-	if at == len(l.own) {
+	if at == len(l.variants) {
 		return
 	}
-	v := &l.own[at]
+	v := &l.variants[at]
 	n := v.low
 	if !slices.Contains(l.usable[at+1:], true) { // the last one
-		n += int(divideUp(missing, 1, v.weight))
+		n += int(mulDivUp(missing, 1, v.weight))
 	}
-	for ; n <= v.high; n = l.next(n, v) {
+	for ; n <= v.high; n = l.nextCount(n, v) {
 		l.plan[at] = n
 		left := missing - v.weight*int64(n-v.low)
-		l.cover(at+1, left)
+		l.listCovers(at+1, left)
 		if left <= 0 {
 			break
 		}
@@ -231,26 +231,26 @@ func (l *lister) cover(at int, missing int64) {
 	l.plan[at] = v.low
 }
 
-// offer keeps the present plan unless another one is better and takes no more, and drops the plans of which it is the same.
-func (l *lister) offer() {
-	share := l.component.share(l.g, l.plan)
+// offerOption keeps the present plan unless another one is better and takes no more, and drops the plans of which it is the same.
+func (l *lister) offerOption() {
+	share := l.component.servedShare(l.g, l.plan)
 	if !l.component.grants[l.member].permits(share) {
 		return
 	}
 	value := l.component.valueOf(l.g, l.plan)
-	l.scratch = l.component.use(l.scratch[:0], l.member, l.plan, share)
+	l.scratch = l.component.appendUse(l.scratch[:0], l.member, l.plan, share)
 	use := l.scratch
 	kept := l.kept[:0]
 	for i := range l.kept {
 		k := &l.kept[i]
-		order := k.value.compare(value)
+		order := k.value.compareTo(value)
 		if order == 0 {
-			order = l.of.compareNames(k.replicas, l.plan)
+			order = l.group.compareNames(k.replicas, l.plan)
 		}
-		if order <= 0 && within(k.use, use) {
+		if order <= 0 && fitsWithin(k.use, use) {
 			return // nothing was dropped before, or k would have been too
 		}
-		if order < 0 || !within(use, k.use) {
+		if order < 0 || !fitsWithin(use, k.use) {
 			kept = append(kept, *k)
 		}
 	}
@@ -259,8 +259,8 @@ func (l *lister) offer() {
 	})
 }
 
-// within reports whether a takes no more than b of any limit.
-func within(a, b []int64) bool {
+// fitsWithin reports whether a takes no more than b of any limit.
+func fitsWithin(a, b []int64) bool {
 	for i := range a {
 		if a[i] > b[i] {
 			return false
@@ -278,59 +278,59 @@ type point struct {
 
 // listPoints returns the shares that a member can have, with the least that each takes, the largest share first.
 func (c *component) listPoints(member int) []point {
-	l := c.lister(member)
+	l := c.newLister(member)
 	var ranges []int
-	for i := range l.own {
-		if v := &l.own[i]; v.low < v.high && !l.free[i] {
+	for i := range l.variants {
+		if v := &l.variants[i]; v.low < v.high && !l.free[i] {
 			ranges = append(ranges, v.high-v.low)
 		}
 	}
-	l.limit(maxPoints, ranges)
+	l.setStep(maxPoints, ranges)
 	var kept []point
 	l.number = func() int { return len(kept) }
 	l.visit = func() {
-		share := c.share(l.g, l.plan)
-		l.scratch = c.use(l.scratch[:0], member, l.plan, share)
+		share := c.servedShare(l.g, l.plan)
+		l.scratch = c.appendUse(l.scratch[:0], member, l.plan, share)
 		use := l.scratch
 		for i := range kept {
-			if kept[i].share >= share && within(kept[i].use, use) {
+			if kept[i].share >= share && fitsWithin(kept[i].use, use) {
 				return
 			}
 		}
-		kept = slices.DeleteFunc(kept, func(p point) bool { return p.share <= share && within(use, p.use) })
+		kept = slices.DeleteFunc(kept, func(p point) bool { return p.share <= share && fitsWithin(use, p.use) })
 		kept = append(kept, point{share: share, use: slices.Clone(use), replicas: slices.Clone(l.plan)})
 	}
 	l.visit() // the least replicas
-	l.all(0)
+	l.listAllPlans(0)
 	if l.coarse {
 		for part := int64(1); part <= maxSamples; part++ {
-			l.sample(l.of.servedAt(max(1, c.solver.highest(l.g)*part/maxSamples)))
+			l.samplePlans(l.group.servedAt(max(1, c.solver.highestShare(l.g)*part/maxSamples)))
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b point) int { return cmp.Compare(b.share, a.share) })
 	return kept
 }
 
-// all calls visit for each plan within the bounds.
-func (l *lister) all(at int) {
+// listAllPlans calls visit for each plan within the bounds.
+func (l *lister) listAllPlans(at int) {
 	if l.isCut() {
 		return
 	}
-	for at < len(l.own) && l.own[at].low == l.own[at].high {
+	for at < len(l.variants) && l.variants[at].low == l.variants[at].high {
 		at++
 	}
-	if at == len(l.own) {
+	if at == len(l.variants) {
 		l.visit()
 		return
 	}
-	v := &l.own[at]
+	v := &l.variants[at]
 	if l.free[at] { // more replicas cost no room and serve as much, but the first one may hold back others
 		l.plan[at] = v.high
-		l.all(at + 1)
+		l.listAllPlans(at + 1)
 	}
-	for n := v.low; n <= v.high && (!l.free[at] || n == 0); n = l.next(n, v) {
+	for n := v.low; n <= v.high && (!l.free[at] || n == 0); n = l.nextCount(n, v) {
 		l.plan[at] = n
-		l.all(at + 1)
+		l.listAllPlans(at + 1)
 	}
 	l.plan[at] = v.low
 }

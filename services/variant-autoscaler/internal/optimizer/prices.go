@@ -9,17 +9,17 @@ import (
 // prices are costs for what candidates take. Whatever they are, no choice within the rooms costs less than the bound: the sum of the
 // least priced costs of all lists, minus what the rooms are worth.
 type prices struct {
-	of    []float64
-	least []float64 // priced cost of the best candidate of each list
-	bound float64
-	scale float64 // sum of all numbers that the bound is made of, and of the largest costs
+	byRoom []float64
+	least  []float64 // priced cost of the best candidate of each list
+	bound  float64
+	scale  float64 // sum of all numbers that the bound is made of, and of the largest costs
 }
 
 // tolerance covers rounding.
 func (p *prices) tolerance() float64 { return 1e-11*p.scale + 1e-6 }
 
-// flat is candidates for arithmetic.
-type flat struct {
+// flatLists has the numbers of all candidates in flat slices, for fast arithmetic.
+type flatLists struct {
 	ends  []int
 	costs []float64
 	uses  []float64 // of a candidate, one after the other
@@ -35,14 +35,14 @@ const priceStep = 8
 // fall. Steps get shorter when the bound does not rise.
 func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int64) prices {
 	const rounds, patience, first = 400, 12, 0.02
-	f := flatten(lists, rooms)
+	f := flattenLists(lists, rooms)
 	f.largest = largest
 	taken := make([]float64, len(rooms))
-	best := f.at(make([]float64, len(rooms)), taken)
+	best := f.boundAt(make([]float64, len(rooms)), taken)
 	if len(rooms) == 0 {
 		return best
 	}
-	price, gradient := slices.Clone(best.of), slices.Clone(taken)
+	price, gradient := slices.Clone(best.byRoom), slices.Clone(taken)
 	bestGradient := slices.Clone(taken)
 	stride, stale := first, 0
 	cost := int64(len(f.costs)) * int64(len(rooms)+1) / priceStep
@@ -66,11 +66,11 @@ func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int6
 		for d := range rooms {
 			price[d] = max(0, price[d]+step*gradient[d])
 		}
-		if now := f.at(price, gradient); now.bound > best.bound {
+		if now := f.boundAt(price, gradient); now.bound > best.bound {
 			best, stale = now, 0
 			copy(bestGradient, gradient)
 		} else if stale++; stale == patience {
-			copy(price, best.of)
+			copy(price, best.byRoom)
 			copy(gradient, bestGradient)
 			stride, stale = stride/2, 0 //nolint:mnd // halves
 		}
@@ -78,8 +78,8 @@ func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int6
 	return best
 }
 
-func flatten(lists [][]candidate, rooms []int64) *flat {
-	f := &flat{}
+func flattenLists(lists [][]candidate, rooms []int64) *flatLists {
+	f := &flatLists{}
 	for _, list := range lists {
 		for _, c := range list {
 			f.costs = append(f.costs, float64(c.value.cost))
@@ -95,9 +95,9 @@ func flatten(lists [][]candidate, rooms []int64) *flat {
 	return f
 }
 
-// at returns the bound at prices, and fills in what the best candidates take.
-func (f *flat) at(price, taken []float64) prices {
-	p := prices{of: slices.Clone(price), least: make([]float64, len(f.ends)), scale: f.largest}
+// boundAt returns the bound at prices, and fills in what the best candidates take.
+func (f *flatLists) boundAt(price, taken []float64) prices {
+	p := prices{byRoom: slices.Clone(price), least: make([]float64, len(f.ends)), scale: f.largest}
 	clear(taken)
 	dimensions, first := len(price), 0
 	for i, end := range f.ends {
@@ -126,19 +126,19 @@ func (f *flat) at(price, taken []float64) prices {
 	return p
 }
 
-// near returns the candidates of a list with an excess within a gap, the least one first.
-func (p *prices) near(list int, candidates []candidate, gap float64) []near {
-	var all []near
+// nearCandidates returns the candidates of a list with an excess within a gap, the least one first.
+func (p *prices) nearCandidates(list int, candidates []candidate, gap float64) []pricedCandidate {
+	var all []pricedCandidate
 	for n := range candidates {
 		c := &candidates[n]
 		excess := float64(c.value.cost) - p.least[list]
 		for d, use := range c.use {
-			excess += float64(use) * p.of[d]
+			excess += float64(use) * p.byRoom[d]
 		}
 		if excess <= gap {
-			all = append(all, near{candidate: c, index: int32(n), excess: max(excess, 0)})
+			all = append(all, pricedCandidate{candidate: c, index: int32(n), excess: max(excess, 0)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(a.excess, b.excess) })
+	slices.SortStableFunc(all, func(a, b pricedCandidate) int { return cmp.Compare(a.excess, b.excess) })
 	return all
 }

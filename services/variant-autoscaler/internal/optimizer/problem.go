@@ -20,16 +20,16 @@ func newSolver(p *Problem) *solver {
 		g := &p.Groups[i]
 		first := len(s.variants)
 		tier, _ := slices.BinarySearch(priorities, g.Priority)
-		made := group{
-			first: first, end: first + len(g.Variants), tier: tier, keepOne: g.KeepOne,
-			demand: divideUp(g.Rate, 100+p.HeadroomPercent, 100), //nolint:mnd // percent
+		built := group{
+			first: first, end: first + len(g.Variants), tier: tier, needsReplica: g.NeedsReplica,
+			demand: mulDivUp(g.Rate, 100+p.HeadroomPercent, 100), //nolint:mnd // percent
 		}
-		s.variants = append(s.variants, newVariants(p.Split, g, &made)...)
+		s.variants = append(s.variants, newVariants(p.Split, g, &built)...)
 		for n := range g.Variants {
-			made.order = append(made.order, n)
+			built.order = append(built.order, n)
 		}
-		slices.SortFunc(made.order, func(a, b int) int { return cmp.Compare(g.Variants[a].Name, g.Variants[b].Name) })
-		s.groups = append(s.groups, made)
+		slices.SortFunc(built.order, func(a, b int) int { return cmp.Compare(g.Variants[a].Name, g.Variants[b].Name) })
+		s.groups = append(s.groups, built)
 	}
 	s.plan = make([]int, len(s.variants))
 	s.setLimits()
@@ -37,7 +37,7 @@ func newSolver(p *Problem) *solver {
 	return s
 }
 
-func newVariants(split Split, g *Group, made *group) []variant {
+func newVariants(split Split, g *Group, target *group) []variant {
 	weights := weightsOf(split, g.Variants)
 	all := make([]variant, len(g.Variants))
 	var most int64 // weight with which every variant may be used
@@ -50,8 +50,8 @@ func newVariants(split Split, g *Group, made *group) []variant {
 		if w.capacity == 0 {
 			w.aside, w.low = true, min(max(v.Now, v.Min), w.max)
 		} else {
-			most = max(most, w.need(made, made.demand))
-			made.clipped = made.clipped || most > huge || w.weight >= huge
+			most = max(most, w.neededWeight(target, target.demand))
+			target.clipped = target.clipped || most > huge || w.weight >= huge
 		}
 		all[i] = w
 	}
@@ -59,18 +59,18 @@ func newVariants(split Split, g *Group, made *group) []variant {
 		w := &all[i]
 		w.high = w.low
 		if !w.aside {
-			w.high = max(w.low, int(min(divideUp(most, 1, w.weight), int64(w.max))))
+			w.high = max(w.low, int(min(mulDivUp(most, 1, w.weight), int64(w.max))))
 		}
 	}
 	return all
 }
 
-// need returns the weight that a group needs if the variant is used, and the group serves a load.
-func (v *variant) need(g *group, served int64) int64 {
-	if g.demand == 0 && g.keepOne {
+// neededWeight returns the weight that a group needs if the variant is used, and the group serves a load.
+func (v *variant) neededWeight(g *group, served int64) int64 {
+	if g.demand == 0 && g.needsReplica {
 		return 1 // any replica will do
 	}
-	return divideUp(served, v.weight, v.capacity)
+	return mulDivUp(served, v.weight, v.capacity)
 }
 
 // weightsOf returns the weights by which the picker divides the load of a group.
@@ -112,18 +112,18 @@ func (s *solver) setLimits() {
 	least := make([]int64, len(s.limits))
 	for g := range s.groups {
 		in := &s.problem.Groups[g]
-		for i := range s.own(g) {
-			v := &s.own(g)[i]
+		for i := range s.groupVariants(g) {
+			v := &s.groupVariants(g)[i]
 			for fields := range scopes {
-				v.limit(in, &in.Variants[i], fields, position)
+				v.addLimitUses(in, &in.Variants[i], fields, position)
 			}
 			for _, p := range in.Variants[i].Places {
 				if p.Amount > 0 {
-					v.takes = append(v.takes, taking{limit: places[p.Limit], amount: p.Amount})
+					v.limitUses = append(v.limitUses, limitUse{limit: places[p.Limit], amount: p.Amount})
 				}
 			}
-			slices.SortFunc(v.takes, func(a, b taking) int { return cmp.Compare(a.limit, b.limit) })
-			for _, t := range v.takes {
+			slices.SortFunc(v.limitUses, func(a, b limitUse) int { return cmp.Compare(a.limit, b.limit) })
+			for _, t := range v.limitUses {
 				least[t.limit] += t.amount * int64(v.low)
 			}
 		}
@@ -170,14 +170,14 @@ func (s *solver) addPlaces() map[int]int {
 	return positions
 }
 
-// limit adds what a replica takes of the limits that have some fields: accelerator, namespace, priority.
-func (v *variant) limit(g *Group, of *Variant, fields [3]bool, position map[Limit]int) {
-	if fields[0] && of.Accelerator == "" || fields[1] && g.Namespace == "" {
+// addLimitUses adds what a replica takes of the limits that have some fields: accelerator, namespace, priority.
+func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, position map[Limit]int) {
+	if fields[0] && declared.Accelerator == "" || fields[1] && g.Namespace == "" {
 		return
 	}
 	var key Limit
 	if fields[0] {
-		key.Accelerator = of.Accelerator
+		key.Accelerator = declared.Accelerator
 	}
 	if fields[1] {
 		key.Namespace = g.Namespace
@@ -185,28 +185,28 @@ func (v *variant) limit(g *Group, of *Variant, fields [3]bool, position map[Limi
 	if fields[2] {
 		key.Priority = g.Priority
 	}
-	for _, taken := range []struct {
+	for _, use := range []struct {
 		unit   Unit
 		amount int64
-	}{{UnitCards, of.Cards}, {UnitReplicas, 1}, {UnitCost, of.Cost}} {
-		key.Unit = taken.unit
-		if l, found := position[key]; found && taken.amount > 0 {
-			v.takes = append(v.takes, taking{limit: l, amount: taken.amount})
+	}{{UnitCards, declared.Cards}, {UnitReplicas, 1}, {UnitCost, declared.Cost}} {
+		key.Unit = use.unit
+		if l, found := position[key]; found && use.amount > 0 {
+			v.limitUses = append(v.limitUses, limitUse{limit: l, amount: use.amount})
 		}
 	}
 }
 
 func (s *solver) setOrder() {
-	of := make([]int, 0, len(s.variants)) // group of each variant
+	groupOf := make([]int, 0, len(s.variants)) // group of each variant
 	for g := range s.groups {
 		for i := s.groups[g].first; i < s.groups[g].end; i++ {
-			of = append(of, g)
+			groupOf = append(groupOf, g)
 			s.order = append(s.order, i)
 		}
 	}
 	groups := s.problem.Groups
 	slices.SortFunc(s.order, func(a, b int) int {
-		x, y := of[a], of[b]
+		x, y := groupOf[a], groupOf[b]
 		return cmp.Or(cmp.Compare(groups[x].Namespace, groups[y].Namespace),
 			cmp.Compare(groups[x].Variants[a-s.groups[x].first].Name, groups[y].Variants[b-s.groups[y].first].Name))
 	})
@@ -216,18 +216,18 @@ func (s *solver) setOrder() {
 	}
 }
 
-// share returns the part of its demand, in millionths, that a group can serve while every variant in use keeps its targets.
-func (s *solver) share(g int, replicas []int) int64 {
-	of, own := &s.groups[g], s.own(g)
+// servedShare returns the part of its demand, in millionths, that a group can serve while every variant in use keeps its targets.
+func (s *solver) servedShare(g int, replicas []int) int64 {
+	members, variants := &s.groups[g], s.groupVariants(g)
 	var weight, used int64
 	for i, n := range replicas {
-		if !own[i].aside {
-			weight = plus(weight, times(own[i].weight, int64(n)))
+		if !variants[i].aside {
+			weight = addWeights(weight, scaleWeight(variants[i].weight, int64(n)))
 			used += int64(n)
 		}
 	}
-	if of.demand == 0 {
-		if of.keepOne && used == 0 {
+	if members.demand == 0 {
+		if members.needsReplica && used == 0 {
 			return 0
 		}
 		return Million
@@ -235,27 +235,27 @@ func (s *solver) share(g int, replicas []int) int64 {
 	if used == 0 {
 		return 0
 	}
-	served := of.demand
+	served := members.demand
 	for i, n := range replicas {
-		if v := &own[i]; !v.aside && n > 0 {
-			served = min(served, divide(v.capacity, weight, v.weight))
+		if v := &variants[i]; !v.aside && n > 0 {
+			served = min(served, mulDiv(v.capacity, weight, v.weight))
 		}
 	}
-	return divide(served, Million, of.demand)
+	return mulDiv(served, Million, members.demand)
 }
 
 // servedAt returns the least load that counts as a share.
-func (g *group) servedAt(share int64) int64 { return divideUp(share, g.demand, Million) }
+func (g *group) servedAt(share int64) int64 { return mulDivUp(share, g.demand, Million) }
 
 // huge is the most that weights of replicas add up to. Only numbers that no model server has reach it: the plan is then good, but not
 // proven to be the best.
 const huge = math.MaxInt64 / 4
 
-// plus returns a sum of weights.
-func plus(a, b int64) int64 { return min(a+b, huge) }
+// addWeights returns a sum of weights.
+func addWeights(a, b int64) int64 { return min(a+b, huge) }
 
-// times returns the weight of replicas.
-func times(weight, replicas int64) int64 {
+// scaleWeight returns the weight of replicas.
+func scaleWeight(weight, replicas int64) int64 {
 	high, low := bits.Mul64(uint64(weight), uint64(replicas))
 	if high > 0 {
 		return huge
@@ -263,8 +263,8 @@ func times(weight, replicas int64) int64 {
 	return int64(min(low, huge))
 }
 
-// divide returns a·b/c rounded down.
-func divide(a, b, c int64) int64 {
+// mulDiv returns a·b/c rounded down.
+func mulDiv(a, b, c int64) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	if high >= uint64(c) {
 		return huge
@@ -273,8 +273,8 @@ func divide(a, b, c int64) int64 {
 	return int64(min(quotient, huge))
 }
 
-// divideUp returns a·b/c rounded up, or more than huge.
-func divideUp(a, b, c int64) int64 {
+// mulDivUp returns a·b/c rounded up, or more than huge.
+func mulDivUp(a, b, c int64) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	if high >= uint64(c) {
 		return huge + 1
@@ -286,8 +286,8 @@ func divideUp(a, b, c int64) int64 {
 	return int64(min(quotient, huge+1))
 }
 
-// isLess reports whether a·b is less than c·d.
-func isLess(a, b, c, d int64) bool {
+// isProductLess reports whether a·b is less than c·d.
+func isProductLess(a, b, c, d int64) bool {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	otherHigh, otherLow := bits.Mul64(uint64(c), uint64(d))
 	return high < otherHigh || high == otherHigh && low < otherLow

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// fitQuickly chooses one candidate of each list so that they take no more than there is, or returns nil if it finds no such choice: there may
-// be one. It replaces one candidate after the other by the one that takes least at the present prices of the rooms, which rise steeply with
-// what is taken. If no candidate takes a large part of a room, this fits nearly as much as is possible.
+// fitQuickly chooses one candidate of each list so that they take no more than there is, or returns nil if it finds no such choice: there
+// may be one. It replaces one candidate after the other by the one that takes least at the present prices of the rooms, which rise steeply
+// with what is taken. If no candidate takes a large part of a room, this fits nearly as much as is possible.
 func fitQuickly(lists [][]candidate, rooms []int64, steps *int64) []int {
 	f := &quickFit{lists: lists, rooms: rooms, picks: make([]int, len(lists)), taken: make([]float64, len(rooms)), prices: make([]float64, len(rooms))}
 	candidates := int64(0)
@@ -19,14 +19,14 @@ func fitQuickly(lists [][]candidate, rooms []int64, steps *int64) []int {
 		candidates += int64(len(list))
 	}
 	for i := range lists {
-		f.add(i, 1)
+		f.addPick(i, 1)
 	}
 	for _, steepness := range []float64{1, 4, 16, 32, 64, 128, 256} {
 		if *steps -= candidates * int64(len(rooms)+1) / priceStep; *steps < 0 {
 			*steps = 0
 			return nil
 		}
-		if f.sweep(steepness); f.fits() {
+		if f.repickLists(steepness); f.isWithinRooms() {
 			return f.picks
 		}
 	}
@@ -34,13 +34,13 @@ func fitQuickly(lists [][]candidate, rooms []int64, steps *int64) []int {
 }
 
 // fitsQuickly reports whether a quick search finds that the members can have the shares that are granted to them together.
-func (g *granting) fitsQuickly() bool {
-	lists := g.lists(func(int, *point) int64 { return 0 })
+func (g *shareSearch) fitsQuickly() bool {
+	lists := g.grantedCandidates(func(int, *point) int64 { return 0 })
 	picks := fitQuickly(lists, g.rooms, &g.steps)
 	if picks == nil {
 		return false
 	}
-	g.keep(lists, picks)
+	g.setPlans(lists, picks)
 	return true
 }
 
@@ -53,19 +53,19 @@ type quickFit struct {
 	prices []float64
 }
 
-func (f *quickFit) add(list int, sign float64) {
+func (f *quickFit) addPick(list int, sign float64) {
 	for d, use := range f.lists[list][f.picks[list]].use {
 		f.taken[d] += sign * float64(use)
 	}
 }
 
-// sweep chooses the candidate of each list again.
-func (f *quickFit) sweep(steepness float64) {
+// repickLists picks the candidate of each list again, at the prices of a steepness.
+func (f *quickFit) repickLists(steepness float64) {
 	for i, list := range f.lists {
 		if len(list) == 1 {
 			continue
 		}
-		f.add(i, -1)
+		f.addPick(i, -1)
 		for d, room := range f.rooms {
 			room := max(float64(room), 1)
 			f.prices[d] = math.Exp(min(steepness*(f.taken[d]/room-1), maxExponent)) / room
@@ -80,14 +80,14 @@ func (f *quickFit) sweep(steepness float64) {
 				least, f.picks[i] = sum, n
 			}
 		}
-		f.add(i, 1)
+		f.addPick(i, 1)
 	}
 }
 
 // maxExponent keeps prices finite.
 const maxExponent = 500
 
-func (f *quickFit) fits() bool {
+func (f *quickFit) isWithinRooms() bool {
 	for d, room := range f.rooms {
 		if f.taken[d] > float64(room) {
 			return false
@@ -96,19 +96,19 @@ func (f *quickFit) fits() bool {
 	return true
 }
 
-// fill raises the shares of the members of a tier beyond what a search that was cut short has granted: those of the least share first, as
-// far as there is room beside what was found.
-func (g *granting) fill(members []int) {
+// fillShares raises the shares of the members of a tier beyond what a search that was cut short has granted: those of the least share
+// first, as far as there is room beside what was found.
+func (g *shareSearch) fillShares(members []int) {
 	taken := make([]int64, len(g.rooms))
 	for i := range g.found {
-		addTo(taken, g.useOf(i))
+		addUse(taken, g.useOf(i))
 	}
 	order := slices.Clone(members)
 	for range fillRounds {
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(g.shareOf(a), g.shareOf(b)) })
 		changed := false
 		for _, i := range order {
-			changed = g.raiseOne(i, taken) || changed
+			changed = g.raiseMember(i, taken) || changed
 		}
 		if !changed {
 			return
@@ -119,14 +119,16 @@ func (g *granting) fill(members []int) {
 // fillRounds bounds how often each share is raised. A model has as many shares as its replicas have combinations.
 const fillRounds = 64
 
-func (g *granting) useOf(member int) []int64 {
-	return g.use(nil, member, g.found[member], g.shareOf(member))
+func (g *shareSearch) useOf(member int) []int64 {
+	return g.appendUse(nil, member, g.found[member], g.shareOf(member))
 }
 
-func (g *granting) shareOf(member int) int64 { return g.share(g.members[member], g.found[member]) }
+func (g *shareSearch) shareOf(member int) int64 {
+	return g.servedShare(g.members[member], g.found[member])
+}
 
-// raiseOne gives a member its next larger share for which there is room, and reports whether there was one.
-func (g *granting) raiseOne(member int, taken []int64) bool {
+// raiseMember gives a member its next larger share for which there is room, and reports whether there was one.
+func (g *shareSearch) raiseMember(member int, taken []int64) bool {
 	present, use, fits := g.shareOf(member), g.useOf(member), make([]int64, len(taken))
 	points := g.points[member]
 	for n := len(points) - 1; n >= 0; n-- { // the largest share is the first
@@ -137,7 +139,7 @@ func (g *granting) raiseOne(member int, taken []int64) bool {
 		for d := range taken {
 			fits[d] = taken[d] - use[d] + p.use[d]
 		}
-		if !within(fits, g.rooms) {
+		if !fitsWithin(fits, g.rooms) {
 			continue
 		}
 		copy(taken, fits)

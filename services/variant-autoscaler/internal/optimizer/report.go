@@ -12,20 +12,20 @@ func NewReport(p *Problem) *Report { return &Report{solver: newSolver(p)} }
 func (r *Report) Demand(group int) int64 { return r.solver.groups[group].demand }
 
 // Share returns the part of its demand, in millionths, that a group serves with replicas of its variants.
-func (r *Report) Share(group int, replicas []int) int64 { return r.solver.share(group, replicas) }
+func (r *Report) Share(group int, replicas []int) int64 { return r.solver.servedShare(group, replicas) }
 
-// Loads returns the rate that one replica of each variant of a group gets. It is zero for variants that are set aside.
-func (r *Report) Loads(group int, replicas []int, rate int64) []int64 {
+// ReplicaLoads returns the rate that one replica of each variant of a group gets. It is zero for variants that are set aside.
+func (r *Report) ReplicaLoads(group int, replicas []int, rate int64) []int64 {
 	var weight int64
-	for i, v := range r.solver.own(group) {
+	for i, v := range r.solver.groupVariants(group) {
 		if !v.aside {
 			weight += v.weight * int64(replicas[i])
 		}
 	}
 	loads := make([]int64, len(replicas))
-	for i, v := range r.solver.own(group) {
+	for i, v := range r.solver.groupVariants(group) {
 		if !v.aside && weight > 0 && replicas[i] > 0 {
-			loads[i] = divide(rate, v.weight, weight)
+			loads[i] = mulDiv(rate, v.weight, weight)
 		}
 	}
 	return loads
@@ -37,13 +37,15 @@ type Room struct {
 	taken  []int64
 }
 
-// Room returns the room beside a plan of all variants.
-func (r *Report) Room(plan []int) *Room { return &Room{solver: r.solver, taken: r.solver.taken(plan)} }
+// RoomBeside returns the room beside a plan of all variants.
+func (r *Report) RoomBeside(plan []int) *Room {
+	return &Room{solver: r.solver, taken: r.solver.usage(plan)}
+}
 
-// Take takes the room of further replicas of a variant, numbered over all groups. If a limit does not leave it, it takes nothing and
+// Reserve reserves room for further replicas of a variant, numbered over all groups. If a limit leaves too little, it reserves nothing and
 // returns false.
-func (r *Room) Take(variant, replicas int) bool {
-	takes := r.solver.variants[variant].takes
+func (r *Room) Reserve(variant, replicas int) bool {
+	takes := r.solver.variants[variant].limitUses
 	for _, t := range takes {
 		if r.taken[t.limit]+t.amount*int64(replicas) > r.solver.limits[t.limit].amount {
 			return false
@@ -55,7 +57,7 @@ func (r *Room) Take(variant, replicas int) bool {
 	return true
 }
 
-// Counts reports whether a limit of the problem counts a variant of a group.
-func (r *Report) Counts(index, group int) bool {
-	return slices.ContainsFunc(r.solver.limits, func(l limit) bool { return l.index == index && r.solver.takes(group, l.position) })
+// CountsGroup reports whether a limit of the problem counts a variant of a group.
+func (r *Report) CountsGroup(index, group int) bool {
+	return slices.ContainsFunc(r.solver.limits, func(l limit) bool { return l.index == index && r.solver.usesLimit(group, l.position) })
 }

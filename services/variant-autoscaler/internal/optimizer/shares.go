@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// none is more than every share.
-const none = Million + 1
+// noShare is a least share that no plan has.
+const noShare = Million + 1
 
 // servesAll reports whether all members can have the shares that are granted to them. It errs only on the side of no.
 func (c *component) servesAll() bool {
 	points := make([][]point, len(c.members))
-	c.each(func(i int) {
-		for _, o := range c.options(i) {
+	c.eachMember(func(i int) {
+		for _, o := range c.memberOptions(i) {
 			points[i] = append(points[i], point{share: o.share, use: o.use, replicas: o.replicas})
 		}
 	})
-	return (&granting{component: c, points: points}).feasible()
+	return (&shareSearch{component: c, points: points}).isFeasible()
 }
 
-// granting finds the best shares of the members of a component.
-type granting struct {
+// shareSearch finds the best shares of the members of a component.
+type shareSearch struct {
 	*component
 
 	points [][]point // of each member, the largest share first
@@ -31,16 +31,16 @@ type granting struct {
 // proven. The best shares are the lexicographic max-min: in the most important tier, the least share is as large as it can be, then the
 // second-least, and so on.
 func (c *component) grantShares() bool {
-	g := &granting{component: c, points: make([][]point, len(c.members)), exact: true}
+	g := &shareSearch{component: c, points: make([][]point, len(c.members)), exact: true}
 	tiers := map[int][]int{}
 	for i, member := range c.members {
 		c.grants[i] = grant{}
 		tiers[c.groups[member].tier] = append(tiers[c.groups[member].tier], i)
 	}
-	c.each(func(i int) { g.points[i] = c.listPoints(i) })
+	c.eachMember(func(i int) { g.points[i] = c.listPoints(i) })
 	c.points, c.found = g.points, nil
 	for _, g := range c.members {
-		c.found = append(c.found, c.lowest(g, make([]int, len(c.own(g)))))
+		c.found = append(c.found, c.lowestPlan(g, make([]int, len(c.groupVariants(g)))))
 	}
 	order := slices.Sorted(maps.Keys(tiers))
 	for _, tier := range order {
@@ -49,38 +49,39 @@ func (c *component) grantShares() bool {
 				g.exact = false
 				break // what is granted so far fits
 			}
-			free = g.raise(free)
+			free = g.raiseShares(free)
 		}
 	}
 	if !g.exact {
 		for _, tier := range order {
-			g.fill(tiers[tier])
+			g.fillShares(tiers[tier])
 		}
 	}
 	return g.exact
 }
 
-// raise grants the largest share that all free members can have at least, and returns those that can have more. It stops at the largest
-// share of a member that may have a smaller one, too: how many members have that share depends on which of them has the smaller one.
-func (g *granting) raise(free []int) []int {
-	levels := g.levels(free)
+// raiseShares grants the largest share that all free members can have at least, and returns those that can have more. It stops at the
+// largest share of a member that may have a smaller one, too: how many members have that share depends on which of them has the smaller
+// one.
+func (g *shareSearch) raiseShares(free []int) []int {
+	levels := g.shareLevels(free)
 	reach := len(levels)
 	for _, i := range free {
-		if at, found := slices.BinarySearch(levels, g.largest(i)); found && len(g.grants[i].also) > 0 {
+		if at, found := slices.BinarySearch(levels, g.largestShare(i)); found && len(g.grants[i].also) > 0 {
 			reach = min(reach, at+1)
 		}
 	}
 	// The first level is granted already. A level that is not proven to be too high can take all steps, so those that fit come first.
 	low := g.highestLevel(free, levels[:reach], g.fitsQuickly)
-	low += g.highestLevel(free, levels[low:reach], g.feasible)
+	low += g.highestLevel(free, levels[low:reach], g.isFeasible)
 	share := levels[low]
-	g.require(free, share)
+	g.requireShare(free, share)
 	if low == len(levels)-1 {
 		return nil // each has its largest share
 	}
 	var rest, bound []int
 	for _, i := range free {
-		if g.largest(i) <= share && len(g.grants[i].also) == 0 {
+		if g.largestShare(i) <= share && len(g.grants[i].also) == 0 {
 			continue
 		}
 		rest = append(rest, i)
@@ -88,23 +89,23 @@ func (g *granting) raise(free []int) []int {
 			bound = append(bound, i)
 		}
 	}
-	g.bind(bound, share)
+	g.bindMembers(bound, share)
 	rest = slices.DeleteFunc(rest, func(i int) bool {
-		if g.largest(i) <= share {
-			g.grants[i].least = none
+		if g.largestShare(i) <= share {
+			g.grants[i].least = noShare
 		}
-		return g.grants[i].least == none
+		return g.grants[i].least == noShare
 	})
-	g.require(rest, levels[low+1])
+	g.requireShare(rest, levels[low+1])
 	return rest
 }
 
 // highestLevel returns the position of the largest of some levels that the members can have. They can have the first one.
-func (g *granting) highestLevel(members []int, levels []int64, fits func() bool) int {
+func (g *shareSearch) highestLevel(members []int, levels []int64, fits func() bool) int {
 	low, high := 0, len(levels)
 	for high-low > 1 {
 		middle := (low + high) / 2 //nolint:mnd // halves
-		if g.require(members, levels[middle]); fits() {
+		if g.requireShare(members, levels[middle]); fits() {
 			low = middle
 		} else {
 			high = middle
@@ -113,8 +114,8 @@ func (g *granting) highestLevel(members []int, levels []int64, fits func() bool)
 	return low
 }
 
-// levels returns the shares that members can have of those that are granted to all of them, ascending.
-func (g *granting) levels(members []int) []int64 {
+// shareLevels returns the shares that members can have of those that are granted to all of them, ascending.
+func (g *shareSearch) shareLevels(members []int) []int64 {
 	var all []int64
 	for _, i := range members {
 		for _, p := range g.points[i] {
@@ -127,29 +128,29 @@ func (g *granting) levels(members []int) []int64 {
 	return slices.Compact(all)
 }
 
-// largest returns the largest share that a member can have by itself.
-func (g *granting) largest(member int) int64 { return g.points[member][0].share }
+// largestShare returns the largest share that a member can have by itself.
+func (g *shareSearch) largestShare(member int) int64 { return g.points[member][0].share }
 
-// require grants shares from a level on, or the largest one.
-func (g *granting) require(members []int, share int64) {
+// requireShare grants all shares from a level on, or the largest one.
+func (g *shareSearch) requireShare(members []int, share int64) {
 	for _, i := range members {
-		g.grants[i].least = min(share, g.largest(i))
+		g.grants[i].least = min(share, g.largestShare(i))
 	}
 }
 
-// bind lets as few as possible of the members keep a share.
-func (g *granting) bind(members []int, share int64) {
+// bindMembers lets as few as possible of the members keep a share.
+func (g *shareSearch) bindMembers(members []int, share int64) {
 	most := int64(len(members))
 	least := most
 	if most > 1 || len(g.grants[members[0]].also) > 0 {
-		least = g.leastAt(members, share)
+		least = g.minMembersAt(members, share)
 	}
 	if least == 0 {
 		return
 	}
 	if least == most {
 		for _, i := range members {
-			g.grants[i].least = none
+			g.grants[i].least = noShare
 			g.grants[i].also = append(g.grants[i].also, share)
 		}
 		return
@@ -159,7 +160,7 @@ func (g *granting) bind(members []int, share int64) {
 	for i := range g.points {
 		for n := range g.points[i] {
 			p := &g.points[i][n]
-			p.use = append(p.use, q.use(i, p.share))
+			p.use = append(p.use, q.memberUse(i, p.share))
 		}
 	}
 	for _, i := range members {
@@ -167,58 +168,58 @@ func (g *granting) bind(members []int, share int64) {
 	}
 }
 
-// leastAt returns the least number of the members that must keep a share, of those that are granted.
-func (g *granting) leastAt(members []int, share int64) int64 {
-	lists := g.lists(func(i int, p *point) int64 {
+// minMembersAt returns the least number of the members that must keep a share, of those that are granted.
+func (g *shareSearch) minMembersAt(members []int, share int64) int64 {
+	lists := g.grantedCandidates(func(i int, p *point) int64 {
 		if p.share == share && slices.Contains(members, i) {
 			return 1
 		}
 		return 0
 	})
-	found := (&chooser{lists: lists, rooms: g.rooms, steps: &g.steps}).run()
+	found := (&chooser{lists: lists, rooms: g.rooms, steps: &g.steps}).findChoice()
 	g.exact = g.exact && found.exact
 	if found.picks == nil { // the search was cut short
 		return int64(len(members))
 	}
-	g.keep(lists, found.picks)
+	g.setPlans(lists, found.picks)
 	return found.value.cost
 }
 
-// keep keeps a choice of plans that has what is granted.
-func (g *granting) keep(lists [][]candidate, picks []int) {
+// setPlans stores the plans of a choice, which have the granted shares.
+func (g *shareSearch) setPlans(lists [][]candidate, picks []int) {
 	g.component.found = make([][]int, len(picks))
 	for i, n := range picks {
 		g.component.found[i] = lists[i][n].replicas
 	}
 }
 
-// feasible reports whether the members can have the shares that are granted to them together.
-func (g *granting) feasible() bool {
+// isFeasible reports whether the members can have the shares that are granted to them together.
+func (g *shareSearch) isFeasible() bool {
 	if g.fitsQuickly() {
 		return true
 	}
 	// The last limit first: a choice within some limits takes as little as possible of the one before.
 	for d := len(g.rooms) - 1; d >= 0; d-- {
-		lists := g.lists(func(_ int, p *point) int64 { return p.use[d] })
+		lists := g.grantedCandidates(func(_ int, p *point) int64 { return p.use[d] })
 		for _, list := range lists {
 			for n := range list {
 				list[n].use = list[n].use[d+1:]
 			}
 		}
-		found := (&chooser{lists: lists, rooms: g.rooms[d+1:], enough: &g.rooms[d], steps: &g.steps}).run()
+		found := (&chooser{lists: lists, rooms: g.rooms[d+1:], enough: &g.rooms[d], steps: &g.steps}).findChoice()
 		if found.picks == nil || found.value.cost > g.rooms[d] {
 			g.exact = g.exact && found.exact
 			return false
 		}
 		if d == 0 {
-			g.keep(lists, found.picks)
+			g.setPlans(lists, found.picks)
 		}
 	}
 	return true
 }
 
-// lists returns the points that are granted as candidates, of which none takes less than another one at the same cost.
-func (g *granting) lists(cost func(member int, p *point) int64) [][]candidate {
+// grantedCandidates returns the points with granted shares as candidates, of which none uses less than another one at the same cost.
+func (g *shareSearch) grantedCandidates(cost func(member int, p *point) int64) [][]candidate {
 	lists := make([][]candidate, len(g.points))
 	for i := range g.points {
 		var kept []candidate
@@ -228,12 +229,12 @@ func (g *granting) lists(cost func(member int, p *point) int64) [][]candidate {
 				continue
 			}
 			g.steps -= int64(1 + len(kept)/2) //nolint:mnd // of those it is compared with
-			made := candidate{value: value{cost: cost(i, p)}, use: p.use, replicas: p.replicas}
-			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= made.value.cost && within(k.use, made.use) }) {
+			granted := candidate{value: value{cost: cost(i, p)}, use: p.use, replicas: p.replicas}
+			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.use, granted.use) }) {
 				continue
 			}
-			kept = slices.DeleteFunc(kept, func(k candidate) bool { return k.value.cost >= made.value.cost && within(made.use, k.use) })
-			kept = append(kept, made)
+			kept = slices.DeleteFunc(kept, func(k candidate) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.use, k.use) })
+			kept = append(kept, granted)
 		}
 		lists[i] = kept
 	}

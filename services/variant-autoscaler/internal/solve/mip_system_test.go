@@ -64,7 +64,7 @@ func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
 				}
 			}
 		}
-		if demand == 0 && group.KeepOne && plan.Shares[g] > 0 {
+		if demand == 0 && group.NeedsReplica && plan.Shares[g] > 0 {
 			serves = mipRow{Index: serves.Index, Value: slices.Repeat([]float64{1}, len(serves.Index)), Low: pointer(1)}
 		}
 		made.Rows = append(made.Rows, serves)
@@ -80,7 +80,8 @@ func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
 
 func pointer(x float64) *float64 { return &x }
 
-// TestBoundsAgainstHiGHS: no plan that serves as much costs less than the bound, and the plan costs at most 0.1 % more than the cheapest one.
+// TestBoundsAgainstHiGHS: no plan that serves as much costs less than the bound, and the plan costs at most 0.1 % more than the cheapest
+// one.
 func TestBoundsAgainstHiGHS(t *testing.T) {
 	t.Parallel()
 	python, err := filepath.Glob("../../../../bin/cache/mip-*/bin/python")

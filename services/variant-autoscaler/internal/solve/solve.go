@@ -117,7 +117,7 @@ func (in *instance) solve() (*answer, error) {
 		return nil, fmt.Errorf("problem: %w", err)
 	}
 	plan := optimizer.Solve(p)
-	return &answer{Replicas: plan.Replicas, Capacities: capacities, Acted: optimizer.Act(p, plan), Bound: plan.Bound}, nil
+	return &answer{Replicas: plan.Replicas, Capacities: capacities, Acted: optimizer.Stabilize(p, plan), Bound: plan.Bound}, nil
 }
 
 // capacities returns the capacity of a replica of each variant.
@@ -130,7 +130,7 @@ func (in *instance) capacities() []int64 {
 		}
 	}
 	all := make([]int64, len(variants))
-	optimizer.Each(len(variants), func(i int) {
+	optimizer.ParallelFor(len(variants), func(i int) {
 		all[i] = variants[i].capacity(groups[i], in.Percentile)
 	})
 	return all
@@ -157,7 +157,7 @@ func (in *instance) problem(capacities []int64) *optimizer.Problem {
 	}
 	for i := range in.Groups {
 		g := &in.Groups[i]
-		made := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate, KeepOne: g.KeepOne}
+		made := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate, NeedsReplica: g.KeepOne}
 		for n := range g.Variants {
 			v := &g.Variants[n]
 			made.Variants = append(made.Variants, optimizer.Variant{
