@@ -75,8 +75,8 @@ func (d *decider) explainVariant(g, i int, desired []int, load int64) Variant {
 func (d *decider) describeOutOfReach(g int, c *capacity, stable *Predicted) string {
 	text := "No replica of the variant meets the targets of " + formatTargets(&d.snapshot.Groups[g])
 	if c.model != nil {
-		low, _ := c.model.Range()
-		if idle, err := c.model.At(low, d.snapshot.Settings.Percentile); err == nil {
+		low, _ := c.model.RateRange()
+		if idle, err := c.model.FiguresAt(low, d.snapshot.Settings.Percentile); err == nil {
 			text += fmt.Sprintf(": an idle one gives TTFT %s and ITL %s", formatMillis(idle.TTFT*max(c.tail, 1)), formatMillis(idle.ITL))
 		}
 		if stable != nil {
@@ -91,8 +91,8 @@ func predictFigures(c *capacity, load int64, percentile float64) *Predicted {
 	if c.model == nil || load == 0 {
 		return nil
 	}
-	_, most := c.model.Range()
-	figures, err := c.model.At(min(float64(load)/1e6, most), percentile)
+	_, most := c.model.RateRange()
+	figures, err := c.model.FiguresAt(min(float64(load)/1e6, most), percentile)
 	if err != nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ func Capacity(m *snapshot.Measured, t queueing.Traffic, targets queueing.Targets
 		return 0
 	}
 	capacity, limit := m.Proven, m.Limit
-	if worth := heavier(traffic{Input: m.Input, Output: m.Output}, traffic{Input: t.Input, Output: t.Output}); worth < 1 {
+	if worth := workRatio(traffic{Input: m.Input, Output: m.Output}, traffic{Input: t.Input, Output: t.Output}); worth < 1 {
 		capacity, limit = int64(float64(capacity)*worth), int64(float64(limit)*worth)
 	}
 	if m.Profile == nil {
@@ -42,23 +42,23 @@ func Confidence(m *snapshot.Measured) float64 {
 	return samples / (samples + usualSamples) / (1 + perError*m.Error)
 }
 
-// proven returns the largest rate that a replica was seen to serve within the targets. What it served with other requests counts less.
-func (s *state) proven(targets queueing.Targets) float64 {
+// provenRate returns the largest rate that a replica was seen to serve within the targets. What it served with other requests counts less.
+func (s *state) provenRate(targets queueing.Targets) float64 {
 	most := 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if p.Count >= 2 && p.held(targets) { //nolint:mnd // one sample may be wrong
-			most = max(most, p.sustained()*heavier(p.traffic, s.Traffic))
+		if p.Count >= 2 && p.meetsTargets(targets) { //nolint:mnd // one sample may be wrong
+			most = max(most, p.sustainedRate()*workRatio(p.traffic, s.Traffic))
 		}
 	}
 	return most
 }
 
-// heavier returns the part of a rate of some requests that a replica serves of others at least. Twice the tokens take at most twice the
+// workRatio returns the part of a rate of some requests that a replica serves of others at least. Twice the tokens take at most twice the
 // time, and at most twice the place in the KV cache. Shorter requests earn nothing.
-func heavier(seen, now traffic) float64 {
+func workRatio(seen, now traffic) float64 {
 	part := 1.0
-	for _, r := range [][2]float64{{seen.Output, now.Output}, {seen.uncached(), now.uncached()}, {seen.context(), now.context()}} {
+	for _, r := range [][2]float64{{seen.Output, now.Output}, {seen.uncachedInput(), now.uncachedInput()}, {seen.contextTokens(), now.contextTokens()}} {
 		if r[1] > r[0] {
 			part *= r[0] / r[1]
 		}
@@ -66,4 +66,4 @@ func heavier(seen, now traffic) float64 {
 	return part
 }
 
-func micro(rate float64) int64 { return int64(rate * microPerUnit) }
+func toMicro(rate float64) int64 { return int64(rate * microPerUnit) }

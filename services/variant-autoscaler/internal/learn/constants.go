@@ -75,7 +75,7 @@ const (
 	rounds       = 6 // of reweighting; the weights change by less than 1 % then
 
 	// sizeSpread is the standard deviation of prompts as a part of their mean. Samples show only means; in Azure's traces of 2023
-	// it is 0.96, in services with one prompt template near 0. With 0, a target near the time of a prefill is missed; with double, it is kept with a third less load.
+	// it is 0.96, in services with one prompt template near 0.
 	sizeSpread = 0.5
 	// mostTail is the part of the target for TTFT that an idle replica may take by what is assumed of the percentile: an assumption
 	// does not put a target out of reach.

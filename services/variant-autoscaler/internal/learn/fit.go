@@ -16,8 +16,9 @@ type row struct {
 	prior bool
 }
 
-// fit returns the coefficients, none of them negative, with the least errors. Rows that are far off count little (Huber's weights).
-func fit(rows []row) [terms]float64 {
+// fitCoefficients returns the coefficients, none of them negative, with the least errors. Rows that are far off count little (Huber's
+// weights).
+func fitCoefficients(rows []row) [terms]float64 {
 	scale := [terms]float64{}
 	for _, r := range rows {
 		for i, x := range r.x {
@@ -31,19 +32,19 @@ func fit(rows []row) [terms]float64 {
 	var c [terms]float64
 	for range rounds {
 		c = leastSquares(rows, weights, scale)
-		reweight(rows, weights, &c)
+		reweightRows(rows, weights, &c)
 	}
 	return c
 }
 
-// reweight sets the weights of rows by how far they are off, in standard deviations estimated by the median.
-func reweight(rows []row, weights []float64, c *[terms]float64) {
+// reweightRows sets the weights of rows by how far they are off, in standard deviations estimated by the median.
+func reweightRows(rows []row, weights []float64, c *[terms]float64) {
 	type off struct{ by, w float64 }
 	var all []off
 	total := 0.0
 	for i := range rows {
 		if r := &rows[i]; !r.prior {
-			all = append(all, off{abs(r.residual(c)), r.w})
+			all = append(all, off{abs(r.residualOf(c)), r.w})
 			total += r.w
 		}
 	}
@@ -67,12 +68,12 @@ func reweight(rows []row, weights []float64, c *[terms]float64) {
 	bound := huber * max(normal*median, minDeviation)
 	for i := range rows {
 		if r := &rows[i]; !r.prior {
-			weights[i] = r.w * min(1, bound/max(abs(r.residual(c)), bound))
+			weights[i] = r.w * min(1, bound/max(abs(r.residualOf(c)), bound))
 		}
 	}
 }
 
-func (r *row) residual(c *[terms]float64) float64 {
+func (r *row) residualOf(c *[terms]float64) float64 {
 	v := -r.y
 	for i, x := range r.x {
 		v += x * c[i]
@@ -101,7 +102,7 @@ func leastSquares(rows []row, weights []float64, scale [terms]float64) [terms]fl
 	var best [terms]float64
 	gain := 0.0 // what the coefficients explain of Σ w·y²
 	for set := uint(1); set < 1<<terms; set++ {
-		c, ok := solve(&m, set)
+		c, ok := solveSubset(&m, set)
 		if !ok {
 			continue
 		}
@@ -121,8 +122,8 @@ func leastSquares(rows []row, weights []float64, scale [terms]float64) [terms]fl
 	return best
 }
 
-// solve solves the equations for a subset of the coefficients; the others are 0. It returns false if one is negative or not defined.
-func solve(m *[terms][terms + 1]float64, set uint) (c [terms]float64, ok bool) {
+// solveSubset solves the equations for a subset of the coefficients; the others are 0. It returns false if one is negative or not defined.
+func solveSubset(m *[terms][terms + 1]float64, set uint) (c [terms]float64, ok bool) {
 	var index [terms]int
 	n := 0
 	for rest := set; rest != 0; rest &= rest - 1 {
@@ -136,7 +137,7 @@ func solve(m *[terms][terms + 1]float64, set uint) (c [terms]float64, ok bool) {
 		}
 		a[i][n] = m[index[i]][terms]
 	}
-	if !eliminate(&a, n) {
+	if !triangulate(&a, n) {
 		return c, false
 	}
 	for i := n - 1; i >= 0; i-- {
@@ -153,8 +154,8 @@ func solve(m *[terms][terms + 1]float64, set uint) (c [terms]float64, ok bool) {
 	return c, true
 }
 
-// eliminate makes n equations triangular. It returns false if they do not define their unknowns.
-func eliminate(a *[terms][terms + 1]float64, n int) bool {
+// triangulate makes n equations triangular. It returns false if they do not define their unknowns.
+func triangulate(a *[terms][terms + 1]float64, n int) bool {
 	const tiny = 1e-12 // of the diagonal: what is left is a rounding error
 	var diagonal [terms]float64
 	for i := range n {

@@ -23,61 +23,63 @@ type law struct {
 	token float64 // time in which a server computes a prompt token
 }
 
-// slope returns the growth of a decode step with each request, without prompts.
-func (l *law) slope(t traffic) float64 { return l.batch + l.context*t.context() }
+// stepSlope returns the growth of a decode step with each request, without prompts.
+func (l *law) stepSlope(t traffic) float64 { return l.batch + l.context*t.contextTokens() }
 
-// growth returns the growth of a decode step with each request: for each that ends, one begins, and its prompt is computed beside the
+// stepGrowth returns the growth of a decode step with each request: for each that ends, one begins, and its prompt is computed beside the
 // decode steps of the others.
-func (l *law) growth(t traffic) float64 { return l.slope(t) + l.chunk*t.uncached()/t.decodes() }
+func (l *law) stepGrowth(t traffic) float64 {
+	return l.stepSlope(t) + l.chunk*t.uncachedInput()/t.decodeSteps()
+}
 
-// itl returns the mean time between two tokens.
-func (l *law) itl(n float64, t traffic) float64 { return l.alpha + l.growth(t)*n }
+// tokenLatency returns the mean time between two tokens.
+func (l *law) tokenLatency(n float64, t traffic) float64 { return l.alpha + l.stepGrowth(t)*n }
 
-// busy returns the part of the time that prefills take at a rate.
-func (l *law) busy(rate float64, t traffic) float64 {
-	return min(rate/perSecond*t.uncached()*l.token, maxBusy)
+// busyPart returns the part of the time that prefills take at a rate.
+func (l *law) busyPart(rate float64, t traffic) float64 {
+	return min(rate/perSecond*t.uncachedInput()*l.token, maxBusy)
 }
 
 // busyAt returns the part of the time that prefills take at a batch. Its rate follows from Little's law.
 func (l *law) busyAt(n float64, t traffic) float64 {
-	service := l.prefill(n, t) + t.decodes()*l.itl(n, t)
+	service := l.prefillTime(n, t) + t.decodeSteps()*l.tokenLatency(n, t)
 	if service <= 0 {
 		return maxBusy
 	}
-	return l.busy(n/service*perSecond, t)
+	return l.busyPart(n/service*perSecond, t)
 }
 
-// prefill returns the time of a prefill that no other delays.
-func (l *law) prefill(n float64, t traffic) float64 {
-	return l.alpha + l.slope(t)*n + l.fixed + l.own*t.uncached()
+// prefillTime returns the time of a prefill that no other delays.
+func (l *law) prefillTime(n float64, t traffic) float64 {
+	return l.alpha + l.stepSlope(t)*n + l.fixed + l.own*t.uncachedInput()
 }
 
-// contention returns how much longer the first token takes because of the prompts of others.
-func (l *law) contention(n float64, t traffic) (crowd, wait float64) {
+// promptContention returns how much longer the first token takes because of the prompts of others.
+func (l *law) promptContention(n float64, t traffic) (crowd, wait float64) {
 	busy := l.busyAt(n, t)
-	return l.crowd * t.uncached() * n, l.wait * t.uncached() * busy / (1 - busy)
+	return l.crowd * t.uncachedInput() * n, l.wait * t.uncachedInput() * busy / (1 - busy)
 }
 
 // firstToken returns the mean time to the first token of a request that need not wait for a place in the batch.
 func (l *law) firstToken(n float64, t traffic) float64 {
-	crowd, wait := l.contention(n, t)
-	return l.prefill(n, t) + crowd + wait
+	crowd, wait := l.promptContention(n, t)
+	return l.prefillTime(n, t) + crowd + wait
 }
 
 // firstTokenAt is firstToken at a percentile. Prompts vary by sizeSpread, the batch like a Poisson variable, and the wait for prefills
 // like that of a server with one place.
 func (l *law) firstTokenAt(percentile, n float64, t traffic) float64 {
-	crowd, wait := l.contention(n, t)
+	crowd, wait := l.promptContention(n, t)
 	if percentile <= 0 {
-		return l.prefill(n, t) + crowd + wait
+		return l.prefillTime(n, t) + crowd + wait
 	}
 	late := 1 - percentile/100 //nolint:mnd // percent
 	deviations := max(math.Sqrt2*math.Erfinv(1-2*late), 0)
-	times := tail(percentile)
+	times := tailFactor(percentile)
 	if busy := l.busyAt(n, t); busy > math.E*late {
 		times = max(math.Log(busy/late)/busy, 1)
 	}
-	return l.prefill(n, t) + deviations*(sizeSpread*l.own*t.uncached()+crowd/math.Sqrt(n)) + crowd + wait*times
+	return l.prefillTime(n, t) + deviations*(sizeSpread*l.own*t.uncachedInput()+crowd/math.Sqrt(n)) + crowd + wait*times
 }
 
 // center is the weighted mean of the points: where priors apply.
@@ -106,8 +108,8 @@ func (l *law) fitDecode(points []point, now time.Time, c *center) {
 			continue
 		}
 		rows = append(rows, row{
-			x: [terms]float64{1 / p.ITL, p.Batch / p.ITL, p.Batch * p.context() / p.ITL, p.Batch * p.uncached() / p.decodes() / p.ITL},
-			y: 1, w: p.weight(now),
+			x: [terms]float64{1 / p.ITL, p.Batch / p.ITL, p.Batch * p.contextTokens() / p.ITL, p.Batch * p.uncachedInput() / p.decodeSteps() / p.ITL},
+			y: 1, w: p.sampleWeight(now),
 		})
 	}
 	strength := math.Sqrt(c.batch) / c.itl
@@ -119,7 +121,7 @@ func (l *law) fitDecode(points []point, now time.Time, c *center) {
 		// and a prompt token in a step takes as long as elsewhere.
 		row{x: [terms]float64{3: c.uncached / c.decodes * strength}, y: l.token * c.uncached / c.decodes * strength, w: priorWeight, prior: true},
 	)
-	k := fit(rows)
+	k := fitCoefficients(rows)
 	l.alpha, l.batch, l.context, l.chunk = k[0], k[1], k[2], k[3]
 }
 
@@ -134,10 +136,10 @@ func (l *law) fitPrefill(points []point, now time.Time, c *center) {
 		if first <= 0 {
 			continue
 		}
-		u, busy := p.uncached(), l.busy(p.Rate, p.traffic)
+		u, busy := p.uncachedInput(), l.busyPart(p.Rate, p.traffic)
 		rows = append(rows, row{
 			x: [terms]float64{1 / first, u / first, u * p.Batch / first, u * busy / (1 - busy) / first},
-			y: 1 - min((l.alpha+l.slope(p.traffic)*p.Batch)/first, 1), w: p.weight(now),
+			y: 1 - min((l.alpha+l.stepSlope(p.traffic)*p.Batch)/first, 1), w: p.sampleWeight(now),
 		})
 	}
 	const usualWait = 0.4 // busy/(1 − busy) where a third of the time is for prefills
@@ -150,7 +152,7 @@ func (l *law) fitPrefill(points []point, now time.Time, c *center) {
 	prior(1, c.uncached/c.first, l.token)
 	prior(2, c.uncached*c.batch/c.first, 0)
 	prior(3, c.uncached*usualWait/c.first, l.token) //nolint:mnd // index
-	k := fit(rows)
+	k := fitCoefficients(rows)
 	l.fixed, l.own, l.crowd, l.wait = k[0], k[1], k[2], k[3]
 }
 
@@ -159,12 +161,12 @@ func centerOf(points []point, now time.Time) center {
 	var all, decoding, prefilling float64
 	for i := range points {
 		p := &points[i]
-		w := p.weight(now)
+		w := p.sampleWeight(now)
 		all += w
 		c.batch += w * p.Batch
-		c.context += w * p.context()
-		c.uncached += w * p.uncached()
-		c.decodes += w * p.decodes()
+		c.context += w * p.contextTokens()
+		c.uncached += w * p.uncachedInput()
+		c.decodes += w * p.decodeSteps()
 		if p.ITL > 0 {
 			decoding += w
 			c.itl += w * p.ITL
@@ -193,10 +195,10 @@ func tokenTime(points []point, now time.Time) float64 {
 	for i := range points {
 		p := &points[i]
 		prefill := p.ownPrefill()
-		if prefill <= 0 || p.uncached() < 1 {
+		if prefill <= 0 || p.uncachedInput() < 1 {
 			continue
 		}
-		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncached(), p.weight(now)}) //nolint:mnd // at least half of it
+		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncachedInput(), p.sampleWeight(now)}) //nolint:mnd // at least half of it
 	}
 	return lowerQuartile(times)
 }

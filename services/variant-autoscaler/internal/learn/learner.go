@@ -19,8 +19,8 @@
 // fades.
 //
 // Nothing is extrapolated far: a replica is trusted with the rate at exploration times the largest batch that the servers showed
-// (snapshot.Measured.Limit), and at least at the batch smallest. Each pass that confirms a larger batch widens the range. What a replica was seen to serve within the targets counts as it is, whatever the law
-// says.
+// (snapshot.Measured.Limit), and at least at the batch smallest. Each pass that confirms a larger batch widens the range. What a replica
+// was seen to serve within the targets counts as it is, whatever the law says.
 //
 // A Learner is deterministic: the same samples give the same result. It reads no clock.
 package learn
@@ -85,8 +85,8 @@ func (l *Learner) UnmarshalJSON(text []byte) error {
 // Observe adds a sample and returns what the Learner knows, for the given targets. A sample that is not newer than the last one, that
 // has impossible numbers or that comes from no replica adds nothing.
 func (l *Learner) Observe(s *sample.Sample, targets queueing.Targets) *snapshot.Measured {
-	if usable(s) && s.Time.After(l.state.Last) {
-		l.add(s)
+	if isUsable(s) && s.Time.After(l.state.Last) {
+		l.addSample(s)
 	}
 	return l.Measured(targets)
 }
@@ -98,32 +98,32 @@ func (l *Learner) Measured(targets queueing.Targets) *snapshot.Measured {
 		return nil
 	}
 	m := &snapshot.Measured{
-		Error: s.error(), Samples: s.Samples, Source: SourceEngine, Input: s.Traffic.Input, Output: s.Traffic.Output,
+		Error: s.meanError(), Samples: s.Samples, Source: SourceEngine, Input: s.Traffic.Input, Output: s.Traffic.Output,
 	}
-	picker := s.picker()
+	picker := s.freshPicker()
 	if picker != nil {
 		m.Source = SourcePicker
 	}
-	m.Proven = micro(s.proven(targets))
+	m.Proven = toMicro(s.provenRate(targets))
 	if l.prefill {
 		s.measurePrefill(m, picker)
 		return m
 	}
 	law := fitLaw(s.Points, s.Last, picker)
-	m.Profile, m.Tail = s.profile(law, targets, picker)
-	m.Limit = micro(s.limit(law))
+	m.Profile, m.Tail = s.buildProfile(law, targets, picker)
+	m.Limit = toMicro(s.rateLimit(law))
 	return m
 }
 
-// add records a usable sample.
-func (l *Learner) add(s *sample.Sample) {
+// addSample records a usable sample.
+func (l *Learner) addSample(s *sample.Sample) {
 	st := &l.state
 	st.Last = s.Time
-	st.expire()
+	st.dropExpired()
 	if s.KVTokens > 0 {
 		st.KV = s.KVTokens
 	}
-	if p := s.Picker; p != nil && usablePicker(p) {
+	if p := s.Picker; p != nil && isUsablePicker(p) {
 		st.Picker, st.Pickers = &sample.Picker{PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity}, s.Time
 	}
 	p, ok := newPoint(s)
@@ -135,27 +135,27 @@ func (l *Learner) add(s *sample.Sample) {
 		st.judgePrefill(&p)
 		st.forgetBeginning(&p)
 	} else {
-		st.judge(&p)
+		st.judgeSample(&p)
 	}
-	st.merge(&p)
+	st.mergePoint(&p)
 	st.Samples = min(st.Samples+1, maxSamples)
 }
 
-// judge compares the sample with what was expected of it before it was known.
-func (s *state) judge(p *point) {
+// judgeSample compares a sample with the prediction for it, before the sample is learned.
+func (s *state) judgeSample(p *point) {
 	if len(s.Points) == 0 {
 		return
 	}
-	law := fitLaw(s.Points, s.Last, s.picker())
-	expected, seen := law.itl(p.Batch, p.traffic), p.ITL
+	law := fitLaw(s.Points, s.Last, s.freshPicker())
+	expected, seen := law.tokenLatency(p.Batch, p.traffic), p.ITL
 	if seen <= 0 {
 		expected, seen = law.firstToken(p.Batch, p.traffic), p.firstToken()
 	}
-	s.judged(expected, seen)
+	s.recordError(expected, seen)
 }
 
-// judged records how far a prediction was off.
-func (s *state) judged(expected, seen float64) {
+// recordError records how far a prediction was off.
+func (s *state) recordError(expected, seen float64) {
 	if seen <= 0 || expected <= 0 {
 		return
 	}
@@ -164,13 +164,13 @@ func (s *state) judged(expected, seen float64) {
 	s.Error += (off - s.Error) / float64(s.Errors)
 }
 
-// error returns the error of the profile. Before enough predictions were judged, a prior error counts as one of them.
-func (s *state) error() float64 {
+// meanError returns the error of the profile. Before enough predictions were judged, a prior error counts as one of them.
+func (s *state) meanError() float64 {
 	return (s.Error*float64(s.Errors) + priorError) / float64(s.Errors+1)
 }
 
-// picker returns the figures of the picker, or nil if they are too old.
-func (s *state) picker() *sample.Picker {
+// freshPicker returns the figures of the picker, or nil if they are too old.
+func (s *state) freshPicker() *sample.Picker {
 	if s.Picker == nil || s.Last.Sub(s.Pickers) > pickerAge {
 		return nil
 	}

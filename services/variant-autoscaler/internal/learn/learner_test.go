@@ -195,7 +195,7 @@ func TestPickerComesFirst(t *testing.T) {
 	}
 	assert.Equal(t, SourcePicker, m.Source)
 	assert.Equal(t, 24, m.Profile.MaxBatch)
-	assert.InDelta(t, 1, fitLaw(l.state.Points, l.state.Last, l.state.picker()).token, 1e-9)
+	assert.InDelta(t, 1, fitLaw(l.state.Points, l.state.Last, l.state.freshPicker()).token, 1e-9)
 	m = l.Observe(at(100, 20), targets)
 	assert.Equal(t, SourceEngine, m.Source, "the picker is silent for too long")
 	assert.Greater(t, m.Profile.MaxBatch, 24)
@@ -335,11 +335,11 @@ func FuzzObserve(f *testing.F) {
 			}
 			m := l.Observe(s, targets)
 			require.True(t, m.Error >= 0 && m.Error <= 1)
-			require.True(t, within(1, Confidence(m)))
+			require.True(t, inRange(1, Confidence(m)))
 			require.True(t, m.Proven >= 0 && m.Proven <= maxRate*microPerUnit)
 			require.GreaterOrEqual(t, capacityOf(m), int64(0))
 			if p := m.Profile; p != nil {
-				require.True(t, within(math.MaxFloat64, p.Alpha, p.Beta, p.Gamma, p.Delta), p)
+				require.True(t, inRange(math.MaxFloat64, p.Alpha, p.Beta, p.Gamma, p.Delta), p)
 				require.True(t, p.MaxBatch >= 1 && p.MaxBatch <= maxRunning)
 			}
 			text, err := json.Marshal(l)

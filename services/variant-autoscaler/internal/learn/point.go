@@ -16,13 +16,13 @@ type traffic struct {
 	Cached float64 `json:"cached"` // part of the input
 }
 
-func (t traffic) uncached() float64 { return t.Input * (1 - t.Cached) }
+func (t traffic) uncachedInput() float64 { return t.Input * (1 - t.Cached) }
 
-// context returns the mean number of tokens that a request has in the KV cache while it decodes.
-func (t traffic) context() float64 { return t.Input + t.Output/2 }
+// contextTokens returns the mean number of tokens that a request has in the KV cache while it decodes.
+func (t traffic) contextTokens() float64 { return t.Input + t.Output/2 }
 
-// decodes returns the number of decode steps.
-func (t traffic) decodes() float64 { return max(t.Output-1, 1) }
+// decodeSteps returns the number of decode steps.
+func (t traffic) decodeSteps() float64 { return max(t.Output-1, 1) }
 
 // point is what the servers showed at one batch size and one kind of traffic, as an average of samples.
 type point struct {
@@ -52,7 +52,7 @@ func newPoint(s *sample.Sample) (point, bool) {
 		return p, false
 	}
 	// The gauge is read a few times in a window; the counters see all of it. They agree unless the load changes.
-	service := p.service()
+	service := p.serviceTime()
 	if little := s.Rate * service / perSecond; little > 0 {
 		switch ratio := s.Running / little; {
 		case s.Running == 0:
@@ -64,15 +64,15 @@ func newPoint(s *sample.Sample) (point, bool) {
 	p.Running = min(p.Running, maxRunning)
 	// A random arrival finds the mean batch and joins it. Within a window that is shorter than a request, the batch hardly changes.
 	p.Batch = max(p.Running, 1)
-	if !p.full() {
+	if !p.isFull() {
 		p.Batch = max(p.Running+1/(1+service/perSecond/s.Window.Seconds()), 1)
 	}
 	p.Anchor = p.Batch
 	return p, p.Running > 0
 }
 
-// service returns the time of a request in the batch, in milliseconds.
-func (p *point) service() float64 { return p.ownPrefill() + p.decodes()*p.ITL }
+// serviceTime returns the time of a request in the batch, in milliseconds.
+func (p *point) serviceTime() float64 { return p.ownPrefill() + p.decodeSteps()*p.ITL }
 
 // ownPrefill returns the time of a prefill without the wait, as far as it is known.
 func (p *point) ownPrefill() float64 {
@@ -84,37 +84,37 @@ func (p *point) ownPrefill() float64 {
 
 // firstToken returns the time to the first token of a request that need not wait for a place in the batch, or 0.
 func (p *point) firstToken() float64 {
-	if p.TTFT > 0 && !p.full() && !p.queues() {
+	if p.TTFT > 0 && !p.isFull() && !p.isQueuing() {
 		return p.TTFT
 	}
 	return p.Prefill
 }
 
-// full reports whether requests wait because the batch has no place.
-func (p *point) full() bool { return p.Waiting >= fullWaiting && p.Waiting >= full*p.Running }
+// isFull reports whether requests wait because the batch has no place.
+func (p *point) isFull() bool { return p.Waiting >= fullWaiting && p.Waiting >= full*p.Running }
 
-// queues reports whether so many requests wait that the batch is often full.
-func (p *point) queues() bool { return p.Waiting >= often && p.Waiting >= often*p.Running }
+// isQueuing reports whether so many requests wait that the batch is often full.
+func (p *point) isQueuing() bool { return p.Waiting >= often && p.Waiting >= often*p.Running }
 
-// held reports whether the targets were kept.
-func (p *point) held(t queueing.Targets) bool {
-	if t.ITL > 0 && p.decodes() > 1 && !(p.ITL > 0 && p.ITL <= t.ITL) {
+// meetsTargets reports whether the targets were kept.
+func (p *point) meetsTargets(t queueing.Targets) bool {
+	if t.ITL > 0 && p.decodeSteps() > 1 && !(p.ITL > 0 && p.ITL <= t.ITL) {
 		return false
 	}
 	if t.TTFT <= 0 {
-		return !p.full()
+		return !p.isFull()
 	}
 	if p.TTFT <= 0 {
 		return false
 	}
 	prefill := min(p.Prefill, p.TTFT)
 	wait := max(p.TTFT-prefill, p.Waiting/p.Rate*perSecond) // those who still wait have no TTFT yet
-	return prefill+wait*tail(t.Percentile) <= t.TTFT
+	return prefill+wait*tailFactor(t.Percentile) <= t.TTFT
 }
 
-// tail returns how many times the mean wait its percentile is at most. A part p of the requests waits for an exponential time of the
+// tailFactor returns how many times the mean wait its percentile is at most. A part p of the requests waits for an exponential time of the
 // mean w/p, so the percentile 1 − late is w/p·ln(p/late). This is largest at p = e·late.
-func tail(percentile float64) float64 {
+func tailFactor(percentile float64) float64 {
 	if percentile <= 0 {
 		return 1
 	}
@@ -125,58 +125,58 @@ func tail(percentile float64) float64 {
 	return 1 / (late * math.E)
 }
 
-// sustained returns the rate that the replica would serve if the batch stayed as it is: by Little's law. In a window, more or fewer
+// sustainedRate returns the rate that the replica would serve if the batch stayed as it is: by Little's law. In a window, more or fewer
 // requests may end than begin.
-func (p *point) sustained() float64 {
-	if service := p.service(); service > 0 && p.ITL > 0 {
+func (p *point) sustainedRate() float64 {
+	if service := p.serviceTime(); service > 0 && p.ITL > 0 {
 		return min(p.Rate, p.Running/service*perSecond)
 	}
 	return p.Rate
 }
 
-// near reports whether a sample belongs to the point.
-func (p *point) near(o *point) bool {
-	return distance(p.Anchor, o.Batch) < pointWidth && p.similar(o.traffic)
+// isNear reports whether a sample belongs to the point.
+func (p *point) isNear(o *point) bool {
+	return logDistance(p.Anchor, o.Batch) < pointWidth && p.isSimilar(o.traffic)
 }
 
-// similar reports whether requests are of about the same size.
-func (t traffic) similar(o traffic) bool {
-	return distance(t.uncached()+1, o.uncached()+1) < sizeWidth && distance(t.Input+1, o.Input+1) < sizeWidth &&
-		distance(t.Output, o.Output) < sizeWidth
+// isSimilar reports whether requests are of about the same size.
+func (t traffic) isSimilar(o traffic) bool {
+	return logDistance(t.uncachedInput()+1, o.uncachedInput()+1) < sizeWidth && logDistance(t.Input+1, o.Input+1) < sizeWidth &&
+		logDistance(t.Output, o.Output) < sizeWidth
 }
 
-func distance(a, b float64) float64 { return abs(math.Log(a / b)) }
+func logDistance(a, b float64) float64 { return abs(math.Log(a / b)) }
 
-// merge adds a sample to the nearest point, or makes a new one.
-func (s *state) merge(p *point) {
+// mergePoint adds a sample to the nearest point, or makes a new one.
+func (s *state) mergePoint(p *point) {
 	best := -1
 	for i := range s.Points {
-		if s.Points[i].near(p) && (best < 0 || distance(s.Points[i].Anchor, p.Batch) < distance(s.Points[best].Anchor, p.Batch)) {
+		if s.Points[i].isNear(p) && (best < 0 || logDistance(s.Points[i].Anchor, p.Batch) < logDistance(s.Points[best].Anchor, p.Batch)) {
 			best = i
 		}
 	}
 	if best >= 0 {
-		s.Points[best].average(p)
+		s.Points[best].addSample(p)
 		return
 	}
 	if len(s.Points) == maxPoints {
-		s.evict()
+		s.evictPoint()
 	}
 	s.Points = append(s.Points, *p)
 }
 
-// evict removes the point that counts least.
-func (s *state) evict() {
+// evictPoint removes the point that counts least.
+func (s *state) evictPoint() {
 	least := 0
 	for i := range s.Points {
-		if s.Points[i].weight(s.Last) < s.Points[least].weight(s.Last) {
+		if s.Points[i].sampleWeight(s.Last) < s.Points[least].sampleWeight(s.Last) {
 			least = i
 		}
 	}
 	s.Points = append(s.Points[:least], s.Points[least+1:]...)
 }
 
-func (s *state) expire() {
+func (s *state) dropExpired() {
 	kept := s.Points[:0]
 	for _, p := range s.Points {
 		if s.Last.Sub(p.Time) <= maxAge {
@@ -186,8 +186,8 @@ func (s *state) expire() {
 	s.Points = kept
 }
 
-// average adds a sample.
-func (p *point) average(o *point) {
+// addSample adds a sample.
+func (p *point) addSample(o *point) {
 	p.Count = min(p.Count+1, pointWeight)
 	samples := min(p.Count, pointMemory)
 	p.Time = o.Time
@@ -219,28 +219,28 @@ func (p *point) average(o *point) {
 	p.Waiting += (o.Waiting - p.Waiting) / samples
 }
 
-// weight returns how much the point counts, in samples.
-func (p *point) weight(now time.Time) float64 {
+// sampleWeight returns how much the point counts, in samples.
+func (p *point) sampleWeight(now time.Time) float64 {
 	age := max(now.Sub(p.Time), 0)
 	return p.Count * max(math.Exp2(-age.Hours()/halfLife.Hours()), oldest)
 }
 
-// usable reports whether a sample is possible and comes from replicas.
-func usable(s *sample.Sample) bool {
+// isUsable reports whether a sample is possible and comes from replicas.
+func isUsable(s *sample.Sample) bool {
 	return s != nil && s.Replicas > 0 && s.Window > 0 &&
-		within(maxRate, s.Rate, s.Dispatched) && within(maxTokens, s.Input, s.Output) && within(1, s.Cached, s.KVUsage) &&
-		within(maxRunning, s.Running) && within(maxWaiting, s.Waiting) && within(maxTime, s.Prefill, s.TTFT, s.ITL) && within(maxKV, s.KVTokens)
+		inRange(maxRate, s.Rate, s.Dispatched) && inRange(maxTokens, s.Input, s.Output) && inRange(1, s.Cached, s.KVUsage) &&
+		inRange(maxRunning, s.Running) && inRange(maxWaiting, s.Waiting) && inRange(maxTime, s.Prefill, s.TTFT, s.ITL) && inRange(maxKV, s.KVTokens)
 }
 
-func usablePicker(p *sample.Picker) bool {
-	return within(maxTokens, p.PrefillRate) && within(maxRunning, p.BatchCapacity) && within(maxTime, p.Backlog)
+func isUsablePicker(p *sample.Picker) bool {
+	return inRange(maxTokens, p.PrefillRate) && inRange(maxRunning, p.BatchCapacity) && inRange(maxTime, p.Backlog)
 }
 
 func (s *state) validate() error {
-	ok := len(s.Points) <= maxPoints && within(maxSamples, float64(s.Samples)) && within(errorMemory, float64(s.Errors)) &&
-		within(1, s.Error) && within(maxKV, s.KV) && s.Traffic.valid() && (s.Picker == nil || usablePicker(s.Picker))
+	ok := len(s.Points) <= maxPoints && inRange(maxSamples, float64(s.Samples)) && inRange(errorMemory, float64(s.Errors)) &&
+		inRange(1, s.Error) && inRange(maxKV, s.KV) && s.Traffic.isValid() && (s.Picker == nil || isUsablePicker(s.Picker))
 	for i := range s.Points {
-		ok = ok && s.Points[i].valid()
+		ok = ok && s.Points[i].isValid()
 	}
 	if !ok {
 		return errState
@@ -248,16 +248,16 @@ func (s *state) validate() error {
 	return nil
 }
 
-func (p *point) valid() bool {
-	return p.traffic.valid() && min(p.Output, p.Count, p.Batch, p.Anchor) >= 1 && min(p.Rate, p.Running) > 0 && within(pointWeight, p.Count) &&
-		within(maxRunning+1, p.Batch, p.Anchor) && within(maxRunning, p.Running) && within(maxRate, p.Rate) && within(maxWaiting, p.Waiting) &&
-		within(maxTime, p.Prefill, p.TTFT, p.ITL) && within(1, p.KVUsage)
+func (p *point) isValid() bool {
+	return p.traffic.isValid() && min(p.Output, p.Count, p.Batch, p.Anchor) >= 1 && min(p.Rate, p.Running) > 0 && inRange(pointWeight, p.Count) &&
+		inRange(maxRunning+1, p.Batch, p.Anchor) && inRange(maxRunning, p.Running) && inRange(maxRate, p.Rate) && inRange(maxWaiting, p.Waiting) &&
+		inRange(maxTime, p.Prefill, p.TTFT, p.ITL) && inRange(1, p.KVUsage)
 }
 
-func (t traffic) valid() bool { return within(maxTokens, t.Input, t.Output) && within(1, t.Cached) }
+func (t traffic) isValid() bool { return inRange(maxTokens, t.Input, t.Output) && inRange(1, t.Cached) }
 
-// within reports whether all numbers are from 0 to most.
-func within(most float64, numbers ...float64) bool {
+// inRange reports whether all numbers are from 0 to most.
+func inRange(most float64, numbers ...float64) bool {
 	for _, x := range numbers {
 		if !(x >= 0 && x <= most) {
 			return false

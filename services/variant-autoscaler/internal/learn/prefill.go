@@ -14,7 +14,7 @@ import (
 
 // measurePrefill sets what replicas that only prefill serve under the current traffic.
 func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
-	m.Input, m.Output, m.Tail = s.Traffic.uncached(), 1, 1
+	m.Input, m.Output, m.Tail = s.Traffic.uncachedInput(), 1, 1
 	rate := s.prefillRate(picker)
 	if rate <= 0 {
 		return
@@ -23,16 +23,16 @@ func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
 	if _, err := queueing.New(queueing.Profile(*profile), queueing.Traffic{Input: max(m.Input, 1), Output: 1}); err != nil {
 		return
 	}
-	m.Profile, m.Limit = profile, micro(maxRate) // the profile is its own limit
+	m.Profile, m.Limit = profile, toMicro(maxRate) // the profile is its own limit
 }
 
 // prefillRate returns the tokens that a replica computes per second, or 0 if nothing shows it. Prompts like those of now count, if there
 // are any: short ones take longer for each token.
 func (s *state) prefillRate(picker *sample.Picker) float64 {
-	similar := slices.DeleteFunc(slices.Clone(s.Points), func(p point) bool { return !p.similar(s.Traffic) })
-	rate := s.fastest(similar)
+	similar := slices.DeleteFunc(slices.Clone(s.Points), func(p point) bool { return !p.isSimilar(s.Traffic) })
+	rate := s.fastestRate(similar)
 	if rate == 0 {
-		rate = s.fastest(s.Points)
+		rate = s.fastestRate(s.Points)
 	}
 	if picker != nil && picker.PrefillRate > 0 {
 		rate = picker.PrefillRate
@@ -43,17 +43,17 @@ func (s *state) prefillRate(picker *sample.Picker) float64 {
 	return rate
 }
 
-// fastest returns the tokens per second that replicas showed at points. Each point shows a part of it: what it served in a time with pauses, and
-// the time of a prefill beside others.
-func (s *state) fastest(points []point) float64 {
+// fastestRate returns the tokens per second that replicas showed at points. Each point shows a part of it: what it served in a time with
+// pauses, and the time of a prefill beside others.
+func (s *state) fastestRate(points []point) float64 {
 	var times []weighted
 	for i := range points {
 		p := &points[i]
 		prefill := p.ownPrefill()
-		if prefill <= 0 || p.uncached() < 1 {
+		if prefill <= 0 || p.uncachedInput() < 1 {
 			continue
 		}
-		times = append(times, weighted{1 / max(p.Rate*p.uncached(), p.uncached()/prefill*perSecond), p.weight(s.Last)})
+		times = append(times, weighted{1 / max(p.Rate*p.uncachedInput(), p.uncachedInput()/prefill*perSecond), p.sampleWeight(s.Last)})
 	}
 	if len(times) == 0 {
 		return 0
@@ -67,10 +67,10 @@ func (s *state) saturatedTokens() float64 {
 	queued, most := false, 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if !p.similar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
+		if !p.isSimilar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
 			continue
 		}
-		most = max(most, p.Rate*p.uncached())
+		most = max(most, p.Rate*p.uncachedInput())
 		queued = queued || p.Waiting >= prefillQueue
 	}
 	if !queued {
@@ -82,21 +82,21 @@ func (s *state) saturatedTokens() float64 {
 // forgetBeginning removes what was seen while a queue began, as soon as a sample shows the whole window: the rate was that of a part of it,
 // and an average would keep it for half an hour.
 func (s *state) forgetBeginning(p *point) {
-	if p.begins() {
+	if p.isStarting() {
 		return
 	}
-	s.Points = slices.DeleteFunc(s.Points, func(old point) bool { return old.begins() })
+	s.Points = slices.DeleteFunc(s.Points, func(old point) bool { return old.isStarting() })
 }
 
-// begins reports whether requests wait, and the rate does not follow from those in the server by Little's law: the window is not full.
-func (p *point) begins() bool {
+// isStarting reports whether requests wait, and the rate does not follow from those in the server by Little's law: the window is not full.
+func (p *point) isStarting() bool {
 	const near = 1.5 // the gauge is read a few times in a window
-	return p.Waiting >= 1 && p.Running > near*p.Rate*p.service()/perSecond
+	return p.Waiting >= 1 && p.Running > near*p.Rate*p.serviceTime()/perSecond
 }
 
 // judgePrefill is judge for servers that only prefill. A prefill takes longer beside others, so only what is longer than alone is known.
 func (s *state) judgePrefill(p *point) {
-	if rate := s.prefillRate(s.picker()); rate > 0 && len(s.Points) > 0 {
-		s.judged(p.uncached()/rate*perSecond, p.ownPrefill())
+	if rate := s.prefillRate(s.freshPicker()); rate > 0 && len(s.Points) > 0 {
+		s.recordError(p.uncachedInput()/rate*perSecond, p.ownPrefill())
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// profile returns the profile that stands for the law under the current traffic, or nil if it would say nothing, and the ratio of the
+// buildProfile returns the profile that stands for the law under the current traffic, or nil if it would say nothing, and the ratio of the
 // time to the first token at the percentile to its mean. This time grows faster than the batch. The profile has the line through an
 // empty replica and the batch at which a target is reached: in between, it is cautious.
-func (s *state) profile(l *law, targets queueing.Targets, picker *sample.Picker) (profile *snapshot.Profile, tail float64) {
+func (s *state) buildProfile(l *law, targets queueing.Targets, picker *sample.Picker) (profile *snapshot.Profile, tail float64) {
 	t, ratio := s.Traffic, 1.0
-	p := &snapshot.Profile{Alpha: l.alpha, Beta: l.growth(t), MaxBatch: s.maxBatch(picker)}
+	p := &snapshot.Profile{Alpha: l.alpha, Beta: l.stepGrowth(t), MaxBatch: s.maxBatch(picker)}
 	if t.Input > 0 {
 		most := min(float64(p.MaxBatch), max(exploration*s.largestSeen(), smallest))
-		low, high := 1.0, max(l.largest(targets, t, most), 2) //nolint:mnd // a line needs two points
+		low, high := 1.0, max(l.largestBatch(targets, t, most), 2) //nolint:mnd // a line needs two points
 		first, last := l.firstToken(low, t), l.firstToken(high, t)
 		slope := min(max((last-first)/(high-low), 0), first) // γ must not be negative
 		p.Gamma, p.Delta = first-slope, slope/t.Input
@@ -33,10 +33,10 @@ func (s *state) profile(l *law, targets queueing.Targets, picker *sample.Picker)
 	return p, ratio
 }
 
-// largest returns the largest batch that meets the targets, from 1 to most.
-func (l *law) largest(targets queueing.Targets, t traffic, most float64) float64 {
+// largestBatch returns the largest batch that meets the targets, from 1 to most.
+func (l *law) largestBatch(targets queueing.Targets, t traffic, most float64) float64 {
 	meets := func(n float64) bool {
-		return (targets.ITL <= 0 || l.itl(n, t) <= targets.ITL) &&
+		return (targets.ITL <= 0 || l.tokenLatency(n, t) <= targets.ITL) &&
 			(targets.TTFT <= 0 || l.firstTokenAt(targets.Percentile, n, t) <= targets.TTFT)
 	}
 	low, high := 1.0, most
@@ -53,27 +53,27 @@ func (l *law) largest(targets queueing.Targets, t traffic, most float64) float64
 	return low
 }
 
-// limit returns the rate at the largest batch that the law is trusted with, in requests per second.
-func (s *state) limit(l *law) float64 {
+// rateLimit returns the rate at the largest batch that the law is trusted with, in requests per second.
+func (s *state) rateLimit(l *law) float64 {
 	n, t := max(exploration*s.largestSeen(), smallest), s.Traffic
-	service := l.firstToken(n, t) + t.decodes()*l.itl(n, t)
+	service := l.firstToken(n, t) + t.decodeSteps()*l.tokenLatency(n, t)
 	if service <= 0 {
 		return 0
 	}
-	return min(n/service*perSecond, s.saturated(), maxRate)
+	return min(n/service*perSecond, s.saturatedRate(), maxRate)
 }
 
-// saturated returns the rate beyond which requests only queue: what replicas served while requests waited all the time, or what they
+// saturatedRate returns the rate beyond which requests only queue: what replicas served while requests waited all the time, or what they
 // served without, if that was more. It is infinite if no replica was saturated.
-func (s *state) saturated() float64 {
+func (s *state) saturatedRate() float64 {
 	queued, most := 0.0, 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if !p.similar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
+		if !p.isSimilar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
 			continue
 		}
 		most = max(most, p.Rate)
-		if p.full() {
+		if p.isFull() {
 			queued = max(queued, p.Rate)
 		}
 	}
@@ -99,26 +99,26 @@ func (s *state) maxBatch(picker *sample.Picker) int {
 	usage, weights, filled := 0.0, 0.0, 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if !p.similar(s.Traffic) {
+		if !p.isSimilar(s.Traffic) {
 			continue
 		}
 		if p.KVUsage >= cacheSeen {
-			w := p.weight(s.Last)
+			w := p.sampleWeight(s.Last)
 			usage += w * p.KVUsage / p.Running
 			weights += w
 		}
 		switch {
-		case p.full():
+		case p.isFull():
 			filled = max(filled, math.Ceil(p.Running))
-		case p.queues():
+		case p.isQueuing():
 			filled = max(filled, queuing*(p.Running+p.Waiting))
 		}
 	}
 	switch {
 	case weights > 0:
 		most = min(most, cacheUse*weights/usage)
-	case s.KV > 0 && s.Traffic.context() > 0:
-		most = min(most, cacheUse*s.KV/s.Traffic.context())
+	case s.KV > 0 && s.Traffic.contextTokens() > 0:
+		most = min(most, cacheUse*s.KV/s.Traffic.contextTokens())
 	}
 	if picker != nil && picker.BatchCapacity >= 1 {
 		most = min(most, picker.BatchCapacity)
@@ -133,7 +133,7 @@ func (s *state) maxBatch(picker *sample.Picker) int {
 func (s *state) largestWithoutQueue() float64 {
 	most := 0.0
 	for i := range s.Points {
-		if p := &s.Points[i]; p.similar(s.Traffic) && !p.full() && !p.queues() {
+		if p := &s.Points[i]; p.isSimilar(s.Traffic) && !p.isFull() && !p.isQueuing() {
 			most = max(most, math.Ceil(p.Running))
 		}
 	}

@@ -122,31 +122,31 @@ func (p *Profile) validate() error {
 	return nil
 }
 
-// Range returns the lowest and the highest rate of the model.
-func (m *Model) Range() (low, high float64) { return m.low * perSecond, m.high * perSecond }
+// RateRange returns the lowest and the highest rate of the model.
+func (m *Model) RateRange() (low, high float64) { return m.low * perSecond, m.high * perSecond }
 
-// At returns the figures at an arrival rate, TTFT at a percentile, 0 for the mean.
-func (m *Model) At(rate, percentile float64) (Figures, error) {
+// FiguresAt returns the figures at an arrival rate, TTFT at a percentile, 0 for the mean.
+func (m *Model) FiguresAt(rate, percentile float64) (Figures, error) {
 	rate /= perSecond
 	if !(rate > 0) || rate > m.high {
 		return Figures{}, errRate
 	}
-	s := m.solve(rate)
+	s := m.stationaryAt(rate)
 	f := Figures{
 		Throughput: s.throughput * perSecond, Wait: s.wait, Service: s.service, Sojourn: s.wait + s.service, InService: s.service * s.throughput,
-		Batch: m.batch(s.service), Busy: 1 - s.empty, Refused: s.refused,
+		Batch: m.batchFor(s.service), Busy: 1 - s.empty, Refused: s.refused,
 	}
 	f.Utilization = min(f.InService/float64(m.profile.MaxBatch), 1)
-	f.Prefill = m.prefill(f.Batch)
+	f.Prefill = m.prefillTime(f.Batch)
 	f.ITL = m.profile.Alpha + m.profile.Beta*f.Batch
 	f.TTFT = s.waitAt(percentile) + f.Prefill
 	return f, nil
 }
 
-// Largest returns the largest arrival rate that keeps the targets, and what is served of it. Both are 0 if not even the lowest rate of
+// LargestRate returns the largest arrival rate that keeps the targets, and what is served of it. Both are 0 if not even the lowest rate of
 // the model keeps them.
-func (m *Model) Largest(t Targets) (rate, throughput float64) {
-	excess := func(rate float64) float64 { return m.excess(rate, &t) }
+func (m *Model) LargestRate(t Targets) (rate, throughput float64) {
+	excess := func(rate float64) float64 { return m.targetExcess(rate, &t) }
 	low, high := m.low, m.high
 	if t.TPS > 0 {
 		high *= stable
@@ -157,24 +157,24 @@ func (m *Model) Largest(t Targets) (rate, throughput float64) {
 	case excess(high) <= 0:
 		low = high
 	default:
-		low = root(excess, low, high)
+		low = findRoot(excess, low, high)
 	}
-	return low * perSecond, m.solve(low).throughput * perSecond
+	return low * perSecond, m.stationaryAt(low).throughput * perSecond
 }
 
 // Capacity returns what a replica serves within the targets, in whole micro-requests per second. It is 0 if they are out of reach.
 func (m *Model) Capacity(t Targets) int64 {
-	_, throughput := m.Largest(t)
+	_, throughput := m.LargestRate(t)
 	return int64(throughput * micro)
 }
 
-// excess is positive if a rate misses a target, and grows with the rate.
-func (m *Model) excess(rate float64, t *Targets) float64 {
-	s := m.solve(rate)
-	batch := m.batch(s.service)
+// targetExcess is positive if a rate misses a target, and grows with the rate.
+func (m *Model) targetExcess(rate float64, t *Targets) float64 {
+	s := m.stationaryAt(rate)
+	batch := m.batchFor(s.service)
 	worst := -1.0
 	if t.TTFT > 0 {
-		worst = max(worst, (s.waitAt(t.Percentile)+m.prefill(batch))/t.TTFT-1)
+		worst = max(worst, (s.waitAt(t.Percentile)+m.prefillTime(batch))/t.TTFT-1)
 	}
 	if t.ITL > 0 {
 		worst = max(worst, (m.profile.Alpha+m.profile.Beta*batch)/t.ITL-1)
@@ -182,15 +182,15 @@ func (m *Model) excess(rate float64, t *Targets) float64 {
 	return worst
 }
 
-func (m *Model) prefill(batch float64) float64 {
+func (m *Model) prefillTime(batch float64) float64 {
 	if m.traffic.Input == 0 {
 		return 0
 	}
 	return m.profile.Gamma + m.profile.Delta*m.traffic.Input*batch
 }
 
-// batch returns the size that explains a mean service time.
-func (m *Model) batch(service float64) float64 {
+// batchFor returns the size that explains a mean service time.
+func (m *Model) batchFor(service float64) float64 {
 	p, slots := &m.profile, float64(m.profile.MaxBatch)
 	over := service - (p.Gamma + p.Alpha*m.decodes)
 	slope := p.Delta*m.traffic.Input + p.Beta*m.decodes
@@ -214,8 +214,8 @@ type stationary struct {
 // before, so a block adds 155 digits at most.
 const block = 32
 
-// solve sums over the states up to N, relative to the probability of the empty replica, and adds the states above in closed form.
-func (m *Model) solve(rate float64) stationary {
+// stationaryAt sums over the states up to N, relative to the probability of the empty replica, and adds the states above in closed form.
+func (m *Model) stationaryAt(rate float64) stationary {
 	const large = 1e100
 	weight, empty, all, present := 1.0, 1.0, 1.0, 0.0
 	n := 0.0

@@ -28,7 +28,7 @@ func newModel(t testing.TB, p Profile, traffic Traffic) *Model {
 
 func at(t testing.TB, m *Model, rate float64) Figures {
 	t.Helper()
-	f, err := m.At(rate, 0)
+	f, err := m.FiguresAt(rate, 0)
 	require.NoError(t, err)
 	return f
 }
@@ -65,7 +65,7 @@ func TestFigures(t *testing.T) {
 	digits(t, 52.110474, perSecond/m.steps[0], 6, "μ(1)")
 	digits(t, 103.199174, perSecond/m.steps[1], 6, "μ(2)")
 	digits(t, 389.863548, perSecond/m.steps[7], 6, "μ(8)")
-	low, high := m.Range()
+	low, high := m.RateRange()
 	digits(t, 0.052110, low, 6, "lowest rate")
 	digits(t, 389.473684, high, 6, "highest rate")
 	// The reference was computed with a queue of 16 = 2·N.
@@ -102,7 +102,7 @@ func TestFigures(t *testing.T) {
 		{Targets{TTFT: 12}, 254.206428, 254.188270},
 	}
 	for _, tt := range sizes {
-		rate, throughput := m.Largest(tt.targets)
+		rate, throughput := m.LargestRate(tt.targets)
 		digits(t, tt.rate, rate, 5, "rate")
 		digits(t, tt.throughput, throughput, 5, "throughput")
 	}
@@ -134,9 +134,9 @@ func TestSamples(t *testing.T) {
 			digits(t, tt.one, perSecond/m.steps[0], 6, "μ(1)")
 			digits(t, tt.two, perSecond/m.steps[1], 6, "μ(2)")
 			digits(t, tt.batch, perSecond/m.steps[tt.profile.MaxBatch-1], 6, "μ(N)")
-			_, high := m.Range()
+			_, high := m.RateRange()
 			digits(t, tt.high, high, 6, "highest rate")
-			_, throughput := m.Largest(tt.targets)
+			_, throughput := m.LargestRate(tt.targets)
 			digits(t, tt.throughput, throughput, 6, "throughput")
 			assert.Equal(t, int64(throughput*1e6), m.Capacity(tt.targets))
 		})
@@ -181,7 +181,7 @@ func TestSamples(t *testing.T) {
 }
 
 func rateOf(m *Model, targets Targets) float64 {
-	rate, _ := m.Largest(targets)
+	rate, _ := m.LargestRate(targets)
 	return rate
 }
 
@@ -189,7 +189,7 @@ func TestPrefill(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ input, batch, want float64 }{{1000, 1, 11}, {2000, 8, 26}, {500, 2.5, 11.25}, {0, 4, 0}} {
 		m := newModel(t, Profile{Alpha: 1, Gamma: 10, Delta: 0.001, MaxBatch: 8}, Traffic{Input: tt.input, Output: 2})
-		assert.InDelta(t, tt.want, m.prefill(tt.batch), 1e-12)
+		assert.InDelta(t, tt.want, m.prefillTime(tt.batch), 1e-12)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestClosedForm(t *testing.T) {
 			m := newModel(t, p, Traffic{Input: 150, Output: 170})
 			for _, load := range []float64{0.001, 0.1, 0.5, 0.9, 0.99, 0.999} {
 				rate := load / m.steps[batch-1]
-				want, got := sum(m, rate), m.solve(rate)
+				want, got := sum(m, rate), m.stationaryAt(rate)
 				for of, pair := range map[string][2]float64{
 					"throughput": {want.throughput, got.throughput}, "service": {want.service, got.service}, "must wait": {want.mustWait, got.mustWait}, "refused": {want.refused, got.refused},
 				} {
@@ -254,10 +254,10 @@ func TestProperties(t *testing.T) {
 	for _, p := range []Profile{plain, a100, l40s, h100, demo} {
 		for _, traffic := range []Traffic{{100, 10}, {0, 50}, {4000, 1000}, {128, 128}} {
 			m := newModel(t, p, traffic)
-			low, high := m.Range()
+			low, high := m.RateRange()
 			var before Figures
 			for step := range 200 {
-				f, err := m.At(low+(high-low)*float64(step)/200, 90)
+				f, err := m.FiguresAt(low+(high-low)*float64(step)/200, 90)
 				require.NoError(t, err)
 				all := sum(m, (low+(high-low)*float64(step)/200)/perSecond)
 				assert.InEpsilon(t, all.throughput*(all.wait+all.service), f.Throughput/perSecond*f.Sojourn, 1e-7, "Little's law")
@@ -276,19 +276,19 @@ func TestLargest(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Profile{plain, a100, l40s, h100} {
 		m := newModel(t, p, sample)
-		low, high := m.Range()
+		low, high := m.RateRange()
 		for _, percentile := range []float64{0, 50, 90, 99} {
 			for load := 0.05; load < 1; load += 0.09 {
-				f, err := m.At(low+(high-low)*load, percentile)
+				f, err := m.FiguresAt(low+(high-low)*load, percentile)
 				require.NoError(t, err)
 				targets := Targets{TTFT: f.TTFT * 1.01, ITL: f.ITL * 1.01, Percentile: percentile}
-				rate, throughput := m.Largest(targets)
-				kept, err := m.At(rate, percentile)
+				rate, throughput := m.LargestRate(targets)
+				kept, err := m.FiguresAt(rate, percentile)
 				require.NoError(t, err)
 				assert.LessOrEqual(t, kept.TTFT, targets.TTFT*(1+1e-9))
 				assert.LessOrEqual(t, kept.ITL, targets.ITL*(1+1e-9))
 				assert.InEpsilon(t, kept.Throughput, throughput, 1e-12)
-				if missed, err := m.At(rate*(1+1e-9), percentile); err == nil {
+				if missed, err := m.FiguresAt(rate*(1+1e-9), percentile); err == nil {
 					assert.True(t, missed.TTFT > targets.TTFT*(1-1e-7) || missed.ITL > targets.ITL*(1-1e-7), "the rate is the largest")
 				}
 			}
@@ -296,8 +296,8 @@ func TestLargest(t *testing.T) {
 	}
 	m := newModel(t, a100, sample)
 	assert.Zero(t, m.Capacity(Targets{ITL: 20}), "out of reach")
-	_, high := m.Range()
-	rate, _ := m.Largest(Targets{})
+	_, high := m.RateRange()
+	rate, _ := m.LargestRate(Targets{})
 	assert.InDelta(t, high, rate, 1e-12, "no target")
 }
 
@@ -317,7 +317,7 @@ func TestInvalid(t *testing.T) {
 	}
 	m := newModel(t, a100, sample)
 	for _, rate := range []float64{0, -1, nan, 1.4} {
-		_, err := m.At(rate, 0)
+		_, err := m.FiguresAt(rate, 0)
 		require.ErrorIs(t, err, errRate)
 	}
 }
@@ -332,7 +332,7 @@ func FuzzCapacity(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, high := m.Range()
+		_, high := m.RateRange()
 		if c := m.Capacity(Targets{TTFT: ttft, ITL: itl, Percentile: percentile}); c < 0 || float64(c) > high*micro {
 			t.Fatalf("capacity %d of at most %g", c, high*micro)
 		}

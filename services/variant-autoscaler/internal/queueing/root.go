@@ -2,10 +2,10 @@ package queueing
 
 import "math"
 
-// root returns the largest number known at which a function that grows is not positive: f(low) <= 0 and f(high) > 0. It is
+// findRoot returns the largest number known at which a function that grows is not positive: f(low) <= 0 and f(high) > 0. It is
 // Chandrupatla's method, which interpolates by the inverse of a parabola where the function is smooth, and halves the interval
 // elsewhere: the wait at a percentile has a kink.
-func root(f func(float64) float64, low, high float64) float64 {
+func findRoot(f func(float64) float64, low, high float64) float64 {
 	const (
 		tolerance = 1e-12
 		most      = 200 // halving alone needs 60
