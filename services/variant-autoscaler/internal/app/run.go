@@ -27,7 +27,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Records.Close()) }()
-	handler := p.Trigger.Handler(sources.Relevant)
+	handler := p.Trigger.Handler(sources.IsRelevant)
 	for _, i := range []*kube.OptionalInformer{
 		p.Informers.VariantAutoscalings, p.Informers.HorizontalPodAutoscalers, p.Informers.ScaledObjects, p.Informers.Namespaces,
 	} {

@@ -388,6 +388,6 @@ func TestCachedTokens(t *testing.T) {
 		answer := append(idle("p1"), value(cacheLookups, "p1", 4), value(cacheHits, "p1", hits), value(inputTokens, "p1", 100), value(inputs, "p1", 1))
 		l := collectOne(t, always(answer...), groupOf("ns", "m", "p1")).Load
 		assert.InDelta(t, want, l.Cached, 1e-9)
-		assert.InDelta(t, 100*(1-want), l.Uncached(), 1e-9)
+		assert.InDelta(t, 100*(1-want), l.UncachedInput(), 1e-9)
 	}
 }

@@ -183,7 +183,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		LocalQueues: kueue.NewReader(client),
 		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
 	})
-	if _, _, err := p.Pass(ctx); err != nil {
+	if _, _, err := p.RunPass(ctx); err != nil {
 		return nil, err //nolint:wrapcheck // it says what happened
 	}
 	if spectator.outcome == nil {
@@ -252,11 +252,11 @@ func (s *spectator) Settings() *settings.Settings { return s.settings }
 // Actuate implements the actuator of a pass.
 func (s *spectator) Actuate(_ context.Context, o *pass.Outcome) { s.outcome = o }
 
-// Clear implements the actuator of a pass.
-func (*spectator) Clear() {}
+// EndTerm implements the actuator of a pass.
+func (*spectator) EndTerm() {}
 
-// Report implements the reporter of a pass.
-func (*spectator) Report(context.Context, *pass.Outcome) error { return nil }
+// ReportOutcome implements the reporter of a pass.
+func (*spectator) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
 
-// Part implements the meter of a pass.
-func (*spectator) Part(string, time.Duration) {}
+// ObservePart implements the meter of a pass.
+func (*spectator) ObservePart(string, time.Duration) {}

@@ -26,7 +26,8 @@ const (
 	pathJSON = "/debug/models.json"
 )
 
-// late is the age of a decision from which the page asks for the reason. Passes are a minute apart, unless the administrator says otherwise.
+// late is the age of a decision from which the page asks for the reason. Passes are a minute apart, unless the administrator says
+// otherwise.
 const late = 5 * time.Minute
 
 //go:embed page.html
@@ -60,8 +61,8 @@ func (p *Page) Decided(s *snapshot.Snapshot, d *decision.Decision) {
 	p.shown.Store(next(p.shown.Load(), s, d))
 }
 
-// Clear forgets all decisions: this replica does not lead any more.
-func (p *Page) Clear() {
+// EndTerm forgets all decisions: this replica does not lead any more.
+func (p *Page) EndTerm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shown.Store(nil)

@@ -100,7 +100,7 @@ func TestWithoutDecision(t *testing.T) {
 	check()
 	p.Decided(small(noon, "chat", 1))
 	assert.Empty(t, read(t, p).Problem)
-	p.Clear()
+	p.EndTerm()
 	check()
 	p.Decided(small(noon, "chat", 1))
 	c := read(t, p)
@@ -366,7 +366,7 @@ func TestManyAtOnce(t *testing.T) {
 			for n := range 50 {
 				switch {
 				case i == 0 && n%10 == 9:
-					p.Clear()
+					p.EndTerm()
 				case i < 2:
 					p.Decided(small(noon.Add(time.Duration(n)*time.Minute), "chat", 1))
 				default:

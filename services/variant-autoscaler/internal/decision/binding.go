@@ -61,7 +61,7 @@ func (d *decider) nodeShortage(p *snapshot.Pods) string {
 	if set.Nodes == 0 {
 		return fmt.Sprintf("no ready node with %s is one that the pod template can use. Add nodes, or correct its nodeSelector, affinity or tolerations", set.Resource)
 	}
-	return fmt.Sprintf("the %s have %s for pods of %s. Add nodes, or free cards of them", set.Name, formatCount(set.Places(p.Cards), "free place"), formatCount(p.Cards, "card"))
+	return fmt.Sprintf("the %s have %s for pods of %s. Add nodes, or free cards of them", set.Name, formatCount(set.CountPlaces(p.Cards), "free place"), formatCount(p.Cards, "card"))
 }
 
 func (d *decider) quotaShortage(p *snapshot.Pods) string {

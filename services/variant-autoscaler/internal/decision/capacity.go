@@ -44,7 +44,7 @@ func variantCapacities(s *snapshot.Snapshot) []capacity {
 // and one token.
 func TrafficOf(g *snapshot.Group) queueing.Traffic {
 	if g.Role == snapshot.Prefill {
-		return queueing.Traffic{Input: max(g.Load.Uncached(), 1), Output: 1}
+		return queueing.Traffic{Input: max(g.Load.UncachedInput(), 1), Output: 1}
 	}
 	return queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
 }
@@ -58,7 +58,7 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 	t, wanted := TrafficOf(g), g.Targets.ForRole(g.Role)
 	within := func(measured *snapshot.Measured, targets snapshot.Targets) capacity {
 		q := queueing.Targets{TTFT: targets.TTFT, ITL: targets.ITL, Percentile: percentile}
-		if !targets.Any() {
+		if !targets.IsSet() {
 			q.TPS = 1 // a stable load
 		}
 		c := capacityWithin(v, measured, t, q)
@@ -71,7 +71,7 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 		t.Input = 0 // the prompt is computed elsewhere; what was measured has the part of it that is not
 	}
 	c := within(v.Measured, wanted)
-	if c.rate > 0 || !wanted.Any() {
+	if c.rate > 0 || !wanted.IsSet() {
 		return c
 	}
 	measured := v.Stable

@@ -91,7 +91,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 	}
 	for g := range s.Groups {
 		d.frozen = append(d.frozen, freezeReason(&s.Groups[g]))
-		if first, end := s.Stages(g); first == g {
+		if first, end := s.ModelGroups(g); first == g {
 			d.planSleep(first, end)
 		}
 		d.problem.Groups = append(d.problem.Groups, d.buildGroup(g))

@@ -36,7 +36,7 @@ func (d *decider) buildDecision() *Decision {
 			}
 			decision.Acted += v.Cost * int64(d.desired[at])
 		}
-		if first, end := d.snapshot.Stages(g); first == g {
+		if first, end := d.snapshot.ModelGroups(g); first == g {
 			d.nameStandbys(first, end)
 		}
 		group.Standby, group.Warm = d.standbyNames[g], d.compareWarm(g)
@@ -199,7 +199,7 @@ func (d *decider) optimalReason(g, n int) (Reason, string) {
 	if d.hasUnknown(g) {
 		text += " with the variants whose capacity is known"
 	}
-	if in.Class == "" && !in.Targets.Any() {
+	if in.Class == "" && !in.Targets.IsSet() {
 		return NoTargets, text + " at a stable load, as the model has no targets"
 	}
 	return Optimal, text

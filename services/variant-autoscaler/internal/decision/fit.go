@@ -19,7 +19,7 @@ func (d *decider) fitToRoom() {
 	for _, at := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
 		p, v := d.podsOf(at), d.variantOf(at)
 		missing := int64(d.minReplicas(at))*p.Count - max(int64(v.Now)*p.Count, p.Placed)
-		f.reservePlaces(p, min(missing, d.snapshot.Nodes[p.Set].Places(p.Cards)))
+		f.reservePlaces(p, min(missing, d.snapshot.Nodes[p.Set].CountPlaces(p.Cards)))
 		a.reserveQuota(p, a.admissibleReplicas(p, int64(d.minReplicas(at))-p.Admitted/p.Count))
 	}
 	for _, at := range order {
@@ -133,7 +133,7 @@ func (f *fitter) classOf(p *snapshot.Pods) *podClass {
 			return &(*own)[i]
 		}
 	}
-	class := podClass{cards: p.Cards, left: f.snapshot.Nodes[p.Set].Places(p.Cards)}
+	class := podClass{cards: p.Cards, left: f.snapshot.Nodes[p.Set].CountPlaces(p.Cards)}
 	f.visitClasses(p.Set, func(_ int, s *podClass) { class.left -= s.pods * divideUp(s.cards, p.Cards) })
 	*own = append(*own, class)
 	return &(*own)[len(*own)-1]

@@ -62,7 +62,7 @@ func placeLimits(s *snapshot.Snapshot) []placeLimit {
 func (d *decider) limitPlaces() {
 	limits := d.problem.Limits[len(d.snapshot.Limits):]
 	for i, l := range d.places {
-		limits[i].Amount = d.snapshot.Nodes[l.set].Places(l.cards)
+		limits[i].Amount = d.snapshot.Nodes[l.set].CountPlaces(l.cards)
 	}
 	for i := range d.quotaLimits {
 		limits[len(d.places)+i].Amount = d.quotaLimits[i].cardsLeft(d.quotas)

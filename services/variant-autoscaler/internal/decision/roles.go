@@ -9,7 +9,7 @@ import (
 
 // roleGroup returns the group of a role of the model of a group, or -1 if it has none that can be planned.
 func (d *decider) roleGroup(g int, role snapshot.Role) int {
-	first, end := d.snapshot.Stages(g)
+	first, end := d.snapshot.ModelGroups(g)
 	for i := first; i < end; i++ {
 		if d.snapshot.Groups[i].Role == role && d.isPlannable(i) {
 			return i

@@ -100,7 +100,7 @@ func (d *decider) roomOf(l int) int64 {
 	}
 	l -= len(d.snapshot.Limits)
 	if l < len(d.places) {
-		return d.snapshot.Nodes[d.places[l].set].Places(d.places[l].cards)
+		return d.snapshot.Nodes[d.places[l].set].CountPlaces(d.places[l].cards)
 	}
 	return d.quotaLimits[l-len(d.places)].cardsLeft(d.quotas)
 }
@@ -192,7 +192,7 @@ func (d *decider) mustWake(g int) bool {
 // go to zero together. They must never sleep without something that sees the next request, nor before a replica could answer those that
 // woke it.
 func (d *decider) retentionReason(g int) string {
-	first, end := d.snapshot.Stages(g)
+	first, end := d.snapshot.ModelGroups(g)
 	for i := first; i < end; i++ {
 		if i != g && d.snapshot.Groups[i].Load.State != snapshot.Found && d.hasReplicas(i) {
 			return "the load of the servers with another role is not known"

@@ -206,7 +206,7 @@ func (d *decider) isPlannable(g int) bool {
 
 // anyStage reports whether a property holds for a group of the model of a group.
 func (d *decider) anyStage(g int, property func(g int) bool) bool {
-	first, end := d.snapshot.Stages(g)
+	first, end := d.snapshot.ModelGroups(g)
 	for i := first; i < end; i++ {
 		if property(i) {
 			return true

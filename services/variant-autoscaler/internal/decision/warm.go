@@ -32,7 +32,7 @@ func (d *decider) compareWarm(g int) *Warm {
 	if !in.Zero.Enabled || in.Zero.WaitingCost <= 0 {
 		return nil
 	}
-	w := d.wakeUpOf(d.keepersOf(d.snapshot.Stages(g)))
+	w := d.wakeUpOf(d.keepersOf(d.snapshot.ModelGroups(g)))
 	if w == nil || len(w.starters) == 0 {
 		return nil
 	}

@@ -103,7 +103,7 @@ func loadOf(g *snapshot.Group, d *decision.Group) string {
 	if t := g.Targets; t.TTFT > 0 || t.ITL > 0 {
 		class += fmt.Sprintf(", targets TTFT %s, ITL %s", milliseconds(t.TTFT), milliseconds(t.ITL))
 		if t.TTFTPerToken > 0 {
-			class += fmt.Sprintf(" (TTFT with %s for each of %.4g uncached prompt tokens)", milliseconds(t.TTFTPerToken), g.Load.Uncached())
+			class += fmt.Sprintf(" (TTFT with %s for each of %.4g uncached prompt tokens)", milliseconds(t.TTFTPerToken), g.Load.UncachedInput())
 		}
 	}
 	if g.Load.State != snapshot.Found {

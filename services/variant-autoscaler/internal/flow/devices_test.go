@@ -61,7 +61,7 @@ variantProfile: {perfParms: {decodeParms: {alpha: "10", beta: "0"}, prefillParms
 	_, err = r.Kubectl(t.Context(), "-n", "models", "delete", "resourceclaimtemplate", "one")
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		_, _, err := p.Pass(t.Context())
+		_, _, err := p.RunPass(t.Context())
 		require.NoError(collect, err)
 		problem := p.last.Snapshot.Groups[0].Variants[0].Problem
 		require.NotNil(collect, problem)

@@ -92,7 +92,8 @@ func TestKueueAppears(t *testing.T) {
 	}
 }
 
-// turns causes passes until the condition OptimizationReady of a variant has a status and a reason: informers hear of a change in their time.
+// turns causes passes until the condition OptimizationReady of a variant has a status and a reason: informers hear of a change in their
+// time.
 func (r *rig) turns(variant, want string) metav1.Condition {
 	r.t.Helper()
 	require.EventuallyWithT(r.t, func(collect *assert.CollectT) {
@@ -108,8 +109,8 @@ func (r *rig) turns(variant, want string) metav1.Condition {
 	return r.condition(variant, "OptimizationReady", want)
 }
 
-// passes has passes over the objects of an API server, with the permissions of the chart, under a load that needs all replicas that there can
-// be.
+// passes has passes over the objects of an API server, with the permissions of the chart, under a load that needs all replicas that there
+// can be.
 type passes struct {
 	*pass.Passes
 
@@ -121,13 +122,13 @@ func (p *passes) Settings() *settings.Settings { return p.settings.Settings() }
 
 func (p *passes) Actuate(_ context.Context, o *pass.Outcome) { p.last = o }
 
-func (p *passes) Clear() {}
+func (p *passes) EndTerm() {}
 
 func (p *passes) Collector(*settings.Settings) (pass.Collector, error) { return p, nil }
 
-func (p *passes) Part(string, time.Duration) {}
+func (p *passes) ObservePart(string, time.Duration) {}
 
-func (p *passes) Report(context.Context, *pass.Outcome) error { return nil }
+func (p *passes) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
 
 func (p *passes) Collect(_ context.Context, _ time.Time, groups []collect.Group) []collect.Result {
 	all := make([]collect.Result, len(groups))
@@ -165,7 +166,7 @@ func (r *rig) desires(p *passes, want int) (*snapshot.Variant, *decision.Variant
 	var v *snapshot.Variant
 	var d *decision.Variant
 	require.EventuallyWithT(r.t, func(collect *assert.CollectT) {
-		_, _, err := p.Pass(r.t.Context())
+		_, _, err := p.RunPass(r.t.Context())
 		require.NoError(collect, err)
 		require.Len(collect, p.last.Snapshot.Groups, 1)
 		v, d = &p.last.Snapshot.Groups[0].Variants[0], &p.last.Decision.Groups[0].Variants[0]

@@ -168,7 +168,7 @@ func (*fleet) Collect(_ context.Context, now time.Time, groups []collect.Group) 
 	return all
 }
 
-func (*fleet) Part(string, time.Duration) {}
+func (*fleet) ObservePart(string, time.Duration) {}
 
 func (*fleet) Event(*corev1.ObjectReference, string, string, string) {}
 
@@ -219,7 +219,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 	})
 	const rounds = 8 // the stabilization window, and more
 	for range rounds {
-		_, variants, err := passes.Pass(t.Context())
+		_, variants, err := passes.RunPass(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, fleetVariants, variants)
 		now = now.Add(time.Minute)

@@ -85,8 +85,8 @@ func NewFollower(p Params) *Follower {
 	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[Pool]bool{}, following: map[picker]*following{}}
 }
 
-// Begin begins a pass, with the models that may have no replicas. Without any, nothing is followed.
-func (f *Follower) Begin(models []Key) {
+// WatchModels begins a pass, with the models that may have no replicas. Without any, nothing is followed.
+func (f *Follower) WatchModels(models []Key) {
 	added := f.p.Table.Begin(models)
 	f.mu.Lock()
 	for _, pool := range added {
@@ -99,9 +99,11 @@ func (f *Follower) Begin(models []Key) {
 	}
 }
 
-// Waiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched reports
-// whether a picker of its pool is followed.
-func (f *Follower) Waiting(k Key) (now, since int, watched bool) { return f.p.Table.Waiting(k) }
+// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
+// reports whether a picker of its pool is followed.
+func (f *Follower) CountWaiting(k Key) (now, since int, watched bool) {
+	return f.p.Table.CountWaiting(k)
+}
 
 // Run follows pickers until ctx ends.
 func (f *Follower) Run(ctx context.Context) {

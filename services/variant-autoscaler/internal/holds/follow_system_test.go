@@ -39,7 +39,7 @@ func TestSockets(t *testing.T) {
 		cancel()
 		<-done
 	}()
-	w.follower.Begin([]Key{llama})
+	w.follower.WatchModels([]Key{llama})
 	waits := func(number int) {
 		require.Eventually(t, func() bool {
 			now, watched := w.waiting(llama)

@@ -179,7 +179,7 @@ func (w *world) run(models ...Key) (stop func()) {
 		defer close(done)
 		w.follower.Run(ctx)
 	}()
-	w.follower.Begin(append(models, llama))
+	w.follower.WatchModels(append(models, llama))
 	synctest.Wait()
 	return func() {
 		cancel()
@@ -216,7 +216,7 @@ func sleep(d time.Duration) {
 }
 
 func (w *world) waiting(k Key) (now int, watched bool) {
-	now, _, watched = w.table.Waiting(k)
+	now, _, watched = w.table.CountWaiting(k)
 	return now, watched
 }
 
@@ -280,7 +280,7 @@ func TestFollow(t *testing.T) {
 		sleep(syncInterval)
 		now, _ = w.waiting(llama)
 		assert.Equal(t, 2, now)
-		w.follower.Begin(nil) // the term ends
+		w.follower.WatchModels(nil) // the term ends
 		sleep(syncInterval)
 		_, watched = w.waiting(llama)
 		assert.False(t, watched)
@@ -301,7 +301,7 @@ func TestNewModel(t *testing.T) {
 		sleep(time.Second)
 		now, _ := w.waiting(qwen)
 		assert.Zero(t, now)
-		w.follower.Begin([]Key{llama, qwen})
+		w.follower.WatchModels([]Key{llama, qwen})
 		sleep(time.Second)
 		texts <- says(pool, "qwen", 1)
 		sleep(time.Second)

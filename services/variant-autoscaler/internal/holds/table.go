@@ -157,9 +157,9 @@ func (t *Table) sum(k Key) int {
 	return sum
 }
 
-// Waiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
+// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
 // reports whether a picker of its pool is observed.
-func (t *Table) Waiting(k Key) (now, since int, watched bool) {
+func (t *Table) CountWaiting(k Key) (now, since int, watched bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now = t.sum(k)

@@ -31,7 +31,7 @@ func TestFirstHold(t *testing.T) {
 	table.Observe(pool, "a", map[string]int{"llama": 3})
 	table.Observe(pool, "b", map[string]int{"llama": 2})
 	assert.Equal(t, []Key{llama}, *reported, "once, whatever else waits for it")
-	now, since, watched := table.Waiting(llama)
+	now, since, watched := table.CountWaiting(llama)
 	assert.Equal(t, []any{5, 5, true}, []any{now, since, watched}, "replicas of a picker hold different requests")
 
 	table.Observe(pool, "a", nil)
@@ -49,7 +49,7 @@ func TestTwoEvaluations(t *testing.T) {
 	var seen []int
 	for range 4 {
 		table.Begin([]Key{llama, qwen})
-		now, since, watched := table.Waiting(llama)
+		now, since, watched := table.CountWaiting(llama)
 		assert.Zero(t, now)
 		assert.True(t, watched)
 		seen = append(seen, since)
@@ -67,16 +67,16 @@ func TestLongHold(t *testing.T) {
 		table.Begin([]Key{llama})
 	}
 	table.Forget(pool, "a")
-	_, since, watched := table.Waiting(llama)
+	_, since, watched := table.CountWaiting(llama)
 	assert.Equal(t, 1, since)
 	assert.False(t, watched)
 	assert.Empty(t, table.pools)
 	table.Begin([]Key{llama})
 	table.Begin([]Key{llama})
-	_, since, _ = table.Waiting(llama)
+	_, since, _ = table.CountWaiting(llama)
 	assert.Equal(t, 1, since)
 	table.Begin([]Key{llama})
-	_, since, _ = table.Waiting(llama)
+	_, since, _ = table.CountWaiting(llama)
 	assert.Zero(t, since)
 }
 
@@ -92,6 +92,6 @@ func TestUnknownModels(t *testing.T) {
 	table.Observe(pool, "a", map[string]int{"llama": 1})
 	assert.Empty(t, table.Begin([]Key{qwen}))
 	assert.Equal(t, []Pool{pool, other}, table.Begin([]Key{qwen, llama, {other, "llama"}, {other, "qwen"}}), "to be observed anew")
-	now, since, _ := table.Waiting(llama)
+	now, since, _ := table.CountWaiting(llama)
 	assert.Equal(t, []int{0, 0}, []int{now, since})
 }

@@ -54,8 +54,9 @@ type answer struct {
 	err   error
 }
 
-// Pass returns the Read of one pass. What cannot be read for a moment is as in the pass before. end forgets what the pass did not ask for.
-func (r *Reader) Pass(ctx context.Context) (read Read, end func()) {
+// BeginPass returns the Read of one pass. What cannot be read for a moment is as in the pass before. end forgets what the pass did not ask
+// for.
+func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	answers, counts, seen := map[cache.ObjectName]answer{}, map[string]int{}, map[cache.ObjectName]*inventory.LocalQueue{}
 	total := 0

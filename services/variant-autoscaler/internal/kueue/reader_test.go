@@ -40,7 +40,7 @@ func newClient(objects ...runtime.Object) *fake.FakeDynamicClient {
 // read reads one LocalQueue in a pass of its own.
 func read(t *testing.T, r *Reader, name cache.ObjectName) (*inventory.LocalQueue, error) {
 	t.Helper()
-	one, end := r.Pass(t.Context())
+	one, end := r.BeginPass(t.Context())
 	defer end()
 	return one(name)
 }
@@ -50,7 +50,7 @@ func TestReader(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		client := newClient(localQueueOf(version, "serving"))
 		r := NewReader(client)
-		one, end := r.Pass(t.Context())
+		one, end := r.BeginPass(t.Context())
 		q, err := one(chat)
 		require.NoError(t, err, version)
 		assert.Equal(t, &inventory.LocalQueue{Namespace: "models", Name: "chat", ClusterQueue: "serving"}, q)
@@ -100,7 +100,7 @@ func TestReaderOutage(t *testing.T) {
 func TestReaderBounds(t *testing.T) {
 	t.Parallel()
 	client := newClient()
-	one, end := NewReader(client).Pass(t.Context())
+	one, end := NewReader(client).BeginPass(t.Context())
 	defer end()
 	last := error(nil)
 	for n := range maxOfNamespace + 1 {

@@ -22,20 +22,20 @@ type idleness struct {
 	wakeUps []time.Time
 }
 
-// Idle records whether a group had no request in its retention period, and returns how many times per hour one came after such a period. It
-// does not matter whether the group had replicas. While less than an hour is known it returns 0.
-func (m *Memory) Idle(k Group, idle bool, now time.Time) (wakeUps float64) { //nolint:revive // what was seen
-	of := &m.group(k, now).idle
-	if of.since.IsZero() {
-		of.since = now
-	} else if of.idle && !idle {
-		of.wakeUps = append(of.wakeUps[max(0, len(of.wakeUps)-maxWakeUps+1):], now)
+// RecordIdle records whether a group had no request in its retention period, and returns how many times per hour one came after such a
+// period. It does not matter whether the group had replicas. While less than an hour is known it returns 0.
+func (m *Memory) RecordIdle(k Group, idle bool, now time.Time) (wakeUps float64) { //nolint:revive // what was seen
+	history := &m.groupFor(k, now).idle
+	if history.since.IsZero() {
+		history.since = now
+	} else if history.idle && !idle {
+		history.wakeUps = append(history.wakeUps[max(0, len(history.wakeUps)-maxWakeUps+1):], now)
 	}
-	of.idle = idle
-	of.wakeUps = slices.DeleteFunc(of.wakeUps, func(at time.Time) bool { return now.Sub(at) >= idleWindow })
-	known := min(now.Sub(of.since), idleWindow)
+	history.idle = idle
+	history.wakeUps = slices.DeleteFunc(history.wakeUps, func(at time.Time) bool { return now.Sub(at) >= idleWindow })
+	known := min(now.Sub(history.since), idleWindow)
 	if known < leastIdle {
 		return 0
 	}
-	return float64(len(of.wakeUps)) / known.Hours()
+	return float64(len(history.wakeUps)) / known.Hours()
 }

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// starts is the number of start-up times that count. With 3, one slow pull of an image is the median of two. With 20, a faster image
+	// maxStarts is the number of start-up times that count. With 3, one slow pull of an image is the median of two. With 20, a faster image
 	// shows after 10 more pods.
-	starts = 7
+	maxStarts = 7
 	// maxPods bounds the pods of a variant whose start is remembered.
 	maxPods = 10_000
 
@@ -48,7 +48,7 @@ type variant struct {
 	since    time.Time // the first pass that saw it
 	decided  bool
 	previous int
-	wanted   []wanted // falling, as a smaller number that is older never counts
+	wanted   []wantedSample // falling, as a smaller number that is older never counts
 	pods     map[string]bool
 	starts   []time.Duration
 	restored bool      // starts is, and no pods were seen since
@@ -56,8 +56,8 @@ type variant struct {
 	trying   bool
 }
 
-// wanted is a number of replicas that was wanted at a time.
-type wanted struct {
+// wantedSample is a number of replicas that was wanted at a time.
+type wantedSample struct {
 	at time.Time
 	n  int
 }
@@ -73,8 +73,8 @@ type group struct {
 	load    trend
 }
 
-// variant returns what is known of a variant that was seen at a time.
-func (m *Memory) variant(k Key, now time.Time) *variant {
+// variantFor returns what is known of a variant that was seen at a time.
+func (m *Memory) variantFor(k Key, now time.Time) *variant {
 	v, found := m.variants[k]
 	if !found {
 		v = &variant{since: now, pods: map[string]bool{}}
@@ -83,41 +83,41 @@ func (m *Memory) variant(k Key, now time.Time) *variant {
 	return v
 }
 
-// Previous returns the last decision on a variant, if there is one.
-func (m *Memory) Previous(k Key) (n int, decided bool) {
+// PreviousDecision returns the last decision on a variant, if there is one.
+func (m *Memory) PreviousDecision(k Key) (n int, decided bool) {
 	if v := m.variants[k]; v != nil {
 		return v.previous, v.decided
 	}
 	return 0, false
 }
 
-// Restore sets the last decision on a variant of which the memory has none: one that another replica made.
-func (m *Memory) Restore(k Key, n int, now time.Time) {
-	if v := m.variant(k, now); !v.decided {
+// RestoreDecision sets the last decision on a variant of which the memory has none: one that another replica made.
+func (m *Memory) RestoreDecision(k Key, n int, now time.Time) {
+	if v := m.variantFor(k, now); !v.decided {
 		v.previous, v.decided = n, true
 	}
 }
 
-// RestoreStart sets how long a replica takes to start, if the memory has seen no start: what another replica of the program saw. That saw the
-// pods that are ready by now, too: since then, they may have been unready for a while.
+// RestoreStart sets how long a replica takes to start, if the memory has seen no start: what another replica of the program saw. That saw
+// the pods that are ready by now, too: since then, they may have been unready for a while.
 func (m *Memory) RestoreStart(k Key, d time.Duration, now time.Time) {
-	if v := m.variant(k, now); len(v.starts) == 0 {
+	if v := m.variantFor(k, now); len(v.starts) == 0 {
 		v.starts, v.restored = []time.Duration{d}, true
 	}
 }
 
-// Held returns the replicas of a variant that stabilization keeps: the most that were wanted in the time that a replica takes to start, and
-// up to a quarter more if more were wanted in the stabilization window. So the window holds the noise of a load. It does not hold replicas
-// for a load that fell: they can be back in the time for which they were kept. What was wanted before the memory began is not known, so
-// until a window has passed the replicas that are there count as wanted.
-func (m *Memory) Held(k Key, present int, now time.Time) int {
-	v := m.variant(k, now)
-	v.forget(now.Add(-m.window))
+// StabilizedReplicas returns the replicas of a variant that stabilization keeps: the most that were wanted in the time that a replica takes
+// to start, and up to a quarter more if more were wanted in the stabilization window. So the window covers the noise of a load. It does not
+// keep replicas for a load that fell: they can be back in the time for which they were kept. What was wanted before the memory began is not
+// known, so until a window has passed the replicas that are there count as wanted.
+func (m *Memory) StabilizedReplicas(k Key, present int, now time.Time) int {
+	v := m.variantFor(k, now)
+	v.dropWanted(now.Add(-m.window))
 	held := v.mostSince(now.Add(-m.window))
 	if now.Sub(v.since) < m.window {
 		return max(held, present)
 	}
-	if start := v.start(); start > 0 {
+	if start := v.medianStart(); start > 0 {
 		recent := v.mostSince(now.Add(-max(start, leastHold)))
 		held = min(held, recent+(recent+noise-1)/noise)
 	}
@@ -134,23 +134,23 @@ func (v *variant) mostSince(at time.Time) int {
 	return 0
 }
 
-func (v *variant) forget(before time.Time) {
-	v.wanted = slices.DeleteFunc(v.wanted, func(w wanted) bool { return w.at.Before(before) })
+func (v *variant) dropWanted(before time.Time) {
+	v.wanted = slices.DeleteFunc(v.wanted, func(w wantedSample) bool { return w.at.Before(before) })
 }
 
-// Decide records a decision on a variant, and what was wanted before stabilization.
-func (m *Memory) Decide(k Key, wants, desired int, now time.Time) {
-	v := m.variant(k, now)
+// RecordDecision records a decision on a variant, and what was wanted before stabilization.
+func (m *Memory) RecordDecision(k Key, wants, desired int, now time.Time) {
+	v := m.variantFor(k, now)
 	v.previous, v.decided = desired, true
 	for len(v.wanted) > 0 && v.wanted[len(v.wanted)-1].n <= wants {
 		v.wanted = v.wanted[:len(v.wanted)-1]
 	}
-	v.wanted = append(v.wanted, wanted{at: now, n: wants})
+	v.wanted = append(v.wanted, wantedSample{at: now, n: wants})
 }
 
-// Try records that a trial of a variant goes on.
-func (m *Memory) Try(k Key, now time.Time) {
-	v := m.variant(k, now)
+// StartTrial records that a trial of a variant goes on.
+func (m *Memory) StartTrial(k Key, now time.Time) {
+	v := m.variantFor(k, now)
 	if v.trying = true; v.tried.IsZero() {
 		v.tried = now
 	}
@@ -163,16 +163,16 @@ func (m *Memory) EndTrial(k Key) {
 	}
 }
 
-// Tried returns when a trial of a variant began, zero if there was none, and whether it goes on.
-func (m *Memory) Tried(k Key) (since time.Time, trying bool) {
+// TrialSince returns when a trial of a variant began, zero if there was none, and whether it goes on.
+func (m *Memory) TrialSince(k Key) (since time.Time, trying bool) {
 	if v := m.variants[k]; v != nil {
 		return v.tried, v.trying
 	}
 	return time.Time{}, false
 }
 
-// group returns what is known of a group that was seen at a time.
-func (m *Memory) group(k Group, now time.Time) *group {
+// groupFor returns what is known of a group that was seen at a time.
+func (m *Memory) groupFor(k Group, now time.Time) *group {
 	g, found := m.groups[k]
 	if !found {
 		g = &group{changed: now, total: unknownTotal}
@@ -184,10 +184,10 @@ func (m *Memory) group(k Group, now time.Time) *group {
 // unknownTotal is the total of a group on which nothing was decided.
 const unknownTotal = -1
 
-// DecideGroup records the replicas decided for a group, and the variant that starts first when it has none. Further replicas of a group that
-// starts have as much time to become ready as the ones before.
-func (m *Memory) DecideGroup(k Group, total int, standby string, now time.Time) {
-	g := m.group(k, now)
+// RecordGroupDecision records the replicas decided for a group, and the variant that starts first when it has none. Further replicas of a
+// group that starts have as much time to become ready as the ones before.
+func (m *Memory) RecordGroupDecision(k Group, total int, standby string, now time.Time) {
+	g := m.groupFor(k, now)
 	if g.total != total && g.total != unknownTotal {
 		g.changed = now
 		if total > g.total && !g.starts.IsZero() {
@@ -197,17 +197,17 @@ func (m *Memory) DecideGroup(k Group, total int, standby string, now time.Time) 
 	g.total, g.standby = total, standby
 }
 
-// Standby returns the variant of a group that starts first by the last decision, empty if there is none.
-func (m *Memory) Standby(k Group) string {
+// StandbyVariant returns the variant of a group that starts first by the last decision, empty if there is none.
+func (m *Memory) StandbyVariant(k Group) string {
 	if g := m.groups[k]; g != nil {
 		return g.standby
 	}
 	return ""
 }
 
-// Serves records that a group has a ready replica, and returns since when. since is what its pods say, zero if they are not known.
-func (m *Memory) Serves(k Group, since, now time.Time) time.Time {
-	g := m.group(k, now)
+// RecordServing records that a group has a ready replica, and returns since when. since is what its pods say, zero if they are not known.
+func (m *Memory) RecordServing(k Group, since, now time.Time) time.Time {
+	g := m.groupFor(k, now)
 	g.starts = time.Time{}
 	switch {
 	case !since.IsZero():
@@ -218,9 +218,10 @@ func (m *Memory) Serves(k Group, since, now time.Time) time.Time {
 	return g.serves
 }
 
-// Starts records that a group has no ready replica, and whether it has others. It returns since when it has had those, zero if it has none.
-func (m *Memory) Starts(k Group, present int, now time.Time) time.Time {
-	g := m.group(k, now)
+// RecordStarting records that a group has no ready replica, and whether it has others. It returns since when it has had those, zero if it
+// has none.
+func (m *Memory) RecordStarting(k Group, present int, now time.Time) time.Time {
+	g := m.groupFor(k, now)
 	g.serves = time.Time{}
 	if present == 0 {
 		g.starts = time.Time{}
@@ -230,9 +231,9 @@ func (m *Memory) Starts(k Group, present int, now time.Time) time.Time {
 	return g.starts
 }
 
-// Changed returns when the replicas of a group last changed. A group that was never decided on has just changed: nothing says how long it
-// has been without requests.
-func (m *Memory) Changed(k Group, now time.Time) time.Time {
+// LastChange returns when the replicas of a group last changed. A group that was never decided on has just changed: nothing says how long
+// it has been without requests.
+func (m *Memory) LastChange(k Group, now time.Time) time.Time {
 	if g, found := m.groups[k]; found {
 		return g.changed
 	}
@@ -246,10 +247,10 @@ type Pod struct {
 	Ready   time.Time // zero: it is not
 }
 
-// Start records the pods of a variant, and returns how long a replica takes to start, as the median of the last ones. It is 0 while no
-// start was seen. Each pod counts once, with the first time at which it was ready.
-func (m *Memory) Start(k Key, pods []Pod, now time.Time) time.Duration {
-	v := m.variant(k, now)
+// ObserveStarts records the pods of a variant, and returns how long a replica takes to start, as the median of the last ones. It is 0 while
+// no start was seen. Each pod counts once, with the first time at which it was ready.
+func (m *Memory) ObserveStarts(k Key, pods []Pod, now time.Time) time.Duration {
+	v := m.variantFor(k, now)
 	present := make(map[string]bool, len(pods))
 	for _, p := range pods[:min(len(pods), maxPods)] {
 		took := p.Ready.Sub(p.Created)
@@ -262,12 +263,12 @@ func (m *Memory) Start(k Key, pods []Pod, now time.Time) time.Duration {
 		}
 	}
 	v.pods, v.restored = present, false
-	v.starts = v.starts[max(0, len(v.starts)-starts):]
-	return v.start()
+	v.starts = v.starts[max(0, len(v.starts)-maxStarts):]
+	return v.medianStart()
 }
 
-// start returns how long a replica takes to start, or 0.
-func (v *variant) start() time.Duration {
+// medianStart returns how long a replica takes to start, or 0.
+func (v *variant) medianStart() time.Duration {
 	if len(v.starts) == 0 {
 		return 0
 	}
@@ -281,20 +282,20 @@ type Load struct {
 	Ahead  int64 // what the trend says for a time ahead, never below the last rate
 }
 
-// Load records the rate of a group that was counted over a window, and returns what it says together with the last ones. Arrivals are random:
-// planning for each rate alone would plan for the highest one in a stabilization window.
-func (m *Memory) Load(k Group, rate int64, window, ahead time.Duration, now time.Time) Load {
-	g := m.group(k, now)
-	g.load.add(now, float64(rate))
-	made := Load{Steady: rate, Ahead: max(rate, int64(g.load.after(ahead)))}
+// RecordLoad records the rate of a group that was counted over a window, and returns what it says together with the last ones. Arrivals are
+// random: planning for each rate alone would plan for the highest one in a stabilization window.
+func (m *Memory) RecordLoad(k Group, rate int64, window, ahead time.Duration, now time.Time) Load {
+	g := m.groupFor(k, now)
+	g.load.addRate(now, float64(rate))
+	load := Load{Steady: rate, Ahead: max(rate, int64(g.load.rateAfter(ahead)))}
 	if rate > 0 && window > 0 { // none at all is told apart from few by the requests of the retention period
-		made.Steady = int64(math.Round(g.load.steady(window)))
+		load.Steady = int64(math.Round(g.load.steadyMean(window)))
 	}
-	return made
+	return load
 }
 
-// Keep forgets all variants and groups but these.
-func (m *Memory) Keep(variants map[Key]bool, groups map[Group]bool) {
+// RetainOnly forgets all variants and groups but these.
+func (m *Memory) RetainOnly(variants map[Key]bool, groups map[Group]bool) {
 	for k := range m.variants {
 		if !variants[k] {
 			delete(m.variants, k)

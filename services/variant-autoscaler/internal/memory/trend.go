@@ -22,25 +22,25 @@ const (
 )
 
 // trend is the line through the rates of a window.
-type trend struct{ samples []rated }
+type trend struct{ samples []rateSample }
 
-type rated struct {
+type rateSample struct {
 	at   time.Time
 	rate float64
 }
 
-func (t *trend) add(at time.Time, rate float64) {
+func (t *trend) addRate(at time.Time, rate float64) {
 	kept := t.samples[:0]
 	for _, s := range t.samples {
 		if at.Sub(s.at) <= trendWindow {
 			kept = append(kept, s)
 		}
 	}
-	t.samples = append(kept[max(0, len(kept)-maxSamples+1):], rated{at: at, rate: rate})
+	t.samples = append(kept[max(0, len(kept)-maxSamples+1):], rateSample{at: at, rate: rate})
 }
 
-// after returns the rate of the line a time after the last sample, or 0 without enough samples.
-func (t *trend) after(ahead time.Duration) float64 {
+// rateAfter returns the rate of the line a time after the last sample, or 0 without enough samples.
+func (t *trend) rateAfter(ahead time.Duration) float64 {
 	n := float64(len(t.samples))
 	if n < trendSamples {
 		return 0
@@ -60,9 +60,9 @@ func (t *trend) after(ahead time.Duration) float64 {
 	return min((sumY-slope*sumX)/n+slope*ahead.Seconds(), maxTrend*largest)
 }
 
-// steady returns the mean of the last rates that are one load: back to the first one that differs from the mean of those after it by more
-// than chance. Each was counted over a window.
-func (t *trend) steady(window time.Duration) float64 {
+// steadyMean returns the mean of the last rates that are one load: back to the first one that differs from the mean of those after it by
+// more than chance. Each was counted over a window.
+func (t *trend) steadyMean(window time.Duration) float64 {
 	mean, n := 0.0, 0.0
 	for i := len(t.samples) - 1; i >= 0; i-- {
 		rate := t.samples[i].rate

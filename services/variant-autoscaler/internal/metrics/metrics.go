@@ -1,7 +1,7 @@
 // Package metrics provides the series that tell autoscalers the desired replicas of variants, and the metrics of the service itself.
 //
 // The names of the former begin with wva, as in llm-d's workload-variant-autoscaler: rules, dashboards and HorizontalPodAutoscalers for
-// it work here. Only the leader has series of decisions: Clear removes them at the end of its term.
+// it work here. Only the leader has series of decisions: EndTerm removes them at the end of its term.
 package metrics
 
 import (
@@ -102,8 +102,8 @@ func (m *Metrics) Publish(variants []actuation.Variant) {
 	m.dropped.Set(float64(m.series.publish(variants)))
 }
 
-// Clear removes all series of decisions, because a replica that does not lead has none.
-func (m *Metrics) Clear() {
+// EndTerm removes all series of decisions, because a replica that does not lead has none.
+func (m *Metrics) EndTerm() {
 	m.series.clear()
 	m.plan.clear()
 	m.success.Reset()
@@ -121,8 +121,8 @@ func (m *Metrics) Succeeded(end time.Time) {
 	m.success.WithLabelValues().Set(float64(end.UnixMilli()) / 1000)
 }
 
-// Part records the duration of a part of a pass. Parts are constants of the caller.
-func (m *Metrics) Part(name string, took time.Duration) {
+// ObservePart records the duration of a part of a pass. Parts are constants of the caller.
+func (m *Metrics) ObservePart(name string, took time.Duration) {
 	m.parts.WithLabelValues(label(name)).Observe(took.Seconds())
 }
 

@@ -265,7 +265,7 @@ func TestClear(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := everything(t, r)
-	m.Clear()
+	m.EndTerm()
 	assert.Empty(t, names(t, r, "wva"))
 	for _, metric := range []string{"cost_per_hour", "cost_gap_per_hour", "share", "demand_requests_per_second", "groups", "variants", "variant_problems", "last_success_timestamp_seconds"} {
 		assert.Empty(t, gathered(t, r, "fairlead_autoscaler_"+metric), metric)

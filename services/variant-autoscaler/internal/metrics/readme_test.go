@@ -46,7 +46,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Publish([]actuation.Variant{chat(), loser})
 	m.Passed("success", time.Second)
 	m.Succeeded(time.Unix(1, 0))
-	m.Part("decision", time.Second)
+	m.ObservePart("decision", time.Second)
 	m.Interval(time.Minute)
 	m.Decided(decided())
 	m.Configured("fairlead/service-classes-config", "")

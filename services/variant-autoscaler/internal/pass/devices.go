@@ -15,14 +15,14 @@ import (
 
 // requestDevices finds which devices the pods of variants claim, and gives the variants their shape. Pods that request cards of nodes, too,
 // are limited by these alone.
-func (p *Passes) requestDevices(variants []*limited) []*inventory.DeviceRequest {
+func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceRequest {
 	requests := make([]*inventory.DeviceRequest, len(variants))
 	for i, v := range variants {
 		claims := v.found.Claims
 		if claims == nil || v.found.Shape.Cards > 0 {
 			continue
 		}
-		request, number, problem := p.request(v.Namespace, claims)
+		request, number, problem := p.deviceRequest(v.Namespace, claims)
 		if problem != nil {
 			v.exclude(problem.Reason, problem.Message)
 			continue
@@ -33,49 +33,49 @@ func (p *Passes) requestDevices(variants []*limited) []*inventory.DeviceRequest 
 	return requests
 }
 
-// request returns the devices that a pod claims, and their number.
-func (p *Passes) request(namespace string, claims *informers.PodClaims) (*inventory.DeviceRequest, int64, *snapshot.Problem) {
+// deviceRequest returns the devices that a pod claims, and their number.
+func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*inventory.DeviceRequest, int64, *snapshot.Problem) {
 	all := p.p.World.Devices
 	template := informers.Get[informers.DeviceRequest](all.ResourceClaimTemplates, cache.ObjectName{Namespace: namespace, Name: claims.Template})
 	name := fmt.Sprintf("ResourceClaimTemplate %s/%s", namespace, claims.Template)
 	switch {
 	case !all.ResourceSlices.Listed() || !all.ResourceClaims.Listed() || !all.ResourceClaimTemplates.Listed() || !all.DeviceClasses.Listed():
-		return nil, 0, problem(sources.InventoryUnknown, "the pods claim devices, and ResourceSlices, ResourceClaims, ResourceClaimTemplates and DeviceClasses of resource.k8s.io/v1 cannot be listed: "+
+		return nil, 0, newProblem(sources.InventoryUnknown, "the pods claim devices, and ResourceSlices, ResourceClaims, ResourceClaimTemplates and DeviceClasses of resource.k8s.io/v1 cannot be listed: "+
 			"grant list and watch of them (limiter.enabled of the chart), use Kubernetes 1.34 or newer, or turn the limiter off")
 	case claims.Unsupported != "":
-		return nil, 0, problem(sources.DevicesUnsupported, "%s", claims.Unsupported)
+		return nil, 0, newProblem(sources.DevicesUnsupported, "%s", claims.Unsupported)
 	case template == nil:
-		return nil, 0, problem(sources.DevicesNotFound, "%s does not exist: create it, or correct the pod template", name)
+		return nil, 0, newProblem(sources.DevicesNotFound, "%s does not exist: create it, or correct the pod template", name)
 	case template.Unsupported != "":
-		return nil, 0, problem(sources.DevicesUnsupported, "the devices of %s cannot be counted: %s", name, template.Unsupported)
+		return nil, 0, newProblem(sources.DevicesUnsupported, "the devices of %s cannot be counted: %s", name, template.Unsupported)
 	}
 	class := p.deviceClass(template.Class)
 	switch {
 	case class == nil:
-		return nil, 0, problem(sources.DevicesNotFound, "DeviceClass %s does not exist: create it, or correct %s", template.Class, name)
+		return nil, 0, newProblem(sources.DevicesNotFound, "DeviceClass %s does not exist: create it, or correct %s", template.Class, name)
 	case class.Unsupported != "":
-		return nil, 0, problem(sources.DevicesUnsupported, "the devices of DeviceClass %s cannot be counted: %s", template.Class, class.Unsupported)
+		return nil, 0, newProblem(sources.DevicesUnsupported, "the devices of DeviceClass %s cannot be counted: %s", template.Class, class.Unsupported)
 	}
-	made := both(class, template)
-	if made == nil {
-		return nil, 0, problem(sources.DevicesUnsupported, "DeviceClass %s and %s do not name one driver: compare device.driver in a selector", template.Class, name)
+	request := mergeRequests(class, template)
+	if request == nil {
+		return nil, 0, newProblem(sources.DevicesUnsupported, "DeviceClass %s and %s do not name one driver: compare device.driver in a selector", template.Class, name)
 	}
-	return made, template.Number, nil
+	return request, template.Number, nil
 }
 
-func problem(reason, format string, args ...any) *snapshot.Problem {
+func newProblem(reason, format string, args ...any) *snapshot.Problem {
 	return &snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// both returns the devices that a class and a template select, nil if they do not name one driver.
-func both(class, template *informers.DeviceRequest) *inventory.DeviceRequest {
-	made := &inventory.DeviceRequest{Driver: cmp.Or(class.Driver, template.Driver), Attributes: slices.Concat(class.Attributes, template.Attributes)}
-	if made.Driver == "" || template.Driver != "" && template.Driver != made.Driver {
+// mergeRequests returns the devices that a class and a template select, nil if they do not name one driver.
+func mergeRequests(class, template *informers.DeviceRequest) *inventory.DeviceRequest {
+	merged := &inventory.DeviceRequest{Driver: cmp.Or(class.Driver, template.Driver), Attributes: slices.Concat(class.Attributes, template.Attributes)}
+	if merged.Driver == "" || template.Driver != "" && template.Driver != merged.Driver {
 		return nil
 	}
-	slices.Sort(made.Attributes)
-	made.Attributes = slices.Compact(made.Attributes)
-	return made
+	slices.Sort(merged.Attributes)
+	merged.Attributes = slices.Compact(merged.Attributes)
+	return merged
 }
 
 // deviceClass returns a DeviceClass, or nil.
@@ -89,17 +89,17 @@ func (p *Passes) deviceClass(name string) *informers.DeviceRequest {
 
 // readDevices returns what nodes have of devices, if a variant requests some.
 func (p *Passes) readDevices(requests []*inventory.DeviceRequest) inventory.Devices {
-	var made inventory.Devices
+	var devices inventory.Devices
 	if !slices.ContainsFunc(requests, func(r *inventory.DeviceRequest) bool { return r != nil }) {
-		return made
+		return devices
 	}
 	for _, s := range informers.All[informers.DeviceSlice](p.p.World.ResourceSlices) {
-		made.Slices = append(made.Slices, &s.DeviceSlice)
+		devices.Slices = append(devices.Slices, &s.DeviceSlice)
 	}
 	for _, c := range informers.All[informers.DeviceClaim](p.p.World.ResourceClaims) {
 		if len(c.Devices) > 0 {
-			made.Claims = append(made.Claims, &c.DeviceClaim)
+			devices.Claims = append(devices.Claims, &c.DeviceClaim)
 		}
 	}
-	return made
+	return devices
 }

@@ -15,10 +15,10 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
-// limitToInventory adds what nodes have free for the pods of variants, and their quotas. A variant whose nodes or quotas are not known keeps
-// its replicas.
-func (p *Passes) limitToInventory(ctx context.Context, made *snapshot.Snapshot, found *sources.Result) {
-	variants := variantsByAge(made, found)
+// limitToInventory adds what nodes have free for the pods of variants, and their quotas. A variant whose nodes or quotas are not known
+// keeps its replicas.
+func (p *Passes) limitToInventory(ctx context.Context, snap *snapshot.Snapshot, found *sources.Result) {
+	variants := variantsByAge(snap, found)
 	if !p.p.World.Nodes.Listed() {
 		for _, v := range variants {
 			if v.found.Shape.Cards == 0 && v.found.Claims == nil {
@@ -28,8 +28,8 @@ func (p *Passes) limitToInventory(ctx context.Context, made *snapshot.Snapshot, 
 		}
 		return
 	}
-	in := &inventory.Input{Pods: holdings(p.p.World, variants)}
-	read, end := p.p.LocalQueues.Pass(ctx)
+	in := &inventory.Input{Pods: podHoldings(p.p.World, variants)}
+	read, end := p.p.LocalQueues.BeginPass(ctx)
 	defer end()
 	var queues []*inventory.LocalQueue
 	in.Kueue, queues = p.readQueues(read, variants, in.Pods)
@@ -45,63 +45,63 @@ func (p *Passes) limitToInventory(ctx context.Context, made *snapshot.Snapshot, 
 			Namespace: v.Namespace, Shape: v.found.Shape, Replicas: int64(v.Now), Queue: queues[i], Devices: requests[i],
 		})
 	}
-	apply(made, variants, inventory.Build(in))
+	applyInventory(snap, variants, inventory.Build(in))
 }
 
-// apply adds an inventory to a snapshot.
-func apply(made *snapshot.Snapshot, variants []*limited, result *inventory.Result) {
+// applyInventory adds an inventory to a snapshot.
+func applyInventory(snap *snapshot.Snapshot, variants []*foundVariant, result *inventory.Result) {
 	for i := range result.Sets {
-		made.Nodes = append(made.Nodes, nodeSet(&result.Sets[i]))
+		snap.Nodes = append(snap.Nodes, buildNodeSet(&result.Sets[i]))
 	}
 	for i := range result.Quotas {
-		made.Quotas = append(made.Quotas, quota(&result.Quotas[i]))
+		snap.Quotas = append(snap.Quotas, buildQuota(&result.Quotas[i]))
 	}
 	for i, v := range variants {
-		switch use := &result.Uses[i]; {
-		case use.Problem != nil:
-			v.exclude(use.Problem.Reason, use.Problem.Message)
-		case use.Set < 0 && v.found.Claims != nil: // its devices are not known
-		case use.Set < 0:
+		switch usage := &result.Uses[i]; {
+		case usage.Problem != nil:
+			v.exclude(usage.Problem.Reason, usage.Problem.Message)
+		case usage.Set < 0 && v.found.Claims != nil: // its devices are not known
+		case usage.Set < 0:
 			v.found.Notes = append(v.found.Notes, snapshot.Problem{Reason: sources.NotLimited, Message: "Nodes do not limit the variant, as its pod " +
 				"template requests no accelerators, or several kinds of them, or is not known: request the cards of one resource"})
 		default:
-			v.Pods = &snapshot.Pods{Set: use.Set, Cards: v.found.Shape.Cards, Count: v.found.Shape.Pods, Placed: use.Placed}
-			if len(use.Quotas) > 0 {
-				v.Pods.Quotas, v.Pods.Admitted = use.Quotas, use.Admitted
+			v.Pods = &snapshot.Pods{Set: usage.Set, Cards: v.found.Shape.Cards, Count: v.found.Shape.Pods, Placed: usage.Placed}
+			if len(usage.Quotas) > 0 {
+				v.Pods.Quotas, v.Pods.Admitted = usage.Quotas, usage.Admitted
 			}
 		}
 	}
 }
 
-// limited is a variant of a snapshot, with what sources found.
-type limited struct {
+// foundVariant is a variant of a snapshot, with what sources found.
+type foundVariant struct {
 	*snapshot.Variant
 
 	found *sources.Variant
 }
 
-func (v *limited) exclude(reason, message string) {
+func (v *foundVariant) exclude(reason, message string) {
 	if v.Problem == nil {
 		v.Problem = &snapshot.Problem{Reason: reason, Message: message}
 	}
 }
 
 // variantsByAge returns the variants of a snapshot, the oldest first.
-func variantsByAge(made *snapshot.Snapshot, found *sources.Result) []*limited {
-	var all []*limited
-	for g := range made.Groups {
-		for i := range made.Groups[g].Variants {
-			all = append(all, &limited{Variant: &made.Groups[g].Variants[i], found: &found.Groups[g].Variants[i]})
+func variantsByAge(snap *snapshot.Snapshot, found *sources.Result) []*foundVariant {
+	var all []*foundVariant
+	for g := range snap.Groups {
+		for i := range snap.Groups[g].Variants {
+			all = append(all, &foundVariant{Variant: &snap.Groups[g].Variants[i], found: &found.Groups[g].Variants[i]})
 		}
 	}
-	slices.SortFunc(all, func(a, b *limited) int {
+	slices.SortFunc(all, func(a, b *foundVariant) int {
 		return cmp.Or(a.found.Created.Compare(b.found.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-// holdings returns what pods hold of nodes and quotas.
-func holdings(world informers.Caches, variants []*limited) []inventory.Pod {
+// podHoldings returns what pods hold of nodes and quotas.
+func podHoldings(world informers.Caches, variants []*foundVariant) []inventory.Pod {
 	byOwner, byPod := map[informers.Owner]int{}, map[cache.ObjectName]int{}
 	for i, v := range variants {
 		for _, o := range v.found.Owners {
@@ -117,28 +117,28 @@ func holdings(world informers.Caches, variants []*limited) []inventory.Pod {
 		if h == nil {
 			continue
 		}
-		made := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating, Queued: h.Queued, Gated: h.Gated, Claims: h.Claims}
+		held := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating, Queued: h.Queued, Gated: h.Gated, Claims: h.Claims}
 		if i, found := byOwner[h.Workload()]; found {
-			made.Variant = i
+			held.Variant = i
 		} else if i, found := byPod[cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}]; found {
-			made.Variant = i
+			held.Variant = i
 		}
-		all = append(all, made)
+		all = append(all, held)
 	}
 	return all
 }
 
-// nodeSet returns a node set with a name for people.
-func nodeSet(s *inventory.Set) snapshot.NodeSet {
-	made := snapshot.NodeSet{
+// buildNodeSet returns a node set with a name for people.
+func buildNodeSet(s *inventory.Set) snapshot.NodeSet {
+	set := snapshot.NodeSet{
 		Name: fmt.Sprintf("nodes with %s", s.Resource), Resource: s.Resource, Nodes: s.Nodes, Elastic: s.Elastic,
 		Within: s.Within, Overlaps: s.Overlaps,
 	}
 	if len(s.Products) > 0 {
-		made.Name += " (" + strings.Join(s.Products, ", ") + ")"
+		set.Name += " (" + strings.Join(s.Products, ", ") + ")"
 	}
 	for _, f := range s.Free {
-		made.Free = append(made.Free, snapshot.FreeNodes{Cards: f.Cards, Nodes: f.Nodes})
+		set.Free = append(set.Free, snapshot.FreeNodes{Cards: f.Cards, Nodes: f.Nodes})
 	}
-	return made
+	return set
 }

@@ -6,7 +6,7 @@
 //	learned     what a replica of a variant serves (package learn), and what earlier passes decided (package memory)
 //	decision    from all of this, as one snapshot (package decision)
 //
-// The decision goes to those who act on it, and is reported. A failure of one group, or of one variant, costs only that one.
+// The Actuator acts on the decision, and the Reporter reports it. A failure of a group or a variant affects only that group or variant.
 package pass
 
 import (
@@ -62,26 +62,26 @@ type prometheus interface {
 
 // scales reads the targets of kinds that are not watched.
 type scales interface {
-	Pass(ctx context.Context) (read scale.Read, end func())
+	BeginPass(ctx context.Context) (read scale.Read, end func())
 }
 
 // localQueues reads the queues of Kueue that variants name.
 type localQueues interface {
-	Pass(ctx context.Context) (read kueue.Read, end func())
+	BeginPass(ctx context.Context) (read kueue.Read, end func())
 }
 
-// waits says for which models requests wait in pickers, beside what Prometheus has of them.
-type waits interface {
-	// Begin begins a pass, with the models that may have no replicas.
-	Begin(models []holds.Key)
-	// Waiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
+// waitCounter counts the requests that wait in pickers, by model. Its numbers are newer than those in Prometheus.
+type waitCounter interface {
+	// WatchModels sets the models that may have no replicas. A pass calls it first.
+	WatchModels(models []holds.Key)
+	// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
 	// reports whether the picker of its pool is observed.
-	Waiting(k holds.Key) (now, since int, watched bool)
+	CountWaiting(k holds.Key) (now, since int, watched bool)
 }
 
 // meter measures the parts of a pass.
 type meter interface {
-	Part(name string, took time.Duration)
+	ObservePart(name string, took time.Duration)
 }
 
 // Parts of a pass.
@@ -100,16 +100,16 @@ type Outcome struct {
 	Decision *decision.Decision
 }
 
-// actuator passes decisions on to those who scale.
+// actuator passes decisions on to the programs that scale, or scales.
 type actuator interface {
 	Actuate(ctx context.Context, o *Outcome)
-	// Clear forgets all decisions: this replica does not lead any more.
-	Clear()
+	// EndTerm forgets all decisions: this replica no longer leads.
+	EndTerm()
 }
 
-// reporter tells the owners of variants.
+// reporter reports decisions to the owners of variants.
 type reporter interface {
-	Report(ctx context.Context, o *Outcome) error
+	ReportOutcome(ctx context.Context, o *Outcome) error
 }
 
 // Params are the parts of Passes.
@@ -120,7 +120,7 @@ type Params struct {
 	World         informers.Caches
 	Scales        scales // nil: none can be read
 	LocalQueues   localQueues
-	Waits         waits // nil: only Prometheus says it
+	Waits         waitCounter // nil: only Prometheus has their number
 	Configuration configuration
 	Prometheus    prometheus
 	Actuator      actuator
@@ -144,35 +144,35 @@ type learnerKey struct {
 
 // New returns Passes with an empty memory.
 func New(p Params) *Passes {
-	made := &Passes{p: p}
-	made.Reset()
-	return made
+	passes := &Passes{p: p}
+	passes.Reset()
+	return passes
 }
 
 // Reset forgets all passes: a term as leader ends, or begins.
 func (p *Passes) Reset() {
 	p.memory, p.learners = memory.New(p.p.Window), map[learnerKey]*learn.Learner{}
-	p.p.Actuator.Clear()
+	p.p.Actuator.EndTerm()
 	if p.p.Waits != nil {
-		p.p.Waits.Begin(nil)
+		p.p.Waits.WatchModels(nil)
 	}
 }
 
-// Pass decides on all variants. It returns the interval until the next pass, and the number of variants.
-func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, err error) {
+// RunPass decides on all variants. It returns the interval until the next pass, and the number of variants.
+func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active int, err error) {
 	s := p.p.Configuration.Settings()
 	interval, now, began := s.Interval(), p.p.Now(), p.p.Now()
 	part := func(name string) {
 		end := p.p.Now()
-		p.p.Meter.Part(name, end.Sub(began))
+		p.p.Meter.ObservePart(name, end.Sub(began))
 		began = end
 	}
-	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes, MayStop: func(namespace, model string) bool {
+	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes, CanStop: func(namespace, model string) bool {
 		enabled, _ := s.Zero(namespace, model)
 		return enabled
 	}}
 	if p.p.Scales != nil {
-		read, end := p.p.Scales.Pass(ctx)
+		read, end := p.p.Scales.BeginPass(ctx)
 		defer end()
 		params.Scale = read
 	}
@@ -185,7 +185,7 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 	for i := range found.Groups {
 		active += len(found.Groups[i].Variants)
 	}
-	o := &Outcome{Sources: found, Snapshot: p.snapshot(ctx, s, found, now)}
+	o := &Outcome{Sources: found, Snapshot: p.buildSnapshot(ctx, s, found, now)}
 	if err := ctx.Err(); err != nil {
 		return interval, active, err //nolint:wrapcheck // the caller asked for it
 	}
@@ -194,35 +194,35 @@ func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, 
 		return interval, active, fmt.Errorf("decide: %w", err)
 	}
 	part(PartDecision)
-	p.remember(o, now)
+	p.recordOutcome(o, now)
 	p.p.Actuator.Actuate(ctx, o)
 	part(PartActuate)
-	if err := p.p.Reporter.Report(ctx, o); err != nil {
+	if err := p.p.Reporter.ReportOutcome(ctx, o); err != nil {
 		return interval, active, fmt.Errorf("report: %w", err)
 	}
 	part(PartReport)
 	return interval, active, nil
 }
 
-// remember records a decision, and forgets variants and groups that are gone.
-func (p *Passes) remember(o *Outcome, now time.Time) {
+// recordOutcome records a decision, and forgets variants and groups that are gone.
+func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 	variants, groups, learners := map[memory.Key]bool{}, map[memory.Group]bool{}, map[learnerKey]bool{}
 	for g := range o.Snapshot.Groups {
 		group, total := &o.Snapshot.Groups[g], 0
 		for i := range group.Variants {
 			key, d := keyOf(&group.Variants[i]), &o.Decision.Groups[g].Variants[i]
-			p.memory.Decide(key, d.Wanted, d.Desired, now)
+			p.memory.RecordDecision(key, d.Wanted, d.Desired, now)
 			if p.memory.EndTrial(key); d.Trial {
-				p.memory.Try(key, now)
+				p.memory.StartTrial(key, now)
 			}
 			variants[key], learners[learnerKey{key, group.Role}] = true, true
 			total += d.Desired
 		}
 		key := groupOf(group)
-		p.memory.DecideGroup(key, total, o.Decision.Groups[g].Standby, now)
+		p.memory.RecordGroupDecision(key, total, o.Decision.Groups[g].Standby, now)
 		groups[key] = true
 	}
-	p.memory.Keep(variants, groups)
+	p.memory.RetainOnly(variants, groups)
 	for key := range p.learners {
 		if !learners[key] {
 			delete(p.learners, key)

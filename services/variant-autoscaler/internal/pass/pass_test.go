@@ -53,13 +53,13 @@ func (r *rig) Settings() *settings.Settings { return r.settings.Settings() }
 
 func (r *rig) Actuate(_ context.Context, o *Outcome) { r.outcomes = append(r.outcomes, o) }
 
-func (r *rig) Clear() { r.cleared++ }
+func (r *rig) EndTerm() { r.cleared++ }
 
 func (r *rig) Collector(*settings.Settings) (Collector, error) { return r, r.fails }
 
-func (r *rig) Part(name string, _ time.Duration) { r.parts = append(r.parts, name) }
+func (r *rig) ObservePart(name string, _ time.Duration) { r.parts = append(r.parts, name) }
 
-func (r *rig) Report(context.Context, *Outcome) error { return nil }
+func (r *rig) ReportOutcome(context.Context, *Outcome) error { return nil }
 
 func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []collect.Result {
 	r.asked = groups
@@ -92,7 +92,7 @@ func start(t *testing.T, objects string) *rig {
 // pass runs a pass, and returns the desired replicas of the first group by name.
 func (r *rig) pass(t *testing.T) map[string]int {
 	t.Helper()
-	_, _, err := r.Pass(t.Context())
+	_, _, err := r.RunPass(t.Context())
 	require.NoError(t, err)
 	o := r.outcomes[len(r.outcomes)-1]
 	desired := map[string]int{}
@@ -151,7 +151,7 @@ spec:
 func TestPass(t *testing.T) {
 	t.Parallel()
 	r := start(t, variants)
-	interval, active, err := r.Pass(t.Context())
+	interval, active, err := r.RunPass(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, settings.DefaultInterval, interval)
 	assert.Equal(t, 2, active)
@@ -315,7 +315,7 @@ func TestOwnedTarget(t *testing.T) {
 // scaleStub has three replicas of everything.
 type scaleStub struct{ calls []string }
 
-func (s *scaleStub) Pass(context.Context) (read scale.Read, end func()) {
+func (s *scaleStub) BeginPass(context.Context) (read scale.Read, end func()) {
 	return func(namespace string, t snapshot.Target) (*scale.Scale, error) {
 		s.calls = append(s.calls, namespace+"/"+t.Name)
 		return &scale.Scale{Replicas: 3, Current: 3}, nil
@@ -360,7 +360,8 @@ func TestNoServiceClass(t *testing.T) {
 	}
 }
 
-// TestClassesDisagree: where classes of two ConfigMaps give a model other targets, its variants are scaled for the stricter ones, and learn of both.
+// TestClassesDisagree: where classes of two ConfigMaps give a model other targets, its variants are scaled for the stricter ones, and learn
+// of both.
 func TestClassesDisagree(t *testing.T) {
 	t.Parallel()
 	r := start(t, variants)
@@ -438,10 +439,10 @@ func TestReset(t *testing.T) {
 	t.Parallel()
 	r := start(t, variants)
 	r.pass(t)
-	_, decided := r.memory.Previous(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
+	_, decided := r.memory.PreviousDecision(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
 	assert.True(t, decided)
 	r.Reset()
-	_, decided = r.memory.Previous(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
+	_, decided = r.memory.PreviousDecision(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
 	assert.False(t, decided)
 	assert.Equal(t, 2, r.cleared, "at the start, and now")
 }
@@ -463,7 +464,7 @@ func TestTooManyLimits(t *testing.T) {
 		found.Groups = append(found.Groups, sources.Group{Key: sources.Key{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
 	}
 	r := start(t, variants)
-	made := r.snapshot(t.Context(), s.Settings(), found, began)
+	made := r.buildSnapshot(t.Context(), s.Settings(), found, began)
 	assert.Len(t, made.Limits, optimizer.MaxLimits)
 	excluded := 0
 	for i := range made.Groups {

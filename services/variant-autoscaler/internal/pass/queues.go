@@ -13,9 +13,9 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
-// readQueues returns what the objects of Kueue say, and the LocalQueue of each variant. A variant that Kueue manages keeps its replicas while
-// its LocalQueue is not known.
-func (p *Passes) readQueues(read kueue.Read, variants []*limited, pods []inventory.Pod) (inventory.Kueue, []*inventory.LocalQueue) {
+// readQueues returns what the objects of Kueue say, and the LocalQueue of each variant. A variant that Kueue manages keeps its replicas
+// while its LocalQueue is not known.
+func (p *Passes) readQueues(read kueue.Read, variants []*foundVariant, pods []inventory.Pod) (inventory.Kueue, []*inventory.LocalQueue) {
 	all := p.p.World.Queues
 	queues := make([]*inventory.LocalQueue, len(variants))
 	if !all.ClusterQueues.Listed() || !all.ResourceFlavors.Listed() {
@@ -31,28 +31,28 @@ func (p *Passes) readQueues(read kueue.Read, variants []*limited, pods []invento
 		var err error
 		queues[i], err = read(cache.ObjectName{Namespace: v.Namespace, Name: v.found.Queue})
 		if err != nil {
-			v.exclude(reasonOf(err), fmt.Sprintf("LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s", v.Namespace, v.found.Queue, err))
+			v.exclude(problemReason(err), fmt.Sprintf("LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s", v.Namespace, v.found.Queue, err))
 		}
 	}
 	if !used {
 		return inventory.Kueue{}, queues
 	}
-	made := inventory.Kueue{CohortsUnknown: !all.Cohorts.Listed()}
+	state := inventory.Kueue{CohortsUnknown: !all.Cohorts.Listed()}
 	for _, q := range informers.All[informers.QuotaOwner](all.ClusterQueues) {
-		made.ClusterQueues = append(made.ClusterQueues, &q.QuotaOwner)
+		state.ClusterQueues = append(state.ClusterQueues, &q.QuotaOwner)
 	}
 	for _, q := range informers.All[informers.QuotaOwner](all.Cohorts) {
-		made.Cohorts = append(made.Cohorts, &q.QuotaOwner)
+		state.Cohorts = append(state.Cohorts, &q.QuotaOwner)
 	}
 	for _, f := range informers.All[informers.Flavor](all.ResourceFlavors) {
-		made.Flavors = append(made.Flavors, &f.Flavor)
+		state.Flavors = append(state.Flavors, &f.Flavor)
 	}
-	return made, queues
+	return state, queues
 }
 
 // excludeQueued excludes variants that Kueue manages: it has marked their pod template or a pod. The label alone is without effect in a
 // cluster without Kueue.
-func excludeQueued(variants []*limited, pods []inventory.Pod) {
+func excludeQueued(variants []*foundVariant, pods []inventory.Pod) {
 	queued := make([]bool, len(variants))
 	for i := range pods {
 		if v := pods[i].Variant; v >= 0 {
@@ -67,7 +67,7 @@ func excludeQueued(variants []*limited, pods []inventory.Pod) {
 	}
 }
 
-func reasonOf(err error) string {
+func problemReason(err error) string {
 	switch {
 	case errors.Is(err, kueue.ErrNotFound):
 		return sources.QueueNotFound
@@ -77,8 +77,8 @@ func reasonOf(err error) string {
 	return sources.InventoryUnknown
 }
 
-// quota returns a quota with a name for people.
-func quota(q *inventory.Quota) snapshot.Quota {
+// buildQuota returns a quota with a name for people.
+func buildQuota(q *inventory.Quota) snapshot.Quota {
 	return snapshot.Quota{
 		Name: fmt.Sprintf("quota of %s for %s of flavor %s", q.Owner, q.Resource, q.Flavor), Parent: q.Parent,
 		Nominal: q.Nominal, Borrowing: q.Borrowing, Lending: q.Lending, Used: q.Used,

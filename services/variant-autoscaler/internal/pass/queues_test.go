@@ -28,7 +28,7 @@ type fakeQueues struct {
 	reads  int
 }
 
-func (f *fakeQueues) Pass(context.Context) (read kueue.Read, end func()) {
+func (f *fakeQueues) BeginPass(context.Context) (read kueue.Read, end func()) {
 	return func(name cache.ObjectName) (*inventory.LocalQueue, error) {
 		f.reads++
 		if f.err != nil {

@@ -25,31 +25,32 @@ import (
 // lowestPriority is that of models without a service class.
 const lowestPriority = 100
 
-// snapshot returns the input of a decision.
-func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sources.Result, now time.Time) *snapshot.Snapshot {
-	made := &snapshot.Snapshot{Time: now, Settings: p.p.Settings}
+// buildSnapshot returns the input of a decision.
+func (p *Passes) buildSnapshot(ctx context.Context, s *settings.Settings, found *sources.Result, now time.Time) *snapshot.Snapshot {
+	snap := &snapshot.Snapshot{Time: now, Settings: p.p.Settings}
 	for i := range found.Groups {
-		made.Groups = append(made.Groups, group(s, &found.Groups[i]))
+		snap.Groups = append(snap.Groups, buildGroup(s, &found.Groups[i]))
 	}
-	p.beginWaits(made)
-	limit(made, s, byAge(found.Groups))
+	p.beginWaits(snap)
+	addLimits(snap, s, namespacesByAge(found.Groups))
 	if p.p.Limiter || s.Limiter() {
-		p.limitToInventory(ctx, made, found)
+		p.limitToInventory(ctx, snap, found)
 	}
-	loads := p.loads(ctx, s, found, made, now)
-	for i := range made.Groups {
-		p.addWaits(made, i, &loads[i])
-		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)
+	loads := p.collectLoads(ctx, s, found, snap, now)
+	for i := range snap.Groups {
+		p.addWaits(snap, i, &loads[i])
+		p.addHistory(&snap.Groups[i], &found.Groups[i], &loads[i], now)
 	}
-	for first, end := 0, 0; first < len(made.Groups); first = end {
-		_, end = made.Stages(first)
-		alignStages(made.Groups[first:end])
+	for first, end := 0, 0; first < len(snap.Groups); first = end {
+		_, end = snap.ModelGroups(first)
+		alignStages(snap.Groups[first:end])
 	}
-	return made
+	return snap
 }
 
-// byAge returns the namespaces of groups, the one with the oldest variant first: new namespaces take nothing from those that are there.
-func byAge(groups []sources.Group) []string {
+// namespacesByAge returns the namespaces of groups, the one with the oldest variant first: new namespaces take nothing from those that are
+// there.
+func namespacesByAge(groups []sources.Group) []string {
 	oldest := map[string]time.Time{}
 	for i := range groups {
 		for n := range groups[i].Variants {
@@ -64,10 +65,10 @@ func byAge(groups []sources.Group) []string {
 	})
 }
 
-// limit adds the limits of the namespaces. If they are more than the optimizer takes, groups of the last namespaces keep their replicas:
-// without their limits, they could take what the administrator denies them.
-func limit(made *snapshot.Snapshot, s *settings.Settings, namespaces []string) {
-	if made.Limits = s.Limits(namespaces); len(made.Limits) <= optimizer.MaxLimits {
+// addLimits adds the limits of the namespaces. If they are more than the optimizer takes, groups of the last namespaces keep their
+// replicas: without their limits, they could take what the administrator denies them.
+func addLimits(snap *snapshot.Snapshot, s *settings.Settings, namespaces []string) {
+	if snap.Limits = s.Limits(namespaces); len(snap.Limits) <= optimizer.MaxLimits {
 		return
 	}
 	common := len(s.Limits(nil))
@@ -79,36 +80,36 @@ func limit(made *snapshot.Snapshot, s *settings.Settings, namespaces []string) {
 			excluded[namespace] = true
 		}
 	}
-	made.Limits = s.Limits(slices.DeleteFunc(namespaces, func(namespace string) bool { return excluded[namespace] }))
-	for i := range made.Groups {
-		if g := &made.Groups[i]; excluded[g.Namespace] {
-			exclude(g, &snapshot.Problem{Reason: sources.LimitExceeded, Message: fmt.Sprintf(
+	snap.Limits = s.Limits(slices.DeleteFunc(namespaces, func(namespace string) bool { return excluded[namespace] }))
+	for i := range snap.Groups {
+		if g := &snap.Groups[i]; excluded[g.Namespace] {
+			excludeVariants(g, &snapshot.Problem{Reason: sources.LimitExceeded, Message: fmt.Sprintf(
 				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits)})
 		}
 	}
 }
 
-// group returns what the objects and the settings say of a group.
-func group(s *settings.Settings, in *sources.Group) snapshot.Group {
-	made := snapshot.Group{Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Role: in.Role, Priority: lowestPriority}
+// buildGroup returns what the objects and the settings say of a group.
+func buildGroup(s *settings.Settings, in *sources.Group) snapshot.Group {
+	built := snapshot.Group{Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Role: in.Role, Priority: lowestPriority}
 	for i := range in.Variants {
-		made.Variants = append(made.Variants, in.Variants[i].Variant)
+		built.Variants = append(built.Variants, in.Variants[i].Variant)
 	}
-	made.Saturation = s.Saturation(in.Namespace, in.Model)
-	made.Zero.Enabled, made.Zero.Retention = s.Zero(in.Namespace, in.Model)
-	made.Zero.WaitingCost = s.WaitingCost(in.Namespace, in.Model)
+	built.Saturation = s.Saturation(in.Namespace, in.Model)
+	built.Zero.Enabled, built.Zero.Retention = s.Zero(in.Namespace, in.Model)
+	built.Zero.WaitingCost = s.WaitingCost(in.Namespace, in.Model)
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
 	if problem == nil {
-		made.Class, made.Priority, made.Targets, made.Note = class.Name, class.Priority, class.Targets, class.Note
-		made.PrefillRatio = class.Ratio
+		built.Class, built.Priority, built.Targets, built.Note = class.Name, class.Priority, class.Targets, class.Note
+		built.PrefillRatio = class.Ratio
 	} else {
-		made.Note = problem.Message // the plan is for a stable load
+		built.Note = problem.Message // the plan is for a stable load
 	}
-	return made
+	return built
 }
 
-// exclude gives a problem to all variants that have none.
-func exclude(g *snapshot.Group, problem *snapshot.Problem) {
+// excludeVariants gives a problem to all variants that have none.
+func excludeVariants(g *snapshot.Group, problem *snapshot.Problem) {
 	for i := range g.Variants {
 		if v := &g.Variants[i]; v.Problem == nil {
 			v.Problem = problem
@@ -116,38 +117,38 @@ func exclude(g *snapshot.Group, problem *snapshot.Problem) {
 	}
 }
 
-// loads returns the load of each group. Nobody is asked for the load of a model whose variants all have a problem. The groups of the roles
-// of a model are one question.
-func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources.Result, made *snapshot.Snapshot, now time.Time) []collect.Result {
-	results := make([]collect.Result, len(made.Groups))
-	var asked []int // the first group of each question
-	var questions []collect.Group
-	for first, end := 0, 0; first < len(made.Groups); first = end {
-		_, end = made.Stages(first)
+// collectLoads returns the load of each group. Groups without a valid variant are not queried. The groups of the roles of a model share one
+// query.
+func (p *Passes) collectLoads(ctx context.Context, s *settings.Settings, found *sources.Result, snap *snapshot.Snapshot, now time.Time) []collect.Result {
+	results := make([]collect.Result, len(snap.Groups))
+	var groupIndexes []int // the first group of each request
+	var requests []collect.Group
+	for first, end := 0, 0; first < len(snap.Groups); first = end {
+		_, end = snap.ModelGroups(first)
 		active := false
 		for i := first; i < end; i++ {
 			results[i] = collect.Result{Load: snapshot.Load{State: snapshot.Missing, Message: "all variants of the model have a problem"}}
-			active = active || slices.ContainsFunc(made.Groups[i].Variants, func(v snapshot.Variant) bool { return v.Problem == nil })
+			active = active || slices.ContainsFunc(snap.Groups[i].Variants, func(v snapshot.Variant) bool { return v.Problem == nil })
 		}
 		if active {
-			asked = append(asked, first)
-			questions = append(questions, question(made.Groups[first:end], found.Groups[first:end], evaluations*s.Interval()))
+			groupIndexes = append(groupIndexes, first)
+			requests = append(requests, collectGroup(snap.Groups[first:end], found.Groups[first:end], evaluations*s.Interval()))
 		}
 	}
-	if len(questions) == 0 {
+	if len(requests) == 0 {
 		return results
 	}
 	c, err := p.p.Prometheus.Collector(s)
 	if err != nil {
 		answer := collect.Result{Load: snapshot.Load{State: snapshot.Failed, Message: err.Error()}}
-		for _, first := range asked {
-			distribute(&answer, made, first, results)
+		for _, first := range groupIndexes {
+			splitResult(&answer, snap, first, results)
 		}
 		return results
 	}
-	answers := c.Collect(ctx, now, questions)
+	answers := c.Collect(ctx, now, requests)
 	for n := range answers {
-		distribute(&answers[n], made, asked[n], results)
+		splitResult(&answers[n], snap, groupIndexes[n], results)
 	}
 	return results
 }
@@ -156,12 +157,12 @@ func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources
 // that came and went just after the pass before.
 const evaluations = 2
 
-// question asks for the load of the groups of a model.
-func question(groups []snapshot.Group, in []sources.Group, waited time.Duration) collect.Group {
+// collectGroup returns the request for the load of the groups of a model.
+func collectGroup(groups []snapshot.Group, in []sources.Group, waited time.Duration) collect.Group {
 	g := &groups[0]
-	made := collect.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
+	request := collect.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
 	if g.Zero.Enabled {
-		made.Retention, made.Waited = g.Zero.Retention, waited
+		request.Retention, request.Waited = g.Zero.Retention, waited
 	}
 	for i := range in {
 		for n := range in[i].Variants {
@@ -169,48 +170,48 @@ func question(groups []snapshot.Group, in []sources.Group, waited time.Duration)
 			for _, pod := range in[i].Variants[n].Pods {
 				v.Pods = append(v.Pods, collect.Pod{Name: pod.Name, Ready: pod.Ready})
 			}
-			made.Variants = append(made.Variants, v)
+			request.Variants = append(request.Variants, v)
 		}
 	}
-	return made
+	return request
 }
 
-// distribute gives each group of a model its part of an answer.
-func distribute(answer *collect.Result, made *snapshot.Snapshot, first int, results []collect.Result) {
-	_, end := made.Stages(first)
+// splitResult gives each group of a model its part of a result.
+func splitResult(answer *collect.Result, snap *snapshot.Snapshot, first int, results []collect.Result) {
+	_, end := snap.ModelGroups(first)
 	variants := answer.Variants
 	for i := first; i < end; i++ {
-		n := min(len(made.Groups[i].Variants), len(variants))
+		n := min(len(snap.Groups[i].Variants), len(variants))
 		results[i] = collect.Result{
-			Load: answer.LoadForRole(made.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage,
+			Load: answer.LoadForRole(snap.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage,
 			Waited: answer.Waited, Picker: answer.Picker, Variants: variants[:n],
 		}
 		variants = variants[n:]
 	}
 }
 
-// complete adds what was learned and decided before on a group with a load.
-func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
-	g.Targets = g.Targets.For(&g.Load)
+// addHistory adds to a group with a load what was learned about it and decided on it before.
+func (p *Passes) addHistory(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
+	g.Targets = g.Targets.ForLoad(&g.Load)
 	key, slowest := groupOf(g), time.Duration(0)
-	g.Zero.Changed, g.Zero.Standby = p.memory.Changed(key, now), p.memory.Standby(key)
+	g.Zero.Changed, g.Zero.Standby = p.memory.LastChange(key, now), p.memory.StandbyVariant(key)
 	if z := &g.Zero; z.Enabled && z.Requests != nil {
-		z.WakeUps = p.memory.Idle(key, *z.Requests == 0 && z.Waiting == 0, now)
+		z.WakeUps = p.memory.RecordIdle(key, *z.Requests == 0 && z.Waiting == 0, now)
 	}
 	p.addReadiness(g, in, now)
 	for i := range g.Variants {
 		v := &g.Variants[i]
-		p.recall(v, &in.Variants[i], now)
+		p.recallVariant(v, &in.Variants[i], now)
 		if len(load.Variants) > i {
 			v.Weight = load.Variants[i].Weight
-			v.Spare = spare(v, load.Variants[i].Usages, g.Saturation, g.Role)
+			v.Spare = spareCapacity(v, load.Variants[i].Usages, g.Saturation, g.Role)
 			checkRole(v, load.Variants[i].Sample, g.Role)
-			p.learn(v, &load.Variants[i], g)
+			p.learnCapacity(v, &load.Variants[i], g)
 		}
 		slowest = max(slowest, v.Start)
 	}
 	if g.Load.State == snapshot.Found {
-		seen := p.memory.Load(key, g.Load.Rate, p.p.Rates, slowest, now)
+		seen := p.memory.RecordLoad(key, g.Load.Rate, p.p.Rates, slowest, now)
 		g.Load.Recent, g.Load.Rate = g.Load.Rate, seen.Steady
 		if p.p.Forecast {
 			g.Forecast = seen.Ahead
@@ -218,41 +219,41 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 	}
 }
 
-// spare returns what the servers of a variant show of their saturation, or nil if nobody asks for it.
-func spare(v *snapshot.Variant, uses []collect.Usage, t *snapshot.Thresholds, role snapshot.Role) *snapshot.Spare {
-	if t == nil || v.Profile != nil || v.Problem != nil || len(uses) == 0 {
+// spareCapacity returns how far the servers of a variant are from saturation, or nil if the group has no thresholds.
+func spareCapacity(v *snapshot.Variant, usages []collect.Usage, t *snapshot.Thresholds, role snapshot.Role) *snapshot.Spare {
+	if t == nil || v.Profile != nil || v.Problem != nil || len(usages) == 0 {
 		return nil
 	}
-	made := &snapshot.Spare{Seen: len(uses)}
-	for _, u := range uses {
+	result := &snapshot.Spare{Seen: len(usages)}
+	for _, u := range usages {
 		if role == snapshot.Prefill {
 			u.KV = 0 // it keeps KV caches until decode servers have fetched them
 		}
 		if u.KV < t.KVCache && u.Waiting < t.QueueLength {
-			made.Free++
-			made.KV += (u.KV - made.KV) / float64(made.Free)
-			made.Queue += (u.Waiting - made.Queue) / float64(made.Free)
+			result.Free++
+			result.KV += (u.KV - result.KV) / float64(result.Free)
+			result.Queue += (u.Waiting - result.Queue) / float64(result.Free)
 		}
 	}
-	return made
+	return result
 }
 
-// recall adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
-func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time) {
+// recallVariant adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
+func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now time.Time) {
 	key := keyOf(v)
-	if v.Previous, v.Decided = p.memory.Previous(key); !v.Decided {
-		p.restore(v, in.Status, now)
+	if v.Previous, v.Decided = p.memory.PreviousDecision(key); !v.Decided {
+		p.restoreStatus(v, in.Status, now)
 	}
 	if v.Problem != nil && v.Problem.Reason == sources.Paused {
 		v.Previous = v.Now // nobody did what was decided, and nobody will
 	}
-	v.Tried, v.Trying = p.memory.Tried(key)
-	v.Held = p.memory.Held(key, v.Now, now)
+	v.Tried, v.Trying = p.memory.TrialSince(key)
+	v.Held = p.memory.StabilizedReplicas(key, v.Now, now)
 	pods := make([]memory.Pod, len(in.Pods))
 	for i, pod := range in.Pods {
 		pods[i] = memory.Pod{Name: pod.Name, Created: pod.Created, Ready: pod.Ready}
 	}
-	v.Start = p.memory.Start(key, pods, now)
+	v.Start = p.memory.ObserveStarts(key, pods, now)
 }
 
 // lastStatus is what a new leader reads in the status of a VariantAutoscaling.
@@ -269,9 +270,9 @@ type lastStatus struct {
 // maxStart is the longest start in seconds that counts of a status, as the schema has it.
 const maxStart = 24 * 60 * 60
 
-// restore adds what another replica of the program has written to the status of a VariantAutoscaling. Whoever may write the status can set any
-// number: decisions keep bounds and limits, and starts that are seen displace this one.
-func (p *Passes) restore(v *snapshot.Variant, status []byte, now time.Time) {
+// restoreStatus adds what another replica of the program has written to the status of a VariantAutoscaling. The status is untrusted:
+// decisions keep bounds and limits, and starts that are seen displace this one.
+func (p *Passes) restoreStatus(v *snapshot.Variant, status []byte, now time.Time) {
 	key, last := keyOf(v), lastStatus{}
 	if len(status) == 0 || json.Unmarshal(status, &last) != nil {
 		return
@@ -283,9 +284,9 @@ func (p *Passes) restore(v *snapshot.Variant, status []byte, now time.Time) {
 		return
 	}
 	n := int(*last.Desired.Replicas)
-	p.memory.Restore(key, n, now)
+	p.memory.RestoreDecision(key, n, now)
 	if last.Desired.Update.Reason == decision.Probing && n == 1 {
-		p.memory.Try(key, now) // of another leader: it ends, too
+		p.memory.StartTrial(key, now) // the other leader began it: it ends, too
 	}
 	v.Previous, v.Decided = n, true
 }
@@ -298,8 +299,8 @@ func checkRole(v *snapshot.Variant, s *sample.Sample, role snapshot.Role) {
 	}
 }
 
-// learn adds what the replicas of a variant were seen to serve.
-func (p *Passes) learn(v *snapshot.Variant, seen *collect.VariantResult, g *snapshot.Group) {
+// learnCapacity adds what the replicas of a variant were seen to serve.
+func (p *Passes) learnCapacity(v *snapshot.Variant, seen *collect.VariantResult, g *snapshot.Group) {
 	if v.Profile != nil || v.Problem != nil {
 		return
 	}
@@ -325,7 +326,7 @@ func (p *Passes) learn(v *snapshot.Variant, seen *collect.VariantResult, g *snap
 		v.Measured = learner.Measured(targets)
 	}
 	traffic := decision.TrafficOf(g)
-	if wanted.Any() && learn.Capacity(v.Measured, traffic, targets) == 0 {
+	if wanted.IsSet() && learn.Capacity(v.Measured, traffic, targets) == 0 {
 		v.Stable = learner.Measured(queueing.Targets{})
 	}
 }

@@ -11,29 +11,29 @@ import (
 )
 
 // beginWaits begins an evaluation of the requests that wait for models that may have no replicas.
-func (p *Passes) beginWaits(made *snapshot.Snapshot) {
+func (p *Passes) beginWaits(snap *snapshot.Snapshot) {
 	if p.p.Waits == nil {
 		return
 	}
 	var models []holds.Key
-	for i := range made.Groups {
-		if g := &made.Groups[i]; g.Zero.Enabled && g.Pool != "" {
+	for i := range snap.Groups {
+		if g := &snap.Groups[i]; g.Zero.Enabled && g.Pool != "" {
 			models = append(models, waitKey(g))
 		}
 	}
-	p.p.Waits.Begin(models)
+	p.p.Waits.WatchModels(models)
 }
 
 // addWaits adds the load of a group, with what pickers say themselves of requests that wait. They are as many as in Prometheus, and newer.
 // Where servers have roles, what no server has yet is no load of those for whole requests.
-func (p *Passes) addWaits(made *snapshot.Snapshot, i int, load *collect.Result) {
-	g := &made.Groups[i]
+func (p *Passes) addWaits(snap *snapshot.Snapshot, i int, load *collect.Result) {
+	g := &snap.Groups[i]
 	g.Load, g.Zero.Requests, g.Zero.Waiting, g.Zero.Watched = load.Load, load.Requests, load.Waited, load.Picker
 	if p.p.Waits == nil || !g.Zero.Enabled || g.Pool == "" {
 		return
 	}
-	now, since, watched := p.p.Waits.Waiting(waitKey(g))
-	if first, end := made.Stages(i); g.Role != snapshot.Aggregated || !hasPair(made.Groups[first:end]) {
+	now, since, watched := p.p.Waits.CountWaiting(waitKey(g))
+	if first, end := snap.ModelGroups(i); g.Role != snapshot.Aggregated || !hasPair(snap.Groups[first:end]) {
 		g.Load.Queued = max(g.Load.Queued, float64(now))
 	}
 	g.Zero.Waiting, g.Zero.Watched = max(g.Zero.Waiting, float64(since)), g.Zero.Watched || watched
@@ -51,14 +51,14 @@ func waitKey(g *snapshot.Group) holds.Key {
 	return holds.Key{Pool: holds.Pool{Namespace: g.Namespace, Name: g.Pool}, Model: g.Model}
 }
 
-// addReadiness adds since when a group has had a ready replica, or others that start. Replicas that were decided count, too: if nobody makes
-// them, they do not become ready either.
+// addReadiness adds since when a group has had a ready replica, or others that start. Replicas that were decided count, too: if nobody
+// makes them, they do not become ready either.
 func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Time) {
 	ready, present, since := 0, 0, time.Time{}
 	for i := range in.Variants {
 		v := &in.Variants[i]
 		ready, present = ready+v.Ready, present+v.Now
-		if previous, decided := p.memory.Previous(keyOf(&v.Variant)); decided && v.Problem == nil {
+		if previous, decided := p.memory.PreviousDecision(keyOf(&v.Variant)); decided && v.Problem == nil {
 			present += previous
 		}
 		for _, pod := range v.Pods {
@@ -68,9 +68,9 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 		}
 	}
 	if ready > 0 {
-		g.Zero.ServesSince = p.memory.Serves(groupOf(g), since, now)
+		g.Zero.ServesSince = p.memory.RecordServing(groupOf(g), since, now)
 	} else {
-		g.Zero.StartsSince = p.memory.Starts(groupOf(g), present, now)
+		g.Zero.StartsSince = p.memory.RecordStarting(groupOf(g), present, now)
 	}
 }
 
@@ -79,8 +79,8 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 func alignStages(stages []snapshot.Group) {
 	serves, changed := servesSince(stages), time.Time{}
 	for i := range stages {
-		if of := stages[i].Zero.Changed; of.After(changed) {
-			changed = of
+		if changedAt := stages[i].Zero.Changed; changedAt.After(changed) {
+			changed = changedAt
 		}
 	}
 	for i := range stages {

@@ -95,7 +95,7 @@ func TestWaits(t *testing.T) {
 	assert.Equal(t, "small", group.Zero.Standby)
 	r.Reset()
 	table.Observe(in, "a", map[string]int{"m": 3})
-	now, _, _ := table.Waiting(holds.Key{Pool: in, Model: "m"})
+	now, _, _ := table.CountWaiting(holds.Key{Pool: in, Model: "m"})
 	assert.Zero(t, now, "a replica that does not lead has no models")
 }
 
@@ -120,7 +120,7 @@ func TestShortRequest(t *testing.T) {
 
 type waiting struct{ *holds.Table }
 
-func (w waiting) Begin(models []holds.Key) { w.Table.Begin(models) }
+func (w waiting) WatchModels(models []holds.Key) { w.Table.Begin(models) }
 
 // TestWarm: a model that wakes often keeps a replica, if the administrator says what waiting costs.
 func TestWarm(t *testing.T) {
@@ -150,8 +150,8 @@ func TestWarm(t *testing.T) {
 	assert.Equal(t, 12*time.Minute, warm.Start)
 }
 
-// TestStartOfAnotherLeader: the times that replicas take to start survive the leader that saw them, also of variants without pods, and decide which
-// one wakes the model.
+// TestStartOfAnotherLeader: the times that replicas take to start survive the leader that saw them, also of variants without pods, and
+// decide which one wakes the model.
 func TestStartOfAnotherLeader(t *testing.T) {
 	t.Parallel()
 	variant := func(name, cost, status string) string {

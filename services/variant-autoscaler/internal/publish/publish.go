@@ -35,7 +35,7 @@ const (
 // Autoscaler gets the decisions of a term.
 type Autoscaler interface {
 	Publish(variants []actuation.Variant)
-	Clear()
+	EndTerm()
 }
 
 // applier gives targets their desired replicas.
@@ -53,7 +53,7 @@ type meter interface {
 // page shows the decisions of a term to people.
 type page interface {
 	meter
-	Clear()
+	EndTerm()
 }
 
 // recorder keeps decisions.
@@ -133,12 +133,12 @@ func (p *Publisher) apply(ctx context.Context, variants []actuation.Variant) {
 	}
 }
 
-// Clear ends the term: there are no decisions any more.
-func (p *Publisher) Clear() {
+// EndTerm ends the term: there are no decisions any more.
+func (p *Publisher) EndTerm() {
 	for _, t := range p.p.Autoscalers {
-		t.Clear()
+		t.EndTerm()
 	}
-	p.p.Page.Clear()
+	p.p.Page.EndTerm()
 	if p.p.Applier != nil {
 		p.p.Applier.Clear()
 	}
@@ -156,10 +156,10 @@ func losers(found *sources.Result) []snapshot.Variant {
 	return all
 }
 
-// Report writes the statuses that differ, and Events: on annotated objects with another problem than before, and on VariantAutoscalings whose
-// targets were scaled, or could not be for another reason than before. What it cannot write in time
-// is left to the next pass.
-func (p *Publisher) Report(ctx context.Context, o *pass.Outcome) error {
+// ReportOutcome writes the statuses that differ, and Events: on annotated objects with another problem than before, and on
+// VariantAutoscalings whose targets were scaled, or could not be for another reason than before. What it cannot write in time is left to
+// the next pass.
+func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 	inputs := p.inputs(o)
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()

@@ -36,7 +36,7 @@ type rig struct {
 }
 
 func (r *rig) Publish(variants []actuation.Variant)           { r.published = variants }
-func (r *rig) Clear()                                         { r.cleared++ }
+func (r *rig) EndTerm()                                       { r.cleared++ }
 func (r *rig) Decided(*snapshot.Snapshot, *decision.Decision) { r.decided++ }
 
 type records struct{ *rig }
@@ -100,7 +100,7 @@ func TestActuateAndReport(t *testing.T) {
 	require.Len(t, r.published, 3)
 	assert.Equal(t, 2, r.decided, "by metrics and page")
 	assert.Equal(t, 1, r.records)
-	require.NoError(t, r.Report(t.Context(), o))
+	require.NoError(t, r.ReportOutcome(t.Context(), o))
 	require.Len(t, r.written, 2, "the status of VariantAutoscalings")
 	chat, loser := r.written["chat"], r.written["loser"]
 	assert.Equal(t, actuation.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"}, chat.Outcome)
@@ -110,9 +110,9 @@ func TestActuateAndReport(t *testing.T) {
 	assert.Nil(t, loser.Decision)
 	assert.Empty(t, r.events)
 
-	r.Publisher.Clear()
+	r.Publisher.EndTerm()
 	assert.Equal(t, 2, r.cleared, "an autoscaler, and the page")
-	require.NoError(t, r.Report(t.Context(), o))
+	require.NoError(t, r.ReportOutcome(t.Context(), o))
 	assert.False(t, r.written["chat"].Outcome.Applied, "another replica leads")
 }
 
@@ -144,7 +144,7 @@ func TestApply(t *testing.T) {
 		a.outcome, r.events = o, nil
 		given := outcome()
 		r.Actuate(t.Context(), given)
-		require.NoError(t, r.Report(t.Context(), given))
+		require.NoError(t, r.ReportOutcome(t.Context(), given))
 		assert.Equal(t, o, r.written["chat"].Outcome)
 		assert.Empty(t, r.written["loser"].Outcome, "the other one has the target")
 		return r.events
@@ -156,7 +156,7 @@ func TestApply(t *testing.T) {
 	assert.Empty(t, step(actuation.Outcome{Reason: "ScaleFailed"}), "once")
 	assert.Equal(t, []string{"chat Warning ScaleForbidden"}, step(actuation.Outcome{Reason: "ScaleForbidden"}))
 	assert.Empty(t, step(actuation.Outcome{}), "the variant is excluded: conditions say why")
-	r.Publisher.Clear()
+	r.Publisher.EndTerm()
 	assert.Equal(t, 1, a.cleared)
 }
 
@@ -176,7 +176,7 @@ func TestEvents(t *testing.T) {
 		o := outcome()
 		o.Snapshot.Groups[0].Variants[1].Problem, o.Sources.Groups[0].Variants[1].Notes = problem, notes
 		r.events = nil
-		require.NoError(t, r.Report(t.Context(), o))
+		require.NoError(t, r.ReportOutcome(t.Context(), o))
 		return r.events
 	}
 	missing := &snapshot.Problem{Reason: "TargetNotFound", Message: "create it"}
@@ -198,7 +198,7 @@ func TestReport_Failures(t *testing.T) {
 		o.Sources.Rejected[i+1].Problem = &snapshot.Problem{Reason: "LimitExceeded"}
 	}
 	r.fails = errors.New("forbidden")
-	err := r.Report(t.Context(), o)
+	err := r.ReportOutcome(t.Context(), o)
 	require.ErrorContains(t, err, "forbidden")
 	require.ErrorContains(t, err, "and 19 more")
 	assert.Len(t, r.written, 22)
@@ -211,6 +211,6 @@ func TestReport_StatusOfOthers(t *testing.T) {
 	o := outcome()
 	o.Sources.Groups[0].Variants[0].Status = []byte(`{"conditions":"none","desiredOptimizedAlloc":{"numReplicas":"x"}}`)
 	r.Actuate(t.Context(), o)
-	require.NoError(t, r.Report(t.Context(), o))
+	require.NoError(t, r.ReportOutcome(t.Context(), o))
 	assert.Equal(t, 3, r.written["chat"].Decision.Desired)
 }

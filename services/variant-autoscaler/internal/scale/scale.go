@@ -1,5 +1,5 @@
-// Package scale reads and writes the scale subresource of targets: of any kind that has one. The CRD of a kind says where its replicas are, and
-// the API server reads them. The program needs the permission to get or update the scale, and none on the kind itself.
+// Package scale reads and writes the scale subresource of targets: of any kind that has one. The CRD of a kind says where its replicas are,
+// and the API server reads them. The program needs the permission to get or update the scale, and none on the kind itself.
 //
 //	Kinds     finds the kinds that have a scale, by discovery
 //	Reader    reads the targets of kinds that the program does not watch, in each pass
@@ -71,9 +71,9 @@ func NewReader(client dynamic.Interface, kinds *Kinds) *Reader {
 	return &Reader{client: client, kinds: kinds, last: map[Object]*Scale{}}
 }
 
-// Pass returns the Read of one pass. What cannot be read for a moment, or is too much for a pass, is as in the pass before. end forgets what
-// the pass did not ask for.
-func (r *Reader) Pass(ctx context.Context) (read Read, end func()) {
+// BeginPass returns the Read of one pass. What cannot be read for a moment, or is too much for a pass, is as in the pass before. end
+// forgets what the pass did not ask for.
+func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	seen, counts, total := map[Object]*Scale{}, map[string]int{}, 0
 	return func(namespace string, t snapshot.Target) (*Scale, error) {
@@ -116,8 +116,8 @@ func (r *Reader) read(ctx context.Context, namespace string, t snapshot.Target) 
 	return scaleOf(u), nil
 }
 
-// isUnset reports whether an object of a CRD has no number of replicas. The API server calls that an internal error, and has no code for it:
-// https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go
+// isUnset reports whether an object of a CRD has no number of replicas. The API server calls that an internal error, and has no code for
+// it: https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go
 // A DisaggregatedSetRoleScaler has none until an autoscaler writes it.
 func isUnset(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "the spec replicas field ")

@@ -72,7 +72,7 @@ func target(kind, name string) snapshot.Target {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	r := start()
-	read, end := r.Pass(t.Context())
+	read, end := r.BeginPass(t.Context())
 	got, err := read("models", target("VLLMRuntime", "rt"))
 	require.NoError(t, err)
 	assert.Equal(t, "app=rt,tier in (a,b)", got.Selector.String())
@@ -95,7 +95,7 @@ func TestRead(t *testing.T) {
 	}
 	end()
 	asked := r.asked
-	read, end = r.Pass(t.Context())
+	read, end = r.BeginPass(t.Context())
 	_, err = read("models", target("VLLMRuntime", "rt"))
 	require.NoError(t, err)
 	assert.Equal(t, asked, r.asked, "kinds are remembered")
@@ -106,7 +106,7 @@ func TestRead(t *testing.T) {
 	require.ErrorContains(t, err, "grant get on vllmruntimes/scale")
 	end()
 	r.now = r.now.Add(kindTime)
-	read, _ = r.Pass(t.Context())
+	read, _ = r.BeginPass(t.Context())
 	_, _ = read("models", target("VLLMRuntime", "rt"))
 	assert.Equal(t, asked+1, r.asked)
 }
@@ -116,7 +116,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	r := start()
 	pass := func(name string) (*Scale, error) {
-		read, end := r.Pass(t.Context())
+		read, end := r.BeginPass(t.Context())
 		defer end()
 		return read("models", target("VLLMRuntime", name))
 	}
@@ -146,7 +146,7 @@ func TestReadUnset(t *testing.T) {
 	t.Parallel()
 	r := start()
 	r.fails = apierrors.NewInternalError(errors.New(`the spec replicas field ".spec.replicas" does not exist`))
-	read, end := r.Pass(t.Context())
+	read, end := r.BeginPass(t.Context())
 	defer end()
 	got, err := read("models", target("VLLMRuntime", "rt"))
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestReadUnset(t *testing.T) {
 func TestKindsAreForgotten(t *testing.T) {
 	t.Parallel()
 	r := start()
-	read, end := r.Pass(t.Context())
+	read, end := r.BeginPass(t.Context())
 	defer end()
 	for i := range 100 {
 		_, err := read("models", snapshot.Target{APIVersion: "x/v1", Kind: fmt.Sprint("Kind", i), Name: "n"})
@@ -174,7 +174,7 @@ func TestKindsAreForgotten(t *testing.T) {
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start()
-	read, end := r.Pass(t.Context())
+	read, end := r.BeginPass(t.Context())
 	defer end()
 	refused := 0
 	for i := range 2 * maxOfNamespace {

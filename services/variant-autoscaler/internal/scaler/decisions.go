@@ -77,8 +77,8 @@ func (t *Table) Publish(variants []actuation.Variant) {
 	t.set(made)
 }
 
-// Clear removes all decisions, because this replica does not lead anymore.
-func (t *Table) Clear() { t.set(nil) }
+// EndTerm removes all decisions, because this replica does not lead anymore.
+func (t *Table) EndTerm() { t.set(nil) }
 
 func (t *Table) set(to *term) {
 	t.mu.Lock()

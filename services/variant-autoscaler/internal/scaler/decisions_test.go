@@ -84,7 +84,7 @@ func TestTerms(t *testing.T) {
 	assert.False(t, table.Leading())
 
 	began := table.Changed()
-	table.Clear()
+	table.EndTerm()
 	assert.Equal(t, began, table.Changed(), "nothing has changed")
 	table.Publish(nil)
 	<-began
@@ -93,7 +93,7 @@ func TestTerms(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnknown)
 
 	ended := table.Changed()
-	table.Clear()
+	table.EndTerm()
 	<-ended
 	_, err = table.Lookup(q)
 	require.ErrorIs(t, err, ErrNotLeading)

@@ -258,7 +258,7 @@ func TestLeaderChange(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, 3+term, got)
 
-			w.table.Clear()
+			w.table.EndTerm()
 			_, err = metricsOf(t, client, ref("a", "chat"))
 			assert.Equal(t, codes.Unavailable, status.Code(err), "at once: %v", err)
 			_, err = client.IsActive(t.Context(), ref("a", "chat"))
@@ -327,7 +327,7 @@ func TestStreamPushesChanges(t *testing.T) {
 		assert.False(t, <-unknown)
 		assert.Equal(t, 2, w.counts.open())
 
-		w.table.Clear()
+		w.table.EndTerm()
 		synctest.Wait()
 		assert.Empty(t, active, "the end of a term is not inactive")
 		require.ErrorIs(t, <-ended, io.EOF, "KEDA opens it again soon")
@@ -356,7 +356,7 @@ func TestStreamOfMetricSpecs(t *testing.T) {
 		w.table.Publish([]actuation.Variant{variant("a", "chat", 4)})
 		synctest.Wait()
 		assert.Empty(t, ended, "nothing has changed")
-		w.table.Clear()
+		w.table.EndTerm()
 		synctest.Wait()
 		require.ErrorIs(t, <-ended, io.EOF, "KEDA opens it again soon")
 		assert.Zero(t, w.counts.open())
@@ -396,7 +396,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		got, err := metricsOf(t, client, ref("a", "chat"))
 		require.NoError(t, err)
 		assert.Equal(t, int64(3), got, "calls go on")
-		w.table.Clear()
+		w.table.EndTerm()
 	})
 }
 

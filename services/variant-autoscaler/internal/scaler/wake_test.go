@@ -58,7 +58,7 @@ func TestWake(t *testing.T) {
 	assert.Equal(t, 0, replicas(t, table, "first"), "the decision counts from then on")
 
 	table.Wake("ns", "pool", "m")
-	table.Clear()
+	table.EndTerm()
 	table.Publish(sleeping(0))
 	assert.Equal(t, 0, replicas(t, table, "first"), "nothing of another term")
 }
@@ -81,7 +81,7 @@ func TestWakeRoles(t *testing.T) {
 	starts, asleep = table.Wake("ns", "pool", "m")
 	assert.Empty(t, starts, "once")
 	assert.False(t, asleep)
-	table.Clear()
+	table.EndTerm()
 	table.Publish(roles(1))
 	starts, _ = table.Wake("ns", "pool", "m")
 	require.Len(t, starts, 1, "the other one starts already")

@@ -19,8 +19,8 @@ type FreeNodes struct {
 	Nodes int64 `json:"nodes"`
 }
 
-// Places returns how many pods with a number of cards fit on the nodes of the set.
-func (s *NodeSet) Places(cards int64) int64 {
+// CountPlaces returns how many pods with a number of cards fit on the nodes of the set.
+func (s *NodeSet) CountPlaces(cards int64) int64 {
 	var places int64
 	for _, f := range s.Free {
 		places += f.Nodes * (f.Cards / cards)

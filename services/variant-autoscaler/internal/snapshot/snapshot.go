@@ -19,8 +19,8 @@ type Snapshot struct {
 	Groups []Group `json:"groups"`
 }
 
-// Stages returns the groups of the model of a group: from first to before end. A model without roles has one.
-func (s *Snapshot) Stages(group int) (first, end int) {
+// ModelGroups returns the groups of the model of a group: from first to before end. A model without roles has one.
+func (s *Snapshot) ModelGroups(group int) (first, end int) {
 	g := &s.Groups[group]
 	for first = group; first > 0 && s.Groups[first-1].sameModel(g); first-- {
 	}
@@ -120,12 +120,12 @@ type Targets struct {
 	TTFTPerToken float64 `json:"ttftMsPerToken,omitempty"`
 }
 
-// Any reports whether there is a target.
-func (t Targets) Any() bool { return t.TTFT > 0 || t.ITL > 0 }
+// IsSet reports whether there is a target.
+func (t Targets) IsSet() bool { return t.TTFT > 0 || t.ITL > 0 }
 
-// For returns the targets for the prompts of a load. TTFT of t is without the part for tokens.
-func (t Targets) For(l *Load) Targets {
-	t.TTFT += t.TTFTPerToken * l.Uncached()
+// ForLoad returns the targets for the prompts of a load. TTFT of t is without the part for tokens.
+func (t Targets) ForLoad(l *Load) Targets {
+	t.TTFT += t.TTFTPerToken * l.UncachedInput()
 	return t
 }
 
@@ -185,8 +185,8 @@ type Load struct {
 	ITL  float64 `json:"itlMs,omitempty"`
 }
 
-// Uncached returns the prompt tokens of a request that no prefix cache has.
-func (l *Load) Uncached() float64 { return l.Input * (1 - l.Cached) }
+// UncachedInput returns the prompt tokens of a request that no prefix cache has.
+func (l *Load) UncachedInput() float64 { return l.Input * (1 - l.Cached) }
 
 // Zero is what decides whether a group may have no replicas.
 type Zero struct {

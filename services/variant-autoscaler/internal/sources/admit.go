@@ -11,38 +11,40 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// rank orders sources: the lowest wins.
-var rank = map[snapshot.Source]int{ //nolint:gochecknoglobals // constant
+// sourceRank orders sources: the lowest wins.
+var sourceRank = map[snapshot.Source]int{ //nolint:gochecknoglobals // constant
 	snapshot.VariantAutoscaling: 0, snapshot.ScaledObject: 1, snapshot.HorizontalPodAutoscaler: 2,
 }
 
-// older orders variants by their creation. The API has whole seconds, so names decide between those of one manifest.
-func older(a, b *Variant) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(rank[a.Source], rank[b.Source]))
+// compareAge orders variants by their creation. The API has whole seconds, so names decide between those of one manifest.
+func compareAge(a, b *Variant) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]))
 }
 
-// admit rejects variants whose target or name another one has, and those beyond the limit of a namespace, newest first. It returns all of
-// them, oldest first.
-func admit(all []*Variant, perNamespace func(namespace string) int) []*Variant {
-	slices.SortFunc(all, func(a, b *Variant) int { return cmp.Or(cmp.Compare(rank[a.Source], rank[b.Source]), older(a, b)) })
+// admitVariants rejects variants whose target or name another one has, and those beyond the limit of a namespace, newest first. It returns
+// all of them, oldest first.
+func admitVariants(all []*Variant, perNamespace func(namespace string) int) []*Variant {
+	slices.SortFunc(all, func(a, b *Variant) int {
+		return cmp.Or(cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]), compareAge(a, b))
+	})
 	names, targets := map[[2]string]*Variant{}, map[informers.Owner]*Variant{}
 	for _, v := range all {
 		name, target := [2]string{v.Namespace, v.Name}, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
 		switch {
 		case target.Name != "" && targets[target] != nil:
 			winner := targets[target]
-			v.reject(TargetConflict, "%s %s has the same target and decides for it: delete one of the two, or remove the annotation %s",
+			v.rejectWith(TargetConflict, "%s %s has the same target and decides for it: delete one of the two, or remove the annotation %s",
 				winner.Source, winner.Name, informers.AnnotationManaged)
 			if len(winner.Notes) == 0 { // one is enough: there can be thousands of others
-				winner.note(ConflictResolved, "%s %s has the same target, and is ignored: delete one of the two", v.Source, v.Name)
+				winner.addNote(ConflictResolved, "%s %s has the same target, and is ignored: delete one of the two", v.Source, v.Name)
 			}
 		case names[name] != nil:
-			v.reject(NameConflict, "%s %s has the same name, so their metrics would be the same: rename one of the two", names[name].Source, v.Name)
+			v.rejectWith(NameConflict, "%s %s has the same name, so their metrics would be the same: rename one of the two", names[name].Source, v.Name)
 		default:
 			names[name], targets[target] = v, v
 		}
 	}
-	slices.SortFunc(all, older)
+	slices.SortFunc(all, compareAge)
 	limitNumber(all, perNamespace)
 	return all
 }
@@ -68,9 +70,9 @@ func limitNumber(all []*Variant, perNamespace func(namespace string) int) {
 		seen[v.Namespace]++
 		switch n, most := seen[v.Namespace], perNamespace(v.Namespace); {
 		case n > most:
-			v.reject(LimitExceeded, "the namespace has more than %d variants: delete some, or ask an administrator for a larger limit", most)
+			v.rejectWith(LimitExceeded, "the namespace has more than %d variants: delete some, or ask an administrator for a larger limit", most)
 		case n > level, total == optimizer.MaxVariants:
-			v.reject(LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some", optimizer.MaxVariants, level)
+			v.rejectWith(LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some", optimizer.MaxVariants, level)
 		default:
 			total++
 		}

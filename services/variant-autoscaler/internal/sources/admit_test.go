@@ -48,7 +48,7 @@ func TestAllNamespacesTogether(t *testing.T) {
 	}
 	admitted := func(all []*Variant) map[string]int {
 		counts := map[string]int{}
-		for _, v := range admit(all, func(string) int { return 1000 }) {
+		for _, v := range admitVariants(all, func(string) int { return 1000 }) {
 			if v.Problem == nil {
 				counts[v.Namespace]++
 				counts[""]++

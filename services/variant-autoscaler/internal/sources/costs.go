@@ -37,10 +37,10 @@ func (v *Variant) readCost() {
 	}
 	cost, ok := parseCost(text)
 	if !ok {
-		v.reject(InvalidConfiguration, "the cost is %q: use a number such as 12.5, of at most %d", text, int64(maxCost/micro))
+		v.rejectWith(InvalidConfiguration, "the cost is %q: use a number such as 12.5, of at most %d", text, int64(maxCost/micro))
 		return
 	}
-	v.asked = &cost
+	v.declaredCost = &cost
 }
 
 // parseCost returns the micro-units of a decimal number without sign and exponent, rounded to the nearest.
@@ -64,16 +64,16 @@ func parseCost(text string) (int64, bool) {
 	return cost, cost <= maxCost
 }
 
-// price gives all variants of a group costs from one source: those of different sources have different units.
-func (g *Group) price(prices map[string]int64) {
+// setCosts gives all variants of a group costs from one source: those of different sources have different units.
+func (g *Group) setCosts(prices map[string]int64) {
 	source := g.costSource(prices)
 	for i := range g.Variants {
 		v := &g.Variants[i]
 		v.Cost, v.CostSource = defaultCost, source
 		switch source {
 		case CostOfVariants:
-			if v.asked != nil {
-				v.Cost = *v.asked
+			if v.declaredCost != nil {
+				v.Cost = *v.declaredCost
 			}
 		case CostOfCards:
 			v.priceCards(prices)
@@ -83,7 +83,7 @@ func (g *Group) price(prices map[string]int64) {
 
 // costSource ignores variants with problems, so that they do not change the costs of others.
 func (g *Group) costSource(prices map[string]int64) string {
-	asked, defaulted, priced, active := true, true, false, g.Active()
+	asked, defaulted, priced, active := true, true, false, g.IsActive()
 	for i := range g.Variants {
 		v := &g.Variants[i]
 		if v.Problem != nil && active {
@@ -91,9 +91,9 @@ func (g *Group) costSource(prices map[string]int64) string {
 		}
 		_, known := prices[v.Accelerator]
 		priced = priced || known
-		asked = asked && v.asked != nil
+		asked = asked && v.declaredCost != nil
 		// The annotation has a default, which is in its own unit. The field has none: with upstream's, nobody could leave it to the prices.
-		defaulted = defaulted && (v.asked != nil || v.Source != snapshot.VariantAutoscaling)
+		defaulted = defaulted && (v.declaredCost != nil || v.Source != snapshot.VariantAutoscaling)
 	}
 	switch {
 	case asked:
@@ -110,18 +110,18 @@ func (v *Variant) priceCards(prices map[string]int64) {
 	price, known := prices[v.Accelerator]
 	switch {
 	case !known:
-		v.reject(UnknownAccelerator, "accelerator %q has no price: add it to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model",
+		v.rejectWith(UnknownAccelerator, "accelerator %q has no price: add it to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model",
 			v.Accelerator)
 	case price < 0 || price > maxCost/v.Cards:
-		v.reject(InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards, v.Accelerator)
+		v.rejectWith(InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards, v.Accelerator)
 	default:
 		v.Cost = price * v.Cards
 	}
 }
 
-// bound lowers the maximums of the variants whose replicas could cost most together, until all fit. Only variants that cost more than an
-// equal part of maxTotal are concerned, so no number of strangers' variants limits those of usual costs.
-func bound(groups []Group) {
+// boundCosts lowers the maximums of the variants whose replicas could cost most together, until all fit. Only variants that cost more than
+// an equal part of maxTotal are concerned, so no number of strangers' variants limits those of usual costs.
+func boundCosts(groups []Group) {
 	var all []*Variant
 	for i := range groups {
 		for n := range groups[i].Variants {
@@ -130,27 +130,27 @@ func bound(groups []Group) {
 	}
 	level := fairLevel(all)
 	for _, v := range all {
-		if v.total() <= level {
+		if v.totalCost() <= level {
 			continue
 		}
 		if v.Cost > level { // there are more than 200 000 variants
-			v.reject(LimitExceeded, "a replica costs more than the optimizer can add up: lower the cost")
+			v.rejectWith(LimitExceeded, "a replica costs more than the optimizer can add up: lower the cost")
 			v.Cost = level
 		}
 		most := int(level / v.Cost)
-		if asked := v.most(); asked > 0 {
-			v.note(LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", asked, most)
+		if asked := v.largestMax(); asked > 0 {
+			v.addNote(LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", asked, most)
 		}
-		if least := v.least(); least > most {
-			v.reject(LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", least)
+		if least := v.largestMin(); least > most {
+			v.rejectWith(LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", least)
 			v.Min, v.Schedule = min(v.Min, most), nil
 		}
-		v.lower(most)
+		v.lowerMaximums(most)
 	}
 }
 
-// lower lowers all maximums to one.
-func (v *Variant) lower(most int) {
+// lowerMaximums lowers the maximum, and those of the schedule, to at most a number.
+func (v *Variant) lowerMaximums(most int) {
 	if v.Max == 0 || v.Max > most {
 		v.Max = most
 	}
@@ -162,16 +162,16 @@ func (v *Variant) lower(most int) {
 	}
 }
 
-// total is the cost of all replicas that a variant may ever have.
-func (v *Variant) total() int64 {
-	if most := v.most(); most > 0 {
+// totalCost is the cost of all replicas that a variant may ever have.
+func (v *Variant) totalCost() int64 {
+	if most := v.largestMax(); most > 0 {
 		return v.Cost * int64(most)
 	}
 	return v.Cost * optimizer.MaxReplicas
 }
 
-// most is the largest maximum that a variant may ever have, 0 for none.
-func (v *Variant) most() int {
+// largestMax is the largest maximum that a variant may ever have, 0 for none.
+func (v *Variant) largestMax() int {
 	most := v.Max
 	for i := range v.Schedule {
 		if most == 0 {
@@ -182,8 +182,8 @@ func (v *Variant) most() int {
 	return most
 }
 
-// least is the largest minimum that a variant may ever have.
-func (v *Variant) least() int {
+// largestMin is the largest minimum that a variant may ever have.
+func (v *Variant) largestMin() int {
 	least := v.Min
 	for i := range v.Schedule {
 		least = max(least, v.BoundsOf(&v.Schedule[i]).Min)
@@ -195,7 +195,7 @@ func (v *Variant) least() int {
 func fairLevel(all []*Variant) int64 {
 	costs := make([]int64, 0, len(all))
 	for _, v := range all {
-		costs = append(costs, v.total())
+		costs = append(costs, v.totalCost())
 	}
 	slices.SortFunc(costs, cmp.Compare)
 	rest := int64(maxTotal)

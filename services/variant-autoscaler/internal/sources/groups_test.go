@@ -325,8 +325,8 @@ func TestGroupWithoutActiveVariants(t *testing.T) {
 	t.Parallel()
 	got := collect(t, sources.Params{}, append(parse(t, deployments("x")), object(t, va, "a", "x"), object(t, va, "b", "none"), object(t, va, "c", "none2", "spec|modelID", "l"))...)
 	require.Len(t, got.Groups, 2)
-	assert.False(t, got.Groups[0].Active())
-	assert.True(t, got.Groups[1].Active())
+	assert.False(t, got.Groups[0].IsActive())
+	assert.True(t, got.Groups[1].IsActive())
 }
 
 func TestClasses(t *testing.T) {

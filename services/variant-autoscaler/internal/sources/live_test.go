@@ -81,7 +81,7 @@ func TestInformers(t *testing.T) {
 		count := func(before, after any) {
 			mu.Lock()
 			defer mu.Unlock()
-			if sources.Relevant(before, after) {
+			if sources.IsRelevant(before, after) {
 				relevant++
 			}
 		}

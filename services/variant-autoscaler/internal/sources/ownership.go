@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// Ownership says who writes the replicas of a target, besides this program.
+// Ownership says what else than this program writes the replicas of a target.
 type Ownership struct {
 	// Follower is an autoscaler that does what this program decides, empty if there is none. It writes the replicas.
 	Follower string
@@ -35,13 +35,13 @@ func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ow
 			name, t.Kind, t.Name, remedyOfOME(controllerOf(world, namespace, t)))}}
 	}
 	if c := controllerOf(world, namespace, t); c != nil && !c.LeavesReplicas {
-		return Ownership{Problem: controlled(c, t)}
+		return Ownership{Problem: controllerProblem(c, t)}
 	}
 	return Ownership{}
 }
 
-// controlled says that a controller has the replicas of a target, and what to do.
-func controlled(c *informers.Controller, t snapshot.Target) *snapshot.Problem {
+// controllerProblem returns the problem of a target whose replicas a controller writes.
+func controllerProblem(c *informers.Controller, t snapshot.Target) *snapshot.Problem {
 	switch {
 	case c.IsOME() && t.Kind == informers.LeaderWorkerSet:
 		return &snapshot.Problem{Reason: UnsupportedTarget, Message: fmt.Sprintf(
@@ -78,12 +78,12 @@ func autoscalerOf(world informers.Caches, w informers.Owner) *informers.Declarat
 	}
 	follows := map[bool]int{true: 1}
 	return slices.MinFunc(all, func(a, b *informers.Declaration) int {
-		return cmp.Or(cmp.Compare(follows[a.Follows], follows[b.Follows]), cmp.Compare(rank[a.Source], rank[b.Source]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(follows[a.Follows], follows[b.Follows]), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// controllerOf returns what controls a Deployment, a StatefulSet or a LeaderWorkerSet, such as an InferenceService of OME or KServe. Objects
-// of other kinds are made to be scaled, whatever controls them: a DisaggregatedSetRoleScaler belongs to a DisaggregatedSet.
+// controllerOf returns what controls a Deployment, a StatefulSet or a LeaderWorkerSet, such as an InferenceService of OME or KServe.
+// Objects of other kinds are made to be scaled, whatever controls them: a DisaggregatedSetRoleScaler belongs to a DisaggregatedSet.
 func controllerOf(world informers.Caches, namespace string, t snapshot.Target) *informers.Controller {
 	reader := watchedReader(world, t)
 	if reader == nil {

@@ -5,8 +5,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 )
 
-// obeyPause bounds a variant by the replicas that its target keeps while KEDA is told not to scale it: others of its model are planned beside
-// them. A variant that can have none takes no part. It must not be the one that wakes its model.
+// obeyPause bounds a variant by the replicas that its target keeps while KEDA is told not to scale it: others of its model are planned
+// beside them. A variant that can have none takes no part. It must not be the one that wakes its model.
 func (c *collector) obeyPause(v *Variant) {
 	a := autoscalerOf(c.world, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name})
 	if a == nil || !a.Follows || a.Pause == (informers.Pause{}) || v.Problem != nil {
@@ -15,10 +15,10 @@ func (c *collector) obeyPause(v *Variant) {
 	const remedy = "remove its annotations autoscaling.keda.sh/paused"
 	v.Schedule = nil // KEDA obeys no bounds now
 	if v.bindTo(a.Pause) {
-		v.note(Paused, "%s %s is paused, and keeps replicas of %s %s: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
+		v.addNote(Paused, "%s %s is paused, and keeps replicas of %s %s: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
 	} else {
 		v.Min = 0
-		v.reject(Paused, "%s %s is paused, and leaves %s %s without replicas: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
+		v.rejectWith(Paused, "%s %s is paused, and leaves %s %s without replicas: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
 	}
 }
 

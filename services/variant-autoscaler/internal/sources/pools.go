@@ -21,11 +21,11 @@ func (c *collector) poolOf(v *Variant) string {
 	first := ""
 	for _, pool := range c.poolsOf(v.Namespace) {
 		switch {
-		case !selects(pool.Selector, v.labels) || pool.Name == first: // both versions of the API can have a pool
+		case !matchesLabels(pool.Selector, v.labels) || pool.Name == first: // both versions of the API can have a pool
 		case first == "":
 			first = pool.Name
 		default:
-			v.note(SeveralPools, "InferencePools %s and %s both select the pods: the load is that of %s; make the selectors disjoint", first, pool.Name, first)
+			v.addNote(SeveralPools, "InferencePools %s and %s both select the pods: the load is that of %s; make the selectors disjoint", first, pool.Name, first)
 			return first
 		}
 	}
@@ -50,7 +50,7 @@ func (c *collector) poolsOf(namespace string) []*informers.Pool {
 	return pools[:min(len(pools), maxPools)]
 }
 
-func selects(selector, labels map[string]string) bool {
+func matchesLabels(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if has, ok := labels[key]; !ok || has != value {
 			return false

@@ -38,20 +38,20 @@ const (
 	kedaMax = 100
 )
 
-// read completes a variant with what its object says and what its target has. Every number that it sets is one that the optimizer
+// readVariant completes a variant with what its object says and what its target has. Every number that it sets is one that the optimizer
 // accepts, also if the variant gets a problem.
-func (c *collector) read(v *Variant) {
+func (c *collector) readVariant(v *Variant) {
 	s := v.spec
 	if s.Invalid != "" {
-		v.reject(InvalidConfiguration, "%s: correct it", s.Invalid)
+		v.rejectWith(InvalidConfiguration, "%s: correct it", s.Invalid)
 	}
 	v.readNames()
 	if v.multiplies {
-		v.reject(MetricTypeValue, "the metric has the type Value, which multiplies the present replicas by it: set the type AverageValue")
+		v.rejectWith(MetricTypeValue, "the metric has the type Value, which multiplies the present replicas by it: set the type AverageValue")
 	}
 	v.readBounds()
 	v.readProfile()
-	w := c.resolve(v)
+	w := c.resolveTarget(v)
 	if w != nil {
 		v.readTarget(w)
 		c.readRole(v)
@@ -62,7 +62,7 @@ func (c *collector) read(v *Variant) {
 			v.Problem = p
 		}
 	}
-	c.keepLast(v)
+	c.keepLastReplica(v)
 	v.readCards(w)
 	v.readVariantID()
 	v.readCost()
@@ -73,39 +73,39 @@ func (v *Variant) readNames() {
 	v.Accelerator = s.Accelerator
 	switch {
 	case len(v.Name) > maxName:
-		v.reject(InvalidConfiguration, "the name has more than %d characters: use a shorter one", maxName)
+		v.rejectWith(InvalidConfiguration, "the name has more than %d characters: use a shorter one", maxName)
 	case s.Model == "" && v.Source == snapshot.VariantAutoscaling:
-		v.reject(InvalidConfiguration, "spec.modelID is missing: set the name that the servers give to the model")
+		v.rejectWith(InvalidConfiguration, "spec.modelID is missing: set the name that the servers give to the model")
 	case s.Model == "":
-		v.reject(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model", informers.AnnotationModel)
+		v.rejectWith(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model", informers.AnnotationModel)
 	}
 	for _, field := range []struct{ name, text string }{
 		{"name", v.Name}, {"model", s.Model}, {"accelerator", s.Accelerator}, {"name of the service class", s.Class.Name + s.Class.Key},
 	} {
 		if strings.ContainsFunc(field.text, unicode.IsControl) {
-			v.reject(InvalidConfiguration, "the %s has control characters: remove them", field.name)
+			v.rejectWith(InvalidConfiguration, "the %s has control characters: remove them", field.name)
 		}
 	}
 }
 
 // readBounds reads minimum and maximum. Bounds that cannot be used are replaced by none.
 func (v *Variant) readBounds() {
-	low, high := v.bounds()
+	low, high := v.declaredBounds()
 	switch {
 	case low < 0:
-		v.reject(InvalidConfiguration, "the minimum of replicas is %d: use 0 or more", low)
+		v.rejectWith(InvalidConfiguration, "the minimum of replicas is %d: use 0 or more", low)
 	case high.Set && high.Value < 1:
-		v.reject(InvalidConfiguration, "the maximum of replicas is %d: use 1 or more", high.Value)
+		v.rejectWith(InvalidConfiguration, "the maximum of replicas is %d: use 1 or more", high.Value)
 	case high.Set && high.Value < low:
-		v.reject(InvalidConfiguration, "the maximum of replicas is %d, and the minimum %d: raise the maximum", high.Value, low)
+		v.rejectWith(InvalidConfiguration, "the maximum of replicas is %d, and the minimum %d: raise the maximum", high.Value, low)
 	case low > optimizer.MaxReplicas:
-		v.reject(LimitExceeded, "the minimum of replicas is %d: at most %d are possible", low, optimizer.MaxReplicas)
+		v.rejectWith(LimitExceeded, "the minimum of replicas is %d: at most %d are possible", low, optimizer.MaxReplicas)
 	default:
 		if v.Min = int(low); high.Set {
 			v.Max = int(min(high.Value, optimizer.MaxReplicas))
 		}
 		if high.Value > optimizer.MaxReplicas {
-			v.note(LimitExceeded, "the maximum of replicas is %d: %d is used", high.Value, optimizer.MaxReplicas)
+			v.addNote(LimitExceeded, "the maximum of replicas is %d: %d is used", high.Value, optimizer.MaxReplicas)
 		}
 	}
 	v.readSchedule()
@@ -118,9 +118,9 @@ func (v *Variant) readSchedule() {
 		b := v.BoundsOf(s)
 		switch {
 		case b.Max > 0 && b.Min > b.Max:
-			v.reject(InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry", i, b.Min, b.Max)
+			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry", i, b.Min, b.Max)
 		case v.Source != snapshot.VariantAutoscaling && (b.Min < v.Min || b.Max > v.Max):
-			v.reject(InvalidConfiguration, "entry %d of the schedule has bounds from %d to %d replicas, outside of those of the %s, %d to %d: it would not follow",
+			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has bounds from %d to %d replicas, outside of those of the %s, %d to %d: it would not follow",
 				i, b.Min, b.Max, v.Source, v.Min, v.Max)
 		}
 	}
@@ -129,7 +129,7 @@ func (v *Variant) readSchedule() {
 	}
 }
 
-func (v *Variant) bounds() (low int64, high informers.Number) {
+func (v *Variant) declaredBounds() (low int64, high informers.Number) {
 	s := v.spec
 	low, high = s.Min.Value, s.Max
 	switch v.Source {
@@ -152,7 +152,7 @@ func (v *Variant) bounds() (low int64, high informers.Number) {
 			high = informers.Number{Value: kedaMax, Set: true}
 		}
 		if s.IdleReplicas.Set && s.IdleReplicas.Value < low {
-			v.note(IdleReplicas, "KEDA runs %d replicas or more, or %d: between them, it runs more than planned", low, s.IdleReplicas.Value)
+			v.addNote(IdleReplicas, "KEDA runs %d replicas or more, or %d: between them, it runs more than planned", low, s.IdleReplicas.Value)
 			low = s.IdleReplicas.Value
 		}
 	}
@@ -164,30 +164,30 @@ func (v *Variant) readProfile() {
 	if !p.Set {
 		return
 	}
-	made := &snapshot.Profile{MaxBatch: int(min(max(p.MaxBatch.Value, 0), maxBatch))}
+	profile := &snapshot.Profile{MaxBatch: int(min(max(p.MaxBatch.Value, 0), maxBatch))}
 	for _, field := range []struct {
 		name, text string
 		to         *float64
 	}{
-		{"decodeParms.alpha", p.Alpha, &made.Alpha},
-		{"decodeParms.beta", p.Beta, &made.Beta},
-		{"prefillParms.gamma", p.Gamma, &made.Gamma},
-		{"prefillParms.delta", p.Delta, &made.Delta},
+		{"decodeParms.alpha", p.Alpha, &profile.Alpha},
+		{"decodeParms.beta", p.Beta, &profile.Beta},
+		{"prefillParms.gamma", p.Gamma, &profile.Gamma},
+		{"prefillParms.delta", p.Delta, &profile.Delta},
 	} {
 		x, err := strconv.ParseFloat(strings.TrimSpace(field.text), 64)
 		if err != nil || !(x >= 0) || x > maxTime {
-			v.reject(InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name, field.text, maxTime)
+			v.rejectWith(InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name, field.text, maxTime)
 			return
 		}
 		*field.to = x
 	}
 	switch {
 	case p.MaxBatch.Value < 1 || p.MaxBatch.Value > maxBatch:
-		v.reject(InvalidConfiguration, "variantProfile.maxBatchSize is %d: use 1 to %d", p.MaxBatch.Value, maxBatch)
-	case math.Max(made.Alpha+made.Beta, made.Gamma+made.Delta) == 0:
-		v.reject(InvalidConfiguration, "variantProfile says that requests take no time: use measured times")
+		v.rejectWith(InvalidConfiguration, "variantProfile.maxBatchSize is %d: use 1 to %d", p.MaxBatch.Value, maxBatch)
+	case math.Max(profile.Alpha+profile.Beta, profile.Gamma+profile.Delta) == 0:
+		v.rejectWith(InvalidConfiguration, "variantProfile says that requests take no time: use measured times")
 	default:
-		v.Profile = made
+		v.Profile = profile
 	}
 }
 
@@ -212,23 +212,23 @@ func groupOf(apiVersion string) string {
 	return v.Group
 }
 
-// resolve returns the target, nil if there is none that can be used.
-func (c *collector) resolve(v *Variant) *informers.Workload {
+// resolveTarget returns the target, nil if there is none that can be used.
+func (c *collector) resolveTarget(v *Variant) *informers.Workload {
 	t := v.Target
 	reader := watchedReader(c.world, t)
 	switch {
 	case t.Name == "":
-		v.reject(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
+		v.rejectWith(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
 		return nil
 	case reader == nil:
 		return c.resolveScale(v)
 	case !reader.Listed():
-		v.reject(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
+		v.rejectWith(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
 		return nil
 	}
 	w := informers.Get[informers.Workload](reader, cache.ObjectName{Namespace: v.Namespace, Name: t.Name})
 	if w == nil {
-		v.reject(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+		v.rejectWith(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil
 	}
 	v.addPodsOf(c, informers.Owner{Namespace: v.Namespace, Kind: t.Kind, Name: t.Name})
@@ -238,19 +238,19 @@ func (c *collector) resolve(v *Variant) *informers.Workload {
 // resolveScale returns a target of a kind that is not watched, as far as its scale subresource, and the workloads that it made, say it.
 func (c *collector) resolveScale(v *Variant) *informers.Workload {
 	t := v.Target
-	made, err := (*scale.Scale)(nil), scale.ErrNoScale
+	scaled, err := (*scale.Scale)(nil), scale.ErrNoScale
 	if c.params.Scale != nil {
-		made, err = c.params.Scale(v.Namespace, t)
+		scaled, err = c.params.Scale(v.Namespace, t)
 	}
 	switch {
 	case errors.Is(err, scale.ErrNotFound):
-		v.reject(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+		v.rejectWith(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil
 	case err != nil:
-		v.reject(UnsupportedTarget, "the target is a %q of %q, and %s: use a Deployment, a StatefulSet, a LeaderWorkerSet, or a kind with a scale subresource", t.Kind, t.APIVersion, err)
+		v.rejectWith(UnsupportedTarget, "the target is a %q of %q, and %s: use a Deployment, a StatefulSet, a LeaderWorkerSet, or a kind with a scale subresource", t.Kind, t.APIVersion, err)
 		return nil
 	}
-	return c.readScaled(v, made)
+	return c.readScaled(v, scaled)
 }
 
 // readScaled returns what a scale, the workloads that the target made, and pods say of a target. The selector of the scale selects the pods
@@ -259,8 +259,8 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 	owner := informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
 	w := &informers.Workload{Replicas: s.Replicas, Ready: s.Current, Labels: s.Labels}
 	workloads := informers.OwnedBy(c.world, owner)
-	maps.DeleteFunc(workloads, func(_ informers.Owner, made *informers.Workload) bool {
-		return s.Selector != nil && !s.Selector.Matches(labels.Set(made.Labels))
+	maps.DeleteFunc(workloads, func(_ informers.Owner, workload *informers.Workload) bool {
+		return s.Selector != nil && !s.Selector.Matches(labels.Set(workload.Labels))
 	})
 	if len(workloads) > 0 {
 		w.Ready = 0
@@ -268,7 +268,7 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 	role := ""
 	for i, o := range slices.SortedFunc(maps.Keys(workloads), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
 		if named := roleLabel(workloads[o].Labels); i > 0 && named != role {
-			v.reject(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind, v.Target.Name, role, named)
+			v.rejectWith(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind, v.Target.Name, role, named)
 		} else {
 			role = named
 		}
@@ -318,7 +318,7 @@ func (v *Variant) readTarget(w *informers.Workload) {
 	v.labels, v.Shape, v.Queue, v.Queued, v.Claims = w.Labels, w.Shape, w.Queue, w.Queued, w.Claims
 	v.Now, v.Ready = int(min(max(w.Replicas, 0), optimizer.MaxReplicas)), int(min(max(w.Ready, 0), optimizer.MaxReplicas))
 	if w.Replicas > optimizer.MaxReplicas {
-		v.note(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
+		v.addNote(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
 	}
 }
 
@@ -340,11 +340,11 @@ func (v *Variant) readCards(w *informers.Workload) {
 	switch n := v.spec.Cards; {
 	case n.Set:
 		if cards = n.Value; cards < 1 || cards > maxCards {
-			v.reject(InvalidConfiguration, "spec.acceleratorCount is %d: use 1 to %d", cards, maxCards)
+			v.rejectWith(InvalidConfiguration, "spec.acceleratorCount is %d: use 1 to %d", cards, maxCards)
 		}
 	case w == nil || w.Cards == 0:
 	case w.Cards == informers.UnreadableCards || w.Cards > maxCards:
-		v.reject(InvalidConfiguration, "%s %s requests no usable number of accelerators: use 1 to %d", v.Target.Kind, v.Target.Name, maxCards)
+		v.rejectWith(InvalidConfiguration, "%s %s requests no usable number of accelerators: use 1 to %d", v.Target.Kind, v.Target.Name, maxCards)
 	default:
 		cards = w.Cards
 	}
@@ -355,6 +355,6 @@ func (v *Variant) readCards(w *informers.Workload) {
 func (v *Variant) readVariantID() {
 	want := fmt.Sprintf("%s-%s-%d", v.spec.Model, v.Accelerator, v.Cards)
 	if id := v.spec.VariantID; id != "" && id != want {
-		v.reject(InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id, want)
+		v.rejectWith(InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id, want)
 	}
 }

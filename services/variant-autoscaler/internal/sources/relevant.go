@@ -5,8 +5,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// Relevant reports whether a change of an object triggers a pass. before is nil for an object that was created, after nil for one that was
-// deleted.
+// IsRelevant reports whether a change of an object triggers a pass. before is nil for an object that was created, after nil for one that
+// was deleted.
 //
 //	change                                                 VariantAutoscaling           annotated object
 //	created, annotated, no longer excluded                 yes                          yes
@@ -16,7 +16,7 @@ import (
 //	deleted, being deleted, no longer annotated, excluded  no: the next pass is enough  no
 //
 // Of other kinds, only a namespace that is no longer excluded triggers a pass: its objects are as if created.
-func Relevant(before, after any) bool {
+func IsRelevant(before, after any) bool {
 	switch now := after.(type) {
 	case *informers.Declaration:
 		old, _ := before.(*informers.Declaration)

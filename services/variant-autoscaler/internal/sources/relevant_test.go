@@ -88,10 +88,10 @@ func TestRelevant(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.kind.Name+" "+tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, sources.Relevant(read(t, tt.kind, tt.before), read(t, tt.kind, tt.after)))
+			assert.Equal(t, tt.want, sources.IsRelevant(read(t, tt.kind, tt.before), read(t, tt.kind, tt.after)))
 		})
 	}
-	assert.False(t, sources.Relevant(nil, cache.DeletedFinalStateUnknown{}))
+	assert.False(t, sources.IsRelevant(nil, cache.DeletedFinalStateUnknown{}))
 }
 
 const namespace = "[{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {team: %s}}}]"

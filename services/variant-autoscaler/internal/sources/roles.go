@@ -23,9 +23,9 @@ const (
 	decoder        = "decoder"
 )
 
-// roles are the values of LabelRole, without those of servers that compute no tokens. A server that also encodes images has the role of
+// roleNames are the values of LabelRole, without those of servers that compute no tokens. A server that also encodes images has the role of
 // its other work.
-var roles = map[string]snapshot.Role{ //nolint:gochecknoglobals // constant
+var roleNames = map[string]snapshot.Role{ //nolint:gochecknoglobals // constant
 	"prefill": snapshot.Prefill, "encode-prefill": snapshot.Prefill,
 	"decode": snapshot.Decode, "encode-decode": snapshot.Decode,
 	"": snapshot.Aggregated, "both": snapshot.Aggregated, "prefill-decode": snapshot.Aggregated, "encode-prefill-decode": snapshot.Aggregated,
@@ -37,11 +37,11 @@ type service struct{ namespace, name string }
 // readRole sets the role of a variant from the labels of its pods.
 func (c *collector) readRole(v *Variant) {
 	named := roleLabel(v.labels)
-	role, known := roles[named]
+	role, known := roleNames[named]
 	switch {
 	case v.Problem != nil && v.Problem.Reason == UnsupportedRole: // several roles
 	case !known:
-		v.reject(UnsupportedRole, "the pods have the role %q, for which no replicas can be planned: set the label %s of the pod template to prefill, decode or both", named, LabelRole)
+		v.rejectWith(UnsupportedRole, "the pods have the role %q, for which no replicas can be planned: set the label %s of the pod template to prefill, decode or both", named, LabelRole)
 	case named != "":
 		v.role = role
 	case v.labels[labelService] == "":
@@ -72,9 +72,9 @@ func (c *collector) hasDecoder(s service) bool {
 	return c.decoders[s]
 }
 
-// stages returns the variants of a group by their role, each as a group of its own. Some charts call servers of whole requests decode: without
-// a prefill server, they are.
-func (g *Group) stages() []Group {
+// splitRoles returns the variants of a group by their role, each as a group of its own. Some charts call servers of whole requests decode:
+// without a prefill server, they are.
+func (g *Group) splitRoles() []Group {
 	prefills := slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.role == snapshot.Prefill })
 	byRole := map[snapshot.Role]*Group{}
 	for i := range g.Variants {
@@ -82,18 +82,18 @@ func (g *Group) stages() []Group {
 		if role == snapshot.Decode && !prefills {
 			role = snapshot.Aggregated
 		}
-		of := byRole[role]
-		if of == nil {
-			of = &Group{Key: g.Key, Class: g.Class}
-			of.Role = role
-			byRole[role] = of
+		group := byRole[role]
+		if group == nil {
+			group = &Group{Key: g.Key, Class: g.Class}
+			group.Role = role
+			byRole[role] = group
 		}
-		of.Variants = append(of.Variants, *v)
+		group.Variants = append(group.Variants, *v)
 	}
 	all := make([]Group, 0, len(byRole))
-	for _, of := range byRole {
-		all = append(all, *of)
+	for _, group := range byRole {
+		all = append(all, *group)
 	}
-	slices.SortFunc(all, func(a, b Group) int { return a.compare(b.Key) })
+	slices.SortFunc(all, func(a, b Group) int { return a.compareTo(b.Key) })
 	return all
 }

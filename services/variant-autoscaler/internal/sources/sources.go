@@ -8,7 +8,7 @@
 //	role           servers that only prefill, and those that only decode, are groups of their own
 //	bound          the costs of all variants together, so that the optimizer accepts them
 //
-// Anybody who may write such an object can write anything into it. It costs nobody but the variant itself: see Problem in problems.go.
+// These objects are untrusted. An invalid one affects only its own variant: see problems.go.
 package sources
 
 import (
@@ -40,8 +40,8 @@ type Params struct {
 	Scale scale.Read
 	// Writes reports that this program writes replicas: then a target that something else scales is a problem.
 	Writes bool
-	// MayStop reports whether a model may have no replicas. Nil: none may.
-	MayStop func(namespace, model string) bool
+	// CanStop reports whether a model may have no replicas. Nil: none may.
+	CanStop func(namespace, model string) bool
 	// Prices are the micro-units per hour that a card of an accelerator costs.
 	Prices map[string]int64
 }
@@ -61,7 +61,7 @@ type Key struct {
 	Role                   snapshot.Role
 }
 
-func (k Key) compare(other Key) int {
+func (k Key) compareTo(other Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pool, other.Pool), cmp.Compare(k.Model, other.Model), cmp.Compare(k.Role, other.Role))
 }
 
@@ -73,8 +73,8 @@ type Group struct {
 	Variants []Variant
 }
 
-// Active reports whether a variant of the group takes part in the choice. The load of other groups is of no use.
-func (g *Group) Active() bool {
+// IsActive reports whether a variant of the group takes part in the choice. The load of other groups is of no use.
+func (g *Group) IsActive() bool {
 	return slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.Problem == nil })
 }
 
@@ -101,11 +101,11 @@ type Variant struct {
 	// Notes are what the owner of the variant should know. The variant takes part in the choice.
 	Notes []snapshot.Problem
 
-	spec       *informers.Spec
-	role       snapshot.Role
-	multiplies bool
-	labels     map[string]string // of the pods of the target
-	asked      *int64            // cost that the object sets
+	spec         *informers.Spec
+	role         snapshot.Role
+	multiplies   bool
+	labels       map[string]string // of the pods of the target
+	declaredCost *int64            // nil: the object sets none
 }
 
 // Pod is a pod of a target that is not about to end.
@@ -115,13 +115,13 @@ type Pod struct {
 	Ready   time.Time // since when. Zero: it is not
 }
 
-func (v *Variant) reject(reason, format string, args ...any) {
+func (v *Variant) rejectWith(reason, format string, args ...any) {
 	if v.Problem == nil {
 		v.Problem = &snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 }
 
-func (v *Variant) note(reason, format string, args ...any) {
+func (v *Variant) addNote(reason, format string, args ...any) {
 	v.Notes = append(v.Notes, snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -146,17 +146,17 @@ func Collect(world informers.Caches, p Params) (*Result, error) {
 	}
 	c := &collector{world: world, params: p, groups: map[Key]*Group{}}
 	result := &Result{}
-	for _, v := range admit(c.declared(), p.PerNamespace) {
+	for _, v := range admitVariants(c.declaredVariants(), p.PerNamespace) {
 		if v.Problem != nil {
 			result.Rejected = append(result.Rejected, *v)
 			continue
 		}
-		c.read(v)
-		c.place(v)
+		c.readVariant(v)
+		c.placeInGroup(v)
 	}
-	result.Groups = c.finish()
+	result.Groups = c.finishGroups()
 	slices.SortFunc(result.Rejected, func(a, b Variant) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(rank[a.Source], rank[b.Source]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]), cmp.Compare(a.Name, b.Name))
 	})
 	return result, nil
 }
@@ -175,8 +175,8 @@ var apiVersions = map[snapshot.Source]string{ //nolint:gochecknoglobals // const
 	snapshot.VariantAutoscaling: "llmd.ai/v1alpha1", snapshot.HorizontalPodAutoscaler: "autoscaling/v2", snapshot.ScaledObject: "keda.sh/v1alpha1",
 }
 
-// declared returns the variants of all objects, without those of excluded namespaces.
-func (c *collector) declared() []*Variant {
+// declaredVariants returns the variants of all objects, without those of excluded namespaces.
+func (c *collector) declaredVariants() []*Variant {
 	var all []*Variant
 	for _, reader := range []kit.Reader{c.world.VariantAutoscalings, c.world.ScaledObjects, c.world.HorizontalPodAutoscalers} {
 		for _, d := range informers.All[informers.Declaration](reader) {
@@ -206,8 +206,8 @@ func newVariant(d *informers.Declaration) *Variant {
 	return v
 }
 
-// place adds a variant to its group.
-func (c *collector) place(v *Variant) {
+// placeInGroup adds a variant to its group.
+func (c *collector) placeInGroup(v *Variant) {
 	key := Key{Namespace: v.Namespace, Pool: c.poolOf(v), Model: v.spec.Model}
 	g := c.groups[key]
 	if g == nil {
@@ -217,17 +217,17 @@ func (c *collector) place(v *Variant) {
 	g.Variants = append(g.Variants, *v)
 }
 
-// finish applies what concerns more than one variant.
-func (c *collector) finish() []Group {
+// finishGroups sets classes and costs of the groups, splits them by role and bounds their costs.
+func (c *collector) finishGroups() []Group {
 	groups := make([]Group, 0, len(c.groups))
 	for _, g := range c.groups {
 		slices.SortFunc(g.Variants, func(a, b Variant) int { return strings.Compare(a.Name, b.Name) })
 		g.agreeOnClass()
-		g.price(c.params.Prices)
-		groups = append(groups, g.stages()...)
+		g.setCosts(c.params.Prices)
+		groups = append(groups, g.splitRoles()...)
 	}
-	slices.SortFunc(groups, func(a, b Group) int { return a.compare(b.Key) })
-	bound(groups)
+	slices.SortFunc(groups, func(a, b Group) int { return a.compareTo(b.Key) })
+	boundCosts(groups)
 	return groups
 }
 
@@ -237,7 +237,7 @@ func (g *Group) agreeOnClass() {
 	var first *Variant
 	for i := range g.Variants {
 		v := &g.Variants[i]
-		if v.Problem == nil && v.Class != (informers.ClassRef{}) && (first == nil || older(v, first) < 0) {
+		if v.Problem == nil && v.Class != (informers.ClassRef{}) && (first == nil || compareAge(v, first) < 0) {
 			first = v
 		}
 	}
@@ -247,7 +247,7 @@ func (g *Group) agreeOnClass() {
 	g.Class = first.Class
 	for i := range g.Variants {
 		if v := &g.Variants[i]; v.Class != (informers.ClassRef{}) && v.Class != g.Class {
-			v.reject(InvalidConfiguration, "spec.sloClassRef is %q, %q, but the older %s %s of the same model has %q, %q: set the same in both",
+			v.rejectWith(InvalidConfiguration, "spec.sloClassRef is %q, %q, but the older %s %s of the same model has %q, %q: set the same in both",
 				v.Class.Name, v.Class.Key, first.Source, first.Name, g.Class.Name, g.Class.Key)
 		}
 	}

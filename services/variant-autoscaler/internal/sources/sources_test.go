@@ -189,7 +189,7 @@ func TestVariantWithAll(t *testing.T) {
 	class := informers.ClassRef{Name: "service-classes-config", Key: "premium.yaml"}
 	assert.Equal(t, sources.Key{Namespace: "models", Pool: "pool", Model: "meta/llama-3.1-8b"}, g.Key)
 	assert.Equal(t, class, g.Class)
-	assert.True(t, g.Active())
+	assert.True(t, g.IsActive())
 	require.Len(t, g.Variants, 1)
 	v := g.Variants[0]
 	assert.Equal(t, snapshot.Variant{

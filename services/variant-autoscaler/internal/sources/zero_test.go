@@ -40,7 +40,7 @@ func TestZeroUnreachable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			read := func(string, snapshot.Target) (*scale.Scale, error) { return &scale.Scale{Replicas: 1}, nil }
-			v := collect(t, sources.Params{MayStop: tt.may, Scale: read, Writes: tt.writes}, tt.objects...).Groups[0].Variants[0]
+			v := collect(t, sources.Params{CanStop: tt.may, Scale: read, Writes: tt.writes}, tt.objects...).Groups[0].Variants[0]
 			assert.Nil(t, v.Problem)
 			assert.Equal(t, tt.want, v.Min)
 			if tt.want == 0 {

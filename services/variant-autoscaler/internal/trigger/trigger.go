@@ -69,8 +69,8 @@ func Results() []Result { return []Result{Succeeded, Idle, Conflicted, Failed, C
 
 // passer runs one pass over all variants.
 type passer interface {
-	// Pass returns the interval until the next pass, and the number of variants that are not being deleted.
-	Pass(ctx context.Context) (interval time.Duration, active int, err error)
+	// RunPass returns the interval until the next pass, and the number of variants that are not being deleted.
+	RunPass(ctx context.Context) (interval time.Duration, active int, err error)
 }
 
 // variants are those of all sources.
@@ -221,7 +221,7 @@ func latestOf(a, b time.Time) time.Time {
 func (t *term) pass(ctx context.Context) time.Duration {
 	log := t.p.Log.With(zap.Int(logging.KeyAttempt, t.failures+1))
 	began := time.Now()
-	interval, active, err := t.p.Passer.Pass(logging.WithContext(ctx, log))
+	interval, active, err := t.p.Passer.RunPass(logging.WithContext(ctx, log))
 	took := time.Since(began)
 	log = log.With(zap.Duration(logging.KeyDuration, took))
 	result, delay := Succeeded, interval

@@ -85,8 +85,8 @@ func (w *world) set(change func()) {
 	change()
 }
 
-// Pass implements passer.
-func (w *world) Pass(ctx context.Context) (time.Duration, int, error) {
+// RunPass implements passer.
+func (w *world) RunPass(ctx context.Context) (time.Duration, int, error) {
 	w.mu.Lock()
 	w.starts = append(w.starts, time.Since(w.began))
 	takes := w.takes

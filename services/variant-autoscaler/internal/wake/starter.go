@@ -66,8 +66,8 @@ func (s *Starter) Publish(variants []actuation.Variant) {
 	}
 }
 
-// Clear ends the term.
-func (s *Starter) Clear() { s.forget(nil) }
+// EndTerm ends the term.
+func (s *Starter) EndTerm() { s.forget(nil) }
 
 // forget forgets targets that have replicas, or are gone.
 func (s *Starter) forget(variants []actuation.Variant) {

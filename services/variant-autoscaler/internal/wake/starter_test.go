@@ -125,7 +125,7 @@ func TestStartOnce(t *testing.T) {
 		assert.Equal(t, 2, w.asked(publish(1, 1)))
 		assert.Equal(t, 2, w.asked(publish(0, 0)), "the model sleeps")
 		assert.Equal(t, 3, w.asked(publish(1, 0)), "and wakes again")
-		w.Clear()
+		w.EndTerm()
 		assert.Equal(t, 4, w.asked(publish(1, 0)), "another term")
 	})
 }

@@ -29,7 +29,7 @@ type table interface {
 
 // waits has the requests that wait now.
 type waits interface {
-	Waiting(k holds.Key) (now, since int, watched bool)
+	CountWaiting(k holds.Key) (now, since int, watched bool)
 }
 
 // passes runs a pass soon.
@@ -61,14 +61,14 @@ type Waker struct{ p Params }
 // New returns a Waker.
 func New(p Params) *Waker { return &Waker{p: p} }
 
-// Run starts models for which requests wait already when a decision comes, until ctx ends. When the first of them came, no decision named the
-// variants to start: the leader is new, or a pass was deciding on the model.
+// Run starts models for which requests wait already when a decision comes, until ctx ends. When the first of them came, no decision named
+// the variants to start: the leader is new, or a pass was deciding on the model.
 func (w *Waker) Run(ctx context.Context) {
 	for {
 		changed := w.p.Table.Changed()
 		for _, v := range w.p.Table.Asleep() {
 			k := holds.Key{Pool: holds.Pool{Namespace: v.Namespace, Name: v.Pool}, Model: v.Model}
-			if now, _, _ := w.p.Waits.Waiting(k); now > 0 {
+			if now, _, _ := w.p.Waits.CountWaiting(k); now > 0 {
 				w.OnHold(k)
 			}
 		}
@@ -80,8 +80,8 @@ func (w *Waker) Run(ctx context.Context) {
 	}
 }
 
-// OnHold starts a model for which a request waits, if it has no replicas and this replica of the program leads. If limits left no room at the
-// last pass, the next one decides, and soon.
+// OnHold starts a model for which a request waits, if it has no replicas and this replica of the program leads. If limits left no room at
+// the last pass, the next one decides, and soon.
 func (w *Waker) OnHold(k holds.Key) {
 	starts, asleep := w.p.Table.Wake(k.Namespace, k.Name, k.Model)
 	if len(starts) > 0 {

@@ -94,7 +94,7 @@ func TestOnHold(t *testing.T) {
 	w.OnHold(key("p", "full"))
 	assert.Equal(t, 2, w.passes, "limits left no room, so a pass decides")
 	assert.Equal(t, 1, w.woken)
-	w.Clear()
+	w.EndTerm()
 	w.OnHold(key("q", "m"))
 	assert.Equal(t, 2, w.passes, "only the leader wakes")
 }
@@ -109,7 +109,7 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		go w.Run(ctx)
 		w.waits.OnHold(w.OnHold)
 		w.waits.Begin([]holds.Key{key("p", "m"), key("q", "m"), key("p", "new")})
-		w.Clear()
+		w.EndTerm()
 		w.waits.Observe(holds.Pool{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
 		assert.Zero(t, w.woken)
 
@@ -191,7 +191,7 @@ func TestQueuesWhileNeeded(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 8, w.fail(nil))
 		assert.Equal(t, 1, logs.Len())
-		w.Clear()
+		w.EndTerm()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, 8, w.fail(nil), "this replica does not lead")

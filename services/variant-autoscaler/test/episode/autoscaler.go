@@ -180,7 +180,7 @@ func (a *autoscaler) pass() {
 	if a.caches, err = informers.Snapshot(kit.Snapshot{Objects: objects}, ""); err != nil {
 		panic(err) // the objects are ours
 	}
-	interval, _, err := a.Pass(context.Background())
+	interval, _, err := a.RunPass(context.Background())
 	if err != nil {
 		panic(err)
 	}
@@ -249,11 +249,11 @@ func (a *autoscaler) Collector(*settings.Settings) (pass.Collector, error) { ret
 // poolName is the InferencePool of all models.
 const poolName = "pool"
 
-func (a *autoscaler) Clear() {}
+func (a *autoscaler) EndTerm() {}
 
-func (a *autoscaler) Part(string, time.Duration) {}
+func (a *autoscaler) ObservePart(string, time.Duration) {}
 
-func (a *autoscaler) Report(context.Context, *pass.Outcome) error { return nil }
+func (a *autoscaler) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
 
 // Actuate publishes the decisions, by the names of the deployments.
 func (a *autoscaler) Actuate(_ context.Context, o *pass.Outcome) {

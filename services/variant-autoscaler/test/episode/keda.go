@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
 
-// What KEDA does by default, as https://keda.sh/docs/2.20/reference/scaledobject-spec/ says: it looks at triggers every 30 s, and removes the
-// last replica 5 minutes after a trigger was active. A trigger that pushes is heard at once.
+// What KEDA does by default, as https://keda.sh/docs/2.20/reference/scaledobject-spec/ says: it looks at triggers every 30 s, and removes
+// the last replica 5 minutes after a trigger was active. A trigger that pushes is heard at once.
 const (
 	kedaPoll     = 30
 	kedaCooldown = 300
@@ -42,11 +42,13 @@ func (*keda) Woke() {}
 // Enqueue asks for a pass.
 func (k *keda) Enqueue() { k.autoscaler.next = min(k.autoscaler.next, k.autoscaler.world.now+2) } //nolint:mnd // the pause of passes
 
-// Begin begins a pass.
-func (k *keda) Begin(models []holds.Key) { k.waits.Begin(models) }
+// WatchModels begins a pass.
+func (k *keda) WatchModels(models []holds.Key) { k.waits.Begin(models) }
 
-// Waiting returns the requests that wait for a model.
-func (k *keda) Waiting(of holds.Key) (now, since int, watched bool) { return k.waits.Waiting(of) }
+// CountWaiting returns the requests that wait for a model.
+func (k *keda) CountWaiting(of holds.Key) (now, since int, watched bool) {
+	return k.waits.CountWaiting(of)
+}
 
 func (k *keda) step(w *world) {
 	k.autoscaler.step(w)
