@@ -63,7 +63,7 @@ type variants struct{ informers.Caches }
 // Variants implements the source of a trigger.
 func (v variants) Variants() (total int, first string) {
 	for _, reader := range []kit.Reader{v.VariantAutoscalings, v.ScaledObjects, v.HorizontalPodAutoscalers} {
-		for _, d := range informers.All[informers.Declaration](reader) {
+		for _, d := range informers.ListAll[informers.Declaration](reader) {
 			if d.Spec == nil {
 				continue
 			}

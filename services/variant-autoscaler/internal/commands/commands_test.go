@@ -117,7 +117,7 @@ func TestPlanReadsInventory(t *testing.T) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, node, queue)
 	w := &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
 	require.NoError(t, addInventory(t.Context(), client, w))
-	caches, err := informers.Snapshot(w.Snapshot, "")
+	caches, err := informers.SnapshotCaches(w.Snapshot, "")
 	require.NoError(t, err)
 	assert.True(t, caches.Nodes.Listed())
 	assert.Len(t, caches.Nodes.List(), 1)
@@ -127,7 +127,7 @@ func TestPlanReadsInventory(t *testing.T) {
 	kubetest.FailAlways(client, "list", "nodes", apierrors.NewForbidden(nodes.Resource.GroupResource(), "", errors.New("no role")))
 	w = &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
 	require.NoError(t, addInventory(t.Context(), client, w))
-	caches, err = informers.Snapshot(w.Snapshot, "")
+	caches, err = informers.SnapshotCaches(w.Snapshot, "")
 	require.NoError(t, err)
 	assert.False(t, caches.Nodes.Listed())
 	assert.Contains(t, w.Skipped[0], "nodes: skipped, because this user may not list them")

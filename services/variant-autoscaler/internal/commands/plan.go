@@ -174,7 +174,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		}
 	}
 	w.Print(log)
-	caches, err := informers.Snapshot(w.Snapshot, o.Instance)
+	caches, err := informers.SnapshotCaches(w.Snapshot, o.Instance)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

@@ -106,7 +106,7 @@ type Profile struct {
 func readDeclaration(source snapshot.Source, instance string, u *unstructured.Unstructured) *Declaration {
 	d := &Declaration{Identity: identityOf(u), UID: u.GetUID(), Source: source}
 	f := newFields(u)
-	declared := declares(source, instance, u, f)
+	declared := declaresVariant(source, instance, u, f)
 	readScales(d, u, f)
 	d.Follows = d.Follows || declared
 	if !declared {
@@ -114,7 +114,7 @@ func readDeclaration(source snapshot.Source, instance string, u *unstructured.Un
 	}
 	d.Generation, d.Created = u.GetGeneration(), u.GetCreationTimestamp().Time
 	d.Spec = &Spec{Target: snapshot.Target{
-		APIVersion: f.text("spec", "scaleTargetRef", "apiVersion"), Kind: f.text("spec", "scaleTargetRef", "kind"), Name: f.text("spec", "scaleTargetRef", "name"),
+		APIVersion: f.textAt("spec", "scaleTargetRef", "apiVersion"), Kind: f.textAt("spec", "scaleTargetRef", "kind"), Name: f.textAt("spec", "scaleTargetRef", "name"),
 	}}
 	switch source {
 	case snapshot.VariantAutoscaling:
@@ -123,21 +123,21 @@ func readDeclaration(source snapshot.Source, instance string, u *unstructured.Un
 		d.Force, d.Status = f.annotation(AnnotationForce), statusOf(f)
 	case snapshot.HorizontalPodAutoscaler:
 		readAnnotations(d, f)
-		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicas"), f.number("spec", "maxReplicas")
+		d.Spec.Min, d.Spec.Max = f.numberAt("spec", "minReplicas"), f.numberAt("spec", "maxReplicas")
 		d.Multiplies = usesMetric(f, "Value")
 	case snapshot.ScaledObject:
 		readAnnotations(d, f)
 		readTrigger(d.Spec, f)
-		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicaCount"), f.number("spec", "maxReplicaCount")
-		d.Spec.IdleReplicas = f.number("spec", "idleReplicaCount")
+		d.Spec.Min, d.Spec.Max = f.numberAt("spec", "minReplicaCount"), f.numberAt("spec", "maxReplicaCount")
+		d.Spec.IdleReplicas = f.numberAt("spec", "idleReplicaCount")
 		d.Multiplies = usesTrigger(f, "Value")
 	}
 	d.Spec.Invalid = f.invalid
 	return d
 }
 
-// declares reports whether an object declares a variant for this installation.
-func declares(source snapshot.Source, instance string, u *unstructured.Unstructured, f *fields) bool {
+// declaresVariant reports whether an object declares a variant for this installation.
+func declaresVariant(source snapshot.Source, instance string, u *unstructured.Unstructured, f *fields) bool {
 	if u.GetDeletionTimestamp() != nil || f.annotation(AnnotationExclude) == trueValue || f.label(LabelInstance) != instance {
 		return false
 	}
@@ -145,7 +145,7 @@ func declares(source snapshot.Source, instance string, u *unstructured.Unstructu
 	case snapshot.VariantAutoscaling:
 		return true
 	case snapshot.HorizontalPodAutoscaler:
-		if ofKEDA(u, f) {
+		if isMadeByKEDA(u, f) {
 			return false
 		}
 	case snapshot.ScaledObject:
@@ -166,11 +166,11 @@ const (
 // declaringTriggers returns the triggers of external scalers that name a model.
 func declaringTriggers(f *fields) []*fields {
 	var all []*fields
-	triggers, _ := f.at("spec", "triggers").([]any)
+	triggers, _ := f.value("spec", "triggers").([]any)
 	for _, t := range triggers {
 		t, _ := t.(map[string]any)
 		g := &fields{object: t, prefix: "spec.triggers: "}
-		if kind := g.text("type"); (kind == "external" || kind == "external-push") && g.text("metadata", metadataModel) != "" {
+		if kind := g.textAt("type"); (kind == "external" || kind == "external-push") && g.textAt("metadata", metadataModel) != "" {
 			all = append(all, g)
 		}
 	}
@@ -185,10 +185,10 @@ func readTrigger(s *Spec, f *fields) {
 		return
 	}
 	if len(triggers) > 1 {
-		f.fail("spec.triggers", fmt.Sprintf("has %d triggers with the metadata %s: only one declares a variant", len(triggers), metadataModel))
+		f.setInvalid("spec.triggers", fmt.Sprintf("has %d triggers with the metadata %s: only one declares a variant", len(triggers), metadataModel))
 	}
 	trigger := triggers[0]
-	s.Name = trigger.text("metadata", metadataVariant)
+	s.Name = trigger.textAt("metadata", metadataVariant)
 	if s.Name == "" {
 		s.Name = s.Target.Name
 	}
@@ -196,12 +196,12 @@ func readTrigger(s *Spec, f *fields) {
 		key, annotation string
 		to              *string
 	}{{metadataModel, AnnotationModel, &s.Model}, {metadataCost, AnnotationCost, &s.Cost}} {
-		value := trigger.text("metadata", field.key)
+		value := trigger.textAt("metadata", field.key)
 		if value == "" {
 			continue
 		}
 		if *field.to != "" && *field.to != value {
-			f.fail("the metadata "+field.key+" of the trigger", "differs from the annotation "+field.annotation)
+			f.setInvalid("the metadata "+field.key+" of the trigger", "differs from the annotation "+field.annotation)
 		}
 		*field.to = value
 	}
@@ -210,8 +210,8 @@ func readTrigger(s *Spec, f *fields) {
 	}
 }
 
-// ofKEDA reports whether KEDA made a HorizontalPodAutoscaler for a ScaledObject, whose annotations it can have.
-func ofKEDA(u *unstructured.Unstructured, f *fields) bool {
+// isMadeByKEDA reports whether KEDA made a HorizontalPodAutoscaler for a ScaledObject, whose annotations it can have.
+func isMadeByKEDA(u *unstructured.Unstructured, f *fields) bool {
 	if f.label("app.kubernetes.io/managed-by") == "keda-operator" || f.label("scaledobject.keda.sh/name") != "" {
 		return true
 	}
@@ -224,10 +224,10 @@ func ofKEDA(u *unstructured.Unstructured, f *fields) bool {
 }
 
 func readVariantAutoscaling(s *Spec, f *fields) {
-	s.Model, s.VariantID, s.Cost = f.text("spec", "modelID"), f.text("spec", "variantID"), f.text("spec", "variantCost")
-	s.Accelerator, s.Cards = f.text("spec", "accelerator"), f.number("spec", "acceleratorCount")
-	s.Class = ClassRef{Name: f.text("spec", "sloClassRef", "name"), Key: f.text("spec", "sloClassRef", "key")}
-	s.Min, s.Max = f.number("spec", "minReplicas"), f.number("spec", "maxReplicas")
+	s.Model, s.VariantID, s.Cost = f.textAt("spec", "modelID"), f.textAt("spec", "variantID"), f.textAt("spec", "variantCost")
+	s.Accelerator, s.Cards = f.textAt("spec", "accelerator"), f.numberAt("spec", "acceleratorCount")
+	s.Class = ClassRef{Name: f.textAt("spec", "sloClassRef", "name"), Key: f.textAt("spec", "sloClassRef", "key")}
+	s.Min, s.Max = f.numberAt("spec", "minReplicas"), f.numberAt("spec", "maxReplicas")
 	s.Profile = profileOf(f, "spec", "variantProfile")
 	s.Seed = s.VariantID != "" && s.Accelerator != "" && s.Cards.Set && s.Class != (ClassRef{}) && s.Profile.Set
 	if s.Accelerator == "" {
@@ -241,7 +241,7 @@ func readAnnotations(d *Declaration, f *fields) {
 	if s.Accelerator = f.label(LabelAccelerator); s.Accelerator == "" {
 		s.Accelerator = f.annotation(LabelAccelerator)
 	}
-	text, _ := f.at("metadata", "annotations", AnnotationSchedule).(string)
+	text, _ := f.value("metadata", "annotations", AnnotationSchedule).(string)
 	readSchedule(d, f, text, "annotation "+AnnotationSchedule)
 	readProfile(s, f)
 }
@@ -251,17 +251,17 @@ func readSchedule(d *Declaration, f *fields, text, field string) {
 	if text == "" {
 		return
 	}
-	made, err := schedule.Read(text)
+	entries, err := schedule.Read(text)
 	if err != nil {
-		f.fail(field, "cannot be used: "+err.Error())
+		f.setInvalid(field, "cannot be used: "+err.Error())
 		return
 	}
-	d.Schedule, d.Spec.Schedule = made, strings.Clone(text)
+	d.Schedule, d.Spec.Schedule = entries, strings.Clone(text)
 }
 
 // scheduleOf returns the JSON of the schedule of a VariantAutoscaling, which is empty if it has none.
 func scheduleOf(f *fields) string {
-	value := f.at("spec", "schedule")
+	value := f.value("spec", "schedule")
 	if value == nil {
 		return ""
 	}
@@ -273,16 +273,16 @@ func scheduleOf(f *fields) string {
 }
 
 func readProfile(s *Spec, f *fields) {
-	text, _ := f.at("metadata", "annotations", AnnotationProfile).(string)
+	text, _ := f.value("metadata", "annotations", AnnotationProfile).(string)
 	if text == "" {
 		return
 	}
 	profile := fields{prefix: "annotation " + AnnotationProfile + ": "}
 	switch {
 	case len(text) > maxProfile:
-		f.fail("annotation "+AnnotationProfile, fmt.Sprintf("has more than %d bytes", maxProfile))
+		f.setInvalid("annotation "+AnnotationProfile, fmt.Sprintf("has more than %d bytes", maxProfile))
 	case json.Unmarshal([]byte(text), &profile.object) != nil:
-		f.fail("annotation "+AnnotationProfile, "is not a JSON object")
+		f.setInvalid("annotation "+AnnotationProfile, "is not a JSON object")
 	default:
 		s.Profile = profileOf(&profile)
 		if f.invalid == "" {
@@ -292,23 +292,23 @@ func readProfile(s *Spec, f *fields) {
 }
 
 func profileOf(f *fields, path ...string) Profile {
-	if object, ok := f.at(path...).(map[string]any); !ok || object == nil {
-		if f.at(path...) != nil {
-			f.fail(nameOf(path), "is not an object")
+	if object, ok := f.value(path...).(map[string]any); !ok || object == nil {
+		if f.value(path...) != nil {
+			f.setInvalid(nameOf(path), "is not an object")
 		}
 		return Profile{}
 	}
-	field := func(names ...string) string { return f.text(append(path[:len(path):len(path)], names...)...) }
+	field := func(names ...string) string { return f.textAt(append(path[:len(path):len(path)], names...)...) }
 	return Profile{
 		Set:   true,
 		Alpha: field("perfParms", "decodeParms", "alpha"), Beta: field("perfParms", "decodeParms", "beta"),
 		Gamma: field("perfParms", "prefillParms", "gamma"), Delta: field("perfParms", "prefillParms", "delta"),
-		MaxBatch: f.number(append(path[:len(path):len(path)], "maxBatchSize")...),
+		MaxBatch: f.numberAt(append(path[:len(path):len(path)], "maxBatchSize")...),
 	}
 }
 
 func statusOf(f *fields) []byte {
-	status, ok := f.at("status").(map[string]any)
+	status, ok := f.value("status").(map[string]any)
 	if !ok || len(status) == 0 {
 		return nil
 	}
@@ -325,22 +325,22 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 	case snapshot.VariantAutoscaling:
 		return
 	case snapshot.HorizontalPodAutoscaler:
-		d.Follows, d.OfKEDA = usesMetric(f, ""), ofKEDA(u, f)
-		least := f.number("spec", "minReplicas")
+		d.Follows, d.OfKEDA = usesMetric(f, ""), isMadeByKEDA(u, f)
+		least := f.numberAt("spec", "minReplicas")
 		d.IdleAtZero = !least.Set || least.Value > 0 || isDisabled(f)
 	case snapshot.ScaledObject:
 		d.Follows, d.Pause = usesTrigger(f, ""), readPause(f)
 	}
-	d.Scales = Owner{Namespace: d.Namespace, Kind: f.text("spec", "scaleTargetRef", "kind"), Name: f.text("spec", "scaleTargetRef", "name")}
+	d.Scales = Owner{Namespace: d.Namespace, Kind: f.textAt("spec", "scaleTargetRef", "kind"), Name: f.textAt("spec", "scaleTargetRef", "name")}
 	if d.Scales.Kind == "" {
 		d.Scales.Kind = Deployment // the default of ScaledObjects
 	}
 }
 
-// isDisabled reports whether a HorizontalPodAutoscaler says that it does nothing, as its target has no replicas. From Kubernetes 1.37 on, one with
-// a minimum of 0 starts only what it has itself scaled to zero, and remembers that in its status.
+// isDisabled reports whether a HorizontalPodAutoscaler says that it does nothing, as its target has no replicas. From Kubernetes 1.37 on,
+// one with a minimum of 0 starts only what it has itself scaled to zero, and remembers that in its status.
 func isDisabled(f *fields) bool {
-	conditions, _ := f.at("status", "conditions").([]any)
+	conditions, _ := f.value("status", "conditions").([]any)
 	for _, c := range conditions {
 		c, _ := c.(map[string]any)
 		if c["type"] == "ScalingActive" {
@@ -352,30 +352,30 @@ func isDisabled(f *fields) bool {
 
 // usesMetric reports whether a HorizontalPodAutoscaler has an external metric of this program, with a type of target. Empty: with any.
 func usesMetric(f *fields, targetType string) bool {
-	metrics, _ := f.at("spec", "metrics").([]any)
+	metrics, _ := f.value("spec", "metrics").([]any)
 	for _, m := range metrics {
 		m, _ := m.(map[string]any)
 		g := fields{object: m}
-		if g.at("external", "metric", "name") == metric && (targetType == "" || g.at("external", "target", "type") == targetType) {
+		if g.value("external", "metric", "name") == metric && (targetType == "" || g.value("external", "target", "type") == targetType) {
 			return true
 		}
 	}
 	return false
 }
 
-// usesTrigger reports whether a ScaledObject has a trigger that asks for the metric, with a query or at the external scaler, and with a type
-// of metric. Empty: with any.
+// usesTrigger reports whether a ScaledObject has a trigger that asks for the metric, with a query or at the external scaler, and with a
+// type of metric. Empty: with any.
 func usesTrigger(f *fields, metricType string) bool {
-	triggers, _ := f.at("spec", "triggers").([]any)
+	triggers, _ := f.value("spec", "triggers").([]any)
 	for _, t := range triggers {
 		t, _ := t.(map[string]any)
 		if metricType != "" && t["metricType"] != metricType {
 			continue
 		}
 		g := fields{object: t}
-		query, _ := g.at("metadata", "query").(string)
-		address, _ := g.at("metadata", "scalerAddress").(string)
-		model, _ := g.at("metadata", metadataModel).(string)
+		query, _ := g.value("metadata", "query").(string)
+		address, _ := g.value("metadata", "scalerAddress").(string)
+		model, _ := g.value("metadata", metadataModel).(string)
 		if strings.Contains(query, metric) || strings.Contains(address, scaler) || model != "" {
 			return true
 		}

@@ -85,7 +85,7 @@ func mapDevices[A, B any](a Devices[A], convert func(A) B) Devices[B] {
 	}
 }
 
-func (d Devices[T]) all() []T {
+func (d Devices[T]) asSlice() []T {
 	return []T{d.ResourceSlices, d.ResourceClaims, d.ResourceClaimTemplates, d.DeviceClasses}
 }
 
@@ -93,30 +93,30 @@ func (d Devices[T]) all() []T {
 func readSlice(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	s := &DeviceSlice{Identity: identityOf(u)}
-	s.Driver, s.Node = share(f.text("spec", "driver")), share(f.text("spec", "nodeName"))
-	s.Pool = f.text("spec", "pool", "name")
-	s.Generation, s.Count = f.number("spec", "pool", "generation").Value, f.number("spec", "pool", "resourceSliceCount").Value
-	perDevice, _ := f.at("spec", "perDeviceNodeSelection").(bool)
-	all, _ := f.at("spec", "devices").([]any)
+	s.Driver, s.Node = internText(f.textAt("spec", "driver")), internText(f.textAt("spec", "nodeName"))
+	s.Pool = f.textAt("spec", "pool", "name")
+	s.Generation, s.Count = f.numberAt("spec", "pool", "generation").Value, f.numberAt("spec", "pool", "resourceSliceCount").Value
+	perDevice, _ := f.value("spec", "perDeviceNodeSelection").(bool)
+	all, _ := f.value("spec", "devices").([]any)
 	s.Invalid = len(all) > maxDevices
-	for _, one := range all[:min(len(all), maxDevices)] {
-		object, _ := one.(map[string]any)
-		of := &fields{object: object}
-		d := inventory.Device{Name: of.text("name")}
+	for _, element := range all[:min(len(all), maxDevices)] {
+		object, _ := element.(map[string]any)
+		entry := &fields{object: object}
+		d := inventory.Device{Name: entry.textAt("name")}
 		if perDevice {
-			d.Node = share(of.text("nodeName"))
+			d.Node = internText(entry.textAt("nodeName"))
 		}
 		if s.Node == "" && d.Node == "" || isRestricted(object) {
 			continue
 		}
-		d.Attributes = attributesOf(of, s.Driver)
+		d.Attributes = attributesOf(entry, s.Driver)
 		s.Devices = append(s.Devices, d)
 	}
 	return s
 }
 
-// share returns a text that objects with the same one share.
-func share(text string) string { return unique.Make(text).Value() }
+// internText returns the one copy of a text that all objects share.
+func internText(text string) string { return unique.Make(text).Value() }
 
 // isRestricted reports whether a device is a part of another one, is one for several claims, or has a taint that keeps pods from it.
 func isRestricted(device map[string]any) bool {
@@ -135,7 +135,7 @@ func isRestricted(device map[string]any) bool {
 
 // attributesOf returns the attributes of a device. The domain of a name without one is the driver.
 func attributesOf(f *fields, driver string) []string {
-	object, _ := f.at("attributes").(map[string]any)
+	object, _ := f.value("attributes").(map[string]any)
 	var all []string
 	for _, key := range firstKeys(object, maxAttributes) {
 		value, _ := object[key].(map[string]any)
@@ -145,7 +145,7 @@ func attributesOf(f *fields, driver string) []string {
 		}
 		for _, field := range []string{"string", "bool", "int"} {
 			if v := value[field]; v != nil {
-				all = append(all, share(cutText(inventory.AttributeText(domain, name, valueText(v)))))
+				all = append(all, internText(cutText(inventory.AttributeText(domain, name, valueText(v)))))
 			}
 		}
 	}
@@ -160,15 +160,15 @@ func valueText(value any) string {
 	return fmt.Sprint(value)
 }
 
-// readClaim keeps the devices of a claim that nobody else can get.
+// readClaim keeps the devices that a claim has for itself.
 func readClaim(u *unstructured.Unstructured) any {
 	c := &DeviceClaim{Identity: identityOf(u)}
-	results, _ := newFields(u).at("status", "allocation", "devices", "results").([]any)
-	for _, one := range results[:min(len(results), maxDevices)] {
-		object, _ := one.(map[string]any)
-		of := &fields{object: object}
+	results, _ := newFields(u).value("status", "allocation", "devices", "results").([]any)
+	for _, element := range results[:min(len(results), maxDevices)] {
+		object, _ := element.(map[string]any)
+		entry := &fields{object: object}
 		if admin, _ := object["adminAccess"].(bool); !admin {
-			c.Devices = append(c.Devices, inventory.DeviceName{Driver: share(of.text("driver")), Pool: share(of.text("pool")), Name: share(of.text("device"))})
+			c.Devices = append(c.Devices, inventory.DeviceName{Driver: internText(entry.textAt("driver")), Pool: internText(entry.textAt("pool")), Name: internText(entry.textAt("device"))})
 		}
 	}
 	return c
@@ -185,31 +185,31 @@ func readDeviceClass(u *unstructured.Unstructured) any {
 func readClaimTemplate(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	r := &DeviceRequest{Identity: identityOf(u)}
-	requests, _ := f.at("spec", "spec", "devices", "requests").([]any)
-	constraints, _ := f.at("spec", "spec", "devices", "constraints").([]any)
+	requests, _ := f.value("spec", "spec", "devices", "requests").([]any)
+	constraints, _ := f.value("spec", "spec", "devices", "constraints").([]any)
 	if len(requests) != 1 || len(constraints) > 0 {
 		r.Unsupported = "it has no request, several ones, or constraints"
 		return r
 	}
 	request, _ := requests[0].(map[string]any)
 	exactly, _ := request["exactly"].(map[string]any)
-	of := &fields{object: exactly}
+	entry := &fields{object: exactly}
 	admin, _ := exactly["adminAccess"].(bool)
-	count := of.number("count")
-	r.Class, r.Number = of.text("deviceClassName"), max(count.Value, 1)
-	switch mode := of.text("allocationMode"); {
+	count := entry.numberAt("count")
+	r.Class, r.Number = entry.textAt("deviceClassName"), max(count.Value, 1)
+	switch mode := entry.textAt("allocationMode"); {
 	case exactly == nil:
 		r.Unsupported = "its request has no field exactly"
 	case admin:
 		r.Unsupported = "its request has adminAccess, which takes no devices"
 	case mode != "" && mode != "ExactCount":
 		r.Unsupported = fmt.Sprintf("its request has the allocationMode %q", mode)
-	case of.invalid != "" || r.Number > maxDevices || r.Class == "":
+	case entry.invalid != "" || r.Number > maxDevices || r.Class == "":
 		r.Unsupported = "its request has no usable count or deviceClassName"
 	case exactly["capacity"] != nil:
 		r.Unsupported = "its request has a capacity"
 	default:
-		r.readSelectors(of, "selectors")
+		r.readSelectors(entry, "selectors")
 	}
 	return r
 }
@@ -222,14 +222,14 @@ var (
 
 // readSelectors reads the selectors of CEL of a list, all of which a device must match.
 func (r *DeviceRequest) readSelectors(f *fields, path ...string) {
-	all, _ := f.at(path...).([]any)
+	all, _ := f.value(path...).([]any)
 	if len(all) > maxSelectors {
 		r.Unsupported = fmt.Sprintf("it has more than %d selectors", maxSelectors)
 		return
 	}
-	for _, one := range all {
-		object, _ := one.(map[string]any)
-		expression, _ := (&fields{object: object}).at("cel", "expression").(string)
+	for _, element := range all {
+		object, _ := element.(map[string]any)
+		expression, _ := (&fields{object: object}).value("cel", "expression").(string)
 		if len(expression) > maxExpression || !r.readTerms(expression) {
 			r.Unsupported = fmt.Sprintf("of the expression %q, only comparisons of device.driver and device.attributes[domain].name with ==, joined by &&, are read, at most %d of them",
 				cutText(expression), maxAttributes)
@@ -253,7 +253,7 @@ func (r *DeviceRequest) readTerms(expression string) bool {
 // readTerm reads a comparison, and reports whether it is one.
 func (r *DeviceRequest) readTerm(term string) bool {
 	if parts := driverExpression.FindStringSubmatch(term); parts != nil {
-		driver := share(cutText(unquote(parts[1])))
+		driver := internText(cutText(unquote(parts[1])))
 		if r.Driver != "" && r.Driver != driver {
 			return false // no device has two drivers
 		}
@@ -268,7 +268,7 @@ func (r *DeviceRequest) readTerm(term string) bool {
 	if strings.ContainsAny(value[:1], `'"`) {
 		value = strconv.Quote(unquote(value))
 	}
-	r.Attributes = append(r.Attributes, share(cutText(inventory.AttributeText(unquote(parts[1]), parts[2], value))))
+	r.Attributes = append(r.Attributes, internText(cutText(inventory.AttributeText(unquote(parts[1]), parts[2], value))))
 	return true
 }
 
@@ -276,36 +276,36 @@ func unquote(text string) string { return text[1 : len(text)-1] }
 
 // claimsOf returns what the pods of a replica request by claims, nil if they request nothing so. Templates are as for shapeOf.
 func claimsOf(pods int64, templates ...template) *PodClaims {
-	var made *PodClaims
+	var claims *PodClaims
 	var placements inventory.Placements
 	for i, t := range templates {
 		number := int64(1)
 		if i > 0 {
 			number = pods - 1
 		}
-		all, _ := t.at(append(slices.Clone(t.path), "spec", "resourceClaims")...).([]any)
+		all, _ := t.value(append(slices.Clone(t.path), "spec", "resourceClaims")...).([]any)
 		if len(all) == 0 {
 			continue
 		}
 		object, _ := all[0].(map[string]any)
-		name := (&fields{object: object}).text("resourceClaimTemplateName")
-		if made == nil {
-			made = &PodClaims{Template: name}
+		name := (&fields{object: object}).textAt("resourceClaimTemplateName")
+		if claims == nil {
+			claims = &PodClaims{Template: name}
 		}
-		if len(all) > 1 || name == "" || name != made.Template {
-			made.Unsupported = "the pods have several claims, or one that is not made from a ResourceClaimTemplate: use one template with one request"
+		if len(all) > 1 || name == "" || name != claims.Template {
+			claims.Unsupported = "the pods have several claims, or one that is not made from a ResourceClaimTemplate: use one template with one request"
 		}
-		made.Pods += number
+		claims.Pods += number
 		placements = append(placements, placementOf(t))
 	}
-	if made != nil {
-		made.Placement = share(placements.Key())
+	if claims != nil {
+		claims.Placement = internText(placements.Key())
 	}
-	return made
+	return claims
 }
 
 // hasClaims reports whether a pod requests devices by claims.
 func hasClaims(f *fields) bool {
-	all, _ := f.at("spec", "resourceClaims").([]any)
+	all, _ := f.value("spec", "resourceClaims").([]any)
 	return len(all) > 0
 }

@@ -32,20 +32,20 @@ type fields struct {
 	invalid string
 }
 
-func (f *fields) fail(name string, reason string) {
+func (f *fields) setInvalid(name string, reason string) {
 	if f.invalid == "" {
 		f.invalid = f.prefix + name + " " + reason
 	}
 }
 
-// at returns the value of a field, nil if it is absent.
-func (f *fields) at(path ...string) any {
+// value returns the value of a field, nil if it is absent.
+func (f *fields) value(path ...string) any {
 	var value any = f.object
 	for i, key := range path {
 		object, ok := value.(map[string]any)
 		if !ok {
 			if value != nil {
-				f.fail(strings.Join(path[:i], "."), "is not an object")
+				f.setInvalid(strings.Join(path[:i], "."), "is not an object")
 			}
 			return nil
 		}
@@ -54,17 +54,17 @@ func (f *fields) at(path ...string) any {
 	return value
 }
 
-// text returns a text of at most MaxText bytes.
-func (f *fields) text(path ...string) string {
-	text, ok := f.at(path...).(string)
+// textAt returns a text of at most MaxText bytes.
+func (f *fields) textAt(path ...string) string {
+	text, ok := f.value(path...).(string)
 	if !ok {
-		if f.at(path...) != nil {
-			f.fail(nameOf(path), "is not a text")
+		if f.value(path...) != nil {
+			f.setInvalid(nameOf(path), "is not a text")
 		}
 		return ""
 	}
 	if len(text) > MaxText {
-		f.fail(nameOf(path), fmt.Sprintf("has more than %d bytes", MaxText))
+		f.setInvalid(nameOf(path), fmt.Sprintf("has more than %d bytes", MaxText))
 	}
 	return cutText(text)
 }
@@ -74,9 +74,9 @@ func cutText(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), MaxText)]), "?")
 }
 
-// number returns a whole number.
-func (f *fields) number(path ...string) Number {
-	switch n := f.at(path...).(type) {
+// numberAt returns a whole number.
+func (f *fields) numberAt(path ...string) Number {
+	switch n := f.value(path...).(type) {
 	case nil:
 		return Number{}
 	case int64:
@@ -86,7 +86,7 @@ func (f *fields) number(path ...string) Number {
 			return Number{Value: int64(n), Set: true}
 		}
 	}
-	f.fail(nameOf(path), "is not a whole number, or too large")
+	f.setInvalid(nameOf(path), "is not a whole number, or too large")
 	return Number{}
 }
 
@@ -98,13 +98,13 @@ func nameOf(path []string) string {
 	return strings.Join(path, ".")
 }
 
-func (f *fields) annotation(key string) string { return f.text("metadata", "annotations", key) }
+func (f *fields) annotation(key string) string { return f.textAt("metadata", "annotations", key) }
 
-func (f *fields) label(key string) string { return f.text("metadata", "labels", key) }
+func (f *fields) label(key string) string { return f.textAt("metadata", "labels", key) }
 
-// labels returns a map of texts.
-func (f *fields) labels(path ...string) map[string]string {
-	object, ok := f.at(path...).(map[string]any)
+// labelsAt returns a map of texts.
+func (f *fields) labelsAt(path ...string) map[string]string {
+	object, ok := f.value(path...).(map[string]any)
 	if !ok || len(object) == 0 {
 		return nil
 	}

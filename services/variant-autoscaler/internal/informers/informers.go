@@ -14,8 +14,7 @@
 //	ResourceClaimTemplate, DeviceClass                           *DeviceRequest
 //	EndpointSlice                                                *Endpoints
 //
-// Everybody who may write such an object can write anything into it, so no object fails to be read, and texts, lists and numbers are
-// bounded: see Spec.Invalid.
+// These objects are untrusted. So no object fails to be read, and texts, lists and numbers are bounded: see Spec.Invalid.
 package informers
 
 import (
@@ -105,7 +104,7 @@ func New(p Params) *Informers {
 	params := kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval}
 	group := kit.NewGroup(params)
 	params.Discovery = olderVersions{p.Discovery}
-	older := mapQueues(mapQueues(queueKinds(olderKueueVersion), off), kit.NewGroup(params).Add)
+	older := mapQueues(mapQueues(queueKinds(olderKueueVersion), turnOff), kit.NewGroup(params).Add)
 	kinds, on := withoutInventory(p.Instance), make(chan struct{})
 	return &Informers{
 		Group: group, Set: mapSet(kinds, group.Add), Endpoints: group.Add(endpoints), olderQueues: older,
@@ -116,11 +115,11 @@ func New(p Params) *Informers {
 // withoutInventory returns the kinds with those off that only the limiter reads: Informers.Run starts them, and not the group.
 func withoutInventory(instance string) Set[kit.Kind] {
 	kinds := Kinds(instance)
-	kinds.Nodes, kinds.Queues, kinds.Devices = off(kinds.Nodes), mapQueues(kinds.Queues, off), mapDevices(kinds.Devices, off)
+	kinds.Nodes, kinds.Queues, kinds.Devices = turnOff(kinds.Nodes), mapQueues(kinds.Queues, turnOff), mapDevices(kinds.Devices, turnOff)
 	return kinds
 }
 
-func off(k kit.Kind) kit.Kind {
+func turnOff(k kit.Kind) kit.Kind {
 	k.Off = true
 	return k
 }
@@ -128,9 +127,9 @@ func off(k kit.Kind) kit.Kind {
 // WatchInventory starts to watch nodes, quotas and devices, for as long as the program runs.
 func (i *Informers) WatchInventory() { i.watchInventory() }
 
-// inventory returns the informers that only the limiter needs, and their names.
-func (i *Informers) inventory() (all []*kube.OptionalInformer, names []string) {
-	all = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.all(), i.olderQueues.all(), i.Devices.all())
+// inventoryInformers returns the informers that only the limiter needs, and their names.
+func (i *Informers) inventoryInformers() (all []*kube.OptionalInformer, names []string) {
+	all = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.asSlice(), i.olderQueues.asSlice(), i.Devices.asSlice())
 	for _, k := range InventoryKinds() {
 		names = append(names, k.Resource.GroupResource().String())
 	}
@@ -143,7 +142,7 @@ func (i *Informers) Run(ctx context.Context) {
 	all.Go(func() { i.Group.Run(ctx) })
 	select {
 	case <-i.inventoryOn:
-		informers, _ := i.inventory()
+		informers, _ := i.inventoryInformers()
 		for _, informer := range informers {
 			all.Go(func() { informer.Run(ctx) })
 		}
@@ -157,7 +156,7 @@ func (i *Informers) Unsynced() []string {
 	unsynced := i.Group.Unsynced()
 	select {
 	case <-i.inventoryOn:
-		informers, names := i.inventory()
+		informers, names := i.inventoryInformers()
 		for n, informer := range informers {
 			if !informer.HasSynced() && !slices.Contains(unsynced, names[n]) { // a kind may have two versions
 				unsynced = append(unsynced, names[n])
@@ -175,8 +174,8 @@ func (i *Informers) Caches() Caches {
 	return c
 }
 
-// Snapshot returns caches of objects that were read once.
-func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
+// SnapshotCaches returns caches with the objects of a snapshot.
+func SnapshotCaches(world kit.Snapshot, instance string) (Caches, error) {
 	var first error
 	read := func(k kit.Kind) kit.Reader {
 		reader, err := world.Reader(k)
@@ -190,8 +189,8 @@ func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
 	return c, first //nolint:wrapcheck // the error names the object
 }
 
-// Kinds returns the kinds that the program reads. All but those of the limiter are required: without the permission to list one of them, variants would
-// disappear, or groups would change.
+// Kinds returns the kinds that the program reads. All but those of the limiter are required: without the permission to list one of them,
+// variants would disappear, or groups would change.
 func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
 	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget, byNamespace: indexPodByNamespace}
@@ -236,7 +235,7 @@ func KindList(instance string) []kit.Kind {
 
 // InventoryKinds returns the kinds that only the limiter reads, in all versions.
 func InventoryKinds() []kit.Kind {
-	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).all(), queueKinds(olderKueueVersion).all(), deviceKinds().all())
+	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).asSlice(), queueKinds(olderKueueVersion).asSlice(), deviceKinds().asSlice())
 }
 
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
@@ -261,30 +260,30 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 	}
 }
 
-// All returns all objects of a kind.
-func All[T any](r kit.Reader) []*T { return typed[T](r.List()) }
+// ListAll returns all objects of a kind.
+func ListAll[T any](r kit.Reader) []*T { return castObjects[T](r.List()) }
 
-// Get returns an object, nil if it does not exist.
-func Get[T any](r kit.Reader, name cache.ObjectName) *T {
+// FindObject returns an object, nil if it does not exist.
+func FindObject[T any](r kit.Reader, name cache.ObjectName) *T {
 	obj, _ := r.Get(name)
 	t, _ := obj.(*T)
 	return t
 }
 
 // PodsOf returns the pods of a workload.
-func PodsOf(r kit.Reader, w Owner) []*Pod { return typed[Pod](r.ByIndex(byTarget, w.String())) }
+func PodsOf(r kit.Reader, w Owner) []*Pod { return castObjects[Pod](r.ByIndex(byTarget, w.String())) }
 
 // PodsBySelector returns the pods of a namespace that a selector selects, of those that belong to no Deployment, StatefulSet or
 // LeaderWorkerSet.
 func PodsBySelector(r kit.Reader, namespace string, selector labels.Selector) []*Pod {
-	return slices.DeleteFunc(typed[Pod](r.ByIndex(byNamespace, namespace)), func(p *Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
+	return slices.DeleteFunc(castObjects[Pod](r.ByIndex(byNamespace, namespace)), func(p *Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
 }
 
 // OwnedBy returns the workloads that an object of another kind made, with the kind of each.
 func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 	all := map[Owner]*Workload{}
 	for kind, reader := range map[string]kit.Reader{Deployment: c.Deployments, StatefulSet: c.StatefulSets, LeaderWorkerSet: c.LeaderWorkerSets} {
-		for _, w := range typed[Workload](reader.ByIndex(byOwner, o.String())) {
+		for _, w := range castObjects[Workload](reader.ByIndex(byOwner, o.String())) {
 			all[Owner{Namespace: w.Namespace, Kind: kind, Name: w.Name}] = w
 		}
 	}
@@ -293,10 +292,10 @@ func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 
 // AutoscalersOf returns the HorizontalPodAutoscalers and ScaledObjects that scale a workload.
 func AutoscalersOf(c Caches, w Owner) []*Declaration {
-	return append(typed[Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())), typed[Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
+	return append(castObjects[Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())), castObjects[Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
 }
 
-func typed[T any](objects []any) []*T {
+func castObjects[T any](objects []any) []*T {
 	all := make([]*T, 0, len(objects))
 	for _, obj := range objects {
 		if t, ok := obj.(*T); ok {

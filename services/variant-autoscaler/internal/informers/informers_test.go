@@ -168,12 +168,12 @@ func TestPods(t *testing.T) {
 			p := read[informers.Pod](t, informers.Kinds("").Pods, manifest)
 			assert.Equal(t, tt.want, p.Owner())
 			assert.Equal(t, tt.ready, !p.Ready().IsZero())
-			world, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
+			world, err := informers.SnapshotCaches(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
 			require.NoError(t, err)
 			found := informers.PodsOf(world.Pods, tt.want)
 			if tt.want == (informers.Owner{}) {
 				assert.Empty(t, found)
-				assert.NotNil(t, informers.Get[informers.Pod](world.Pods, cache.ObjectName{Namespace: "models", Name: "p"}))
+				assert.NotNil(t, informers.FindObject[informers.Pod](world.Pods, cache.ObjectName{Namespace: "models", Name: "p"}))
 				return
 			}
 			assert.Equal(t, []*informers.Pod{p}, found)
@@ -198,7 +198,7 @@ func TestLabelsOfPods(t *testing.T) {
 		manifest := "kind: Pod\nmetadata: {namespace: models, name: p, labels: {pod-template-hash: 7d9c}, ownerReferences: [{" + owner + ", controller: true}]}"
 		p := read[informers.Pod](t, informers.Kinds("").Pods, manifest)
 		assert.Equal(t, kept, p.Labels["pod-template-hash"] == "7d9c", owner)
-		world, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
+		world, err := informers.SnapshotCaches(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
 		require.NoError(t, err)
 		assert.Equal(t, kept, len(informers.PodsBySelector(world.Pods, "models", labels.Everything())) == 1, owner)
 		assert.Empty(t, informers.PodsBySelector(world.Pods, "other", labels.Everything()))

@@ -75,12 +75,12 @@ func mapQueues[A, B any](a Queues[A], convert func(A) B) Queues[B] {
 	return Queues[B]{ClusterQueues: convert(a.ClusterQueues), Cohorts: convert(a.Cohorts), ResourceFlavors: convert(a.ResourceFlavors)}
 }
 
-func (q Queues[T]) all() []T { return []T{q.ClusterQueues, q.Cohorts, q.ResourceFlavors} }
+func (q Queues[T]) asSlice() []T { return []T{q.ClusterQueues, q.Cohorts, q.ResourceFlavors} }
 
-// preferred reads the objects of the newer version of a kind, or of the older one where only that is served.
-type preferred struct{ newer, older kit.Reader }
+// preferredReader reads the objects of the newer version of a kind, or of the older one where only that is served.
+type preferredReader struct{ newer, older kit.Reader }
 
-func (p preferred) reader() kit.Reader {
+func (p preferredReader) activeReader() kit.Reader {
 	if !p.newer.Listed() && p.older.Listed() {
 		return p.older
 	}
@@ -88,21 +88,23 @@ func (p preferred) reader() kit.Reader {
 }
 
 // Get implements informers.Reader.
-func (p preferred) Get(name cache.ObjectName) (any, bool) { return p.reader().Get(name) }
+func (p preferredReader) Get(name cache.ObjectName) (any, bool) { return p.activeReader().Get(name) }
 
 // List implements informers.Reader.
-func (p preferred) List() []any { return p.reader().List() }
+func (p preferredReader) List() []any { return p.activeReader().List() }
 
 // ByIndex implements informers.Reader.
-func (p preferred) ByIndex(index, value string) []any { return p.reader().ByIndex(index, value) }
+func (p preferredReader) ByIndex(index, value string) []any {
+	return p.activeReader().ByIndex(index, value)
+}
 
 // Listed implements informers.Reader.
-func (p preferred) Listed() bool { return p.reader().Listed() }
+func (p preferredReader) Listed() bool { return p.activeReader().Listed() }
 
 func preferEach[T kit.Reader](newer, older Queues[T]) Queues[kit.Reader] {
 	return Queues[kit.Reader]{
-		ClusterQueues: preferred{newer.ClusterQueues, older.ClusterQueues}, Cohorts: preferred{newer.Cohorts, older.Cohorts},
-		ResourceFlavors: preferred{newer.ResourceFlavors, older.ResourceFlavors},
+		ClusterQueues: preferredReader{newer.ClusterQueues, older.ClusterQueues}, Cohorts: preferredReader{newer.Cohorts, older.Cohorts},
+		ResourceFlavors: preferredReader{newer.ResourceFlavors, older.ResourceFlavors},
 	}
 }
 
@@ -128,16 +130,16 @@ func (o olderVersions) ServerResourcesForGroupVersionWithContext(ctx context.Con
 
 func readClusterQueue(u *unstructured.Unstructured) any {
 	f := newFields(u)
-	q := &QuotaOwner{Identity: identityOf(u), QuotaOwner: inventory.QuotaOwner{Name: f.text("metadata", "name"), Inactive: inactiveOf(f)}}
-	q.Parent = f.text("spec", "cohortName")
+	q := &QuotaOwner{Identity: identityOf(u), QuotaOwner: inventory.QuotaOwner{Name: f.textAt("metadata", "name"), Inactive: inactiveOf(f)}}
+	q.Parent = f.textAt("spec", "cohortName")
 	if q.Parent == "" {
-		q.Parent = f.text("spec", "cohort") // v1beta1
+		q.Parent = f.textAt("spec", "cohort") // v1beta1
 	}
 	q.Quotas = quotasOf(f)
-	used := usesOf(f, "flavorsReservation")
+	used := cardsByFlavor(f, "flavorsReservation")
 	for i := range q.Quotas {
-		of := &q.Quotas[i]
-		of.Used = used[of.Flavor][of.Resource]
+		entry := &q.Quotas[i]
+		entry.Used = used[entry.Flavor][entry.Resource]
 	}
 	return q
 }
@@ -146,20 +148,20 @@ func readCohort(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	return &QuotaOwner{
 		Identity:   identityOf(u),
-		QuotaOwner: inventory.QuotaOwner{Name: f.text("metadata", "name"), Parent: f.text("spec", "parentName"), Quotas: quotasOf(f)},
+		QuotaOwner: inventory.QuotaOwner{Name: f.textAt("metadata", "name"), Parent: f.textAt("spec", "parentName"), Quotas: quotasOf(f)},
 	}
 }
 
 // inactiveOf says why a queue admits nothing.
 func inactiveOf(f *fields) string {
-	if policy := f.text("spec", "stopPolicy"); policy != "" && policy != "None" {
+	if policy := f.textAt("spec", "stopPolicy"); policy != "" && policy != "None" {
 		return fmt.Sprintf("its stopPolicy is %q. Set None", policy)
 	}
-	conditions, _ := f.at("status", "conditions").([]any)
+	conditions, _ := f.value("status", "conditions").([]any)
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == "Active" && c["status"] == "False" {
-			of := &fields{object: c}
-			return fmt.Sprintf("its condition Active is False (%s: %s)", of.text("reason"), of.text("message"))
+			entry := &fields{object: c}
+			return fmt.Sprintf("its condition Active is False (%s: %s)", entry.textAt("reason"), entry.textAt("message"))
 		}
 	}
 	return ""
@@ -168,34 +170,34 @@ func inactiveOf(f *fields) string {
 // quotasOf returns the quotas of cards, in the order in which Kueue tries their flavors.
 func quotasOf(f *fields) []inventory.FlavorQuota {
 	var all []inventory.FlavorQuota
-	groups, _ := f.at("spec", "resourceGroups").([]any)
+	groups, _ := f.value("spec", "resourceGroups").([]any)
 	for _, g := range groups {
-		eachNamed(g, "flavors", func(flavor string, of *fields) {
-			eachNamed(of.object, "resources", func(resource string, of *fields) {
+		visitNamed(g, "flavors", func(flavor string, entry *fields) {
+			visitNamed(entry.object, "resources", func(resource string, entry *fields) {
 				r := slices.Index(inventory.Resources[:], resource)
 				if r < 0 || len(all) == maxFlavors {
 					return
 				}
-				made := inventory.FlavorQuota{Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(of.at("nominalQuota"))}
-				made.Borrowing, made.Lending = readLimit(of.at("borrowingLimit")), readLimit(of.at("lendingLimit"))
-				all = append(all, made)
+				quota := inventory.FlavorQuota{Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(entry.value("nominalQuota"))}
+				quota.Borrowing, quota.Lending = readLimit(entry.value("borrowingLimit")), readLimit(entry.value("lendingLimit"))
+				all = append(all, quota)
 			})
 		})
 	}
 	return all
 }
 
-// usesOf returns the cards that a field of the status has, by flavor. It is empty in a status that nobody has written yet.
-func usesOf(f *fields, field string) map[string]inventory.Cards {
+// cardsByFlavor returns the cards that a field of the status has, by flavor. It is empty in a status that nobody has written yet.
+func cardsByFlavor(f *fields, field string) map[string]inventory.Cards {
 	all := map[string]inventory.Cards{}
-	eachNamed(f.at("status"), field, func(flavor string, of *fields) {
+	visitNamed(f.value("status"), field, func(flavor string, entry *fields) {
 		if len(all) == maxFlavors {
 			return
 		}
 		cards := all[flavor]
-		eachNamed(of.object, "resources", func(resource string, of *fields) {
+		visitNamed(entry.object, "resources", func(resource string, entry *fields) {
 			if r := slices.Index(inventory.Resources[:], resource); r >= 0 {
-				cards[r] = readQuota(of.at("total"))
+				cards[r] = readQuota(entry.value("total"))
 			}
 		})
 		all[flavor] = cards
@@ -203,14 +205,14 @@ func usesOf(f *fields, field string) map[string]inventory.Cards {
 	return all
 }
 
-// eachNamed visits the objects with a name in a list of an object.
-func eachNamed(object any, list string, visit func(name string, of *fields)) {
-	of, _ := object.(map[string]any)
-	all, _ := of[list].([]any)
-	for _, one := range all {
-		if item, ok := one.(map[string]any); ok {
+// visitNamed visits the objects with a name in a list of an object.
+func visitNamed(object any, list string, visit func(name string, entry *fields)) {
+	entry, _ := object.(map[string]any)
+	all, _ := entry[list].([]any)
+	for _, element := range all {
+		if item, ok := element.(map[string]any); ok {
 			f := &fields{object: item}
-			visit(f.text("name"), f)
+			visit(f.textAt("name"), f)
 		}
 	}
 }
@@ -239,23 +241,23 @@ func readQuota(value any) int64 {
 
 func readFlavor(u *unstructured.Unstructured) any {
 	f := newFields(u)
-	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.text("metadata", "name"), Labels: f.labels("spec", "nodeLabels")}}
-	eachItem(f.at("spec", "nodeTaints"), func(of *fields) {
-		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: of.text("key"), Value: of.text("value"), Effect: of.text("effect")})
+	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.textAt("metadata", "name"), Labels: f.labelsAt("spec", "nodeLabels")}}
+	visitItems(f.value("spec", "nodeTaints"), func(entry *fields) {
+		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: entry.textAt("effect")})
 	})
-	eachItem(f.at("spec", "tolerations"), func(of *fields) {
+	visitItems(f.value("spec", "tolerations"), func(entry *fields) {
 		flavor.Tolerations = append(flavor.Tolerations, inventory.Toleration{
-			Key: of.text("key"), Operator: of.text("operator"), Value: of.text("value"), Effect: of.text("effect"),
+			Key: entry.textAt("key"), Operator: entry.textAt("operator"), Value: entry.textAt("value"), Effect: entry.textAt("effect"),
 		})
 	})
 	return flavor
 }
 
-// eachItem visits the first objects of a list.
-func eachItem(list any, visit func(of *fields)) {
+// visitItems visits the first objects of a list.
+func visitItems(list any, visit func(entry *fields)) {
 	all, _ := list.([]any)
-	for _, one := range all[:min(len(all), maxFlavorParts)] {
-		item, _ := one.(map[string]any)
+	for _, element := range all[:min(len(all), maxFlavorParts)] {
+		item, _ := element.(map[string]any)
 		visit(&fields{object: item})
 	}
 }
@@ -270,12 +272,12 @@ func LocalQueueResources() []schema.GroupVersionResource {
 // ReadLocalQueue returns what the program needs of a LocalQueue.
 func ReadLocalQueue(u *unstructured.Unstructured) *inventory.LocalQueue {
 	f := newFields(u)
-	q := &inventory.LocalQueue{Namespace: u.GetNamespace(), Name: u.GetName(), ClusterQueue: f.text("spec", "clusterQueue"), Inactive: inactiveOf(f)}
-	admitted := usesOf(f, "flavorsUsage")
-	if f.at("status", "flavorsUsage") == nil {
-		admitted = usesOf(f, "flavorUsage") // v1beta1
+	q := &inventory.LocalQueue{Namespace: u.GetNamespace(), Name: u.GetName(), ClusterQueue: f.textAt("spec", "clusterQueue"), Inactive: inactiveOf(f)}
+	admitted := cardsByFlavor(f, "flavorsUsage")
+	if f.value("status", "flavorsUsage") == nil {
+		admitted = cardsByFlavor(f, "flavorUsage") // v1beta1
 	}
-	for flavor, reserved := range usesOf(f, "flavorsReservation") {
+	for flavor, reserved := range cardsByFlavor(f, "flavorsReservation") {
 		for r, cards := range reserved {
 			q.Reserved[r] += max(cards-max(admitted[flavor][r], 0), 0)
 		}
@@ -287,9 +289,9 @@ func ReadLocalQueue(u *unstructured.Unstructured) *inventory.LocalQueue {
 func queueOf(f *fields, template ...string) (queue string, managed bool) {
 	queue = f.label(labelQueue)
 	if queue == "" {
-		queue = f.text(append(slices.Clone(template), "metadata", "labels", labelQueue)...)
+		queue = f.textAt(append(slices.Clone(template), "metadata", "labels", labelQueue)...)
 	}
-	return queue, queue != "" && f.text(append(slices.Clone(template), "metadata", "annotations", annotationParent)...) != ""
+	return queue, queue != "" && f.textAt(append(slices.Clone(template), "metadata", "annotations", annotationParent)...) != ""
 }
 
 // admission is what a pod shows of Kueue.
@@ -299,7 +301,7 @@ type admission struct {
 }
 
 func admissionOf(f *fields) admission {
-	gates, _ := f.at("spec", "schedulingGates").([]any)
+	gates, _ := f.value("spec", "schedulingGates").([]any)
 	gated := slices.ContainsFunc(gates, func(gate any) bool {
 		g, ok := gate.(map[string]any)
 		return ok && g["name"] == gateAdmission

@@ -192,7 +192,7 @@ func TestVersionsOfKueue(t *testing.T) {
 		kueue := i.Caches().Queues
 		cohort := func() string {
 			time.Sleep(4 * time.Minute) // some polls
-			all := informers.All[informers.QuotaOwner](kueue.ClusterQueues)
+			all := informers.ListAll[informers.QuotaOwner](kueue.ClusterQueues)
 			if !kueue.ClusterQueues.Listed() {
 				return "unknown"
 			}

@@ -32,24 +32,24 @@ const (
 func readNode(u *unstructured.Unstructured) any {
 	n, f := &Node{Identity: identityOf(u)}, newFields(u)
 	for r, name := range inventory.Resources {
-		n.Allocatable[r] = readCards(f.at("status", "allocatable", name))
+		n.Allocatable[r] = readCards(f.value("status", "allocatable", name))
 	}
 	n.Node.Name = n.Identity.Name
 	n.Labels = nodeLabels(f)
-	n.Unschedulable, _ = f.at("spec", "unschedulable").(bool)
-	taints, _ := f.at("spec", "taints").([]any)
+	n.Unschedulable, _ = f.value("spec", "unschedulable").(bool)
+	taints, _ := f.value("spec", "taints").([]any)
 	n.Ready = isReady(f) && len(taints) <= maxTaints
 	for _, t := range taints[:min(len(taints), maxTaints)] {
 		taint, _ := t.(map[string]any)
-		of := &fields{object: taint}
-		n.Taints = append(n.Taints, inventory.Taint{Key: of.text("key"), Value: of.text("value"), Effect: of.text("effect")})
+		entry := &fields{object: taint}
+		n.Taints = append(n.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: entry.textAt("effect")})
 	}
 	return n
 }
 
 // nodeLabels returns the labels of a node. Nodes share their texts.
 func nodeLabels(f *fields) map[string]string {
-	object, _ := f.at("metadata", "labels").(map[string]any)
+	object, _ := f.value("metadata", "labels").(map[string]any)
 	all := make(map[string]string, min(len(object), maxNodeLabels))
 	for _, key := range firstKeys(object, maxNodeLabels) {
 		if value, ok := object[key].(string); ok {
@@ -60,7 +60,7 @@ func nodeLabels(f *fields) map[string]string {
 }
 
 func isReady(f *fields) bool {
-	conditions, _ := f.at("status", "conditions").([]any)
+	conditions, _ := f.value("status", "conditions").([]any)
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		condition, _ := c.(map[string]any)
 		return condition["type"] == "Ready" && condition["status"] == "True"
@@ -84,7 +84,7 @@ func shapeOf(pods int64, templates ...template) inventory.Shape {
 		if i > 0 {
 			number = pods - 1
 		}
-		resource, cards := requested(t)
+		resource, cards := requestedCards(t)
 		switch {
 		case cards == UnreadableCards || cards > 0 && shape.Cards > 0 && resource != shape.Resource:
 			return inventory.Shape{}
@@ -99,8 +99,8 @@ func shapeOf(pods int64, templates ...template) inventory.Shape {
 	return shape
 }
 
-// requested returns the resource of which a template requests cards. Several resources cannot be read.
-func requested(t template) (resource int, cards int64) {
+// requestedCards returns the resource of which a template requests cards. Several resources cannot be read.
+func requestedCards(t template) (resource int, cards int64) {
 	for r, n := range requestsOf(t.fields, t.path...) {
 		switch {
 		case n == UnreadableCards || n > 0 && cards > 0:
@@ -114,11 +114,11 @@ func requested(t template) (resource int, cards int64) {
 
 // placementOf returns what a template says of nodes.
 func placementOf(t template) inventory.Placement {
-	spec, _ := t.at(append(slices.Clone(t.path), "spec")...).(map[string]any)
-	of := &fields{object: spec}
+	spec, _ := t.value(append(slices.Clone(t.path), "spec")...).(map[string]any)
+	entry := &fields{object: spec}
 	read := map[string]any{
 		"nodeSelector": spec["nodeSelector"], "tolerations": spec["tolerations"],
-		"nodeSelectorTerms": of.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
+		"nodeSelectorTerms": entry.value("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
 	}
 	maps.DeleteFunc(read, func(_ string, value any) bool { return value == nil })
 	var p inventory.Placement
@@ -129,7 +129,7 @@ func placementOf(t template) inventory.Placement {
 	if err != nil {
 		return inventory.Placement{Unreadable: "a field has a value of the wrong type"}
 	}
-	if n := p.Size(); n > maxTerms {
+	if n := p.CountTerms(); n > maxTerms {
 		return inventory.Placement{Unreadable: fmt.Sprintf("they have %d labels, values and tolerations, and at most %d are possible", n, maxTerms)}
 	}
 	return p

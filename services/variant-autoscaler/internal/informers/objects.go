@@ -183,8 +183,8 @@ func readAlphaPool(u *unstructured.Unstructured) any {
 func newPool(u *unstructured.Unstructured, selector ...string) *Pool {
 	pool := &Pool{Identity: identityOf(u), Created: u.GetCreationTimestamp().Time}
 	f := newFields(u)
-	if all, _ := f.at(selector...).(map[string]any); len(all) <= maxLabels {
-		pool.Selector = f.labels(selector...)
+	if all, _ := f.value(selector...).(map[string]any); len(all) <= maxLabels {
+		pool.Selector = f.labelsAt(selector...)
 		if len(pool.Selector) < len(all) {
 			pool.Selector = nil // a value is not a text
 		}
@@ -192,18 +192,19 @@ func newPool(u *unstructured.Unstructured, selector ...string) *Pool {
 	return pool
 }
 
-// readPod keeps the pods of workloads that are not about to end, nor wait for Kueue. Only the leader of a group of a LeaderWorkerSet serves.
+// readPod keeps the pods of workloads that are not about to end, nor wait for Kueue. Only the leader of a group of a LeaderWorkerSet
+// serves.
 func readPod(u *unstructured.Unstructured) any {
 	p := &Pod{Identity: identityOf(u)}
 	f := newFields(u)
-	phase := f.text("status", "phase")
+	phase := f.textAt("status", "phase")
 	if phase == "Succeeded" || phase == "Failed" {
 		return p
 	}
 	owner, serves := ownerOf(u, f)
 	byLabels := false
 	if owner.Name == "" {
-		owner = makerOf(u)
+		owner = creatorOf(u)
 		byLabels = owner.Name != "" || hasReplicaSet(u)
 	}
 	admission := admissionOf(f)
@@ -212,7 +213,7 @@ func readPod(u *unstructured.Unstructured) any {
 	case u.GetDeletionTimestamp() != nil, !serves, admission.gated, owner.Name == "" && !byLabels:
 		return p
 	case byLabels:
-		p.Labels = f.labels("metadata", "labels")
+		p.Labels = f.labelsAt("metadata", "labels")
 	}
 	if owner.Name != "" {
 		p.owner = unique.Make(owner)
@@ -224,7 +225,7 @@ func readPod(u *unstructured.Unstructured) any {
 // readTimes reads since when a pod starts and is ready.
 func (p *Pod) readTimes(u *unstructured.Unstructured, f *fields, a admission) {
 	p.created = u.GetCreationTimestamp().Unix()
-	conditions, _ := f.at("status", "conditions").([]any)
+	conditions, _ := f.value("status", "conditions").([]any)
 	for _, c := range conditions {
 		c, _ := c.(map[string]any)
 		switch {
@@ -238,7 +239,7 @@ func (p *Pod) readTimes(u *unstructured.Unstructured, f *fields, a admission) {
 
 // holdingOf returns what a pod holds of a node or of a quota, nil if it requests none, or is on no node and Kueue does not manage it.
 func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner, a admission) *Holding {
-	node, requests := f.text("spec", "nodeName"), requestsOf(f)
+	node, requests := f.textAt("spec", "nodeName"), requestsOf(f)
 	claims := hasClaims(f)
 	if node == "" && !a.queued || requests == (inventory.Cards{}) && !claims {
 		return nil
@@ -262,8 +263,8 @@ func trueSince(condition map[string]any, created int64) int64 {
 	return created
 }
 
-// ownerOf returns the workload of a pod, and whether the pod serves for it. The ReplicaSets of a Deployment are called as it, followed by the
-// hash of the template.
+// ownerOf returns the workload of a pod, and whether the pod serves for it. The ReplicaSets of a Deployment are called as it, followed by
+// the hash of the template.
 func ownerOf(u *unstructured.Unstructured, f *fields) (w Owner, serves bool) {
 	owner := func(kind, name string) Owner { return Owner{Namespace: u.GetNamespace(), Kind: kind, Name: name} }
 	if set := f.label(labelSetName); set != "" {
@@ -291,8 +292,8 @@ func hasReplicaSet(u *unstructured.Unstructured) bool {
 	})
 }
 
-// makerOf returns the object of a CRD that controls another one. A kind of the name of a workload would be taken for that.
-func makerOf(u *unstructured.Unstructured) Owner {
+// creatorOf returns the object of a CRD that controls another one. A kind of the name of a workload would be taken for that.
+func creatorOf(u *unstructured.Unstructured) Owner {
 	for _, o := range u.GetOwnerReferences() {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
 		if slices.Contains([]string{Deployment, StatefulSet, LeaderWorkerSet}, o.Kind) {

@@ -19,16 +19,16 @@ type Pause struct {
 
 // readPause reads the annotations as KEDA does: one whose value is no boolean is true.
 func readPause(f *fields) Pause {
-	p := Pause{All: f.pauses(annotationPaused), In: f.pauses(annotationPausedScaleIn), Out: f.pauses(annotationPausedScaleOut)}
-	if f.at("metadata", "annotations", annotationPausedReplicas) != nil {
+	p := Pause{All: f.isPaused(annotationPaused), In: f.isPaused(annotationPausedScaleIn), Out: f.isPaused(annotationPausedScaleOut)}
+	if f.value("metadata", "annotations", annotationPausedReplicas) != nil {
 		n, err := strconv.ParseInt(f.annotation(annotationPausedReplicas), 10, 32)
 		p.All, p.At = true, Number{Value: n, Set: err == nil && n >= 0}
 	}
 	return p
 }
 
-func (f *fields) pauses(annotation string) bool {
-	if f.at("metadata", "annotations", annotation) == nil {
+func (f *fields) isPaused(annotation string) bool {
+	if f.value("metadata", "annotations", annotation) == nil {
 		return false
 	}
 	is, err := strconv.ParseBool(f.annotation(annotation))

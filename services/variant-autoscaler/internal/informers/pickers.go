@@ -46,23 +46,23 @@ func EndpointsKind() kit.Kind {
 
 // EndpointsOf returns the EndpointSlices of a Service.
 func EndpointsOf(r kit.Reader, service cache.ObjectName) []*Endpoints {
-	return typed[Endpoints](r.ByIndex(byService, service.String()))
+	return castObjects[Endpoints](r.ByIndex(byService, service.String()))
 }
 
 // pickerOf returns the Service that a reference in the spec of a pool names, empty for a reference to something else.
 func pickerOf(f *fields, reference string) string {
-	kind, group := f.text("spec", reference, "kind"), f.text("spec", reference, "group")
+	kind, group := f.textAt("spec", reference, "kind"), f.textAt("spec", reference, "group")
 	if kind != "" && kind != "Service" || group != "" && group != "core" {
 		return ""
 	}
-	return f.text("spec", reference, "name")
+	return f.textAt("spec", reference, "name")
 }
 
 // readEndpoints keeps nothing of an EndpointSlice without a port for metrics.
 func readEndpoints(u *unstructured.Unstructured) any {
 	e := &Endpoints{Identity: identityOf(u)}
 	f := newFields(u)
-	ports, _ := f.at("ports").([]any)
+	ports, _ := f.value("ports").([]any)
 	port := ""
 	for _, p := range ports {
 		p, _ := p.(map[string]any)
@@ -76,7 +76,7 @@ func readEndpoints(u *unstructured.Unstructured) any {
 		return e
 	}
 	e.Service = f.label(labelServiceName)
-	endpoints, _ := f.at("endpoints").([]any)
+	endpoints, _ := f.value("endpoints").([]any)
 	for _, endpoint := range endpoints {
 		if address := addressOf(endpoint); address != "" && len(e.Addresses) < maxEndpoints {
 			e.Addresses = append(e.Addresses, net.JoinHostPort(address, port))

@@ -20,8 +20,8 @@ func readWorkload(u *unstructured.Unstructured) any {
 		c.LeavesReplicas = f.annotation(AnnotationOMEAutoscaler) == OMEAutoscalerExternal
 	}
 	return &Workload{
-		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value,
-		Cards: cardsOf(f, "spec", "template"), Labels: f.labels("spec", "template", "metadata", "labels"), Owner: makerOf(u), Controller: c,
+		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value,
+		Cards: cardsOf(f, "spec", "template"), Labels: f.labelsAt("spec", "template", "metadata", "labels"), Owner: creatorOf(u), Controller: c,
 		Shape: shapeOf(1, template{f, []string{"spec", "template"}}), Claims: claimsOf(1, template{f, []string{"spec", "template"}}),
 	}
 }
@@ -32,15 +32,15 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	workers := []string{"spec", "leaderWorkerTemplate", "workerTemplate"}
 	leader := workers
-	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.at(own...) != nil {
+	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.value(own...) != nil {
 		leader = own
 	}
 	queue, managed := queueOf(f, leader...)
 	w := &Workload{
-		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.number("status", "readyReplicas").Value, Owner: makerOf(u), Controller: controllerOf(u),
+		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value, Owner: creatorOf(u), Controller: controllerOf(u),
 	}
 	size := int64(1)
-	if n := f.number("spec", "leaderWorkerTemplate", "size"); n.Set {
+	if n := f.numberAt("spec", "leaderWorkerTemplate", "size"); n.Set {
 		size = min(max(n.Value, 1), maxCards)
 	}
 	w.Cards = cardsOf(f, leader...)
@@ -56,7 +56,7 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 		w.Shape = shapeOf(size, template{f, leader}, template{f, workers})
 		w.Claims = claimsOf(size, template{f, leader}, template{f, workers})
 	}
-	w.Labels = f.labels(slices.Concat(leader, []string{"metadata", "labels"})...)
+	w.Labels = f.labelsAt(slices.Concat(leader, []string{"metadata", "labels"})...)
 	if w.Labels == nil {
 		w.Labels = map[string]string{}
 	}
@@ -65,7 +65,7 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 }
 
 func replicasOf(f *fields) int64 {
-	if n := f.number("spec", "replicas"); n.Set {
+	if n := f.numberAt("spec", "replicas"); n.Set {
 		return n.Value
 	}
 	return 1 // the default of all workloads
@@ -74,13 +74,13 @@ func replicasOf(f *fields) int64 {
 // cardsOf returns the accelerators that the pods of a template request.
 func cardsOf(f *fields, template ...string) int64 {
 	requests := requestsOf(f, template...)
-	return min(requests.Total(), maxCards)
+	return min(requests.Sum(), maxCards)
 }
 
 // requestsOf returns the accelerators that a pod requests, or the pods of a template: what its containers need together, or one of its init
 // containers alone.
 func requestsOf(f *fields, template ...string) inventory.Cards {
-	spec, _ := f.at(append(slices.Clone(template), "spec")...).(map[string]any)
+	spec, _ := f.value(append(slices.Clone(template), "spec")...).(map[string]any)
 	var together, alone inventory.Cards
 	for _, list := range []string{"containers", "initContainers"} {
 		containers, _ := spec[list].([]any)
@@ -111,9 +111,9 @@ func requestsOfContainer(container map[string]any) inventory.Cards {
 	f := &fields{object: container}
 	var cards inventory.Cards
 	for r, name := range inventory.Resources {
-		value := f.at("resources", "requests", name)
+		value := f.value("resources", "requests", name)
 		if value == nil {
-			value = f.at("resources", "limits", name)
+			value = f.value("resources", "limits", name)
 		}
 		cards[r] = readCards(value)
 	}

@@ -60,7 +60,7 @@ func (r *DeviceRequest) String() string {
 	return name
 }
 
-func (r *DeviceRequest) matches(driver string, d *Device) bool {
+func (r *DeviceRequest) matchesDevice(driver string, d *Device) bool {
 	return r.Driver == driver && !slices.ContainsFunc(r.Attributes, func(a string) bool { return !slices.Contains(d.Attributes, a) })
 }
 
@@ -107,33 +107,33 @@ func newDevices(in *Devices) *devices {
 	return d
 }
 
-// kind returns the position of the devices of a request: that of the next kind if nothing has requested them before.
-func (d *devices) kind(r *DeviceRequest) int {
+// kindOf returns the position of the devices of a request: that of the next kind if nothing has requested them before.
+func (d *devices) kindOf(r *DeviceRequest) int {
 	if at, known := d.byName[r.String()]; known {
 		return at
 	}
 	return len(d.kinds)
 }
 
-// add adds the devices of a request, unless they are known. It returns a problem if there are too many kinds of requests.
-func (d *devices) add(r *DeviceRequest, position map[string]int) *Problem {
-	switch at := d.kind(r); {
+// addKind adds the devices of a request, unless they are known. It returns a problem if there are too many kinds of requests.
+func (d *devices) addKind(r *DeviceRequest, position map[string]int) *Problem {
+	switch at := d.kindOf(r); {
 	case at < len(d.kinds):
 		return nil
 	case at == maxDeviceKinds:
 		return &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together request more than %d different kinds of devices: use the same DeviceClass in several claims", maxDeviceKinds)}
 	}
-	made := deviceKind{request: r, allocatable: make([]int64, len(position)), free: make([]int64, len(position))}
+	kind := deviceKind{request: r, allocatable: make([]int64, len(position)), free: make([]int64, len(position))}
 	for _, s := range d.current {
-		made.count(s, d.taken, position)
+		kind.addSlice(s, d.taken, position)
 	}
 	d.byName[r.String()] = len(d.kinds)
-	d.kinds = append(d.kinds, made)
+	d.kinds = append(d.kinds, kind)
 	return nil
 }
 
-// count adds the devices of a slice.
-func (k *deviceKind) count(s *DeviceSlice, taken map[DeviceName]bool, position map[string]int) {
+// addSlice adds the devices of a slice.
+func (k *deviceKind) addSlice(s *DeviceSlice, taken map[DeviceName]bool, position map[string]int) {
 	if n, known := position[s.Node]; known && s.Invalid && s.Driver == k.request.Driver {
 		k.allocatable[n], k.free[n] = Unreadable, Unreadable
 	}
@@ -144,7 +144,7 @@ func (k *deviceKind) count(s *DeviceSlice, taken map[DeviceName]bool, position m
 			node = device.Node
 		}
 		n, known := position[node]
-		if !known || k.free[n] == Unreadable || !k.request.matches(s.Driver, device) {
+		if !known || k.free[n] == Unreadable || !k.request.matchesDevice(s.Driver, device) {
 			continue
 		}
 		k.allocatable[n]++
@@ -173,8 +173,8 @@ func (b *builder) nameOf(resource int) string {
 	return b.devices.kinds[resource-len(Resources)].request.String()
 }
 
-// shares reports whether a card of one resource can be one of another one: several kinds of devices can match a device.
-func (b *builder) shares(resource, other int) bool {
+// canShare reports whether two resources can have a card in common: several kinds of devices can match a device.
+func (b *builder) canShare(resource, other int) bool {
 	if resource < len(Resources) || other < len(Resources) {
 		return resource == other
 	}

@@ -34,8 +34,8 @@ type Cards [len(Resources)]int64
 // Unreadable is the number of cards where an object has no usable number.
 const Unreadable = -1
 
-// Total returns the cards of all resources, Unreadable if one of them is.
-func (c *Cards) Total() int64 {
+// Sum returns the cards of all resources, Unreadable if one of them is.
+func (c *Cards) Sum() int64 {
 	var sum int64
 	for _, n := range c {
 		if n == Unreadable {
@@ -140,8 +140,8 @@ type Set struct {
 // Free is a number of nodes with the same number of free cards.
 type Free struct{ Cards, Nodes int64 }
 
-// Use is what Build finds for a variant.
-type Use struct {
+// VariantUse is what Build finds for a variant.
+type VariantUse struct {
 	// Set is the position of the node set of the variant, -1 if no set limits it.
 	Set int
 	// Placed is the number of its pods that hold cards of nodes.
@@ -157,35 +157,35 @@ type Use struct {
 type Result struct {
 	Sets   []Set
 	Quotas []Quota
-	Uses   []Use
+	Uses   []VariantUse
 }
 
 // Build returns the node sets and quotas of the variants.
 func Build(in *Input) *Result {
 	b := newBuilder(in)
 	for i := range in.Variants {
-		b.use(i)
+		b.setUse(i)
 	}
 	b.countPods()
-	b.relate()
-	return &Result{Sets: b.sets, Quotas: b.queues.result(), Uses: b.uses}
+	b.relateSets()
+	return &Result{Sets: b.sets, Quotas: b.queues.resultQuotas(), Uses: b.uses}
 }
 
 // builder builds a Result. Nodes are in the order of their names.
 type builder struct {
-	in        *Input
-	nodes     []*Node
-	position  map[string]int // of nodes by name
-	free      []Cards        // by node; Unreadable: the node, or a pod on it, has no usable number
-	uses      []Use
-	sets      []Set
-	members   []members      // of each set
-	resources []int          // of each set
-	bySet     map[string]int // sets by resource and members
-	byShape   map[shapeKey]found
-	ofTenants map[string]map[shapeKey]bool // shapes of the variants of a namespace
-	queues    *queues
-	devices   *devices
+	in           *Input
+	nodes        []*Node
+	position     map[string]int // of nodes by name
+	free         []Cards        // by node; Unreadable: the node, or a pod on it, has no usable number
+	uses         []VariantUse
+	sets         []Set
+	members      []nodeMask     // of each set
+	resources    []int          // of each set
+	bySet        map[string]int // sets by resource and members
+	byShape      map[shapeKey]usableNodes
+	tenantShapes map[string]map[shapeKey]bool // shapes of the variants of a namespace
+	queues       *queues
+	devices      *devices
 }
 
 // shapeKey is what decides which nodes a pod can use.
@@ -195,34 +195,34 @@ type shapeKey struct {
 	flavors   int // position of the flavors that its pods get, from 1 on; 0: they are not restricted
 }
 
-// found is the nodes that a shape can use.
-type found struct {
-	members members
+// usableNodes is the nodes that a shape can use.
+type usableNodes struct {
+	members nodeMask
 	elastic bool
 	problem *Problem
 }
 
 func newBuilder(in *Input) *builder {
 	b := &builder{
-		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]Use, len(in.Variants)), bySet: map[string]int{},
-		byShape: map[shapeKey]found{}, ofTenants: map[string]map[shapeKey]bool{},
+		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]VariantUse, len(in.Variants)), bySet: map[string]int{},
+		byShape: map[shapeKey]usableNodes{}, tenantShapes: map[string]map[shapeKey]bool{},
 		queues: newQueues(&in.Kueue), devices: newDevices(&in.Devices),
 	}
 	slices.SortFunc(b.nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	for n, node := range b.nodes {
 		b.position[node.Name] = n
-		b.free = append(b.free, believable(node.Allocatable))
+		b.free = append(b.free, boundCards(node.Allocatable))
 	}
 	for i := range in.Pods {
 		if n, known := b.position[in.Pods[i].Node]; known {
-			b.free[n].subtract(&in.Pods[i].Requests)
+			b.free[n].subtractPod(&in.Pods[i].Requests)
 		}
 	}
 	return b
 }
 
-// believable returns allocatable cards with Unreadable where a node cannot have as many.
-func believable(c Cards) Cards {
+// boundCards returns allocatable cards, with Unreadable for an impossible number.
+func boundCards(c Cards) Cards {
 	for r := range c {
 		if c[r] < 0 || c[r] > MaxNodeCards {
 			c[r] = Unreadable
@@ -231,8 +231,8 @@ func believable(c Cards) Cards {
 	return c
 }
 
-// subtract takes what a pod requests. More than there is can be requested while a device is broken.
-func (c *Cards) subtract(requests *Cards) {
+// subtractPod subtracts the requests of a pod. They can exceed the allocatable cards while a device is broken.
+func (c *Cards) subtractPod(requests *Cards) {
 	for r := range c {
 		switch {
 		case c[r] == Unreadable:
@@ -244,8 +244,8 @@ func (c *Cards) subtract(requests *Cards) {
 	}
 }
 
-// use finds the node set of a variant.
-func (b *builder) use(i int) {
+// setUse finds the node set and the quotas of a variant.
+func (b *builder) setUse(i int) {
 	v, u := &b.in.Variants[i], &b.uses[i]
 	u.Set = -1
 	if v.Shape.Cards == 0 {
@@ -256,51 +256,52 @@ func (b *builder) use(i int) {
 		return
 	}
 	if v.Queue != nil {
-		a := b.queues.admit(v.Queue, key)
+		a := b.queues.admissionFor(v.Queue, key)
 		if u.Problem = a.problem; u.Problem != nil {
 			return
 		}
 		u.Quotas, key.flavors = a.quotas, a.flavors
 	}
-	f := b.find(key)
+	f := b.findNodes(key)
 	if u.Problem = f.problem; u.Problem != nil {
 		return
 	}
-	set, known := b.bySet[f.members.key(key.resource)]
+	set, known := b.bySet[f.members.keyWith(key.resource)]
 	switch {
 	case known:
 		u.Set = set
 	case len(b.sets) < maxSets:
-		u.Set = b.add(key.resource, f)
+		u.Set = b.addSet(key.resource, f)
 	default:
 		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
 			"all variants together select more than %d different sets of nodes: use the same nodeSelector in several pod templates", maxSets)}
 	}
 }
 
-// keyOf returns the shape of a variant, or a problem if there are too many of them: of a namespace first, as it must not use up what all share.
+// keyOf returns the shape of a variant, or a problem if there are too many of them: of a namespace first, as it must not use up what all
+// share.
 func (b *builder) keyOf(v *Variant) (shapeKey, *Problem) {
 	key := shapeKey{resource: v.Shape.Resource, placement: v.Shape.Placement}
 	if v.Devices != nil {
-		key.resource = len(Resources) + b.devices.kind(v.Devices)
+		key.resource = len(Resources) + b.devices.kindOf(v.Devices)
 	}
-	if !b.admit(v.Namespace, key) {
+	if !b.admitShape(v.Namespace, key) {
 		return key, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
 			"the variants of the namespace have more than %d different choices of nodes or devices: use the same nodeSelector, affinity and tolerations in several pod templates",
 			maxShapesOfNamespace)}
 	}
 	if v.Devices != nil {
-		return key, b.devices.add(v.Devices, b.position)
+		return key, b.devices.addKind(v.Devices, b.position)
 	}
 	return key, nil
 }
 
-// admit reports whether a namespace may have a choice of nodes.
-func (b *builder) admit(namespace string, key shapeKey) bool {
-	tenant := b.ofTenants[namespace]
+// admitShape reports whether a namespace may have a choice of nodes.
+func (b *builder) admitShape(namespace string, key shapeKey) bool {
+	tenant := b.tenantShapes[namespace]
 	if tenant == nil {
 		tenant = map[shapeKey]bool{}
-		b.ofTenants[namespace] = tenant
+		b.tenantShapes[namespace] = tenant
 	}
 	if !tenant[key] && len(tenant) >= maxShapesOfNamespace {
 		return false
@@ -309,49 +310,49 @@ func (b *builder) admit(namespace string, key shapeKey) bool {
 	return true
 }
 
-// find returns the nodes that a pod can use.
-func (b *builder) find(key shapeKey) found {
+// findNodes returns the nodes that a pod can use.
+func (b *builder) findNodes(key shapeKey) usableNodes {
 	if f, known := b.byShape[key]; known {
 		return f
 	}
-	f := found{members: newMembers(len(b.nodes))}
+	f := usableNodes{members: newNodeMask(len(b.nodes))}
 	placements, err := parsePlacements(key.placement)
 	if err != nil {
 		f.problem = &Problem{Reason: InvalidConfiguration, Message: fmt.Sprintf(
 			"the pod template has a nodeSelector, an affinity or tolerations that cannot be read: %s; correct it", err)}
 	}
-	placements = placements.within(b.queues.flavorsOf(key.flavors))
+	placements = placements.withFlavors(b.queues.flavorsOf(key.flavors))
 	for n, node := range b.nodes {
 		if f.problem != nil {
 			break
 		}
 		allocatable, free := b.cardsOf(n, key.resource)
-		if allocatable == 0 || !placements.selects(node) {
+		if allocatable == 0 || !placements.selectsNode(node) {
 			continue
 		}
-		f.elastic = f.elastic || node.Labels[LabelElastic] == "true" && placements.tolerates(node.taintsOfKind())
-		if !node.Ready || !placements.tolerates(node.taints()) {
+		f.elastic = f.elastic || node.Labels[LabelElastic] == "true" && placements.toleratesAll(node.taintsOfKind())
+		if !node.Ready || !placements.toleratesAll(node.allTaints()) {
 			continue
 		}
 		if free == Unreadable {
 			f.problem = unreadableNode(node, b.nameOf(key.resource))
 		}
-		f.members.add(n)
+		f.members.addNode(n)
 	}
 	b.byShape[key] = f
 	return f
 }
 
-// add adds a set.
-func (b *builder) add(resource int, f found) int {
+// addSet adds the set of the nodes that a shape can use, and returns its position.
+func (b *builder) addSet(resource int, f usableNodes) int {
 	set := Set{Resource: b.nameOf(resource), Elastic: f.elastic}
 	free, products := map[int64]int64{}, map[string]bool{}
-	for n := range f.members.all() {
+	for n := range f.members.allNodes() {
 		set.Nodes++
 		if _, cards := b.cardsOf(n, resource); cards > 0 {
 			free[cards]++
 		}
-		if p := b.nodes[n].product(); p != "" {
+		if p := b.nodes[n].productName(); p != "" {
 			products[p] = true
 		}
 	}
@@ -363,19 +364,19 @@ func (b *builder) add(resource int, f found) int {
 		set.Products = append(set.Products[:maxProducts], "...")
 	}
 	b.sets, b.members, b.resources = append(b.sets, set), append(b.members, f.members), append(b.resources, resource)
-	b.bySet[f.members.key(resource)] = len(b.sets) - 1
+	b.bySet[f.members.keyWith(resource)] = len(b.sets) - 1
 	return len(b.sets) - 1
 }
 
-// relate compares the sets of resources that share cards.
-func (b *builder) relate() {
+// relateSets finds the sets that have nodes in common, and those that are a part of another one.
+func (b *builder) relateSets() {
 	for i := range b.sets {
 		for j := range b.sets {
-			if i == j || !b.shares(b.resources[i], b.resources[j]) || !b.members[i].overlaps(b.members[j]) {
+			if i == j || !b.canShare(b.resources[i], b.resources[j]) || !b.members[i].hasCommon(b.members[j]) {
 				continue
 			}
 			b.sets[i].Overlaps = append(b.sets[i].Overlaps, j)
-			if b.resources[i] == b.resources[j] && b.members[i].within(b.members[j]) {
+			if b.resources[i] == b.resources[j] && b.members[i].isSubset(b.members[j]) {
 				b.sets[i].Within = append(b.sets[i].Within, j)
 			}
 		}
@@ -388,8 +389,8 @@ var productLabels = []string{ //nolint:gochecknoglobals // constant
 	"karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name", "kubernetes.azure.com/accelerator", "node.kubernetes.io/instance-type",
 }
 
-// product returns the name of the cards of a node, or nothing.
-func (n *Node) product() string {
+// productName returns the name of the cards of a node, or nothing.
+func (n *Node) productName() string {
 	name := ""
 	for _, label := range productLabels {
 		name = cmp.Or(name, n.Labels[label])

@@ -112,7 +112,7 @@ func TestFreeCards(t *testing.T) {
 	assert.Equal(t, inventory.Set{
 		Resource: "nvidia.com/gpu", Products: []string{"H100"}, Nodes: 4, Free: []inventory.Free{{Cards: 3, Nodes: 1}, {Cards: 4, Nodes: 1}, {Cards: 8, Nodes: 1}},
 	}, got.Sets[0])
-	assert.Equal(t, []inventory.Use{{Placed: 1}, {Placed: 1}, {Set: -1}}, got.Uses)
+	assert.Equal(t, []inventory.VariantUse{{Placed: 1}, {Placed: 1}, {Set: -1}}, got.Uses)
 }
 
 // TestRollingUpdate: a pod that ends keeps the place of its replacement, unless the workload shrinks or its node is lost.

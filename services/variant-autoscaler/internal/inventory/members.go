@@ -8,15 +8,15 @@ import (
 
 const wordBits = 64
 
-// members is a set of nodes, one bit each.
-type members []uint64
+// nodeMask is a set of nodes, one bit each.
+type nodeMask []uint64
 
-func newMembers(nodes int) members { return make(members, (nodes+wordBits-1)/wordBits) }
+func newNodeMask(nodes int) nodeMask { return make(nodeMask, (nodes+wordBits-1)/wordBits) }
 
-func (m members) add(node int) { m[node/wordBits] |= 1 << (node % wordBits) }
+func (m nodeMask) addNode(node int) { m[node/wordBits] |= 1 << (node % wordBits) }
 
-// key identifies the nodes with a resource.
-func (m members) key(resource int) string {
+// keyWith identifies the nodes with a resource.
+func (m nodeMask) keyWith(resource int) string {
 	key := []byte{byte(resource)}
 	for _, word := range m {
 		key = binary.LittleEndian.AppendUint64(key, word)
@@ -24,8 +24,8 @@ func (m members) key(resource int) string {
 	return string(key)
 }
 
-// all yields the nodes in their order.
-func (m members) all() iter.Seq[int] {
+// allNodes yields the nodes in their order.
+func (m nodeMask) allNodes() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for w, word := range m {
 			for ; word != 0; word &= word - 1 {
@@ -37,7 +37,7 @@ func (m members) all() iter.Seq[int] {
 	}
 }
 
-func (m members) overlaps(other members) bool {
+func (m nodeMask) hasCommon(other nodeMask) bool {
 	for w := range m {
 		if m[w]&other[w] != 0 {
 			return true
@@ -46,7 +46,7 @@ func (m members) overlaps(other members) bool {
 	return false
 }
 
-func (m members) within(other members) bool {
+func (m nodeMask) isSubset(other nodeMask) bool {
 	for w := range m {
 		if m[w]&^other[w] != 0 {
 			return false

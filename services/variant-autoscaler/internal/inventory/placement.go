@@ -44,8 +44,8 @@ type Toleration struct {
 	Effect   string `json:"effect,omitempty"`
 }
 
-// Size returns how many labels, values and tolerations the placement has: comparing it with a node takes as many steps.
-func (p *Placement) Size() int {
+// CountTerms returns how many labels, values and tolerations the placement has: comparing it with a node takes as many steps.
+func (p *Placement) CountTerms() int {
 	size := len(p.Selector) + len(p.Tolerations) + len(p.Terms)
 	for i := range p.Terms {
 		for _, r := range slices.Concat(p.Terms[i].Expressions, p.Terms[i].Fields) {
@@ -80,13 +80,13 @@ func parsePlacements(key string) (Placements, error) {
 	return all, nil
 }
 
-// selects reports whether the labels of a node are those that the templates ask for.
-func (p Placements) selects(n *Node) bool {
-	return !slices.ContainsFunc(p, func(one Placement) bool { return !one.selects(n) })
+// selectsNode reports whether the labels of a node are those that the templates ask for.
+func (p Placements) selectsNode(n *Node) bool {
+	return !slices.ContainsFunc(p, func(placement Placement) bool { return !placement.selectsNode(n) })
 }
 
-func (p *Placement) selects(n *Node) bool {
-	return hasLabels(n, p.Selector) && (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matches(n) })) &&
+func (p *Placement) selectsNode(n *Node) bool {
+	return hasLabels(n, p.Selector) && (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matchesNode(n) })) &&
 		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return hasLabels(n, f.Labels) }))
 }
 
@@ -100,27 +100,27 @@ func hasLabels(n *Node, wanted map[string]string) bool {
 	return true
 }
 
-// matches reports whether a node matches all requirements. An empty term matches no node.
-func (t *Term) matches(n *Node) bool {
+// matchesNode reports whether a node matches all requirements. An empty term matches no node.
+func (t *Term) matchesNode(n *Node) bool {
 	if len(t.Expressions)+len(t.Fields) == 0 {
 		return false
 	}
 	for i := range t.Expressions {
 		value, has := n.Labels[t.Expressions[i].Key]
-		if !t.Expressions[i].matches(value, has) {
+		if !t.Expressions[i].matchesValue(value, has) {
 			return false
 		}
 	}
 	for i := range t.Fields { // the API has one field
-		if f := &t.Fields[i]; f.Key != "metadata.name" || !f.matches(n.Name, true) {
+		if f := &t.Fields[i]; f.Key != "metadata.name" || !f.matchesValue(n.Name, true) {
 			return false
 		}
 	}
 	return true
 }
 
-// matches reports whether a value meets the requirement, as the scheduler has it: a node without the label meets NotIn.
-func (r *Requirement) matches(value string, has bool) bool {
+// matchesValue reports whether a value meets the requirement, as the scheduler has it: a node without the label meets NotIn.
+func (r *Requirement) matchesValue(value string, has bool) bool {
 	switch r.Operator {
 	case "In":
 		return has && slices.Contains(r.Values, value)
@@ -161,8 +161,8 @@ const (
 	taintUnschedulable = taintsOfState + "unschedulable"
 )
 
-// taints returns all taints of a node.
-func (n *Node) taints() []Taint {
+// allTaints returns all taints of a node.
+func (n *Node) allTaints() []Taint {
 	if !n.Unschedulable {
 		return n.Taints
 	}
@@ -174,24 +174,24 @@ func (n *Node) taintsOfKind() []Taint {
 	return slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return strings.HasPrefix(t.Key, taintsOfState) })
 }
 
-// tolerates reports whether the templates tolerate taints.
-func (p Placements) tolerates(taints []Taint) bool {
+// toleratesAll reports whether the templates tolerate taints.
+func (p Placements) toleratesAll(taints []Taint) bool {
 	if len(p) == 0 {
 		p = Placements{{}}
 	}
-	return !slices.ContainsFunc(p, func(one Placement) bool {
-		return slices.ContainsFunc(taints, func(t Taint) bool { return t.repels() && !one.tolerates(&t) })
+	return !slices.ContainsFunc(p, func(placement Placement) bool {
+		return slices.ContainsFunc(taints, func(t Taint) bool { return t.repelsPods() && !placement.toleratesTaint(&t) })
 	})
 }
 
-func (t *Taint) repels() bool { return t.Effect == effectNoSchedule || t.Effect == effectNoExecute }
+func (t *Taint) repelsPods() bool { return t.Effect == effectNoSchedule || t.Effect == effectNoExecute }
 
-func (p *Placement) tolerates(t *Taint) bool {
-	return slices.ContainsFunc(p.Tolerations, func(o Toleration) bool { return o.tolerates(t) })
+func (p *Placement) toleratesTaint(t *Taint) bool {
+	return slices.ContainsFunc(p.Tolerations, func(o Toleration) bool { return o.toleratesTaint(t) })
 }
 
-// tolerates reports whether a toleration is about a taint. Comparisons of numbers, which not every API server has, tolerate nothing.
-func (o *Toleration) tolerates(t *Taint) bool {
+// toleratesTaint reports whether a toleration is about a taint. Comparisons of numbers, which not every API server has, tolerate nothing.
+func (o *Toleration) toleratesTaint(t *Taint) bool {
 	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
 		return false
 	}

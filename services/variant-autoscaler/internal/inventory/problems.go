@@ -29,7 +29,7 @@ const (
 	DevicesUnsupported = "DevicesUnsupported"
 )
 
-func inactive(queue, why string) *Problem {
+func inactiveQueue(queue, why string) *Problem {
 	return &Problem{Reason: QueueInactive, Message: fmt.Sprintf("%s admits no pods: %s", queue, why)}
 }
 

@@ -120,9 +120,9 @@ func newQueues(in *Kueue) *queues {
 		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, choice: map[string]int{}, cohortsUnknown: in.CohortsUnknown,
 	}
 	for _, owner := range in.Cohorts {
-		made := *owner
-		made.cohort = true
-		q.cohorts[owner.Name] = &made
+		cohort := *owner
+		cohort.cohort = true
+		q.cohorts[owner.Name] = &cohort
 	}
 	for _, owner := range in.ClusterQueues {
 		q.clusterQueues[owner.Name] = owner
@@ -140,28 +140,28 @@ func newQueues(in *Kueue) *queues {
 	return q
 }
 
-// admit returns how pods of a shape are admitted in a LocalQueue.
-func (q *queues) admit(from *LocalQueue, shape shapeKey) admission {
+// admissionFor returns how a LocalQueue admits pods of a shape.
+func (q *queues) admissionFor(from *LocalQueue, shape shapeKey) admission {
 	if from.Inactive != "" {
-		return admission{problem: inactive(fmt.Sprintf("LocalQueue %s/%s", from.Namespace, from.Name), from.Inactive)}
+		return admission{problem: inactiveQueue(fmt.Sprintf("LocalQueue %s/%s", from.Namespace, from.Name), from.Inactive)}
 	}
 	key := admissionKey{from.ClusterQueue, shape}
-	made, known := q.known[key]
+	result, known := q.known[key]
 	if !known {
-		made = q.find(key)
-		q.known[key] = made
+		result = q.findQuotas(key)
+		q.known[key] = result
 	}
-	return made
+	return result
 }
 
-func (q *queues) find(key admissionKey) admission {
+func (q *queues) findQuotas(key admissionKey) admission {
 	owner := q.clusterQueues[key.clusterQueue]
 	switch {
 	case owner == nil:
 		return admission{problem: &Problem{Reason: QueueNotFound, Message: fmt.Sprintf(
 			"ClusterQueue %q does not exist: create it, or use another LocalQueue", key.clusterQueue)}}
 	case owner.Inactive != "":
-		return admission{problem: inactive("ClusterQueue "+owner.Name, owner.Inactive)}
+		return admission{problem: inactiveQueue("ClusterQueue "+owner.Name, owner.Inactive)}
 	case owner.Parent != "" && q.cohortsUnknown:
 		return admission{problem: &Problem{Reason: InventoryUnknown, Message: fmt.Sprintf(
 			"ClusterQueue %s is in a cohort, and Cohorts cannot be listed: grant list and watch of cohorts (limiter.enabled of the chart)", owner.Name)}}
@@ -170,31 +170,31 @@ func (q *queues) find(key admissionKey) admission {
 	if err != nil {
 		return admission{} // its nodes are a problem, too
 	}
-	var made admission
+	var result admission
 	var flavors []*Flavor
 	for i := range owner.Quotas {
 		quota := &owner.Quotas[i]
 		f := q.flavors[quota.Flavor]
-		if quota.Resource != key.shape.resource || f == nil || !f.suits(placements) {
+		if quota.Resource != key.shape.resource || f == nil || !f.canAssign(placements) {
 			continue
 		}
-		at, problem := q.add(quotaKey{owner, quota.Flavor, quota.Resource}, 0)
+		at, problem := q.addQuota(quotaKey{owner, quota.Flavor, quota.Resource}, 0)
 		if problem != nil {
 			return admission{problem: problem}
 		}
-		made.quotas, flavors = append(made.quotas, at), append(flavors, f)
+		result.quotas, flavors = append(result.quotas, at), append(flavors, f)
 	}
 	if len(flavors) == 0 {
 		return admission{problem: &Problem{Reason: QuotaMissing, Message: fmt.Sprintf(
 			"ClusterQueue %s has no quota for %s in a flavor that suits the nodeSelector, affinity and tolerations of the pod template: add a flavor, or use another LocalQueue",
 			owner.Name, Resources[key.shape.resource])}}
 	}
-	made.flavors = q.choose(flavors)
-	return made
+	result.flavors = q.flavorChoice(flavors)
+	return result
 }
 
-// choose returns the position of some flavors in choices, from 1 on.
-func (q *queues) choose(flavors []*Flavor) int {
+// flavorChoice returns the position of some flavors in choices, from 1 on.
+func (q *queues) flavorChoice(flavors []*Flavor) int {
 	var names []string
 	for _, f := range flavors {
 		names = append(names, f.Name)
@@ -207,35 +207,35 @@ func (q *queues) choose(flavors []*Flavor) int {
 	return q.choice[name]
 }
 
-// suits reports whether Kueue may assign a flavor to pods: it compares what their templates say of the labels that the flavor has.
-func (f *Flavor) suits(all Placements) bool {
+// canAssign reports whether Kueue may assign a flavor to pods: it compares what their templates say of the labels that the flavor has.
+func (f *Flavor) canAssign(all Placements) bool {
 	node := &Node{Labels: f.Labels}
 	for i := range all {
-		p := all[i].about(f.Labels)
+		p := all[i].restrictTo(f.Labels)
 		p.Tolerations = slices.Concat(p.Tolerations, f.Tolerations)
-		if !p.selects(node) || !(Placements{p}).tolerates(f.Taints) {
+		if !p.selectsNode(node) || !(Placements{p}).toleratesAll(f.Taints) {
 			return false
 		}
 	}
 	return true
 }
 
-// about returns what a placement says of some labels. A term that says nothing of them matches all nodes, and so do all terms then.
-func (p *Placement) about(labels map[string]string) Placement {
-	made := Placement{Selector: maps.Clone(p.Selector), Tolerations: p.Tolerations}
-	maps.DeleteFunc(made.Selector, func(key, _ string) bool { return !has(labels, key) })
+// restrictTo returns what a placement says of some labels. A term that says nothing of them matches all nodes, and so do all terms then.
+func (p *Placement) restrictTo(labels map[string]string) Placement {
+	restricted := Placement{Selector: maps.Clone(p.Selector), Tolerations: p.Tolerations}
+	maps.DeleteFunc(restricted.Selector, func(key, _ string) bool { return !hasKey(labels, key) })
 	for i := range p.Terms {
-		expressions := slices.DeleteFunc(slices.Clone(p.Terms[i].Expressions), func(r Requirement) bool { return !has(labels, r.Key) })
+		expressions := slices.DeleteFunc(slices.Clone(p.Terms[i].Expressions), func(r Requirement) bool { return !hasKey(labels, r.Key) })
 		if len(expressions) == 0 {
-			made.Terms = nil
+			restricted.Terms = nil
 			break
 		}
-		made.Terms = append(made.Terms, Term{Expressions: expressions})
+		restricted.Terms = append(restricted.Terms, Term{Expressions: expressions})
 	}
-	return made
+	return restricted
 }
 
-func has(labels map[string]string, key string) bool {
+func hasKey(labels map[string]string, key string) bool {
 	_, found := labels[key]
 	return found
 }
@@ -248,8 +248,8 @@ func (q *queues) flavorsOf(choice int) []*Flavor {
 	return q.choices[choice-1]
 }
 
-// within returns placements of pods that get one of some flavors: its labels, and the tolerations that all of them add.
-func (p Placements) within(flavors []*Flavor) Placements {
+// withFlavors returns the placements of pods that get one of some flavors: with its labels, and the tolerations that all flavors add.
+func (p Placements) withFlavors(flavors []*Flavor) Placements {
 	if len(flavors) == 0 {
 		return p
 	}
@@ -260,18 +260,18 @@ func (p Placements) within(flavors []*Flavor) Placements {
 	for _, f := range flavors[1:] {
 		tolerations = slices.DeleteFunc(tolerations, func(t Toleration) bool { return !slices.Contains(f.Tolerations, t) })
 	}
-	made := make(Placements, len(p))
+	restricted := make(Placements, len(p))
 	for i := range p {
-		made[i] = Placement{Selector: p[i].Selector, Terms: p[i].Terms, Tolerations: slices.Concat(p[i].Tolerations, tolerations)}
+		restricted[i] = Placement{Selector: p[i].Selector, Terms: p[i].Terms, Tolerations: slices.Concat(p[i].Tolerations, tolerations)}
 	}
 	if !slices.ContainsFunc(flavors, func(f *Flavor) bool { return len(f.Labels) == 0 }) { // a flavor without labels has all nodes
-		made[0].flavors = flavors
+		restricted[0].flavors = flavors
 	}
-	return made
+	return restricted
 }
 
-// add adds a quota, and those of the Cohorts above it.
-func (q *queues) add(key quotaKey, depth int) (int, *Problem) {
+// addQuota adds a quota, and those of the Cohorts above it, and returns its position.
+func (q *queues) addQuota(key quotaKey, depth int) (int, *Problem) {
 	if at, found := q.position[key]; found {
 		return at, nil
 	}
@@ -282,18 +282,18 @@ func (q *queues) add(key quotaKey, depth int) (int, *Problem) {
 	parent := -1
 	if key.owner.Parent != "" {
 		var problem *Problem
-		if parent, problem = q.add(quotaKey{q.cohort(key.owner.Parent), key.flavor, key.resource}, depth+1); problem != nil {
+		if parent, problem = q.addQuota(quotaKey{q.cohortNamed(key.owner.Parent), key.flavor, key.resource}, depth+1); problem != nil {
 			return 0, problem
 		}
 	}
-	if wrong := q.unreadable(key); wrong != nil {
+	if wrong := q.unreadableOwner(key); wrong != nil {
 		return 0, &Problem{Reason: InventoryInvalid, Message: fmt.Sprintf(
 			"%s has a quota or a use of %s in flavor %s that cannot be true: correct it", wrong, Resources[key.resource], key.flavor)}
 	}
 	if len(q.quotas) >= maxQuotas {
 		return 0, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together use more than %d quotas: use fewer ClusterQueues and flavors", maxQuotas)}
 	}
-	own := key.owner.quota(key)
+	own := key.owner.quotaFor(key)
 	q.quotas = append(q.quotas, Quota{
 		Owner: key.owner.String(), Flavor: key.flavor, Resource: Resources[key.resource], Parent: parent,
 		Nominal: own.Nominal, Borrowing: own.Borrowing, Lending: own.Lending, Used: own.Used,
@@ -303,21 +303,21 @@ func (q *queues) add(key quotaKey, depth int) (int, *Problem) {
 	return len(q.quotas) - 1, nil
 }
 
-// cohort returns a Cohort. One without an object has no quota of its own.
-func (q *queues) cohort(name string) *QuotaOwner {
+// cohortNamed returns a Cohort. One without an object has no quota of its own.
+func (q *queues) cohortNamed(name string) *QuotaOwner {
 	if q.cohorts[name] == nil {
 		q.cohorts[name] = &QuotaOwner{Name: name, cohort: true}
 	}
 	return q.cohorts[name]
 }
 
-// unreadable returns an owner, of one and all below it, with a number that cannot be read, or nil.
-func (q *queues) unreadable(key quotaKey) *QuotaOwner {
-	if own := key.owner.quota(key); own.isUnreadable() {
+// unreadableOwner returns an owner with an unreadable number: the owner of a quota, or one below it. Nil: there is none.
+func (q *queues) unreadableOwner(key quotaKey) *QuotaOwner {
+	if own := key.owner.quotaFor(key); own.isUnreadable() {
 		return key.owner
 	}
 	for _, member := range q.membersOf(key.owner) {
-		if wrong := q.unreadable(quotaKey{member, key.flavor, key.resource}); wrong != nil {
+		if wrong := q.unreadableOwner(quotaKey{member, key.flavor, key.resource}); wrong != nil {
 			return wrong
 		}
 	}
@@ -332,12 +332,12 @@ func (q *queues) membersOf(owner *QuotaOwner) []*QuotaOwner {
 	return q.members[owner.Name]
 }
 
-// result returns all quotas, those of Cohorts with what members without quotas of their own lend and use.
-func (q *queues) result() []Quota {
+// resultQuotas returns all quotas, those of Cohorts with what members without quotas of their own lend and use.
+func (q *queues) resultQuotas() []Quota {
 	for at, key := range q.keys {
 		for _, member := range q.membersOf(key.owner) {
 			if below := (quotaKey{member, key.flavor, key.resource}); !q.isKnown(below) {
-				lent, used := q.shared(below)
+				lent, used := q.lentQuota(below)
 				q.quotas[at].Nominal = min(q.quotas[at].Nominal+lent, maxQuotaCards)
 				q.quotas[at].Used = min(q.quotas[at].Used+used, maxQuotaCards)
 			}
@@ -351,13 +351,13 @@ func (q *queues) isKnown(key quotaKey) bool {
 	return known
 }
 
-// shared returns what an owner lends to its Cohort, and what it uses of that, as Kueue has it: a limit of lending keeps the rest of the
+// lentQuota returns what an owner lends to its Cohort, and what it uses of that, as Kueue has it: a limit of lending keeps the rest of the
 // quota for the owner, which it uses first.
-func (q *queues) shared(key quotaKey) (lent, used int64) {
-	own := key.owner.quota(key)
+func (q *queues) lentQuota(key quotaKey) (lent, used int64) {
+	own := key.owner.quotaFor(key)
 	lent, used = own.Nominal, own.Used
 	for _, member := range q.membersOf(key.owner) {
-		more, taken := q.shared(quotaKey{member, key.flavor, key.resource})
+		more, taken := q.lentQuota(quotaKey{member, key.flavor, key.resource})
 		lent, used = lent+more, used+taken
 	}
 	if own.Lending != nil {
@@ -367,8 +367,8 @@ func (q *queues) shared(key quotaKey) (lent, used int64) {
 	return lent, used
 }
 
-// quota returns the quota of an owner for a resource in a flavor. Without one, it has none of its own, and may borrow all of it.
-func (o *QuotaOwner) quota(key quotaKey) FlavorQuota {
+// quotaFor returns the quota of an owner for a resource in a flavor. Without one, it has none of its own, and may borrow all of it.
+func (o *QuotaOwner) quotaFor(key quotaKey) FlavorQuota {
 	for i := range o.Quotas {
 		if o.Quotas[i].Flavor == key.flavor && o.Quotas[i].Resource == key.resource {
 			return o.Quotas[i]

@@ -73,7 +73,7 @@ func TestFlavors(t *testing.T) {
 			t.Parallel()
 			var names []string
 			for _, f := range []*Flavor{h100, l40s, spot} {
-				if f.suits(Placements{tt.give}) {
+				if f.canAssign(Placements{tt.give}) {
 					names = append(names, f.Name)
 				}
 			}

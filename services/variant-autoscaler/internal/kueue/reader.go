@@ -48,8 +48,8 @@ func NewReader(client dynamic.Interface) *Reader {
 	return &Reader{client: client, last: map[cache.ObjectName]*inventory.LocalQueue{}}
 }
 
-// answer is what a Read returned.
-type answer struct {
+// readResult is the result of a Read.
+type readResult struct {
 	queue *inventory.LocalQueue
 	err   error
 }
@@ -58,7 +58,7 @@ type answer struct {
 // for.
 func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
-	answers, counts, seen := map[cache.ObjectName]answer{}, map[string]int{}, map[cache.ObjectName]*inventory.LocalQueue{}
+	answers, counts, seen := map[cache.ObjectName]readResult{}, map[string]int{}, map[cache.ObjectName]*inventory.LocalQueue{}
 	total := 0
 	return func(name cache.ObjectName) (*inventory.LocalQueue, error) {
 			if a, found := answers[name]; found {
@@ -68,9 +68,9 @@ func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 				return nil, ErrTooMany
 			}
 			total, counts[name.Namespace] = total+1, counts[name.Namespace]+1
-			a := r.read(ctx, name)
+			a := r.readQueue(ctx, name)
 			if isTransient(a.err) && r.last[name] != nil {
-				a = answer{queue: r.last[name]}
+				a = readResult{queue: r.last[name]}
 			}
 			if answers[name] = a; a.queue != nil {
 				seen[name] = a.queue
@@ -82,21 +82,21 @@ func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 		}
 }
 
-// read asks for the preferred version first. A cluster that does not serve it answers as for a LocalQueue that does not exist.
-func (r *Reader) read(ctx context.Context, name cache.ObjectName) answer {
+// readQueue asks for the preferred version first. A cluster that does not serve it answers as for a LocalQueue that does not exist.
+func (r *Reader) readQueue(ctx context.Context, name cache.ObjectName) readResult {
 	for _, resource := range informers.LocalQueueResources() {
 		u, err := r.client.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
 		case apierrors.IsForbidden(err):
-			return answer{err: fmt.Errorf("grant get of localqueues (limiter.enabled of the chart): %w", err)}
+			return readResult{err: fmt.Errorf("grant get of localqueues (limiter.enabled of the chart): %w", err)}
 		case err != nil:
-			return answer{err: fmt.Errorf("read it: %w", err)}
+			return readResult{err: fmt.Errorf("read it: %w", err)}
 		}
-		return answer{queue: localQueue(u, name)}
+		return readResult{queue: localQueue(u, name)}
 	}
-	return answer{err: ErrNotFound}
+	return readResult{err: ErrNotFound}
 }
 
 func localQueue(u *unstructured.Unstructured, name cache.ObjectName) *inventory.LocalQueue {

@@ -36,7 +36,7 @@ func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceReq
 // deviceRequest returns the devices that a pod claims, and their number.
 func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*inventory.DeviceRequest, int64, *snapshot.Problem) {
 	all := p.p.World.Devices
-	template := informers.Get[informers.DeviceRequest](all.ResourceClaimTemplates, cache.ObjectName{Namespace: namespace, Name: claims.Template})
+	template := informers.FindObject[informers.DeviceRequest](all.ResourceClaimTemplates, cache.ObjectName{Namespace: namespace, Name: claims.Template})
 	name := fmt.Sprintf("ResourceClaimTemplate %s/%s", namespace, claims.Template)
 	switch {
 	case !all.ResourceSlices.Listed() || !all.ResourceClaims.Listed() || !all.ResourceClaimTemplates.Listed() || !all.DeviceClasses.Listed():
@@ -80,7 +80,7 @@ func mergeRequests(class, template *informers.DeviceRequest) *inventory.DeviceRe
 
 // deviceClass returns a DeviceClass, or nil.
 func (p *Passes) deviceClass(name string) *informers.DeviceRequest {
-	all := informers.All[informers.DeviceRequest](p.p.World.DeviceClasses)
+	all := informers.ListAll[informers.DeviceRequest](p.p.World.DeviceClasses)
 	if i := slices.IndexFunc(all, func(c *informers.DeviceRequest) bool { return c.Name == name }); i >= 0 {
 		return all[i]
 	}
@@ -93,10 +93,10 @@ func (p *Passes) readDevices(requests []*inventory.DeviceRequest) inventory.Devi
 	if !slices.ContainsFunc(requests, func(r *inventory.DeviceRequest) bool { return r != nil }) {
 		return devices
 	}
-	for _, s := range informers.All[informers.DeviceSlice](p.p.World.ResourceSlices) {
+	for _, s := range informers.ListAll[informers.DeviceSlice](p.p.World.ResourceSlices) {
 		devices.Slices = append(devices.Slices, &s.DeviceSlice)
 	}
-	for _, c := range informers.All[informers.DeviceClaim](p.p.World.ResourceClaims) {
+	for _, c := range informers.ListAll[informers.DeviceClaim](p.p.World.ResourceClaims) {
 		if len(c.Devices) > 0 {
 			devices.Claims = append(devices.Claims, &c.DeviceClaim)
 		}

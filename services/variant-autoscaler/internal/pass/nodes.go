@@ -35,7 +35,7 @@ func (p *Passes) limitToInventory(ctx context.Context, snap *snapshot.Snapshot, 
 	in.Kueue, queues = p.readQueues(read, variants, in.Pods)
 	requests := p.requestDevices(variants)
 	in.Devices = p.readDevices(requests)
-	for _, n := range informers.All[informers.Node](p.p.World.Nodes) {
+	for _, n := range informers.ListAll[informers.Node](p.p.World.Nodes) {
 		if n.Allocatable != (inventory.Cards{}) || len(in.Devices.Slices) > 0 {
 			in.Nodes = append(in.Nodes, &n.Node)
 		}
@@ -112,7 +112,7 @@ func podHoldings(world informers.Caches, variants []*foundVariant) []inventory.P
 		}
 	}
 	var all []inventory.Pod
-	for _, pod := range informers.All[informers.Pod](world.Pods) {
+	for _, pod := range informers.ListAll[informers.Pod](world.Pods) {
 		h := pod.Holding()
 		if h == nil {
 			continue

@@ -38,13 +38,13 @@ func (p *Passes) readQueues(read kueue.Read, variants []*foundVariant, pods []in
 		return inventory.Kueue{}, queues
 	}
 	state := inventory.Kueue{CohortsUnknown: !all.Cohorts.Listed()}
-	for _, q := range informers.All[informers.QuotaOwner](all.ClusterQueues) {
+	for _, q := range informers.ListAll[informers.QuotaOwner](all.ClusterQueues) {
 		state.ClusterQueues = append(state.ClusterQueues, &q.QuotaOwner)
 	}
-	for _, q := range informers.All[informers.QuotaOwner](all.Cohorts) {
+	for _, q := range informers.ListAll[informers.QuotaOwner](all.Cohorts) {
 		state.Cohorts = append(state.Cohorts, &q.QuotaOwner)
 	}
-	for _, f := range informers.All[informers.Flavor](all.ResourceFlavors) {
+	for _, f := range informers.ListAll[informers.Flavor](all.ResourceFlavors) {
 		state.Flavors = append(state.Flavors, &f.Flavor)
 	}
 	return state, queues

@@ -89,7 +89,7 @@ func controllerOf(world informers.Caches, namespace string, t snapshot.Target) *
 	if reader == nil {
 		return nil
 	}
-	w := informers.Get[informers.Workload](reader, cache.ObjectName{Namespace: namespace, Name: t.Name})
+	w := informers.FindObject[informers.Workload](reader, cache.ObjectName{Namespace: namespace, Name: t.Name})
 	if w == nil {
 		return nil
 	}

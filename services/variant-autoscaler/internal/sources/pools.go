@@ -36,7 +36,7 @@ func (c *collector) poolsOf(namespace string) []*informers.Pool {
 	if c.pools == nil {
 		c.pools = map[string][]*informers.Pool{}
 		for _, reader := range []kit.Reader{c.world.InferencePools, c.world.AlphaInferencePools} {
-			for _, p := range informers.All[informers.Pool](reader) {
+			for _, p := range informers.ListAll[informers.Pool](reader) {
 				c.pools[p.Namespace] = append(c.pools[p.Namespace], p)
 			}
 		}

@@ -226,7 +226,7 @@ func (c *collector) resolveTarget(v *Variant) *informers.Workload {
 		v.rejectWith(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
 		return nil
 	}
-	w := informers.Get[informers.Workload](reader, cache.ObjectName{Namespace: v.Namespace, Name: t.Name})
+	w := informers.FindObject[informers.Workload](reader, cache.ObjectName{Namespace: v.Namespace, Name: t.Name})
 	if w == nil {
 		v.rejectWith(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil

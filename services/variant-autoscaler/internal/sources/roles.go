@@ -62,7 +62,7 @@ func (c *collector) hasDecoder(s service) bool {
 	if c.decoders == nil {
 		c.decoders = map[service]bool{}
 		for _, reader := range []kit.Reader{c.world.Deployments, c.world.StatefulSets, c.world.LeaderWorkerSets} {
-			for _, w := range informers.All[informers.Workload](reader) {
+			for _, w := range informers.ListAll[informers.Workload](reader) {
 				if w.Labels[labelComponent] == decoder {
 					c.decoders[service{w.Namespace, w.Labels[labelService]}] = true
 				}

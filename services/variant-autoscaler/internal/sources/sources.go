@@ -179,11 +179,11 @@ var apiVersions = map[snapshot.Source]string{ //nolint:gochecknoglobals // const
 func (c *collector) declaredVariants() []*Variant {
 	var all []*Variant
 	for _, reader := range []kit.Reader{c.world.VariantAutoscalings, c.world.ScaledObjects, c.world.HorizontalPodAutoscalers} {
-		for _, d := range informers.All[informers.Declaration](reader) {
+		for _, d := range informers.ListAll[informers.Declaration](reader) {
 			if d.Spec == nil {
 				continue
 			}
-			if n := informers.Get[informers.Namespace](c.world.Namespaces, cache.ObjectName{Name: d.Namespace}); n != nil && n.Excluded {
+			if n := informers.FindObject[informers.Namespace](c.world.Namespaces, cache.ObjectName{Name: d.Namespace}); n != nil && n.Excluded {
 				continue
 			}
 			all = append(all, newVariant(d))

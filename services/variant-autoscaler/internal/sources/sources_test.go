@@ -68,7 +68,7 @@ func collect(tb testing.TB, p sources.Params, objects ...*unstructured.Unstructu
 
 func collectServed(tb testing.TB, p sources.Params, served func(schema.GroupVersionResource) bool, objects ...*unstructured.Unstructured) *sources.Result {
 	tb.Helper()
-	world, err := informers.Snapshot(kit.Snapshot{Objects: objects, Served: served}, "")
+	world, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects, Served: served}, "")
 	require.NoError(tb, err)
 	result, err := sources.Collect(world, p)
 	require.NoError(tb, err)
@@ -259,7 +259,7 @@ func TestInstance(t *testing.T) {
 	t.Parallel()
 	objects := append(parse(t, deployments("x", "w")), object(t, hpa, "a", "x"), object(t, hpa, "b", "w", "metadata|labels", `{wva.llmd.ai/controller-instance: blue}`))
 	for instance, want := range map[string]string{"": "a", "blue": "b"} {
-		world, err := informers.Snapshot(kit.Snapshot{Objects: objects}, instance)
+		world, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects}, instance)
 		require.NoError(t, err)
 		got, err := sources.Collect(world, sources.Params{})
 		require.NoError(t, err)

@@ -177,7 +177,7 @@ func (a *autoscaler) pass() {
 		objects = append(objects, a.objects(d)...)
 	}
 	var err error
-	if a.caches, err = informers.Snapshot(kit.Snapshot{Objects: objects}, ""); err != nil {
+	if a.caches, err = informers.SnapshotCaches(kit.Snapshot{Objects: objects}, ""); err != nil {
 		panic(err) // the objects are ours
 	}
 	interval, _, err := a.RunPass(context.Background())
