@@ -212,7 +212,7 @@ func addInventory(ctx context.Context, client dynamic.Interface, w *dryrun.World
 func settingsOf(w *dryrun.World, o settings.Options, log io.Writer) *settings.Settings {
 	b, found := settings.NewBuilder(o), map[string]settings.Source{}
 	for _, u := range w.Objects {
-		if u.GetKind() == "ConfigMap" && u.GetNamespace() == o.Namespace && o.Relevant(u.GetName()) {
+		if u.GetKind() == "ConfigMap" && u.GetNamespace() == o.Namespace && o.IsRelevant(u.GetName()) {
 			data, _ := w.ConfigMapData(cache.ObjectName{Namespace: o.Namespace, Name: u.GetName()})
 			found[u.GetName()] = settings.Source{Name: u.GetName(), Data: data}
 		}
@@ -228,12 +228,12 @@ func settingsOf(w *dryrun.World, o settings.Options, log io.Writer) *settings.Se
 		for _, name := range shown {
 			fmt.Fprintf(log, "ConfigMap %s/%s (%s): %s\n", o.Namespace, name, kind, s.Ignored[name])
 		}
-		for _, name := range o.Looked(kind) {
-			if !slices.ContainsFunc(append(shown, s.InForce...), func(is string) bool { return settings.Matches(name, is) }) {
+		for _, name := range o.SearchNames(kind) {
+			if !slices.ContainsFunc(append(shown, s.InForce...), func(is string) bool { return settings.MatchesSearch(name, is) }) {
 				fmt.Fprintf(log, "ConfigMap %s/%s (%s): not found\n", o.Namespace, name, kind)
 			}
 		}
-		for _, warning := range b.Set(kind, sources...) {
+		for _, warning := range b.SetSources(kind, sources...) {
 			fmt.Fprintf(log, "ConfigMap %s/%s: %s\n", o.Namespace, s.InForce[0], warning.String())
 		}
 	}

@@ -65,12 +65,12 @@ type decider struct {
 
 func newDecider(s *snapshot.Snapshot) *decider {
 	d := &decider{snapshot: s, first: []int{0}}
-	clock := schedule.At(s.Time)
+	clock := schedule.NewClock(s.Time)
 	for g := range s.Groups {
 		d.first = append(d.first, d.first[g]+len(s.Groups[g].Variants))
 		for i := range s.Groups[g].Variants {
 			v := &s.Groups[g].Variants[i]
-			d.bounds = append(d.bounds, boundsOf(v, clock.Last(v.Schedule)))
+			d.bounds = append(d.bounds, boundsOf(v, clock.LastInForce(v.Schedule)))
 		}
 	}
 	d.why, d.trial, d.sleepState = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds)), newSleepState(len(s.Groups), len(d.bounds))

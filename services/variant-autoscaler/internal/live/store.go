@@ -1,4 +1,4 @@
-// Package live watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force (settings.Options.Relevant),
+// Package live watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force (settings.Options.IsRelevant),
 // and of the others their names only.
 //
 // The settings in force follow the ConfigMaps, and do not outlive them. Only changes of data count. Each content is reported once: to the
@@ -30,7 +30,7 @@ type recorder interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// observer receives the problem of a ConfigMap, empty for none, after each change of its data.
+// observer receives the problem of a ConfigMap after each change of its data. An empty problem means that it is valid.
 type observer interface {
 	Configured(name, problem string)
 }
@@ -58,31 +58,31 @@ type Store struct {
 	mu      sync.Mutex // guards what follows
 	builder *settings.Builder
 	found   map[string]*corev1.ConfigMap // by name
-	states  map[settings.Kind]*state
+	states  map[settings.Kind]*kindState
 }
 
-// state is what was last reported of a kind.
-type state struct {
+// kindState is what was last reported of a kind.
+type kindState struct {
 	inForce []*corev1.ConfigMap
 	ignored map[string]string // by name: why
 }
 
 // NewStore returns a Store with the settings that are in force without any ConfigMap. Run starts it.
 func NewStore(p Params) *Store {
-	s := &Store{p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, states: map[settings.Kind]*state{}}
+	s := &Store{p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, states: map[settings.Kind]*kindState{}}
 	s.current.Store(s.builder.Settings())
-	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{Transform: s.strip})
-	set := func(obj any) {
-		if cm, ok := obj.(*corev1.ConfigMap); ok && p.Relevant(cm.Name) {
-			s.set(cm.Name, cm)
+	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{Transform: s.stripConfigMap})
+	onSet := func(obj any) {
+		if cm, ok := obj.(*corev1.ConfigMap); ok && p.IsRelevant(cm.Name) {
+			s.setConfigMap(cm.Name, cm)
 		}
 	}
 	var err error
 	s.handler, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
+		AddFunc: onSet, UpdateFunc: func(_, obj any) { onSet(obj) },
 		DeleteFunc: func(obj any) {
-			if key, err := cache.DeletionHandlingObjectToName(obj); err == nil && p.Relevant(key.Name) {
-				s.set(key.Name, nil)
+			if key, err := cache.DeletionHandlingObjectToName(obj); err == nil && p.IsRelevant(key.Name) {
+				s.setConfigMap(key.Name, nil)
 			}
 		},
 	})
@@ -92,14 +92,14 @@ func NewStore(p Params) *Store {
 	return s
 }
 
-// strip removes what the store does not need of a ConfigMap.
-func (s *Store) strip(obj any) (any, error) {
+// stripConfigMap removes what the store does not need of a ConfigMap.
+func (s *Store) stripConfigMap(obj any) (any, error) {
 	cm, ok := obj.(*corev1.ConfigMap)
 	if !ok {
 		return obj, nil // the tombstone of a deleted object
 	}
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion}}
-	if s.p.Relevant(cm.Name) {
+	if s.p.IsRelevant(cm.Name) {
 		kept.Data, kept.BinaryData = cm.Data, cm.BinaryData
 	}
 	return kept, nil
@@ -112,7 +112,8 @@ func (s *Store) Settings() *settings.Settings { return s.current.Load() }
 // there at the start is no change. Calls for ConfigMaps of different kinds may overlap. Call it before Run.
 func (s *Store) OnChange(f func(kind settings.Kind, name string)) { s.onChange = append(s.onChange, f) }
 
-// OnLoad registers a function to call with settings that come into force, also with those at the start. It must not block. Call it before Run.
+// OnLoad registers a function to call with settings that come into force, also with those at the start. It must not block. Call it before
+// Run.
 func (s *Store) OnLoad(f func(s *settings.Settings)) { s.onLoad = append(s.onLoad, f) }
 
 // Run watches the ConfigMaps until ctx ends.
@@ -120,7 +121,7 @@ func (s *Store) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { s.informer.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), s.handler.HasSynced) {
-		s.begin()
+		s.loadAll()
 	}
 	all.Wait()
 }
@@ -136,12 +137,12 @@ func (s *Store) Unsynced() []string {
 	return []string{"ConfigMaps of " + s.p.Namespace}
 }
 
-// begin puts what was listed in force, all at once: the order of events does not decide which of several names counts.
-func (s *Store) begin() {
+// loadAll puts what was listed in force, all at once: the order of events does not decide which of several names counts.
+func (s *Store) loadAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kind := range settings.Kinds() {
-		if s.load(kind); len(s.states[kind].inForce) == 0 {
+		if s.loadKind(kind); len(s.states[kind].inForce) == 0 {
 			s.reportMissing(kind)
 		}
 	}
@@ -149,8 +150,8 @@ func (s *Store) begin() {
 	s.synced.Store(true)
 }
 
-// set handles the content of a ConfigMap, nil if it does not exist.
-func (s *Store) set(name string, cm *corev1.ConfigMap) {
+// setConfigMap handles the content of a ConfigMap, nil if it does not exist.
+func (s *Store) setConfigMap(name string, cm *corev1.ConfigMap) {
 	s.mu.Lock()
 	if cm == nil {
 		delete(s.found, name)
@@ -159,7 +160,7 @@ func (s *Store) set(name string, cm *corev1.ConfigMap) {
 	}
 	var changed []settings.Kind
 	for _, kind := range settings.Kinds() {
-		if s.synced.Load() && s.p.Counts(kind, name) && s.load(kind) {
+		if s.synced.Load() && s.p.HasKind(kind, name) && s.loadKind(kind) {
 			changed = append(changed, kind)
 		}
 	}
@@ -171,14 +172,14 @@ func (s *Store) set(name string, cm *corev1.ConfigMap) {
 	}
 }
 
-// load puts the ConfigMaps of a kind that count in force, and reports whether the data changed.
-func (s *Store) load(kind settings.Kind) bool {
+// loadKind puts the ConfigMaps of a kind that count in force, and reports whether the data changed.
+func (s *Store) loadKind(kind settings.Kind) bool {
 	before := s.states[kind]
 	if before == nil {
-		before = &state{}
+		before = &kindState{}
 	}
 	selected := s.p.Select(kind, slices.Collect(maps.Keys(s.found)))
-	after := &state{ignored: selected.Ignored}
+	after := &kindState{ignored: selected.Ignored}
 	var sources []settings.Source
 	for _, name := range selected.InForce {
 		cm := s.found[name]
@@ -188,17 +189,17 @@ func (s *Store) load(kind settings.Kind) bool {
 	s.states[kind] = after
 	changed := !slices.EqualFunc(before.inForce, after.inForce, sameData)
 	if changed || !slices.EqualFunc(before.inForce, after.inForce, sameName) {
-		warnings := s.builder.Set(kind, sources...)
+		warnings := s.builder.SetSources(kind, sources...)
 		s.current.Store(s.builder.Settings())
 		for _, f := range s.onLoad {
 			f(s.Settings())
 		}
-		s.leave(kind, before, after)
+		s.reportLeft(kind, before, after)
 		for _, cm := range after.inForce {
-			s.report(cm, append(binaryWarnings(cm), warnings...))
+			s.reportLoaded(cm, append(binaryWarnings(cm), warnings...))
 		}
 	}
-	s.ignore(before, after)
+	s.reportIgnored(before, after)
 	return changed
 }
 
@@ -208,31 +209,31 @@ func sameData(a, b *corev1.ConfigMap) bool {
 	return maps.Equal(a.Data, b.Data) && maps.EqualFunc(a.BinaryData, b.BinaryData, bytes.Equal)
 }
 
-// leave reports ConfigMaps that are no longer in force.
-func (s *Store) leave(kind settings.Kind, before, after *state) {
+// reportLeft reports ConfigMaps that are no longer in force.
+func (s *Store) reportLeft(kind settings.Kind, before, after *kindState) {
 	for _, cm := range before.inForce {
 		problem := ""
 		switch {
 		case slices.ContainsFunc(after.inForce, func(o *corev1.ConfigMap) bool { return o.Name == cm.Name }):
 			continue
 		case len(after.inForce) > 0:
-			s.p.Log.Info("Another ConfigMap of the same kind is in force", s.about(after.inForce[0].Name), zap.String("before", s.fullName(cm.Name)))
+			s.p.Log.Info("Another ConfigMap of the same kind is in force", s.nameField(after.inForce[0].Name), zap.String("before", s.fullName(cm.Name)))
 		default:
 			if isUsual(kind) {
 				problem = "ConfigMap " + s.fullName(cm.Name) + " is not in force any more"
 			}
-			s.p.Log.Warn("ConfigMap was deleted, or is not in force any more", s.about(cm.Name), zap.String("consequence", consequence(kind)))
+			s.p.Log.Warn("ConfigMap was deleted, or is not in force any more", s.nameField(cm.Name), zap.String("consequence", consequenceOf(kind)))
 		}
 		s.p.Observer.Configured(s.fullName(cm.Name), problem)
 	}
 }
 
-// ignore reports ConfigMaps that look like those in force, and are not, and the end of that.
-func (s *Store) ignore(before, after *state) {
+// reportIgnored reports ConfigMaps that look like those in force, and are not, and the end of that.
+func (s *Store) reportIgnored(before, after *kindState) {
 	for _, name := range slices.Sorted(maps.Keys(after.ignored)) {
 		if why := after.ignored[name]; before.ignored[name] != why {
-			s.p.Log.Warn("Ignored a ConfigMap", s.about(name), zap.String("warning", why))
-			s.p.Recorder.Event(reference(s.found[name]), corev1.EventTypeWarning, settings.ReasonUnknown, why)
+			s.p.Log.Warn("Ignored a ConfigMap", s.nameField(name), zap.String("warning", why))
+			s.p.Recorder.Event(referenceTo(s.found[name]), corev1.EventTypeWarning, settings.ReasonUnknown, why)
 			s.p.Observer.Configured(s.fullName(name), "ConfigMap "+s.fullName(name)+": "+why)
 		}
 	}
@@ -246,18 +247,18 @@ func (s *Store) ignore(before, after *state) {
 
 // reportMissing reports that no ConfigMap of a kind is in force at the start.
 func (s *Store) reportMissing(kind settings.Kind) {
-	looked := s.p.Looked(kind)
+	looked := s.p.SearchNames(kind)
 	log := s.p.Log.Info
 	if isUsual(kind) {
 		log = s.p.Log.Warn
 	}
-	log("No ConfigMap of a kind is in force", s.about(looked[0]), zap.Strings("names", looked), zap.String("consequence", consequence(kind)))
+	log("No ConfigMap of a kind is in force", s.nameField(looked[0]), zap.Strings("names", looked), zap.String("consequence", consequenceOf(kind)))
 	if !slices.ContainsFunc(looked, func(name string) bool { return s.states[kind].ignored[name] != "" }) {
 		s.p.Observer.Configured(s.fullName(looked[0]), "")
 	}
 }
 
-func consequence(kind settings.Kind) string {
+func consequenceOf(kind settings.Kind) string {
 	switch kind {
 	case settings.Limits:
 		return "no limit is in force"
@@ -275,24 +276,24 @@ func isUsual(kind settings.Kind) bool {
 	return kind == settings.Accelerators || kind == settings.Classes
 }
 
-// report reports what is in force, and what is not.
-func (s *Store) report(cm *corev1.ConfigMap, warnings []settings.Warning) {
-	about, problem := reference(cm), ""
+// reportLoaded reports what is in force, and what is not.
+func (s *Store) reportLoaded(cm *corev1.ConfigMap, warnings []settings.Warning) {
+	about, problem := referenceTo(cm), ""
 	for _, w := range warnings {
 		if problem == "" && w.Reason != settings.ReasonUnknown {
 			problem = "ConfigMap " + s.fullName(cm.Name) + ": " + w.String()
 		}
-		s.p.Log.Warn("Refused part of the configuration", s.about(cm.Name), zap.String("reason", w.Reason), zap.String("warning", w.String()))
+		s.p.Log.Warn("Refused part of the configuration", s.nameField(cm.Name), zap.String("reason", w.Reason), zap.String("warning", w.String()))
 		s.p.Recorder.Event(about, corev1.EventTypeWarning, w.Reason, w.String())
 	}
 	s.p.Observer.Configured(s.fullName(cm.Name), problem)
-	s.p.Log.Info("Loaded configuration", s.about(cm.Name))
+	s.p.Log.Info("Loaded configuration", s.nameField(cm.Name))
 	if len(warnings) == 0 {
 		s.p.Recorder.Event(about, corev1.EventTypeNormal, configmap.ReasonLoaded, "the configuration is in force")
 	}
 }
 
-func reference(cm *corev1.ConfigMap) *corev1.ObjectReference {
+func referenceTo(cm *corev1.ConfigMap) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 	}
@@ -311,6 +312,6 @@ func binaryWarnings(cm *corev1.ConfigMap) []settings.Warning {
 
 func (s *Store) fullName(name string) string { return s.p.Namespace + "/" + name }
 
-func (s *Store) about(name string) zap.Field {
+func (s *Store) nameField(name string) zap.Field {
 	return zap.String("configMap", s.fullName(name))
 }

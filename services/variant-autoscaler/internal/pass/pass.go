@@ -168,7 +168,7 @@ func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active in
 		began = end
 	}
 	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes, CanStop: func(namespace, model string) bool {
-		enabled, _ := s.Zero(namespace, model)
+		enabled, _ := s.ScaleToZero(namespace, model)
 		return enabled
 	}}
 	if p.p.Scales != nil {

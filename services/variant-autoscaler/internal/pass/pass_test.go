@@ -174,7 +174,7 @@ func TestSaturation(t *testing.T) {
 	r.load.Rate = 5e6
 	r.uses = []collect.Usage{{KV: 0.75}}
 	assert.Equal(t, map[string]int{"big": 1}, r.pass(t), "there are no thresholds")
-	require.Empty(t, r.settings.Set(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
+	require.Empty(t, r.settings.SetSources(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
 	assert.Equal(t, map[string]int{"big": 2}, r.pass(t))
 	o := r.outcomes[1]
 	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, KV: 0.75}, o.Snapshot.Groups[0].Variants[0].Spare)
@@ -242,7 +242,7 @@ func TestOverload(t *testing.T) {
 			t.Parallel()
 			r := longPrompts(t)
 			if tt.targets != "" {
-				require.Empty(t, r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}}))
+				require.Empty(t, r.settings.SetSources(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}}))
 			}
 			if tt.change != nil {
 				tt.change(r)
@@ -260,7 +260,7 @@ func TestOverload(t *testing.T) {
 func TestOverloadOfSeenServers(t *testing.T) {
 	t.Parallel()
 	r := longPrompts(t)
-	require.Empty(t, r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, slo-tpot: 1}]"}}))
+	require.Empty(t, r.settings.SetSources(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, slo-tpot: 1}]"}}))
 	r.load.Rate, r.load.Waiting, r.load.TTFT, r.load.ITL = 10e6, 0, 0, 60
 	r.sample.Rate, r.sample.Running, r.sample.Waiting, r.sample.TTFT, r.sample.Prefill = 5, 75, 0, 0, 0
 	for range 5 {
@@ -327,7 +327,7 @@ func TestNoServiceClass(t *testing.T) {
 	asking := strings.ReplaceAll(variants, "modelID: m\n", "modelID: m\n  sloClassRef: {name: service-classes-config, key: premium.yaml}\n")
 	classes := func(text string) func(r *rig) {
 		return func(r *rig) {
-			r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"other.yaml": text}})
+			r.settings.SetSources(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"other.yaml": text}})
 		}
 	}
 	for _, tt := range []struct {
@@ -368,7 +368,7 @@ func TestClassesDisagree(t *testing.T) {
 	source := func(name, ttft string) settings.Source {
 		return settings.Source{Name: name, Data: map[string]string{"default.yaml": "data: [{model: default/default, slo-ttft: " + ttft + "}]"}}
 	}
-	r.settings.Set(settings.Classes, source("service-classes-config", "2000"), source("wva-service-classes-config", "500"))
+	r.settings.SetSources(settings.Classes, source("service-classes-config", "2000"), source("wva-service-classes-config", "500"))
 	r.load.Rate = 1e6
 	r.pass(t)
 	group := r.outcomes[0].Snapshot.Groups[0]
@@ -453,7 +453,7 @@ func TestTooManyLimits(t *testing.T) {
 	t.Parallel()
 	const namespaces = 1200
 	s := settings.NewBuilder(settings.Options{})
-	require.Empty(t, s.Set(settings.Limits, settings.Source{Name: "limits", Data: map[string]string{
+	require.Empty(t, s.SetSources(settings.Limits, settings.Source{Name: "limits", Data: map[string]string{
 		"all": `{namespace: "*", replicas: 10}`, "more": `{namespace: ns-0900, cards: 7, cost: "5"}`, "together": `{cards: 5000}`,
 	}}))
 	found := &sources.Result{}

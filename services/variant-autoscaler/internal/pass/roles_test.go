@@ -49,7 +49,7 @@ func startRoles(t *testing.T, objects string) *roleRig {
 			snapshot.Decode:  {Window: time.Minute, Replicas: 1, Rate: 3, Input: 5000, Output: 200, Running: 18, Prefill: 30, ITL: 30, KVUsage: 0.3},
 		},
 	}
-	require.Empty(t, r.settings.Set(settings.Classes, settings.Source{Name: "c", Data: map[string]string{
+	require.Empty(t, r.settings.SetSources(settings.Classes, settings.Source{Name: "c", Data: map[string]string{
 		"c": "data: [{model: m, slo-ttft: 6000, slo-tpot: 60, min-prefill-per-decode: 0.5, max-prefill-per-decode: 4}]",
 	}}))
 	r.answer = func(g *collect.Group) collect.Result {
@@ -133,7 +133,7 @@ func TestRolesLieOrChange(t *testing.T) {
 func TestRolesChangeTogether(t *testing.T) {
 	t.Parallel()
 	r := startRoles(t, roleVariants)
-	require.Empty(t, r.settings.Set(settings.Classes)) // no ratio moves the other role
+	require.Empty(t, r.settings.SetSources(settings.Classes)) // no ratio moves the other role
 	r.minutes(t, 10)
 	load := r.loads[snapshot.Decode]
 	load.Rate = 60e6
@@ -168,7 +168,7 @@ func TestRolesWakeTogether(t *testing.T) {
 	asleep := strings.ReplaceAll(strings.ReplaceAll(objects, "replicas: 1", "replicas: 0"), "readyReplicas: 1", "readyReplicas: 0")
 	whole := strings.NewReplacer("name: d", "name: w", "app: m, llm-d.ai/role: decode", "app: m").Replace(asleep)
 	r := startRoles(t, asleep+"\n---\n"+whole[strings.Index(whole, "---\n")+4:])
-	require.Empty(t, r.settings.Set(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}}))
+	require.Empty(t, r.settings.SetSources(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}}))
 	none := 0.0
 	r.answer = func(g *collect.Group) collect.Result {
 		return collect.Result{
@@ -207,7 +207,7 @@ func TestRolesWakeTogether(t *testing.T) {
 func TestSaturationOfPrefill(t *testing.T) {
 	t.Parallel()
 	r := startRoles(t, roleVariants)
-	require.Empty(t, r.settings.Set(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
+	require.Empty(t, r.settings.SetSources(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
 	groups := r.minutes(t, 1).Snapshot.Groups
 	assert.Equal(t, &snapshot.Spare{Seen: 1}, groups[0].Variants[0].Spare, "decode")
 	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, Queue: 1}, groups[1].Variants[0].Spare, "prefill")

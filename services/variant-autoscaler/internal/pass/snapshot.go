@@ -96,7 +96,7 @@ func buildGroup(s *settings.Settings, in *sources.Group) snapshot.Group {
 		built.Variants = append(built.Variants, in.Variants[i].Variant)
 	}
 	built.Saturation = s.Saturation(in.Namespace, in.Model)
-	built.Zero.Enabled, built.Zero.Retention = s.Zero(in.Namespace, in.Model)
+	built.Zero.Enabled, built.Zero.Retention = s.ScaleToZero(in.Namespace, in.Model)
 	built.Zero.WaitingCost = s.WaitingCost(in.Namespace, in.Model)
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
 	if problem == nil {

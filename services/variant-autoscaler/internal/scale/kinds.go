@@ -38,16 +38,16 @@ func NewKinds(discovery kube.ResourceDiscovery, now func() time.Time) *Kinds {
 	return &Kinds{discovery: discovery, now: now, known: map[schema.GroupVersionKind]kind{}}
 }
 
-// resource returns the resource of a target, or ErrNoScale.
-func (k *Kinds) resource(ctx context.Context, t snapshot.Target) (schema.GroupVersionResource, error) {
+// resourceOf returns the resource of a target, or ErrNoScale.
+func (k *Kinds) resourceOf(ctx context.Context, t snapshot.Target) (schema.GroupVersionResource, error) {
 	gvk := schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)
-	name, found := k.lookUp(gvk)
+	name, found := k.cachedResource(gvk)
 	if !found {
 		var err error
-		if name, err = k.discover(ctx, gvk); err != nil {
+		if name, err = k.discoverScale(ctx, gvk); err != nil {
 			return schema.GroupVersionResource{}, err
 		}
-		k.remember(gvk, name)
+		k.cacheResource(gvk, name)
 	}
 	if name == "" {
 		return schema.GroupVersionResource{}, ErrNoScale
@@ -55,25 +55,25 @@ func (k *Kinds) resource(ctx context.Context, t snapshot.Target) (schema.GroupVe
 	return gvk.GroupVersion().WithResource(name), nil
 }
 
-func (k *Kinds) lookUp(gvk schema.GroupVersionKind) (resource string, found bool) {
+func (k *Kinds) cachedResource(gvk schema.GroupVersionKind) (resource string, found bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known, found := k.known[gvk]
-	return known.resource, found && !k.old(known)
+	return known.resource, found && !k.isOld(known)
 }
 
-// remember also forgets old answers: anybody who declares variants can ask for any number of kinds.
-func (k *Kinds) remember(gvk schema.GroupVersionKind, resource string) {
+// cacheResource also forgets old answers: anybody who declares variants can ask for any number of kinds.
+func (k *Kinds) cacheResource(gvk schema.GroupVersionKind, resource string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, known kind) bool { return k.old(known) })
+	maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, known kind) bool { return k.isOld(known) })
 	k.known[gvk] = kind{resource: resource, read: k.now()}
 }
 
-func (k *Kinds) old(known kind) bool { return k.now().Sub(known.read) >= kindTime }
+func (k *Kinds) isOld(known kind) bool { return k.now().Sub(known.read) >= kindTime }
 
-// discover returns the resource of a kind with a scale subresource, empty if there is none.
-func (k *Kinds) discover(ctx context.Context, gvk schema.GroupVersionKind) (string, error) {
+// discoverScale returns the resource of a kind with a scale subresource, empty if there is none.
+func (k *Kinds) discoverScale(ctx context.Context, gvk schema.GroupVersionKind) (string, error) {
 	if gvk.Version == "" || gvk.Kind == "" {
 		return "", nil
 	}

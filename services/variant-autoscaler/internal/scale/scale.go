@@ -79,26 +79,26 @@ func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 	return func(namespace string, t snapshot.Target) (*Scale, error) {
 			key := Object{namespace, t}
 			err := fmt.Errorf("a pass reads at most %d targets of such kinds, and %d of a namespace", maxReads, maxOfNamespace)
-			var made *Scale
+			var scale *Scale
 			if total < maxReads && counts[namespace] < maxOfNamespace {
 				total, counts[namespace] = total+1, counts[namespace]+1
-				made, err = r.read(ctx, namespace, t)
+				scale, err = r.readScale(ctx, namespace, t)
 			}
 			if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNoScale) && r.last[key] != nil {
-				made, err = r.last[key], nil
+				scale, err = r.last[key], nil
 			}
 			if err == nil {
-				seen[key] = made
+				seen[key] = scale
 			}
-			return made, err
+			return scale, err
 		}, func() {
 			cancel()
 			r.last = seen
 		}
 }
 
-func (r *Reader) read(ctx context.Context, namespace string, t snapshot.Target) (*Scale, error) {
-	resource, err := r.kinds.resource(ctx, t)
+func (r *Reader) readScale(ctx context.Context, namespace string, t snapshot.Target) (*Scale, error) {
+	resource, err := r.kinds.resourceOf(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -124,20 +124,20 @@ func isUnset(err error) bool {
 }
 
 func scaleOf(u *unstructured.Unstructured) *Scale {
-	made := &Scale{}
-	made.Replicas, _, _ = unstructured.NestedInt64(u.Object, "spec", "replicas")
-	made.Current, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
+	scale := &Scale{}
+	scale.Replicas, _, _ = unstructured.NestedInt64(u.Object, "spec", "replicas")
+	scale.Current, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
 	text, _, _ := unstructured.NestedString(u.Object, "status", "selector")
 	selector, err := labels.Parse(text)
 	if err != nil || selector.Empty() {
-		return made
+		return scale
 	}
-	made.Selector, made.Labels = selector, map[string]string{}
+	scale.Selector, scale.Labels = selector, map[string]string{}
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
 		if value, single := selector.RequiresExactMatch(requirements[i].Key()); single {
-			made.Labels[requirements[i].Key()] = value
+			scale.Labels[requirements[i].Key()] = value
 		}
 	}
-	return made
+	return scale
 }

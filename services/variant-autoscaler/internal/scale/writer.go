@@ -58,7 +58,7 @@ func NewWriter(client dynamic.Interface, kinds *Kinds, owner string) *Writer {
 // replicas, one writes, and a late one does not undo what a later decision has written. It calls permit immediately before each write; an
 // error of permit prevents it, and is returned.
 func (w *Writer) Write(ctx context.Context, c Change, permit func() error) (written bool, err error) {
-	resource, err := w.kinds.resource(ctx, c.Target)
+	resource, err := w.kinds.resourceOf(ctx, c.Target)
 	if err != nil {
 		return false, err
 	}

@@ -16,13 +16,13 @@ type Clock struct {
 	zones map[string]*time.Location
 }
 
-// At returns a Clock.
-func At(at time.Time) *Clock {
+// NewClock returns a Clock for a time.
+func NewClock(at time.Time) *Clock {
 	return &Clock{at: at, rules: map[string]*cron.SpecSchedule{}, zones: map[string]*time.Location{}}
 }
 
-// Last returns the last entry that is in force, or nil. An entry that cannot be read has no effect: Read refuses it.
-func (c *Clock) Last(entries []snapshot.Schedule) *snapshot.Schedule {
+// LastInForce returns the last entry that is in force, or nil. An invalid entry has no effect: Read refuses it.
+func (c *Clock) LastInForce(entries []snapshot.Schedule) *snapshot.Schedule {
 	for i := len(entries) - 1; i >= 0; i-- {
 		if c.inForce(&entries[i]) {
 			return &entries[i]
@@ -34,28 +34,28 @@ func (c *Clock) Last(entries []snapshot.Schedule) *snapshot.Schedule {
 func (c *Clock) inForce(s *snapshot.Schedule) bool {
 	rule, found := c.rules[s.Cron]
 	if !found {
-		rule, _ = parse(s.Cron)
+		rule, _ = parseCron(s.Cron)
 		c.rules[s.Cron] = rule
 	}
 	l, found := c.zones[s.TimeZone]
 	if !found {
-		l, _ = zone(s.TimeZone)
+		l, _ = loadZone(s.TimeZone)
 		c.zones[s.TimeZone] = l
 	}
 	if rule == nil || l == nil {
 		return false
 	}
-	begin := last(rule, c.at.In(l))
+	begin := lastBegin(rule, c.at.In(l))
 	return !begin.IsZero() && c.at.Sub(begin) < s.Duration
 }
 
-// last returns the last time of an expression up to a time, or zero if there was none in maxDuration.
-func last(rule *cron.SpecSchedule, at time.Time) time.Time {
+// lastBegin returns the last time of an expression up to a time, or zero if there was none in maxDuration.
+func lastBegin(rule *cron.SpecSchedule, at time.Time) time.Time {
 	const days = int(maxDuration / (24 * time.Hour))
 	year, month, day := at.Date()
 	for back := range days + 2 { // clocks may have been set back meanwhile
 		date := time.Date(year, month, day-back, 0, 0, 0, 0, time.UTC)
-		if !matches(rule, date) {
+		if !matchesDate(rule, date) {
 			continue
 		}
 		for hour := 23; hour >= 0; hour-- {
@@ -67,7 +67,7 @@ func last(rule *cron.SpecSchedule, at time.Time) time.Time {
 					continue
 				}
 				wall := date.Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute)
-				if begin := instant(wall, at.Location()); !begin.After(at) {
+				if begin := instantOf(wall, at.Location()); !begin.After(at) {
 					return begin
 				}
 			}
@@ -76,8 +76,9 @@ func last(rule *cron.SpecSchedule, at time.Time) time.Time {
 	return time.Time{}
 }
 
-// matches reports whether an expression has times on a date. As in cron, either of the days of month and week suffices if both are restricted.
-func matches(rule *cron.SpecSchedule, date time.Time) bool {
+// matchesDate reports whether an expression has times on a date. As in cron, either of the days of month and week suffices if both are
+// restricted.
+func matchesDate(rule *cron.SpecSchedule, date time.Time) bool {
 	const star = 1 << 63
 	ofMonth, ofWeek := rule.Dom&(1<<date.Day()) != 0, rule.Dow&(1<<date.Weekday()) != 0
 	switch {
@@ -89,9 +90,9 @@ func matches(rule *cron.SpecSchedule, date time.Time) bool {
 	return ofMonth || ofWeek
 }
 
-// instant returns when clocks in a zone show a time, which is given as if they were in UTC: the first time that they do, or when they have
-// skipped it. The package time promises neither.
-func instant(wall time.Time, l *time.Location) time.Time {
+// instantOf returns when clocks in a zone show a time, which is given as if they were in UTC: the first time that they do, or when they
+// have skipped it. The package time promises neither.
+func instantOf(wall time.Time, l *time.Location) time.Time {
 	const far = 24 * time.Hour // from a change of the clocks to the next
 	_, before := wall.Add(-far).In(l).Zone()
 	_, after := wall.Add(far).In(l).Zone()

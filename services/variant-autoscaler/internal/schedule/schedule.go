@@ -1,7 +1,7 @@
 // Package schedule reads the times at which a variant has other bounds, and says which of them are in force.
 //
-// An entry is in force from each time of its cron expression, for its duration. Clocks are changed twice a year in most zones: a time that the
-// clock skips begins when the clock has skipped it, and a time that the clock shows twice begins at the first. Durations are real time.
+// An entry is in force from each time of its cron expression, for its duration. Clocks are changed twice a year in most zones: a time that
+// the clock skips begins when the clock has skipped it, and a time that the clock shows twice begins at the first. Durations are real time.
 package schedule
 
 import (
@@ -47,42 +47,42 @@ func Read(text string) ([]snapshot.Schedule, error) {
 	if len(entries) > maxEntries {
 		return nil, fmt.Errorf("it has %d entries: at most %d are possible", len(entries), maxEntries)
 	}
-	made := make([]snapshot.Schedule, 0, len(entries))
+	bounds := make([]snapshot.Schedule, 0, len(entries))
 	for i := range entries {
-		s, err := read(&entries[i])
+		s, err := readEntry(&entries[i])
 		if err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i, err)
 		}
-		made = append(made, s)
+		bounds = append(bounds, s)
 	}
-	return made, nil
+	return bounds, nil
 }
 
-func read(e *v1alpha1.ScheduledBounds) (snapshot.Schedule, error) {
-	made := snapshot.Schedule{Cron: e.Cron, TimeZone: e.TimeZone, Min: number(e.MinReplicas), Max: number(e.MaxReplicas)}
-	rule, err := parse(e.Cron)
+func readEntry(e *v1alpha1.ScheduledBounds) (snapshot.Schedule, error) {
+	bounds := snapshot.Schedule{Cron: e.Cron, TimeZone: e.TimeZone, Min: toInt(e.MinReplicas), Max: toInt(e.MaxReplicas)}
+	rule, err := parseCron(e.Cron)
 	if err != nil {
-		return made, err
+		return bounds, err
 	}
 	if rule.Next(time.Unix(0, 0).UTC()).IsZero() {
-		return made, fmt.Errorf("cron %q is never", e.Cron)
+		return bounds, fmt.Errorf("cron %q is never", e.Cron)
 	}
-	if _, err := zone(e.TimeZone); err != nil {
-		return made, err
+	if _, err := loadZone(e.TimeZone); err != nil {
+		return bounds, err
 	}
-	made.Duration, err = time.ParseDuration(e.Duration)
-	if err != nil || made.Duration < minDuration || made.Duration > maxDuration {
-		return made, fmt.Errorf("duration %.40q: use a time from 1m to 168h", e.Duration)
+	bounds.Duration, err = time.ParseDuration(e.Duration)
+	if err != nil || bounds.Duration < minDuration || bounds.Duration > maxDuration {
+		return bounds, fmt.Errorf("duration %.40q: use a time from 1m to 168h", e.Duration)
 	}
-	return made, checkBounds(made.Min, made.Max)
+	return bounds, checkBounds(bounds.Min, bounds.Max)
 }
 
-func number(n *int32) *int {
+func toInt(n *int32) *int {
 	if n == nil {
 		return nil
 	}
-	made := int(*n)
-	return &made
+	value := int(*n)
+	return &value
 }
 
 func checkBounds(low, high *int) error {
@@ -97,29 +97,29 @@ func checkBounds(low, high *int) error {
 	return nil
 }
 
-// parse reads a cron expression with five fields. The parser also knows intervals and time zones within the expression: an interval has no
-// times that durations could begin at, and the zone has a field.
-func parse(text string) (*cron.SpecSchedule, error) {
-	const use = "use five fields: minute, hour, day of month, month, day of week"
+// parseCron reads a cron expression with five fields. The parser also knows intervals and time zones within the expression: an interval has
+// no times that durations could begin at, and the zone has a field.
+func parseCron(text string) (*cron.SpecSchedule, error) {
+	const usage = "use five fields: minute, hour, day of month, month, day of week"
 	if len(text) > maxCron {
-		return nil, fmt.Errorf("cron has more than %d characters: %s", maxCron, use)
+		return nil, fmt.Errorf("cron has more than %d characters: %s", maxCron, usage)
 	}
 	if strings.ContainsAny(text, "=@") {
-		return nil, fmt.Errorf("cron %q: %s; the time zone is in timeZone", text, use)
+		return nil, fmt.Errorf("cron %q: %s; the time zone is in timeZone", text, usage)
 	}
 	rule, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("cron %q: %w: %s", text, err, use)
+		return nil, fmt.Errorf("cron %q: %w: %s", text, err, usage)
 	}
 	spec, ok := rule.(*cron.SpecSchedule)
 	if !ok {
-		return nil, fmt.Errorf("cron %q: %s", text, use)
+		return nil, fmt.Errorf("cron %q: %s", text, usage)
 	}
 	return spec, nil
 }
 
-// zone returns a time zone. Local is the zone of the machine that happens to lead.
-func zone(name string) (*time.Location, error) {
+// loadZone returns a time zone. Local is the zone of the machine that happens to lead.
+func loadZone(name string) (*time.Location, error) {
 	if name == "Local" || len(name) > maxZone {
 		return nil, fmt.Errorf("timeZone %.70q: use a name such as Europe/Berlin, or nothing for UTC", name)
 	}

@@ -139,7 +139,7 @@ func TestLast(t *testing.T) {
 			t.Parallel()
 			at, err := time.Parse(time.RFC3339, tt.at)
 			require.NoError(t, err)
-			assert.Equal(t, tt.want, At(at).Last([]snapshot.Schedule{tt.entry}) != nil)
+			assert.Equal(t, tt.want, NewClock(at).LastInForce([]snapshot.Schedule{tt.entry}) != nil)
 		})
 	}
 }
@@ -149,20 +149,22 @@ func TestLastOfSeveral(t *testing.T) {
 	all := []snapshot.Schedule{
 		entryOf("0 * * * *", "", time.Hour, 1), entryOf("0 9 * * *", "", 2*time.Hour, 2), entryOf("0 10 * * *", "", 2*time.Hour, 3),
 	}
-	at := func(hour int) int { return *At(time.Date(2026, 3, 2, hour, 30, 0, 0, time.UTC)).Last(all).Min }
+	at := func(hour int) int {
+		return *NewClock(time.Date(2026, 3, 2, hour, 30, 0, 0, time.UTC)).LastInForce(all).Min
+	}
 	assert.Equal(t, []int{1, 2, 3, 3, 1}, []int{at(8), at(9), at(10), at(11), at(12)})
-	assert.Nil(t, At(time.Now()).Last(nil))
+	assert.Nil(t, NewClock(time.Now()).LastInForce(nil))
 }
 
 // TestLastAgreesWithCron compares with the next times of the library, from which the last one follows where no clock is changed.
 func TestLastAgreesWithCron(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"* * * * *", "*/7 * * * *", "0 9 * * 1-5", "59 23 31 * *", "30 4 1,15 * 5", "5,35 8-18/3 * 1-6 *", "0 0 29 2 *", "1 1 1 1 0"} {
-		rule, err := parse(text)
+		rule, err := parseCron(text)
 		require.NoError(t, err)
 		var schedule cron.Schedule = rule
 		for _, name := range []string{"UTC", "Asia/Kolkata", "Asia/Tokyo"} {
-			l, err := zone(name)
+			l, err := loadZone(name)
 			require.NoError(t, err)
 			for i := range testlane.Repetitions(20, 400) {
 				at := time.Date(2027, 12, 20, 0, 0, 0, 0, l).Add(time.Duration(i) * 4391 * time.Second)
@@ -174,7 +176,7 @@ func TestLastAgreesWithCron(t *testing.T) {
 						break
 					}
 				}
-				got := last(rule, at)
+				got := lastBegin(rule, at)
 				if at.Sub(got) >= maxDuration {
 					got = time.Time{}
 				}
@@ -196,7 +198,7 @@ func FuzzRead(f *testing.F) {
 			require.Empty(t, entries)
 			return
 		}
-		c := At(time.Unix(at%(1<<36), 0))
+		c := NewClock(time.Unix(at%(1<<36), 0))
 		for i := range entries {
 			s := &entries[i]
 			require.True(t, s.Min != nil || s.Max != nil)
@@ -222,9 +224,9 @@ func BenchmarkLast(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				c := At(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
+				c := NewClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
 				for _, entries := range variants {
-					if c.Last(entries) != nil {
+					if c.LastInForce(entries) != nil {
 						b.Fatal("nothing is in force in July")
 					}
 				}

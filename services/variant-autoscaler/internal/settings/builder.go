@@ -26,9 +26,9 @@ type Options struct {
 // Builder makes Settings from ConfigMaps. It keeps what later ConfigMaps cannot replace: the address of Prometheus, and valid limits. One
 // goroutine at a time may use it.
 type Builder struct {
-	options Options
-	now     Settings
-	fixed   bool // the address of Prometheus
+	options         Options
+	current         Settings
+	prometheusFixed bool // the address of Prometheus
 }
 
 // NewBuilder returns a Builder of the settings that are in force without any ConfigMap.
@@ -36,20 +36,22 @@ func NewBuilder(o Options) *Builder {
 	if o.Environment == nil {
 		o.Environment = func(string) string { return "" }
 	}
-	b := &Builder{options: o, now: Settings{present: map[Kind]string{}}}
+	b := &Builder{options: o, current: Settings{present: map[Kind]string{}}}
 	for _, kind := range Kinds() {
-		b.Set(kind)
+		b.SetSources(kind)
 	}
-	b.fixed = false // a ConfigMap that exists from the start may add to the environment
+	b.prometheusFixed = false // a ConfigMap that exists from the start may add to the environment
 	return b
 }
 
 // FixPrometheus keeps the address of Prometheus and its certificates from now on, if there is an address.
-func (b *Builder) FixPrometheus() { b.fixed = b.now.optimization.prometheus.BaseURL != "" }
+func (b *Builder) FixPrometheus() {
+	b.prometheusFixed = b.current.optimization.prometheus.BaseURL != ""
+}
 
 // Settings returns the settings in force.
 func (b *Builder) Settings() *Settings {
-	s := b.now
+	s := b.current
 	s.present = maps.Clone(s.present)
 	return &s
 }
@@ -60,41 +62,41 @@ type Source struct {
 	Data map[string]string
 }
 
-// Set puts the ConfigMap of a kind in force, or none, and returns its problems, at most a dozen. Classes may have several.
-func (b *Builder) Set(kind Kind, sources ...Source) []Warning {
+// SetSources puts the ConfigMap of a kind in force, or none, and returns its problems, at most a dozen. Classes may have several.
+func (b *Builder) SetSources(kind Kind, sources ...Source) []Warning {
 	var w warnings
 	var data map[string]string
-	delete(b.now.present, kind)
+	delete(b.current.present, kind)
 	if len(sources) > 0 {
-		b.now.present[kind], data = sources[0].Name, sources[0].Data
+		b.current.present[kind], data = sources[0].Name, sources[0].Data
 	}
 	switch kind {
 	case Optimization:
 		b.setOptimization(len(sources) > 0, data, &w)
 	case Accelerators:
-		b.now.prices = parsePrices(data, &w)
+		b.current.prices = parsePrices(data, &w)
 	case Classes:
-		b.now.classes = parseClasses(sources, &w)
+		b.current.classes = parseClasses(sources, &w)
 	case Zero:
-		b.now.zero = parseZero(data, &w)
+		b.current.zero = parseZero(data, &w)
 	case Saturation:
-		b.now.saturation = parseSaturation(data, &w)
+		b.current.saturation = parseSaturation(data, &w)
 	case Limits:
-		b.now.limits = parseLimits(data, b.now.limits.entries, &w)
+		b.current.limits = parseLimits(data, b.current.limits.entries, &w)
 	}
-	return w.list()
+	return w.asList()
 }
 
 // setOptimization keeps the address of Prometheus once there is one.
 func (b *Builder) setOptimization(present bool, data map[string]string, w *warnings) {
-	next, before := parseOptimization(data, b.options, w), b.now.optimization.prometheus
+	next, before := parseOptimization(data, b.options, w), b.current.optimization.prometheus
 	switch {
-	case b.fixed && !present:
+	case b.prometheusFixed && !present:
 		next.prometheus = before
-	case b.fixed:
+	case b.prometheusFixed:
 		next.prometheus = before.keepFixed(next.prometheus, w)
 	default:
-		b.fixed = next.prometheus.BaseURL != ""
+		b.prometheusFixed = next.prometheus.BaseURL != ""
 	}
-	b.now.optimization = next
+	b.current.optimization = next
 }

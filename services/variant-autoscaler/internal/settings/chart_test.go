@@ -90,7 +90,7 @@ func TestChartEntries(t *testing.T) {
 				data[key] = string(entry)
 			}
 			b := NewBuilder(Options{Namespace: "fairlead"})
-			assert.Empty(t, b.Set(value.kind, Source{Name: value.kind.Names()[0], Data: data}), "%s: %v", name, data)
+			assert.Empty(t, b.SetSources(value.kind, Source{Name: value.kind.Names()[0], Data: data}), "%s: %v", name, data)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestChartDefaults(t *testing.T) {
 			data[key] = string(entry)
 		}
 		kind := chartValues[name].kind
-		b.Set(kind, Source{Name: kind.Names()[0], Data: data})
+		b.SetSources(kind, Source{Name: kind.Names()[0], Data: data})
 	}
 	s := b.Settings()
 	class, problem := s.Class("models", "meta/llama-3.1-8b", "")

@@ -74,14 +74,14 @@ func parseClasses(sources []Source, w *warnings) classes {
 			if len(sources) > 1 {
 				name = source.Name + "/" + key
 			}
-			all.add(key, name, source, w)
+			all.addClass(key, name, source, w)
 		}
 	}
 	return all
 }
 
-// add adds the class of a key.
-func (c *classes) add(key, name string, source Source, w *warnings) {
+// addClass adds the class of a key.
+func (c *classes) addClass(key, name string, source Source, w *warnings) {
 	document, valid := decodeEntry(name, source.Data[key], classDocument{}, w)
 	if !valid {
 		return
@@ -101,13 +101,13 @@ func (c *classes) add(key, name string, source Source, w *warnings) {
 		}
 		model := modelName{item.Namespace, item.Model}
 		if own[model] {
-			w.add(ReasonInvalid, name, "ignored data[%d]: %s is listed before; remove one of them", i, model)
+			w.addWarning(ReasonInvalid, name, "ignored data[%d]: %s is listed before; remove one of them", i, model)
 			continue
 		}
 		own[model] = true
-		class.Targets, class.Ratio = item.targets(), item.ratio(name, i, w)
-		list(c.byKey[key], model, listed{class: class, source: source.Name}, nil) // the warning is that of all classes
-		list(c.byModel, model, listed{class: class, source: source.Name}, w)
+		class.Targets, class.Ratio = item.asTargets(), item.prefillRatio(name, i, w)
+		addListed(c.byKey[key], model, listed{class: class, source: source.Name}, nil) // the warning is that of all classes
+		addListed(c.byModel, model, listed{class: class, source: source.Name}, w)
 	}
 }
 
@@ -118,7 +118,7 @@ func parsePriority(key, text string, w *warnings) int {
 	}
 	priority, err := strconv.Atoi(text)
 	if err != nil || priority < 1 || priority > LowestPriority {
-		w.add(ReasonInvalid, key, "the priority %q is not a whole number from 1 to %d: %d is in force; correct it", quote(text), LowestPriority, LowestPriority)
+		w.addWarning(ReasonInvalid, key, "the priority %q is not a whole number from 1 to %d: %d is in force; correct it", quoteText(text), LowestPriority, LowestPriority)
 		return LowestPriority
 	}
 	return priority
@@ -127,35 +127,35 @@ func parsePriority(key, text string, w *warnings) int {
 // maxRatio is more than any model needs: prompts of a million tokens take as long as some ten thousand decode steps of a full batch.
 const maxRatio = 1000
 
-// ratio returns the bounds of the ratio, none where they cannot be kept.
-func (c *classItem) ratio(key string, index int, w *warnings) snapshot.Ratio {
+// prefillRatio returns the bounds of the ratio, none where they cannot be kept.
+func (c *classItem) prefillRatio(key string, index int, w *warnings) snapshot.Ratio {
 	usable := func(bound float64) bool { return bound == 0 || bound >= 1/float64(maxRatio) && bound <= maxRatio }
 	if !usable(c.MinRatio) || !usable(c.MaxRatio) || c.MaxRatio > 0 && c.MinRatio > c.MaxRatio {
-		w.add(ReasonInvalid, key, "ignored min-prefill-per-decode and max-prefill-per-decode of data[%d]: set the first to no more than the second, both from %g to %d, or 0 for no bound",
+		w.addWarning(ReasonInvalid, key, "ignored min-prefill-per-decode and max-prefill-per-decode of data[%d]: set the first to no more than the second, both from %g to %d, or 0 for no bound",
 			index, 1/float64(maxRatio), maxRatio)
 		return snapshot.Ratio{}
 	}
 	return snapshot.Ratio{Min: c.MinRatio, Max: c.MaxRatio}
 }
 
-func (c *classItem) targets() snapshot.Targets {
+func (c *classItem) asTargets() snapshot.Targets {
 	return snapshot.Targets{TTFT: c.TTFT, TTFTPerToken: c.PerToken, ITL: c.TPOT}
 }
 
 func parseItem(key string, index int, text []byte, w *warnings) (item classItem, valid bool) {
 	item, unknown, err := decodeJSON(text, classItem{})
-	w.unknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
+	w.addUnknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
 	if item.TPOT != 0 && item.ITL != 0 && item.TPOT != item.ITL {
-		w.add(ReasonInvalid, key, "data[%d] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them", index)
+		w.addWarning(ReasonInvalid, key, "data[%d] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them", index)
 	}
 	item.TPOT = cmp.Or(item.TPOT, item.ITL)
 	switch {
 	case err != nil:
-		w.add(ReasonInvalid, key, "ignored data[%d]: %s; correct it", index, quote(err.Error()))
+		w.addWarning(ReasonInvalid, key, "ignored data[%d]: %s; correct it", index, quoteText(err.Error()))
 	case item.Model == "":
-		w.add(ReasonInvalid, key, "ignored data[%d]: it has no model; set one, or %s for all models", index, defaultModel)
+		w.addWarning(ReasonInvalid, key, "ignored data[%d]: it has no model; set one, or %s for all models", index, defaultModel)
 	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || !isTarget(item.PerToken) || item.TPOT+item.TTFT+item.PerToken == 0:
-		w.add(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
+		w.addWarning(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
 	default:
 		return item, true
 	}
@@ -166,9 +166,10 @@ func isTarget(milliseconds float64) bool {
 	return !math.IsNaN(milliseconds) && milliseconds >= 0 && milliseconds <= maxTarget
 }
 
-// list adds a class that lists a model. Of classes of a ConfigMap that list default/default, the one with the least key counts: they do not
-// name a model. Of others that disagree, the stricter targets of both count: no replica less than either asks for. w is nil for no warning.
-func list(to map[modelName]listed, name modelName, added listed, w *warnings) {
+// addListed adds a class that lists a model. Of classes of a ConfigMap that list default/default, the one with the least key counts: they
+// do not name a model. Of others that disagree, the stricter targets of both count, so that there are no fewer replicas than either asks
+// for. w is nil for no warning.
+func addListed(to map[modelName]listed, name modelName, added listed, w *warnings) {
 	before, found := to[name]
 	if !found {
 		to[name] = added
@@ -179,22 +180,22 @@ func list(to map[modelName]listed, name modelName, added listed, w *warnings) {
 	}
 	first, consequence := before.conflict == "", fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)
 	if name.model == defaultModel && before.source == added.source {
-		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quote(added.class.Key), name, quote(before.class.Key))
+		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quoteText(added.class.Key), name, quoteText(before.class.Key))
 	} else {
 		consequence = "the stricter targets and the better priority are in force"
 		before.conflict = cmp.Or(before.conflict, fmt.Sprintf("service classes %q and %q disagree about %s: the stricter targets and the better priority are in force; remove it from one of them, or set sloClassRef.key of the variants",
 			before.class.Key, added.class.Key, name))
-		before.class.Targets, before.class.Priority = stricter(before.class.Targets, added.class.Targets), min(before.class.Priority, added.class.Priority)
-		before.class.Ratio = narrower(before.class.Ratio, added.class.Ratio)
+		before.class.Targets, before.class.Priority = stricterTargets(before.class.Targets, added.class.Targets), min(before.class.Priority, added.class.Priority)
+		before.class.Ratio = narrowerRatio(before.class.Ratio, added.class.Ratio)
 	}
 	to[name] = before
 	if w != nil && first {
-		w.add(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name, before.class.Key, consequence)
+		w.addWarning(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name, before.class.Key, consequence)
 	}
 }
 
-// stricter returns targets that are met only if both of two are.
-func stricter(a, b snapshot.Targets) snapshot.Targets {
+// stricterTargets returns targets that are met only if both of two are.
+func stricterTargets(a, b snapshot.Targets) snapshot.Targets {
 	s := snapshot.Targets{TTFT: min(a.TTFT, b.TTFT), TTFTPerToken: min(a.TTFTPerToken, b.TTFTPerToken), ITL: min(a.ITL, b.ITL)}
 	if s.TTFT+s.TTFTPerToken == 0 { // one of them has none, or they have no part in common
 		s.TTFT, s.TTFTPerToken = a.TTFT, a.TTFTPerToken
@@ -208,8 +209,8 @@ func stricter(a, b snapshot.Targets) snapshot.Targets {
 	return s
 }
 
-// narrower returns bounds that keep both of two, or the maximum of both where no ratio does.
-func narrower(a, b snapshot.Ratio) snapshot.Ratio {
+// narrowerRatio returns bounds that keep both of two, or the maximum of both where no ratio does.
+func narrowerRatio(a, b snapshot.Ratio) snapshot.Ratio {
 	n := snapshot.Ratio{Min: max(a.Min, b.Min), Max: max(a.Max, b.Max)}
 	if a.Max > 0 && b.Max > 0 {
 		n.Max = min(a.Max, b.Max)
@@ -220,14 +221,14 @@ func narrower(a, b snapshot.Ratio) snapshot.Ratio {
 	return n
 }
 
-// find looks for a model in the class that the variant asks for, then in all classes.
-func (c *classes) find(namespace, model, key string) (Class, *snapshot.Problem) {
+// findClass looks for a model in the class that the variant asks for, then in all classes.
+func (c *classes) findClass(namespace, model, key string) (Class, *snapshot.Problem) {
 	names := []modelName{{namespace, model}, {"", model}, {namespace, defaultModel}, {"", defaultModel}}
 	own, exists := c.byKey[key]
 	for _, name := range names {
 		if found, ok := own[name]; ok {
 			found.class.Note = ""
-			return found.noted(), nil
+			return found.withNote(), nil
 		}
 	}
 	for _, name := range names {
@@ -237,18 +238,18 @@ func (c *classes) find(namespace, model, key string) (Class, *snapshot.Problem) 
 		}
 		switch {
 		case key != "" && !exists:
-			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quote(key), found.class.Key)
+			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quoteText(key), found.class.Key)
 		case key != "":
-			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quote(key), found.class.Key)
+			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quoteText(key), found.class.Key)
 		}
-		return found.noted(), nil
+		return found.withNote(), nil
 	}
 	return Class{}, &snapshot.Problem{Reason: ReasonNoClass, Message: fmt.Sprintf(
 		"no service class lists %s: add it to a class, or add %s", modelName{namespace, model}, defaultModel)}
 }
 
-// noted returns the class, with what its variants should know.
-func (l *listed) noted() Class {
+// withNote returns the class, with what its variants should know.
+func (l *listed) withNote() Class {
 	l.class.Note = cmp.Or(l.conflict, l.class.Note)
 	return l.class
 }

@@ -218,7 +218,7 @@ func TestTargetsInPlainWords(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, w := range NewBuilder(Options{}).Set(Classes, Source{Name: "c", Data: map[string]string{"c": tt.give}}) {
+			for _, w := range NewBuilder(Options{}).SetSources(Classes, Source{Name: "c", Data: map[string]string{"c": tt.give}}) {
 				got = append(got, w.String())
 			}
 			assert.Equal(t, tt.want, got)

@@ -33,7 +33,7 @@ func (w Warning) String() string {
 	if w.Key == "" {
 		return w.Message
 	}
-	return fmt.Sprintf("key %q: %s", quote(w.Key), w.Message)
+	return fmt.Sprintf("key %q: %s", quoteText(w.Key), w.Message)
 }
 
 // warnings collects the first warnings and counts the others.
@@ -42,7 +42,7 @@ type warnings struct {
 	more int
 }
 
-func (w *warnings) add(reason, key, format string, args ...any) {
+func (w *warnings) addWarning(reason, key, format string, args ...any) {
 	if len(w.all) == maxWarnings {
 		w.more++
 		return
@@ -50,15 +50,15 @@ func (w *warnings) add(reason, key, format string, args ...any) {
 	w.all = append(w.all, Warning{Key: key, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
-func (w *warnings) list() []Warning {
+func (w *warnings) asList() []Warning {
 	if w.more == 0 {
 		return w.all
 	}
 	return append(w.all, Warning{Reason: ReasonInvalid, Message: fmt.Sprintf("%d more problems: repair these to see them", w.more)})
 }
 
-// quote returns a text as one line of valid UTF-8 that is not too long.
-func quote(text string) string {
+// quoteText returns a text as one line of valid UTF-8 that is not too long.
+func quoteText(text string) string {
 	if len(text) > maxQuoted {
 		text = text[:maxQuoted] + "..."
 	}
@@ -119,10 +119,10 @@ func plainError(err error) error {
 func decodeEntry[T any](key, text string, initial T, w *warnings) (value T, valid bool) {
 	value, unknown, err := decodeYAML(text, initial)
 	if err != nil {
-		w.add(ReasonInvalid, key, "ignored: not a valid YAML object: %s; correct the value", quote(err.Error()))
+		w.addWarning(ReasonInvalid, key, "ignored: not a valid YAML object: %s; correct the value", quoteText(err.Error()))
 		return value, false
 	}
-	w.unknown(key, "", unknown)
+	w.addUnknown(key, "", unknown)
 	return value, true
 }
 
@@ -151,12 +151,12 @@ func (s *scalar) UnmarshalJSON(text []byte) error {
 func ParseAmount(text string) (int64, error) {
 	whole, fraction, point := strings.Cut(strings.TrimSpace(text), ".")
 	if !isDigits(whole) || point && !isDigits(fraction) {
-		return 0, fmt.Errorf("%q is not a decimal number, as 10 or 10.50", quote(text))
+		return 0, fmt.Errorf("%q is not a decimal number, as 10 or 10.50", quoteText(text))
 	}
 	const maxWhole, places = 12, 6 // digits
 	whole, fraction = strings.TrimLeft(whole, "0"), fraction+strings.Repeat("0", places+1)
 	if len(whole) > maxWhole {
-		return 0, fmt.Errorf("%q is too large", quote(text))
+		return 0, fmt.Errorf("%q is too large", quoteText(text))
 	}
 	value, err := strconv.ParseInt("0"+whole+fraction[:places], 10, 64)
 	if fraction[places] >= '5' {
@@ -175,7 +175,7 @@ type modelName struct{ namespace, model string }
 // String returns a name for people.
 func (m modelName) String() string {
 	if m.namespace == "" {
-		return fmt.Sprintf("model %q", quote(m.model))
+		return fmt.Sprintf("model %q", quoteText(m.model))
 	}
-	return fmt.Sprintf("model %q in namespace %q", quote(m.model), quote(m.namespace))
+	return fmt.Sprintf("model %q in namespace %q", quoteText(m.model), quoteText(m.namespace))
 }

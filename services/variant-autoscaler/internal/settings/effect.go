@@ -52,18 +52,18 @@ func effectOf(name string) string {
 	return ""
 }
 
-// unknown warns of names that the program does not read: one warning for all with the same reason. part is the part of the entry that has
-// them, with a space, if it is not all of it. An empty key means that the names are keys.
-func (w *warnings) unknown(key, part string, names []string) {
+// addUnknown warns of names that the program does not read: one warning for all with the same reason. part is the part of the entry that
+// has them, with a space, if it is not all of it. An empty key means that the names are keys.
+func (w *warnings) addUnknown(key, part string, names []string) {
 	why := map[string][]string{}
 	for _, name := range names {
 		if reason := effectOf(name); reason != "" {
 			why[reason] = append(why[reason], name)
 		} else {
-			w.add(ReasonUnknown, key, "ignored %s%s: the program does not know it; remove it, or correct its name", part, quote(name))
+			w.addWarning(ReasonUnknown, key, "ignored %s%s: the program does not know it; remove it, or correct its name", part, quoteText(name))
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(why)) {
-		w.add(ReasonUnknown, key, "ignored %s%s: %s; it can be removed", part, quote(strings.Join(why[reason], ", ")), reason)
+		w.addWarning(ReasonUnknown, key, "ignored %s%s: %s; it can be removed", part, quoteText(strings.Join(why[reason], ", ")), reason)
 	}
 }

@@ -25,7 +25,7 @@ func fuzz(f *testing.F, kind Kind, keys [2]string, check func(t *testing.T, s *S
 	f.Fuzz(func(t *testing.T, one, two string) {
 		data := map[string]string{keys[0]: one, keys[1]: two}
 		b := NewBuilder(Options{})
-		w := b.Set(kind, Source{Name: "c", Data: data})
+		w := b.SetSources(kind, Source{Name: "c", Data: data})
 		assert.LessOrEqual(t, len(w), maxWarnings+1)
 		for _, text := range w {
 			assert.True(t, utf8.ValidString(text.String()))
@@ -34,7 +34,7 @@ func fuzz(f *testing.F, kind Kind, keys [2]string, check func(t *testing.T, s *S
 		}
 		s := b.Settings()
 		check(t, s)
-		b.Set(kind, Source{Name: "c", Data: data})
+		b.SetSources(kind, Source{Name: "c", Data: data})
 		assert.Equal(t, s, b.Settings(), "the same content gives the same settings")
 	})
 }
@@ -86,7 +86,7 @@ func FuzzClasses(f *testing.F) {
 func FuzzZero(f *testing.F) {
 	fuzz(f, Zero, [2]string{keyDefaults, "model.m"}, func(t *testing.T, s *Settings) {
 		t.Helper()
-		_, retention := s.Zero("ns", "m")
+		_, retention := s.ScaleToZero("ns", "m")
 		assert.Positive(t, retention)
 	})
 }
@@ -96,10 +96,10 @@ func FuzzSaturation(f *testing.F) {
 		t.Helper()
 		for name := range s.saturation.models {
 			got := s.Saturation(name.namespace, name.model)
-			require.NoError(t, validate(got))
+			require.NoError(t, validateThresholds(got))
 		}
 		got := s.Saturation("ns", "m")
-		require.NoError(t, validate(got))
+		require.NoError(t, validateThresholds(got))
 	})
 }
 

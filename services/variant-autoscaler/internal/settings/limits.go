@@ -67,7 +67,7 @@ func parseLimits(data map[string]string, before map[string]limitEntry, w *warnin
 			if !found {
 				continue
 			}
-			w.add(ReasonInvalid, key, "the last valid limit of this key stays in force")
+			w.addWarning(ReasonInvalid, key, "the last valid limit of this key stays in force")
 			entry = kept
 		}
 		more := 0
@@ -75,15 +75,15 @@ func parseLimits(data map[string]string, before map[string]limitEntry, w *warnin
 			more = len(entry.amounts)
 		}
 		if len(l.amounts)+len(entry.amounts) > maxLimits || each+more > maxEach {
-			w.add(ReasonInvalid, key, "this limit is not in force: at most %d limits are possible, and %d of namespace %q; remove some",
+			w.addWarning(ReasonInvalid, key, "this limit is not in force: at most %d limits are possible, and %d of namespace %q; remove some",
 				maxLimits, maxEach, EachNamespace)
 			continue
 		}
 		each += more
 		l.entries[key] = entry
-		l.add(key, entry, w)
+		l.addEntry(key, entry, w)
 	}
-	l.sorted = slices.SortedFunc(maps.Keys(l.amounts), limitScope.compare)
+	l.sorted = slices.SortedFunc(maps.Keys(l.amounts), limitScope.compareTo)
 	return l
 }
 
@@ -94,16 +94,16 @@ func parseLimit(key, text string, w *warnings) (limitEntry, bool) {
 	}
 	var entry limitEntry
 	if err == nil {
-		entry, err = document.entry(key)
+		entry, err = document.parseEntry(key)
 	}
 	if err != nil {
-		w.add(ReasonInvalid, key, "this limit is invalid: %s; correct it", quote(err.Error()))
+		w.addWarning(ReasonInvalid, key, "this limit is invalid: %s; correct it", quoteText(err.Error()))
 		return limitEntry{}, false
 	}
 	return entry, true
 }
 
-func (d *limitDocument) entry(key string) (limitEntry, error) {
+func (d *limitDocument) parseEntry(key string) (limitEntry, error) {
 	entry := limitEntry{namespace: d.Namespace, variants: d.Variants}
 	base := snapshot.Limit{Name: key, Accelerator: d.Accelerator, Namespace: d.Namespace}
 	if d.Priority != nil {
@@ -151,13 +151,13 @@ func (d *limitDocument) validateVariants(amounts int) error {
 	return nil
 }
 
-// add puts an entry in force. Of two limits with the same scope, the lower one counts.
-func (l *limits) add(key string, entry limitEntry, w *warnings) {
+// addEntry puts an entry in force. Of two limits with the same scope, the lower one counts.
+func (l *limits) addEntry(key string, entry limitEntry, w *warnings) {
 	for _, limit := range entry.amounts {
 		scope := limitScope{limit.Unit, limit.Accelerator, limit.Namespace, limit.Priority}
 		before, found := l.amounts[scope]
 		if found {
-			w.add(ReasonInvalid, key, "%q limits the same %s: the lower one is in force; remove one of them", before.Name, limit.Unit)
+			w.addWarning(ReasonInvalid, key, "%q limits the same %s: the lower one is in force; remove one of them", before.Name, limit.Unit)
 		}
 		if !found || limit.Amount < before.Amount {
 			l.amounts[scope] = limit
@@ -171,12 +171,12 @@ func (l *limits) add(key string, entry limitEntry, w *warnings) {
 	}
 }
 
-func (s limitScope) compare(other limitScope) int {
+func (s limitScope) compareTo(other limitScope) int {
 	return cmp.Or(cmp.Compare(s.namespace, other.namespace), cmp.Compare(s.unit, other.unit), cmp.Compare(s.accelerator, other.accelerator),
 		cmp.Compare(s.priority, other.priority))
 }
 
-func (l *limits) of(namespaces []string) []snapshot.Limit {
+func (l *limits) forNamespaces(namespaces []string) []snapshot.Limit {
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	var all []snapshot.Limit
 	for _, scope := range l.sorted {

@@ -72,18 +72,18 @@ func TestTheLowerLimitCounts(t *testing.T) {
 func TestATypingErrorDoesNotRemoveALimit(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Options{})
-	b.Set(Limits, Source{Name: "l", Data: map[string]string{"a": "namespace: x\ncards: 5\nvariants: 3", "b": "replicas: 7"}})
+	b.SetSources(Limits, Source{Name: "l", Data: map[string]string{"a": "namespace: x\ncards: 5\nvariants: 3", "b": "replicas: 7"}})
 	for range 2 { // it stays in force through further edits
-		w := b.Set(Limits, Source{Name: "l", Data: map[string]string{"a": "namespace: x\ncards: 5O", "b": "replicas: 8"}})
+		w := b.SetSources(Limits, Source{Name: "l", Data: map[string]string{"a": "namespace: x\ncards: 5O", "b": "replicas: 8"}})
 		assertWarnings(t, []string{`key "a": this limit is invalid`, `key "a": the last valid limit of this key stays in force`}, w)
 		assert.Equal(t, []snapshot.Limit{
 			{Name: "b", Unit: snapshot.Replicas, Amount: 8}, {Name: "a", Unit: snapshot.Cards, Namespace: "x", Amount: 5},
 		}, b.Settings().Limits([]string{"x"}))
 		assert.Equal(t, 3, b.Settings().MaxVariants("x"))
 	}
-	assert.Empty(t, b.Set(Limits, Source{Name: "l", Data: map[string]string{"b": "replicas: 8"}}))
+	assert.Empty(t, b.SetSources(Limits, Source{Name: "l", Data: map[string]string{"b": "replicas: 8"}}))
 	assert.Len(t, b.Settings().Limits([]string{"x"}), 1, "the key was removed")
-	assert.Empty(t, b.Set(Limits))
+	assert.Empty(t, b.SetSources(Limits))
 	assert.Empty(t, b.Settings().Limits([]string{"x"}), "the ConfigMap was deleted")
 }
 

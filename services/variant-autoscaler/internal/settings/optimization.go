@@ -42,12 +42,12 @@ func parseOptimization(data map[string]string, o Options, w *warnings) optimizat
 			unknown = append(unknown, key)
 		}
 	}
-	w.unknown("", "", unknown)
+	w.addUnknown("", "", unknown)
 	result := optimization{interval: parseInterval(values[keyInterval], w)}
 	for _, key := range append([]string{keyScaleToZero}, prometheusKeys...) {
 		if set := o.Environment(key); set != "" {
 			if value := values[key]; value != "" && value != set {
-				w.add(ReasonUnknown, key, "ignored: the environment variable of the same name is in force; remove one of them")
+				w.addWarning(ReasonUnknown, key, "ignored: the environment variable of the same name is in force; remove one of them")
 			}
 			values[key] = set
 		}
@@ -85,7 +85,7 @@ func parseFile(data map[string]string, w *warnings) map[string]string {
 			values[key] = fmt.Sprint(value)
 		}
 	}
-	w.unknown(keyFile, "", unknown)
+	w.addUnknown(keyFile, "", unknown)
 	return values
 }
 
@@ -98,15 +98,15 @@ func parseInterval(text string, w *warnings) time.Duration {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		w.add(ReasonInvalid, keyInterval, "%q is not a duration, %s is in force: %s", quote(text), DefaultInterval, advice)
+		w.addWarning(ReasonInvalid, keyInterval, "%q is not a duration, %s is in force: %s", quoteText(text), DefaultInterval, advice)
 		return DefaultInterval
 	case d <= 0:
-		w.add(ReasonInvalid, keyInterval, "%q is not positive, %s is in force: %s", quote(text), DefaultInterval, advice)
+		w.addWarning(ReasonInvalid, keyInterval, "%q is not positive, %s is in force: %s", quoteText(text), DefaultInterval, advice)
 		return DefaultInterval
 	case d < MinInterval:
-		w.add(ReasonInvalid, keyInterval, "%q is too short, %s is in force: %s", quote(text), MinInterval, advice)
+		w.addWarning(ReasonInvalid, keyInterval, "%q is too short, %s is in force: %s", quoteText(text), MinInterval, advice)
 	case d > MaxInterval:
-		w.add(ReasonInvalid, keyInterval, "%q is too long, %s is in force: %s", quote(text), MaxInterval, advice)
+		w.addWarning(ReasonInvalid, keyInterval, "%q is too long, %s is in force: %s", quoteText(text), MaxInterval, advice)
 	}
 	return min(max(d, MinInterval), MaxInterval)
 }
@@ -117,7 +117,7 @@ func parseBool(key, text string, w *warnings) bool {
 	}
 	value, err := strconv.ParseBool(strings.ToLower(text))
 	if err != nil {
-		w.add(ReasonInvalid, key, "%q is neither true nor false, false is in force: set one of them", quote(text))
+		w.addWarning(ReasonInvalid, key, "%q is neither true nor false, false is in force: set one of them", quoteText(text))
 	}
 	return value
 }

@@ -9,19 +9,19 @@ type identity struct {
 	Namespace string `json:"namespace"`
 }
 
-func (i identity) name() modelName { return modelName{i.Namespace, cmp.Or(i.Model, i.OldModel)} }
+func (i identity) modelName() modelName { return modelName{i.Namespace, cmp.Or(i.Model, i.OldModel)} }
 
-// claims records which key is about a model.
-type claims map[modelName]string
+// modelKeys has the key of the entry that is in force for each model.
+type modelKeys map[modelName]string
 
-// claim reports whether the entry of a key is in force: it names a model, and no smaller key is about the same.
-func (c claims) claim(key string, name modelName, w *warnings) bool {
+// claimModel reports whether the entry of a key is in force: it names a model, and no smaller key is about the same.
+func (c modelKeys) claimModel(key string, name modelName, w *warnings) bool {
 	if name.model == "" {
-		w.add(ReasonInvalid, key, "ignored: it names no model; set modelID")
+		w.addWarning(ReasonInvalid, key, "ignored: it names no model; set modelID")
 		return false
 	}
 	if before, found := c[name]; found {
-		w.add(ReasonInvalid, key, "ignored: %q is about %s, too; remove one of them", before, name)
+		w.addWarning(ReasonInvalid, key, "ignored: %q is about %s, too; remove one of them", before, name)
 		return false
 	}
 	c[name] = key

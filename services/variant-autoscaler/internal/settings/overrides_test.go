@@ -96,9 +96,9 @@ func TestZero(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := NewBuilder(Options{})
-			require.Empty(t, b.Set(Optimization, Source{Name: "c", Data: map[string]string{keyScaleToZero: tt.environment}}))
-			assertWarnings(t, tt.warn, b.Set(Zero, Source{Name: "z", Data: tt.data}))
-			enabled, retention := b.Settings().Zero("ns", "m")
+			require.Empty(t, b.SetSources(Optimization, Source{Name: "c", Data: map[string]string{keyScaleToZero: tt.environment}}))
+			assertWarnings(t, tt.warn, b.SetSources(Zero, Source{Name: "z", Data: tt.data}))
+			enabled, retention := b.Settings().ScaleToZero("ns", "m")
 			assert.Equal(t, tt.enabled, enabled)
 			assert.Equal(t, tt.retention, retention)
 		})
@@ -109,9 +109,9 @@ func TestKeysThatCollide(t *testing.T) {
 	t.Parallel()
 	s, w := build(Zero, map[string]string{"model.a.b.c": "modelID: a/b.c\nenableScaleToZero: true", "model.a.b.c-2": "modelID: a.b/c\nenableScaleToZero: false"})
 	assert.Empty(t, w)
-	enabled, _ := s.Zero("ns", "a/b.c")
+	enabled, _ := s.ScaleToZero("ns", "a/b.c")
 	assert.True(t, enabled)
-	enabled, _ = s.Zero("ns", "a.b/c")
+	enabled, _ = s.ScaleToZero("ns", "a.b/c")
 	assert.False(t, enabled)
 }
 
@@ -205,7 +205,7 @@ func TestLimiter(t *testing.T) {
 func TestWaitingCost(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Options{})
-	warnings := b.Set(Zero, Source{Name: "z", Data: map[string]string{
+	warnings := b.SetSources(Zero, Source{Name: "z", Data: map[string]string{
 		"__defaults__": "waitingCost: 25.5", "model.m": "modelID: m\nwaitingCost: 0", "model.p": "modelID: p\nwaitingCost: -1", "model.o": "modelID: o\nnamespace: ns\nwaitingCost: \"7\"",
 	}})
 	require.Len(t, warnings, 1)

@@ -21,9 +21,9 @@ func parsePrices(data map[string]string, w *warnings) map[string]int64 {
 		price, err := ParseAmount(string(entry.Cost))
 		switch {
 		case err != nil:
-			w.add(ReasonInvalid, key, `ignored: the cost %s: set it in cents per hour and card, for example {"device":"NVIDIA-A100-PCIE-80GB","cost":"40.00"}`, err)
+			w.addWarning(ReasonInvalid, key, `ignored: the cost %s: set it in cents per hour and card, for example {"device":"NVIDIA-A100-PCIE-80GB","cost":"40.00"}`, err)
 		case price > maxPrice:
-			w.add(ReasonInvalid, key, "ignored: the cost %q is more than 1000000 cents per hour and card: set a lower cost", quote(string(entry.Cost)))
+			w.addWarning(ReasonInvalid, key, "ignored: the cost %q is more than 1000000 cents per hour and card: set a lower cost", quoteText(string(entry.Cost)))
 		default:
 			prices[key] = price
 		}

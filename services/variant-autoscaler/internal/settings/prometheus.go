@@ -64,7 +64,7 @@ func parsePrometheus(values map[string]string, allowHTTP bool, w *warnings) Prom
 		TokenPath:          values[keyTokenPath],
 	}
 	if (p.ClientCertPath == "") != (p.ClientKeyPath == "") {
-		w.add(ReasonInvalid, keyClientCert, "ignored: set both %s and %s, or neither", keyClientCert, keyClientKey)
+		w.addWarning(ReasonInvalid, keyClientCert, "ignored: set both %s and %s, or neither", keyClientCert, keyClientKey)
 		p.ClientCertPath, p.ClientKeyPath = "", ""
 	}
 	return p
@@ -79,17 +79,17 @@ func parseBaseURL(text string, allowHTTP bool, w *warnings) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
-		w.add(ReasonInvalid, keyBaseURL, "ignored: not an address: %s", advice)
+		w.addWarning(ReasonInvalid, keyBaseURL, "ignored: not an address: %s", advice)
 		return ""
 	case u.Scheme != "https" && (u.Scheme != "http" || !allowHTTP):
-		w.add(ReasonInvalid, keyBaseURL, "ignored: the address must begin with https://: %s", advice)
+		w.addWarning(ReasonInvalid, keyBaseURL, "ignored: the address must begin with https://: %s", advice)
 		return ""
 	}
 	return strings.TrimRight(text, "/")
 }
 
-// fixed returns what cannot change while the process runs, as keys and values.
-func (p *Prometheus) fixed() [][2]string {
+// fixedValues returns what cannot change while the process runs, as keys and values.
+func (p *Prometheus) fixedValues() [][2]string {
 	return [][2]string{
 		{keyBaseURL, p.BaseURL}, {keySkipVerify, strconv.FormatBool(p.InsecureSkipVerify)}, {keyCACert, p.CACertPath},
 		{keyClientCert, p.ClientCertPath}, {keyClientKey, p.ClientKeyPath}, {keyServerName, p.ServerName},
@@ -98,10 +98,10 @@ func (p *Prometheus) fixed() [][2]string {
 
 // keepFixed returns p with the tokens of next, and warns of other differences.
 func (p Prometheus) keepFixed(next Prometheus, w *warnings) Prometheus {
-	after := next.fixed()
-	for i, before := range p.fixed() {
+	after := next.fixedValues()
+	for i, before := range p.fixedValues() {
 		if before != after[i] {
-			w.add(ReasonImmutable, before[0], "ignored a change: this value cannot change while the controller runs; restart it, or restore the value")
+			w.addWarning(ReasonImmutable, before[0], "ignored a change: this value cannot change while the controller runs; restart it, or restore the value")
 		}
 	}
 	p.BearerToken, p.TokenPath = next.BearerToken, next.TokenPath

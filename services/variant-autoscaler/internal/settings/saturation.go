@@ -15,7 +15,7 @@ func DefaultThresholds() snapshot.Thresholds {
 // maxQueue is more than a server can have queued.
 const maxQueue = 1e6
 
-func validate(t *snapshot.Thresholds) error {
+func validateThresholds(t *snapshot.Thresholds) error {
 	for _, ratio := range []struct {
 		name  string
 		value float64
@@ -53,7 +53,7 @@ type saturation struct {
 
 // parseSaturation decodes the entry of all models first: the others inherit what they do not set.
 func parseSaturation(data map[string]string, w *warnings) saturation {
-	result, claimed := saturation{defaults: DefaultThresholds(), models: map[modelName]snapshot.Thresholds{}}, claims{}
+	result, claimed := saturation{defaults: DefaultThresholds(), models: map[modelName]snapshot.Thresholds{}}, modelKeys{}
 	if text, found := data[keyDefault]; found {
 		if document, valid := parseThresholds(keyDefault, text, result.defaults, w); valid {
 			result.defaults = document.Thresholds
@@ -66,10 +66,10 @@ func parseSaturation(data map[string]string, w *warnings) saturation {
 		}
 		document, valid := parseThresholds(key, data[key], result.defaults, w)
 		if valid && document.Limiter != nil {
-			w.add(ReasonUnknown, key, "ignored enableLimiter: nodes are limited for all models or for none; set it in the entry %q", keyDefault)
+			w.addWarning(ReasonUnknown, key, "ignored enableLimiter: nodes are limited for all models or for none; set it in the entry %q", keyDefault)
 		}
-		if valid && claimed.claim(key, document.name(), w) {
-			result.models[document.name()] = document.Thresholds
+		if valid && claimed.claimModel(key, document.modelName(), w) {
+			result.models[document.modelName()] = document.Thresholds
 		}
 	}
 	return result
@@ -80,14 +80,14 @@ func parseThresholds(key, text string, inherited snapshot.Thresholds, w *warning
 	if !valid {
 		return document, false
 	}
-	if err := validate(&document.Thresholds); err != nil {
-		w.add(ReasonInvalid, key, "ignored: %s; correct it", err)
+	if err := validateThresholds(&document.Thresholds); err != nil {
+		w.addWarning(ReasonInvalid, key, "ignored: %s; correct it", err)
 		return document, false
 	}
 	return document, true
 }
 
-func (s *saturation) find(namespace, model string) snapshot.Thresholds {
+func (s *saturation) thresholdsOf(namespace, model string) snapshot.Thresholds {
 	for _, name := range []modelName{{namespace, model}, {"", model}} {
 		if t, found := s.models[name]; found {
 			return t

@@ -25,9 +25,9 @@ func (k Kind) Names() []string {
 	}
 }
 
-// suffixes are the ends of the names that the chart of the workload-variant-autoscaler gives the ConfigMaps of a kind from 0.5 on, after
-// the name of the release.
-func (k Kind) suffixes() []string {
+// releaseSuffixes are the ends of the names that the chart of the workload-variant-autoscaler gives the ConfigMaps of a kind from 0.5 on,
+// after the name of the release.
+func (k Kind) releaseSuffixes() []string {
 	if k == Limits { // only this program has them
 		return nil
 	}
@@ -46,45 +46,47 @@ type Selection struct {
 	Ignored map[string]string
 }
 
-// queueing is the ConfigMap with the targets of the queueing model of the workload-variant-autoscaler from 0.6 on.
-const queueing = "wva-queueing-model-config"
+// queueingName is the ConfigMap with the targets of the queueing model of the workload-variant-autoscaler from 0.6 on.
+const queueingName = "wva-queueing-model-config"
 
-// Relevant reports whether a ConfigMap of this name may be in force.
-func (o Options) Relevant(name string) bool {
-	return slices.ContainsFunc(Kinds(), func(k Kind) bool { return o.Counts(k, name) })
+// IsRelevant reports whether a ConfigMap of this name may be in force.
+func (o Options) IsRelevant(name string) bool {
+	return slices.ContainsFunc(Kinds(), func(k Kind) bool { return o.HasKind(k, name) })
 }
 
-// Counts reports whether a name is one of a kind.
-func (o Options) Counts(kind Kind, name string) bool {
+// HasKind reports whether a name is one of a kind.
+func (o Options) HasKind(kind Kind, name string) bool {
 	if named := o.Names[kind]; named != "" {
 		return name == named
 	}
 	return slices.Contains(kind.Names(), name) || hasSuffix(kind, name) || kind == Classes && isQueueing(name)
 }
 
-func isQueueing(name string) bool { return name == queueing || strings.HasSuffix(name, "-"+queueing) }
+func isQueueing(name string) bool {
+	return name == queueingName || strings.HasSuffix(name, "-"+queueingName)
+}
 
 // hasSuffix reports whether a name is one of a kind after the name of a release.
 func hasSuffix(kind Kind, name string) bool {
-	return slices.ContainsFunc(kind.suffixes(), func(suffix string) bool { return strings.HasSuffix(name, suffix) && len(name) > len(suffix) })
+	return slices.ContainsFunc(kind.releaseSuffixes(), func(suffix string) bool { return strings.HasSuffix(name, suffix) && len(name) > len(suffix) })
 }
 
-// Looked returns the names that are looked for, with a * for the name of a release.
-func (o Options) Looked(kind Kind) []string {
+// SearchNames returns the names of ConfigMaps that are searched for, with a * for the name of a release.
+func (o Options) SearchNames(kind Kind) []string {
 	if named := o.Names[kind]; named != "" {
 		return []string{named}
 	}
 	all := slices.Clone(kind.Names())
-	for _, suffix := range kind.suffixes() {
-		if !slices.ContainsFunc(kind.suffixes(), func(other string) bool { return len(other) < len(suffix) && strings.HasSuffix(suffix, other) }) {
+	for _, suffix := range kind.releaseSuffixes() {
+		if !slices.ContainsFunc(kind.releaseSuffixes(), func(other string) bool { return len(other) < len(suffix) && strings.HasSuffix(suffix, other) }) {
 			all = append(all, "*"+suffix)
 		}
 	}
 	return all
 }
 
-// Matches reports whether a name is one of those that Looked returned.
-func Matches(looked, name string) bool {
+// MatchesSearch reports whether a name matches a name that SearchNames returned.
+func MatchesSearch(looked, name string) bool {
 	suffix, isPattern := strings.CutPrefix(looked, "*")
 	return name == looked || isPattern && strings.HasSuffix(name, suffix)
 }
@@ -94,7 +96,7 @@ func Matches(looked, name string) bool {
 // Classes of both are in force together.
 func (o Options) Select(kind Kind, exist []string) Selection {
 	if named := o.Names[kind]; named != "" {
-		return Selection{InForce: only(exist, func(name string) bool { return name == named })}
+		return Selection{InForce: filterNames(exist, func(name string) bool { return name == named })}
 	}
 	var s Selection
 	for _, name := range kind.Names() {
@@ -102,20 +104,20 @@ func (o Options) Select(kind Kind, exist []string) Selection {
 			s.InForce = append(s.InForce, name)
 		}
 	}
-	released := only(exist, func(name string) bool { return hasSuffix(kind, name) && !slices.Contains(kind.Names(), name) })
+	released := filterNames(exist, func(name string) bool { return hasSuffix(kind, name) && !slices.Contains(kind.Names(), name) })
 	slices.Sort(released)
 	if len(released) == 1 && (kind == Classes || len(s.InForce) == 0) {
 		s.InForce, released = append(s.InForce, released[0]), nil
 	}
-	s.ignore(kind, released)
+	s.ignoreOthers(kind, released)
 	if kind == Classes {
-		s.ignoreAll(only(exist, isQueueing), "ignored: give models their targets as slo-ttft and slo-tpot in a ConfigMap service-classes-config")
+		s.ignoreAll(filterNames(exist, isQueueing), "ignored: give models their targets as slo-ttft and slo-tpot in a ConfigMap service-classes-config")
 	}
 	return s
 }
 
-// ignore sets what is ignored, besides released ones: all but the first in force, and but the second of classes.
-func (s *Selection) ignore(kind Kind, released []string) {
+// ignoreOthers sets what is ignored, besides released ones: all but the first in force, and but the second of classes.
+func (s *Selection) ignoreOthers(kind Kind, released []string) {
 	if len(s.InForce) == 0 {
 		s.ignoreAll(released, fmt.Sprintf("ignored, as several ConfigMaps of this kind exist: %s; name one by --config-map=%s=NAME, or delete the others", strings.Join(released, ", "), kind))
 		return
@@ -139,6 +141,6 @@ func (s *Selection) ignoreAll(names []string, why string) {
 	}
 }
 
-func only(names []string, keep func(name string) bool) []string {
+func filterNames(names []string, keep func(name string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !keep(name) })
 }

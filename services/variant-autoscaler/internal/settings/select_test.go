@@ -64,19 +64,19 @@ func TestSelect(t *testing.T) {
 			got := o.Select(tt.kind, tt.exist)
 			assert.Equal(t, tt.want, Selection{InForce: append([]string(nil), got.InForce...), Ignored: got.Ignored})
 			for _, name := range slices.AppendSeq(got.InForce, maps.Keys(got.Ignored)) {
-				assert.True(t, o.Relevant(name), name)
+				assert.True(t, o.IsRelevant(name), name)
 			}
 		})
 	}
-	assert.False(t, Options{}.Relevant("kube-root-ca.crt"))
+	assert.False(t, Options{}.IsRelevant("kube-root-ca.crt"))
 }
 
 func TestLooked(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"service-classes-config", "*-service-classes-config"}, Options{}.Looked(Classes))
-	assert.Equal(t, []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config", "*-saturation-scaling-config", "*-capacity-scaling-config"}, Options{}.Looked(Saturation))
-	assert.Equal(t, []string{"variant-autoscaler-limits"}, Options{}.Looked(Limits))
-	assert.Equal(t, []string{"mine"}, Options{Names: map[Kind]string{Classes: "mine"}}.Looked(Classes))
+	assert.Equal(t, []string{"service-classes-config", "*-service-classes-config"}, Options{}.SearchNames(Classes))
+	assert.Equal(t, []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config", "*-saturation-scaling-config", "*-capacity-scaling-config"}, Options{}.SearchNames(Saturation))
+	assert.Equal(t, []string{"variant-autoscaler-limits"}, Options{}.SearchNames(Limits))
+	assert.Equal(t, []string{"mine"}, Options{Names: map[Kind]string{Classes: "mine"}}.SearchNames(Classes))
 }
 
 // TestClassesOfTwoConfigMaps: a model that both list with other targets has the stricter ones, and its variants learn of both.
@@ -84,7 +84,7 @@ func TestClassesOfTwoConfigMaps(t *testing.T) {
 	t.Parallel()
 	of := func(ours, theirs string) (*Settings, []Warning) {
 		b := NewBuilder(Options{})
-		w := b.Set(Classes, Source{Name: "service-classes-config", Data: map[string]string{"default.yaml": "data: [" + ours + "]"}},
+		w := b.SetSources(Classes, Source{Name: "service-classes-config", Data: map[string]string{"default.yaml": "data: [" + ours + "]"}},
 			Source{Name: "wva-service-classes-config", Data: map[string]string{"default.yaml": "data: [" + theirs + "]"}})
 		return b.Settings(), w
 	}

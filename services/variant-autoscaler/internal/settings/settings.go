@@ -74,12 +74,12 @@ func (s *Settings) Prices() map[string]int64 { return s.prices }
 // Class returns the service class of a model in a namespace. key is the class that a variant asks for, a key of the ConfigMap; it may be
 // empty. The problem, with reason ReasonNoClass, means that no class has the model.
 func (s *Settings) Class(namespace, model, key string) (Class, *snapshot.Problem) {
-	return s.classes.find(namespace, model, key)
+	return s.classes.findClass(namespace, model, key)
 }
 
-// Zero reports whether a model may have no replicas in a namespace, and how long after its last request.
-func (s *Settings) Zero(namespace, model string) (enabled bool, retention time.Duration) {
-	entry := s.zero.find(namespace, model)
+// ScaleToZero reports whether a model may have no replicas in a namespace, and how long after its last request.
+func (s *Settings) ScaleToZero(namespace, model string) (enabled bool, retention time.Duration) {
+	entry := s.zero.entryOf(namespace, model)
 	enabled = s.optimization.scaleToZero
 	if entry.enabled != nil {
 		enabled = *entry.enabled
@@ -89,7 +89,7 @@ func (s *Settings) Zero(namespace, model string) (enabled bool, retention time.D
 
 // WaitingCost returns what an hour costs in which requests wait for a model to wake, in millionths. 0: it is not set.
 func (s *Settings) WaitingCost(namespace, model string) int64 {
-	if set := s.zero.find(namespace, model).waiting; set != nil {
+	if set := s.zero.entryOf(namespace, model).waiting; set != nil {
 		return *set
 	}
 	return 0
@@ -100,7 +100,7 @@ func (s *Settings) Saturation(namespace, model string) *snapshot.Thresholds {
 	if s.present[Saturation] == "" {
 		return nil
 	}
-	found := s.saturation.find(namespace, model)
+	found := s.saturation.thresholdsOf(namespace, model)
 	return &found
 }
 
@@ -108,7 +108,9 @@ func (s *Settings) Saturation(namespace, model string) *snapshot.Thresholds {
 func (s *Settings) Limiter() bool { return s.saturation.limiter }
 
 // Limits returns the limits that apply to the variants of these namespaces, in a fixed order.
-func (s *Settings) Limits(namespaces []string) []snapshot.Limit { return s.limits.of(namespaces) }
+func (s *Settings) Limits(namespaces []string) []snapshot.Limit {
+	return s.limits.forNamespaces(namespaces)
+}
 
 // MaxVariants returns how many variants a namespace may have.
 func (s *Settings) MaxVariants(namespace string) int { return s.limits.maxVariants(namespace) }

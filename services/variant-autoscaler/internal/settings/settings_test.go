@@ -15,7 +15,7 @@ import (
 // build returns the settings that one ConfigMap gives, and its warnings.
 func build(kind Kind, data map[string]string) (*Settings, []Warning) {
 	b := NewBuilder(Options{Namespace: "system"})
-	w := b.Set(kind, Source{Name: kind.Names()[0], Data: data})
+	w := b.SetSources(kind, Source{Name: kind.Names()[0], Data: data})
 	return b.Settings(), w
 }
 
@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 	s := NewBuilder(Options{Namespace: "system"}).Settings()
 	assert.Equal(t, time.Minute, s.Interval())
 	assert.Zero(t, s.Prometheus())
-	enabled, retention := s.Zero("a", "m")
+	enabled, retention := s.ScaleToZero("a", "m")
 	assert.False(t, enabled)
 	assert.Equal(t, 10*time.Minute, retention)
 	assert.Nil(t, s.Saturation("a", "m"), "without a ConfigMap there are none")
@@ -49,10 +49,10 @@ func TestDefaults(t *testing.T) {
 func TestSettingsDoNotChange(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Options{Namespace: "system"})
-	b.Set(Classes, Source{Name: "service-classes-config"})
+	b.SetSources(Classes, Source{Name: "service-classes-config"})
 	before := b.Settings()
 	assert.Equal(t, "service-classes-config", before.ConfigMap(Classes))
-	b.Set(Classes)
+	b.SetSources(Classes)
 	assert.Equal(t, "service-classes-config", before.ConfigMap(Classes))
 	assert.Empty(t, b.Settings().ConfigMap(Classes))
 }
@@ -150,9 +150,9 @@ func TestOptimizationConfig(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := NewBuilder(Options{Environment: func(name string) string { return tt.environment[name] }})
-			w := b.Set(Optimization, Source{Name: "c", Data: tt.data})
+			w := b.SetSources(Optimization, Source{Name: "c", Data: tt.data})
 			s := b.Settings()
-			enabled, _ := s.Zero("a", "m")
+			enabled, _ := s.ScaleToZero("a", "m")
 			assert.Equal(t, tt.enabled, enabled)
 			assert.Equal(t, tt.interval, s.Interval())
 			assert.Equal(t, tt.url, s.Prometheus().BaseURL)
@@ -164,7 +164,7 @@ func TestOptimizationConfig(t *testing.T) {
 		})
 	}
 	b := NewBuilder(Options{AllowHTTP: true})
-	assert.Empty(t, b.Set(Optimization, Source{Name: "c", Data: map[string]string{keyBaseURL: "http://p"}}))
+	assert.Empty(t, b.SetSources(Optimization, Source{Name: "c", Data: map[string]string{keyBaseURL: "http://p"}}))
 	assert.Equal(t, "http://p", b.Settings().Prometheus().BaseURL)
 }
 
@@ -179,15 +179,15 @@ func TestPrometheusIsImmutable(t *testing.T) {
 		BearerToken: "first", TokenPath: "/token",
 	}
 	b := NewBuilder(Options{})
-	b.Set(Optimization, Source{Name: "c", Data: map[string]string{keyServerName: "early"}})
-	assert.Empty(t, b.Set(Optimization, Source{Name: "c", Data: all}), "there was no address before")
+	b.SetSources(Optimization, Source{Name: "c", Data: map[string]string{keyServerName: "early"}})
+	assert.Empty(t, b.SetSources(Optimization, Source{Name: "c", Data: all}), "there was no address before")
 	assert.Equal(t, want, b.Settings().Prometheus())
 
 	tests := map[string]string{keyBaseURL: "https://b", keySkipVerify: "false", keyCACert: "/b", keyClientCert: "/b", keyClientKey: "/b", keyServerName: "b"}
 	for key, value := range tests {
 		changed := maps.Clone(all)
 		changed[key] = value
-		w := b.Set(Optimization, Source{Name: "c", Data: changed})
+		w := b.SetSources(Optimization, Source{Name: "c", Data: changed})
 		assertWarnings(t, []string{fmt.Sprintf("key %q: ignored a change: this value cannot change while the controller runs", key)}, w)
 		assert.Equal(t, "ImmutableConfigChangeRejected", w[0].Reason)
 		assert.Equal(t, want, b.Settings().Prometheus())
@@ -195,11 +195,11 @@ func TestPrometheusIsImmutable(t *testing.T) {
 	changed := maps.Clone(all)
 	changed[keyBearerToken], changed[keyTokenPath], changed[keyInterval] = "second", "/other", "30s"
 	want.BearerToken, want.TokenPath = "second", "/other"
-	assert.Empty(t, b.Set(Optimization, Source{Name: "c", Data: changed}), "tokens change, and so does all else")
+	assert.Empty(t, b.SetSources(Optimization, Source{Name: "c", Data: changed}), "tokens change, and so does all else")
 	assert.Equal(t, want, b.Settings().Prometheus())
 	assert.Equal(t, 30*time.Second, b.Settings().Interval())
 
-	assert.Empty(t, b.Set(Optimization), "deleted")
+	assert.Empty(t, b.SetSources(Optimization), "deleted")
 	assert.Equal(t, want, b.Settings().Prometheus())
 	assert.Equal(t, time.Minute, b.Settings().Interval())
 }

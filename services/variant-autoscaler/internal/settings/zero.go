@@ -41,14 +41,14 @@ type zero struct {
 }
 
 func parseZero(data map[string]string, w *warnings) zero {
-	result, claimed := zero{models: map[modelName]zeroEntry{}}, claims{}
+	result, claimed := zero{models: map[modelName]zeroEntry{}}, modelKeys{}
 	_, defaults := data[keyDefaults]
 	for _, key := range sortedKeys(data) {
 		document, valid := decodeEntry(key, data[key], zeroDocument{}, w)
 		if !valid {
 			continue
 		}
-		name := document.name()
+		name := document.modelName()
 		entry := zeroEntry{enabled: document.Enable, retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w)}
 		entry.waiting = parseWaitingCost(key, string(document.WaitingCost), w)
 		if entry.enabled == nil {
@@ -58,10 +58,10 @@ func parseZero(data map[string]string, w *warnings) zero {
 		case key == keyDefaults:
 			result.defaults = entry
 		case key == keyDefault && name.model == "" && defaults:
-			w.add(ReasonInvalid, key, "ignored: %s is in force; remove one of them", keyDefaults)
+			w.addWarning(ReasonInvalid, key, "ignored: %s is in force; remove one of them", keyDefaults)
 		case key == keyDefault && name.model == "":
 			result.defaults = entry
-		case claimed.claim(key, name, w):
+		case claimed.claimModel(key, name, w):
 			result.models[name] = entry
 		}
 	}
@@ -76,10 +76,10 @@ func parseRetention(key, text string, w *warnings) time.Duration {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil || d <= 0:
-		w.add(ReasonInvalid, key, "ignored the retention period %q: set a positive duration, for example 10m", quote(text))
+		w.addWarning(ReasonInvalid, key, "ignored the retention period %q: set a positive duration, for example 10m", quoteText(text))
 		return 0
 	case d > longRetention:
-		w.add(ReasonInvalid, key, "the retention period %s is longer than 24h: models will rarely have no replicas; set a shorter one", d)
+		w.addWarning(ReasonInvalid, key, "the retention period %s is longer than 24h: models will rarely have no replicas; set a shorter one", d)
 	}
 	return d
 }
@@ -91,14 +91,14 @@ func parseWaitingCost(key, text string, w *warnings) *int64 {
 	}
 	amount, err := ParseAmount(text)
 	if err != nil {
-		w.add(ReasonInvalid, key, "ignored waitingCost %s: set what an hour costs in which requests wait for the model, in the unit of the costs of variants, for example 25.0", err)
+		w.addWarning(ReasonInvalid, key, "ignored waitingCost %s: set what an hour costs in which requests wait for the model, in the unit of the costs of variants, for example 25.0", err)
 		return nil
 	}
 	return &amount
 }
 
-// find takes each field from the most precise entry that sets it.
-func (z *zero) find(namespace, model string) zeroEntry {
+// entryOf takes each field from the most precise entry that sets it.
+func (z *zero) entryOf(namespace, model string) zeroEntry {
 	result := z.defaults
 	for _, level := range []zeroEntry{z.models[modelName{"", model}], z.models[modelName{namespace, model}]} {
 		if level.enabled != nil {

@@ -60,11 +60,11 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 	return func(s *Scenario) scaler {
 		a := &autoscaler{next: float64(s.Seed * 17 % 60), trace: o.Trace} //nolint:mnd // passes and changes of the load have any distance
 		builder := settings.NewBuilder(settings.Options{Namespace: "ns"})
-		builder.Set(settings.Classes, settings.Source{Name: "service-classes-config", Data: map[string]string{
+		builder.SetSources(settings.Classes, settings.Source{Name: "service-classes-config", Data: map[string]string{
 			"premium.yaml": fmt.Sprintf("name: Premium\npriority: 1\ndata:\n- {model: default/default, slo-tpot: %g, slo-ttft: %g}\n", s.TPOT*1e3, s.TTFT*1e3),
 		}})
 		if o.Retention > 0 {
-			builder.Set(settings.Zero, settings.Source{Name: "z", Data: map[string]string{
+			builder.SetSources(settings.Zero, settings.Source{Name: "z", Data: map[string]string{
 				"__defaults__": fmt.Sprintf("enableScaleToZero: true\nretentionPeriod: %s", o.Retention),
 			}})
 			a.keda = newKEDA(a)
