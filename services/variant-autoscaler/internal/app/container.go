@@ -72,7 +72,7 @@ type parts struct {
 	Holds     *holds.Follower
 	Waker     *wake.Waker
 	Starter   *wake.Starter
-	Queues    *wake.Queues
+	Queues    *wake.QueueWatcher
 	Records   *record.Log
 	Readiness *readiness
 	Elector   *leader.Elector
@@ -155,8 +155,8 @@ func decisionConstructors() []any {
 		func(log *zap.Logger, m *metrics.Metrics, t *scaler.Table, h *holds.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
 			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
-		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.Queues {
-			return wake.NewQueues(log.Named("wake"), w, p)
+		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.QueueWatcher {
+			return wake.NewQueueWatcher(log.Named("wake"), w, p)
 		},
 	}
 }

@@ -60,8 +60,8 @@ func (p *parts) lead(ctx, lease context.Context) {
 // variants counts the variants of all sources.
 type variants struct{ informers.Caches }
 
-// Variants implements the source of a trigger.
-func (v variants) Variants() (total int, first string) {
+// CountVariants implements the source of a trigger.
+func (v variants) CountVariants() (total int, first string) {
 	for _, reader := range []kit.Reader{v.VariantAutoscalings, v.ScaledObjects, v.HorizontalPodAutoscalers} {
 		for _, d := range informers.ListAll[informers.Declaration](reader) {
 			if d.Spec == nil {
@@ -82,13 +82,13 @@ type observer struct {
 	clock   clock.PassiveClock
 }
 
-// Passed implements the observer of a trigger.
-func (o *observer) Passed(result trigger.Result, took time.Duration) {
+// CountPass implements the observer of a trigger.
+func (o *observer) CountPass(result trigger.Result, took time.Duration) {
 	o.metrics.Passed(string(result), took)
 	if result == trigger.Succeeded || result == trigger.Idle {
 		o.metrics.Succeeded(o.clock.Now())
 	}
 }
 
-// Waits implements the observer of a trigger.
-func (o *observer) Waits(d time.Duration) { o.metrics.Interval(d) }
+// SetDelay implements the observer of a trigger.
+func (o *observer) SetDelay(d time.Duration) { o.metrics.Interval(d) }

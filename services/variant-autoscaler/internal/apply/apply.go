@@ -36,9 +36,9 @@ const (
 	// of a namespace takes a quarter of writeTime from a worker, and then others are first.
 	targetTime = 5 * time.Second
 
-	// maxOverwrites is how often a target is written in overwriteTime although somebody has changed its replicas since the last write. A program
-	// that applies a manifest with replicas changes them after each write, and pods would start and stop in each pass. Someone who scales by
-	// hand does so less often.
+	// maxOverwrites is how often a target is written in overwriteTime although somebody has changed its replicas since the last write. A
+	// program that applies a manifest with replicas changes them after each write, and pods would start and stop in each pass. Someone who
+	// scales by hand does so less often.
 	maxOverwrites = 3
 	overwriteTime = 30 * time.Minute
 )
@@ -79,12 +79,12 @@ type Applier struct {
 // New returns an Applier.
 func New(p Params) *Applier {
 	a := &Applier{p: p}
-	a.Clear()
+	a.EndTerm()
 	return a
 }
 
-// Clear ends the term.
-func (a *Applier) Clear() {
+// EndTerm ends the term.
+func (a *Applier) EndTerm() {
 	a.written, a.refused = map[scale.Object]*writeHistory{}, map[scale.Object]string{}
 	a.p.Targets.drainStarted()
 }
@@ -212,7 +212,8 @@ func (a *Applier) isContested(v *actuation.Variant) bool {
 	return a.p.Now().Sub(last.overwrites[len(last.overwrites)-maxOverwrites]) < overwriteTime
 }
 
-// recordStarts records the first replicas that targets got between two passes. Without it, each wake-up would count as a change by somebody else.
+// recordStarts records the first replicas that targets got between two passes. Without it, each wake-up would count as a change by somebody
+// else.
 func (a *Applier) recordStarts() {
 	for key := range a.p.Targets.drainStarted() {
 		if last := a.written[key]; last != nil {

@@ -66,8 +66,8 @@ func (t *Targets) Scale(ctx context.Context, c scale.Change) (written bool, err 
 	return t.writeIfPermitted(ctx, c, func(o sources.Ownership) bool { return o.Follower == "" && o.Problem == nil })
 }
 
-// MayStart reports whether this program may write the first replica of a target, and the autoscaler that should, but does nothing at zero.
-func (t *Targets) MayStart(namespace string, target snapshot.Target) (may bool, idle string) {
+// CanStart reports whether this program may write the first replica of a target, and the autoscaler that should, but does nothing at zero.
+func (t *Targets) CanStart(namespace string, target snapshot.Target) (may bool, idle string) {
 	o := t.p.Ownership(namespace, target)
 	if o.Idle {
 		idle = o.Follower

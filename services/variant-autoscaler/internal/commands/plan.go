@@ -111,7 +111,7 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 	if err != nil {
 		return fmt.Errorf("decide: %w", err)
 	}
-	if o.changes.None() {
+	if o.changes.IsEmpty() {
 		return o.print(out, s, before)
 	}
 	changed, err := o.changes.Apply(s)
@@ -126,14 +126,14 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 		return err
 	}
 	fmt.Fprintln(out, "\nchanges against the snapshot:")
-	return explain.Compare(out, s, before, after) //nolint:wrapcheck // the error of out
+	return explain.PrintComparison(out, s, before, after) //nolint:wrapcheck // the error of out
 }
 
 func (o *planOptions) print(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 	if o.output == "json" {
 		return json.NewEncoder(out).Encode(&decision.Record{Snapshot: s, Decision: d}) //nolint:wrapcheck // the error of out
 	}
-	return explain.Table(out, s, d) //nolint:wrapcheck // the error of out
+	return explain.PrintTable(out, s, d) //nolint:wrapcheck // the error of out
 }
 
 func (o *planOptions) readFile(in io.Reader) (*snapshot.Snapshot, error) {

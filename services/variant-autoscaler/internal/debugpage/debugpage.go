@@ -54,8 +54,8 @@ type Params struct {
 // New returns a Page without a decision.
 func New(p Params) *Page { return &Page{p: p} }
 
-// Decided shows a decision from now on. The page keeps nothing of it but copies.
-func (p *Page) Decided(s *snapshot.Snapshot, d *decision.Decision) {
+// ObserveDecision shows a decision from now on. The page keeps nothing of it but copies.
+func (p *Page) ObserveDecision(s *snapshot.Snapshot, d *decision.Decision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shown.Store(next(p.shown.Load(), s, d))

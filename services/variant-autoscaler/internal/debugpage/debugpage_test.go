@@ -60,13 +60,13 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	p := newPage(noon)
 	s, d := small(noon.Add(-time.Minute), "chat", 9)
-	p.Decided(s, d)
+	p.ObserveDecision(s, d)
 	s, d = small(noon, "chat", 10)
 	s.Groups[0].Variants = append(s.Groups[0].Variants, snapshot.Variant{Namespace: "ns", Name: "lost", Source: snapshot.ScaledObject, Cost: 5e6, Now: 1, Problem: &snapshot.Problem{Reason: "TargetNotFound"}})
 	d.Groups[0].Variants = append(d.Groups[0].Variants, decision.Variant{Desired: 1, Max: 4, Reason: decision.Excluded, Message: "Kept 1 replicas: Deployment <b>lost</b> does not exist"})
 	s.Settings.Percentile = 90
 	d.Groups[0].Acted, d.Limiting = 999_999, []string{"gpus"}
-	p.Decided(s, d)
+	p.ObserveDecision(s, d)
 	tests := []struct{ name, path, accept, wantType, wantBody string }{
 		{name: "a program", path: "/debug/models", accept: "*/*", wantType: "application/json", wantBody: "testdata/models.json"},
 		{name: "a browser", path: "/debug/models", accept: "text/html,application/xhtml+xml,*/*;q=0.8", wantType: "text/html; charset=utf-8", wantBody: "testdata/models.html"},
@@ -98,11 +98,11 @@ func TestWithoutDecision(t *testing.T) {
 		assert.Nil(t, read(t, p).Decision)
 	}
 	check()
-	p.Decided(small(noon, "chat", 1))
+	p.ObserveDecision(small(noon, "chat", 1))
 	assert.Empty(t, read(t, p).Problem)
 	p.EndTerm()
 	check()
-	p.Decided(small(noon, "chat", 1))
+	p.ObserveDecision(small(noon, "chat", 1))
 	c := read(t, p)
 	assert.Len(t, c.Decision.Models[0].History.UnixTime, 1, "of this term")
 	assert.Equal(t, noon, c.Decision.Since)
@@ -111,11 +111,11 @@ func TestWithoutDecision(t *testing.T) {
 func TestAgeOfTheLastPass(t *testing.T) {
 	t.Parallel()
 	p := newPage(noon)
-	p.Decided(small(noon, "chat", 1))
+	p.ObserveDecision(small(noon, "chat", 1))
 	assert.InDelta(t, 12, read(t, p).AgeSeconds, 0)
 	assert.Contains(t, get(t, p, "/debug/models.html", "").Body.String(), "<b>12s</b>since the last pass, of 12:00:00 UTC")
 	p = newPage(noon.Add(late))
-	p.Decided(small(noon, "chat", 1))
+	p.ObserveDecision(small(noon, "chat", 1))
 	assert.Contains(t, read(t, p).Problem, "The last pass that decided is 5m12s old.")
 	assert.NotNil(t, read(t, p).Decision, "it is still in force")
 }
@@ -123,7 +123,7 @@ func TestAgeOfTheLastPass(t *testing.T) {
 func TestNoVariants(t *testing.T) {
 	t.Parallel()
 	p := newPage(noon)
-	p.Decided(&snapshot.Snapshot{Time: noon}, &decision.Decision{})
+	p.ObserveDecision(&snapshot.Snapshot{Time: noon}, &decision.Decision{})
 	assert.Contains(t, get(t, p, "/debug/models.html", "").Body.String(), "There are no variants. Declare one")
 }
 
@@ -137,7 +137,7 @@ func TestWhatTenantsWriteIsTextAndCut(t *testing.T) {
 	v.Problem = &snapshot.Problem{Reason: script}
 	d.Groups[0].Variants[0].Message, d.Limiting = long+script, []string{script}
 	p := newPage(noon)
-	p.Decided(s, d)
+	p.ObserveDecision(s, d)
 	body := get(t, p, "/debug/models.html", "").Body.String()
 	assert.NotContains(t, body, "<script")
 	assert.Equal(t, 7, strings.Count(body, "&lt;script&gt;alert(1)&lt;/script&gt;"))
@@ -155,7 +155,7 @@ func TestLargestFirst(t *testing.T) {
 		s.Groups, d.Groups = append(s.Groups, one.Groups...), append(d.Groups, decided.Groups...)
 	}
 	p := newPage(noon)
-	p.Decided(s, d)
+	p.ObserveDecision(s, d)
 	c := read(t, p).Decision
 	require.Len(t, c.Models, maxModels)
 	assert.Equal(t, "m206", c.Models[0].Model)
@@ -175,7 +175,7 @@ func TestRolesOfAModel(t *testing.T) {
 		s.Groups[0].Role, other.Groups[0].Role = snapshot.Decode, snapshot.Prefill
 		other.Groups[0].Load.Rate = 7e6
 		s.Groups, d.Groups = append(s.Groups, other.Groups...), append(d.Groups, decided.Groups...)
-		p.Decided(s, d)
+		p.ObserveDecision(s, d)
 	}
 	models := read(t, p).Decision.Models
 	require.Len(t, models, 2)
@@ -207,7 +207,7 @@ func TestProblemsFirst(t *testing.T) {
 	add("blind", 2, decision.NoCapacity, nil)
 	add("far", 2, decision.OutOfReach, nil)
 	p := newPage(noon)
-	p.Decided(s, d)
+	p.ObserveDecision(s, d)
 	c := read(t, p).Decision
 	var names []string
 	for _, one := range c.Models[0].Variants {
@@ -230,10 +230,10 @@ func TestHistory(t *testing.T) {
 		if minute == 390 {
 			s.Groups[0].Load = snapshot.Load{State: snapshot.Failed, Message: "no answer", Rate: 77e6, TTFT: 0}
 		}
-		p.Decided(s, d)
+		p.ObserveDecision(s, d)
 		s, d = small(at.Add(20*time.Second), "chat", int64(minute)+1000) // a pass for an event
 		if minute%2 == 0 {
-			p.Decided(s, d)
+			p.ObserveDecision(s, d)
 		}
 	}
 	h := read(t, p).Decision.Models[0].History
@@ -261,7 +261,7 @@ func TestUnknownLoadsAreNotZero(t *testing.T) {
 	p := newPage(noon)
 	s, d := small(noon, "chat", 5)
 	s.Groups[0].Load = snapshot.Load{State: snapshot.Failed, Message: "no answer", Rate: 77e6}
-	p.Decided(s, d)
+	p.ObserveDecision(s, d)
 	m := read(t, p).Decision.Models[0]
 	assert.Equal(t, []*float64{nil}, m.History.RequestsPerSecond)
 	assert.Equal(t, []*float64{nil}, m.History.DemandPerSecond)
@@ -277,12 +277,12 @@ func TestModelsThatReturn(t *testing.T) {
 	t.Parallel()
 	p := newPage(noon)
 	long := strings.Repeat("x", 2*maxText)
-	p.Decided(small(noon.Add(-4*time.Minute), long+"1", 1))
-	p.Decided(small(noon.Add(-3*time.Minute), long+"2", 1))
+	p.ObserveDecision(small(noon.Add(-4*time.Minute), long+"1", 1))
+	p.ObserveDecision(small(noon.Add(-3*time.Minute), long+"2", 1))
 	assert.Len(t, read(t, p).Decision.Models[0].History.UnixTime, 1)
-	p.Decided(small(noon.Add(-2*time.Minute), long+"2", 1))
+	p.ObserveDecision(small(noon.Add(-2*time.Minute), long+"2", 1))
 	assert.Len(t, read(t, p).Decision.Models[0].History.UnixTime, 2)
-	p.Decided(small(noon.Add(-3*time.Minute), long+"2", 1))
+	p.ObserveDecision(small(noon.Add(-3*time.Minute), long+"2", 1))
 	assert.Len(t, read(t, p).Decision.Models[0].History.UnixTime, 1, "the clock was put back")
 }
 
@@ -296,7 +296,7 @@ func TestNumbersThatCannotBe(t *testing.T) {
 		g.Load.Input, g.Load.Output, g.Load.Queued, g.Load.TTFT, g.Load.ITL = x, x, x, x, 1e308
 		d.Groups[0].Variants[0].Confidence, d.Groups[0].Variants[0].Desired = x, math.MaxInt64
 		p := newPage(noon)
-		p.Decided(s, d)
+		p.ObserveDecision(s, d)
 		assert.Len(t, read(t, p).Decision.Models, 1)
 		body := get(t, p, "/debug/models.html", "").Body.String()
 		assert.True(t, strings.HasSuffix(body, "</html>\n"), x)
@@ -314,7 +314,7 @@ func TestMemoryIsBounded(t *testing.T) { //nolint:paralleltest // it measures th
 			p.shown.Load().grow(noon.Add(time.Duration(minute) * time.Minute)) // as passes do, but faster
 			continue
 		}
-		p.Decided(large(noon.Add(time.Duration(minute) * time.Minute)))
+		p.ObserveDecision(large(noon.Add(time.Duration(minute) * time.Minute)))
 	}
 	used := heap() - before
 	t.Logf("%.1f MB", float64(used)/1e6)
@@ -368,7 +368,7 @@ func TestManyAtOnce(t *testing.T) {
 				case i == 0 && n%10 == 9:
 					p.EndTerm()
 				case i < 2:
-					p.Decided(small(noon.Add(time.Duration(n)*time.Minute), "chat", 1))
+					p.ObserveDecision(small(noon.Add(time.Duration(n)*time.Minute), "chat", 1))
 				default:
 					assert.Equal(t, http.StatusOK, get(t, p, "/debug/models", []string{"text/html", ""}[n%2]).Code)
 				}

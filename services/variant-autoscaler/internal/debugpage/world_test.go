@@ -125,6 +125,6 @@ func fleet(t *testing.T, p *Page) {
 				desired[name] = append(desired[name], d.Groups[g].Variants[i].Desired)
 			}
 		}
-		p.Decided(s, d)
+		p.ObserveDecision(s, d)
 	}
 }

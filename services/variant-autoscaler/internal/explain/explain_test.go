@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	s := chat()
 	var out strings.Builder
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	text := out.String()
 	assert.Contains(t, text, "ns/meta/llama (pool p): class premium, priority 1, targets TTFT 1000ms, ITL 100ms; 20 requests/s of 100 + 100 tokens")
 	assert.Contains(t, text, "the plan serves 100 %")
@@ -50,7 +50,7 @@ func TestTable(t *testing.T) {
 
 	s.Groups[0].Role = snapshot.Decode
 	out.Reset()
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	assert.Contains(t, out.String(), "ns/meta/llama (pool p), decode: class premium")
 }
 
@@ -61,7 +61,7 @@ func TestTableOfHostileText(t *testing.T) {
 	s.Groups[0].Load = snapshot.Load{State: snapshot.Failed, Message: "no \x1b[2Janswer"}
 	s.Groups[0].Variants[0].Accelerator = "\x1b]0;title\a\n"
 	var out strings.Builder
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.NotContains(t, out.String(), "\a")
 	assert.Contains(t, out.String(), "the load is not known (PrometheusError: no ?[2Janswer)")
@@ -89,11 +89,11 @@ func TestApply(t *testing.T) {
 			if tt.give.Headroom == 0 {
 				tt.give.Headroom, tt.give.Saving, tt.give.Percentile = -1, -1, -1
 			}
-			assert.False(t, tt.give.None())
+			assert.False(t, tt.give.IsEmpty())
 			changed, err := tt.give.Apply(base)
 			require.NoError(t, err)
 			var out strings.Builder
-			require.NoError(t, Compare(&out, changed, decide(t, base), decide(t, changed)))
+			require.NoError(t, PrintComparison(&out, changed, decide(t, base), decide(t, changed)))
 			assert.Regexp(t, tt.want, out.String())
 		})
 	}
@@ -103,7 +103,7 @@ func TestApply(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, snapshot.Targets{TTFT: 700, ITL: prompts.Groups[0].Targets.ITL}, changed.Groups[0].Targets, "the whole target, without a part for tokens")
 	none := NoChanges()
-	assert.True(t, none.None())
+	assert.True(t, none.IsEmpty())
 	assert.Equal(t, chat(), base, "a change changes a copy")
 }
 
@@ -139,7 +139,7 @@ func TestOneMore(t *testing.T) {
 		s.Groups[0].Variants[i].Pods = &snapshot.Pods{Cards: 2, Count: 1}
 	}
 	var out strings.Builder
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	assert.Contains(t, out.String(), "another card of quota: no change\n")
 	assert.Contains(t, out.String(), "the cost of another replica of money: no change\n")
 	assert.Regexp(t, `another place for a pod of 2 cards of nodes with nvidia.com/gpu for pods of 2 cards or more: the plan serves 30\.\d+ % -> 45\.\d+ % of ns/meta/llama \(pool p\), for a cost per hour of 40 -> 63`, out.String())
@@ -150,7 +150,7 @@ func TestOneMore(t *testing.T) {
 		s.Groups[0].Variants[i].Pods.Quotas = []int{0}
 	}
 	out.Reset()
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	assert.Regexp(t, `another 2 cards of quota of ClusterQueue q for nvidia.com/gpu of flavor f: the plan serves 30\.\d+ % -> \d+\.\d+ % of ns/meta/llama`, out.String())
 
 	s.Nodes, s.Quotas, s.Limits = nil, nil, []snapshot.Limit{{Name: "quota", Unit: snapshot.Cards, Accelerator: "BIG", Amount: 1}}
@@ -158,7 +158,7 @@ func TestOneMore(t *testing.T) {
 		s.Groups[0].Variants[i].Pods = nil
 	}
 	out.Reset()
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	assert.Contains(t, out.String(), "another card of quota: cost per hour 155 -> ")
 }
 
@@ -175,7 +175,7 @@ func TestTable_Zero(t *testing.T) {
 		v.Now, v.Ready, v.Previous, v.Held, v.Min, v.Start = 0, 0, 0, 0, 0, time.Minute
 	}
 	var out strings.Builder
-	require.NoError(t, Table(&out, s, decide(t, s)))
+	require.NoError(t, PrintTable(&out, s, decide(t, s)))
 	assert.Regexp(t, `small starts first when a request waits`, out.String())
 	assert.Regexp(t, `0.50 wake-ups/h of small, each of 1m0s, cost 0.8333/h, and a replica 23/h: the model may have none`, out.String())
 }

@@ -33,8 +33,8 @@ type Changes struct {
 // NoChanges returns Changes that change nothing.
 func NoChanges() Changes { return Changes{Headroom: -1, Saving: -1, Percentile: -1} }
 
-// None reports whether nothing changes.
-func (c *Changes) None() bool {
+// IsEmpty reports whether nothing changes.
+func (c *Changes) IsEmpty() bool {
 	return len(c.Costs)+len(c.Min)+len(c.Max)+len(c.TTFT)+len(c.ITL)+len(c.Rates) == 0 && c.Headroom < 0 && c.Saving < 0 && c.Percentile < 0 && c.Split == "" && !c.IgnoreStabilizing
 }
 
@@ -44,70 +44,70 @@ func (c *Changes) Apply(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copy snapshot: %w", err)
 	}
-	made := &snapshot.Snapshot{}
-	if err := json.Unmarshal(text, made); err != nil {
+	changed := &snapshot.Snapshot{}
+	if err := json.Unmarshal(text, changed); err != nil {
 		return nil, fmt.Errorf("copy snapshot: %w", err)
 	}
 	if c.Headroom >= 0 {
-		made.Settings.HeadroomPercent = c.Headroom
+		changed.Settings.HeadroomPercent = c.Headroom
 	}
 	if c.Saving >= 0 {
-		made.Settings.SavingPercent = c.Saving
+		changed.Settings.SavingPercent = c.Saving
 	}
 	if c.Percentile >= 0 {
-		made.Settings.Percentile = c.Percentile
+		changed.Settings.Percentile = c.Percentile
 	}
 	if c.Split != "" {
-		made.Settings.Split = c.Split
+		changed.Settings.Split = c.Split
 	}
-	variants, models := variantsOf(made), modelsOf(made)
+	variants, models := variantsOf(changed), modelsOf(changed)
 	if c.IgnoreStabilizing { // the decision follows the plan at once
-		made.Settings.SavingPercent = 0
+		changed.Settings.SavingPercent = 0
 		for _, v := range variants {
-			v.of.Held = 0
+			v.item.Held = 0
 		}
 	}
-	return made, errors.Join(
-		apply("--cost", c.Costs, variants, maxCost, func(v *snapshot.Variant, x float64) { v.Cost = int64(math.Round(x * million)) }),
-		apply("--min", c.Min, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Min = int(x) }),
-		apply("--max", c.Max, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Max = int(x) }),
-		apply("--ttft", c.TTFT, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.TTFT, g.Targets.TTFTPerToken = x, 0 }),
-		apply("--itl", c.ITL, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.ITL = x }),
-		apply("--rate", c.Rates, models, optimizer.MaxRate/million, func(g *snapshot.Group, x float64) {
+	return changed, errors.Join(
+		applyChanges("--cost", c.Costs, variants, maxCost, func(v *snapshot.Variant, x float64) { v.Cost = int64(math.Round(x * million)) }),
+		applyChanges("--min", c.Min, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Min = int(x) }),
+		applyChanges("--max", c.Max, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Max = int(x) }),
+		applyChanges("--ttft", c.TTFT, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.TTFT, g.Targets.TTFTPerToken = x, 0 }),
+		applyChanges("--itl", c.ITL, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.ITL = x }),
+		applyChanges("--rate", c.Rates, models, optimizer.MaxRate/million, func(g *snapshot.Group, x float64) {
 			g.Load.Rate, g.Load.State = int64(x*million), snapshot.Found
 		}),
 	)
 }
 
-// named is a thing with its name.
-type named[T any] struct {
+// namedItem is a variant or a group with its name.
+type namedItem[T any] struct {
 	name string
-	of   *T
+	item *T
 }
 
-func variantsOf(s *snapshot.Snapshot) []named[snapshot.Variant] {
-	var all []named[snapshot.Variant]
+func variantsOf(s *snapshot.Snapshot) []namedItem[snapshot.Variant] {
+	var all []namedItem[snapshot.Variant]
 	for g := range s.Groups {
 		for i := range s.Groups[g].Variants {
 			v := &s.Groups[g].Variants[i]
-			all = append(all, named[snapshot.Variant]{v.Namespace + "/" + v.Name, v})
+			all = append(all, namedItem[snapshot.Variant]{v.Namespace + "/" + v.Name, v})
 		}
 	}
 	return all
 }
 
-func modelsOf(s *snapshot.Snapshot) []named[snapshot.Group] {
-	var all []named[snapshot.Group]
+func modelsOf(s *snapshot.Snapshot) []namedItem[snapshot.Group] {
+	var all []namedItem[snapshot.Group]
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		// Models often have a slash in their names. Patterns treat it as any other character of the name.
-		all = append(all, named[snapshot.Group]{g.Namespace + "/" + strings.ReplaceAll(g.Model, "/", "\x00"), g})
+		all = append(all, namedItem[snapshot.Group]{g.Namespace + "/" + strings.ReplaceAll(g.Model, "/", "\x00"), g})
 	}
 	return all
 }
 
-// apply sets the value of each change of the form NAME=VALUE in what its name matches.
-func apply[T any](flag string, changes []string, all []named[T], most float64, set func(t *T, x float64)) error {
+// applyChanges sets the value of each change of the form NAME=VALUE in what its name matches.
+func applyChanges[T any](flag string, changes []string, items []namedItem[T], most float64, set func(t *T, x float64)) error {
 	for _, text := range changes {
 		pattern, value, found := strings.Cut(text, "=")
 		x, err := strconv.ParseFloat(value, 64)
@@ -119,13 +119,13 @@ func apply[T any](flag string, changes []string, all []named[T], most float64, s
 			return fmt.Errorf("%s %q: the name is not namespace/name", flag, text)
 		}
 		pattern, matched := namespace+"/"+strings.ReplaceAll(name, "/", "\x00"), false
-		for _, t := range all {
+		for _, t := range items {
 			ok, err := path.Match(pattern, t.name)
 			if err != nil {
 				return fmt.Errorf("%s %q: %w", flag, text, err)
 			}
 			if ok {
-				set(t.of, x)
+				set(t.item, x)
 				matched = true
 			}
 		}

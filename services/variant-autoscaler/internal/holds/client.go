@@ -35,8 +35,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// client returns a client of a picker. It sends nothing.
-func (o *Options) client(p picker) (*http.Client, error) {
+// newClient returns a client of a picker. It sends nothing.
+func (o *Options) newClient(p picker) (*http.Client, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: p.service + "." + p.namespace + ".svc"}
 	if o.CAFile == "" {
 		settings.InsecureSkipVerify = true // it gets no token, and what it says counts for its own namespace
@@ -63,8 +63,8 @@ func (o *Options) client(p picker) (*http.Client, error) {
 	}, nil
 }
 
-// request returns a request to a picker.
-func (o *Options) request(ctx context.Context, p picker, path string) (*http.Request, error) {
+// newRequest returns a request to a picker.
+func (o *Options) newRequest(ctx context.Context, p picker, path string) (*http.Request, error) {
 	scheme := "http"
 	if p.tls {
 		scheme = "https"

@@ -36,14 +36,14 @@ type picker struct {
 	tls                bool
 }
 
-func (p picker) compare(o picker) int {
+func (p picker) compareTo(o picker) int {
 	return cmp.Or(cmp.Compare(p.namespace, o.namespace), cmp.Compare(p.service, o.service), cmp.Compare(p.address, o.address))
 }
 
 // meter counts pickers.
 type meter interface {
-	// Followed is called with the number of pickers that are followed, and of those that cannot be.
-	Followed(following, failing int)
+	// ObservePickers is called with the number of pickers that are followed, and of those that cannot be.
+	ObservePickers(following, failing int)
 }
 
 // Params are the parts of a Follower.
@@ -68,26 +68,26 @@ type Follower struct {
 	mu      sync.Mutex
 	renewed map[Pool]bool // pools whose streams have to begin anew
 
-	following map[picker]*following // of the goroutine in Run
-	all       sync.WaitGroup
+	following map[picker]*followedPicker // of the goroutine in Run
+	streams   sync.WaitGroup
 	crowded   bool
 }
 
-// following is a picker that is followed.
-type following struct {
+// followedPicker is the stream of a picker.
+type followedPicker struct {
 	pools []Pool
 	stop  context.CancelFunc
-	said  *atomic.Bool // whether it says what waits, now
+	heard *atomic.Bool // whether its stream has delivered a line
 }
 
 // NewFollower returns a Follower. Run follows.
 func NewFollower(p Params) *Follower {
-	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[Pool]bool{}, following: map[picker]*following{}}
+	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[Pool]bool{}, following: map[picker]*followedPicker{}}
 }
 
 // WatchModels begins a pass, with the models that may have no replicas. Without any, nothing is followed.
 func (f *Follower) WatchModels(models []Key) {
-	added := f.p.Table.Begin(models)
+	added := f.p.Table.SetModels(models)
 	f.mu.Lock()
 	for _, pool := range added {
 		f.renewed[pool] = true
@@ -95,7 +95,7 @@ func (f *Follower) WatchModels(models []Key) {
 	f.mu.Unlock()
 	select {
 	case f.changed <- struct{}{}:
-	default: // a look is due
+	default: // a change is noted already
 	}
 }
 
@@ -107,9 +107,9 @@ func (f *Follower) CountWaiting(k Key) (now, since int, watched bool) {
 
 // Run follows pickers until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
-	defer f.all.Wait()
+	defer f.streams.Wait()
 	for ctx.Err() == nil {
-		f.sync(ctx)
+		f.syncPickers(ctx)
 		select {
 		case <-ctx.Done():
 		case <-f.changed:
@@ -118,13 +118,13 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// sync follows the pickers that there are now.
-func (f *Follower) sync(ctx context.Context) {
+// syncPickers starts to follow new pickers, and stops following those that are gone.
+func (f *Follower) syncPickers(ctx context.Context) {
 	f.mu.Lock()
 	renewed := f.renewed
 	f.renewed = map[Pool]bool{}
 	f.mu.Unlock()
-	wanted := f.pickers()
+	wanted := f.wantedPickers()
 	for p, s := range f.following {
 		if !slices.Equal(wanted[p], s.pools) || slices.ContainsFunc(s.pools, func(pool Pool) bool { return renewed[pool] }) {
 			s.stop()
@@ -135,31 +135,31 @@ func (f *Follower) sync(ctx context.Context) {
 		if f.following[p] == nil {
 			ctx, stop := context.WithCancel(ctx)
 			said := &atomic.Bool{}
-			f.following[p] = &following{pools: pools, stop: stop, said: said}
-			f.all.Go(func() { f.follow(ctx, &reading{follower: f, picker: p, pools: pools, said: said}) })
+			f.following[p] = &followedPicker{pools: pools, stop: stop, heard: said}
+			f.streams.Go(func() { f.followPicker(ctx, &streamReader{follower: f, picker: p, pools: pools, heard: said}) })
 		}
 	}
-	f.count()
+	f.reportCounts()
 }
 
-// count counts the pickers.
-func (f *Follower) count() {
+// reportCounts sets the metric of pickers.
+func (f *Follower) reportCounts() {
 	heard := 0
 	for _, s := range f.following {
-		if s.said.Load() {
+		if s.heard.Load() {
 			heard++
 		}
 	}
-	f.p.Meter.Followed(heard, len(f.following)-heard)
+	f.p.Meter.ObservePickers(heard, len(f.following)-heard)
 }
 
-// pickers returns the pickers of all known pools, with their pools.
-func (f *Follower) pickers() map[picker][]Pool {
+// wantedPickers returns the pickers of all known pools, with their pools.
+func (f *Follower) wantedPickers() map[picker][]Pool {
 	all := map[picker][]Pool{}
 	if f.p.Off {
 		return all
 	}
-	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), Pool.compare) {
+	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), Pool.compareTo) {
 		service := f.serviceOf(pool)
 		if service.Name == "" {
 			continue
@@ -171,14 +171,14 @@ func (f *Follower) pickers() map[picker][]Pool {
 			}
 		}
 	}
-	return f.bound(all)
+	return f.dropExcess(all)
 }
 
-// bound leaves pickers out that are too many.
-func (f *Follower) bound(all map[picker][]Pool) map[picker][]Pool {
+// dropExcess removes the pickers beyond the limits.
+func (f *Follower) dropExcess(all map[picker][]Pool) map[picker][]Pool {
 	counts, total := map[string]int{}, len(all)
 	kept := 0
-	for _, p := range slices.SortedFunc(maps.Keys(all), picker.compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(all), picker.compareTo) {
 		if kept >= maxStreams || counts[p.namespace] >= maxOfNamespace {
 			delete(all, p)
 			continue
@@ -205,16 +205,16 @@ func (f *Follower) serviceOf(pool Pool) cache.ObjectName {
 	return cache.ObjectName{}
 }
 
-// follow reads what a picker says until ctx ends. While it says nothing, nothing waits in it.
-func (f *Follower) follow(ctx context.Context, r *reading) {
+// followPicker reads what a picker says until ctx ends. While it says nothing, nothing waits in it.
+func (f *Follower) followPicker(ctx context.Context, r *streamReader) {
 	r.log = f.p.Log.With(zap.String(logging.KeyAddress, r.picker.address), zap.String("service", r.picker.namespace+"/"+r.picker.service))
 	pause, failed := firstRetry, false
 	for ctx.Err() == nil {
-		err := r.read(ctx)
+		err := r.readUntilEnd(ctx)
 		for _, pool := range r.pools {
-			f.p.Table.Forget(pool, r.picker.address)
+			f.p.Table.ForgetPicker(pool, r.picker.address)
 		}
-		spoke := r.said.Swap(false)
+		spoke := r.heard.Swap(false)
 		if spoke {
 			pause, failed = firstRetry, false
 		}

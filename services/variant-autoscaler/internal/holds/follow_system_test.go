@@ -63,13 +63,13 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	get := func(caFile, name string) error {
 		o, p := Options{CAFile: caFile}, picker{namespace: "ns", service: "epp", address: server.Listener.Addr().String(), tls: true}
-		client, err := o.client(p)
+		client, err := o.newClient(p)
 		require.NoError(t, err)
 		defer client.CloseIdleConnections()
 		if transport, ok := client.Transport.(*http.Transport); ok && name != "" {
 			transport.TLSClientConfig.ServerName = name
 		}
-		request, err := o.request(t.Context(), p, streamPath)
+		request, err := o.newRequest(t.Context(), p, streamPath)
 		require.NoError(t, err)
 		response, err := client.Do(request)
 		if err == nil {

@@ -108,8 +108,8 @@ type world struct {
 	followed [2]int
 }
 
-// Followed implements meter.
-func (w *world) Followed(following, failing int) {
+// ObservePickers implements meter.
+func (w *world) ObservePickers(following, failing int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.followed = [2]int{following, failing}

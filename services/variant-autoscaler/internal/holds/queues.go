@@ -74,10 +74,10 @@ func readQueues(page io.Reader) (pageQueues, error) {
 	return all, nil
 }
 
-// of returns how many requests wait for each model of a pool. A queue without a pool is that of the only one.
-func (all pageQueues) of(pool Pool, only bool) map[string]int { //nolint:revive // what the caller knows of the picker
+// waitingOf returns how many requests wait for each model of a pool. A queue without a pool is that of the only one.
+func (queues pageQueues) waitingOf(pool Pool, only bool) map[string]int { //nolint:revive // what the caller knows of the picker
 	waiting := map[string]int{}
-	for _, q := range all {
+	for _, q := range queues {
 		if q.pool == pool.Name || q.pool == "" && only {
 			waiting[q.model] = min(waiting[q.model]+q.requests, maxRequests)
 		}

@@ -52,29 +52,29 @@ type line struct {
 	} `json:"models"`
 }
 
-// reading reads one stream of a picker.
-type reading struct {
+// streamReader reads one stream of a picker.
+type streamReader struct {
 	follower *Follower
 	picker   picker
 	pools    []Pool
-	said     *atomic.Bool
+	heard    *atomic.Bool
 	log      *zap.Logger
 }
 
-// read reads the stream until it ends, or the metrics of a picker that has none. It always returns an error.
-func (r *reading) read(ctx context.Context) error {
-	client, err := r.follower.p.client(r.picker)
+// readUntilEnd reads the stream until it ends, or the metrics of a picker that has none. It always returns an error.
+func (r *streamReader) readUntilEnd(ctx context.Context) error {
+	client, err := r.follower.p.newClient(r.picker)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	err = r.stream(ctx, client)
+	err = r.readStream(ctx, client)
 	if !errors.Is(err, errNoStream) {
 		return err
 	}
 	r.log.Debug("Reading the queues of a picker each second: it has no stream of holds")
 	for ctx.Err() == nil {
-		if err := r.scrape(ctx, client); err != nil {
+		if err := r.scrapeQueues(ctx, client); err != nil {
 			return err
 		}
 		select {
@@ -85,12 +85,12 @@ func (r *reading) read(ctx context.Context) error {
 	return ctx.Err() //nolint:wrapcheck // the caller ended it
 }
 
-func (r *reading) stream(ctx context.Context, client *http.Client) error {
+func (r *streamReader) readStream(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchdog := time.AfterFunc(heartbeat, func() { cancel(errHeartbeat) })
 	defer watchdog.Stop()
-	response, err := r.get(ctx, client, streamPath)
+	response, err := r.sendRequest(ctx, client, streamPath)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (r *reading) stream(ctx context.Context, client *http.Client) error {
 	lines.Buffer(make([]byte, 0, 4<<10), maxLine)
 	for lines.Scan() {
 		watchdog.Reset(heartbeat)
-		if err := r.observe(lines.Bytes()); err != nil {
+		if err := r.observeLine(lines.Bytes()); err != nil {
 			return err
 		}
 		select {
@@ -119,9 +119,9 @@ func (r *reading) stream(ctx context.Context, client *http.Client) error {
 	return fmt.Errorf("read %s: %w", streamPath, io.EOF)
 }
 
-// observe reads a line. An empty one only says that the picker is there.
-func (r *reading) observe(text []byte) error {
-	r.said.Store(true)
+// observeLine reads a line. An empty line only shows that the picker is alive.
+func (r *streamReader) observeLine(text []byte) error {
+	r.heard.Store(true)
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
@@ -141,11 +141,11 @@ func (r *reading) observe(text []byte) error {
 	return nil
 }
 
-// scrape reads the queues on the page of metrics.
-func (r *reading) scrape(ctx context.Context, client *http.Client) error {
+// scrapeQueues reads the queues on the page of metrics.
+func (r *streamReader) scrapeQueues(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
-	response, err := r.get(ctx, client, metricsPath)
+	response, err := r.sendRequest(ctx, client, metricsPath)
 	if err != nil {
 		return err
 	}
@@ -154,16 +154,16 @@ func (r *reading) scrape(ctx context.Context, client *http.Client) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", metricsPath, err)
 	}
-	r.said.Store(true)
+	r.heard.Store(true)
 	for _, pool := range r.pools {
-		r.follower.p.Table.Observe(pool, r.picker.address, queues.of(pool, len(r.pools) == 1))
+		r.follower.p.Table.Observe(pool, r.picker.address, queues.waitingOf(pool, len(r.pools) == 1))
 	}
 	return nil
 }
 
-// get sends a request, and returns a response with status 200.
-func (r *reading) get(ctx context.Context, client *http.Client, path string) (*http.Response, error) {
-	request, err := r.follower.p.request(ctx, r.picker, path)
+// sendRequest sends a request, and returns a response with status 200.
+func (r *streamReader) sendRequest(ctx context.Context, client *http.Client, path string) (*http.Response, error) {
+	request, err := r.follower.p.newRequest(ctx, r.picker, path)
 	if err != nil {
 		return nil, err
 	}

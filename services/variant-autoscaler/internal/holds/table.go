@@ -18,7 +18,7 @@ const evaluations = 2
 // Pool is an InferencePool.
 type Pool struct{ Namespace, Name string }
 
-func (p Pool) compare(o Pool) int {
+func (p Pool) compareTo(o Pool) int {
 	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Name, o.Name))
 }
 
@@ -57,9 +57,9 @@ func NewTable() *Table {
 // OnHold registers a function to call for the first request that waits for a model. Call it before Observe.
 func (t *Table) OnHold(f func(k Key)) { t.onHold = append(t.onHold, f) }
 
-// Begin begins a pass, with the models that it decides on, and returns the pools that have a model which was not known before: what waits
-// for it has to be observed anew.
-func (t *Table) Begin(models []Key) (added []Pool) {
+// SetModels begins a pass, with the models that it decides on, and returns the pools that have a model which was not known before: what
+// waits for it has to be observed anew.
+func (t *Table) SetModels(models []Key) (added []Pool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pass++
@@ -111,7 +111,7 @@ func (t *Table) Observe(pool Pool, address string, waiting map[string]int) {
 			now[model] = n
 		}
 	}
-	first := t.replace(pool, address, now)
+	first := t.replaceWaiting(pool, address, now)
 	t.mu.Unlock()
 	for _, model := range first {
 		for _, f := range t.onHold {
@@ -120,21 +120,21 @@ func (t *Table) Observe(pool Pool, address string, waiting map[string]int) {
 	}
 }
 
-// Forget removes what a replica of a picker said of a pool.
-func (t *Table) Forget(pool Pool, address string) {
+// ForgetPicker removes what a replica of a picker said of a pool.
+func (t *Table) ForgetPicker(pool Pool, address string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.replace(pool, address, nil)
+	t.replaceWaiting(pool, address, nil)
 	if delete(t.pools[pool], address); len(t.pools[pool]) == 0 {
 		delete(t.pools, pool)
 	}
 }
 
-// replace replaces what a source says, and returns the models for which requests did not wait before.
-func (t *Table) replace(pool Pool, address string, now requests) (first []string) {
+// replaceWaiting replaces what a source says, and returns the models for which requests did not wait before.
+func (t *Table) replaceWaiting(pool Pool, address string, now requests) (first []string) {
 	before := t.pools[pool][address]
 	for model := range now {
-		if t.sum(Key{pool, model}) == 0 {
+		if t.sumWaiting(Key{pool, model}) == 0 {
 			first = append(first, model)
 		}
 	}
@@ -148,8 +148,8 @@ func (t *Table) replace(pool Pool, address string, now requests) (first []string
 	return first
 }
 
-// sum returns how many requests wait for a model.
-func (t *Table) sum(k Key) int {
+// sumWaiting returns how many requests wait for a model.
+func (t *Table) sumWaiting(k Key) int {
 	sum := 0
 	for _, waiting := range t.pools[k.Pool] {
 		sum += waiting[k.Model]
@@ -162,7 +162,7 @@ func (t *Table) sum(k Key) int {
 func (t *Table) CountWaiting(k Key) (now, since int, watched bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now = t.sum(k)
+	now = t.sumWaiting(k)
 	since = now
 	if h, found := t.ended[k]; found && t.pass-h.pass <= evaluations {
 		since = max(since, h.requests)

@@ -18,7 +18,7 @@ func newTable(models ...Key) (table *Table, reported *[]Key) {
 	reported = &[]Key{}
 	table = NewTable()
 	table.OnHold(func(k Key) { *reported = append(*reported, k) })
-	table.Begin(append(models, llama, qwen))
+	table.SetModels(append(models, llama, qwen))
 	return table, reported
 }
 
@@ -48,7 +48,7 @@ func TestTwoEvaluations(t *testing.T) {
 	table.Observe(pool, "a", nil)
 	var seen []int
 	for range 4 {
-		table.Begin([]Key{llama, qwen})
+		table.SetModels([]Key{llama, qwen})
 		now, since, watched := table.CountWaiting(llama)
 		assert.Zero(t, now)
 		assert.True(t, watched)
@@ -64,18 +64,18 @@ func TestLongHold(t *testing.T) {
 	table, _ := newTable()
 	table.Observe(pool, "a", map[string]int{"llama": 1})
 	for range 5 {
-		table.Begin([]Key{llama})
+		table.SetModels([]Key{llama})
 	}
-	table.Forget(pool, "a")
+	table.ForgetPicker(pool, "a")
 	_, since, watched := table.CountWaiting(llama)
 	assert.Equal(t, 1, since)
 	assert.False(t, watched)
 	assert.Empty(t, table.pools)
-	table.Begin([]Key{llama})
-	table.Begin([]Key{llama})
+	table.SetModels([]Key{llama})
+	table.SetModels([]Key{llama})
 	_, since, _ = table.CountWaiting(llama)
 	assert.Equal(t, 1, since)
-	table.Begin([]Key{llama})
+	table.SetModels([]Key{llama})
 	_, since, _ = table.CountWaiting(llama)
 	assert.Zero(t, since)
 }
@@ -90,8 +90,8 @@ func TestUnknownModels(t *testing.T) {
 	assert.Empty(t, table.pools[pool]["a"])
 
 	table.Observe(pool, "a", map[string]int{"llama": 1})
-	assert.Empty(t, table.Begin([]Key{qwen}))
-	assert.Equal(t, []Pool{pool, other}, table.Begin([]Key{qwen, llama, {other, "llama"}, {other, "qwen"}}), "to be observed anew")
+	assert.Empty(t, table.SetModels([]Key{qwen}))
+	assert.Equal(t, []Pool{pool, other}, table.SetModels([]Key{qwen, llama, {other, "llama"}, {other, "qwen"}}), "to be observed anew")
 	now, since, _ := table.CountWaiting(llama)
 	assert.Equal(t, []int{0, 0}, []int{now, since})
 }

@@ -110,7 +110,7 @@ func (m *Metrics) EndTerm() {
 	m.dropped.Set(0)
 }
 
-// Passed records a pass that has ended. Results are constants of the caller.
+// Passed counts a pass that has ended. Results are constants of the caller.
 func (m *Metrics) Passed(result string, took time.Duration) {
 	m.passes.WithLabelValues(label(result)).Inc()
 	m.duration.Observe(took.Seconds())
@@ -129,8 +129,8 @@ func (m *Metrics) ObservePart(name string, took time.Duration) {
 // Interval records the interval in force.
 func (m *Metrics) Interval(d time.Duration) { m.interval.Set(d.Seconds()) }
 
-// Decided replaces the figures of the last decision.
-func (m *Metrics) Decided(s *snapshot.Snapshot, d *decision.Decision) { m.plan.set(s, d) }
+// ObserveDecision replaces the figures of the last decision.
+func (m *Metrics) ObserveDecision(s *snapshot.Snapshot, d *decision.Decision) { m.plan.set(s, d) }
 
 // Configured records the problem of a ConfigMap. An empty problem means that the ConfigMap is valid.
 func (m *Metrics) Configured(name, problem string) {
@@ -141,11 +141,11 @@ func (m *Metrics) Configured(name, problem string) {
 	m.config.WithLabelValues(label(name)).Set(valid)
 }
 
-// Answered counts an answer of the external scaler.
-func (m *Metrics) Answered(method, code string) { m.answers.WithLabelValues(method, code).Inc() }
+// CountAnswer counts an answer of the external scaler.
+func (m *Metrics) CountAnswer(method, code string) { m.answers.WithLabelValues(method, code).Inc() }
 
-// Streams records the number of open streams.
-func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }
+// SetStreams records the number of open streams.
+func (m *Metrics) SetStreams(open int) { m.streams.Set(float64(open)) }
 
 // CountWrite counts a target whose replicas were to change. Results are constants of the caller.
 func (m *Metrics) CountWrite(result string) { m.scaled.WithLabelValues(label(result)).Inc() }
@@ -153,11 +153,11 @@ func (m *Metrics) CountWrite(result string) { m.scaled.WithLabelValues(label(res
 // CountOverwrite counts a target whose replicas somebody else had changed.
 func (m *Metrics) CountOverwrite() { m.overwrote.Inc() }
 
-// Followed records how many pickers are followed, and how many cannot be.
-func (m *Metrics) Followed(following, failing int) {
+// ObservePickers records how many pickers are followed, and how many cannot be.
+func (m *Metrics) ObservePickers(following, failing int) {
 	m.pickers.WithLabelValues("following").Set(float64(following))
 	m.pickers.WithLabelValues("failing").Set(float64(failing))
 }
 
-// Woke counts a model that was started for a request that waits.
-func (m *Metrics) Woke() { m.wakeUps.Inc() }
+// CountWakeUp counts a model that was started for a request that waits.
+func (m *Metrics) CountWakeUp() { m.wakeUps.Inc() }

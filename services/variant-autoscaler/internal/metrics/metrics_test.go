@@ -283,7 +283,7 @@ func TestDecided(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
-	m.Decided(decided())
+	m.ObserveDecision(decided())
 	want := map[string][]string{
 		"demand_requests_per_second": {`model="llama",namespace="a",pool="p",role="" 12.5`, `model="qwen",namespace="b",pool="unknown",role="decode" 1`},
 		"share": {
@@ -299,7 +299,7 @@ func TestDecided(t *testing.T) {
 	for metric, series := range want {
 		assert.Equal(t, series, gathered(t, r, "fairlead_autoscaler_"+metric), metric)
 	}
-	m.Decided(&snapshot.Snapshot{}, &decision.Decision{})
+	m.ObserveDecision(&snapshot.Snapshot{}, &decision.Decision{})
 	assert.Empty(t, gathered(t, r, "fairlead_autoscaler_demand_requests_per_second"))
 	assert.Equal(t, []string{" 0"}, gathered(t, r, "fairlead_autoscaler_groups"))
 }
@@ -313,12 +313,12 @@ func TestGroupsAreBounded(t *testing.T) {
 		s.Groups = append(s.Groups, snapshot.Group{Namespace: "a", Model: fmt.Sprint("m", i/2*2)}) // each name twice
 		d.Groups = append(d.Groups, decision.Group{})
 	}
-	m.Decided(s, d)
+	m.ObserveDecision(s, d)
 	assert.Len(t, gathered(t, r, "fairlead_autoscaler_demand_requests_per_second"), (maxGroups+10)/2)
 	for i := range s.Groups {
 		s.Groups[i].Model = fmt.Sprint("m", i)
 	}
-	m.Decided(s, d)
+	m.ObserveDecision(s, d)
 	assert.Len(t, gathered(t, r, "fairlead_autoscaler_demand_requests_per_second"), maxGroups)
 	assert.Equal(t, []string{fmt.Sprint(" ", maxGroups+10)}, gathered(t, r, "fairlead_autoscaler_groups"))
 }
@@ -350,8 +350,8 @@ func TestScalerMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
-	m.Answered("GetMetrics", "Unavailable")
-	m.Streams(4)
+	m.CountAnswer("GetMetrics", "Unavailable")
+	m.SetStreams(4)
 	assert.Equal(t, []string{`code="Unavailable",method="GetMetrics" 1`}, gathered(t, r, "fairlead_autoscaler_scaler_requests_total"))
 	assert.Equal(t, []string{" 4"}, gathered(t, r, "fairlead_autoscaler_scaler_streams"))
 }

@@ -120,7 +120,7 @@ func TestShortRequest(t *testing.T) {
 
 type waiting struct{ *holds.Table }
 
-func (w waiting) WatchModels(models []holds.Key) { w.Table.Begin(models) }
+func (w waiting) WatchModels(models []holds.Key) { w.Table.SetModels(models) }
 
 // TestWarm: a model that wakes often keeps a replica, if the administrator says what waiting costs.
 func TestWarm(t *testing.T) {

@@ -42,15 +42,15 @@ type Autoscaler interface {
 type applier interface {
 	// Apply returns what became of each variant, in their order.
 	Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome
-	Clear()
+	EndTerm()
 }
 
 // meter gets the figures of a decision.
 type meter interface {
-	Decided(s *snapshot.Snapshot, d *decision.Decision)
+	ObserveDecision(s *snapshot.Snapshot, d *decision.Decision)
 }
 
-// page shows the decisions of a term to people.
+// page shows the decisions of a term.
 type page interface {
 	meter
 	EndTerm()
@@ -91,32 +91,32 @@ type name struct {
 
 // Publisher publishes the decisions of one term. One goroutine may use it.
 type Publisher struct {
-	p        Params
-	outcomes map[name]actuation.Outcome
-	told     map[types.UID]string // reason of the last Event
+	p           Params
+	outcomes    map[name]actuation.Outcome
+	lastReasons map[types.UID]string // reason of the last Event
 }
 
 // New returns a Publisher.
 func New(p Params) *Publisher {
-	return &Publisher{p: p, told: map[types.UID]string{}}
+	return &Publisher{p: p, lastReasons: map[types.UID]string{}}
 }
 
 // Actuate tells autoscalers the desired replicas, records the decision, and gives targets their replicas, if autoscalers do not.
 func (p *Publisher) Actuate(ctx context.Context, o *pass.Outcome) {
-	variants := actuation.DecidedVariants(o.Snapshot, o.Decision, losers(o.Sources))
+	variants := actuation.DecidedVariants(o.Snapshot, o.Decision, conflictLosers(o.Sources))
 	for _, t := range p.p.Autoscalers {
 		t.Publish(variants)
 	}
-	p.p.Meter.Decided(o.Snapshot, o.Decision)
-	p.p.Page.Decided(o.Snapshot, o.Decision)
+	p.p.Meter.ObserveDecision(o.Snapshot, o.Decision)
+	p.p.Page.ObserveDecision(o.Snapshot, o.Decision)
 	if err := p.p.Records.Write(&decision.Record{Snapshot: o.Snapshot, Decision: o.Decision}); err != nil {
 		p.p.Log.Warn("Could not write the decision log: the decision stands, but cannot be repeated. Check the file of --decision-log", zap.Error(err))
 	}
-	p.apply(ctx, variants)
+	p.applyDecision(ctx, variants)
 }
 
-// apply gives targets their replicas, and keeps what became of each variant for the report.
-func (p *Publisher) apply(ctx context.Context, variants []actuation.Variant) {
+// applyDecision gives targets their replicas, and keeps the outcome of each variant for the report.
+func (p *Publisher) applyDecision(ctx context.Context, variants []actuation.Variant) {
 	outcomes := make([]actuation.Outcome, len(variants))
 	if p.p.Applier != nil {
 		outcomes = p.p.Applier.Apply(ctx, variants)
@@ -140,13 +140,13 @@ func (p *Publisher) EndTerm() {
 	}
 	p.p.Page.EndTerm()
 	if p.p.Applier != nil {
-		p.p.Applier.Clear()
+		p.p.Applier.EndTerm()
 	}
-	p.outcomes, p.told = nil, map[types.UID]string{}
+	p.outcomes, p.lastReasons = nil, map[types.UID]string{}
 }
 
-// losers are the variants whose target another one has.
-func losers(found *sources.Result) []snapshot.Variant {
+// conflictLosers returns the variants whose target belongs to another variant.
+func conflictLosers(found *sources.Result) []snapshot.Variant {
 	var all []snapshot.Variant
 	for i := range found.Rejected {
 		if v := &found.Rejected[i]; v.Problem != nil && v.Problem.Reason == sources.TargetConflict {
@@ -160,15 +160,15 @@ func losers(found *sources.Result) []snapshot.Variant {
 // VariantAutoscalings whose targets were scaled, or could not be for another reason than before. What it cannot write in time is left to
 // the next pass.
 func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
-	inputs := p.inputs(o)
+	inputs := p.statusInputs(o)
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var workers sync.WaitGroup
 	var errs []error
 	failed, next := 0, make(chan *status.Input)
 	for range writers {
-		all.Go(func() {
+		workers.Go(func() {
 			for in := range next {
 				if _, err := p.p.Status.Write(ctx, in); err != nil {
 					mu.Lock()
@@ -184,20 +184,20 @@ func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 		next <- &inputs[i]
 	}
 	close(next)
-	all.Wait()
+	workers.Wait()
 	if failed > maxErrors {
 		errs = append(errs, fmt.Errorf("and %d more", failed-maxErrors))
 	}
 	return errors.Join(errs...)
 }
 
-// inputs returns what the statuses follow from, and tells the owners of other objects about their problems.
-func (p *Publisher) inputs(o *pass.Outcome) []status.Input {
+// statusInputs returns the inputs of all statuses, and sends Events about the problems of other objects.
+func (p *Publisher) statusInputs(o *pass.Outcome) []status.Input {
 	limiting, told := status.LimitsOf(o.Snapshot, o.Decision), map[types.UID]string{}
 	var inputs []status.Input
 	add := func(v *sources.Variant, complete func(in *status.Input)) {
 		if v.Source != snapshot.VariantAutoscaling {
-			p.tell(v, told)
+			p.sendProblemEvent(v, told)
 			return
 		}
 		object, _ := status.ObjectOf(&v.Object, v.Generation, v.Status) // what others wrote into it is replaced, whatever it is
@@ -206,7 +206,7 @@ func (p *Publisher) inputs(o *pass.Outcome) []status.Input {
 			Outcome: p.outcomes[name{v.Source, v.Namespace, v.Name}],
 		}
 		complete(&in)
-		p.tellOutcome(v, &in.Outcome, told)
+		p.sendOutcomeEvent(v, &in.Outcome, told)
 		inputs = append(inputs, in)
 	}
 	for g := range o.Sources.Groups {
@@ -222,13 +222,13 @@ func (p *Publisher) inputs(o *pass.Outcome) []status.Input {
 	for i := range o.Sources.Rejected {
 		add(&o.Sources.Rejected[i], func(*status.Input) {})
 	}
-	p.told = told
+	p.lastReasons = told
 	return inputs
 }
 
-// tell writes an Event on an annotated object for a new problem, and for its end.
-func (p *Publisher) tell(v *sources.Variant, told map[types.UID]string) {
-	before := p.told[v.Object.UID]
+// sendProblemEvent writes an Event on an annotated object for a new problem, and for its end.
+func (p *Publisher) sendProblemEvent(v *sources.Variant, told map[types.UID]string) {
+	before := p.lastReasons[v.Object.UID]
 	switch {
 	case v.Problem != nil:
 		if told[v.Object.UID] = v.Problem.Reason; before != v.Problem.Reason {
@@ -243,13 +243,13 @@ func (p *Publisher) tell(v *sources.Variant, told map[types.UID]string) {
 	}
 }
 
-// tellOutcome writes an Event on a VariantAutoscaling for each change of its target, and for a new reason why there was none.
-func (p *Publisher) tellOutcome(v *sources.Variant, o *actuation.Outcome, told map[types.UID]string) {
+// sendOutcomeEvent writes an Event on a VariantAutoscaling for each change of its target, and for a new reason why there was none.
+func (p *Publisher) sendOutcomeEvent(v *sources.Variant, o *actuation.Outcome, told map[types.UID]string) {
 	switch {
 	case o.Event != "":
 		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, o.Reason, o.Event)
 	case !o.Applied && o.Reason != "":
-		if told[v.Object.UID] = o.Reason; p.told[v.Object.UID] != o.Reason {
+		if told[v.Object.UID] = o.Reason; p.lastReasons[v.Object.UID] != o.Reason {
 			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, o.Reason, o.Message)
 		}
 	}

@@ -35,9 +35,9 @@ type rig struct {
 	events    []string
 }
 
-func (r *rig) Publish(variants []actuation.Variant)           { r.published = variants }
-func (r *rig) EndTerm()                                       { r.cleared++ }
-func (r *rig) Decided(*snapshot.Snapshot, *decision.Decision) { r.decided++ }
+func (r *rig) Publish(variants []actuation.Variant)                   { r.published = variants }
+func (r *rig) EndTerm()                                               { r.cleared++ }
+func (r *rig) ObserveDecision(*snapshot.Snapshot, *decision.Decision) { r.decided++ }
 
 type records struct{ *rig }
 
@@ -132,7 +132,7 @@ func (a *applied) Apply(_ context.Context, variants []actuation.Variant) []actua
 	return outcomes
 }
 
-func (a *applied) Clear() { a.cleared++ }
+func (a *applied) EndTerm() { a.cleared++ }
 
 // TestApply: with an applier, the status has what became of a variant, and Events tell the owner of each change and each new failure.
 func TestApply(t *testing.T) {

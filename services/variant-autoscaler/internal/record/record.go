@@ -46,10 +46,10 @@ func Open(name string, standard io.Writer) (*Log, error) {
 		l.out = standard
 		return l, nil
 	}
-	return l, l.open()
+	return l, l.openFile()
 }
 
-func (l *Log) open() error {
+func (l *Log) openFile() error {
 	file, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open decision log: %w", err)
@@ -75,7 +75,7 @@ func (l *Log) Write(r *decision.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil && l.size > 0 && l.size+int64(len(line)) > l.most {
-		if err := l.rotate(); err != nil {
+		if err := l.rotateFile(); err != nil {
 			return err
 		}
 	}
@@ -86,11 +86,11 @@ func (l *Log) Write(r *decision.Record) error {
 	return nil
 }
 
-func (l *Log) rotate() error {
+func (l *Log) rotateFile() error {
 	if err := errors.Join(l.file.Close(), os.Rename(l.name, l.name+oldSuffix)); err != nil {
 		return fmt.Errorf("rename decision log: %w", err)
 	}
-	return l.open()
+	return l.openFile()
 }
 
 // Close closes the file.

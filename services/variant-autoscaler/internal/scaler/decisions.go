@@ -33,7 +33,7 @@ type Decisions interface {
 	Lookup(q Query) (replicas int, err error)
 	// Leading reports whether there are decisions.
 	Leading() bool
-	// Changed returns a channel that is closed at the next change. Get it before what may change.
+	// Changed returns a channel that is closed at the next change. Call it before you read what may change.
 	Changed() <-chan struct{}
 }
 
@@ -68,19 +68,19 @@ func NewTable() *Table { return &Table{woken: map[name]int{}, changed: make(chan
 
 // Publish replaces all decisions.
 func (t *Table) Publish(variants []actuation.Variant) {
-	made := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[model][]*actuation.Variant{}, replicas: map[model]int{}}
+	next := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[model][]*actuation.Variant{}, replicas: map[model]int{}}
 	for _, v := range variants {
 		if v.Resolution != actuation.Suppressed {
-			made.add(&v)
+			next.addVariant(&v)
 		}
 	}
-	t.set(made)
+	t.setTerm(next)
 }
 
 // EndTerm removes all decisions, because this replica does not lead anymore.
-func (t *Table) EndTerm() { t.set(nil) }
+func (t *Table) EndTerm() { t.setTerm(nil) }
 
-func (t *Table) set(to *term) {
+func (t *Table) setTerm(to *term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.term == nil && to == nil {
@@ -88,30 +88,30 @@ func (t *Table) set(to *term) {
 	}
 	t.term = to
 	for woken, left := range t.woken {
-		if v := to.variant(woken); left > 1 && v != nil && v.Desired == 0 {
+		if v := to.variantNamed(woken); left > 1 && v != nil && v.Desired == 0 {
 			t.woken[woken] = left - 1
 		} else {
 			delete(t.woken, woken)
 		}
 	}
-	t.change()
+	t.notifyChange()
 }
 
-// change tells those who follow.
-func (t *Table) change() {
+// notifyChange wakes everybody who waits for a change.
+func (t *Table) notifyChange() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// Wake gives each variant that starts first for a model a replica, until a pass that saw the request decides. It returns those that have to
-// start. asleep reports that the model has no replicas: then a pass has to decide soon.
-func (t *Table) Wake(namespace, pool, of string) (starts []actuation.Variant, asleep bool) {
+// WakeModel gives each variant that starts first for a model a replica, until a pass that saw the request decides. It returns those that
+// have to start. asleep reports that the model has no replicas: then a pass has to decide soon.
+func (t *Table) WakeModel(namespace, pool, modelID string) (starts []actuation.Variant, asleep bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.term == nil {
 		return nil, false
 	}
-	key := model{namespace, pool, of}
+	key := model{namespace, pool, modelID}
 	replicas, known := t.term.replicas[key]
 	standby := t.term.standby[key]
 	if len(standby) == 0 {
@@ -124,12 +124,12 @@ func (t *Table) Wake(namespace, pool, of string) (starts []actuation.Variant, as
 		}
 	}
 	if len(starts) > 0 {
-		t.change()
+		t.notifyChange()
 	}
 	return starts, len(starts) > 0
 }
 
-// Asleep returns the variants that Wake would wake, in no order.
+// Asleep returns the variants that WakeModel would wake, in no order.
 func (t *Table) Asleep() []actuation.Variant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *Table) isAsleep(v *actuation.Variant) bool { return v.Desired == 0 && t
 func nameOf(v *actuation.Variant) name { return name{v.Namespace, "", v.Name} }
 
 // Leading implements Decisions.
-func (t *Table) Leading() bool { return t.current() != nil }
+func (t *Table) Leading() bool { return t.currentTerm() != nil }
 
 // Changed implements Decisions.
 func (t *Table) Changed() <-chan struct{} {
@@ -169,7 +169,7 @@ func (t *Table) Lookup(q Query) (int, error) {
 	if t.term == nil {
 		return 0, ErrNotLeading
 	}
-	v := t.term.find(q)
+	v := t.term.findVariant(q)
 	switch {
 	case v == nil:
 		return 0, ErrUnknown
@@ -179,17 +179,17 @@ func (t *Table) Lookup(q Query) (int, error) {
 	return v.Desired, nil
 }
 
-func (t *Table) current() *term {
+func (t *Table) currentTerm() *term {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.term
 }
 
-// add adds a variant. Of several with one name or target, the first one has it.
-func (t *term) add(v *actuation.Variant) {
-	put := func(all map[name]*actuation.Variant, kind, called string) {
-		if key := (name{v.Namespace, kind, called}); all[key] == nil {
-			all[key] = v
+// addVariant adds a variant. Of several with one name or target, the first one has it.
+func (t *term) addVariant(v *actuation.Variant) {
+	put := func(variants map[name]*actuation.Variant, kind, called string) {
+		if key := (name{v.Namespace, kind, called}); variants[key] == nil {
+			variants[key] = v
 		}
 	}
 	put(t.targets, "", v.Target.Name)
@@ -202,15 +202,15 @@ func (t *term) add(v *actuation.Variant) {
 	put(t.objects, string(v.Source), cmp.Or(v.Object, v.Name))
 }
 
-// variant returns a variant, nil if it does not exist.
-func (t *term) variant(n name) *actuation.Variant {
+// variantNamed returns a variant, nil if it does not exist.
+func (t *term) variantNamed(n name) *actuation.Variant {
 	if t == nil {
 		return nil
 	}
 	return t.variants[n]
 }
 
-func (t *term) find(q Query) *actuation.Variant {
+func (t *term) findVariant(q Query) *actuation.Variant {
 	switch {
 	case q.Variant != "":
 		return t.variants[name{q.Namespace, "", q.Variant}]

@@ -47,20 +47,20 @@ const (
 
 // observer counts answers.
 type observer interface {
-	Answered(method, code string)
-	Streams(open int)
+	CountAnswer(method, code string)
+	SetStreams(open int)
 }
 
 // service implements KEDA's protocol.
 type service struct {
 	pb.UnimplementedExternalScalerServer
 	decisions Decisions
-	streams   *streams
+	streams   *streamCounter
 }
 
 // IsActive returns false only for a decision of zero.
 func (s *service) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsActiveResponse, error) {
-	replicas, err := s.lookup(ref)
+	replicas, err := s.lookUpReplicas(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func metricSpec() *pb.GetMetricSpecResponse {
 
 // GetMetrics returns the desired replicas. It does not matter what name the metric has in the request: there is only one.
 func (s *service) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*pb.GetMetricsResponse, error) {
-	replicas, err := s.lookup(request.GetScaledObjectRef())
+	replicas, err := s.lookUpReplicas(request.GetScaledObjectRef())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *service) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (
 // ends without an error at the end of a term, because KEDA opens the stream again two seconds later: after an error, within a minute.
 func (s *service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
 	var sent *bool
-	return s.follow(ref, stream, func(query Query) error {
+	return s.followChanges(ref, stream, func(query Query) error {
 		replicas, err := s.decisions.Lookup(query)
 		if active := replicas > 0; err == nil && (sent == nil || *sent != active) {
 			sent = &active
@@ -104,7 +104,7 @@ func (s *service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStre
 // StreamMetricSpec sends what GetMetricSpec answers, once: it never changes. The stream stays open, as KEDA would open another one at once.
 func (s *service) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
 	sent := false
-	return s.follow(ref, stream, func(Query) error {
+	return s.followChanges(ref, stream, func(Query) error {
 		if sent {
 			return nil
 		}
@@ -113,8 +113,8 @@ func (s *service) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerSt
 	})
 }
 
-// follow calls send at first and with each change, until the end of the term or of the stream.
-func (s *service) follow(ref *pb.ScaledObjectRef, stream grpc.ServerStream, send func(query Query) error) error {
+// followChanges calls send at first and with each change, until the end of the term or of the stream.
+func (s *service) followChanges(ref *pb.ScaledObjectRef, stream grpc.ServerStream, send func(query Query) error) error {
 	query, err := queryOf(ref)
 	if err != nil {
 		return err
@@ -122,10 +122,10 @@ func (s *service) follow(ref *pb.ScaledObjectRef, stream grpc.ServerStream, send
 	if !s.decisions.Leading() {
 		return statusOf(query, ErrNotLeading)
 	}
-	if !s.streams.open(query.Namespace) {
+	if !s.streams.tryOpen(query.Namespace) {
 		return status.Error(codes.ResourceExhausted, "too many streams: use the trigger external instead of external-push")
 	}
-	defer s.streams.close(query.Namespace)
+	defer s.streams.closeStream(query.Namespace)
 	for {
 		changed := s.decisions.Changed()
 		if !s.decisions.Leading() {
@@ -142,7 +142,7 @@ func (s *service) follow(ref *pb.ScaledObjectRef, stream grpc.ServerStream, send
 	}
 }
 
-func (s *service) lookup(ref *pb.ScaledObjectRef) (int, error) {
+func (s *service) lookUpReplicas(ref *pb.ScaledObjectRef) (int, error) {
 	query, err := queryOf(ref)
 	if err != nil {
 		return 0, err

@@ -40,13 +40,13 @@ type counts struct {
 	streams int
 }
 
-func (c *counts) Answered(method, code string) {
+func (c *counts) CountAnswer(method, code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers[method+" "+code]++
 }
 
-func (c *counts) Streams(open int) {
+func (c *counts) SetStreams(open int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams = open
@@ -272,7 +272,7 @@ func TestLeaderChange(t *testing.T) {
 
 func TestANewLeaderThatHasNotDecided(t *testing.T) {
 	t.Parallel()
-	s := &service{decisions: NewTable(), streams: newStreams(&counts{})}
+	s := &service{decisions: NewTable(), streams: newStreamCounter(&counts{})}
 	_, err := s.IsActive(t.Context(), ref("a", "chat"))
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.Equal(t, codes.Unavailable, status.Code(s.StreamIsActive(ref("a", "chat"), nil)))
@@ -361,7 +361,7 @@ func TestStreamOfMetricSpecs(t *testing.T) {
 		require.ErrorIs(t, <-ended, io.EOF, "KEDA opens it again soon")
 		assert.Zero(t, w.counts.open())
 	})
-	s := &service{decisions: NewTable(), streams: newStreams(&counts{})}
+	s := &service{decisions: NewTable(), streams: newStreamCounter(&counts{})}
 	assert.Equal(t, codes.Unavailable, status.Code(s.StreamMetricSpec(ref("a", "chat"), nil)))
 	assert.Equal(t, codes.InvalidArgument, status.Code(s.StreamMetricSpec(ref("", "chat"), nil)))
 }
@@ -403,17 +403,17 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestStreamsOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	o := &counts{}
-	s := newStreams(o)
+	s := newStreamCounter(o)
 	for i := range maxStreams {
-		require.True(t, s.open(fmt.Sprint("n", i)))
+		require.True(t, s.tryOpen(fmt.Sprint("n", i)))
 	}
-	assert.False(t, s.open("one more"))
-	s.close("n0")
-	assert.True(t, s.open("one more"))
+	assert.False(t, s.tryOpen("one more"))
+	s.closeStream("n0")
+	assert.True(t, s.tryOpen("one more"))
 	for i := 1; i < maxStreams; i++ {
-		s.close(fmt.Sprint("n", i))
+		s.closeStream(fmt.Sprint("n", i))
 	}
-	s.close("one more")
+	s.closeStream("one more")
 	assert.Empty(t, s.counts, "no namespace is remembered")
 	assert.Zero(t, o.open())
 }

@@ -63,7 +63,7 @@ type Server struct {
 
 // New returns a Server. Run opens its port.
 func New(p Params) *Server {
-	return &Server{p: p, service: &service{decisions: p.Decisions, streams: newStreams(p.Metrics)}}
+	return &Server{p: p, service: &service{decisions: p.Decisions, streams: newStreamCounter(p.Metrics)}}
 }
 
 // Run listens while there are decisions, until ctx ends. It returns an error if it cannot listen.
@@ -71,7 +71,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := s.p.Decisions.Changed()
 		if s.p.Decisions.Leading() {
-			if err := s.serve(ctx); err != nil {
+			if err := s.serveTerm(ctx); err != nil {
 				return err
 			}
 			continue
@@ -84,13 +84,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve listens until the end of the term, or of ctx.
-func (s *Server) serve(ctx context.Context) error {
+// serveTerm listens until the end of the term, or of ctx.
+func (s *Server) serveTerm(ctx context.Context) error {
 	listener, err := s.p.Listen()
 	if err != nil {
 		return fmt.Errorf("listen for KEDA: %w", err)
 	}
-	server := grpc.NewServer(s.options()...)
+	server := grpc.NewServer(s.serverOptions()...)
 	pb.RegisterExternalScalerServer(server, s.service)
 	s.p.Log.Info("Started listening for KEDA", zap.String(logging.KeyAddress, listener.Addr().String()))
 	served := make(chan error, 1)
@@ -110,18 +110,18 @@ func (s *Server) serve(ctx context.Context) error {
 			return fmt.Errorf("serve KEDA: %w", err)
 		}
 	}
-	drain(server)
+	drainServer(server)
 	return <-served
 }
 
-// drain ends a server: calls have a second.
-func drain(server *grpc.Server) {
+// drainServer ends a server: calls have a second.
+func drainServer(server *grpc.Server) {
 	timer := time.AfterFunc(drainTimeout, server.Stop)
 	defer timer.Stop()
 	server.GracefulStop()
 }
 
-func (s *Server) options() []grpc.ServerOption {
+func (s *Server) serverOptions() []grpc.ServerOption {
 	creds := insecure.NewCredentials()
 	if s.p.TLS != nil {
 		creds = credentials.NewTLS(s.p.TLS)
@@ -136,12 +136,12 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			answer, err := handle(ctx, request)
-			s.p.Metrics.Answered(methodOf(info.FullMethod), status.Code(err).String())
+			s.p.Metrics.CountAnswer(methodOf(info.FullMethod), status.Code(err).String())
 			return answer, err
 		}),
 		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			err := handle(service, stream)
-			s.p.Metrics.Answered(methodOf(info.FullMethod), status.Code(err).String())
+			s.p.Metrics.CountAnswer(methodOf(info.FullMethod), status.Code(err).String())
 			return err
 		}),
 	}

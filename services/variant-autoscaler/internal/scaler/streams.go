@@ -10,8 +10,8 @@ const (
 	maxStreamsOfNamespace = 256
 )
 
-// streams counts the open streams, which one namespace cannot use up.
-type streams struct {
+// streamCounter counts the open streams, which one namespace cannot use up.
+type streamCounter struct {
 	observer observer
 
 	mu     sync.Mutex
@@ -19,10 +19,12 @@ type streams struct {
 	counts map[string]int // by namespace
 }
 
-func newStreams(o observer) *streams { return &streams{observer: o, counts: map[string]int{}} }
+func newStreamCounter(o observer) *streamCounter {
+	return &streamCounter{observer: o, counts: map[string]int{}}
+}
 
-// open returns false if there are too many streams.
-func (s *streams) open(namespace string) bool {
+// tryOpen returns false if there are too many streams.
+func (s *streamCounter) tryOpen(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.total >= maxStreams || s.counts[namespace] >= maxStreamsOfNamespace {
@@ -30,16 +32,16 @@ func (s *streams) open(namespace string) bool {
 	}
 	s.total++
 	s.counts[namespace]++
-	s.observer.Streams(s.total)
+	s.observer.SetStreams(s.total)
 	return true
 }
 
-func (s *streams) close(namespace string) {
+func (s *streamCounter) closeStream(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total--
 	if s.counts[namespace]--; s.counts[namespace] == 0 {
 		delete(s.counts, namespace)
 	}
-	s.observer.Streams(s.total)
+	s.observer.SetStreams(s.total)
 }

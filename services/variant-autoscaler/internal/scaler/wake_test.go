@@ -31,7 +31,7 @@ func TestWake(t *testing.T) {
 	t.Parallel()
 	table := NewTable()
 	wake := func(namespace, pool, model string) []actuation.Variant {
-		starts, _ := table.Wake(namespace, pool, model)
+		starts, _ := table.WakeModel(namespace, pool, model)
 		return starts
 	}
 	assert.Nil(t, wake("ns", "pool", "m"), "no term")
@@ -57,7 +57,7 @@ func TestWake(t *testing.T) {
 	table.Publish(sleeping(0))
 	assert.Equal(t, 0, replicas(t, table, "first"), "the decision counts from then on")
 
-	table.Wake("ns", "pool", "m")
+	table.WakeModel("ns", "pool", "m")
 	table.EndTerm()
 	table.Publish(sleeping(0))
 	assert.Equal(t, 0, replicas(t, table, "first"), "nothing of another term")
@@ -74,16 +74,16 @@ func TestWakeRoles(t *testing.T) {
 	}
 	table.Publish(roles(0))
 	require.Len(t, table.Asleep(), 2)
-	starts, asleep := table.Wake("ns", "pool", "m")
+	starts, asleep := table.WakeModel("ns", "pool", "m")
 	assert.Len(t, starts, 2)
 	assert.True(t, asleep)
 	assert.Equal(t, []int{1, 0, 1}, []int{replicas(t, table, "first"), replicas(t, table, "second"), replicas(t, table, "prefill")})
-	starts, asleep = table.Wake("ns", "pool", "m")
+	starts, asleep = table.WakeModel("ns", "pool", "m")
 	assert.Empty(t, starts, "once")
 	assert.False(t, asleep)
 	table.EndTerm()
 	table.Publish(roles(1))
-	starts, _ = table.Wake("ns", "pool", "m")
+	starts, _ = table.WakeModel("ns", "pool", "m")
 	require.Len(t, starts, 1, "the other one starts already")
 	assert.Equal(t, "first", starts[0].Name)
 }
@@ -99,7 +99,7 @@ func TestWakePushes(t *testing.T) {
 		second, _ := stream(ctx, t, client, &pb.ScaledObjectRef{Namespace: "ns", Name: "second"})
 		assert.False(t, <-first)
 		assert.False(t, <-second)
-		w.table.Wake("ns", "pool", "m")
+		w.table.WakeModel("ns", "pool", "m")
 		synctest.Wait()
 		assert.True(t, <-first)
 		w.table.Publish(sleeping(1))

@@ -75,16 +75,16 @@ type passer interface {
 
 // variants are those of all sources.
 type variants interface {
-	// Variants returns their number, and the name of the first.
-	Variants() (total int, first string)
+	// CountVariants returns their number, and the name of the first.
+	CountVariants() (total int, first string)
 }
 
 // observer counts passes. The leader calls it from one goroutine.
 type observer interface {
-	// Passed is called after each pass.
-	Passed(result Result, took time.Duration)
-	// Waits is called with the delay until the next pass if no event comes before. 0: there is no timer.
-	Waits(d time.Duration)
+	// CountPass is called after each pass.
+	CountPass(result Result, took time.Duration)
+	// SetDelay is called with the delay until the next pass if no event comes before. 0: there is no timer.
+	SetDelay(d time.Duration)
 }
 
 // Params are the parts of a Trigger.
@@ -117,7 +117,7 @@ func New(p Params) *Trigger { return &Trigger{p: p} }
 // Enqueue requests a pass if this replica leads.
 func (t *Trigger) Enqueue() {
 	if current := t.current.Load(); current != nil {
-		current.enqueue()
+		current.requestPass()
 	}
 }
 
@@ -126,7 +126,7 @@ func (t *Trigger) ConfigMapChanged(kind settings.Kind, name string) {
 	if kind != settings.Optimization && kind != settings.Zero && kind != settings.Limits || t.current.Load() == nil {
 		return
 	}
-	total, first := t.p.Variants.Variants()
+	total, first := t.p.Variants.CountVariants()
 	if total == 0 {
 		t.p.Log.Info("No VariantAutoscalings found, skipping ConfigMap reconciliation", zap.String("configMap", name))
 		return
@@ -150,18 +150,18 @@ func (t *Trigger) Lead(ctx, lease context.Context) {
 	current := &term{p: &t.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-t.p.Pause)}
 	t.current.Store(current)
 	defer t.current.Store(nil)
-	current.run(ctx, work)
+	current.runPasses(ctx, work)
 }
 
-func (t *term) enqueue() {
+func (t *term) requestPass() {
 	select {
 	case t.pending <- struct{}{}:
 	default: // a pass is requested
 	}
 }
 
-// run has one timer, which is set after each pass and only there.
-func (t *term) run(ctx, work context.Context) {
+// runPasses has one timer, which is set after each pass and only there.
+func (t *term) runPasses(ctx, work context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -170,7 +170,7 @@ func (t *term) run(ctx, work context.Context) {
 		case <-work.Done():
 		case <-timer.C:
 		case <-t.pending:
-			t.settle(ctx, work)
+			t.waitForQuiet(ctx, work)
 		}
 		if ctx.Err() != nil || work.Err() != nil {
 			return
@@ -179,9 +179,9 @@ func (t *term) run(ctx, work context.Context) {
 		case <-t.pending: // this pass sees the event
 		default:
 		}
-		delay := t.pass(work)
+		delay := t.runPass(work)
 		t.ended = time.Now()
-		t.p.Observer.Waits(delay)
+		t.p.Observer.SetDelay(delay)
 		timer.Stop()
 		if delay > 0 {
 			timer.Reset(delay)
@@ -189,8 +189,8 @@ func (t *term) run(ctx, work context.Context) {
 	}
 }
 
-// settle waits until no more events come, or for long enough.
-func (t *term) settle(ctx, work context.Context) {
+// waitForQuiet waits until no more events come, or for long enough.
+func (t *term) waitForQuiet(ctx, work context.Context) {
 	earliest := t.ended.Add(t.p.Pause)
 	latest := latestOf(time.Now().Add(t.p.MaxDelay), earliest)
 	for {
@@ -217,8 +217,8 @@ func latestOf(a, b time.Time) time.Time {
 	return b
 }
 
-// pass runs a pass and returns the delay until the next one, 0 for none.
-func (t *term) pass(ctx context.Context) time.Duration {
+// runPass runs a pass and returns the delay until the next one, 0 for none.
+func (t *term) runPass(ctx context.Context) time.Duration {
 	log := t.p.Log.With(zap.Int(logging.KeyAttempt, t.failures+1))
 	began := time.Now()
 	interval, active, err := t.p.Passer.RunPass(logging.WithContext(ctx, log))
@@ -230,7 +230,7 @@ func (t *term) pass(ctx context.Context) time.Duration {
 		result, delay = Canceled, 0
 		log.Info("Pass canceled: shutting down", zap.Error(context.Cause(ctx)))
 	case err != nil:
-		result, delay = Failed, t.backoff()
+		result, delay = Failed, t.nextBackoff()
 		if apierrors.IsConflict(err) {
 			result = Conflicted
 			log.Debug("Pass conflicted with a newer version of an object, repeated with backoff", zap.Duration("after", delay), zap.Error(err))
@@ -249,12 +249,12 @@ func (t *term) pass(ctx context.Context) time.Duration {
 	if err == nil {
 		t.failures = 0
 	}
-	t.p.Observer.Passed(result, took)
+	t.p.Observer.CountPass(result, took)
 	return delay
 }
 
-// backoff returns the delay after one more failure.
-func (t *term) backoff() time.Duration {
+// nextBackoff returns the delay after one more failure.
+func (t *term) nextBackoff() time.Duration {
 	delay := t.p.FirstRetry
 	for range t.failures {
 		if delay *= 2; delay >= t.p.LastRetry {

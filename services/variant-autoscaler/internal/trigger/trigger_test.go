@@ -101,8 +101,8 @@ func (w *world) RunPass(ctx context.Context) (time.Duration, int, error) {
 	return w.interval, len(w.names), w.fail
 }
 
-// Variants implements variants.
-func (w *world) Variants() (total int, first string) {
+// CountVariants implements variants.
+func (w *world) CountVariants() (total int, first string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.names) == 0 {
@@ -111,8 +111,8 @@ func (w *world) Variants() (total int, first string) {
 	return len(w.names), w.names[0]
 }
 
-// Passed implements observer.
-func (w *world) Passed(result Result, took time.Duration) {
+// CountPass implements observer.
+func (w *world) CountPass(result Result, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if took > w.takes {
@@ -121,8 +121,8 @@ func (w *world) Passed(result Result, took time.Duration) {
 	w.results = append(w.results, result)
 }
 
-// Waits implements observer.
-func (w *world) Waits(d time.Duration) {
+// SetDelay implements observer.
+func (w *world) SetDelay(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waits = append(w.waits, d)
@@ -308,8 +308,8 @@ func TestTimerAndEventAtOnce(t *testing.T) {
 				w := newWorld(t)
 				ctx, stop := context.WithCancel(t.Context())
 				current := &term{p: &w.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-time.Hour)}
-				current.enqueue()
-				go current.run(ctx, ctx)
+				current.requestPass()
+				go current.runPasses(ctx, ctx)
 				sleep(time.Minute)
 				w.assertStarts(t, 0)
 				stop()

@@ -19,34 +19,34 @@ type querier interface {
 	Query(ctx context.Context, expr string) ([]promclient.Series, error)
 }
 
-// Queues looks for requests that wait in the queues of pickers, as Prometheus has them, while a model has no replicas: a pass would see them
-// up to an interval later.
-type Queues struct {
+// QueueWatcher looks for requests that wait in the queues of pickers, as Prometheus has them, while a model has no replicas: a pass would
+// see them up to an interval later.
+type QueueWatcher struct {
 	log        *zap.Logger
 	waker      *Waker
 	prometheus querier
 	failed     bool
 }
 
-// NewQueues returns Queues. Run looks at them.
-func NewQueues(log *zap.Logger, w *Waker, q querier) *Queues {
-	return &Queues{log: log, waker: w, prometheus: q}
+// NewQueueWatcher returns a QueueWatcher. Run starts it.
+func NewQueueWatcher(log *zap.Logger, w *Waker, q querier) *QueueWatcher {
+	return &QueueWatcher{log: log, waker: w, prometheus: q}
 }
 
 // Run looks at the queues until ctx ends.
-func (q *Queues) Run(ctx context.Context) {
+func (q *QueueWatcher) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(queueInterval):
-			q.look(ctx)
+			q.checkQueues(ctx)
 		}
 	}
 }
 
-// look wakes the models for which requests wait. Prometheus is asked only while a model could start.
-func (q *Queues) look(ctx context.Context) {
+// checkQueues wakes the models for which requests wait. It queries Prometheus only while a model could start.
+func (q *QueueWatcher) checkQueues(ctx context.Context) {
 	asleep := q.waker.p.Table.Asleep()
 	if len(asleep) == 0 {
 		return

@@ -26,7 +26,7 @@ const (
 
 // targets are the targets that this program may scale.
 type targets interface {
-	MayStart(namespace string, t snapshot.Target) (may bool, idle string)
+	CanStart(namespace string, t snapshot.Target) (may bool, idle string)
 	Start(ctx context.Context, o scale.Object) (written bool, err error)
 }
 
@@ -44,7 +44,7 @@ type Starter struct {
 
 	mu      sync.Mutex
 	started map[scale.Object]time.Time
-	told    map[scale.Object]bool
+	warned  map[scale.Object]bool
 }
 
 func objectOf(v *actuation.Variant) scale.Object {
@@ -53,12 +53,12 @@ func objectOf(v *actuation.Variant) scale.Object {
 
 // NewStarter returns a Starter. Run writes.
 func NewStarter(p StarterParams) *Starter {
-	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[scale.Object]time.Time{}, told: map[scale.Object]bool{}}
+	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[scale.Object]time.Time{}, warned: map[scale.Object]bool{}}
 }
 
 // Publish starts the variants of a decision for which requests wait, and that still have no replicas.
 func (s *Starter) Publish(variants []actuation.Variant) {
-	s.forget(variants)
+	s.forgetStarted(variants)
 	for i := range variants {
 		if v := &variants[i]; v.Waits && v.Desired > 0 && v.Current == 0 && v.Resolution != actuation.Suppressed {
 			s.Start(v)
@@ -67,10 +67,10 @@ func (s *Starter) Publish(variants []actuation.Variant) {
 }
 
 // EndTerm ends the term.
-func (s *Starter) EndTerm() { s.forget(nil) }
+func (s *Starter) EndTerm() { s.forgetStarted(nil) }
 
-// forget forgets targets that have replicas, or are gone.
-func (s *Starter) forget(variants []actuation.Variant) {
+// forgetStarted forgets the targets that have replicas, and those that are gone.
+func (s *Starter) forgetStarted(variants []actuation.Variant) {
 	empty := map[scale.Object]bool{}
 	for i := range variants {
 		empty[objectOf(&variants[i])] = variants[i].Current == 0
@@ -82,32 +82,32 @@ func (s *Starter) forget(variants []actuation.Variant) {
 			delete(s.started, key)
 		}
 	}
-	for key := range s.told {
+	for key := range s.warned {
 		if !empty[key] {
-			delete(s.told, key)
+			delete(s.warned, key)
 		}
 	}
 }
 
 // Start asks for the first replica of a variant, if nothing else starts it.
 func (s *Starter) Start(v *actuation.Variant) {
-	switch may, idle := s.p.Targets.MayStart(v.Namespace, v.Target); {
+	switch may, idle := s.p.Targets.CanStart(v.Namespace, v.Target); {
 	case may:
-		if !s.claim(v) {
+		if !s.claimStart(v) {
 			return
 		}
 		select {
 		case s.queue <- *v:
 		default: // the next pass asks again
-			s.release(v)
+			s.releaseStart(v)
 		}
 	case idle != "":
-		s.tell(v, idle)
+		s.warnOnce(v, idle)
 	}
 }
 
-// claim reports whether a target is to be started: it was not, or long ago.
-func (s *Starter) claim(v *actuation.Variant) bool {
+// claimStart reports whether to start a target: it was not started, or long ago.
+func (s *Starter) claimStart(v *actuation.Variant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at, found := s.started[objectOf(v)]; found && s.p.Now().Sub(at) < startAgain {
@@ -117,25 +117,25 @@ func (s *Starter) claim(v *actuation.Variant) bool {
 	return true
 }
 
-func (s *Starter) release(v *actuation.Variant) {
+func (s *Starter) releaseStart(v *actuation.Variant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.started, objectOf(v))
 }
 
-// tell logs once that a model stays without replicas.
-func (s *Starter) tell(v *actuation.Variant, idle string) {
+// warnOnce logs once that a model stays without replicas.
+func (s *Starter) warnOnce(v *actuation.Variant, idle string) {
 	s.mu.Lock()
-	told := s.told[objectOf(v)]
-	s.told[objectOf(v)] = true
+	told := s.warned[objectOf(v)]
+	s.warned[objectOf(v)] = true
 	s.mu.Unlock()
 	if !told {
-		s.log(v).Warn("Requests wait for a target without replicas, which its HorizontalPodAutoscaler does not start: it starts only what it has itself scaled to "+
+		s.logFor(v).Warn("Requests wait for a target without replicas, which its HorizontalPodAutoscaler does not start: it starts only what it has itself scaled to "+
 			"zero, with minReplicas 0 (Kubernetes 1.37). Scale the target to 1, use KEDA, or set --wake-hpa-targets", zap.String("autoscaler", idle))
 	}
 }
 
-func (s *Starter) log(v *actuation.Variant) *zap.Logger {
+func (s *Starter) logFor(v *actuation.Variant) *zap.Logger {
 	return s.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name))
 }
 
@@ -146,23 +146,23 @@ func (s *Starter) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case v := <-s.queue:
-			s.write(ctx, &v)
+			s.writeReplica(ctx, &v)
 		}
 	}
 }
 
-// write writes a replica.
-func (s *Starter) write(ctx context.Context, v *actuation.Variant) {
+// writeReplica writes the first replica of a target.
+func (s *Starter) writeReplica(ctx context.Context, v *actuation.Variant) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	written, err := s.p.Targets.Start(ctx, objectOf(v))
 	switch {
 	case written:
-		s.log(v).Info("Started a target without replicas")
+		s.logFor(v).Info("Started a target without replicas")
 	case errors.Is(err, scale.ErrChanged), errors.Is(err, apply.ErrOwned):
-		s.log(v).Debug("Left a target alone that something else started", zap.Error(err))
+		s.logFor(v).Debug("Left a target alone that something else started", zap.Error(err))
 	case err != nil:
-		s.release(v)
-		s.log(v).Warn("Could not start a target without replicas, for which requests wait. The next pass tries again", zap.Error(err))
+		s.releaseStart(v)
+		s.logFor(v).Warn("Could not start a target without replicas, for which requests wait. The next pass tries again", zap.Error(err))
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 // table has the last decisions.
 type table interface {
-	Wake(namespace, pool, model string) (starts []actuation.Variant, asleep bool)
-	// Asleep returns the variants that Wake would wake.
+	WakeModel(namespace, pool, model string) (starts []actuation.Variant, asleep bool)
+	// Asleep returns the variants that WakeModel would wake.
 	Asleep() []actuation.Variant
 	// Changed returns a channel that is closed when the decisions change.
 	Changed() <-chan struct{}
@@ -38,7 +38,7 @@ type passes interface {
 }
 
 // meter counts models that woke.
-type meter interface{ Woke() }
+type meter interface{ CountWakeUp() }
 
 // Params are the parts of a Waker.
 type Params struct {
@@ -83,7 +83,7 @@ func (w *Waker) Run(ctx context.Context) {
 // OnHold starts a model for which a request waits, if it has no replicas and this replica of the program leads. If limits left no room at
 // the last pass, the next one decides, and soon.
 func (w *Waker) OnHold(k holds.Key) {
-	starts, asleep := w.p.Table.Wake(k.Namespace, k.Name, k.Model)
+	starts, asleep := w.p.Table.WakeModel(k.Namespace, k.Name, k.Model)
 	if len(starts) > 0 {
 		names := make([]string, 0, len(starts))
 		for i := range starts {
@@ -94,7 +94,7 @@ func (w *Waker) OnHold(k holds.Key) {
 		}
 		w.p.Log.Info("Woke a model, as requests wait", zap.String(logging.KeyNamespace, k.Namespace), zap.String(logging.KeyPool, k.Namespace+"/"+k.Name),
 			zap.String(logging.KeyModel, k.Model), zap.Strings("variants", names))
-		w.p.Meter.Woke()
+		w.p.Meter.CountWakeUp()
 	}
 	if asleep {
 		w.p.Passes.Enqueue()

@@ -34,7 +34,7 @@ type world struct {
 	queries int
 }
 
-func (w *world) Woke() { w.woken++ }
+func (w *world) CountWakeUp() { w.woken++ }
 
 func (w *world) Enqueue() { w.passes++ }
 
@@ -108,7 +108,7 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		defer cancel()
 		go w.Run(ctx)
 		w.waits.OnHold(w.OnHold)
-		w.waits.Begin([]holds.Key{key("p", "m"), key("q", "m"), key("p", "new")})
+		w.waits.SetModels([]holds.Key{key("p", "m"), key("q", "m"), key("p", "new")})
 		w.EndTerm()
 		w.waits.Observe(holds.Pool{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
 		assert.Zero(t, w.woken)
@@ -156,20 +156,20 @@ func TestQueues(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
 			w.answer = tt.answer
-			NewQueues(zap.NewNop(), w.Waker, w).look(t.Context())
+			NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 			assert.Equal(t, tt.want, w.awake())
 		})
 	}
 	w := newWorld()
 	w.OnHold(key("q", "m"))
 	w.answer = []promclient.Series{queue("", "m", "")}
-	NewQueues(zap.NewNop(), w.Waker, w).look(t.Context())
+	NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 	assert.Equal(t, []string{"a", "c", "d"}, w.awake(), "the only one that is asleep")
 
 	w = newWorld()
 	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true}})
 	w.answer = []promclient.Series{queue("", "m", "")}
-	NewQueues(zap.NewNop(), w.Waker, w).look(t.Context())
+	NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 	assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model of the only pool")
 	assert.Equal(t, []any{[]any{"a", "b"}}, []any{w.logs.FilterMessage("Woke a model, as requests wait").All()[0].ContextMap()["variants"]})
 	assert.Equal(t, 1, w.woken)
@@ -183,7 +183,7 @@ func TestQueuesWhileNeeded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		core, logs := observer.New(zap.WarnLevel)
-		go NewQueues(zap.New(core), w.Waker, w).Run(ctx)
+		go NewQueueWatcher(zap.New(core), w.Waker, w).Run(ctx)
 		time.Sleep(21 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 4, w.fail(errors.New("refused")))

@@ -36,14 +36,14 @@ func newKEDA(a *autoscaler) *keda {
 	return k
 }
 
-// Woke implements the meter of a Waker.
-func (*keda) Woke() {}
+// CountWakeUp implements the meter of a Waker.
+func (*keda) CountWakeUp() {}
 
 // Enqueue asks for a pass.
 func (k *keda) Enqueue() { k.autoscaler.next = min(k.autoscaler.next, k.autoscaler.world.now+2) } //nolint:mnd // the pause of passes
 
 // WatchModels begins a pass.
-func (k *keda) WatchModels(models []holds.Key) { k.waits.Begin(models) }
+func (k *keda) WatchModels(models []holds.Key) { k.waits.SetModels(models) }
 
 // CountWaiting returns the requests that wait for a model.
 func (k *keda) CountWaiting(of holds.Key) (now, since int, watched bool) {

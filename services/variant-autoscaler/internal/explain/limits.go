@@ -8,23 +8,23 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// maxOneMore bounds the limits that are explained: each takes a decision.
-const maxOneMore = 10
+// maxRaisedLimits bounds the limits that are explained: each takes a decision.
+const maxRaisedLimits = 10
 
-// oneMore prints what one more of each limit that binds would change in the plan.
-func oneMore(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
-	for i := range d.Binding[:min(len(d.Binding), maxOneMore)] {
+// printRaisedLimits prints what a raise of each binding limit would change in the plan.
+func printRaisedLimits(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
+	for i := range d.Binding[:min(len(d.Binding), maxRaisedLimits)] {
 		b := &d.Binding[i]
 		after, err := decision.Decide(decision.WithLimitRaised(s, b))
 		if err != nil {
 			return fmt.Errorf("decide with one more of %s: %w", b.Name, err)
 		}
-		fmt.Fprintf(out, "%s of %s: %s\n", unitOf(s, b), clean(b.Name), difference(s, d, after))
+		fmt.Fprintf(out, "%s of %s: %s\n", unitOf(s, b), cleanText(b.Name), planDifference(s, d, after))
 	}
 	return nil
 }
 
-// unitOf names one more of a limit.
+// unitOf says by what a limit is raised.
 func unitOf(s *snapshot.Snapshot, b *decision.Binding) string {
 	switch {
 	case b.Quota != nil && b.Cards == 1:
@@ -44,8 +44,8 @@ func unitOf(s *snapshot.Snapshot, b *decision.Binding) string {
 	}
 }
 
-// difference says what differs between two plans, the most important model first.
-func difference(s *snapshot.Snapshot, before, after *decision.Decision) string {
+// planDifference says what differs between two plans, the most important model first.
+func planDifference(s *snapshot.Snapshot, before, after *decision.Decision) string {
 	best := -1
 	for g := range after.Groups {
 		if after.Groups[g].Share > before.Groups[g].Share && (best < 0 || s.Groups[g].Priority < s.Groups[best].Priority) {
@@ -54,10 +54,10 @@ func difference(s *snapshot.Snapshot, before, after *decision.Decision) string {
 	}
 	switch {
 	case best >= 0:
-		return fmt.Sprintf("the plan serves %s of %s, for a cost per hour of %s", change(share(before.Groups[best].Share), share(after.Groups[best].Share)),
-			nameOf(&s.Groups[best]), change(amount(before.Cost), amount(after.Cost)))
+		return fmt.Sprintf("the plan serves %s of %s, for a cost per hour of %s", formatChange(formatShare(before.Groups[best].Share), formatShare(after.Groups[best].Share)),
+			nameOf(&s.Groups[best]), formatChange(formatAmount(before.Cost), formatAmount(after.Cost)))
 	case after.Cost != before.Cost:
-		return "cost per hour " + change(amount(before.Cost), amount(after.Cost))
+		return "cost per hour " + formatChange(formatAmount(before.Cost), formatAmount(after.Cost))
 	}
 	return "no change"
 }
