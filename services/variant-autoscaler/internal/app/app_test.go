@@ -37,18 +37,18 @@ func TestProbe(t *testing.T) {
 				}
 				return nil
 			}, time.Second, once)
-			require.ErrorIs(t, p.result(ctx), errUnchecked)
+			require.ErrorIs(t, p.lastResult(ctx), errUnchecked)
 			go p.Run(ctx)
 			synctest.Wait()
-			require.ErrorContains(t, p.result(ctx), "refused")
+			require.ErrorContains(t, p.lastResult(ctx), "refused")
 			failure.Store("")
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.NoError(t, p.result(ctx))
+			require.NoError(t, p.lastResult(ctx))
 			failure.Store("gone")
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			assert.Equal(t, once, p.result(ctx) == nil)
+			assert.Equal(t, once, p.lastResult(ctx) == nil)
 			cancel()
 		})
 	}

@@ -67,7 +67,7 @@ type parts struct {
 	Events    *events.Recorder
 	Passes    *pass.Passes
 	Trigger   *trigger.Trigger
-	Scaler    *keda
+	Scaler    *kedaServer
 	Table     *holds.Table
 	Holds     *holds.Follower
 	Waker     *wake.Waker
@@ -171,13 +171,13 @@ func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.R
 func newReadiness(cfg *config.Config, p *Prometheus, c kube.Clientset, log *zap.Logger) *readiness {
 	checker := crd.New(c.Discovery().RESTClient())
 	return &readiness{
-		prometheus: newProbe(p.check, prometheusInterval, true),
+		prometheus: newProbe(p.checkAnswer, prometheusInterval, true),
 		crd: newProbe(func(ctx context.Context) error {
 			state, err := checker.Check(ctx)
 			if err != nil || !state.Installed { // annotated objects need no CRD
 				return err //nolint:wrapcheck // it names the CRD
 			}
-			if err = state.Err(); err != nil {
+			if err = state.AsError(); err != nil {
 				log.Error("The cluster has another version of the CRD", zap.Error(err))
 			}
 			return err //nolint:wrapcheck // it names the CRD
@@ -203,14 +203,14 @@ type publisherParts struct {
 }
 
 func newPublisher(p publisherParts) *publish.Publisher {
-	made := publish.Params{
+	params := publish.Params{
 		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
 		Status: status.NewWriter(p.Client.LlmdV1alpha1(), service.Owner(name)), Events: p.Events,
 	}
 	if p.Config.Actuator == config.ActuatorScale {
-		made.Applier = apply.New(apply.Params{Log: p.Log, Targets: p.Targets, Meter: p.Metrics, Now: p.Clock.Now})
+		params.Applier = apply.New(apply.Params{Log: p.Log, Targets: p.Targets, Meter: p.Metrics, Now: p.Clock.Now})
 	}
-	return publish.New(made)
+	return publish.New(params)
 }
 
 // passParts are the dependencies of newPasses.
@@ -291,8 +291,8 @@ func newHTTPServer(p serverParts) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry, Handlers: p.Page.Handlers(),
 		Ready: []httpserver.Check{
-			{Name: "caches", Probe: run.Synced(p.Store, p.Informers)}, {Name: "crd", Probe: p.Readiness.crd.result},
-			{Name: "prometheus", Probe: p.Readiness.prometheus.result},
+			{Name: "caches", Probe: run.Synced(p.Store, p.Informers)}, {Name: "crd", Probe: p.Readiness.crd.lastResult},
+			{Name: "prometheus", Probe: p.Readiness.prometheus.lastResult},
 		},
 	})
 }

@@ -16,15 +16,15 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
-// source has the settings of Prometheus.
-type source interface {
+// settingsSource has the settings of Prometheus.
+type settingsSource interface {
 	Settings() *settings.Settings
 }
 
 // Prometheus is the Prometheus of the settings in force. Its client is made when the address is known, and again with another token.
 type Prometheus struct {
 	log       *zap.Logger
-	source    source
+	source    settingsSource
 	options   collect.Options
 	allowHTTP bool
 
@@ -34,7 +34,7 @@ type Prometheus struct {
 }
 
 // NewPrometheus returns the Prometheus of the settings. It sends nothing.
-func NewPrometheus(cfg *config.Config, log *zap.Logger, s source) *Prometheus {
+func NewPrometheus(cfg *config.Config, log *zap.Logger, s settingsSource) *Prometheus {
 	return &Prometheus{log: log.Named("prometheus"), source: s, options: collect.Options{Window: cfg.Metrics}, allowHTTP: cfg.AllowHTTP}
 }
 
@@ -78,8 +78,8 @@ func (p *Prometheus) Query(ctx context.Context, expr string) ([]promclient.Serie
 	return client.Query(ctx, expr) //nolint:wrapcheck // it names Prometheus
 }
 
-// check asks Prometheus for a constant.
-func (p *Prometheus) check(ctx context.Context) error {
+// checkAnswer checks that Prometheus answers a query.
+func (p *Prometheus) checkAnswer(ctx context.Context) error {
 	_, err := p.Query(ctx, "vector(1)")
 	return err
 }
@@ -116,8 +116,8 @@ func (p *probe) Run(ctx context.Context) {
 	}
 }
 
-// result returns the last result.
-func (p *probe) result(context.Context) error {
+// lastResult returns the last result.
+func (p *probe) lastResult(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err

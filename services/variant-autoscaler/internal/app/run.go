@@ -44,14 +44,14 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	}
 	p.Table.OnHold(p.Waker.OnHold)
 	return run.Run(ctx, run.Params{
-		Log: log, Server: p.HTTP, Elector: p.Elector, Lead: p.lead,
+		Log: log, Server: p.HTTP, Elector: p.Elector, Lead: p.leadTerm,
 		Parts:  []run.Part{p.Informers, p.Store, p.Events, p.Readiness.crd, p.Readiness.prometheus, p.Scaler, p.Waker, p.Queues, p.Holds, p.Starter},
 		Caches: []run.Cache{p.Informers, p.Store},
 	})
 }
 
-// lead runs passes for one term. What earlier terms remembered is old.
-func (p *parts) lead(ctx, lease context.Context) {
+// leadTerm runs passes for one term. It begins without the memory of earlier terms.
+func (p *parts) leadTerm(ctx, lease context.Context) {
 	p.Passes.Reset()
 	defer p.Passes.Reset()
 	p.Trigger.Lead(ctx, lease)
@@ -86,9 +86,9 @@ type observer struct {
 func (o *observer) CountPass(result trigger.Result, took time.Duration) {
 	o.metrics.Passed(string(result), took)
 	if result == trigger.Succeeded || result == trigger.Idle {
-		o.metrics.Succeeded(o.clock.Now())
+		o.metrics.MarkSuccess(o.clock.Now())
 	}
 }
 
 // SetDelay implements the observer of a trigger.
-func (o *observer) SetDelay(d time.Duration) { o.metrics.Interval(d) }
+func (o *observer) SetDelay(d time.Duration) { o.metrics.SetInterval(d) }

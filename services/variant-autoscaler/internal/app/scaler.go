@@ -20,19 +20,19 @@ const (
 	listenRetry = 5 * time.Second
 )
 
-// keda is the external scaler, if there is one.
-type keda struct {
+// kedaServer is the external scaler for KEDA. Without an address, it does nothing.
+type kedaServer struct {
 	log         *zap.Logger
 	server      *scaler.Server     // nil: off
 	certificate *servingcert.Store // nil: plaintext
 }
 
-func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.Metrics) (*keda, error) {
+func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.Metrics) (*kedaServer, error) {
 	o := cfg.Scaler
 	if o.Address == "" {
-		return &keda{}, nil
+		return &kedaServer{}, nil
 	}
-	k := &keda{log: log.Named("scaler")}
+	k := &kedaServer{log: log.Named("scaler")}
 	p := scaler.Params{Log: k.log, Decisions: t, Metrics: m, Listen: func() (net.Listener, error) { return net.Listen("tcp", o.Address) }}
 	if o.Certificates != "" {
 		var err error
@@ -51,7 +51,7 @@ func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.
 }
 
 // Run serves while this replica leads, until ctx ends.
-func (k *keda) Run(ctx context.Context) {
+func (k *kedaServer) Run(ctx context.Context) {
 	if k.server == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (k *keda) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.log.Error("The external scaler does not work: KEDA keeps the replicas as they are, and falls back as each ScaledObject says. Retrying", zap.Error(err))
+		k.log.Error("External scaler failed to listen, retrying", zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return

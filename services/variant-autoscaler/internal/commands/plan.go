@@ -55,7 +55,7 @@ func newPlan(in io.Reader, out, log io.Writer) *cobra.Command {
 		Example: "  variant-autoscaler plan --cluster --output=json > now.json\n" +
 			"  variant-autoscaler plan --snapshot=now.json --cost='chat/*-h100=12.5' --ttft='chat/llama=300'",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), in, out, log) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.runPlan(cmd.Context(), in, out, log) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.snapshot, "snapshot", "", "File with a decision log or a snapshot. - is standard input.")
@@ -92,7 +92,7 @@ func newPlan(in io.Reader, out, log io.Writer) *cobra.Command {
 	return cmd
 }
 
-func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer) error {
+func (o *planOptions) runPlan(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	if o.output != "table" && o.output != "json" {
 		return fmt.Errorf("flags: --output %q is not one of table, json", o.output)
 	}
@@ -112,7 +112,7 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 		return fmt.Errorf("decide: %w", err)
 	}
 	if o.changes.IsEmpty() {
-		return o.print(out, s, before)
+		return o.printDecision(out, s, before)
 	}
 	changed, err := o.changes.Apply(s)
 	if err != nil {
@@ -122,14 +122,14 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 	if err != nil {
 		return fmt.Errorf("decide with the changes: %w", err)
 	}
-	if err := o.print(out, changed, after); err != nil || o.output == "json" {
+	if err := o.printDecision(out, changed, after); err != nil || o.output == "json" {
 		return err
 	}
 	fmt.Fprintln(out, "\nchanges against the snapshot:")
 	return explain.PrintComparison(out, s, before, after) //nolint:wrapcheck // the error of out
 }
 
-func (o *planOptions) print(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
+func (o *planOptions) printDecision(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 	if o.output == "json" {
 		return json.NewEncoder(out).Encode(&decision.Record{Snapshot: s, Decision: d}) //nolint:wrapcheck // the error of out
 	}
@@ -148,7 +148,7 @@ func (o *planOptions) readFile(in io.Reader) (*snapshot.Snapshot, error) {
 	return record.Read(file) //nolint:wrapcheck // it says what happened
 }
 
-// readCluster runs one pass that nobody acts on.
+// readCluster runs one pass without effect, and returns its snapshot.
 func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot.Snapshot, error) {
 	cfg, err := o.Kube.RESTConfig("fairlead-variant-autoscaler-plan")
 	if err != nil {
@@ -167,7 +167,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the kind
 	}
-	spectator := &spectator{settings: settingsOf(w, o.Settings(os.Getenv), log)}
+	spectator := &passResult{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	if o.Limiter || spectator.settings.Limiter() {
 		if err := addInventory(ctx, client, w); err != nil {
 			return nil, err
@@ -240,23 +240,23 @@ func settingsOf(w *dryrun.World, o settings.Options, log io.Writer) *settings.Se
 	return b.Settings()
 }
 
-// spectator keeps the outcome of a pass, and acts on nothing.
-type spectator struct {
+// passResult stores the outcome of a pass, and acts on nothing.
+type passResult struct {
 	settings *settings.Settings
 	outcome  *pass.Outcome
 }
 
 // Settings implements the configuration of a pass.
-func (s *spectator) Settings() *settings.Settings { return s.settings }
+func (s *passResult) Settings() *settings.Settings { return s.settings }
 
 // Actuate implements the actuator of a pass.
-func (s *spectator) Actuate(_ context.Context, o *pass.Outcome) { s.outcome = o }
+func (s *passResult) Actuate(_ context.Context, o *pass.Outcome) { s.outcome = o }
 
 // EndTerm implements the actuator of a pass.
-func (*spectator) EndTerm() {}
+func (*passResult) EndTerm() {}
 
 // ReportOutcome implements the reporter of a pass.
-func (*spectator) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
+func (*passResult) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
 
 // ObservePart implements the meter of a pass.
-func (*spectator) ObservePart(string, time.Duration) {}
+func (*passResult) ObservePart(string, time.Duration) {}

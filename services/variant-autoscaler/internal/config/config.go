@@ -119,7 +119,7 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 		"Limit variants to the accelerators that nodes have free. It needs the permission to list and watch nodes. The key enableLimiter of the saturation config turns the limiter on, too.")
 	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
 	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")
-	fs.StringToStringVar(&c.ConfigMaps, "config-map", c.ConfigMaps, "Names of ConfigMaps, as KIND=NAME. KIND is "+kinds()+". Kinds without a name have the usual names, also after the name of a release.")
+	fs.StringToStringVar(&c.ConfigMaps, "config-map", c.ConfigMaps, "Names of ConfigMaps, as KIND=NAME. KIND is "+kindNames()+". Kinds without a name have the usual names, also after the name of a release.")
 	fs.StringVar(&c.Instance, "controller-instance", c.Instance,
 		"Value of the label wva.llmd.ai/controller-instance of the objects that this installation reads, and of a label of its metrics. Empty: objects without the label.")
 }
@@ -145,8 +145,8 @@ func (c *Config) Validate() error {
 	}
 	errs = append(errs, c.validateDurations()...)
 	errs = append(errs, c.validateConfigMaps()...)
-	errs = append(errs, c.Scaler.validate()...)
-	errs = append(errs, c.Holds.validate()...)
+	errs = append(errs, c.Scaler.validateScaler()...)
+	errs = append(errs, c.Holds.validateHolds()...)
 	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
 		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
 	}
@@ -165,7 +165,7 @@ func (c *Config) Settings(environment func(name string) string) settings.Options
 	return settings.Options{Namespace: c.Namespace, Names: names, Environment: environment, AllowHTTP: c.AllowHTTP}
 }
 
-func kinds() string {
+func kindNames() string {
 	var all []string
 	for _, kind := range settings.Kinds() {
 		all = append(all, string(kind))
@@ -177,7 +177,7 @@ func (c *Config) validateConfigMaps() []error {
 	var errs []error
 	for kind, name := range c.ConfigMaps {
 		if !slices.Contains(settings.Kinds(), settings.Kind(kind)) {
-			errs = append(errs, fmt.Errorf("--config-map: %q is not one of %s", kind, kinds()))
+			errs = append(errs, fmt.Errorf("--config-map: %q is not one of %s", kind, kindNames()))
 		}
 		if len(content.IsDNS1123Subdomain(name)) > 0 {
 			errs = append(errs, fmt.Errorf("--config-map: %q is not the name of a ConfigMap", name))
@@ -204,7 +204,7 @@ func (c *Config) validateDurations() []error {
 	return errs
 }
 
-func (h *Holds) validate() []error {
+func (h *Holds) validateHolds() []error {
 	var errs []error
 	if h.TokenFile != "" && h.CAFile == "" {
 		errs = append(errs, errors.New("--holds-token-file requires --holds-ca-file: without it, anybody who may write a Service could get the token"))
@@ -215,7 +215,7 @@ func (h *Holds) validate() []error {
 	return errs
 }
 
-func (s *Scaler) validate() []error {
+func (s *Scaler) validateScaler() []error {
 	var errs []error
 	if s.Address != "" {
 		if _, err := net.ResolveTCPAddr("tcp", s.Address); err != nil {

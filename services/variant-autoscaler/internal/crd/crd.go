@@ -54,8 +54,8 @@ type State struct {
 	Defaults []string
 }
 
-// Err returns nil for a CRD that can be used, or an error that names what is wrong with it and the remedy.
-func (s *State) Err() error {
+// AsError returns nil for a CRD that can be used, or an error that names what is wrong with it and the remedy.
+func (s *State) AsError() error {
 	if !s.Installed {
 		return fmt.Errorf("the cluster does not have the CRD %s: run `%s`", Name, Remedy)
 	}
@@ -171,13 +171,13 @@ func stateOf(schema *node) State {
 		name string
 		kind reflect.Type
 	}{{"spec", reflect.TypeFor[v1alpha1.VariantAutoscalingSpec]()}, {"status", reflect.TypeFor[v1alpha1.VariantAutoscalingStatus]()}} {
-		s.compare(part.name, part.kind, schema.Properties[part.name])
+		s.addDifferences(part.name, part.kind, schema.Properties[part.name])
 	}
 	return s
 }
 
-// compare adds what a schema lacks of a Go type, and its defaults.
-func (s *State) compare(path string, kind reflect.Type, schema *node) {
+// addDifferences adds the fields of a Go type that a schema lacks, and the defaults of the schema.
+func (s *State) addDifferences(path string, kind reflect.Type, schema *node) {
 	if slices.Contains(unneeded, path) {
 		return
 	}
@@ -201,6 +201,6 @@ func (s *State) compare(path string, kind reflect.Type, schema *node) {
 	for i := range kind.NumField() {
 		f := kind.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		s.compare(path+"."+name, f.Type, schema.Properties[name])
+		s.addDifferences(path+"."+name, f.Type, schema.Properties[name])
 	}
 }

@@ -45,10 +45,10 @@ func TestErr(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.EqualError(t, tt.give.Err(), tt.want)
+			assert.EqualError(t, tt.give.AsError(), tt.want)
 		})
 	}
-	assert.NoError(t, (&State{Installed: true}).Err())
+	assert.NoError(t, (&State{Installed: true}).AsError())
 }
 
 // roundTripper answers requests.

@@ -40,14 +40,14 @@ func (v *view) Span() time.Duration {
 
 // Charts returns the charts of a model.
 func (v *view) Charts(m *model) []chart {
-	d := drawing{points: m.History, from: v.Time.Add(-v.Span()).Unix(), to: v.Time.Unix(), gap: m.History.gap()}
-	targets := d.chart("Latency / target", "", figure{"TTFT", "a", func(p *point) float32 { return p.ttft }}, figure{"ITL", "b", func(p *point) float32 { return p.itl }})
-	targets.Mark = fmt.Sprintf("M0 %.1fH%.0f", d.y(1, targets.Top), width)
+	d := drawing{points: m.History, from: v.Time.Add(-v.Span()).Unix(), to: v.Time.Unix(), gap: m.History.maxGap()}
+	targets := d.drawChart("Latency / target", "", figure{"TTFT", "a", func(p *point) float32 { return p.ttft }}, figure{"ITL", "b", func(p *point) float32 { return p.itl }})
+	targets.Mark = fmt.Sprintf("M0 %.1fH%.0f", d.yOf(1, targets.Top), width)
 	return []chart{
-		d.chart("Load", "requests/s", figure{"load", "a", func(p *point) float32 { return p.rate }}, figure{"demand", "b", func(p *point) float32 { return p.demand }}),
-		d.chart("Replicas", "", figure{"desired", "a", func(p *point) float32 { return p.desired }}, figure{"ready", "b", func(p *point) float32 { return p.ready }}),
+		d.drawChart("Load", "requests/s", figure{"load", "a", func(p *point) float32 { return p.rate }}, figure{"demand", "b", func(p *point) float32 { return p.demand }}),
+		d.drawChart("Replicas", "", figure{"desired", "a", func(p *point) float32 { return p.desired }}, figure{"ready", "b", func(p *point) float32 { return p.ready }}),
 		targets,
-		d.chart("Cost", "per hour", figure{"desired replicas", "a", func(p *point) float32 { return p.cost }}),
+		d.drawChart("Cost", "per hour", figure{"desired replicas", "a", func(p *point) float32 { return p.cost }}),
 	}
 }
 
@@ -60,14 +60,14 @@ type drawing struct {
 
 type figure struct {
 	name, class string
-	of          func(p *point) float32
+	value       func(p *point) float32
 }
 
-func (d *drawing) chart(title, unit string, figures ...figure) chart {
+func (d *drawing) drawChart(title, unit string, figures ...figure) chart {
 	c := chart{Title: title, Unit: unit}
 	for _, f := range figures {
 		for i := range d.points {
-			if v := float64(f.of(&d.points[i])); v > c.Top { // not for NaN
+			if v := float64(f.value(&d.points[i])); v > c.Top { // not for NaN
 				c.Top = v
 			}
 		}
@@ -76,9 +76,9 @@ func (d *drawing) chart(title, unit string, figures ...figure) chart {
 		c.Top = min(max(c.Top, 1), tallest)
 	}
 	for _, f := range figures {
-		l := line{Name: f.name, Class: f.class, Path: d.path(f.of, c.Top)}
+		l := line{Name: f.name, Class: f.class, Path: d.linePath(f.value, c.Top)}
 		if n := len(d.points); n > 0 {
-			l.Last = float64(f.of(&d.points[n-1]))
+			l.Last = float64(f.value(&d.points[n-1]))
 			l.Known = !math.IsNaN(l.Last)
 		}
 		c.Lines = append(c.Lines, l)
@@ -86,19 +86,19 @@ func (d *drawing) chart(title, unit string, figures ...figure) chart {
 	return c
 }
 
-// path returns the path of a figure. It has a gap where the figure was not known, and where passes are missing.
-func (d *drawing) path(of func(p *point) float32, top float64) string {
+// linePath returns the path of a figure. It has a gap where the figure was not known, and where passes are missing.
+func (d *drawing) linePath(value func(p *point) float32, top float64) string {
 	var b strings.Builder
 	var last int64
 	drawn := false
 	for i := range d.points {
 		p := &d.points[i]
-		v := float64(of(p))
+		v := float64(value(p))
 		if math.IsNaN(v) || p.at < d.from {
 			drawn = false
 			continue
 		}
-		x, y := d.x(p.at), d.y(v, top)
+		x, y := d.xOf(p.at), d.yOf(v, top)
 		if drawn && p.at-last <= d.gap {
 			fmt.Fprintf(&b, "L%.1f %.1f", x, y)
 		} else {
@@ -109,11 +109,11 @@ func (d *drawing) path(of func(p *point) float32, top float64) string {
 	return b.String()
 }
 
-func (d *drawing) x(at int64) float64 {
+func (d *drawing) xOf(at int64) float64 {
 	return margin + (width-2*margin)*float64(at-d.from)/float64(max(d.to-d.from, 1))
 }
 
-func (d *drawing) y(v, top float64) float64 {
+func (d *drawing) yOf(v, top float64) float64 {
 	if top <= 0 {
 		return height - margin
 	}

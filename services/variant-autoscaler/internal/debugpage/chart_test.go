@@ -27,11 +27,11 @@ func TestPaths(t *testing.T) {
 		{"long between passes", points{at(0, 5), at(10, 5), at(40, 5), at(50, 5)}, "M2.0 30.0h0L31.6 30.0L120.4 30.0L150.0 30.0"},
 	}
 	for _, tt := range tests {
-		d := drawing{points: tt.give, from: 0, to: 6000, gap: tt.give.gap()}
-		assert.Equal(t, tt.want, d.path(func(p *point) float32 { return p.rate }, 10), tt.name)
+		d := drawing{points: tt.give, from: 0, to: 6000, gap: tt.give.maxGap()}
+		assert.Equal(t, tt.want, d.linePath(func(p *point) float32 { return p.rate }, 10), tt.name)
 	}
 	d := drawing{points: points{at(100, 0)}, from: 0, to: 6000}
-	assert.Equal(t, "M298.0 58.0h0", d.path(func(p *point) float32 { return p.rate }, 0), "only zeros")
+	assert.Equal(t, "M298.0 58.0h0", d.linePath(func(p *point) float32 { return p.rate }, 0), "only zeros")
 }
 
 // TestTargetIsInTheChart: a mean far above its target does not hide where the target is.
@@ -57,17 +57,17 @@ func TestSpan(t *testing.T) {
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
-		{name: "none", give: number(0), want: "0"},
-		{name: "small", give: number(0.123456), want: "0.1235"},
-		{name: "large", give: number(123456.7), want: "123457"},
-		{name: "absurd", give: number(1e30), want: "1e+30"},
-		{name: "negative", give: number(-1234.5), want: "-1234"},
-		{name: "all", give: percent(1), want: "100 %"},
-		{name: "nearly all", give: percent(0.999999), want: "99.9 %"},
-		{name: "a part", give: percent(0.25), want: "25 %"},
-		{name: "age", give: age(72.4), want: "1m12s"},
-		{name: "minutes", give: span(10 * time.Minute), want: "10 min"},
-		{name: "hours", give: span(125 * time.Minute), want: "2 h 5 min"},
+		{name: "none", give: formatNumber(0), want: "0"},
+		{name: "small", give: formatNumber(0.123456), want: "0.1235"},
+		{name: "large", give: formatNumber(123456.7), want: "123457"},
+		{name: "absurd", give: formatNumber(1e30), want: "1e+30"},
+		{name: "negative", give: formatNumber(-1234.5), want: "-1234"},
+		{name: "all", give: formatPercent(1), want: "100 %"},
+		{name: "nearly all", give: formatPercent(0.999999), want: "99.9 %"},
+		{name: "a part", give: formatPercent(0.25), want: "25 %"},
+		{name: "age", give: formatAge(72.4), want: "1m12s"},
+		{name: "minutes", give: formatSpan(10 * time.Minute), want: "10 min"},
+		{name: "hours", give: formatSpan(125 * time.Minute), want: "2 h 5 min"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

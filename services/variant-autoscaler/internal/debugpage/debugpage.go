@@ -26,14 +26,14 @@ const (
 	pathJSON = "/debug/models.json"
 )
 
-// late is the age of a decision from which the page asks for the reason. Passes are a minute apart, unless the administrator says
+// staleAge is the age of a decision from which the page asks for the reason. Passes are a minute apart, unless the administrator says
 // otherwise.
-const late = 5 * time.Minute
+const staleAge = 5 * time.Minute
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(formats()).Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(formatFuncs()).Parse(pageText))
 
 // Page shows the decisions of a term. It is safe for concurrent use.
 type Page struct {
@@ -58,7 +58,7 @@ func New(p Params) *Page { return &Page{p: p} }
 func (p *Page) ObserveDecision(s *snapshot.Snapshot, d *decision.Decision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shown.Store(next(p.shown.Load(), s, d))
+	p.shown.Store(nextView(p.shown.Load(), s, d))
 }
 
 // EndTerm forgets all decisions: this replica does not lead any more.
@@ -86,31 +86,31 @@ func (p *Page) Handlers() map[string]http.Handler {
 
 // writeJSON writes the state without indentation: it has as many numbers as the charts have points.
 func (p *Page) writeJSON(w http.ResponseWriter) {
-	header(w, "application/json")
-	p.wrote(json.NewEncoder(w).Encode(p.state()))
+	setHeaders(w, "application/json")
+	p.logWriteError(json.NewEncoder(w).Encode(p.currentState()))
 }
 
 func (p *Page) writeHTML(w http.ResponseWriter) {
-	header(w, "text/html; charset=utf-8")
+	setHeaders(w, "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	p.wrote(pageTemplate.Execute(w, p.state()))
+	p.logWriteError(pageTemplate.Execute(w, p.currentState()))
 }
 
-// wrote logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
-func (p *Page) wrote(err error) {
+// logWriteError logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
+func (p *Page) logWriteError(err error) {
 	if err != nil {
 		p.p.Log.Debug("Could not write debug page", zap.Error(err))
 	}
 }
 
-func header(w http.ResponseWriter, contentType string) {
+func setHeaders(w http.ResponseWriter, contentType string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// state is the content of the page.
-type state struct {
+// pageState is the content of the page.
+type pageState struct {
 	Now     time.Time `json:"now"`
 	Version string    `json:"version"`
 	Lease   string    `json:"lease,omitempty"`
@@ -119,15 +119,15 @@ type state struct {
 	View    *view     `json:"decision,omitempty"` // nil: this replica has none
 }
 
-func (p *Page) state() state {
-	s := state{Now: p.p.Clock.Now(), Version: p.p.Version, Lease: p.p.Lease, View: p.shown.Load()}
+func (p *Page) currentState() pageState {
+	s := pageState{Now: p.p.Clock.Now(), Version: p.p.Version, Lease: p.p.Lease, View: p.shown.Load()}
 	if s.View == nil {
 		s.Problem = "This replica has no decision: it does not lead, or its first pass has not ended. Open this page on the pod that " +
 			"spec.holderIdentity of the Lease " + p.p.Lease + " names. If that is this pod, /readyz and its log say what it waits for."
 		return s
 	}
 	age := s.Now.Sub(s.View.Time)
-	if s.Age = age.Seconds(); age > late {
+	if s.Age = age.Seconds(); age > staleAge {
 		s.Problem = "The last pass that decided is " + age.Round(time.Second).String() + " old. If GLOBAL_OPT_INTERVAL is not that long, " +
 			"passes fail: the log and fairlead_autoscaler_passes_total say why. Autoscalers follow the last decision meanwhile."
 	}

@@ -114,7 +114,7 @@ func TestAgeOfTheLastPass(t *testing.T) {
 	p.ObserveDecision(small(noon, "chat", 1))
 	assert.InDelta(t, 12, read(t, p).AgeSeconds, 0)
 	assert.Contains(t, get(t, p, "/debug/models.html", "").Body.String(), "<b>12s</b>since the last pass, of 12:00:00 UTC")
-	p = newPage(noon.Add(late))
+	p = newPage(noon.Add(staleAge))
 	p.ObserveDecision(small(noon, "chat", 1))
 	assert.Contains(t, read(t, p).Problem, "The last pass that decided is 5m12s old.")
 	assert.NotNil(t, read(t, p).Decision, "it is still in force")
@@ -143,8 +143,8 @@ func TestWhatTenantsWriteIsTextAndCut(t *testing.T) {
 	assert.Equal(t, 7, strings.Count(body, "&lt;script&gt;alert(1)&lt;/script&gt;"))
 	assert.Contains(t, body, strings.Repeat("é", maxText/2)+"…")
 	assert.NotContains(t, body, strings.Repeat("é", maxText/2+1))
-	assert.Equal(t, strings.Repeat("a", 255)+"…", cut(strings.Repeat("a", 255)+long), "no half of a character")
-	assert.Equal(t, "a?b", cut("a\xffb"))
+	assert.Equal(t, strings.Repeat("a", 255)+"…", cutText(strings.Repeat("a", 255)+long), "no half of a character")
+	assert.Equal(t, "a?b", cutText("a\xffb"))
 }
 
 func TestLargestFirst(t *testing.T) {
@@ -345,7 +345,7 @@ func large(at time.Time) (*snapshot.Snapshot, *decision.Decision) {
 // grow adds a point to each model.
 func (v *view) grow(at time.Time) {
 	for i := range v.Models {
-		v.Models[i].History = v.Models[i].History.with(at, point{})
+		v.Models[i].History = v.Models[i].History.withPoint(at, point{})
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// formats are the functions of the page: they format values for people. The JSON has plain numbers.
-func formats() template.FuncMap {
-	return template.FuncMap{"number": number, "percent": percent, "age": age, "span": span}
+// formatFuncs are the functions of the page: they format values for people. The JSON has plain numbers.
+func formatFuncs() template.FuncMap {
+	return template.FuncMap{"number": formatNumber, "percent": formatPercent, "age": formatAge, "span": formatSpan}
 }
 
-// number formats a number with four digits, or as much as it takes without an exponent up to a million.
-func number(x float64) string {
+// formatNumber formats a number with four digits, or as much as it takes without an exponent up to a million.
+func formatNumber(x float64) string {
 	switch size := math.Abs(x); {
 	case size >= 1e6:
 		return strconv.FormatFloat(x, 'g', 4, 64)
@@ -25,16 +25,16 @@ func number(x float64) string {
 	}
 }
 
-// percent formats a share. It is never rounded up to all.
-func percent(share float64) string { return number(math.Floor(share*1000)/10) + " %" }
+// formatPercent formats a share. It is never rounded up to all.
+func formatPercent(share float64) string { return formatNumber(math.Floor(share*1000)/10) + " %" }
 
-// age formats seconds.
-func age(seconds float64) string {
+// formatAge formats seconds.
+func formatAge(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// span formats a period in hours and minutes.
-func span(d time.Duration) string {
+// formatSpan formats a period in hours and minutes.
+func formatSpan(d time.Duration) string {
 	minutes := int(d.Round(time.Minute).Minutes())
 	if minutes < 60 { //nolint:mnd // an hour
 		return fmt.Sprintf("%d min", minutes)

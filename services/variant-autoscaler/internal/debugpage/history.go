@@ -25,7 +25,7 @@ type points []point
 
 func pointOf(m *model, g *snapshot.Group, d *decision.Group) point {
 	unknown := float32(math.NaN())
-	p := point{rate: unknown, demand: unknown, ttft: ratio(m.MeasuredTTFT, m.TTFT), itl: ratio(m.MeasuredITL, m.ITL), cost: float32(m.Cost)}
+	p := point{rate: unknown, demand: unknown, ttft: targetRatio(m.MeasuredTTFT, m.TTFT), itl: targetRatio(m.MeasuredITL, m.ITL), cost: float32(m.Cost)}
 	if m.Known() {
 		p.rate, p.demand = float32(m.Rate), float32(m.Demand)
 	}
@@ -36,16 +36,16 @@ func pointOf(m *model, g *snapshot.Group, d *decision.Group) point {
 	return p
 }
 
-// ratio returns what a mean is of its target, or NaN without one of the two.
-func ratio(mean, target float64) float32 {
+// targetRatio returns a mean divided by its target, or NaN without one of the two.
+func targetRatio(mean, target float64) float32 {
 	if mean <= 0 || target <= 0 {
 		return float32(math.NaN())
 	}
 	return float32(min(mean/target, math.MaxFloat32))
 }
 
-// with returns the points with another one. Those that are too old, or of the same slot, are left out. The receiver stays as it is.
-func (p points) with(now time.Time, added point) points {
+// withPoint returns the points with a new one, without those that are too old or of the same slot. It does not change the receiver.
+func (p points) withPoint(now time.Time, added point) points {
 	added.at = now.Unix()
 	slotOf := func(at int64) int64 { return at / int64(slot.Seconds()) }
 	kept := make(points, 0, min(len(p)+1, maxPoints))
@@ -57,8 +57,8 @@ func (p points) with(now time.Time, added point) points {
 	return append(kept, added)
 }
 
-// gap returns the seconds between two points from which passes are missing between them.
-func (p points) gap() int64 {
+// maxGap returns the seconds between two points from which passes are missing between them.
+func (p points) maxGap() int64 {
 	var steps []int64
 	for i := 1; i < len(p); i++ {
 		steps = append(steps, p[i].at-p[i-1].at)
@@ -84,19 +84,19 @@ func (p points) MarshalJSON() ([]byte, error) {
 		"costPerHour": func(p *point) float32 { return p.cost }, "desired": func(p *point) float32 { return p.desired },
 		"ready": func(p *point) float32 { return p.ready },
 	} {
-		columns[name] = p.column(of)
+		columns[name] = p.columnJSON(of)
 	}
 	return json.Marshal(columns) //nolint:wrapcheck // of numbers
 }
 
-// column returns the values of a figure as JSON, with null for what was not known.
-func (p points) column(of func(p *point) float32) json.RawMessage {
+// columnJSON returns the values of a figure as JSON, with null for what was not known.
+func (p points) columnJSON(value func(p *point) float32) json.RawMessage {
 	text := []byte{'['}
 	for i := range p {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		if v := float64(of(&p[i])); math.IsNaN(v) || math.IsInf(v, 0) {
+		if v := float64(value(&p[i])); math.IsNaN(v) || math.IsInf(v, 0) {
 			text = append(text, "null"...)
 		} else {
 			text = strconv.AppendFloat(text, v, 'g', -1, 32) //nolint:mnd // bits

@@ -122,14 +122,14 @@ func (v *variant) Troubled() bool {
 // Known reports whether the load is known.
 func (m *model) Known() bool { return m.State == snapshot.Found }
 
-// next returns the view of a decision. The models that are in the last one, too, keep their history.
-func next(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
+// nextView returns the view of a decision. The models that are in the last one, too, keep their history.
+func nextView(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
 	v := &view{
 		Time: s.Time, Since: s.Time, Cost: float64(d.Acted) / micro, Planned: float64(d.Cost) / micro, Gap: float64(d.Cost-d.Bound) / micro, Groups: len(d.Groups),
-		Percentile: finite(s.Settings.Percentile),
+		Percentile: finiteOrZero(s.Settings.Percentile),
 	}
 	for _, name := range d.Limiting[:min(len(d.Limiting), maxNames)] {
-		v.Limiting = append(v.Limiting, cut(name))
+		v.Limiting = append(v.Limiting, cutText(name))
 	}
 	histories := map[[sha256.Size]byte]points{}
 	if last != nil {
@@ -141,24 +141,24 @@ func next(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
 	for g := range d.Groups {
 		v.Variants += len(d.Groups[g].Variants)
 		for i := range d.Groups[g].Variants {
-			if one := reasons(&s.Groups[g].Variants[i], &d.Groups[g].Variants[i]); one.Troubled() {
+			if shown := withReasons(&s.Groups[g].Variants[i], &d.Groups[g].Variants[i]); shown.Troubled() {
 				v.Problems++
 			}
 		}
 	}
-	order := largest(s, d)
+	order := groupsByDemand(s, d)
 	v.Left = len(order) - min(len(order), maxModels)
 	v.Models = make([]model, 0, len(order)-v.Left)
 	for _, g := range order[:len(order)-v.Left] {
 		m := modelOf(&s.Groups[g], &d.Groups[g])
-		m.History = histories[m.key].with(s.Time, pointOf(&m, &s.Groups[g], &d.Groups[g]))
+		m.History = histories[m.key].withPoint(s.Time, pointOf(&m, &s.Groups[g], &d.Groups[g]))
 		v.Models = append(v.Models, m)
 	}
 	return v
 }
 
-// largest returns the numbers of the groups, those with the largest demand first.
-func largest(s *snapshot.Snapshot, d *decision.Decision) []int {
+// groupsByDemand returns the numbers of the groups, those with the largest demand first.
+func groupsByDemand(s *snapshot.Snapshot, d *decision.Decision) []int {
 	order := make([]int, len(d.Groups))
 	for g := range order {
 		order[g] = g
@@ -172,14 +172,14 @@ func largest(s *snapshot.Snapshot, d *decision.Decision) []int {
 
 func modelOf(g *snapshot.Group, d *decision.Group) model {
 	m := model{
-		Namespace: cut(g.Namespace), Pool: cut(g.Pool), Model: cut(g.Model), Role: cut(string(g.Role)), Class: cut(g.Class), Priority: g.Priority,
-		TTFT: finite(g.Targets.TTFT), ITL: finite(g.Targets.ITL), State: g.Load.State, Message: cut(g.Load.Message),
+		Namespace: cutText(g.Namespace), Pool: cutText(g.Pool), Model: cutText(g.Model), Role: cutText(string(g.Role)), Class: cutText(g.Class), Priority: g.Priority,
+		TTFT: finiteOrZero(g.Targets.TTFT), ITL: finiteOrZero(g.Targets.ITL), State: g.Load.State, Message: cutText(g.Load.Message),
 		Served: float64(d.Acted) / million, Plan: float64(d.Share) / million,
 		key: sha256.Sum256([]byte(g.Namespace + "\x00" + g.Pool + "\x00" + g.Model + "\x00" + string(g.Role))),
 	}
 	if m.Known() {
-		m.Rate, m.Demand, m.Queued = float64(g.Load.Rate)/micro, float64(d.Demand)/micro, finite(g.Load.Queued)
-		m.Input, m.Output, m.MeasuredTTFT, m.MeasuredITL = finite(g.Load.Input), finite(g.Load.Output), finite(g.Load.TTFT), finite(g.Load.ITL)
+		m.Rate, m.Demand, m.Queued = float64(g.Load.Rate)/micro, float64(d.Demand)/micro, finiteOrZero(g.Load.Queued)
+		m.Input, m.Output, m.MeasuredTTFT, m.MeasuredITL = finiteOrZero(g.Load.Input), finiteOrZero(g.Load.Output), finiteOrZero(g.Load.TTFT), finiteOrZero(g.Load.ITL)
 	}
 	order := make([]int, len(d.Variants))
 	for i := range d.Variants {
@@ -192,7 +192,7 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 		m.Planned += cost * float64(d.Variants[i].Planned)
 	}
 	trouble := func(i int) int {
-		if one := reasons(&g.Variants[i], &d.Variants[i]); one.Troubled() {
+		if one := withReasons(&g.Variants[i], &d.Variants[i]); one.Troubled() {
 			return 0
 		}
 		return 1
@@ -209,25 +209,25 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 }
 
 func variantOf(v *snapshot.Variant, d *decision.Variant) variant {
-	made := reasons(v, d)
-	made.Name, made.Source, made.Accelerator, made.Cost = cut(v.Name), cut(string(v.Source)), cut(v.Accelerator), float64(v.Cost)/micro
-	made.Now, made.Ready, made.Planned, made.Desired, made.Min, made.Max = v.Now, v.Ready, d.Planned, d.Desired, d.Min, d.Max
-	made.Capacity, made.From, made.Confidence = float64(d.Capacity)/micro, string(d.CapacitySource), min(max(finite(d.Confidence), 0), 1)
-	made.Message = cut(d.Message)
-	return made
+	shown := withReasons(v, d)
+	shown.Name, shown.Source, shown.Accelerator, shown.Cost = cutText(v.Name), cutText(string(v.Source)), cutText(v.Accelerator), float64(v.Cost)/micro
+	shown.Now, shown.Ready, shown.Planned, shown.Desired, shown.Min, shown.Max = v.Now, v.Ready, d.Planned, d.Desired, d.Min, d.Max
+	shown.Capacity, shown.From, shown.Confidence = float64(d.Capacity)/micro, string(d.CapacitySource), min(max(finiteOrZero(d.Confidence), 0), 1)
+	shown.Message = cutText(d.Message)
+	return shown
 }
 
-// reasons returns the part of a variant that says whether it has a problem.
-func reasons(v *snapshot.Variant, d *decision.Variant) variant {
-	made := variant{Reason: string(d.Reason)}
+// withReasons returns the part of a variant that says whether it has a problem.
+func withReasons(v *snapshot.Variant, d *decision.Variant) variant {
+	shown := variant{Reason: string(d.Reason)}
 	if v.Problem != nil {
-		made.Problem = cut(v.Problem.Reason)
+		shown.Problem = cutText(v.Problem.Reason)
 	}
-	return made
+	return shown
 }
 
-// cut returns a copy of a text that is part of nothing larger, with at most maxText bytes and a mark of what is left out.
-func cut(text string) string {
+// cutText returns a copy of a text that is part of nothing larger, with at most maxText bytes and a mark of what is left out.
+func cutText(text string) string {
 	if len(text) <= maxText {
 		return strings.Clone(strings.ToValidUTF8(text, "?"))
 	}
@@ -238,8 +238,8 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:end], "?") + "…"
 }
 
-// finite returns a number, or 0 for one that JSON does not have.
-func finite(x float64) float64 {
+// finiteOrZero returns a number, or 0 for one that JSON does not have.
+func finiteOrZero(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0
 	}

@@ -35,7 +35,7 @@ func slowReplica() world {
 			slow = 2
 		}
 		made++
-		return modelserver.Step(steptime.Realistic(), 256, w.cache, slow)(r)
+		return modelserver.NewStepServers(steptime.Realistic(), 256, w.cache, slow)(r)
 	}
 	return w
 }

@@ -99,38 +99,40 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 
 // Publish replaces the series of all variants at once. A variant that is not among them loses its series.
 func (m *Metrics) Publish(variants []actuation.Variant) {
-	m.dropped.Set(float64(m.series.publish(variants)))
+	m.dropped.Set(float64(m.series.replaceSeries(variants)))
 }
 
 // EndTerm removes all series of decisions, because a replica that does not lead has none.
 func (m *Metrics) EndTerm() {
-	m.series.clear()
-	m.plan.clear()
+	m.series.clearSeries()
+	m.plan.clearPlan()
 	m.success.Reset()
 	m.dropped.Set(0)
 }
 
 // Passed counts a pass that has ended. Results are constants of the caller.
 func (m *Metrics) Passed(result string, took time.Duration) {
-	m.passes.WithLabelValues(label(result)).Inc()
+	m.passes.WithLabelValues(labelValue(result)).Inc()
 	m.duration.Observe(took.Seconds())
 }
 
-// Succeeded records the end of a successful pass.
-func (m *Metrics) Succeeded(end time.Time) {
+// MarkSuccess records the end of a successful pass.
+func (m *Metrics) MarkSuccess(end time.Time) {
 	m.success.WithLabelValues().Set(float64(end.UnixMilli()) / 1000)
 }
 
 // ObservePart records the duration of a part of a pass. Parts are constants of the caller.
 func (m *Metrics) ObservePart(name string, took time.Duration) {
-	m.parts.WithLabelValues(label(name)).Observe(took.Seconds())
+	m.parts.WithLabelValues(labelValue(name)).Observe(took.Seconds())
 }
 
-// Interval records the interval in force.
-func (m *Metrics) Interval(d time.Duration) { m.interval.Set(d.Seconds()) }
+// SetInterval records the interval in force.
+func (m *Metrics) SetInterval(d time.Duration) { m.interval.Set(d.Seconds()) }
 
 // ObserveDecision replaces the figures of the last decision.
-func (m *Metrics) ObserveDecision(s *snapshot.Snapshot, d *decision.Decision) { m.plan.set(s, d) }
+func (m *Metrics) ObserveDecision(s *snapshot.Snapshot, d *decision.Decision) {
+	m.plan.setDecision(s, d)
+}
 
 // Configured records the problem of a ConfigMap. An empty problem means that the ConfigMap is valid.
 func (m *Metrics) Configured(name, problem string) {
@@ -138,7 +140,7 @@ func (m *Metrics) Configured(name, problem string) {
 	if problem == "" {
 		valid = 1
 	}
-	m.config.WithLabelValues(label(name)).Set(valid)
+	m.config.WithLabelValues(labelValue(name)).Set(valid)
 }
 
 // CountAnswer counts an answer of the external scaler.
@@ -148,7 +150,7 @@ func (m *Metrics) CountAnswer(method, code string) { m.answers.WithLabelValues(m
 func (m *Metrics) SetStreams(open int) { m.streams.Set(float64(open)) }
 
 // CountWrite counts a target whose replicas were to change. Results are constants of the caller.
-func (m *Metrics) CountWrite(result string) { m.scaled.WithLabelValues(label(result)).Inc() }
+func (m *Metrics) CountWrite(result string) { m.scaled.WithLabelValues(labelValue(result)).Inc() }
 
 // CountOverwrite counts a target whose replicas somebody else had changed.
 func (m *Metrics) CountOverwrite() { m.overwrote.Inc() }

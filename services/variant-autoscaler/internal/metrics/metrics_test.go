@@ -230,7 +230,7 @@ func TestLabels(t *testing.T) {
 		{give: strings.Repeat("\xf0\x9f\x98", 60), want: "\uFFFD"},
 	}
 	for _, tt := range tests {
-		assert.Equal(t, tt.want, label(tt.give))
+		assert.Equal(t, tt.want, labelValue(tt.give))
 	}
 }
 
@@ -239,11 +239,11 @@ func FuzzLabel(f *testing.F) {
 	f.Add(strings.Repeat("é", 100))
 	f.Add(strings.Repeat("\x80", 200))
 	f.Fuzz(func(t *testing.T, text string) {
-		got := label(text)
+		got := labelValue(text)
 		assert.True(t, utf8.ValidString(got))
 		assert.NotEmpty(t, got)
 		assert.LessOrEqual(t, len(got), maxLabel)
-		assert.Equal(t, got, label(got))
+		assert.Equal(t, got, labelValue(got))
 	})
 }
 
@@ -329,11 +329,11 @@ func TestPasses(t *testing.T) {
 	m := New(r, Options{})
 	end := time.Unix(1000, 500_000_000)
 	m.Passed("success", 0)
-	m.Succeeded(end)
+	m.MarkSuccess(end)
 	m.Passed("error", 0)
 	assert.Equal(t, []string{`result="error" 1`, `result="success" 1`}, gathered(t, r, "fairlead_autoscaler_passes_total"))
 	assert.Equal(t, []string{" 1000.5"}, gathered(t, r, "fairlead_autoscaler_last_success_timestamp_seconds"), "a failed pass is none")
-	m.Interval(90 * time.Second)
+	m.SetInterval(90 * time.Second)
 	assert.InDelta(t, 90, testutil.ToFloat64(m.interval), 0)
 }
 

@@ -66,13 +66,13 @@ func (p *plan) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func (p *plan) clear() { p.published.Store(nil) }
+func (p *plan) clearPlan() { p.published.Store(nil) }
 
-// set replaces the figures.
-func (p *plan) set(s *snapshot.Snapshot, d *decision.Decision) {
-	var made []prometheus.Metric
+// setDecision replaces the figures.
+func (p *plan) setDecision(s *snapshot.Snapshot, d *decision.Decision) {
+	var figures []prometheus.Metric
 	add := func(desc *prometheus.Desc, value float64, values ...string) {
-		made = append(made, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, values...))
+		figures = append(figures, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, values...))
 	}
 	add(p.cost, float64(d.Cost)/million, planOptimal)
 	add(p.cost, float64(d.Acted)/million, planActed)
@@ -84,7 +84,7 @@ func (p *plan) set(s *snapshot.Snapshot, d *decision.Decision) {
 	for i := range groups {
 		group, decided := &s.Groups[i], &d.Groups[i]
 		countVariants(group, decided, variants, problems)
-		names := [4]string{label(group.Namespace), label(group.Pool), label(group.Model), string(group.Role)}
+		names := [4]string{labelValue(group.Namespace), labelValue(group.Pool), labelValue(group.Model), string(group.Role)}
 		if len(seen) == maxGroups || seen[names] { // names that are equal once they are cut
 			continue
 		}
@@ -99,15 +99,15 @@ func (p *plan) set(s *snapshot.Snapshot, d *decision.Decision) {
 	for reason, n := range problems {
 		add(p.problems, float64(n), reason)
 	}
-	p.published.Store(&made)
+	p.published.Store(&figures)
 }
 
 // countVariants counts the variants of a group by reason.
 func countVariants(group *snapshot.Group, decided *decision.Group, variants, problems map[string]int) {
 	for j := range min(len(group.Variants), len(decided.Variants)) {
-		variants[label(string(decided.Variants[j].Reason))]++
+		variants[labelValue(string(decided.Variants[j].Reason))]++
 		if problem := group.Variants[j].Problem; problem != nil {
-			problems[label(problem.Reason)]++
+			problems[labelValue(problem.Reason)]++
 		}
 	}
 }

@@ -45,9 +45,9 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	loser.Name, loser.Resolution = "chat-2", actuation.Suppressed
 	m.Publish([]actuation.Variant{chat(), loser})
 	m.Passed("success", time.Second)
-	m.Succeeded(time.Unix(1, 0))
+	m.MarkSuccess(time.Unix(1, 0))
 	m.ObservePart("decision", time.Second)
-	m.Interval(time.Minute)
+	m.SetInterval(time.Minute)
 	m.ObserveDecision(decided())
 	m.Configured("fairlead/service-classes-config", "")
 	m.CountAnswer("GetMetrics", "OK")

@@ -14,8 +14,7 @@ import (
 
 const (
 	// maxLabel is the greatest length of a label value, in bytes. It is upstream's. Names in Kubernetes have up to 253 characters, but a
-	// selector of a HorizontalPodAutoscaler cannot have more than 63. At half the value, model names lose their ends. At double, hostile
-	// names take twice the memory in Prometheus.
+	// selector of a HorizontalPodAutoscaler cannot have more than 63.
 	maxLabel = 128
 	// unknown is the value of a label that has none.
 	unknown = "unknown"
@@ -63,7 +62,7 @@ type change struct{ direction, reason string }
 func newSeries(instance string) *Series {
 	var constant prometheus.Labels
 	if instance != "" {
-		constant = prometheus.Labels{"controller_instance": label(instance)}
+		constant = prometheus.Labels{"controller_instance": labelValue(instance)}
 	}
 	desc := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append(append([]string(nil), labels...), more...), constant)
@@ -95,22 +94,23 @@ func (s *Series) Describe(out chan<- *prometheus.Desc) {
 func (s *Series) Collect(out chan<- prometheus.Metric) {
 	if published := s.published.Load(); published != nil {
 		for i := range *published {
-			one := &(*published)[i]
-			out <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value, one.labels...)
+			element := &(*published)[i]
+			out <- prometheus.MustNewConstMetric(element.desc, element.kind, element.value, element.labels...)
 		}
 	}
 }
 
-// publish replaces all series, and returns the number of variants that have none, because their labels equal those of another variant.
-func (s *Series) publish(variants []actuation.Variant) (dropped int) {
+// replaceSeries replaces all series, and returns the number of variants that have none, because their labels equal those of another
+// variant.
+func (s *Series) replaceSeries(variants []actuation.Variant) (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.counters
 	s.counters = make(map[string]*counters, len(variants))
-	made := make([]series, 0, 4*len(variants))
+	next := make([]series, 0, 4*len(variants))
 	for i := range variants {
 		v := &variants[i]
-		values := []string{label(v.Name), label(v.Target.Name), label(v.Target.Kind), label(v.Namespace), label(v.Accelerator)}
+		values := []string{labelValue(v.Name), labelValue(v.Target.Name), labelValue(v.Target.Kind), labelValue(v.Namespace), labelValue(v.Accelerator)}
 		key := strings.Join(values, "\xff") // not in UTF-8
 		if s.counters[key] != nil {
 			dropped++
@@ -121,23 +121,23 @@ func (s *Series) publish(variants []actuation.Variant) (dropped int) {
 			c = &counters{scaling: map[change]float64{}}
 		}
 		s.counters[key] = c
-		c.count(v)
-		made = s.appendSeries(made, v, c, values)
+		c.addDecision(v)
+		next = s.appendSeries(next, v, c, values)
 	}
-	s.published.Store(&made)
+	s.published.Store(&next)
 	return dropped
 }
 
-// clear removes all series.
-func (s *Series) clear() {
+// clearSeries removes all series.
+func (s *Series) clearSeries() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counters = map[string]*counters{}
 	s.published.Store(nil)
 }
 
-// count counts what the decision on a variant changes.
-func (c *counters) count(v *actuation.Variant) {
+// addDecision counts the change that the decision on a variant makes.
+func (c *counters) addDecision(v *actuation.Variant) {
 	suppressed := v.Resolution == actuation.Suppressed
 	if suppressed && !c.suppressed {
 		c.conflicts++
@@ -150,7 +150,7 @@ func (c *counters) count(v *actuation.Variant) {
 	if v.Desired < v.Previous {
 		direction = directionDown
 	}
-	c.scaling[change{direction, label(string(v.Reason))}]++
+	c.scaling[change{direction, labelValue(string(v.Reason))}]++
 }
 
 // appendSeries appends the series of a variant.
@@ -172,21 +172,21 @@ func (s *Series) appendSeries(to []series, v *actuation.Variant, c *counters, va
 	add(s.desired, prometheus.GaugeValue, float64(v.Desired))
 	add(s.current, prometheus.GaugeValue, float64(v.Current))
 	add(s.ratio, prometheus.GaugeValue, float64(v.Desired)/float64(max(v.Current, 1)))
-	for of, times := range c.scaling {
-		add(s.scaling, prometheus.CounterValue, times, of.direction, of.reason)
+	for key, times := range c.scaling {
+		add(s.scaling, prometheus.CounterValue, times, key.direction, key.reason)
 	}
 	if p := v.Predicted; p != nil {
 		for d, ms := range map[*prometheus.Desc]float64{s.ttft: p.TTFT, s.itl: p.ITL} {
 			if ms > 0 && !math.IsInf(ms, 1) { // false for NaN, too
-				add(d, prometheus.GaugeValue, ms/1000, label(v.Model))
+				add(d, prometheus.GaugeValue, ms/1000, labelValue(v.Model))
 			}
 		}
 	}
 	return to
 }
 
-// label returns the value of a label for a text that somebody else wrote.
-func label(text string) string {
+// labelValue returns the value of a label for an untrusted text.
+func labelValue(text string) string {
 	text = strings.TrimSpace(strings.ToValidUTF8(text, string(utf8.RuneError)))
 	if len(text) > maxLabel {
 		end := maxLabel

@@ -73,13 +73,13 @@ func New(config Config, log *zap.Logger) (*Client, error) {
 		return nil, err
 	}
 	config.setDefaults()
-	endpoint, err := config.endpoint()
+	endpoint, err := config.queryURL()
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{config: config, endpoint: endpoint.String()}
 	c.credentials.config, c.credentials.log = &c.config, log
-	if _, err := c.credentials.current(); err != nil {
+	if _, err := c.credentials.currentTransport(); err != nil {
 		return nil, err
 	}
 	if endpoint.Scheme == "http" {
@@ -98,15 +98,15 @@ func New(config Config, log *zap.Logger) (*Client, error) {
 func (c *Client) Query(ctx context.Context, expr string) ([]Series, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	token, err := c.credentials.bearer(false)
+	token, err := c.credentials.bearerToken(false)
 	if err != nil {
 		return nil, err
 	}
-	series, err := c.send(ctx, expr, token)
+	series, err := c.sendQuery(ctx, expr, token)
 	var status *StatusError
 	if errors.As(err, &status) && status.Code == http.StatusUnauthorized {
-		if fresh, readErr := c.credentials.bearer(true); readErr == nil && fresh != token {
-			return c.send(ctx, expr, fresh)
+		if fresh, readErr := c.credentials.bearerToken(true); readErr == nil && fresh != token {
+			return c.sendQuery(ctx, expr, fresh)
 		}
 	}
 	return series, err
@@ -114,13 +114,13 @@ func (c *Client) Query(ctx context.Context, expr string) ([]Series, error) {
 
 // Close ends idle connections.
 func (c *Client) Close() {
-	if t, err := c.credentials.current(); err == nil {
+	if t, err := c.credentials.currentTransport(); err == nil {
 		t.CloseIdleConnections()
 	}
 }
 
-func (c *Client) send(ctx context.Context, expr, token string) ([]Series, error) {
-	transport, err := c.credentials.current()
+func (c *Client) sendQuery(ctx context.Context, expr, token string) ([]Series, error) {
+	transport, err := c.credentials.currentTransport()
 	if err != nil {
 		return nil, err
 	}
@@ -142,27 +142,27 @@ func (c *Client) send(ctx context.Context, expr, token string) ([]Series, error)
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, c.explain(ctx, err)
+		return nil, c.explainError(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, refusal(response)
+		return nil, refusalError(response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, c.config.MaxBytes+1))
 	if err == nil {
 		err = ctx.Err() // a server that sees the client leave can end its answer early, and the client can read that end before its own
 	}
 	if err != nil {
-		return nil, c.explain(ctx, err)
+		return nil, c.explainError(ctx, err)
 	}
 	if int64(len(body)) > c.config.MaxBytes {
 		return nil, fmt.Errorf("Prometheus answered with more than %d bytes: too many series match", c.config.MaxBytes) //nolint:staticcheck // a name
 	}
-	return c.parse(body)
+	return c.parseAnswer(body)
 }
 
-// explain adds to an error of the connection what to do.
-func (c *Client) explain(ctx context.Context, err error) error {
+// explainError adds a remedy to an error of the connection.
+func (c *Client) explainError(ctx context.Context, err error) error {
 	var verification *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	var plain tls.RecordHeaderError
@@ -177,17 +177,17 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("query Prometheus: %w", err)
 }
 
-// refusal returns the error of an answer other than 200.
-func refusal(response *http.Response) error {
+// refusalError returns the error of an answer other than 200.
+func refusalError(response *http.Response) error {
 	if response.StatusCode >= 300 && response.StatusCode < 400 {
 		return fmt.Errorf("Prometheus redirects to %s: set PROMETHEUS_BASE_URL to the address without a redirect", //nolint:staticcheck // a name
-			strconv.Quote(shorten(response.Header.Get("Location"))))
+			strconv.Quote(shortenText(response.Header.Get("Location"))))
 	}
 	failed := &StatusError{Code: response.StatusCode}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxError))
 	var answer answer
 	if err == nil && json.Unmarshal(body, &answer) == nil {
-		failed.Type, failed.Message = shorten(answer.ErrorType), shorten(answer.Error)
+		failed.Type, failed.Message = shortenText(answer.ErrorType), shortenText(answer.Error)
 	}
 	return failed
 }
@@ -210,18 +210,18 @@ type element struct {
 	Value  [2]json.RawMessage `json:"value"`
 }
 
-func (c *Client) parse(body []byte) ([]Series, error) {
+func (c *Client) parseAnswer(body []byte) ([]Series, error) {
 	var answer answer
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, fmt.Errorf("read the answer of Prometheus: %w: check that PROMETHEUS_BASE_URL leads to a Prometheus", err)
 	}
 	if answer.Status != "success" || answer.Data.ResultType != "vector" {
-		return nil, &StatusError{Code: http.StatusOK, Type: shorten(answer.ErrorType),
-			Message: shorten("status " + answer.Status + ", result " + answer.Data.ResultType + " " + answer.Error)}
+		return nil, &StatusError{Code: http.StatusOK, Type: shortenText(answer.ErrorType),
+			Message: shortenText("status " + answer.Status + ", result " + answer.Data.ResultType + " " + answer.Error)}
 	}
 	for _, w := range answer.Warnings {
 		if !strings.HasPrefix(w, "PromQL ") { // those of the language concern the expression; others, stores that were not reached
-			return nil, fmt.Errorf("Prometheus calls its answer incomplete: %q", shorten(w)) //nolint:staticcheck // a name
+			return nil, fmt.Errorf("Prometheus calls its answer incomplete: %q", shortenText(w)) //nolint:staticcheck // a name
 		}
 	}
 	if len(answer.Data.Result) > c.config.MaxSeries {
@@ -248,7 +248,7 @@ func (c *Client) parse(body []byte) ([]Series, error) {
 	return vector, nil
 }
 
-func shorten(text string) string {
+func shortenText(text string) string {
 	if len(text) <= maxMessage {
 		return text
 	}

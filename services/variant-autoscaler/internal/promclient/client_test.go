@@ -63,7 +63,7 @@ func newLoggingClient(t *testing.T, stub stub, log *zap.Logger) *Client {
 	c, err := New(stub.Config, log)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	transport, err := c.credentials.current()
+	transport, err := c.credentials.currentTransport()
 	require.NoError(t, err)
 	transport.DialContext = stub.memory.Dial
 	return c

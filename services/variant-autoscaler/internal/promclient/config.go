@@ -40,7 +40,7 @@ const (
 func (c *Config) Validate() error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if _, err := c.endpoint(); err != nil {
+	if _, err := c.queryURL(); err != nil {
 		problems = append(problems, err)
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
@@ -57,8 +57,8 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// endpoint returns the address of queries.
-func (c *Config) endpoint() (*url.URL, error) {
+// queryURL returns the address of queries.
+func (c *Config) queryURL() (*url.URL, error) {
 	if c.URL == "" {
 		return nil, errors.New("PROMETHEUS_BASE_URL is not set: set it to the address of Prometheus, such as https://prometheus.monitoring:9090")
 	}

@@ -44,8 +44,8 @@ type credentials struct {
 	filesRead [3]stamp // of authorities, certificate and key
 }
 
-// bearer returns the token of the next query, or none. It reads the file if it changed, and with fresh in any case.
-func (c *credentials) bearer(fresh bool) (string, error) { //nolint:revive // the caller knows whether a server refused the last one
+// bearerToken returns the token of the next query, or none. It reads the file if it changed, and with fresh in any case.
+func (c *credentials) bearerToken(fresh bool) (string, error) { //nolint:revive // the caller knows whether a server refused the last one
 	if c.config.Token != "" {
 		return cleanToken(c.config.Token)
 	}
@@ -75,15 +75,15 @@ func (c *credentials) bearer(fresh bool) (string, error) { //nolint:revive // th
 	return c.token, nil
 }
 
-// current returns the transport of the next query, with the certificates of now.
-func (c *credentials) current() (*http.Transport, error) {
+// currentTransport returns the transport of the next query, with the certificates of now.
+func (c *credentials) currentTransport() (*http.Transport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := [3]stamp{stampOf(c.config.CAFile), stampOf(c.config.CertFile), stampOf(c.config.KeyFile)}
 	if c.transport != nil && now == c.filesRead {
 		return c.transport, nil
 	}
-	settings, err := c.config.tls()
+	settings, err := c.config.tlsConfig()
 	if err != nil && c.transport == nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func newTransport(settings *tls.Config) *http.Transport {
 	}
 }
 
-func (c *Config) tls() (*tls.Config, error) {
+func (c *Config) tlsConfig() (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify} //nolint:gosec // as configured
 	if c.CAFile != "" {
 		text, err := smallfile.Read(c.CAFile)

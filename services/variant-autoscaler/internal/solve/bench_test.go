@@ -62,7 +62,7 @@ func TestFamilies(t *testing.T) {
 		t.Run(family.name, func(t *testing.T) {
 			t.Parallel()
 			in := instances(t, family.name)[0]
-			got, err := in.solve()
+			got, err := in.solvePlan()
 			require.NoError(t, err)
 			var cost int64
 			at := 0
@@ -85,7 +85,7 @@ func BenchmarkFamilies(b *testing.B) {
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
 				began := time.Now()
-				_, err := all[i%len(all)].solve()
+				_, err := all[i%len(all)].solvePlan()
 				took = append(took, time.Since(began))
 				require.NoError(b, err)
 			}

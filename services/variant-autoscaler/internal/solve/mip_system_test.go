@@ -93,7 +93,7 @@ func TestBoundsAgainstHiGHS(t *testing.T) {
 		t.Run(family, func(t *testing.T) {
 			t.Parallel()
 			in := instances(t, family)[0]
-			cards := in.problem(in.capacities())
+			cards := in.toProblem(in.allCapacities())
 			cards.Split = optimizer.SplitCapacity
 			for _, p := range []*optimizer.Problem{cards, packed(cards, scarcest), packed(cards, everything)} {
 				plan := optimizer.Solve(p)

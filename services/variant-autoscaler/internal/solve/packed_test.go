@@ -51,7 +51,7 @@ func TestPacked(t *testing.T) {
 	t.Parallel()
 	for family, most := range map[string]int64{"scarce-33": 0, "scarce-333": 1, "scarcer-333": 1} {
 		in := instances(t, family)[0]
-		p := packed(in.problem(in.capacities()), scarcest)
+		p := packed(in.toProblem(in.allCapacities()), scarcest)
 		require.NoError(t, p.Validate())
 		plan := optimizer.Solve(p)
 		assert.Equal(t, int64(optimizer.Million), slices.Min(plan.Shares), family)
@@ -60,7 +60,8 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestAllIsScarce: where nine limits bind the models of several priorities, the search is cut short, and still most of the demand is served.
+// TestAllIsScarce: where nine limits bind the models of several priorities, the search is cut short, and still most of the demand is
+// served.
 func TestAllIsScarce(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -69,7 +70,7 @@ func TestAllIsScarce(t *testing.T) {
 		least    int64 // mean share
 	}{{"scarce-333", 0, 860_000}, {"scarce-33", 2, 830_000}} {
 		in := instances(t, tt.family)[tt.instance]
-		p := packed(in.problem(in.capacities()), everything)
+		p := packed(in.toProblem(in.allCapacities()), everything)
 		plan := optimizer.Solve(p)
 		var sum int64
 		for _, share := range plan.Shares {
@@ -86,7 +87,7 @@ func BenchmarkPacked(b *testing.B) {
 		b.Run("packed-"+family, func(b *testing.B) {
 			var problems []*optimizer.Problem
 			for _, in := range instances(b, family) {
-				problems = append(problems, packed(in.problem(in.capacities()), scarcest))
+				problems = append(problems, packed(in.toProblem(in.allCapacities()), scarcest))
 			}
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {

@@ -100,7 +100,7 @@ func Run(in io.Reader, out io.Writer) error {
 		if line, err = r.ReadBytes('\n'); err != nil || string(line) != "solve\n" {
 			return errNotSolve
 		}
-		plan, err := problem.solve()
+		plan, err := problem.solvePlan()
 		if err != nil {
 			return err
 		}
@@ -110,9 +110,9 @@ func Run(in io.Reader, out io.Writer) error {
 	}
 }
 
-func (in *instance) solve() (*answer, error) {
-	capacities := in.capacities()
-	p := in.problem(capacities)
+func (in *instance) solvePlan() (*answer, error) {
+	capacities := in.allCapacities()
+	p := in.toProblem(capacities)
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("problem: %w", err)
 	}
@@ -120,8 +120,8 @@ func (in *instance) solve() (*answer, error) {
 	return &answer{Replicas: plan.Replicas, Capacities: capacities, Acted: optimizer.Stabilize(p, plan), Bound: plan.Bound}, nil
 }
 
-// capacities returns the capacity of a replica of each variant.
-func (in *instance) capacities() []int64 {
+// allCapacities returns the capacity of a replica of each variant.
+func (in *instance) allCapacities() []int64 {
 	var variants []*variant
 	var groups []*group
 	for i := range in.Groups {
@@ -131,12 +131,12 @@ func (in *instance) capacities() []int64 {
 	}
 	all := make([]int64, len(variants))
 	optimizer.ParallelFor(len(variants), func(i int) {
-		all[i] = variants[i].capacity(groups[i], in.Percentile)
+		all[i] = variants[i].replicaCapacity(groups[i], in.Percentile)
 	})
 	return all
 }
 
-func (v *variant) capacity(g *group, percentile float64) int64 {
+func (v *variant) replicaCapacity(g *group, percentile float64) int64 {
 	if v.Profile == nil {
 		return v.Capacity
 	}
@@ -147,7 +147,7 @@ func (v *variant) capacity(g *group, percentile float64) int64 {
 	return model.Capacity(queueing.Targets{TTFT: g.TTFT, ITL: g.ITL, Percentile: percentile})
 }
 
-func (in *instance) problem(capacities []int64) *optimizer.Problem {
+func (in *instance) toProblem(capacities []int64) *optimizer.Problem {
 	p := &optimizer.Problem{Split: optimizer.Split(in.Split), HeadroomPercent: in.Headroom, SavingPercent: in.Saving}
 	for _, l := range in.Limits {
 		p.Limits = append(p.Limits, optimizer.Limit{
@@ -157,16 +157,16 @@ func (in *instance) problem(capacities []int64) *optimizer.Problem {
 	}
 	for i := range in.Groups {
 		g := &in.Groups[i]
-		made := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate, NeedsReplica: g.KeepOne}
+		group := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate, NeedsReplica: g.KeepOne}
 		for n := range g.Variants {
 			v := &g.Variants[n]
-			made.Variants = append(made.Variants, optimizer.Variant{
+			group.Variants = append(group.Variants, optimizer.Variant{
 				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: v.Min, Max: v.Max, Now: v.Now, Held: v.Held, Weight: v.Weight,
 				Capacity: capacities[0],
 			})
 			capacities = capacities[1:]
 		}
-		p.Groups = append(p.Groups, made)
+		p.Groups = append(p.Groups, group)
 	}
 	return p
 }

@@ -74,8 +74,8 @@ func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
 	last := in.Object.Status.DeepCopy()
 	next := last.DeepCopy()
 	next.ObservedGeneration = in.Object.Generation
-	next.Decision = in.reason()
-	next.Predicted = in.predicted()
+	next.Decision = in.decisionReason()
+	next.Predicted = in.predictedFigures()
 	if seconds := in.Variant.Start.Round(time.Second) / time.Second; seconds > 0 {
 		next.StartSeconds = int32(min(seconds, maxStart))
 	}
@@ -83,22 +83,22 @@ func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
 	if in.Decision != nil || in.Variant.Now > 0 { // otherwise, the target was not read
 		next.CurrentAlloc = &v1alpha1.Allocation{NumReplicas: int32(in.Variant.Now)}
 	}
-	next.DesiredOptimizedAlloc = in.desired(next.Decision)
-	for _, c := range in.conditions() {
+	next.DesiredOptimizedAlloc = in.desiredAllocation(next.Decision)
+	for _, c := range in.allConditions() {
 		c.ObservedGeneration = in.Object.Generation
-		next.Conditions = put(next.Conditions, c, in.Time)
+		next.Conditions = setCondition(next.Conditions, c, in.Time)
 	}
-	if !in.worthWriting(last, next) {
+	if !in.isWorthWriting(last, next) {
 		return *last
 	}
 	if next.DesiredOptimizedAlloc != nil {
-		next.DesiredOptimizedAlloc.LastRunTime = in.now()
+		next.DesiredOptimizedAlloc.LastRunTime = in.timestamp()
 	}
 	return *next
 }
 
-// worthWriting reports whether something besides figures differs, or figures do and are old.
-func (in *Input) worthWriting(last, next *v1alpha1.VariantAutoscalingStatus) bool {
+// isWorthWriting reports whether something besides figures differs, or figures do and are old.
+func (in *Input) isWorthWriting(last, next *v1alpha1.VariantAutoscalingStatus) bool {
 	if equality.Semantic.DeepEqual(last, next) {
 		return false
 	}
@@ -119,9 +119,9 @@ func withoutFigures(s *v1alpha1.VariantAutoscalingStatus) *v1alpha1.VariantAutos
 	return s
 }
 
-// put sets a condition in its place. All others stay as they are.
-func put(all []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
-	c.Message = cut(c.Message)
+// setCondition sets a condition in its place. All others stay as they are.
+func setCondition(all []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
+	c.Message = cutMessage(c.Message)
 	i := slices.IndexFunc(all, func(o metav1.Condition) bool { return o.Type == c.Type })
 	if i < 0 {
 		return append(all, conditions.Set(nil, c, now))
@@ -130,8 +130,8 @@ func put(all []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Con
 	return all
 }
 
-// reason returns the machine-readable reason of the decision.
-func (in *Input) reason() string {
+// decisionReason returns the machine-readable reason of the decision.
+func (in *Input) decisionReason() string {
 	switch {
 	case in.Failure != "":
 		return v1alpha1.ReasonOptimizationFailed
@@ -143,8 +143,8 @@ func (in *Input) reason() string {
 	return string(in.Decision.Reason)
 }
 
-// desired returns the whole desired allocation: some released CRDs refuse a part of it.
-func (in *Input) desired(reason string) *v1alpha1.OptimizedAllocation {
+// desiredAllocation returns the whole desired allocation: some released CRDs refuse a part of it.
+func (in *Input) desiredAllocation(reason string) *v1alpha1.OptimizedAllocation {
 	last := in.Object.Status.DesiredOptimizedAlloc
 	if last == nil {
 		last = &v1alpha1.OptimizedAllocation{}
@@ -168,26 +168,26 @@ func (in *Input) desired(reason string) *v1alpha1.OptimizedAllocation {
 	if last.NumReplicas != nil {
 		before = *last.NumReplicas
 	}
-	next.LastUpdate = &v1alpha1.AllocationUpdate{UpdateTime: in.now(), NumReplicasChanged: min(max(*n-before, -maxChange), maxChange), Reason: reason}
+	next.LastUpdate = &v1alpha1.AllocationUpdate{UpdateTime: in.timestamp(), NumReplicasChanged: min(max(*n-before, -maxChange), maxChange), Reason: reason}
 	return next
 }
 
-func (in *Input) now() *metav1.Time {
+func (in *Input) timestamp() *metav1.Time {
 	now := metav1.NewTime(in.Time.UTC().Truncate(time.Second))
 	return &now
 }
 
-// predicted returns the figures that a decision predicts, for people.
-func (in *Input) predicted() *v1alpha1.Prediction {
+// predictedFigures returns the figures that a decision predicts, for people.
+func (in *Input) predictedFigures() *v1alpha1.Prediction {
 	if in.Decision == nil || in.Decision.Predicted == nil {
 		return nil
 	}
 	p := in.Decision.Predicted
-	return &v1alpha1.Prediction{TTFT: duration(p.TTFT), ITL: duration(p.ITL), Utilization: percentage(p.Utilization)}
+	return &v1alpha1.Prediction{TTFT: formatDuration(p.TTFT), ITL: formatDuration(p.ITL), Utilization: formatPercentage(p.Utilization)}
 }
 
-// duration formats milliseconds with three digits: 812ms, 24.1ms, 1.24s.
-func duration(ms float64) string {
+// formatDuration formats milliseconds with three digits: 812ms, 24.1ms, 1.24s.
+func formatDuration(ms float64) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(ms, 'e', 2, 64), 64)
 	switch {
 	case err != nil || math.IsNaN(rounded) || math.IsInf(rounded, 0):
@@ -198,7 +198,7 @@ func duration(ms float64) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64) + "ms"
 }
 
-func percentage(part float64) string {
+func formatPercentage(part float64) string {
 	if math.IsNaN(part) || math.IsInf(part, 0) {
 		return "" // not known
 	}

@@ -30,7 +30,7 @@ func input() *Input {
 			Max: 10, Now: 2, Decided: true, Profile: &snapshot.Profile{},
 		},
 		Load:  &snapshot.Load{State: snapshot.Found, Rate: 5_000_000},
-		Group: &decision.Group{Demand: 5_500_000, Share: whole, Acted: whole},
+		Group: &decision.Group{Demand: 5_500_000, Share: fullShare, Acted: fullShare},
 		Decision: &decision.Variant{
 			Planned: 3, Desired: 3, Min: 0, Max: 10, Reason: decision.Optimal, Message: "3 replicas are part of the cheapest plan",
 			ShareWithout: 700_000, Predicted: &decision.Predicted{TTFT: 812.4, ITL: 24.07, Utilization: 0.731},
@@ -153,16 +153,16 @@ func TestBuildReasons(t *testing.T) {
 		{
 			"out of reach, and the minimum", func(in *Input) {
 				decided(decision.OutOfReach)(in)
-				in.Decision.Min, in.Decision.ShareWithout = 3, whole
-				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: whole, Acted: whole}
+				in.Decision.Min, in.Decision.ShareWithout = 3, fullShare
+				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: fullShare, Acted: fullShare}
 			},
 			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=True/MinReplicasBinding"), "TargetsOutOfReach", "BoundsBinding", "The minimum of 3 replicas is more than",
 		},
 		{
 			"out of reach, and a minimum that a stable load needs", func(in *Input) {
 				decided(decision.OutOfReach)(in)
-				in.Decision.Min, in.Decision.ShareWithout = 3, whole/2
-				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: whole, Acted: whole}
+				in.Decision.Min, in.Decision.ShareWithout = 3, fullShare/2
+				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: fullShare, Acted: fullShare}
 			},
 			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=False/WithinBounds"), "TargetsOutOfReach", "BoundsBinding", "do not change",
 		},
@@ -230,7 +230,7 @@ func TestBuildReasons(t *testing.T) {
 		},
 		{"maximum", func(in *Input) { in.Decision.Max, in.Group.Share = 3, 400_000 }, usual("BoundsBinding=True/MaxReplicasBinding"), "Optimal", "BoundsBinding", "serves 40.0 % of its demand, and this variant has its maximum of 3 replicas: raise maxReplicas"},
 		{"maximum that suffices", func(in *Input) { in.Decision.Max = 3 }, usual(), "Optimal", "BoundsBinding", "do not change"},
-		{"minimum", func(in *Input) { in.Decision.Min, in.Decision.ShareWithout = 3, whole }, usual("BoundsBinding=True/MinReplicasBinding"), "Optimal", "BoundsBinding", "The minimum of 3 replicas is more than"},
+		{"minimum", func(in *Input) { in.Decision.Min, in.Decision.ShareWithout = 3, fullShare }, usual("BoundsBinding=True/MinReplicasBinding"), "Optimal", "BoundsBinding", "The minimum of 3 replicas is more than"},
 		{"minimum that the load needs", func(in *Input) { in.Decision.Min = 3 }, usual(), "Optimal", "BoundsBinding", "do not change"},
 	}
 	for _, tt := range tests {
@@ -395,10 +395,10 @@ func TestBuildCutsMessages(t *testing.T) {
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	for ms, want := range map[float64]string{0.5: "0.5ms", 24.07: "24.1ms", 812.4: "812ms", 999.4: "999ms", 999.6: "1s", 1240: "1.24s", 123_456: "123s", math.Inf(1): "", math.NaN(): ""} {
-		assert.Equal(t, want, duration(ms))
+		assert.Equal(t, want, formatDuration(ms))
 	}
-	assert.Equal(t, "73%", percentage(0.731))
-	assert.Empty(t, percentage(math.NaN()))
+	assert.Equal(t, "73%", formatPercentage(0.731))
+	assert.Empty(t, formatPercentage(math.NaN()))
 }
 
 func TestLimitsOf(t *testing.T) {
@@ -414,9 +414,9 @@ func TestObjectOf(t *testing.T) {
 	ref := &corev1.ObjectReference{Namespace: "models", Name: "llama-a100", UID: "1", ResourceVersion: "1"}
 	want := in.Object.DeepCopy()
 	want.Status = Build(in)
-	got, err := ObjectOf(ref, 7, encode(want.Status))
+	got, err := ObjectOf(ref, 7, encodeJSON(want.Status))
 	require.NoError(t, err)
-	assert.Equal(t, encode(want), encode(got))
+	assert.Equal(t, encodeJSON(want), encodeJSON(got))
 	got, err = ObjectOf(ref, 7, nil)
 	require.NoError(t, err)
 	assert.Equal(t, in.Object, got)

@@ -19,8 +19,8 @@ const (
 	// maxMessage is the length at which a message is cut. Messages can hold text of tenants, and an object has eight of them. The longest
 	// of our own have 300 characters.
 	maxMessage = 1024
-	// whole is a share that is served completely.
-	whole = 1_000_000
+	// fullShare is a share that is served completely.
+	fullShare = 1_000_000
 
 	// targetConflict is the problem of a variant whose target another one has.
 	targetConflict = "TargetConflict"
@@ -41,11 +41,11 @@ var metricsRemedies = map[snapshot.LoadState]string{
 	snapshot.Failed:  "Prometheus does not answer: check its address and the credentials of the variant-autoscaler",
 }
 
-// conditions returns all conditions, without their times and generations.
-func (in *Input) conditions() []metav1.Condition {
-	optimization, applied := in.optimization(), in.applied()
+// allConditions returns all conditions, without their times and generations.
+func (in *Input) allConditions() []metav1.Condition {
+	optimization, applied := in.optimizationReady(), in.appliedCondition()
 	return []metav1.Condition{
-		in.ready(&optimization, &applied), applied, in.targetResolved(), in.targetConflict(), in.metricsAvailable(), optimization,
+		in.readyCondition(&optimization, &applied), applied, in.targetResolved(), in.targetConflict(), in.metricsAvailable(), optimization,
 		in.capacityLimited(&optimization), in.boundsBinding(&optimization),
 	}
 }
@@ -58,8 +58,8 @@ func problemReason(p *snapshot.Problem) string {
 	return p.Reason
 }
 
-func (in *Input) optimization() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionOptimizationReady, Status: metav1.ConditionFalse, Reason: in.reason()}
+func (in *Input) optimizationReady() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionOptimizationReady, Status: metav1.ConditionFalse, Reason: in.decisionReason()}
 	text := in.Failure
 	switch {
 	case in.Failure != "":
@@ -69,20 +69,20 @@ func (in *Input) optimization() metav1.Condition {
 		text = "The pass made no decision on this variant"
 	default:
 		text = in.Decision.Message
-		c.Status, c.Reason = in.outcome()
+		c.Status, c.Reason = in.optimizationStatus()
 	}
 	if c.Status == metav1.ConditionFalse {
-		text = join(text, remedies[c.Reason])
+		text = joinSentences(text, remedies[c.Reason])
 	}
 	for i := range in.Notes {
-		text = join(text, in.Notes[i].Message)
+		text = joinSentences(text, in.Notes[i].Message)
 	}
 	c.Message = cmp.Or(text, c.Reason)
 	return c
 }
 
-// outcome returns status and reason of OptimizationReady for a decision.
-func (in *Input) outcome() (metav1.ConditionStatus, string) {
+// optimizationStatus returns status and reason of OptimizationReady for a decision.
+func (in *Input) optimizationStatus() (metav1.ConditionStatus, string) {
 	switch r := in.Decision.Reason; r {
 	case decision.NoMetrics:
 		if !in.Variant.Decided {
@@ -102,7 +102,7 @@ func (in *Input) outcome() (metav1.ConditionStatus, string) {
 	return metav1.ConditionTrue, v1alpha1.ReasonOptimizationSucceeded
 }
 
-func (in *Input) applied() metav1.Condition {
+func (in *Input) appliedCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotApplied}
 	switch o := &in.Outcome; {
 	case o.Reason != "":
@@ -118,7 +118,7 @@ func (in *Input) applied() metav1.Condition {
 	return c
 }
 
-func (in *Input) ready(optimization, applied *metav1.Condition) metav1.Condition {
+func (in *Input) readyCondition(optimization, applied *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: optimization.Reason, Message: optimization.Message}
 	switch {
 	case c.Reason == v1alpha1.ReasonSuppressedDueToConflict:
@@ -176,14 +176,14 @@ func (in *Input) metricsAvailable() metav1.Condition {
 
 func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionCapacityLimited, Status: metav1.ConditionFalse}
-	if !planned(optimization) {
-		return undecided(c, optimization)
+	if !isPlanned(optimization) {
+		return undecidedCondition(c, optimization)
 	}
 	c.Reason, c.Message = v1alpha1.ReasonCapacitySufficient, "No limit keeps the variant from replicas"
 	var names []string
 	for i := range in.Limiting {
 		l := &in.Limiting[i]
-		if !in.counts(l) {
+		if !in.countsVariant(l) {
 			continue
 		}
 		names = append(names, fmt.Sprintf("%s (%d %s)", l.Name, l.Amount, amountUnit(l)))
@@ -195,20 +195,20 @@ func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Conditio
 		}
 	}
 	if len(names) > 0 {
-		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants", share(in.Group), strings.Join(names, ", "))
+		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants", formatShare(in.Group), strings.Join(names, ", "))
 	}
 	if in.Decision != nil && in.Decision.Short != "" {
 		text := in.Decision.Short
 		if c.Status == metav1.ConditionTrue {
-			text = join(c.Message, text)
+			text = joinSentences(c.Message, text)
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonInsufficientAccelerators, text
 	}
 	return c
 }
 
-// counts reports whether a limit counts the variant.
-func (in *Input) counts(l *snapshot.Limit) bool {
+// countsVariant reports whether a limit counts the variant.
+func (in *Input) countsVariant(l *snapshot.Limit) bool {
 	return (l.Accelerator == "" || l.Accelerator == in.Variant.Accelerator) && (l.Namespace == "" || l.Namespace == in.Variant.Namespace) &&
 		(l.Priority == 0 || l.Priority == in.Priority)
 }
@@ -223,14 +223,14 @@ func amountUnit(l *snapshot.Limit) string {
 func (in *Input) boundsBinding(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBoundsBinding, Status: metav1.ConditionTrue}
 	d := in.Decision
-	if !planned(optimization) || in.Group == nil {
+	if !isPlanned(optimization) || in.Group == nil {
 		c.Status = metav1.ConditionFalse
-		return undecided(c, optimization)
+		return undecidedCondition(c, optimization)
 	}
 	switch served := in.Group.Served(); {
-	case d.Max > 0 && d.Planned >= d.Max && served.Share < whole:
+	case d.Max > 0 && d.Planned >= d.Max && served.Share < fullShare:
 		c.Reason = v1alpha1.ReasonMaxReplicasBinding
-		c.Message = fmt.Sprintf("The model serves %s of its demand, and this variant has its maximum of %d replicas: raise maxReplicas", share(in.Group), d.Max)
+		c.Message = fmt.Sprintf("The model serves %s of its demand, and this variant has its maximum of %d replicas: raise maxReplicas", formatShare(in.Group), d.Max)
 	case d.Min > 0 && d.Desired <= d.Min && d.ShareWithout >= served.Acted:
 		c.Reason = v1alpha1.ReasonMinReplicasBinding
 		c.Message = fmt.Sprintf("The minimum of %d replicas is more than the load needs: lower minReplicas to save cost", d.Min)
@@ -240,26 +240,26 @@ func (in *Input) boundsBinding(optimization *metav1.Condition) metav1.Condition 
 	return c
 }
 
-// planned reports whether the replicas of the variant come from a plan, also from one that cannot meet the targets.
-func planned(optimization *metav1.Condition) bool {
+// isPlanned reports whether the replicas of the variant come from a plan, also from one that cannot meet the targets.
+func isPlanned(optimization *metav1.Condition) bool {
 	return optimization.Status == metav1.ConditionTrue || optimization.Reason == v1alpha1.ReasonTargetsOutOfReach
 }
 
-// undecided returns a condition that is not known without an optimization.
-func undecided(c metav1.Condition, optimization *metav1.Condition) metav1.Condition {
+// undecidedCondition returns a condition that is not known without an optimization.
+func undecidedCondition(c metav1.Condition, optimization *metav1.Condition) metav1.Condition {
 	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, optimization.Reason, "The variant is not part of an optimization. See the condition OptimizationReady"
 	return c
 }
 
-func share(g *decision.Group) string {
+func formatShare(g *decision.Group) string {
 	if g == nil {
 		return "a part"
 	}
-	return fmt.Sprintf("%.1f %%", float64(g.Served().Share)/whole*100)
+	return fmt.Sprintf("%.1f %%", float64(g.Served().Share)/fullShare*100)
 }
 
-// join makes sentences of two texts. A text that is there already is not repeated.
-func join(a, b string) string {
+// joinSentences makes sentences of two texts. A text that is there already is not repeated.
+func joinSentences(a, b string) string {
 	switch a = strings.TrimSuffix(a, "."); {
 	case a == "" || b == "":
 		return a + b
@@ -269,8 +269,8 @@ func join(a, b string) string {
 	return a + ". " + b
 }
 
-// cut limits the length of a message.
-func cut(text string) string {
+// cutMessage limits the length of a message.
+func cutMessage(text string) string {
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage-len("...")], "") + "..."
 	}

@@ -81,19 +81,19 @@ func (w *Writer) Write(ctx context.Context, in *Input) (Result, error) {
 
 // patchOf returns the merge patch that gives an object a status, nil if it has it.
 func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscalingStatus) []byte {
-	before, after := fields(&object.Status), fields(&next)
+	before, after := statusFields(&object.Status), statusFields(&next)
 	if reflect.DeepEqual(before, after) {
 		return nil
 	}
-	changes := difference(before, after)
+	changes := changedFields(before, after)
 	if desired, ok := after[desiredKey]; ok {
 		changes[desiredKey] = replacement(before[desiredKey], desired)
 	}
-	return encode(map[string]any{"metadata": map[string]any{"resourceVersion": object.ResourceVersion}, "status": changes})
+	return encodeJSON(map[string]any{"metadata": map[string]any{"resourceVersion": object.ResourceVersion}, "status": changes})
 }
 
-// difference returns the fields that differ, whole. Fields that are no longer there are nil.
-func difference(before, after map[string]any) map[string]any {
+// changedFields returns the fields that differ, whole. Fields that are no longer there are nil.
+func changedFields(before, after map[string]any) map[string]any {
 	changes := map[string]any{}
 	for key, value := range after {
 		if !reflect.DeepEqual(before[key], value) {
@@ -125,16 +125,16 @@ func replacement(before, after any) any {
 	return replaced
 }
 
-// fields returns a status as JSON has it.
-func fields(status *v1alpha1.VariantAutoscalingStatus) map[string]any {
+// statusFields returns a status as JSON has it.
+func statusFields(status *v1alpha1.VariantAutoscalingStatus) map[string]any {
 	var all map[string]any
-	if err := json.Unmarshal(encode(status), &all); err != nil {
+	if err := json.Unmarshal(encodeJSON(status), &all); err != nil {
 		panic(fmt.Sprintf("status is not a JSON object: %v", err)) // unreachable: encode has just made it
 	}
 	return all
 }
 
-func encode(value any) []byte {
+func encodeJSON(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("status is not JSON: %v", err)) // unreachable: it consists of strings, numbers and times

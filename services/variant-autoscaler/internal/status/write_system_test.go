@@ -88,7 +88,7 @@ func TestWrite(t *testing.T) {
 		in.Object = create(t, client, "decision")
 		write(t, in, Written)
 		stored := get(t, "decision")
-		assert.Equal(t, encode(Build(in)), encode(stored.Status), "the API server dropped or changed a field")
+		assert.Equal(t, encodeJSON(Build(in)), encodeJSON(stored.Status), "the API server dropped or changed a field")
 		assert.EqualValues(t, 1, stored.Status.ObservedGeneration)
 
 		in.Object, in.Time = stored, in.Time.Add(time.Minute)

@@ -23,8 +23,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// began is the start of the simulated time.
-var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// startTime is the start of the simulated time.
+var startTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // autoscaler runs this service's own passes with its default flags. Nothing tells it what a replica serves.
 type autoscaler struct {
@@ -54,9 +54,9 @@ type Options struct {
 	Trace     func(o *pass.Outcome, now float64)
 }
 
-// Fairlead returns this service with its default flags, and the HorizontalPodAutoscalers of its examples, on Kubernetes before 1.35:
+// NewFairlead returns this service with its default flags, and the HorizontalPodAutoscalers of its examples, on Kubernetes before 1.35:
 // without a tolerance of their own.
-func Fairlead(o Options) func(s *Scenario) scaler {
+func NewFairlead(o Options) func(s *Scenario) scaler {
 	return func(s *Scenario) scaler {
 		a := &autoscaler{next: float64(s.Seed * 17 % 60), trace: o.Trace} //nolint:mnd // passes and changes of the load have any distance
 		builder := settings.NewBuilder(settings.Options{Namespace: "ns"})
@@ -76,7 +76,7 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 		}
 		a.collector = collect.New(a, collect.Options{Window: c.Metrics, Concurrency: 1})
 		if o.Knows {
-			a.collector, c.Metrics = &knowing{Collector: a.collector, scenario: s}, 0 // known rates have no noise to average
+			a.collector, c.Metrics = &knowingCollector{Collector: a.collector, scenario: s}, 0 // known rates have no noise to average
 		}
 		for range s.Variants {
 			a.hpas = append(a.hpas, hpa{tolerance: 0.1, window: o.HPAWindow})
@@ -96,7 +96,7 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 				Namespaces:               &view{a, func(c *informers.Caches) kit.Reader { return c.Namespaces }},
 			},
 			Configuration: a, Prometheus: a, Actuator: a, Reporter: a, Meter: a,
-			Now: func() time.Time { return a.now() },
+			Now: func() time.Time { return a.currentTime() },
 		}
 		if a.keda != nil {
 			p.Waits = a.keda
@@ -108,23 +108,23 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 	}
 }
 
-// knowing is a collector that knows the rates to come.
-type knowing struct {
+// knowingCollector is a collector that knows the rates to come.
+type knowingCollector struct {
 	pass.Collector
 
 	scenario *Scenario
 }
 
-func (k *knowing) Collect(ctx context.Context, now time.Time, groups []collect.Group) []collect.Result {
+func (k *knowingCollector) Collect(ctx context.Context, now time.Time, groups []collect.Group) []collect.Result {
 	results := k.Collector.Collect(ctx, now, groups)
 	soonest := math.Inf(1)
 	for i := range k.scenario.Variants {
 		soonest = min(soonest, k.scenario.Variants[i].Start)
 	}
-	at := now.Sub(began).Seconds()
+	at := now.Sub(startTime).Seconds()
 	for i := range results {
 		if l := &results[i].Load; l.State == snapshot.Found {
-			l.Rate = int64(k.scenario.most(groups[i].Model, at, at+soonest) * 1e6) //nolint:mnd // micro-requests
+			l.Rate = int64(k.scenario.largestRate(groups[i].Model, at, at+soonest) * 1e6) //nolint:mnd // micro-requests
 		}
 	}
 	return results
@@ -141,17 +141,17 @@ func (v *view) List() []any                           { return v.pick(&v.a.cache
 func (v *view) ByIndex(index, value string) []any     { return v.pick(&v.a.caches).ByIndex(index, value) }
 func (v *view) Listed() bool                          { return v.pick(&v.a.caches).Listed() }
 
-func (a *autoscaler) now() time.Time {
+func (a *autoscaler) currentTime() time.Time {
 	if a.world == nil {
-		return began
+		return startTime
 	}
-	return began.Add(time.Duration(a.world.now * float64(time.Second)))
+	return startTime.Add(time.Duration(a.world.now * float64(time.Second)))
 }
 
-func (a *autoscaler) step(w *world) {
+func (a *autoscaler) stepSecond(w *world) {
 	a.world = w
 	if w.now >= a.next {
-		a.pass()
+		a.doPass()
 	}
 	if a.keda != nil {
 		return
@@ -162,19 +162,19 @@ func (a *autoscaler) step(w *world) {
 	}
 	if second%hpaEvery == 7 && a.scraped != nil { //nolint:mnd // between two scrapes
 		for i, d := range w.deployments {
-			a.hpas[i].sync(d, w.now, float64(a.scraped[i]))
+			a.hpas[i].syncReplicas(d, w.now, float64(a.scraped[i]))
 		}
 	}
 }
 
-// pass runs a pass on the objects that the cluster has now.
-func (a *autoscaler) pass() {
+// doPass runs a pass on the present objects of the cluster.
+func (a *autoscaler) doPass() {
 	objects := []*unstructured.Unstructured{{Object: object{
 		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": object{"name": poolName, "namespace": "ns"},
 		"spec": object{"selector": object{"matchLabels": object{"app": "m"}}},
 	}}}
 	for _, d := range a.world.deployments {
-		objects = append(objects, a.objects(d)...)
+		objects = append(objects, a.objectsOf(d)...)
 	}
 	var err error
 	if a.caches, err = informers.SnapshotCaches(kit.Snapshot{Objects: objects}, ""); err != nil {
@@ -189,11 +189,11 @@ func (a *autoscaler) pass() {
 
 type object = map[string]any
 
-func (a *autoscaler) objects(d *deployment) []*unstructured.Unstructured {
+func (a *autoscaler) objectsOf(d *deployment) []*unstructured.Unstructured {
 	meta := func(name string, at time.Time, more object) object {
-		made := object{"name": name, "namespace": "ns", "creationTimestamp": at.Format(time.RFC3339)}
-		maps.Copy(made, more)
-		return made
+		metadata := object{"name": name, "namespace": "ns", "creationTimestamp": at.Format(time.RFC3339)}
+		maps.Copy(metadata, more)
+		return metadata
 	}
 	ready := 0
 	var all []*unstructured.Unstructured
@@ -203,14 +203,14 @@ func (a *autoscaler) objects(d *deployment) []*unstructured.Unstructured {
 		}
 		pod := object{
 			"apiVersion": "v1", "kind": "Pod",
-			"metadata": meta(p.name, began.Add(time.Duration(p.created)*time.Second), object{
+			"metadata": meta(p.name, startTime.Add(time.Duration(p.created)*time.Second), object{
 				"labels":          object{"pod-template-hash": "7d"},
 				"ownerReferences": []any{object{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": d.Name + "-7d", "uid": "u", "controller": true}},
 			}),
 		}
 		if p.ready <= a.world.now {
 			ready++
-			since := began.Add(time.Duration(p.ready) * time.Second).Format(time.RFC3339)
+			since := startTime.Add(time.Duration(p.ready) * time.Second).Format(time.RFC3339)
 			pod["status"] = object{"phase": "Running", "conditions": []any{object{"type": "Ready", "status": "True", "lastTransitionTime": since}}}
 		}
 		all = append(all, &unstructured.Unstructured{Object: pod})
@@ -220,13 +220,13 @@ func (a *autoscaler) objects(d *deployment) []*unstructured.Unstructured {
 		labels["llm-d.ai/role"] = d.Role
 	}
 	deployment := object{
-		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(d.Name, began, nil),
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(d.Name, startTime, nil),
 		"spec":   object{"replicas": int64(d.wanted), "template": object{"metadata": object{"labels": labels}}},
 		"status": object{"readyReplicas": int64(ready)},
 	}
 	hpa := object{
 		"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-		"metadata": meta(d.Name, began, object{"annotations": object{
+		"metadata": meta(d.Name, startTime, object{"annotations": object{
 			"llm-d.ai/managed": "true", "llm-d.ai/model-id": d.Model, "llm-d.ai/variant-cost": strconv.FormatFloat(d.Cost, 'f', -1, 64),
 		}}),
 		"spec": object{

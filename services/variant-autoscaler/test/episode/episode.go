@@ -53,8 +53,8 @@ type Scenario struct {
 // Phase is a constant rate for a time.
 type Phase struct{ Seconds, Rate float64 }
 
-// Poisson returns arrivals of phases with log-normal sizes.
-func Poisson(phases []Phase, input, output, spread float64, seed uint64) (arrivals []Arrival, end float64) {
+// PoissonArrivals returns arrivals of phases with log-normal sizes.
+func PoissonArrivals(phases []Phase, input, output, spread float64, seed uint64) (arrivals []Arrival, end float64) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	deviation := math.Sqrt(math.Log(1 + spread*spread))
 	size := func(mean float64) int {
@@ -69,8 +69,8 @@ func Poisson(phases []Phase, input, output, spread float64, seed uint64) (arriva
 	return arrivals, end
 }
 
-// most returns the largest rate of a model in a time.
-func (s *Scenario) most(model string, from, to float64) float64 {
+// largestRate returns the largest rate of a model in a time.
+func (s *Scenario) largestRate(model string, from, to float64) float64 {
 	most, at := 0.0, 0.0
 	for _, p := range s.Phases[model] {
 		if at < to && at+p.Seconds > from {
@@ -102,21 +102,21 @@ type Moment struct {
 	Within   float64 // part of the requests that arrived in the last 15 s and are within their objectives
 }
 
-// Attainment returns the part of the requests that was within the objectives.
-func (r *Result) Attainment() float64 { return float64(r.Within) / float64(max(r.Requests, 1)) }
+// AttainedShare returns the part of the requests that was within the objectives.
+func (r *Result) AttainedShare() float64 { return float64(r.Within) / float64(max(r.Requests, 1)) }
 
-// Replicas returns the mean number of replicas.
-func (r *Result) Replicas() float64 { return r.ReplicaSeconds / r.Seconds }
+// MeanReplicas returns the mean number of replicas.
+func (r *Result) MeanReplicas() float64 { return r.ReplicaSeconds / r.Seconds }
 
 func (r *Result) String() string {
 	return fmt.Sprintf("%.1f %% at %.2f replicas, cost %.1f, %d cut, %d late first, %d late rest of %d",
-		100*r.Attainment(), r.Replicas(), r.Cost, r.Cut, r.LateFirst, r.LateRest, r.Requests)
+		100*r.AttainedShare(), r.MeanReplicas(), r.Cost, r.Cut, r.LateFirst, r.LateRest, r.Requests)
 }
 
 // scaler decides on replicas.
 type scaler interface {
-	// step is called every second. It sets the wanted replicas of deployments.
-	step(w *world)
+	// stepSecond is called every second. It sets the wanted replicas of deployments.
+	stepSecond(w *world)
 }
 
 // pod is a pod of a deployment.
@@ -172,7 +172,7 @@ func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 		d := &deployment{Variant: &s.Variants[i], wanted: initial[i]} //nolint:gosec // the caller has one for each variant
 		w.deployments = append(w.deployments, d)
 		for range d.wanted {
-			w.create(d, -1000)
+			w.createPod(d, -1000)
 		}
 	}
 	law := with(s)
@@ -181,17 +181,17 @@ func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 	for second := range int(s.End) {
 		w.now = float64(second)
 		if second%scrapeEvery == 0 {
-			w.scrape()
+			w.scrapeAll()
 		}
-		law.step(w)
-		w.reconcile()
-		w.release()
-		w.charge(r)
+		law.stepSecond(w)
+		w.reconcilePods()
+		w.releaseHeld()
+		w.addCosts(r)
 		if second%scrapeEvery == 0 {
-			r.Timeline = append(r.Timeline, Moment{At: w.now, Replicas: w.present()})
+			r.Timeline = append(r.Timeline, Moment{At: w.now, Replicas: w.countPods()})
 		}
 		for ; next < len(s.Arrivals) && s.Arrivals[next].At < w.now+1; next++ {
-			if a := &s.Arrivals[next]; w.dispatch(a) {
+			if a := &s.Arrivals[next]; w.dispatchRequest(a) {
 				if h, tells := law.(holder); tells {
 					h.onHold(w, a.Model, a.At)
 				}
@@ -199,29 +199,29 @@ func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 		}
 		w.handOver()
 	}
-	w.finish(r)
+	w.finishAll(r)
 	return r
 }
 
-// charge adds what a second costs.
-func (w *world) charge(r *Result) {
+// addCosts adds the costs of a second.
+func (w *world) addCosts(r *Result) {
 	for _, d := range w.deployments {
-		present := float64(d.present(w.now))
+		present := float64(d.countPods(w.now))
 		r.ReplicaSeconds += present
 		r.Cost += d.Cost * present / w.End
 	}
 }
 
-func (w *world) present() int {
+func (w *world) countPods() int {
 	n := 0
 	for _, d := range w.deployments {
-		n += d.present(w.now)
+		n += d.countPods(w.now)
 	}
 	return n
 }
 
-// present returns the pods that are not gone.
-func (d *deployment) present(now float64) int {
+// countPods returns the pods that are not gone.
+func (d *deployment) countPods(now float64) int {
 	n := 0
 	for _, p := range d.pods {
 		if p.gone > now {
@@ -231,7 +231,7 @@ func (d *deployment) present(now float64) int {
 	return n
 }
 
-func (w *world) create(d *deployment, at float64) {
+func (w *world) createPod(d *deployment, at float64) {
 	d.made++
 	p := &pod{
 		name: fmt.Sprintf("%s-7d-%d", d.Name, d.made), created: at, ready: at + d.Start, ends: math.Inf(1), gone: math.Inf(1),
@@ -241,15 +241,15 @@ func (w *world) create(d *deployment, at float64) {
 	d.pods = append(d.pods, p)
 }
 
-// reconcile does what the controllers of Deployments and ReplicaSets do, and the kubelet: it creates pods, ends those that are not ready
-// first, then those that became ready last, and kills what does not end in time.
-func (w *world) reconcile() {
+// reconcilePods does what the controllers of Deployments and ReplicaSets do, and the kubelet: it creates pods, ends those that are not
+// ready first, then those that became ready last, and kills what does not end in time.
+func (w *world) reconcilePods() {
 	for _, d := range w.deployments {
 		var alive []*pod
 		kept := d.pods[:0]
 		for _, p := range d.pods {
 			if !math.IsInf(p.ends, 1) && math.IsInf(p.gone, 1) {
-				w.drain(p)
+				w.drainPod(p)
 			}
 			if math.IsInf(p.ends, 1) {
 				alive = append(alive, p)
@@ -269,12 +269,12 @@ func (w *world) reconcile() {
 			}
 		}
 		for n := len(alive); n < d.wanted; n++ {
-			w.create(d, w.now)
+			w.createPod(d, w.now)
 		}
 	}
 }
 
-func (w *world) drain(p *pod) {
+func (w *world) drainPod(p *pod) {
 	p.server.Advance(w.now)
 	if p.server.Requests() > 0 && w.now < p.ends+w.Grace {
 		return
@@ -287,9 +287,9 @@ func (w *world) drain(p *pod) {
 	}
 }
 
-func (p *pod) serves(now float64) bool { return p.ready <= now && p.ends > now }
+func (p *pod) isServing(now float64) bool { return p.ready <= now && p.ends > now }
 
-func (w *world) fewest(ready []*pod, now float64) *pod {
+func (w *world) leastLoaded(ready []*pod, now float64) *pod {
 	offset := w.random.IntN(len(ready))
 	best, fewest := ready[0], math.MaxInt
 	for i := range ready {
@@ -302,8 +302,8 @@ func (w *world) fewest(ready []*pod, now float64) *pod {
 	return best
 }
 
-// scrape reads the pages of the picker and of all pods that run. A pod that starts has none.
-func (w *world) scrape() {
+// scrapeAll reads the pages of the picker and of all pods that run. A pod that starts has none.
+func (w *world) scrapeAll() {
 	w.queues = append(w.queues, queued{w.now, len(w.held)})
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
@@ -319,15 +319,15 @@ func (w *world) scrape() {
 	}
 }
 
-// within reports whether a request was within its objectives.
-func (w *world) within(r *modelserver.Request) (first, rest bool) {
+// meetsObjectives reports whether a request was within its objectives.
+func (w *world) meetsObjectives(r *modelserver.Request) (first, rest bool) {
 	first = r.First > 0 && r.First-r.Arrived <= w.TTFT
 	rest = r.Output < 2 || r.End > 0 && (r.End-r.First)/float64(r.Output-1) <= w.TPOT
 	return first, rest
 }
 
-// finish lets all requests end that pods have, and counts them.
-func (w *world) finish(r *Result) {
+// finishAll lets all requests end that pods have, and counts them.
+func (w *world) finishAll(r *Result) {
 	w.finishRoles()
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
@@ -339,7 +339,7 @@ func (w *world) finish(r *Result) {
 	for _, q := range w.requests {
 		at := min(int(q.Arrived/scrapeEvery), len(arrived)-1)
 		arrived[at]++
-		first, rest := w.within(q)
+		first, rest := w.meetsObjectives(q)
 		if !w.cut[q] && (w.Patience == 0 || q.End-q.Arrived <= w.Patience) {
 			r.Completed++
 		}

@@ -24,14 +24,14 @@ type law struct {
 
 func laws() []law {
 	return []law{
-		{"static 8", Static, 8},
-		{"static 5", Static, 5},
+		{"static 8", NewStatic, 8},
+		{"static 5", NewStatic, 5},
 		{"KEDA, SLO-aware", SLOAware, 3},
 		{"KEDA, SLO-aware, calibrated", SLOAwareAt(0.30, 0.20), 3},
 		{"KEDA, token-aware", TokenAware, 3},
-		{"Fairlead, defaults", Fairlead(Options{}), 3},
-		{"Fairlead, HPA window 300 s", Fairlead(Options{HPAWindow: 300}), 3},
-		{"Fairlead, window 30 s, forecast, headroom 5 %", Fairlead(Options{Configure: func(c *config.Config) {
+		{"Fairlead, defaults", NewFairlead(Options{}), 3},
+		{"Fairlead, HPA window 300 s", NewFairlead(Options{HPAWindow: 300}), 3},
+		{"Fairlead, window 30 s, forecast, headroom 5 %", NewFairlead(Options{Configure: func(c *config.Config) {
 			c.Window, c.Forecast, c.Plan.HeadroomPercent = 30*time.Second, true, 5
 		}}), 3},
 	}
@@ -54,25 +54,25 @@ func overlap() steptime.Law {
 // published best, 95.8 %, with fewer replicas, 5.93. BenchmarkEpisode has the medians.
 func TestEpisode(t *testing.T) {
 	t.Parallel()
-	s := Published(Qwen32(), 1, 1)
-	assert.GreaterOrEqual(t, Run(s, Static, 8).Attainment(), 0.999, "the published result of 8 static replicas")
+	s := PublishedScenario(Qwen32(), 1, 1)
+	assert.GreaterOrEqual(t, Run(s, NewStatic, 8).AttainedShare(), 0.999, "the published result of 8 static replicas")
 	for _, l := range []steptime.Law{Qwen32(), linear()}[:testlane.Repetitions(1, 2)] {
-		got := Run(Published(l, 1, 1), Fairlead(Options{}), 3)
-		assert.GreaterOrEqual(t, got.Attainment(), 0.98)
-		assert.LessOrEqual(t, got.Replicas(), 5.8)
+		got := Run(PublishedScenario(l, 1, 1), NewFairlead(Options{}), 3)
+		assert.GreaterOrEqual(t, got.AttainedShare(), 0.98)
+		assert.LessOrEqual(t, got.MeanReplicas(), 5.8)
 	}
 }
 
 // TestWorld checks the world itself.
 func TestWorld(t *testing.T) {
 	t.Parallel()
-	s := Published(Qwen32(), 1, 1)
-	s.Arrivals, s.End = Poisson([]Phase{{120, 6}}, 4000, 1000, 0.1, 1)
-	few := Run(s, Static, 3)
-	assert.Less(t, few.Attainment(), 0.95, "3 replicas cannot serve 6 requests/s")
-	assert.InDelta(t, 3, few.Replicas(), 1e-9)
+	s := PublishedScenario(Qwen32(), 1, 1)
+	s.Arrivals, s.End = PoissonArrivals([]Phase{{120, 6}}, 4000, 1000, 0.1, 1)
+	few := Run(s, NewStatic, 3)
+	assert.Less(t, few.AttainedShare(), 0.95, "3 replicas cannot serve 6 requests/s")
+	assert.InDelta(t, 3, few.MeanReplicas(), 1e-9)
 	assert.Equal(t, few.Requests, few.Within+few.Cut+few.LateFirst+few.LateRest)
-	assert.Equal(t, few.String(), Run(s, Static, 3).String(), "the same seed gives the same run")
+	assert.Equal(t, few.String(), Run(s, NewStatic, 3).String(), "the same seed gives the same run")
 	s.Grace = 1
 	abrupt := Run(s, func(*Scenario) scaler { return shrink{} }, 5)
 	assert.Positive(t, abrupt.Cut, "pods that end at once take their requests along")
@@ -81,7 +81,7 @@ func TestWorld(t *testing.T) {
 // shrink takes two replicas away after a minute.
 type shrink struct{}
 
-func (shrink) step(w *world) {
+func (shrink) stepSecond(w *world) {
 	if w.now == 60 {
 		w.deployments[0].wanted -= 2
 	}
@@ -96,15 +96,15 @@ type unlike struct {
 
 // compare plays a load with this service, and with the same service where it knows the load.
 func (u *unlike) compare(seed uint64) (ours, plan *Result) {
-	return Run(u.scenario(seed), Fairlead(Options{}), u.first...), Run(u.scenario(seed), Fairlead(Options{Knows: true}), u.first...)
+	return Run(u.scenario(seed), NewFairlead(Options{}), u.first...), Run(u.scenario(seed), NewFairlead(Options{Knows: true}), u.first...)
 }
 
 func envelope(law steptime.Law) unlike {
-	return unlike{"envelope", func(seed uint64) *Scenario { return Envelope(law, seed) }, []int{1, 1, 1, 1}}
+	return unlike{"envelope", func(seed uint64) *Scenario { return EnvelopeScenario(law, seed) }, []int{1, 1, 1, 1}}
 }
 
 func mixed(law steptime.Law, factor float64) unlike {
-	return unlike{fmt.Sprintf("episode, %.0f %%", 100*factor), func(seed uint64) *Scenario { return Unlike(law, factor, seed) }, []int{1, 3}}
+	return unlike{fmt.Sprintf("episode, %.0f %%", 100*factor), func(seed uint64) *Scenario { return UnlikeScenario(law, factor, seed) }, []int{1, 3}}
 }
 
 // TestRamp is the first part of TestEnvelope, with one seed: the load of one model ramps up.
@@ -119,7 +119,7 @@ func TestRamp(t *testing.T) {
 		return s
 	}
 	ours, plan := ramp.compare(0)
-	assert.GreaterOrEqual(t, ours.Attainment(), 0.97, "the target is for 90 %")
+	assert.GreaterOrEqual(t, ours.AttainedShare(), 0.97, "the target is for 90 %")
 	assert.Zero(t, ours.Cut)
 	assert.LessOrEqual(t, ours.Cost/plan.Cost, 0.95, "the plan that knows the load starts replicas ahead of it: %.3f", ours.Cost/plan.Cost)
 }
@@ -138,7 +138,7 @@ func BenchmarkUnlike(b *testing.B) {
 				var within, known, ratio []float64
 				for seed := range uint64(seeds) {
 					ours, plan := u.compare(seed)
-					within, known, ratio = append(within, 100*ours.Attainment()), append(known, 100*plan.Attainment()), append(ratio, ours.Cost/plan.Cost)
+					within, known, ratio = append(within, 100*ours.AttainedShare()), append(known, 100*plan.AttainedShare()), append(ratio, ours.Cost/plan.Cost)
 				}
 				slices.Sort(within)
 				slices.Sort(known)
@@ -167,8 +167,8 @@ func BenchmarkEpisode(b *testing.B) {
 				var within, replicas []float64
 				cut := 0
 				for seed := range uint64(seeds) {
-					r := Run(Published(w.law, w.factor, seed), l.with, l.first)
-					within, replicas, cut = append(within, 100*r.Attainment()), append(replicas, r.Replicas()), max(cut, r.Cut)
+					r := Run(PublishedScenario(w.law, w.factor, seed), l.with, l.first)
+					within, replicas, cut = append(within, 100*r.AttainedShare()), append(replicas, r.MeanReplicas()), max(cut, r.Cut)
 				}
 				slices.Sort(within)
 				slices.Sort(replicas)
@@ -197,13 +197,13 @@ func BenchmarkTraces(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := Published(Qwen32(), 1, 1)
+			s := PublishedScenario(Qwen32(), 1, 1)
 			s.Variants[0].Min, s.Variants[0].Max = 1, 40
 			s.Arrivals, s.End = arrivals, math.Ceil(arrivals[len(arrivals)-1].At)
 			run := laws()
 			for i := range run {
 				if i < 2 { //nolint:mnd // static ones
-					run[i] = law{fmt.Sprintf("static %d", 40-20*i), Static, 40 - 20*i}
+					run[i] = law{fmt.Sprintf("static %d", 40-20*i), NewStatic, 40 - 20*i}
 				} else {
 					run[i].first = 20
 				}
@@ -211,11 +211,11 @@ func BenchmarkTraces(b *testing.B) {
 			var lines []Line
 			for _, l := range run {
 				r := Run(s, l.with, l.first)
-				fmt.Printf("| %s | %s | %.1f %% | %.2f | %d |\n", name, l.name, 100*r.Attainment(), r.Replicas(), r.Cut)
+				fmt.Printf("| %s | %s | %.1f %% | %.2f | %d |\n", name, l.name, 100*r.AttainedShare(), r.MeanReplicas(), r.Cut)
 				lines = append(lines, Line{l.name, r.Timeline})
 			}
 			if to := os.Getenv("FAIRLEAD_PLOTS"); to != "" {
-				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", Plot(name+" at 20 times its speed", lines[2:6]), 0o644); err != nil {
+				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", PlotSVG(name+" at 20 times its speed", lines[2:6]), 0o644); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -31,18 +31,18 @@ type change struct {
 
 const hpaEvery = 15
 
-// sync sets the wanted replicas of a deployment, from the value of the metric divided by its target.
-func (h *hpa) sync(d *deployment, now, metric float64) {
+// syncReplicas sets the wanted replicas of a deployment, from the value of the metric divided by its target.
+func (h *hpa) syncReplicas(d *deployment, now, metric float64) {
 	current, want := d.wanted, d.wanted
 	if current == 0 || math.Abs(metric/float64(current)-1) > h.tolerance {
 		want = int(math.Ceil(metric - 1e-9))
 	}
-	want = min(max(h.stabilize(now, current, want), d.Min), d.Max)
+	want = min(max(h.stabilizedWant(now, current, want), d.Min), d.Max)
 	switch {
 	case want > current && h.up != nil:
-		want = min(want, h.up(current-h.changed(now, h.upPeriod, 1)))
+		want = min(want, h.up(current-h.changedReplicas(now, h.upPeriod, 1)))
 	case want < current && h.down > 0:
-		want = max(want, current+h.changed(now, h.downPeriod, -1)*-1-h.down)
+		want = max(want, current+h.changedReplicas(now, h.downPeriod, -1)*-1-h.down)
 	}
 	if want != current {
 		h.changes = append(h.changes, change{now, want - current})
@@ -50,8 +50,8 @@ func (h *hpa) sync(d *deployment, now, metric float64) {
 	}
 }
 
-// stabilize returns the largest recommendation of the window, if the replicas are to become fewer.
-func (h *hpa) stabilize(now float64, current, want int) int {
+// stabilizedWant returns the largest recommendation of the window, if the replicas are to become fewer.
+func (h *hpa) stabilizedWant(now float64, current, want int) int {
 	if h.recommended == nil { // what is there counts as recommended when it begins
 		h.recommended = []recommended{{now, current}}
 	}
@@ -70,8 +70,8 @@ func (h *hpa) stabilize(now float64, current, want int) int {
 	return want
 }
 
-// changed returns the replicas that were added in a period, or taken away as a negative number.
-func (h *hpa) changed(now, period float64, sign int) int {
+// changedReplicas returns the replicas that were added in a period, or taken away as a negative number.
+func (h *hpa) changedReplicas(now, period float64, sign int) int {
 	total := 0
 	for _, c := range h.changes {
 		if c.at > now-period && c.by*sign > 0 {
@@ -81,12 +81,12 @@ func (h *hpa) changed(now, period float64, sign int) int {
 	return total
 }
 
-// Static keeps the replicas.
-func Static(*Scenario) scaler { return static{} }
+// NewStatic keeps the replicas.
+func NewStatic(*Scenario) scaler { return static{} }
 
 type static struct{}
 
-func (static) step(*world) {}
+func (static) stepSecond(*world) {}
 
 // sloAware is the SLO-aware law of llm-d on KEDA: the worst of both objectives at the 90th percentile, as a part of the objective, at
 // most 2, smoothed over 45 s. It scales up above 0.55 and down below 0.40. Starting replicas get credit.
@@ -120,16 +120,16 @@ func (w *world) lastTimes(percentile float64) (first, rest float64) {
 	}
 	var counts [len(modelserver.Buckets) + 1]float64
 	for _, p := range w.deployments[0].pods {
-		if seen := within(p.scrapes, w.now-window); len(seen) > 1 {
+		if seen := scrapesAfter(p.scrapes, w.now-window); len(seen) > 1 {
 			for i := range counts {
 				counts[i] += seen[len(seen)-1].page.ITLs[i] - seen[0].page.ITLs[i]
 			}
 		}
 	}
-	return modelserver.Quantile(firsts, percentile), modelserver.ITLQuantile(counts, percentile)
+	return modelserver.QuantileOf(firsts, percentile), modelserver.ITLQuantile(counts, percentile)
 }
 
-func (s *sloAware) step(w *world) {
+func (s *sloAware) stepSecond(w *world) {
 	if int(w.now)%hpaEvery != 7 {
 		return
 	}
@@ -139,20 +139,20 @@ func (s *sloAware) step(w *world) {
 	worst := min(max(first/w.TTFT, rest/w.TPOT), most)
 	s.last = append(s.last, worst)
 	s.last = s.last[max(0, len(s.last)-3):]
-	smooth := modelserver.Quantile(s.last, 0)
+	smooth := modelserver.QuantileOf(s.last, 0)
 	ready := 0
 	for _, p := range d.pods {
-		if p.serves(w.now) {
+		if p.isServing(w.now) {
 			ready++
 		}
 	}
 	switch credit := min(float64(ready)/float64(max(d.wanted, 1)), 1); {
 	case smooth*credit > s.above:
-		s.hpa.sync(d, w.now, float64(d.wanted)*smooth*credit/s.above)
+		s.hpa.syncReplicas(d, w.now, float64(d.wanted)*smooth*credit/s.above)
 	case smooth < s.below:
-		s.hpa.sync(d, w.now, float64(d.wanted)*smooth/s.below)
+		s.hpa.syncReplicas(d, w.now, float64(d.wanted)*smooth/s.below)
 	default:
-		s.hpa.sync(d, w.now, float64(d.wanted))
+		s.hpa.syncReplicas(d, w.now, float64(d.wanted))
 	}
 }
 
@@ -165,14 +165,14 @@ func TokenAware(*Scenario) scaler {
 	return &tokenAware{hpa: hpa{tolerance: 0.1, window: 300, up: func(n int) int { return n + max(n, 4) }, upPeriod: 15}}
 }
 
-func (s *tokenAware) step(w *world) {
+func (s *tokenAware) stepSecond(w *world) {
 	if int(w.now)%hpaEvery != 7 {
 		return
 	}
 	d := w.deployments[0]
 	prompts, usage := 0.0, 0.0
 	for _, p := range d.pods {
-		if !p.serves(w.now) || len(p.scrapes) == 0 {
+		if !p.isServing(w.now) || len(p.scrapes) == 0 {
 			continue
 		}
 		usage += p.scrapes[len(p.scrapes)-1].page.Usage
@@ -183,5 +183,5 @@ func (s *tokenAware) step(w *world) {
 		}
 	}
 	const fill, floor = 0.8, 0.3
-	s.hpa.sync(d, w.now, max(prompts/d.Prefill/(w.TTFT-floor), usage/fill))
+	s.hpa.syncReplicas(d, w.now, max(prompts/d.Prefill/(w.TTFT-floor), usage/fill))
 }

@@ -50,19 +50,19 @@ func (k *keda) CountWaiting(of holds.Key) (now, since int, watched bool) {
 	return k.waits.CountWaiting(of)
 }
 
-func (k *keda) step(w *world) {
-	k.autoscaler.step(w)
-	k.observe(w)
-	k.follow(w, w.now)
+func (k *keda) stepSecond(w *world) {
+	k.autoscaler.stepSecond(w)
+	k.observeWaits(w)
+	k.setReplicas(w, w.now)
 }
 
 // onHold tells of a request that waits.
 func (k *keda) onHold(w *world, _ string, at float64) {
-	k.observe(w)
-	k.follow(w, at+pushDelay)
+	k.observeWaits(w)
+	k.setReplicas(w, at+pushDelay)
 }
 
-func (k *keda) observe(w *world) {
+func (k *keda) observeWaits(w *world) {
 	waiting := map[string]int{}
 	for _, h := range w.held {
 		waiting[h.model]++
@@ -70,8 +70,8 @@ func (k *keda) observe(w *world) {
 	k.waits.Observe(holds.Pool{Namespace: "ns", Name: poolName}, "picker", waiting)
 }
 
-// follow sets the replicas: to and from zero at once, and otherwise every 15 s.
-func (k *keda) follow(w *world, at float64) {
+// setReplicas sets the replicas: to and from zero at once, and otherwise every 15 s.
+func (k *keda) setReplicas(w *world, at float64) {
 	if k.active == nil {
 		k.active = make([]float64, len(w.deployments))
 	}
@@ -85,10 +85,10 @@ func (k *keda) follow(w *world, at float64) {
 			}
 		case d.wanted == 0:
 			k.active[i], d.wanted = at, 1
-			w.create(d, at)
+			w.createPod(d, at)
 		default:
 			if k.active[i] = at; second%hpaEvery == 7 { //nolint:mnd // between two scrapes
-				k.autoscaler.hpas[i].sync(d, w.now, float64(n))
+				k.autoscaler.hpas[i].syncReplicas(d, w.now, float64(n))
 			}
 		}
 	}
@@ -113,8 +113,8 @@ func KEDAQueue(each float64) func(*Scenario) scaler {
 	}
 }
 
-func (k *kedaQueue) step(w *world) {
-	second, requests := int(w.now), w.scraped()
+func (k *kedaQueue) stepSecond(w *world) {
+	second, requests := int(w.now), w.scrapedRequests()
 	if second%kedaPoll == 0 && requests > 0 {
 		k.active = w.now
 	}
@@ -125,17 +125,17 @@ func (k *kedaQueue) step(w *world) {
 		case d.wanted == 0 && k.active == w.now:
 			d.wanted = 1
 		case d.wanted > 0 && second%hpaEvery == 7: //nolint:mnd // between two scrapes
-			k.hpas[i].sync(d, w.now, max(requests/k.each, 1))
+			k.hpas[i].syncReplicas(d, w.now, max(requests/k.each, 1))
 		}
 	}
 }
 
-// scraped returns the requests in the picker and in all servers at their last scrapes.
-func (w *world) scraped() float64 {
+// scrapedRequests returns the requests in the picker and in all servers at their last scrapes.
+func (w *world) scrapedRequests() float64 {
 	requests := float64(w.queues[len(w.queues)-1].requests)
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
-			if p.serves(w.now) && len(p.scrapes) > 0 {
+			if p.isServing(w.now) && len(p.scrapes) > 0 {
 				page := &p.scrapes[len(p.scrapes)-1].page
 				requests += page.Running + page.Waiting
 			}

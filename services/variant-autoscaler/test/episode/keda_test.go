@@ -13,7 +13,7 @@ const retention = 10 * time.Minute
 
 // idle is a model with two variants and requests at few times: bursts of ten requests, one every three seconds.
 func idle(end float64, bursts ...float64) *Scenario {
-	s := Unlike(Qwen32(), 1, 1)
+	s := UnlikeScenario(Qwen32(), 1, 1)
 	for i := range s.Variants {
 		s.Variants[i].Min = 0
 	}
@@ -34,7 +34,7 @@ func TestToZeroAndBack(t *testing.T) {
 	t.Parallel()
 	bursts := []float64{1800.3, 5400.9, 9000.5, 12600.1}
 	s := idle(15_000, bursts...)
-	r := Run(s, Fairlead(Options{Retention: retention}), 0, 0)
+	r := Run(s, NewFairlead(Options{Retention: retention}), 0, 0)
 	require.Len(t, r.Wakes, len(bursts))
 	assert.Zero(t, r.Cut)
 	assert.Equal(t, map[string]int{"qwen": 0, "slow": len(bursts)}, r.Pods, "the cheapest one alone")
@@ -61,7 +61,7 @@ func TestNoFlap(t *testing.T) {
 	for at := 100.0; at < 7000; at += retention.Seconds() / 2 {
 		s.Arrivals = append(s.Arrivals, Arrival{Model: model, At: at, Input: 100, Output: 10})
 	}
-	r := Run(s, Fairlead(Options{Retention: retention}), 0, 0)
+	r := Run(s, NewFairlead(Options{Retention: retention}), 0, 0)
 	assert.Len(t, r.Wakes, 1)
 	assert.Equal(t, map[string]int{"qwen": 0, "slow": 1}, r.Pods)
 	assert.Equal(t, 1, r.replicasAt(7100))
@@ -71,17 +71,17 @@ func TestNoFlap(t *testing.T) {
 // TestIdleModelHoldsNothing: without a request, no replica ever starts, and those that are there go.
 func TestIdleModelHoldsNothing(t *testing.T) {
 	t.Parallel()
-	r := Run(idle(7200), Fairlead(Options{Retention: retention}), 0, 0)
+	r := Run(idle(7200), NewFairlead(Options{Retention: retention}), 0, 0)
 	assert.Equal(t, map[string]int{"qwen": 0, "slow": 0}, r.Pods)
 	assert.Zero(t, r.Cost)
-	r = Run(idle(7200), Fairlead(Options{Retention: retention}), 1, 2)
+	r = Run(idle(7200), NewFairlead(Options{Retention: retention}), 1, 2)
 	assert.Zero(t, r.replicasAt(3600))
 }
 
 // TestRolesToZeroAndBack: a prefill server and a decode server start at once for the first request, and both go after the retention period.
 func TestRolesToZeroAndBack(t *testing.T) {
 	t.Parallel()
-	s := Disaggregated(Qwen32(), 1./15_000, 1)
+	s := DisaggregatedScenario(Qwen32(), 1./15_000, 1)
 	for i := range s.Variants {
 		s.Variants[i].Min = 0
 	}
@@ -92,7 +92,7 @@ func TestRolesToZeroAndBack(t *testing.T) {
 			s.Arrivals = append(s.Arrivals, Arrival{Model: model, At: at + 3*float64(i), Input: 4000, Output: 200})
 		}
 	}
-	r := Run(s, Fairlead(Options{Retention: retention}), 0, 0)
+	r := Run(s, NewFairlead(Options{Retention: retention}), 0, 0)
 	assert.Zero(t, r.Cut)
 	assert.Equal(t, map[string]int{"prefill": len(bursts), "decode": len(bursts)}, r.Pods)
 	require.Len(t, r.Wakes, len(bursts))
@@ -110,7 +110,7 @@ func TestSlowStart(t *testing.T) {
 	s := idle(3600, 600.5)
 	s.Variants, s.Hold = s.Variants[1:], 1000
 	s.Variants[0].Start = 900
-	r := Run(s, Fairlead(Options{Retention: retention}), 0)
+	r := Run(s, NewFairlead(Options{Retention: retention}), 0)
 	require.Len(t, r.Wakes, 1)
 	assert.Equal(t, map[string]int{"slow": 1}, r.Pods)
 	assert.Zero(t, r.Cut)

@@ -50,12 +50,12 @@ type queued struct {
 	requests int
 }
 
-// dispatch sends a request to a pod, or holds it, and reports whether it is the first one that waits for its model.
-func (w *world) dispatch(a *Arrival) (first bool) {
+// dispatchRequest sends a request to a pod, or holds it, and reports whether it is the first one that waits for its model.
+func (w *world) dispatchRequest(a *Arrival) (first bool) {
 	r := &modelserver.Request{Input: a.Input, Output: a.Output, Arrived: a.At}
 	w.requests = append(w.requests, r)
 	switch {
-	case w.send(r, a.Model, a.At) != nil:
+	case w.sendRequest(r, a.Model, a.At) != nil:
 		return false
 	case w.Hold > 0:
 		first = !slices.ContainsFunc(w.held, func(h held) bool { return h.model == a.Model })
@@ -66,25 +66,25 @@ func (w *world) dispatch(a *Arrival) (first bool) {
 	return first
 }
 
-// send sends a request to a pod, and returns its variant, nil if no pod is ready. Where servers have roles, one of each must be.
-func (w *world) send(r *modelserver.Request, model string, at float64) *Variant {
+// sendRequest sends a request to a pod, and returns its variant, nil if no pod is ready. Where servers have roles, one of each must be.
+func (w *world) sendRequest(r *modelserver.Request, model string, at float64) *Variant {
 	if w.hasRoles(model) {
 		if w.Hold > 0 && w.readyAt(model) > at {
 			return nil
 		}
-		return w.prefill(model, r, at)
+		return w.prefillRequest(model, r, at)
 	}
-	_, variant := w.submit(model, "", r, at)
+	_, variant := w.submitTo(model, "", r, at)
 	return variant
 }
 
-// submit sends a request to a pod with a role, and returns the pod and its variant, or nil if none is ready.
-func (w *world) submit(model, role string, r *modelserver.Request, at float64) (*pod, *Variant) {
+// submitTo sends a request to a pod with a role, and returns the pod and its variant, or nil if none is ready.
+func (w *world) submitTo(model, role string, r *modelserver.Request, at float64) (*pod, *Variant) {
 	var ready []*pod
 	of := map[*pod]*Variant{}
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
-			if d.Model == model && d.Role == role && p.serves(at) {
+			if d.Model == model && d.Role == role && p.isServing(at) {
 				ready = append(ready, p)
 				of[p] = d.Variant
 			}
@@ -96,7 +96,7 @@ func (w *world) submit(model, role string, r *modelserver.Request, at float64) (
 	w.turn++
 	best := ready[w.turn%len(ready)]
 	if !w.RoundRobin {
-		best = w.fewest(ready, at)
+		best = w.leastLoaded(ready, at)
 	}
 	best.requests = append(best.requests, r)
 	best.server.Submit(at, r)
@@ -125,8 +125,8 @@ func (w *world) readyAt(model string) float64 {
 	return slices.Max(slices.Collect(maps.Values(byRole)))
 }
 
-// release sends the requests that wait once a pod is ready, at the moment at which it is, and refuses those that waited for too long.
-func (w *world) release() {
+// releaseHeld sends the requests that wait once a pod is ready, at the moment at which it is, and refuses those that waited for too long.
+func (w *world) releaseHeld() {
 	w.held = slices.DeleteFunc(w.held, func(h held) bool {
 		at := min(w.now+1, max(w.readyAt(h.model), w.now))
 		if min(at, w.now)-h.Arrived > w.Hold {
@@ -136,7 +136,7 @@ func (w *world) release() {
 		if at >= w.now+1 {
 			return false
 		}
-		variant := w.send(h.Request, h.model, at)
+		variant := w.sendRequest(h.Request, h.model, at)
 		if h.first && variant != nil {
 			w.wakes = append(w.wakes, woken{h.Request, variant})
 		}

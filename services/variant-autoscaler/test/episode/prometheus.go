@@ -40,9 +40,9 @@ var counters = map[string]func(p *modelserver.Page) float64{
 func (q *prometheus) Query(_ context.Context, expr string) ([]promclient.Series, error) {
 	now := q.world.now
 	if strings.Contains(expr, "increase(") {
-		return q.retained(expr)
+		return q.retainedSeries(expr)
 	}
-	answer := append(q.picker(), promclient.Series{Labels: map[string]string{"figure": "clock"}, Value: now})
+	answer := append(q.pickerSeries(), promclient.Series{Labels: map[string]string{"figure": "clock"}, Value: now})
 	for _, d := range q.world.deployments {
 		for _, p := range d.pods {
 			if p.gone <= now || len(p.scrapes) == 0 || p.scrapes[len(p.scrapes)-1].at <= now-lookback {
@@ -58,31 +58,31 @@ func (q *prometheus) Query(_ context.Context, expr string) ([]promclient.Series,
 			answer = append(answer, promclient.Series{Labels: map[string]string{
 				"figure": "cache_info", "pod": p.name, "num_gpu_blocks": strconv.Itoa(int(d.KV) / 16), "block_size": "16",
 			}, Value: 1})
-			window := within(p.scrapes, now-rateWindow)
+			window := scrapesAfter(p.scrapes, now-rateWindow)
 			if len(window) == 0 {
 				continue
 			}
-			add("running", mean(window, func(p *modelserver.Page) float64 { return p.Running }))
-			add("waiting", mean(window, func(p *modelserver.Page) float64 { return p.Waiting }))
-			add("kv_usage", mean(window, func(p *modelserver.Page) float64 { return p.Usage }))
+			add("running", meanGauge(window, func(p *modelserver.Page) float64 { return p.Running }))
+			add("waiting", meanGauge(window, func(p *modelserver.Page) float64 { return p.Waiting }))
+			add("kv_usage", meanGauge(window, func(p *modelserver.Page) float64 { return p.Usage }))
 			if len(window) < 2 { //nolint:mnd // a rate needs two samples
 				continue
 			}
-			add("running_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Running }, gauge))
-			add("waiting_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Waiting }, gauge))
+			add("running_growth", extrapolatedGrowth(window, now, func(p *modelserver.Page) float64 { return p.Running }, gauge))
+			add("waiting_growth", extrapolatedGrowth(window, now, func(p *modelserver.Page) float64 { return p.Waiting }, gauge))
 			for figure, value := range counters {
 				if d.Role == "decode" && figure == "cache_hits" {
 					continue // vLLM counts tokens of fetched KV caches elsewhere
 				}
-				add(figure, extrapolated(window, now, value, counter)/rateWindow)
+				add(figure, extrapolatedGrowth(window, now, value, counter)/rateWindow)
 			}
 		}
 	}
 	return answer, nil
 }
 
-// picker returns what a picker that holds requests shows, if there is one.
-func (q *prometheus) picker() []promclient.Series {
+// pickerSeries returns what a picker that holds requests shows, if there is one.
+func (q *prometheus) pickerSeries() []promclient.Series {
 	if q.world.Hold == 0 {
 		return nil
 	}
@@ -100,8 +100,8 @@ func (q *prometheus) picker() []promclient.Series {
 	return []promclient.Series{series("picker", 1), series("queued", last), series("waited", most)}
 }
 
-// retained returns the requests of the retention period, of which the picker knows.
-func (q *prometheus) retained(expr string) ([]promclient.Series, error) {
+// retainedSeries returns the requests of the retention period, of which the picker knows.
+func (q *prometheus) retainedSeries(expr string) ([]promclient.Series, error) {
 	_, after, _ := strings.Cut(expr, "increase(")
 	_, after, _ = strings.Cut(after, "[")
 	text, _, _ := strings.Cut(after, "]")
@@ -117,8 +117,8 @@ func (q *prometheus) retained(expr string) ([]promclient.Series, error) {
 	}, err
 }
 
-// mean returns the mean of a gauge.
-func mean(window []scrape, value func(p *modelserver.Page) float64) float64 {
+// meanGauge returns the mean of a gauge.
+func meanGauge(window []scrape, value func(p *modelserver.Page) float64) float64 {
 	sum := 0.0
 	for i := range window {
 		sum += value(&window[i].page) / float64(len(window))
@@ -126,8 +126,8 @@ func mean(window []scrape, value func(p *modelserver.Page) float64) float64 {
 	return sum
 }
 
-// within returns the scrapes after a time.
-func within(all []scrape, after float64) []scrape {
+// scrapesAfter returns the scrapes after a time.
+func scrapesAfter(all []scrape, after float64) []scrape {
 	i := 0
 	for i < len(all) && all[i].at <= after {
 		i++
@@ -143,8 +143,8 @@ const (
 	counter
 )
 
-// extrapolated returns the growth of a series in the window that ends now.
-func extrapolated(window []scrape, now float64, value func(p *modelserver.Page) float64, kind seriesKind) float64 {
+// extrapolatedGrowth returns the growth of a series in the window that ends now.
+func extrapolatedGrowth(window []scrape, now float64, value func(p *modelserver.Page) float64, kind seriesKind) float64 {
 	first, last := &window[0], &window[len(window)-1]
 	growth, sampled := value(&last.page)-value(&first.page), last.at-first.at
 	interval := sampled / float64(len(window)-1)

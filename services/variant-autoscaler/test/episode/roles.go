@@ -12,10 +12,10 @@ func (w *world) hasRoles(model string) bool {
 	return slices.ContainsFunc(w.Variants, func(v Variant) bool { return v.Model == model && v.Role != "" })
 }
 
-// prefill sends a request to a prefill server. What the client sees is a request of its own.
-func (w *world) prefill(model string, client *modelserver.Request, at float64) *Variant {
+// prefillRequest sends a request to a prefill server. What the client sees is a request of its own.
+func (w *world) prefillRequest(model string, client *modelserver.Request, at float64) *Variant {
 	leg := &modelserver.Request{Input: client.Input, Output: 1, Arrived: at, Keep: true}
-	p, variant := w.submit(model, "prefill", leg, at)
+	p, variant := w.submitTo(model, "prefill", leg, at)
 	if p != nil {
 		w.legs = append(w.legs, &legs{model: model, client: client, prefill: leg, server: p.server})
 	}
@@ -37,7 +37,7 @@ func (w *world) handOver() {
 		return
 	}
 	end := w.now + 1
-	w.advance("prefill", end)
+	w.advanceRole("prefill", end)
 	var due []*legs
 	for _, l := range w.legs {
 		if l.decode == nil && l.prefill.End > 0 && l.prefill.End+w.Transfer < end {
@@ -49,11 +49,11 @@ func (w *world) handOver() {
 		l.decode = &modelserver.Request{
 			Input: l.client.Input, Cached: l.client.Input - 1, Output: l.client.Output, Arrived: l.prefill.End + w.Transfer,
 		}
-		if p, _ := w.submit(l.model, "decode", l.decode, l.decode.Arrived); p == nil {
+		if p, _ := w.submitTo(l.model, "decode", l.decode, l.decode.Arrived); p == nil {
 			w.cut[l.decode] = true
 		}
 	}
-	w.advance("decode", end)
+	w.advanceRole("decode", end)
 	for _, l := range w.legs {
 		if !l.fetched && l.decode != nil && l.decode.First > 0 {
 			l.fetched = true
@@ -62,8 +62,8 @@ func (w *world) handOver() {
 	}
 }
 
-// advance lets the servers of a role compute until a time.
-func (w *world) advance(role string, to float64) {
+// advanceRole lets the servers of a role compute until a time.
+func (w *world) advanceRole(role string, to float64) {
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
 			if d.Role == role {

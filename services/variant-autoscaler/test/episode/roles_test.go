@@ -36,16 +36,16 @@ func recordRoles(into *[]roleReplicas) Options {
 	}}
 }
 
-// TestPrefillHeavy: with nothing but what it learns, this service completes more requests than published, 818 of 2316. The published law has
-// the tokens per second of a prefill server from a calibration.
+// TestPrefillHeavy: with nothing but what it learns, this service completes more requests than published, 818 of 2316. The published law
+// has the tokens per second of a prefill server from a calibration.
 func TestPrefillHeavy(t *testing.T) {
 	t.Parallel()
-	s := PrefillHeavy(Qwen32(), 1)
+	s := PrefillHeavyScenario(Qwen32(), 1)
 	require.Len(t, s.Arrivals, 2316)
-	static := Run(s, Static, 1, 1)
+	static := Run(s, NewStatic, 1, 1)
 	assert.InDelta(t, 116, static.Completed, 3, "the published result of static servers")
 	var decisions []roleReplicas
-	ours := Run(s, Fairlead(recordRoles(&decisions)), 1, 1)
+	ours := Run(s, NewFairlead(recordRoles(&decisions)), 1, 1)
 	assert.GreaterOrEqual(t, ours.Completed, 900)
 	require.NotEmpty(t, decisions)
 	for _, d := range decisions {
@@ -55,9 +55,9 @@ func TestPrefillHeavy(t *testing.T) {
 
 // turnToDecode is a load of long prompts and short answers that turns into one of short prompts and long answers.
 func turnToDecode(seed uint64) *Scenario {
-	s := Disaggregated(Qwen32(), 1./15_000, seed)
-	long, _ := Poisson([]Phase{{turn, 4}}, 8192, 64, 0.3, seed)
-	short, _ := Poisson([]Phase{{900, 6}}, 256, 1024, 0.3, seed+1)
+	s := DisaggregatedScenario(Qwen32(), 1./15_000, seed)
+	long, _ := PoissonArrivals([]Phase{{turn, 4}}, 8192, 64, 0.3, seed)
+	short, _ := PoissonArrivals([]Phase{{900, 6}}, 256, 1024, 0.3, seed+1)
 	for i := range short {
 		short[i].At += turn
 	}
@@ -72,8 +72,8 @@ func TestTurnToDecode(t *testing.T) {
 	t.Parallel()
 	const window = 300
 	var decisions []roleReplicas
-	result := Run(turnToDecode(1), Fairlead(recordRoles(&decisions)), 4, 1)
-	assert.GreaterOrEqual(t, result.Attainment(), 0.9)
+	result := Run(turnToDecode(1), NewFairlead(recordRoles(&decisions)), 4, 1)
+	assert.GreaterOrEqual(t, result.AttainedShare(), 0.9)
 	assert.Zero(t, result.Cut)
 	before, after := roleReplicas{}, roleReplicas{}
 	for _, d := range decisions {
@@ -90,13 +90,13 @@ func TestTurnToDecode(t *testing.T) {
 	assert.Greater(t, after.decode, before.decode)
 }
 
-// TestDecodeIsFull: decode servers have reached their maximum. Prefill servers keep the KV caches of those that wait for them, have no room, and
-// let others wait. More of them would not help.
+// TestDecodeIsFull: decode servers have reached their maximum. Prefill servers keep the KV caches of those that wait for them, have no
+// room, and let others wait. More of them would not help.
 func TestDecodeIsFull(t *testing.T) {
 	t.Parallel()
-	s := Disaggregated(Qwen32(), 1./15_000, 1)
+	s := DisaggregatedScenario(Qwen32(), 1./15_000, 1)
 	s.Variants[1].Max = 1
-	s.Arrivals, s.End = Poisson([]Phase{{900, 6}}, 2048, 1024, 0.3, 1)
+	s.Arrivals, s.End = PoissonArrivals([]Phase{{900, 6}}, 2048, 1024, 0.3, 1)
 	var decisions []roleReplicas
 	waiting := 0.0
 	o := recordRoles(&decisions)
@@ -107,7 +107,7 @@ func TestDecodeIsFull(t *testing.T) {
 			waiting = max(waiting, outcome.Snapshot.Groups[i].Load.Waiting)
 		}
 	}
-	Run(s, Fairlead(o), 2, 1)
+	Run(s, NewFairlead(o), 2, 1)
 	require.NotEmpty(t, decisions)
 	assert.Positive(t, waiting)
 	for _, d := range decisions {
@@ -128,16 +128,16 @@ func BenchmarkRoles(b *testing.B) {
 			servers string
 			first   []int
 		}{
-			{"prefill-heavy", heavy, Static, "static, 1 and 1", []int{1, 1}},
-			{"prefill-heavy", heavy, Static, "static, 4 and 1", []int{4, 1}},
-			{"prefill-heavy", heavy, Fairlead(Options{}), "Fairlead, defaults", []int{1, 1}},
-			{"turns to decode", turnToDecode, Static, "static, 5 and 6", []int{5, 6}},
-			{"turns to decode", turnToDecode, Fairlead(Options{}), "Fairlead, defaults", []int{4, 1}},
+			{"prefill-heavy", heavy, NewStatic, "static, 1 and 1", []int{1, 1}},
+			{"prefill-heavy", heavy, NewStatic, "static, 4 and 1", []int{4, 1}},
+			{"prefill-heavy", heavy, NewFairlead(Options{}), "Fairlead, defaults", []int{1, 1}},
+			{"turns to decode", turnToDecode, NewStatic, "static, 5 and 6", []int{5, 6}},
+			{"turns to decode", turnToDecode, NewFairlead(Options{}), "Fairlead, defaults", []int{4, 1}},
 		} {
 			var completed, within, replicas []float64
 			for seed := range uint64(seeds) {
 				r := Run(l.load(seed), l.with, l.first...)
-				completed, within, replicas = append(completed, float64(r.Completed)), append(within, 100*r.Attainment()), append(replicas, r.Replicas())
+				completed, within, replicas = append(completed, float64(r.Completed)), append(within, 100*r.AttainedShare()), append(replicas, r.MeanReplicas())
 			}
 			slices.Sort(completed)
 			slices.Sort(within)
@@ -152,4 +152,4 @@ func BenchmarkRoles(b *testing.B) {
 	}
 }
 
-func heavy(seed uint64) *Scenario { return PrefillHeavy(Qwen32(), seed) }
+func heavy(seed uint64) *Scenario { return PrefillHeavyScenario(Qwen32(), seed) }

@@ -54,8 +54,8 @@ type Line struct {
 	Timeline []Moment
 }
 
-// Plot returns an SVG picture of the rate and the replicas of runs over time.
-func Plot(title string, lines []Line) []byte {
+// PlotSVG returns an SVG picture of the rate and the replicas of runs over time.
+func PlotSVG(title string, lines []Line) []byte {
 	const width, height, left = 800, 320, 40
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)

@@ -32,8 +32,8 @@ const (
 	slots     = 256
 )
 
-// Published returns the scored episode of llm-d, with a factor on its rates.
-func Published(law steptime.Law, factor float64, seed uint64) *Scenario {
+// PublishedScenario returns the scored episode of llm-d, with a factor on its rates.
+func PublishedScenario(law steptime.Law, factor float64, seed uint64) *Scenario {
 	phases := []Phase{{330, 2}, {360, 4}, {360, 6}, {360, 8}, {360, 10}, {360, 4}, {300, 1}}
 	for i := range phases {
 		phases[i].Rate *= factor
@@ -41,19 +41,20 @@ func Published(law steptime.Law, factor float64, seed uint64) *Scenario {
 	s := &Scenario{
 		Variants: []Variant{{
 			Name: "qwen", Model: model, Cost: 10, Start: 100, Min: 3, Max: 8, KV: qwenCache, Prefill: 1 / law.PerToken.Seconds(),
-			Server: modelserver.Step(law, slots, qwenCache, 1),
+			Server: modelserver.NewStepServers(law, slots, qwenCache, 1),
 		}},
 		TTFT: 3, TPOT: 0.1, Grace: 120, Seed: seed,
 	}
 	s.Phases = map[string][]Phase{model: phases}
-	s.Arrivals, s.End = Poisson(phases, 4000, 1000, 0.1, seed)
+	s.Arrivals, s.End = PoissonArrivals(phases, 4000, 1000, 0.1, seed)
 	return s
 }
 
-// Envelope returns a load of two models with two variants each. It ramps up, shifts from one model to the other, drops, and returns.
-func Envelope(law steptime.Law, seed uint64) *Scenario {
+// EnvelopeScenario returns a load of two models with two variants each. It ramps up, shifts from one model to the other, drops, and
+// returns.
+func EnvelopeScenario(law steptime.Law, seed uint64) *Scenario {
 	const other = "n"
-	s := Unlike(law, 1, seed)
+	s := UnlikeScenario(law, 1, seed)
 	for _, v := range s.Variants {
 		v.Name, v.Model = v.Name+"-2", other
 		s.Variants = append(s.Variants, v)
@@ -72,7 +73,7 @@ func Envelope(law steptime.Law, seed uint64) *Scenario {
 	s.Arrivals = nil
 	for i, name := range []string{model, other} {
 		var arrivals []Arrival
-		arrivals, s.End = Poisson(s.Phases[name], 4000, 1000, 0.1, seed*2+uint64(i))
+		arrivals, s.End = PoissonArrivals(s.Phases[name], 4000, 1000, 0.1, seed*2+uint64(i))
 		for _, a := range arrivals {
 			a.Model = name
 			s.Arrivals = append(s.Arrivals, a)
@@ -82,13 +83,13 @@ func Envelope(law steptime.Law, seed uint64) *Scenario {
 	return s
 }
 
-// PrefillHeavy returns the episode of llm-d's guide to token-aware autoscaling in which prefill and decode servers serve 2316 prompts of 8192
-// tokens, with answers of 256. A prefill server computes 1300 tokens per second: the guide has measured 1154 to 1410. Clients give up after
-// 600 s. The guide does not print the rate: at the one here, which is constant, static servers complete as many requests as published, 116.
-// Each of them waits longer than the one before.
-func PrefillHeavy(law steptime.Law, seed uint64) *Scenario {
+// PrefillHeavyScenario returns the episode of llm-d's guide to token-aware autoscaling in which prefill and decode servers serve 2316
+// prompts of 8192 tokens, with answers of 256. A prefill server computes 1300 tokens per second: the guide has measured 1154 to 1410.
+// Clients give up after 600 s. The guide does not print the rate: at the one here, which is constant, static servers complete as many
+// requests as published, 116. Each of them waits longer than the one before.
+func PrefillHeavyScenario(law steptime.Law, seed uint64) *Scenario {
 	const rate, requests = 0.89, 2316
-	s := Disaggregated(law, 1./1300, seed)
+	s := DisaggregatedScenario(law, 1./1300, seed)
 	s.Variants[0].Max, s.Variants[1].Max = 4, 4
 	s.TTFT, s.Patience = 8, 600
 	for i := range requests {
@@ -98,27 +99,27 @@ func PrefillHeavy(law steptime.Law, seed uint64) *Scenario {
 	return s
 }
 
-// Disaggregated returns prefill and decode servers of a model without a load. A prompt token takes a time at the former.
-func Disaggregated(law steptime.Law, perToken float64, seed uint64) *Scenario {
+// DisaggregatedScenario returns prefill and decode servers of a model without a load. A prompt token takes a time at the former.
+func DisaggregatedScenario(law steptime.Law, perToken float64, seed uint64) *Scenario {
 	prefill := steptime.Law{Base: law.Base, PerToken: time.Duration(perToken * float64(time.Second)), Noise: law.Noise}
 	return &Scenario{
 		Variants: []Variant{
-			{Name: "prefill", Model: model, Role: "prefill", Cost: 5, Start: 100, Min: 1, Max: 8, KV: 48_000, Server: modelserver.Step(prefill, slots, 48_000, 1)},
-			{Name: "decode", Model: model, Role: "decode", Cost: 10, Start: 100, Min: 1, Max: 8, KV: qwenCache, Server: modelserver.Step(law, slots, qwenCache, 1)},
+			{Name: "prefill", Model: model, Role: "prefill", Cost: 5, Start: 100, Min: 1, Max: 8, KV: 48_000, Server: modelserver.NewStepServers(prefill, slots, 48_000, 1)},
+			{Name: "decode", Model: model, Role: "decode", Cost: 10, Start: 100, Min: 1, Max: 8, KV: qwenCache, Server: modelserver.NewStepServers(law, slots, qwenCache, 1)},
 		},
 		TTFT: 3, TPOT: 0.1, Transfer: 0.1, Grace: 120, Seed: seed,
 	}
 }
 
-// Unlike returns the episode with two ways to serve the model: the published one, and replicas that take 1.6 times as long for everything,
-// cost 45 % and start in 200 s.
-func Unlike(law steptime.Law, factor float64, seed uint64) *Scenario {
+// UnlikeScenario returns the episode with two ways to serve the model: the published one, and replicas that take 1.6 times as long for
+// everything, cost 45 % and start in 200 s.
+func UnlikeScenario(law steptime.Law, factor float64, seed uint64) *Scenario {
 	const slower = 1.6
-	s := Published(law, factor, seed)
+	s := PublishedScenario(law, factor, seed)
 	slow := s.Variants[0]
 	slow.Name, slow.Cost, slow.Start, slow.Min, slow.Max = "slow", 4.5, 200, 1, 12
 	slow.Prefill /= slower
-	slow.Server = modelserver.Step(law, slots, qwenCache, slower)
+	slow.Server = modelserver.NewStepServers(law, slots, qwenCache, slower)
 	s.Variants[0].Min = 1
 	s.Variants = append(s.Variants, slow)
 	return s

@@ -18,7 +18,7 @@ type Request struct {
 	First, End            float64 // of the first token and of the last one. Zero: not yet
 	started, last         float64
 	begun                 bool
-	computed, made        int
+	computed, generated   int
 	work                  float64 // linear servers: what is left of the phase, as a part of it
 }
 
@@ -43,8 +43,8 @@ type Page struct {
 // Buckets are those of vLLM's histogram of the time between tokens, in seconds, up to the longest that servers here show.
 var Buckets = [...]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10} //nolint:gochecknoglobals // constant
 
-// observe adds times between tokens.
-func (p *Page) observe(itl, times float64) {
+// observeITL adds times between tokens.
+func (p *Page) observeITL(itl, times float64) {
 	p.ITLSum += itl * times
 	p.ITLCount += times
 	for i, most := range Buckets {
@@ -87,8 +87,8 @@ type stepServer struct {
 	chunks           []int // of the current step, beside running
 }
 
-// Step returns what makes replicas that compute step by step, as vLLM does. slow multiplies their times.
-func Step(law steptime.Law, slots int, cache float64, slow float64) func(r *rand.Rand) Server {
+// NewStepServers returns what makes replicas that compute step by step, as vLLM does. slow multiplies their times.
+func NewStepServers(law steptime.Law, slots int, cache float64, slow float64) func(r *rand.Rand) Server {
 	return func(r *rand.Rand) Server {
 		return &stepServer{law: law, noise: r, slots: slots, budget: 8192, blocks: int(cache), slow: slow}
 	}
@@ -98,31 +98,31 @@ func (s *stepServer) Submit(now float64, r *Request) {
 	s.Advance(now)
 	s.waiting = append(s.waiting, r)
 	if !s.busy {
-		s.begin(now)
+		s.beginStep(now)
 	}
 }
 
 func (s *stepServer) Advance(to float64) {
 	for s.busy && s.end <= to {
-		s.finish()
-		s.begin(s.end)
+		s.finishStep()
+		s.beginStep(s.end)
 	}
 }
 
-// known returns the tokens of a request that must be in the cache before its next one.
-func (r *Request) known() int { return r.Input + r.made }
+// knownTokens returns the tokens of a request that must be in the cache before its next one.
+func (r *Request) knownTokens() int { return r.Input + r.generated }
 
-func (s *stepServer) begin(now float64) {
+func (s *stepServer) beginStep(now float64) {
 	budget := s.budget
 	var step steptime.Step
 	s.chunks = s.chunks[:0]
 	for i := 0; i < len(s.running); i++ {
 		r := s.running[i]
-		n := min(r.known()-r.computed, budget)
+		n := min(r.knownTokens()-r.computed, budget)
 		for s.used+n > s.blocks && len(s.running) > i+1 {
-			s.preempt()
+			s.preemptNewest()
 		}
-		s.schedule(r, n, &step)
+		s.scheduleChunk(r, n, &step)
 		budget -= n
 	}
 	for len(s.waiting) > 0 && len(s.running) < s.slots && budget > 0 {
@@ -130,14 +130,14 @@ func (s *stepServer) begin(now float64) {
 		if !r.begun {
 			r.begun, r.started, r.computed = true, now, r.Cached
 		}
-		if s.used+r.known() > s.blocks && len(s.running)+s.kept > 0 {
+		if s.used+r.knownTokens() > s.blocks && len(s.running)+s.kept > 0 {
 			break
 		}
 		s.waiting = s.waiting[1:]
 		s.used += r.computed
 		s.running = append(s.running, r)
-		n := min(r.known()-r.computed, budget)
-		s.schedule(r, n, &step)
+		n := min(r.knownTokens()-r.computed, budget)
+		s.scheduleChunk(r, n, &step)
 		budget -= n
 	}
 	s.busy = len(s.running) > 0
@@ -146,7 +146,7 @@ func (s *stepServer) begin(now float64) {
 	}
 }
 
-func (s *stepServer) preempt() {
+func (s *stepServer) preemptNewest() {
 	last := s.running[len(s.running)-1]
 	s.running = s.running[:len(s.running)-1]
 	s.used -= last.computed
@@ -154,26 +154,26 @@ func (s *stepServer) preempt() {
 	s.waiting = slices.Insert(s.waiting, 0, last)
 }
 
-func (s *stepServer) schedule(r *Request, n int, step *steptime.Step) {
-	if r.made > 0 && n == 1 {
-		step.Decode(r.known())
+func (s *stepServer) scheduleChunk(r *Request, n int, step *steptime.Step) {
+	if r.generated > 0 && n == 1 {
+		step.Decode(r.knownTokens())
 	} else if n > 0 {
 		step.Prefill(r.computed, n)
 	}
 	s.chunks = append(s.chunks, n)
 }
 
-func (s *stepServer) finish() {
+func (s *stepServer) finishStep() {
 	kept := s.running[:0]
 	for i, r := range s.running {
 		n := s.chunks[i]
 		r.computed += n
 		s.used += n
-		if n > 0 && r.computed == r.known() {
-			r.made++
-			s.shown.token(r, s.end)
+		if n > 0 && r.computed == r.knownTokens() {
+			r.generated++
+			s.shown.countToken(r, s.end)
 		}
-		if r.made < r.Output {
+		if r.generated < r.Output {
 			kept = append(kept, r)
 			continue
 		}
@@ -182,7 +182,7 @@ func (s *stepServer) finish() {
 		} else {
 			s.used -= r.computed
 		}
-		s.shown.ended(r, s.end)
+		s.shown.countEnd(r, s.end)
 	}
 	s.running = kept
 }
@@ -193,24 +193,24 @@ func (s *stepServer) Release(now float64, r *Request) {
 	s.used -= r.computed
 	s.kept -= r.computed
 	if !s.busy {
-		s.begin(now)
+		s.beginStep(now)
 	}
 }
 
-// token counts a token.
-func (p *Page) token(r *Request, now float64) {
-	if r.made == 1 {
+// countToken counts a token.
+func (p *Page) countToken(r *Request, now float64) {
+	if r.generated == 1 {
 		p.TTFTSum += now - r.Arrived
 		p.TTFTCount++
 		p.Firsts = append(p.Firsts, now-r.Arrived)
 		r.First, r.last = now, now
 		return
 	}
-	p.observe(now-r.last, 1)
+	p.observeITL(now-r.last, 1)
 	r.last = now
 }
 
-func (p *Page) ended(r *Request, now float64) {
+func (p *Page) countEnd(r *Request, now float64) {
 	r.End = now
 	p.Finished++
 	p.Input += float64(r.Input)
@@ -224,7 +224,7 @@ func (s *stepServer) Read() Page {
 	p.Running, p.Waiting = float64(len(s.running)), float64(len(s.waiting))
 	p.Usage = float64(s.used) / float64(s.blocks)
 	for _, r := range slices.Concat(s.waiting, s.running) {
-		if r.made == 0 {
+		if r.generated == 0 {
 			p.Pending = append(p.Pending, r.Arrived)
 		}
 	}
@@ -239,18 +239,18 @@ type linearServer struct {
 	shown            Page
 }
 
-// Linear returns what makes replicas that follow the law of package queueing.
-func Linear(p queueing.Profile) func(r *rand.Rand) Server {
+// NewLinearServers returns what makes replicas that follow the law of package queueing.
+func NewLinearServers(p queueing.Profile) func(r *rand.Rand) Server {
 	return func(*rand.Rand) Server { return &linearServer{profile: p} }
 }
 
 func (s *linearServer) Submit(now float64, r *Request) {
 	s.Advance(now)
 	s.waiting = append(s.waiting, r)
-	s.admit()
+	s.admitWaiting()
 }
 
-func (s *linearServer) admit() {
+func (s *linearServer) admitWaiting() {
 	for len(s.waiting) > 0 && len(s.running) < s.profile.MaxBatch {
 		r := s.waiting[0]
 		s.waiting = s.waiting[1:]
@@ -259,10 +259,10 @@ func (s *linearServer) admit() {
 	}
 }
 
-// phase returns the time that all of the current phase of a request takes, in seconds, in a batch of n: its prefill, or its decode.
-func (s *linearServer) phase(r *Request, n float64) float64 {
+// phaseTime returns the time that all of the current phase of a request takes, in seconds, in a batch of n: its prefill, or its decode.
+func (s *linearServer) phaseTime(r *Request, n float64) float64 {
 	p := &s.profile
-	if r.made == 0 {
+	if r.generated == 0 {
 		return (p.Gamma + p.Delta*float64(r.Input-r.Cached)*n) / 1e3
 	}
 	return (p.Alpha + p.Beta*n) * float64(r.Output-1) / 1e3
@@ -273,55 +273,55 @@ func (s *linearServer) Advance(to float64) {
 		n := float64(len(s.running))
 		next := math.Inf(1)
 		for _, r := range s.running {
-			next = min(next, r.work*s.phase(r, n))
+			next = min(next, r.work*s.phaseTime(r, n))
 		}
 		until := min(s.now+next, to)
 		for _, r := range s.running {
-			took := s.phase(r, n)
+			took := s.phaseTime(r, n)
 			if r.work*took <= next*(1+1e-9) && until < to || took == 0 {
 				r.work = 0 // exactly, in spite of rounding
 			} else {
 				r.work = max(r.work-(until-s.now)/took, 0)
 			}
-			if r.made > 0 {
+			if r.generated > 0 {
 				itl := (s.profile.Alpha + s.profile.Beta*n) / 1e3
-				s.shown.observe(itl, (until-s.now)/itl)
+				s.shown.observeITL(itl, (until-s.now)/itl)
 			}
 		}
 		s.now = until
-		if s.finish(); until >= to {
+		if s.finishPhases(); until >= to {
 			break
 		}
 	}
 	s.now = max(s.now, to)
 }
 
-func (s *linearServer) finish() {
+func (s *linearServer) finishPhases() {
 	kept := s.running[:0]
 	for _, r := range s.running {
 		if r.work > 0 {
 			kept = append(kept, r)
 			continue
 		}
-		if r.made == 0 {
-			r.made, r.work = 1, 1
-			s.shown.token(r, s.now)
+		if r.generated == 0 {
+			r.generated, r.work = 1, 1
+			s.shown.countToken(r, s.now)
 			if r.Output > 1 {
 				kept = append(kept, r)
 				continue
 			}
 		}
-		s.shown.ended(r, s.now)
+		s.shown.countEnd(r, s.now)
 	}
 	s.running = kept
-	s.admit()
+	s.admitWaiting()
 }
 
 func (s *linearServer) Read() Page {
 	p := s.shown
 	p.Running, p.Waiting = float64(len(s.running)), float64(len(s.waiting))
 	for _, r := range slices.Concat(s.waiting, s.running) {
-		if r.made == 0 {
+		if r.generated == 0 {
 			p.Pending = append(p.Pending, r.Arrived)
 		}
 	}
@@ -332,8 +332,8 @@ func (s *stepServer) Requests() int { return len(s.running) + len(s.waiting) }
 
 func (s *linearServer) Requests() int { return len(s.running) + len(s.waiting) }
 
-// Quantile returns a percentile, or the mean for 0. Without values it is 0.
-func Quantile(values []float64, percentile float64) float64 {
+// QuantileOf returns a percentile, or the mean for 0. Without values it is 0.
+func QuantileOf(values []float64, percentile float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

@@ -76,9 +76,9 @@ func TestOldNames(t *testing.T) {
 	require.NotNil(t, s)
 	assert.InDelta(t, 0.5, s.Cached, 1e-6)
 	assert.InDelta(t, 0.25, s.KVUsage, 1e-6, "two scrapes of four")
-	assert.Len(t, r.Variants[0].Uses, 1)
-	assert.InDelta(t, 0.25, r.Variants[0].Uses[0].KV, 1e-6)
-	assert.InDelta(t, s.Waiting, r.Variants[0].Uses[0].Waiting, 1e-6)
+	assert.Len(t, r.Variants[0].Usages, 1)
+	assert.InDelta(t, 0.25, r.Variants[0].Usages[0].KV, 1e-6)
+	assert.InDelta(t, s.Waiting, r.Variants[0].Usages[0].Waiting, 1e-6)
 	assert.InDelta(t, 256*128, s.KVTokens, 0, "blocks times their size")
 }
 

@@ -42,7 +42,7 @@ sglang:token_usage{model_name="m"} 0.5
 			g := group("m", []string{"a"})
 			g.Variants[0].Role = snapshot.Decode
 			r := w.collect(g)[0]
-			load := r.Of(snapshot.Decode)
+			load := r.LoadForRole(snapshot.Decode)
 			require.Equal(t, snapshot.Found, load.State, load.Message)
 			assert.InDelta(t, tt.want, load.Waiting, 1e-6)
 			require.NotNil(t, r.Variants[0].Sample)

@@ -52,7 +52,7 @@ func TestQueues(t *testing.T) {
 		gone := picker("epp-2", holdsFor(metric, 90*time.Second, 60*time.Second))
 		gone.labels["namespace"] = "other"
 		w.scrape(picker("epp", holdsFor(metric, time.Minute, 0)), gone)
-		queues, err := collect.Queues(t.Context(), w.start())
+		queues, err := collect.ReadQueues(t.Context(), w.start())
 		require.NoError(t, err)
 		assert.Equal(t, []collect.Queue{{Namespace: "ns", Pool: "p", Model: "m"}}, queues, metric)
 	}
