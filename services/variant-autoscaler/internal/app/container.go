@@ -175,12 +175,12 @@ func newReadiness(cfg *config.Config, p *Prometheus, c kube.Clientset, log *zap.
 		crd: newProbe(func(ctx context.Context) error {
 			state, err := checker.Check(ctx)
 			if err != nil || !state.Installed { // annotated objects need no CRD
-				return err //nolint:wrapcheck // it names the CRD
+				return err
 			}
 			if err = state.AsError(); err != nil {
 				log.Error("The cluster has another version of the CRD", zap.Error(err))
 			}
-			return err //nolint:wrapcheck // it names the CRD
+			return err
 		}, cfg.Discovery, false),
 	}
 }

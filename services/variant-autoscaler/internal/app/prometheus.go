@@ -75,7 +75,7 @@ func (p *Prometheus) Query(ctx context.Context, expr string) ([]promclient.Serie
 	if err != nil {
 		return nil, err
 	}
-	return client.Query(ctx, expr) //nolint:wrapcheck // it names Prometheus
+	return client.Query(ctx, expr)
 }
 
 // checkAnswer checks that Prometheus answers a query.

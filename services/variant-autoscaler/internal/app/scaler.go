@@ -40,7 +40,7 @@ func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.
 			Log: k.log, Dir: o.Certificates, ClientCAFile: o.ClientCAFile, ClientNames: o.ClientNames, Interval: certificateInterval,
 		})
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it names the files
+			return nil, err
 		}
 		p.TLS = k.certificate.TLS(servingcert.Options{})
 	} else {

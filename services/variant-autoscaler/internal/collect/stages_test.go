@@ -16,9 +16,9 @@ import (
 func roleGroup(roles ...snapshot.Role) Group {
 	g := Group{Namespace: "ns", Pool: "p", Model: "m"}
 	for _, role := range roles {
-		made := groupOf("ns", "m", "pod-"+string(role))
-		made.Variants[0].Role = role
-		g.Variants = append(g.Variants, made.Variants...)
+		part := groupOf("ns", "m", "pod-"+string(role))
+		part.Variants[0].Role = role
+		g.Variants = append(g.Variants, part.Variants...)
 	}
 	return g
 }
@@ -87,8 +87,8 @@ func TestPrefillServersThatDecode(t *testing.T) {
 	assert.InDelta(t, 1, r.Variants[0].Sample.Output, 0, "an engine that does not count the token of a prefill")
 }
 
-// TestPrefillWaitsForDecode: while decode servers have no room, prefill servers keep the KV caches of those that wait. More of them would not
-// help.
+// TestPrefillWaitsForDecode: while decode servers have no room, prefill servers keep the KV caches of those that wait. More of them would
+// not help.
 func TestPrefillWaitsForDecode(t *testing.T) {
 	t.Parallel()
 	g := roleGroup(snapshot.Prefill, snapshot.Decode)

@@ -36,6 +36,6 @@ func newSolve(in io.Reader, out io.Writer) *cobra.Command {
 		Long: "Answer optimization problems on standard input. For each problem, solve reads one line of JSON and prints \"ready\", reads the\n" +
 			"line \"solve\" and prints the plan as one line of JSON. It ends with the input.",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return solve.Run(in, out) }, //nolint:wrapcheck // its errors say what happened
+		RunE: func(*cobra.Command, []string) error { return solve.Run(in, out) },
 	}
 }

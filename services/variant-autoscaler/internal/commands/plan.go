@@ -126,33 +126,33 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, out, log io.Wri
 		return err
 	}
 	fmt.Fprintln(out, "\nchanges against the snapshot:")
-	return explain.PrintComparison(out, s, before, after) //nolint:wrapcheck // the error of out
+	return explain.PrintComparison(out, s, before, after)
 }
 
 func (o *planOptions) printDecision(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 	if o.output == "json" {
-		return json.NewEncoder(out).Encode(&decision.Record{Snapshot: s, Decision: d}) //nolint:wrapcheck // the error of out
+		return json.NewEncoder(out).Encode(&decision.Record{Snapshot: s, Decision: d})
 	}
-	return explain.PrintTable(out, s, d) //nolint:wrapcheck // the error of out
+	return explain.PrintTable(out, s, d)
 }
 
 func (o *planOptions) readFile(in io.Reader) (*snapshot.Snapshot, error) {
 	if o.snapshot == "-" {
-		return record.Read(in) //nolint:wrapcheck // it says what happened
+		return record.Read(in)
 	}
 	file, err := os.Open(o.snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshot: %w", err)
 	}
 	defer file.Close()
-	return record.Read(file) //nolint:wrapcheck // it says what happened
+	return record.Read(file)
 }
 
 // readCluster runs one pass without effect, and returns its snapshot.
 func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot.Snapshot, error) {
 	cfg, err := o.Kube.RESTConfig("fairlead-variant-autoscaler-plan")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the problem
+		return nil, err
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -165,7 +165,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	configMaps := kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Namespace: o.Namespace, Required: true}
 	w, err := dryrun.ReadCluster(ctx, client, append(informers.KindList(o.Instance), configMaps))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the kind
+		return nil, err
 	}
 	spectator := &passResult{settings: settingsOf(w, o.Settings(os.Getenv), log)}
 	if o.Limiter || spectator.settings.Limiter() {
@@ -184,7 +184,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
 	})
 	if _, _, err := p.RunPass(ctx); err != nil {
-		return nil, err //nolint:wrapcheck // it says what happened
+		return nil, err
 	}
 	if spectator.outcome == nil {
 		return nil, errors.New("the pass made no decision")
@@ -200,7 +200,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 func addInventory(ctx context.Context, client dynamic.Interface, w *dryrun.World) error {
 	inventory, err := dryrun.ReadCluster(ctx, client, informers.InventoryKinds())
 	if err != nil {
-		return err //nolint:wrapcheck // the error names the kind
+		return err
 	}
 	w.Objects, w.Skipped = append(w.Objects, inventory.Objects...), append(w.Skipped, inventory.Skipped...)
 	before := w.Served

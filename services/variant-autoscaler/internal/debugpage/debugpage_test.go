@@ -151,8 +151,8 @@ func TestLargestFirst(t *testing.T) {
 	t.Parallel()
 	s, d := &snapshot.Snapshot{Time: noon}, &decision.Decision{}
 	for i := range maxModels + 7 {
-		one, decided := small(noon, fmt.Sprint("m", i), int64(i))
-		s.Groups, d.Groups = append(s.Groups, one.Groups...), append(d.Groups, decided.Groups...)
+		variant, decided := small(noon, fmt.Sprint("m", i), int64(i))
+		s.Groups, d.Groups = append(s.Groups, variant.Groups...), append(d.Groups, decided.Groups...)
 	}
 	p := newPage(noon)
 	p.ObserveDecision(s, d)
@@ -210,8 +210,8 @@ func TestProblemsFirst(t *testing.T) {
 	p.ObserveDecision(s, d)
 	c := read(t, p).Decision
 	var names []string
-	for _, one := range c.Models[0].Variants {
-		names = append(names, one.Name)
+	for _, variant := range c.Models[0].Variants {
+		names = append(names, variant.Name)
 	}
 	assert.Equal(t, []string{"blind", "far", "lost", "many", "v00"}, names[:5])
 	assert.Len(t, names, maxVariants)
@@ -305,8 +305,9 @@ func TestNumbersThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded has more models and variants than are shown, with long texts.
-func TestMemoryIsBounded(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+// TestMemoryIsBounded has more models and variants than are shown, with long texts. It is not parallel: it measures the memory of the
+// process.
+func TestMemoryIsBounded(t *testing.T) {
 	p := newPage(noon)
 	before := heap()
 	for minute := range maxPoints + 5 {
@@ -327,12 +328,12 @@ func TestMemoryIsBounded(t *testing.T) { //nolint:paralleltest // it measures th
 func large(at time.Time) (*snapshot.Snapshot, *decision.Decision) {
 	s, d := &snapshot.Snapshot{Time: at}, &decision.Decision{}
 	for g := range maxModels + 20 {
-		one, decided := small(at, fmt.Sprint(g, strings.Repeat("m", 20_000)), 1)
-		group, of := one.Groups[0], decided.Groups[0]
+		variant, decided := small(at, fmt.Sprint(g, strings.Repeat("m", 20_000)), 1)
+		group, of := variant.Groups[0], decided.Groups[0]
 		group.Variants, of.Variants = nil, nil
 		group.Namespace, group.Pool, group.Class, group.Load.Message = strings.Repeat("n", 5000), strings.Repeat("p", 5000), strings.Repeat("c", 5000)[:200], strings.Repeat("l", 5000)
 		for i := range maxVariants + 5 {
-			v, dv := one.Groups[0].Variants[0], decided.Groups[0].Variants[0]
+			v, dv := variant.Groups[0].Variants[0], decided.Groups[0].Variants[0]
 			v.Name, v.Accelerator, dv.Message = fmt.Sprint(i, strings.Repeat("v", 1000)), strings.Repeat("a", 1000)[:200], strings.Repeat("x", 1000)
 			v.Source, v.Problem = snapshot.Source(strings.Repeat("s", 1000)), &snapshot.Problem{Reason: strings.Repeat("r", 1000)}
 			group.Variants, of.Variants = append(group.Variants, v), append(of.Variants, dv)

@@ -36,8 +36,8 @@ func formatAge(seconds float64) string {
 // formatSpan formats a period in hours and minutes.
 func formatSpan(d time.Duration) string {
 	minutes := int(d.Round(time.Minute).Minutes())
-	if minutes < 60 { //nolint:mnd // an hour
+	if minutes < 60 { // an hour
 		return fmt.Sprintf("%d min", minutes)
 	}
-	return fmt.Sprintf("%d h %d min", minutes/60, minutes%60) //nolint:mnd // an hour
+	return fmt.Sprintf("%d h %d min", minutes/60, minutes%60) // an hour
 }

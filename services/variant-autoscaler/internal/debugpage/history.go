@@ -78,15 +78,15 @@ func (p points) MarshalJSON() ([]byte, error) {
 		times = append(times, p[i].at)
 	}
 	columns := map[string]any{"unixTime": times}
-	for name, of := range map[string]func(p *point) float32{
+	for name, value := range map[string]func(p *point) float32{
 		"requestsPerSecond": func(p *point) float32 { return p.rate }, "demandPerSecond": func(p *point) float32 { return p.demand },
 		"ttftToTarget": func(p *point) float32 { return p.ttft }, "itlToTarget": func(p *point) float32 { return p.itl },
 		"costPerHour": func(p *point) float32 { return p.cost }, "desired": func(p *point) float32 { return p.desired },
 		"ready": func(p *point) float32 { return p.ready },
 	} {
-		columns[name] = p.columnJSON(of)
+		columns[name] = p.columnJSON(value)
 	}
-	return json.Marshal(columns) //nolint:wrapcheck // of numbers
+	return json.Marshal(columns)
 }
 
 // columnJSON returns the values of a figure as JSON, with null for what was not known.
@@ -99,7 +99,7 @@ func (p points) columnJSON(value func(p *point) float32) json.RawMessage {
 		if v := float64(value(&p[i])); math.IsNaN(v) || math.IsInf(v, 0) {
 			text = append(text, "null"...)
 		} else {
-			text = strconv.AppendFloat(text, v, 'g', -1, 32) //nolint:mnd // bits
+			text = strconv.AppendFloat(text, v, 'g', -1, 32) // bits
 		}
 	}
 	return append(text, ']')

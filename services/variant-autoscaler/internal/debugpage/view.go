@@ -192,7 +192,7 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 		m.Planned += cost * float64(d.Variants[i].Planned)
 	}
 	trouble := func(i int) int {
-		if one := withReasons(&g.Variants[i], &d.Variants[i]); one.Troubled() {
+		if variant := withReasons(&g.Variants[i], &d.Variants[i]); variant.Troubled() {
 			return 0
 		}
 		return 1

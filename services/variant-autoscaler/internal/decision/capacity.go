@@ -110,9 +110,7 @@ func capacityWithin(v *snapshot.Variant, measured *snapshot.Measured, t queueing
 	return c
 }
 
-// fewSamples is how many samples a measured capacity needs before replicas are added because of it alone. With half, a new leader, or the
-// first request of a model, buys replicas for one sample of a window that was half empty. With double, a load that grows in the first
-// minutes waits for replicas until requests wait.
+// fewSamples is how many samples a measured capacity needs before replicas are added because of it alone.
 const fewSamples = 3
 
 // observedMinimum returns what replicas with few samples serve at least: their present load with headroom, if no request waits and the
@@ -127,7 +125,7 @@ func observedMinimum(v *snapshot.Variant, g *snapshot.Group, targets snapshot.Ta
 		}
 	}
 	ready, percent := int64(v.Ready), 100+max(headroom, 0)
-	demand := min(max(g.Load.Rate, 0), optimizer.MaxRate)*percent/100 + 1 //nolint:mnd // percent
+	demand := min(max(g.Load.Rate, 0), optimizer.MaxRate)*percent/100 + 1 // percent
 	return (demand + ready - 1) / ready
 }
 

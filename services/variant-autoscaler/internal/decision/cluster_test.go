@@ -118,11 +118,11 @@ func (c *cluster) snapshot(loads []int64) *snapshot.Snapshot {
 	}
 	result := inventory.Build(in)
 	for _, set := range result.Sets {
-		made := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
+		built := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
 		for _, f := range set.Free {
-			made.Free = append(made.Free, snapshot.FreeNodes(f))
+			built.Free = append(built.Free, snapshot.FreeNodes(f))
 		}
-		s.Nodes = append(s.Nodes, made)
+		s.Nodes = append(s.Nodes, built)
 	}
 	for i, v := range c.variants {
 		if v.group == len(s.Groups) {
@@ -130,10 +130,10 @@ func (c *cluster) snapshot(loads []int64) *snapshot.Snapshot {
 			g := &s.Groups[v.group]
 			g.Model, g.Priority, g.Variants = fmt.Sprint(v.group), 1+v.group%c.tiers, nil
 		}
-		made := one().Groups[0].Variants[i%2]
-		made.Name, made.Max, made.Now, made.Ready = fmt.Sprint(i), 100, v.replicas, len(v.pods)/int(v.count)
-		made.Pods = &snapshot.Pods{Set: result.Uses[i].Set, Cards: v.cards, Count: v.count, Placed: result.Uses[i].Placed}
-		s.Groups[v.group].Variants = append(s.Groups[v.group].Variants, made)
+		built := one().Groups[0].Variants[i%2]
+		built.Name, built.Max, built.Now, built.Ready = fmt.Sprint(i), 100, v.replicas, len(v.pods)/int(v.count)
+		built.Pods = &snapshot.Pods{Set: result.Uses[i].Set, Cards: v.cards, Count: v.count, Placed: result.Uses[i].Placed}
+		s.Groups[v.group].Variants = append(s.Groups[v.group].Variants, built)
 	}
 	return s
 }

@@ -169,13 +169,12 @@ func (d *decider) buildGroup(g int) optimizer.Group {
 	return group
 }
 
-// drainSeconds is the time in which requests that wait are to be served, beside those that arrive. With half, a queue of a few seconds
-// costs a replica. With double, a replica that just keeps up lets all requests wait for as long as the load lasts.
+// drainSeconds is the time in which requests that wait are to be served, beside those that arrive.
 const drainSeconds = 60
 
 // groupDemand returns the rate that a group needs: what arrives or will, and what waits.
 func groupDemand(g *snapshot.Group) int64 {
-	backlog := (max(g.Load.Queued, 0) + max(g.Load.Waiting, 0)) / drainSeconds * 1e6 //nolint:mnd // micro-requests
+	backlog := (max(g.Load.Queued, 0) + max(g.Load.Waiting, 0)) / drainSeconds * 1e6 // micro-requests
 	return min(max(g.Load.Rate, g.Forecast)+int64(min(backlog, optimizer.MaxRate)), optimizer.MaxRate)
 }
 
@@ -190,14 +189,14 @@ func (d *decider) buildVariant(g, i int) optimizer.Variant {
 	case d.delayed[d.first[g]+i] && d.frozen[g] == "":
 		variant.Min, variant.Now, variant.Held, variant.Capacity = 0, 0, 0, 0
 	case d.frozen[g] != "" || variant.Capacity == 0:
-		keep := b.clampReplicas(in.Now)
+		kept := b.clampReplicas(in.Now)
 		switch {
 		case in.Decided:
-			keep = b.clampReplicas(in.Previous)
+			kept = b.clampReplicas(in.Previous)
 		case in.Problem != nil: // nobody is told a number, so the minimum makes no replicas
-			keep = min(in.Now, optimizer.MaxReplicas)
+			kept = min(in.Now, optimizer.MaxReplicas)
 		}
-		variant.Min, variant.Now, variant.Held, variant.Capacity = keep, keep, keep, 0
+		variant.Min, variant.Now, variant.Held, variant.Capacity = kept, kept, kept, 0
 	}
 	return variant
 }

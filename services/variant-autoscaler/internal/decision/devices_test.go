@@ -18,8 +18,8 @@ import (
 
 const deviceDriver = "gpu.example.com"
 
-// deviceCluster is nodes whose devices have attributes, devices that others claimed, and variants whose pods claim devices. It has the rules
-// of the scheduler, but takes pods in any order, and gives each any devices that match, of any node.
+// deviceCluster is nodes whose devices have attributes, devices that others claimed, and variants whose pods claim devices. It has the
+// rules of the scheduler, but takes pods in any order, and gives each any devices that match, of any node.
 type deviceCluster struct {
 	*rand.Rand
 
@@ -158,19 +158,19 @@ func (c *deviceCluster) snapshot(loads []int64) *snapshot.Snapshot {
 	result := inventory.Build(in)
 	s := &snapshot.Snapshot{Time: noon, Settings: snapshot.Settings{Split: "capacity"}}
 	for _, set := range result.Sets {
-		made := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
+		built := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
 		for _, f := range set.Free {
-			made.Free = append(made.Free, snapshot.FreeNodes(f))
+			built.Free = append(built.Free, snapshot.FreeNodes(f))
 		}
-		s.Nodes = append(s.Nodes, made)
+		s.Nodes = append(s.Nodes, built)
 	}
 	for i, v := range c.variants {
 		g := one(load(loads[i])).Groups[0]
 		g.Model, g.Priority = fmt.Sprint(i), 1+i%2
-		made := g.Variants[i%2]
-		made.Name, made.Max, made.Now, made.Ready = fmt.Sprint(i), 100, v.replicas, len(v.claims)
-		made.Pods = &snapshot.Pods{Set: result.Uses[i].Set, Cards: v.devices, Count: 1, Placed: result.Uses[i].Placed}
-		g.Variants = []snapshot.Variant{made}
+		built := g.Variants[i%2]
+		built.Name, built.Max, built.Now, built.Ready = fmt.Sprint(i), 100, v.replicas, len(v.claims)
+		built.Pods = &snapshot.Pods{Set: result.Uses[i].Set, Cards: v.devices, Count: 1, Placed: result.Uses[i].Placed}
+		g.Variants = []snapshot.Variant{built}
 		s.Groups = append(s.Groups, g)
 	}
 	return s

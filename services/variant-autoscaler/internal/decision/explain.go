@@ -142,7 +142,7 @@ func (d *decider) variantReason(g, i int) (Reason, string) {
 }
 
 // raisedMessages are the messages of replicas beyond the plan.
-var raisedMessages = map[Reason]string{ //nolint:gochecknoglobals // constant
+var raisedMessages = map[Reason]string{
 	Starting:     "The plan has %s; %d stay until the replicas of other variants are ready",
 	Bridging:     "The plan has %s; %d serve until the replicas of slower variants are ready",
 	Saturated:    "The plan has %s; with %d, the servers stay within the thresholds of saturation",

@@ -230,11 +230,11 @@ func (c *queueCluster) describe(result *inventory.Result, loads []int64) *snapsh
 			g := &s.Groups[v.group]
 			g.Model, g.Priority, g.Variants = fmt.Sprint(v.group), 1+v.group%2, nil
 		}
-		use := result.Uses[i]
-		made := one().Groups[0].Variants[i%2]
-		made.Name, made.Max, made.Now, made.Ready = fmt.Sprint(i), 100, v.replicas, len(v.admitted)
-		made.Pods = &snapshot.Pods{Set: use.Set, Cards: v.cards, Count: v.count, Quotas: use.Quotas, Admitted: use.Admitted}
-		s.Groups[v.group].Variants = append(s.Groups[v.group].Variants, made)
+		usage := result.Uses[i]
+		built := one().Groups[0].Variants[i%2]
+		built.Name, built.Max, built.Now, built.Ready = fmt.Sprint(i), 100, v.replicas, len(v.admitted)
+		built.Pods = &snapshot.Pods{Set: usage.Set, Cards: v.cards, Count: v.count, Quotas: usage.Quotas, Admitted: usage.Admitted}
+		s.Groups[v.group].Variants = append(s.Groups[v.group].Variants, built)
 	}
 	return s
 }

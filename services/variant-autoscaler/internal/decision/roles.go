@@ -45,7 +45,7 @@ func (d *decider) keepRatio(g int) {
 
 // replicasFor returns the replicas that are at least a number, which is a product that is not exact.
 func replicasFor(n float64) int {
-	return int(math.Ceil(min(n, math.MaxInt32) - 1e-9)) //nolint:mnd // of rounding
+	return int(math.Ceil(min(n, math.MaxInt32) - 1e-9)) // of rounding
 }
 
 // totalDesired returns the replicas of a group that are acted on.
@@ -70,7 +70,7 @@ func (d *decider) addReplicas(g, n int) {
 		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.delayed[at] {
 			continue
 		}
-		for step := n - d.totalDesired(g); step > 0; step = min(step/2, n-d.totalDesired(g)) { //nolint:mnd // a limit may leave a part
+		for step := n - d.totalDesired(g); step > 0; step = min(step/2, n-d.totalDesired(g)) { // a limit may leave a part
 			if most := d.bounds[at].clampReplicas(d.desired[at] + step); most > d.desired[at] && d.raiseDesired(g, i, most, RatioBinding) {
 				d.wanted[at] = max(d.wanted[at], most)
 			}

@@ -9,8 +9,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// stuckAfter is how long replicas that do not serve yet are waited for before saturated servers get another one. With half, a large model
-// that loads slowly gets replicas that it does not need. With double, one pod that never starts stops the model for twenty minutes.
+// stuckAfter is how long replicas that do not serve yet are waited for before saturated servers get another one.
 const stuckAfter = 10 * time.Minute
 
 // serverUsage is what the servers without a profile of a group show together.
@@ -74,7 +73,7 @@ func replicasNeeded(load, each float64) float64 {
 	case each <= 0:
 		return math.Inf(1)
 	}
-	return math.Ceil(load/each - 1e-9) //nolint:mnd // sums of parts are not exact
+	return math.Ceil(load/each - 1e-9) // sums of parts are not exact
 }
 
 // raiseInOrder raises variants to the replicas that they have, and then the cheapest one that can have more, until they have n together.

@@ -23,7 +23,7 @@ func (d *decider) startTrial(g int) {
 		return
 	}
 	dearest, total := d.planCosts(g)
-	if c := d.variantCost(g, best); c < dearest && 2*c <= total && d.raiseDesired(g, best, 1, Probing) { //nolint:mnd // half
+	if c := d.variantCost(g, best); c < dearest && 2*c <= total && d.raiseDesired(g, best, 1, Probing) { // half
 		d.trial[d.first[g]+best] = true
 	}
 }

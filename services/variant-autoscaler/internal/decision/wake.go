@@ -39,7 +39,7 @@ func (d *decider) hasRoom(g, i int) bool {
 		return true
 	}
 	used, fits := d.usedRoom(), true
-	d.visitUsage(g, i, func(l int, one int64) { fits = fits && used[l]+one <= d.roomOf(l) })
+	d.visitUsage(g, i, func(l int, amount int64) { fits = fits && used[l]+amount <= d.roomOf(l) })
 	return fits
 }
 
@@ -51,7 +51,7 @@ func (d *decider) isCounted(g, i int) bool {
 // reserveRoom counts a replica of a variant of a group.
 func (d *decider) reserveRoom(g, i int) {
 	if used := d.usedRoom(); !d.isCounted(g, i) {
-		d.visitUsage(g, i, func(l int, one int64) { used[l] += one })
+		d.visitUsage(g, i, func(l int, amount int64) { used[l] += amount })
 	}
 }
 
@@ -78,14 +78,14 @@ func (d *decider) countUsage() []int64 {
 			if v.Pods != nil {
 				unplaced, unadmitted = max(n-v.Pods.Placed/v.Pods.Count, 0), max(n-v.Pods.Admitted/v.Pods.Count, 0)
 			}
-			d.visitUsage(g, i, func(l int, one int64) {
+			d.visitUsage(g, i, func(l int, amount int64) {
 				switch {
 				case l < len(d.snapshot.Limits):
-					used[l] += one * n
+					used[l] += amount * n
 				case l < len(d.snapshot.Limits)+len(d.places):
-					used[l] += one * unplaced
+					used[l] += amount * unplaced
 				default:
-					used[l] += one * unadmitted
+					used[l] += amount * unadmitted
 				}
 			})
 		}
@@ -106,11 +106,11 @@ func (d *decider) roomOf(l int) int64 {
 }
 
 // visitUsage visits the limits, those of places and quotas too, that a replica of a variant uses.
-func (d *decider) visitUsage(g, i int, visit func(l int, one int64)) {
+func (d *decider) visitUsage(g, i int, visit func(l int, amount int64)) {
 	v := &d.snapshot.Groups[g].Variants[i]
 	for l := range d.snapshot.Limits {
-		if one := d.replicaUsage(l, g, v); one > 0 {
-			visit(l, one)
+		if amount := d.replicaUsage(l, g, v); amount > 0 {
+			visit(l, amount)
 		}
 	}
 	for _, t := range d.limitUsage(v.Pods) {

@@ -57,16 +57,16 @@ func (d *decider) starterNames(w *wakeUp) string {
 // servingSides returns the groups of a model, from first to before end, that serve it together: prefill and decode servers, and those of
 // whole requests if they stand beside such a pair.
 func (d *decider) servingSides(first, end int) (all [][]int) {
-	var whole, others []int
+	var aggregated, others []int
 	for g := first; g < end; g++ {
 		if d.hasPair(g) {
-			whole = append(whole, g)
+			aggregated = append(aggregated, g)
 		} else {
 			others = append(others, g)
 		}
 	}
-	if all = append(all, others); len(whole) > 0 {
-		all = append(all, whole)
+	if all = append(all, others); len(aggregated) > 0 {
+		all = append(all, aggregated)
 	}
 	return all
 }

@@ -51,7 +51,7 @@ func PrintTable(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error
 	if err := printRaisedLimits(w, s, d); err != nil {
 		return err
 	}
-	return w.Flush() //nolint:wrapcheck // the error of out
+	return w.Flush()
 }
 
 // PrintComparison prints what differs between two decisions on the same variants.
@@ -73,7 +73,7 @@ func PrintComparison(out io.Writer, s *snapshot.Snapshot, before, after *decisio
 		}
 	}
 	fmt.Fprintf(w, "cost per hour: plan %s, desired %s\n", formatChange(formatAmount(before.Cost), formatAmount(after.Cost)), formatChange(formatAmount(before.Acted), formatAmount(after.Acted)))
-	return w.Flush() //nolint:wrapcheck // the error of out
+	return w.Flush()
 }
 
 func formatChange(before, after string) string {
@@ -138,7 +138,7 @@ func formatCapacity(n *decision.Variant) string {
 	}
 	text := fmt.Sprintf("%.4g/s", float64(n.Capacity)/million)
 	if n.CapacitySource != decision.FromProfile {
-		text += fmt.Sprintf(" (%s, %.0f %% sure)", n.CapacitySource, n.Confidence*100) //nolint:mnd // percent
+		text += fmt.Sprintf(" (%s, %.0f %% sure)", n.CapacitySource, n.Confidence*100) // percent
 	}
 	return text
 }

@@ -229,7 +229,7 @@ func (f *Follower) followPicker(ctx context.Context, r *streamReader) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:mnd // half to one and a half, so that pickers are not asked all at once
+		case <-time.After(pause/2 + rand.N(pause)): // half to one and a half, so that pickers are not asked all at once
 		}
 		pause = min(2*pause, lastRetry)
 	}

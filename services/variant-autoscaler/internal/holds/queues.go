@@ -48,12 +48,12 @@ func readQueues(page io.Reader) (pageQueues, error) {
 		found.WriteString(text + "\n")
 	}
 	if err := lines.Err(); err != nil {
-		return nil, err //nolint:wrapcheck // the caller names the page
+		return nil, err
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(&found)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller names the page
+		return nil, err
 	}
 	// A picker that exports both names has the same requests under both.
 	family := cmp.Or(families[collect.NewQueue], families[collect.LegacyQueue])

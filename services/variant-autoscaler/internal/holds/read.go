@@ -82,7 +82,7 @@ func (r *streamReader) readUntilEnd(ctx context.Context) error {
 		case <-time.After(scrapeInterval):
 		}
 	}
-	return ctx.Err() //nolint:wrapcheck // the caller ended it
+	return ctx.Err()
 }
 
 func (r *streamReader) readStream(ctx context.Context, client *http.Client) error {

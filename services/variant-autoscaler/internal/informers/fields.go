@@ -12,8 +12,7 @@ import (
 const (
 	// MaxText is the largest length of a text, in bytes. Names of objects have at most 253; names of models at the usual hubs, 193.
 	MaxText = 256
-	// maxLabels is the largest number of labels of a pod template, or of a selector. Usual templates have ten. Twice the number doubles
-	// what a stranger's template can take; with half of it, templates of some package managers would lose labels.
+	// maxLabels is the largest number of labels of a pod template, or of a selector. Usual templates have ten.
 	maxLabels = 100
 	// maxWhole is the largest whole number that every JSON parser keeps.
 	maxWhole = 1 << 53

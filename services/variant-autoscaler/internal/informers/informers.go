@@ -186,7 +186,7 @@ func SnapshotCaches(world kit.Snapshot, instance string) (Caches, error) {
 	}
 	c := mapSet(Kinds(instance), read)
 	c.Queues = preferEach(c.Queues, mapQueues(queueKinds(olderKueueVersion), read))
-	return c, first //nolint:wrapcheck // the error names the object
+	return c, first
 }
 
 // Kinds returns the kinds that the program reads. All but those of the limiter are required: without the permission to list one of them,

@@ -37,9 +37,9 @@ func read[T any](tb testing.TB, kind kit.Kind, manifest string) *T {
 	tb.Helper()
 	obj, err := kind.Transform(object(tb, manifest))
 	require.NoError(tb, err)
-	made, ok := obj.(*T)
+	typed, ok := obj.(*T)
 	require.True(tb, ok)
-	return made
+	return typed
 }
 
 func TestWorkloads(t *testing.T) {

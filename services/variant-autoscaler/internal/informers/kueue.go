@@ -115,11 +115,11 @@ type olderVersions struct{ kube.ResourceDiscovery }
 func (o olderVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
 	newer, err := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupKueue+"/"+kueueVersion)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err //nolint:wrapcheck // the informer names the kind
+		return nil, err
 	}
 	list, olderErr := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
 	if err != nil || olderErr != nil || list == nil {
-		return list, olderErr //nolint:wrapcheck // the same
+		return list, olderErr
 	}
 	left := list.DeepCopy()
 	left.APIResources = slices.DeleteFunc(left.APIResources, func(r metav1.APIResource) bool {

@@ -26,7 +26,7 @@ import (
 )
 
 // Resources are the names of the resources that count as cards.
-var Resources = [...]string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi"} //nolint:gochecknoglobals // constant
+var Resources = [...]string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi"}
 
 // Cards are numbers of cards by resource. A number of Unreadable could not be read.
 type Cards [len(Resources)]int64
@@ -384,7 +384,7 @@ func (b *builder) relateSets() {
 }
 
 // productLabels are the labels that name the product of the cards of a node: of the feature discoveries of vendors, and of clouds.
-var productLabels = []string{ //nolint:gochecknoglobals // constant
+var productLabels = []string{
 	"nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator",
 	"karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name", "kubernetes.azure.com/accelerator", "node.kubernetes.io/instance-type",
 }

@@ -74,7 +74,7 @@ func parsePlacements(key string) (Placements, error) {
 	}
 	for i := range all {
 		if all[i].Unreadable != "" {
-			return nil, fmt.Errorf("%s", all[i].Unreadable) //nolint:err113 // a text of the template
+			return nil, fmt.Errorf("%s", all[i].Unreadable)
 		}
 	}
 	return all, nil

@@ -47,7 +47,7 @@ func (s *state) provenRate(targets queueing.Targets) float64 {
 	most := 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if p.Count >= 2 && p.meetsTargets(targets) { //nolint:mnd // one sample may be wrong
+		if p.Count >= 2 && p.meetsTargets(targets) { // one sample may be wrong
 			most = max(most, p.sustainedRate()*workRatio(p.traffic, s.Traffic))
 		}
 	}

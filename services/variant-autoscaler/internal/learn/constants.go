@@ -3,15 +3,11 @@ package learn
 import "time"
 
 const (
-	// maxPoints bounds the memory of a Learner to 10 kB. Batches from 1 to 512 in steps of pointWidth are 62 points. With half, kinds
-	// of traffic displace each other when the sizes of requests change by day and night.
+	// maxPoints bounds the memory of a Learner to 10 kB. Batches from 1 to 512 in steps of pointWidth are 62 points.
 	maxPoints = 64
-	// maxAge is a day and some hours, so that the peak of yesterday is known when the peak of today begins. With half, each peak is
-	// explored anew; with double, a server that was changed in place is believed to be the old one for two days.
+	// maxAge is a day and some hours, so that the peak of yesterday is known when the peak of today begins.
 	maxAge = 26 * time.Hour
-	// halfLife is the age at which a point counts half of what a new one does. It prevails on points of changed servers within an
-	// hour or two. With half, a quiet night forgets the slope that the day showed; with double, a changed server is learned in half a
-	// day.
+	// halfLife is the age at which a point counts half of what a new one does. It prevails on points of changed servers within an hour or two.
 	halfLife = 2 * time.Hour
 	// oldest bounds the loss of weight by age: the only points with large batches must outweigh the priors in the morning.
 	oldest = 1.0 / 16

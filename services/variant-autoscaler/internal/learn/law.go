@@ -73,7 +73,7 @@ func (l *law) firstTokenAt(percentile, n float64, t traffic) float64 {
 	if percentile <= 0 {
 		return l.prefillTime(n, t) + crowd + wait
 	}
-	late := 1 - percentile/100 //nolint:mnd // percent
+	late := 1 - percentile/100 // percent
 	deviations := max(math.Sqrt2*math.Erfinv(1-2*late), 0)
 	times := tailFactor(percentile)
 	if busy := l.busyAt(n, t); busy > math.E*late {
@@ -101,7 +101,7 @@ func (l *law) fitDecode(points []point, now time.Time, c *center) {
 	if c.itl <= 0 {
 		return
 	}
-	rows := make([]row, 0, len(points)+3) //nolint:mnd // priors
+	rows := make([]row, 0, len(points)+3) // priors
 	for i := range points {
 		p := &points[i]
 		if p.ITL <= 0 {
@@ -151,7 +151,7 @@ func (l *law) fitPrefill(points []point, now time.Time, c *center) {
 	prior(0, 1/c.first, 0)
 	prior(1, c.uncached/c.first, l.token)
 	prior(2, c.uncached*c.batch/c.first, 0)
-	prior(3, c.uncached*usualWait/c.first, l.token) //nolint:mnd // index
+	prior(3, c.uncached*usualWait/c.first, l.token) // index
 	k := fitCoefficients(rows)
 	l.fixed, l.own, l.crowd, l.wait = k[0], k[1], k[2], k[3]
 }
@@ -198,7 +198,7 @@ func tokenTime(points []point, now time.Time) float64 {
 		if prefill <= 0 || p.uncachedInput() < 1 {
 			continue
 		}
-		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncachedInput(), p.sampleWeight(now)}) //nolint:mnd // at least half of it
+		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncachedInput(), p.sampleWeight(now)}) // at least half of it
 	}
 	return lowerQuartile(times)
 }
@@ -223,7 +223,7 @@ func lowerQuartile(all []weighted) float64 {
 	})
 	sum := 0.0
 	for _, x := range all {
-		if sum += x.w; sum >= total/4 { //nolint:mnd // quartile
+		if sum += x.w; sum >= total/4 { // quartile
 			return x.value
 		}
 	}

@@ -58,7 +58,7 @@ func newPoint(s *sample.Sample) (point, bool) {
 		case s.Running == 0:
 			p.Running = little
 		case ratio > 2./3 && ratio < 1.5:
-			p.Running = (s.Running + little) / 2 //nolint:mnd // mean
+			p.Running = (s.Running + little) / 2 // mean
 		}
 	}
 	p.Running = min(p.Running, maxRunning)
@@ -118,7 +118,7 @@ func tailFactor(percentile float64) float64 {
 	if percentile <= 0 {
 		return 1
 	}
-	late := 1 - percentile/100 //nolint:mnd // percent
+	late := 1 - percentile/100 // percent
 	if late*math.E >= 1 {
 		return max(1, math.Log(1/late))
 	}

@@ -67,7 +67,7 @@ func (s *state) saturatedTokens() float64 {
 	queued, most := false, 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if !p.isSimilar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
+		if !p.isSimilar(s.Traffic) || p.Count < 2 { // one sample may be wrong
 			continue
 		}
 		most = max(most, p.Rate*p.uncachedInput())

@@ -16,7 +16,7 @@ func (s *state) buildProfile(l *law, targets queueing.Targets, picker *sample.Pi
 	p := &snapshot.Profile{Alpha: l.alpha, Beta: l.stepGrowth(t), MaxBatch: s.maxBatch(picker)}
 	if t.Input > 0 {
 		most := min(float64(p.MaxBatch), max(exploration*s.largestSeen(), smallest))
-		low, high := 1.0, max(l.largestBatch(targets, t, most), 2) //nolint:mnd // a line needs two points
+		low, high := 1.0, max(l.largestBatch(targets, t, most), 2) // a line needs two points
 		first, last := l.firstToken(low, t), l.firstToken(high, t)
 		slope := min(max((last-first)/(high-low), 0), first) // γ must not be negative
 		p.Gamma, p.Delta = first-slope, slope/t.Input
@@ -44,7 +44,7 @@ func (l *law) largestBatch(targets queueing.Targets, t traffic, most float64) fl
 		return high
 	}
 	for range 30 {
-		if middle := (low + high) / 2; meets(middle) { //nolint:mnd // bisection
+		if middle := (low + high) / 2; meets(middle) { // bisection
 			low = middle
 		} else {
 			high = middle
@@ -69,7 +69,7 @@ func (s *state) saturatedRate() float64 {
 	queued, most := 0.0, 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
-		if !p.isSimilar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
+		if !p.isSimilar(s.Traffic) || p.Count < 2 { // one sample may be wrong
 			continue
 		}
 		most = max(most, p.Rate)

@@ -28,13 +28,13 @@ func longChat() world {
 func slowReplica() world {
 	w := worlds()[7]
 	w.name, w.truth = "overlap, one of four is slow", 8.2
-	made := 0
+	servers := 0
 	w.server = func(r *rand.Rand) modelserver.Server {
 		slow := 1.0
-		if made%4 == 0 {
+		if servers%4 == 0 {
 			slow = 2
 		}
-		made++
+		servers++
 		return modelserver.NewStepServers(steptime.Realistic(), 256, w.cache, slow)(r)
 	}
 	return w

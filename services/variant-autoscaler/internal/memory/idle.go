@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	// idleWindow is the time in which wake-ups are counted. With half, a model that is used by day would look busy each evening. With double,
-	// one whose use has changed costs a replica for a day longer.
+	// idleWindow is the time in which wake-ups are counted.
 	idleWindow = 24 * time.Hour
 	// leastIdle is the least time that says how often a model wakes.
 	leastIdle = time.Hour

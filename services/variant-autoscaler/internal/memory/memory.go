@@ -15,8 +15,7 @@ const (
 	// maxPods bounds the pods of a variant whose start is remembered.
 	maxPods = 10_000
 
-	// leastHold is the least time for which all replicas that were wanted are kept: the window in which rates are counted. With half, one
-	// empty sample takes replicas away. With double, pods that start in a minute stay for a minute too long after each drop of the load.
+	// leastHold is the least time for which all replicas that were wanted are kept: the window in which rates are counted.
 	leastHold = time.Minute
 	// noise is the part of the replicas, as a divisor, that random arrivals add and take away. With 2, a drop by a third is held for the
 	// whole stabilization window. With 8, few replicas are still held, as one is the least.

@@ -6,16 +6,13 @@ import (
 )
 
 const (
-	// trendWindow is the time over which a trend is taken. In half of it, a burst of a minute looks like a trend. In double, a load that
-	// has begun to grow is still taken for one that does not.
+	// trendWindow is the time over which a trend is taken.
 	trendWindow = 5 * time.Minute
 	// trendSamples is the fewest samples of a trend.
 	trendSamples = 4
 	// maxTrend bounds what a trend adds, as a multiple of the largest rate in the window.
 	maxTrend = 2
-	// steadyDeviations is how many standard deviations of Poisson arrivals two rates may be apart to count as one load. With half, one
-	// rate in three counts alone, and each peak of the noise costs replicas for a stabilization window. With double, a load of 4 requests/s
-	// that grows by half is averaged away.
+	// steadyDeviations is how many standard deviations of Poisson arrivals two rates may be apart to count as one load.
 	steadyDeviations = 2
 	// maxSamples bounds the samples of a window: passes that events cause can be many.
 	maxSamples = 256

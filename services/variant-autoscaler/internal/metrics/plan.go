@@ -12,9 +12,7 @@ import (
 const (
 	// million is the number of micro-units in a unit.
 	million = 1e6
-	// maxGroups is the number of groups that have series of their own: the first ones of a decision. Costs, variants and problems count
-	// all. At half the number, the groups of a fleet of 10,000 variants do not all fit. At double, tenants who invent models cost
-	// Prometheus twice as much: a group has three series.
+	// maxGroups is the number of groups that have series of their own: the first ones of a decision. Costs, variants and problems count all.
 	maxGroups = 4096
 )
 

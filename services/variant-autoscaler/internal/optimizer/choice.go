@@ -9,7 +9,7 @@ import (
 // candidate is an option in a choice.
 type candidate struct {
 	value    value
-	use      []int64
+	uses     []int64
 	replicas []int // of the plan
 }
 
@@ -70,7 +70,7 @@ func (c *chooser) findChoice() choice {
 func (c *chooser) canFit() bool {
 	for d, room := range c.rooms {
 		for _, list := range c.lists {
-			room -= slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.use[d], b.use[d]) }).use[d]
+			room -= slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.uses[d], b.uses[d]) }).uses[d]
 		}
 		if room < 0 {
 			return false
@@ -130,15 +130,15 @@ func (c *chooser) searchWithin(gap float64) choice {
 		only := &candidates[0]
 		fixed[i] = int(only.index)
 		start.values[0].addValue(only.value)
-		addUse(start.uses, only.use)
+		addUse(start.uses, only.uses)
 	}
 	setRest(lists, dimensions)
 	c.layers = append(c.layers[:0], start)
 	exact := true
-	steps := *c.steps / 2 //nolint:mnd // the rest is for wider gaps
+	steps := *c.steps / 2 // the rest is for wider gaps
 	for n := range lists {
 		from := &c.layers[n]
-		perState := int64(len(lists[n].candidates) * (dimensions + 2)) //nolint:mnd // what a state costs without what it takes
+		perState := int64(len(lists[n].candidates) * (dimensions + 2)) // what a state costs without what it takes
 		most := max(minStates, min(maxStates, int(steps/int64(len(lists)-n)/perState)))
 		exact = !from.dropExcess(most, dimensions) && exact
 		steps -= int64(len(from.values)) * perState
@@ -171,7 +171,7 @@ func setRest(lists []openList, dimensions int) {
 		for d := range dimensions {
 			low, high := int64(math.MaxInt64), int64(0)
 			for _, near := range o.candidates {
-				low, high = min(low, near.use[d]), max(high, near.use[d])
+				low, high = min(low, near.uses[d]), max(high, near.uses[d])
 			}
 			least[d] += low
 			most[d] += high
@@ -185,9 +185,9 @@ func (v *value) addValue(other value) {
 	v.moves += other.moves
 }
 
-func addUse(sum, use []int64) {
-	for d := range use {
-		sum[d] += use[d]
+func addUse(sum, uses []int64) {
+	for d := range uses {
+		sum[d] += uses[d]
 	}
 }
 
@@ -248,14 +248,14 @@ func (e *expansion) expandLayer() layer {
 	e.table = make([]int32, tableSize(len(from.values)*len(e.candidates)))
 	e.sum = make([]int64, dimensions)
 	for n := range from.values {
-		use := from.uses[n*dimensions : (n+1)*dimensions]
+		uses := from.uses[n*dimensions : (n+1)*dimensions]
 		for o := range e.candidates {
 			near := &e.candidates[o]
 			excess := from.excess[n] + near.excess
 			if excess > e.gap { // and so are those to come
 				break
 			}
-			if !e.addCandidate(use, near.use, excess) {
+			if !e.addCandidate(uses, near.uses, excess) {
 				continue
 			}
 			v := from.values[n]
@@ -353,9 +353,9 @@ func tableSize(states int) int {
 	return size
 }
 
-func hashUse(use []int64) uint64 {
+func hashUse(uses []int64) uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
-	for _, n := range use {
+	for _, n := range uses {
 		h = (h ^ uint64(n)) * 0xff51afd7ed558ccd
 		h ^= h >> 32
 	}

@@ -187,15 +187,15 @@ func (c *component) improvePlans(options [][]option) {
 			for n := range options[i] {
 				o := &options[i][n]
 				for d := range taken {
-					fits[d] = c.rooms[d] - taken[d] + uses[i][d] - o.use[d]
+					fits[d] = c.rooms[d] - taken[d] + uses[i][d] - o.uses[d]
 				}
 				if slices.Min(fits) < 0 || o.value.compareTo(best) >= 0 {
 					continue
 				}
 				for d := range taken {
-					taken[d] += o.use[d] - uses[i][d]
+					taken[d] += o.uses[d] - uses[i][d]
 				}
-				best, uses[i], changed = o.value, o.use, true
+				best, uses[i], changed = o.value, o.uses, true
 				c.setGroupPlan(g, o.replicas)
 			}
 		}
@@ -216,7 +216,7 @@ func (c *component) cheapestOptions(options [][]option) choice {
 	lists := make([][]candidate, len(options))
 	for i, list := range options {
 		for n := range list {
-			lists[i] = append(lists[i], candidate{value: list[n].value, use: list[n].use})
+			lists[i] = append(lists[i], candidate{value: list[n].value, uses: list[n].uses})
 		}
 	}
 	firstDifference := func(list, a, b int) (rank, order int) {

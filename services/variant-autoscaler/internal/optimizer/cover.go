@@ -136,18 +136,18 @@ func (c *coverSearch) reduceItems(missing int64, price, slack float64, permitted
 		if v.aside || !permitted(i) {
 			continue
 		}
-		it := item{variant: v, index: i, low: v.low, high: v.high}
+		reduced := item{variant: v, index: i, low: v.low, high: v.high}
 		excess, span := float64(v.cost)-price*float64(v.weight), float64(v.high-v.low)
 		if excess > 0 {
-			it.high = v.low + int(min(slack/excess, span))
+			reduced.high = v.low + int(min(slack/excess, span))
 		} else if excess < 0 {
-			it.low = v.high - int(min(slack/-excess, span))
+			reduced.low = v.high - int(min(slack/-excess, span))
 		}
-		missing = max(missing-scaleWeight(v.weight, int64(it.low-v.low)), 0)
-		c.plan[i] = it.low
-		if it.low < it.high {
+		missing = max(missing-scaleWeight(v.weight, int64(reduced.low-v.low)), 0)
+		c.plan[i] = reduced.low
+		if reduced.low < reduced.high {
 			position[i] = len(c.items)
-			c.items = append(c.items, it)
+			c.items = append(c.items, reduced)
 		}
 	}
 	for _, i := range c.ranked {
@@ -193,9 +193,9 @@ func (c *coverSearch) greedyPlan(g int, missing int64, permitted func(i int) boo
 		}
 		price = v.unitPrice()
 		cost += price * float64(left)
-		whole := mulDivUp(left, 1, v.weight) - 1
-		c.plan[i] += int(whole)
-		c.completePlan(left-v.weight*whole, permitted)
+		full := mulDivUp(left, 1, v.weight) - 1
+		c.plan[i] += int(full)
+		c.completePlan(left-v.weight*full, permitted)
 		left = 0
 	}
 	if left > 0 {

@@ -10,7 +10,7 @@ type option struct {
 	replicas []int
 	share    int64
 	value    value
-	use      []int64 // of the limits of the component
+	uses     []int64 // of the limits of the component
 }
 
 // memberOptions returns the ways to run a member with the shares that are granted to it, of which none is better than another one and takes
@@ -112,7 +112,7 @@ func (l *lister) setStep(most int, ranges []int) {
 	for _, r := range ranges {
 		largest = max(largest, r)
 	}
-	for l.step = 1; plans() > most && l.step <= largest; l.step += 1 + l.step/16 { //nolint:mnd // no need to try each
+	for l.step = 1; plans() > most && l.step <= largest; l.step += 1 + l.step/16 { // no need to try each
 		l.setCoarse()
 	}
 }
@@ -126,7 +126,7 @@ func (l *lister) setCoarse() {
 // isCut reports whether the listing ends before it has all plans, and counts a step.
 func (l *lister) isCut() bool {
 	numbers := l.number() * (len(l.variants) + len(l.component.rooms))
-	l.steps -= int64(4*len(l.variants) + len(l.component.rooms) + 2*l.number()) //nolint:mnd // about a nanosecond each
+	l.steps -= int64(4*len(l.variants) + len(l.component.rooms) + 2*l.number()) // about a nanosecond each
 	if l.steps > 0 && (l.number() <= 1 || numbers <= maxListNumbers/len(l.component.members)) {
 		return false
 	}
@@ -239,7 +239,7 @@ func (l *lister) offerOption() {
 	}
 	value := l.component.valueOf(l.g, l.plan)
 	l.scratch = l.component.appendUse(l.scratch[:0], l.member, l.plan, share)
-	use := l.scratch
+	uses := l.scratch
 	kept := l.kept[:0]
 	for i := range l.kept {
 		k := &l.kept[i]
@@ -247,15 +247,15 @@ func (l *lister) offerOption() {
 		if order == 0 {
 			order = l.group.compareNames(k.replicas, l.plan)
 		}
-		if order <= 0 && fitsWithin(k.use, use) {
+		if order <= 0 && fitsWithin(k.uses, uses) {
 			return // nothing was dropped before, or k would have been too
 		}
-		if order < 0 || !fitsWithin(use, k.use) {
+		if order < 0 || !fitsWithin(uses, k.uses) {
 			kept = append(kept, *k)
 		}
 	}
 	l.kept = append(kept, option{
-		replicas: slices.Clone(l.plan), share: share, value: value, use: slices.Clone(use),
+		replicas: slices.Clone(l.plan), share: share, value: value, uses: slices.Clone(uses),
 	})
 }
 
@@ -272,7 +272,7 @@ func fitsWithin(a, b []int64) bool {
 // point is a share that a group can have, and what it takes for it.
 type point struct {
 	share    int64
-	use      []int64
+	uses     []int64
 	replicas []int
 }
 
@@ -291,14 +291,14 @@ func (c *component) listPoints(member int) []point {
 	l.visit = func() {
 		share := c.servedShare(l.g, l.plan)
 		l.scratch = c.appendUse(l.scratch[:0], member, l.plan, share)
-		use := l.scratch
+		uses := l.scratch
 		for i := range kept {
-			if kept[i].share >= share && fitsWithin(kept[i].use, use) {
+			if kept[i].share >= share && fitsWithin(kept[i].uses, uses) {
 				return
 			}
 		}
-		kept = slices.DeleteFunc(kept, func(p point) bool { return p.share <= share && fitsWithin(use, p.use) })
-		kept = append(kept, point{share: share, use: slices.Clone(use), replicas: slices.Clone(l.plan)})
+		kept = slices.DeleteFunc(kept, func(p point) bool { return p.share <= share && fitsWithin(uses, p.uses) })
+		kept = append(kept, point{share: share, uses: slices.Clone(uses), replicas: slices.Clone(l.plan)})
 	}
 	l.visit() // the least replicas
 	l.listAllPlans(0)

@@ -72,7 +72,7 @@ func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int6
 		} else if stale++; stale == patience {
 			copy(price, best.byRoom)
 			copy(gradient, bestGradient)
-			stride, stale = stride/2, 0 //nolint:mnd // halves
+			stride, stale = stride/2, 0 // halves
 		}
 	}
 	return best
@@ -83,7 +83,7 @@ func flattenLists(lists [][]candidate, rooms []int64) *flatLists {
 	for _, list := range lists {
 		for _, c := range list {
 			f.costs = append(f.costs, float64(c.value.cost))
-			for _, n := range c.use {
+			for _, n := range c.uses {
 				f.uses = append(f.uses, float64(n))
 			}
 		}
@@ -104,8 +104,8 @@ func (f *flatLists) boundAt(price, taken []float64) prices {
 		least, best := math.Inf(1), first
 		for n := first; n < end; n++ {
 			cost := f.costs[n]
-			for d, use := range f.uses[n*dimensions : (n+1)*dimensions] {
-				cost += use * price[d]
+			for d, amount := range f.uses[n*dimensions : (n+1)*dimensions] {
+				cost += amount * price[d]
 			}
 			if cost < least {
 				least, best = cost, n
@@ -114,8 +114,8 @@ func (f *flatLists) boundAt(price, taken []float64) prices {
 		p.least[i] = least
 		p.bound += least
 		p.scale += math.Abs(least)
-		for d, use := range f.uses[best*dimensions : (best+1)*dimensions] {
-			taken[d] += use
+		for d, amount := range f.uses[best*dimensions : (best+1)*dimensions] {
+			taken[d] += amount
 		}
 		first = end
 	}
@@ -132,8 +132,8 @@ func (p *prices) nearCandidates(list int, candidates []candidate, gap float64) [
 	for n := range candidates {
 		c := &candidates[n]
 		excess := float64(c.value.cost) - p.least[list]
-		for d, use := range c.use {
-			excess += float64(use) * p.byRoom[d]
+		for d, amount := range c.uses {
+			excess += float64(amount) * p.byRoom[d]
 		}
 		if excess <= gap {
 			all = append(all, pricedCandidate{candidate: c, index: int32(n), excess: max(excess, 0)})

@@ -22,7 +22,7 @@ func newSolver(p *Problem) *solver {
 		tier, _ := slices.BinarySearch(priorities, g.Priority)
 		built := group{
 			first: first, end: first + len(g.Variants), tier: tier, needsReplica: g.NeedsReplica,
-			demand: mulDivUp(g.Rate, 100+p.HeadroomPercent, 100), //nolint:mnd // percent
+			demand: mulDivUp(g.Rate, 100+p.HeadroomPercent, 100), // percent
 		}
 		s.variants = append(s.variants, newVariants(p.Split, g, &built)...)
 		for n := range g.Variants {
@@ -185,13 +185,13 @@ func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, posi
 	if fields[2] {
 		key.Priority = g.Priority
 	}
-	for _, use := range []struct {
+	for _, counted := range []struct {
 		unit   Unit
 		amount int64
 	}{{UnitCards, declared.Cards}, {UnitReplicas, 1}, {UnitCost, declared.Cost}} {
-		key.Unit = use.unit
-		if l, found := position[key]; found && use.amount > 0 {
-			v.limitUses = append(v.limitUses, limitUse{limit: l, amount: use.amount})
+		key.Unit = counted.unit
+		if l, found := position[key]; found && counted.amount > 0 {
+			v.limitUses = append(v.limitUses, limitUse{limit: l, amount: counted.amount})
 		}
 	}
 }

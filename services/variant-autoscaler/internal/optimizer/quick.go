@@ -54,8 +54,8 @@ type quickFit struct {
 }
 
 func (f *quickFit) addPick(list int, sign float64) {
-	for d, use := range f.lists[list][f.picks[list]].use {
-		f.taken[d] += sign * float64(use)
+	for d, amount := range f.lists[list][f.picks[list]].uses {
+		f.taken[d] += sign * float64(amount)
 	}
 }
 
@@ -73,8 +73,8 @@ func (f *quickFit) repickLists(steepness float64) {
 		least := math.Inf(1)
 		for n := range list {
 			sum := 0.0
-			for d, use := range list[n].use {
-				sum += f.prices[d] * float64(use)
+			for d, amount := range list[n].uses {
+				sum += f.prices[d] * float64(amount)
 			}
 			if sum < least {
 				least, f.picks[i] = sum, n
@@ -129,7 +129,7 @@ func (g *shareSearch) shareOf(member int) int64 {
 
 // raiseMember gives a member its next larger share for which there is room, and reports whether there was one.
 func (g *shareSearch) raiseMember(member int, taken []int64) bool {
-	present, use, fits := g.shareOf(member), g.useOf(member), make([]int64, len(taken))
+	present, uses, fits := g.shareOf(member), g.useOf(member), make([]int64, len(taken))
 	points := g.points[member]
 	for n := len(points) - 1; n >= 0; n-- { // the largest share is the first
 		p := &points[n]
@@ -137,7 +137,7 @@ func (g *shareSearch) raiseMember(member int, taken []int64) bool {
 			continue
 		}
 		for d := range taken {
-			fits[d] = taken[d] - use[d] + p.use[d]
+			fits[d] = taken[d] - uses[d] + p.uses[d]
 		}
 		if !fitsWithin(fits, g.rooms) {
 			continue

@@ -13,7 +13,7 @@ func (c *component) servesAll() bool {
 	points := make([][]point, len(c.members))
 	c.eachMember(func(i int) {
 		for _, o := range c.memberOptions(i) {
-			points[i] = append(points[i], point{share: o.share, use: o.use, replicas: o.replicas})
+			points[i] = append(points[i], point{share: o.share, uses: o.uses, replicas: o.replicas})
 		}
 	})
 	return (&shareSearch{component: c, points: points}).isFeasible()
@@ -104,7 +104,7 @@ func (g *shareSearch) raiseShares(free []int) []int {
 func (g *shareSearch) highestLevel(members []int, levels []int64, fits func() bool) int {
 	low, high := 0, len(levels)
 	for high-low > 1 {
-		middle := (low + high) / 2 //nolint:mnd // halves
+		middle := (low + high) / 2 // halves
 		if g.requireShare(members, levels[middle]); fits() {
 			low = middle
 		} else {
@@ -160,7 +160,7 @@ func (g *shareSearch) bindMembers(members []int, share int64) {
 	for i := range g.points {
 		for n := range g.points[i] {
 			p := &g.points[i][n]
-			p.use = append(p.use, q.memberUse(i, p.share))
+			p.uses = append(p.uses, q.memberUse(i, p.share))
 		}
 	}
 	for _, i := range members {
@@ -200,10 +200,10 @@ func (g *shareSearch) isFeasible() bool {
 	}
 	// The last limit first: a choice within some limits takes as little as possible of the one before.
 	for d := len(g.rooms) - 1; d >= 0; d-- {
-		lists := g.grantedCandidates(func(_ int, p *point) int64 { return p.use[d] })
+		lists := g.grantedCandidates(func(_ int, p *point) int64 { return p.uses[d] })
 		for _, list := range lists {
 			for n := range list {
-				list[n].use = list[n].use[d+1:]
+				list[n].uses = list[n].uses[d+1:]
 			}
 		}
 		found := (&chooser{lists: lists, rooms: g.rooms[d+1:], enough: &g.rooms[d], steps: &g.steps}).findChoice()
@@ -228,12 +228,12 @@ func (g *shareSearch) grantedCandidates(cost func(member int, p *point) int64) [
 			if !g.grants[i].permits(p.share) {
 				continue
 			}
-			g.steps -= int64(1 + len(kept)/2) //nolint:mnd // of those it is compared with
-			granted := candidate{value: value{cost: cost(i, p)}, use: p.use, replicas: p.replicas}
-			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.use, granted.use) }) {
+			g.steps -= int64(1 + len(kept)/2) // of those it is compared with
+			granted := candidate{value: value{cost: cost(i, p)}, uses: p.uses, replicas: p.replicas}
+			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.uses, granted.uses) }) {
 				continue
 			}
-			kept = slices.DeleteFunc(kept, func(k candidate) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.use, k.use) })
+			kept = slices.DeleteFunc(kept, func(k candidate) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.uses, k.uses) })
 			kept = append(kept, granted)
 		}
 		lists[i] = kept

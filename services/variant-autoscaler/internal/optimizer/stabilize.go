@@ -40,7 +40,7 @@ func (s *solver) wantedPlan(g int, plan []int) []int {
 		}
 	}
 	before, after := s.costOf(g, now), s.costOf(g, plan)
-	if s.servedShare(g, now) >= s.servedShare(g, plan) && (before-after)*100 < s.problem.SavingPercent*before { //nolint:mnd // percent
+	if s.servedShare(g, now) >= s.servedShare(g, plan) && (before-after)*100 < s.problem.SavingPercent*before { // percent
 		return now
 	}
 	return plan

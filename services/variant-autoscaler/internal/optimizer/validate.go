@@ -94,14 +94,14 @@ func (p *Problem) validateGroups() error {
 
 // validatePlaces refuses two numbers for one limit, and numbers that could overflow.
 func (p *Problem) validatePlaces(v *Variant) error {
-	for i, of := range v.Places {
+	for i, places := range v.Places {
 		switch {
-		case of.Limit < 0 || of.Limit >= len(p.Limits) || p.Limits[of.Limit].Unit != UnitPlaces:
-			return fmt.Errorf("limit %d is none of places", of.Limit)
-		case i > 0 && of.Limit <= v.Places[i-1].Limit:
+		case places.Limit < 0 || places.Limit >= len(p.Limits) || p.Limits[places.Limit].Unit != UnitPlaces:
+			return fmt.Errorf("limit %d is none of places", places.Limit)
+		case i > 0 && places.Limit <= v.Places[i-1].Limit:
 			return errors.New("the limits of places are not in their order")
-		case of.Amount < 0 || of.Amount > maxCards:
-			return fmt.Errorf("a replica takes %d places", of.Amount)
+		case places.Amount < 0 || places.Amount > maxCards:
+			return fmt.Errorf("a replica takes %d places", places.Amount)
 		}
 	}
 	return nil

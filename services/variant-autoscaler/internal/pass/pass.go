@@ -187,7 +187,7 @@ func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active in
 	}
 	o := &Outcome{Sources: found, Snapshot: p.buildSnapshot(ctx, s, found, now)}
 	if err := ctx.Err(); err != nil {
-		return interval, active, err //nolint:wrapcheck // the caller asked for it
+		return interval, active, err
 	}
 	part(PartLoad)
 	if o.Decision, err = decision.Decide(o.Snapshot); err != nil {

@@ -464,18 +464,18 @@ func TestTooManyLimits(t *testing.T) {
 		found.Groups = append(found.Groups, sources.Group{Key: sources.Key{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
 	}
 	r := start(t, variants)
-	made := r.buildSnapshot(t.Context(), s.Settings(), found, began)
-	assert.Len(t, made.Limits, optimizer.MaxLimits)
+	snap := r.buildSnapshot(t.Context(), s.Settings(), found, began)
+	assert.Len(t, snap.Limits, optimizer.MaxLimits)
 	excluded := 0
-	for i := range made.Groups {
-		if p := made.Groups[i].Variants[0].Problem; p != nil {
+	for i := range snap.Groups {
+		if p := snap.Groups[i].Variants[0].Problem; p != nil {
 			assert.Equal(t, sources.LimitExceeded, p.Reason)
 			assert.Less(t, i, 203, "the newest")
 			excluded++
 		}
 	}
 	assert.Equal(t, namespaces+3-optimizer.MaxLimits, excluded, "one limit is for all together, and one namespace has three")
-	d, err := decision.Decide(made)
+	d, err := decision.Decide(snap)
 	require.NoError(t, err)
 	assert.Equal(t, 2, d.Groups[namespaces-1].Variants[0].Desired, "20 requests/s at 14.5 for each replica")
 	assert.Equal(t, 1, d.Groups[0].Variants[0].Desired)

@@ -43,7 +43,7 @@ func (f *fakeQueues) BeginPass(context.Context) (read kueue.Read, end func()) {
 
 func localQueuesOf(t *testing.T, text string) *fakeQueues {
 	t.Helper()
-	made := &fakeQueues{queues: map[cache.ObjectName]*inventory.LocalQueue{}}
+	fake := &fakeQueues{queues: map[cache.ObjectName]*inventory.LocalQueue{}}
 	for part := range strings.SplitSeq(text, "\n---\n") {
 		u := &unstructured.Unstructured{}
 		raw, err := yaml.YAMLToJSON([]byte(part))
@@ -51,10 +51,10 @@ func localQueuesOf(t *testing.T, text string) *fakeQueues {
 		require.NoError(t, u.UnmarshalJSON(raw))
 		if u.GetKind() == "LocalQueue" {
 			u.SetNamespace("ns")
-			made.queues[cache.ObjectName{Namespace: "ns", Name: u.GetName()}] = informers.ReadLocalQueue(u)
+			fake.queues[cache.ObjectName{Namespace: "ns", Name: u.GetName()}] = informers.ReadLocalQueue(u)
 		}
 	}
-	return made
+	return fake
 }
 
 // queued has the workloads of gpus in a LocalQueue, whose ClusterQueue has six cards of H100 and any number of L40S. Two of its cards are

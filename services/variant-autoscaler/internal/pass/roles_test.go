@@ -54,11 +54,11 @@ func startRoles(t *testing.T, objects string) *roleRig {
 	}}))
 	r.answer = func(g *collect.Group) collect.Result {
 		requests := 7.0
-		made := collect.Result{Stages: r.loads, Requests: &requests}
+		result := collect.Result{Stages: r.loads, Requests: &requests}
 		for _, v := range g.Variants {
-			made.Variants = append(made.Variants, collect.VariantResult{Sample: r.samples[v.Role], Usages: []collect.Usage{{KV: 0.9, Waiting: 1}}})
+			result.Variants = append(result.Variants, collect.VariantResult{Sample: r.samples[v.Role], Usages: []collect.Usage{{KV: 0.9, Waiting: 1}}})
 		}
-		return made
+		return result
 	}
 	return r
 }

@@ -90,20 +90,20 @@ func alignStages(stages []snapshot.Group) {
 
 // servesSince returns since when the groups of a model serve it: all roles together, or servers of whole requests. Zero: they do not.
 func servesSince(stages []snapshot.Group) time.Time {
-	var whole, roles time.Time
+	var aggregated, roles time.Time
 	part := false // of the roles does not serve
 	for i := range stages {
 		switch since := stages[i].Zero.ServesSince; {
 		case stages[i].Role == snapshot.Aggregated:
-			whole = since
+			aggregated = since
 		case since.IsZero():
 			part = true
 		case since.After(roles):
 			roles = since
 		}
 	}
-	if part || roles.IsZero() || !whole.IsZero() && whole.Before(roles) {
-		return whole
+	if part || roles.IsZero() || !aggregated.IsZero() && aggregated.Before(roles) {
+		return aggregated
 	}
 	return roles
 }

@@ -30,8 +30,7 @@ type Config struct {
 // Defaults of Config.
 const (
 	defaultTimeout = 10 * time.Second
-	// defaultMaxBytes has room for 2900 pods with 25 values each. With half of it, models with more than 1450 pods fail. With twice as
-	// much, so many concurrent answers exceed the memory of a small container.
+	// defaultMaxBytes has room for 2900 pods with 25 values each.
 	defaultMaxBytes  = 8 << 20
 	defaultMaxSeries = 50_000
 )

@@ -25,8 +25,8 @@ import (
 const (
 	// writers is the number of statuses that are written at a time. The rate limit of the client binds before.
 	writers = 8
-	// writeTime is how long the statuses of a pass may take. The next pass writes those that are left: at the default rate, a thousand
-	// new variants are written in one pass. With twice the time, variants that change wait for it.
+	// writeTime is how long the statuses of a pass may take. The next pass writes those that are left: at the default rate, a thousand new
+	// variants are written in one pass.
 	writeTime = 30 * time.Second
 	// maxErrors is the number of failed writes that an error names.
 	maxErrors = 3

@@ -252,7 +252,7 @@ func (s *stationary) waitAt(percentile float64) float64 {
 	if percentile == 0 {
 		return s.wait
 	}
-	late := 1 - percentile/100 //nolint:mnd // percent
+	late := 1 - percentile/100 // percent
 	if s.mustWait <= late {
 		return 0
 	}

@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// maxMessage is the size of a request. KEDA sends the metadata of the trigger. At half the value, a trigger with many keys gets no
-	// answer. At double, each of the calls of a hostile caller takes twice the memory.
+	// maxMessage is the size of a request. KEDA sends the metadata of the trigger.
 	maxMessage = 64 << 10
 	// maxHeaders is the size of the headers of a call. KEDA's have less than 1 KiB. gRPC's default is 16 MiB.
 	maxHeaders = 8 << 10
@@ -29,8 +28,7 @@ const (
 	// waits: streams alone must never reach it.
 	maxCalls = 2 * maxStreams
 	// maxConnections is the number of connections at a time. KEDA needs one for each set of connection settings in triggers. Beyond it, the
-	// address with the most loses its oldest one. At half the value, fewer tenants with unlike settings suffice for that. At double, idle
-	// connections of a hostile caller take twice the memory.
+	// address with the most loses its oldest one.
 	maxConnections = 256
 
 	// greetTimeout is the time for TLS and the HTTP/2 preface of a new connection.

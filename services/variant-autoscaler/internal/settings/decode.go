@@ -149,16 +149,16 @@ func (s *scalar) UnmarshalJSON(text []byte) error {
 
 // ParseAmount parses a decimal number without a sign or an exponent, less than 10^12, and returns it in millionths, rounded to the nearest.
 func ParseAmount(text string) (int64, error) {
-	whole, fraction, point := strings.Cut(strings.TrimSpace(text), ".")
-	if !isDigits(whole) || point && !isDigits(fraction) {
+	integer, fraction, point := strings.Cut(strings.TrimSpace(text), ".")
+	if !isDigits(integer) || point && !isDigits(fraction) {
 		return 0, fmt.Errorf("%q is not a decimal number, as 10 or 10.50", quoteText(text))
 	}
 	const maxWhole, places = 12, 6 // digits
-	whole, fraction = strings.TrimLeft(whole, "0"), fraction+strings.Repeat("0", places+1)
-	if len(whole) > maxWhole {
+	integer, fraction = strings.TrimLeft(integer, "0"), fraction+strings.Repeat("0", places+1)
+	if len(integer) > maxWhole {
 		return 0, fmt.Errorf("%q is too large", quoteText(text))
 	}
-	value, err := strconv.ParseInt("0"+whole+fraction[:places], 10, 64)
+	value, err := strconv.ParseInt("0"+integer+fraction[:places], 10, 64)
 	if fraction[places] >= '5' {
 		value++
 	}

@@ -22,7 +22,7 @@ const (
 
 // withoutEffect are the keys and fields that releases of the workload-variant-autoscaler document and this program does not read, with why
 // it needs none. A * stands for any text.
-var withoutEffect = map[string]string{ //nolint:gochecknoglobals // constant
+var withoutEffect = map[string]string{
 	"PROMETHEUS_METRICS_CACHE_*": ofCache, "EPP_METRICS_CACHE_*": ofCache,
 	"EPP_METRIC_READER_BEARER_TOKEN": ofPicker, "ENABLE_EXPERIMENTAL_FLOW_CONTROL_LAYER": ofPicker,
 	"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY": ofZero, "ENABLE_SCALE_TO_ZERO": "WVA_SCALE_TO_ZERO sets it",

@@ -9,7 +9,7 @@ import (
 
 // DefaultThresholds are those of the workload-variant-autoscaler, for what an entry does not set.
 func DefaultThresholds() snapshot.Thresholds {
-	return snapshot.Thresholds{KVCache: 0.80, QueueLength: 5, KVSpare: 0.1, QueueSpare: 3} //nolint:mnd // documented there
+	return snapshot.Thresholds{KVCache: 0.80, QueueLength: 5, KVSpare: 0.1, QueueSpare: 3} // documented there
 }
 
 // maxQueue is more than a server can have queued.

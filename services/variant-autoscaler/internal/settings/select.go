@@ -141,6 +141,6 @@ func (s *Selection) ignoreAll(names []string, why string) {
 	}
 }
 
-func filterNames(names []string, keep func(name string) bool) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !keep(name) })
+func filterNames(names []string, matches func(name string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !matches(name) })
 }

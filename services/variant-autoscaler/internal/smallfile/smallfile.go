@@ -1,4 +1,5 @@
-// Package smallfile reads files of credentials. Administrators name them in flags and ConfigMaps, so one may name a device, or a file without an end.
+// Package smallfile reads files of credentials. Administrators name them in flags and ConfigMaps, so one may name a device, or a file
+// without an end.
 package smallfile
 
 import (
@@ -13,10 +14,10 @@ const MaxSize = 1 << 20
 func Read(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	if info.Size() > MaxSize || !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a file of at most %d bytes", name, MaxSize)
 	}
-	return os.ReadFile(name) //nolint:wrapcheck // it names the file
+	return os.ReadFile(name)
 }

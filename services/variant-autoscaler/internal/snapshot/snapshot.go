@@ -100,9 +100,7 @@ const (
 	Decode     Role = "decode"  // the other tokens, after a prefill server
 )
 
-// MostPrefillOutput is the mean of the tokens that servers with the role prefill may generate for a request. A prefill generates one. With
-// half, one request in a hundred that somebody sends there directly is taken for a wrong role. With double, one in ten with a short answer
-// is not.
+// MostPrefillOutput is the mean of the tokens that servers with the role prefill may generate for a request. A prefill generates one.
 const MostPrefillOutput = 8
 
 // Ratio has bounds of a ratio. Zero: no bound.

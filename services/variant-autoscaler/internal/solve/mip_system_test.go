@@ -41,19 +41,19 @@ const micro = 1e6
 // programOf returns the program of a problem with the split by capacity, in which all variants have one: a group serves a load if the
 // capacities of its replicas add up to it.
 func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
-	made := &integerProgram{Nodes: 20}
+	program := &integerProgram{Nodes: 20}
 	limits := make([]mipRow, len(p.Limits))
 	for g := range p.Groups {
 		group, demand := &p.Groups[g], (p.Groups[g].Rate*(100+p.HeadroomPercent)+99)/100
 		served := (plan.Shares[g]*demand + optimizer.Million - 1) / optimizer.Million
 		serves := mipRow{Low: pointer(float64(served) / micro)}
 		for n := range group.Variants {
-			v, at := &group.Variants[n], len(made.Costs)
+			v, at := &group.Variants[n], len(program.Costs)
 			high := v.Max
 			if high == 0 {
 				high = max(v.Min, int(demand/v.Capacity)+1)
 			}
-			made.Costs, made.Low, made.High = append(made.Costs, float64(v.Cost)/micro), append(made.Low, v.Min), append(made.High, high)
+			program.Costs, program.Low, program.High = append(program.Costs, float64(v.Cost)/micro), append(program.Low, v.Min), append(program.High, high)
 			serves.add(at, float64(v.Capacity)/micro)
 			for _, t := range v.Places {
 				limits[t.Limit].add(at, float64(t.Amount))
@@ -67,15 +67,15 @@ func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
 		if demand == 0 && group.NeedsReplica && plan.Shares[g] > 0 {
 			serves = mipRow{Index: serves.Index, Value: slices.Repeat([]float64{1}, len(serves.Index)), Low: pointer(1)}
 		}
-		made.Rows = append(made.Rows, serves)
+		program.Rows = append(program.Rows, serves)
 	}
 	for l := range limits {
 		if len(limits[l].Index) > 0 {
 			limits[l].High = pointer(float64(p.Limits[l].Amount))
-			made.Rows = append(made.Rows, limits[l])
+			program.Rows = append(program.Rows, limits[l])
 		}
 	}
-	return made
+	return program
 }
 
 func pointer(x float64) *float64 { return &x }

@@ -14,36 +14,36 @@ import (
 // packed returns an instance in which nodes limit pods of one, of two and of four cards, instead of a number of cards. Of each kind of
 // accelerator, the places for each of these sizes are a part of what the plan without limits takes.
 func packed(p *optimizer.Problem, percent map[string]int64) *optimizer.Problem {
-	made := *p
-	made.Limits = nil
-	ample := optimizer.Solve(&made).Replicas
-	made.Groups = slices.Clone(p.Groups)
-	for g := range made.Groups {
-		made.Groups[g].Variants = slices.Clone(p.Groups[g].Variants)
+	relaxed := *p
+	relaxed.Limits = nil
+	ample := optimizer.Solve(&relaxed).Replicas
+	relaxed.Groups = slices.Clone(p.Groups)
+	for g := range relaxed.Groups {
+		relaxed.Groups[g].Variants = slices.Clone(p.Groups[g].Variants)
 	}
 	for _, accelerator := range []string{"A100", "H100", "L40S"} {
 		for _, size := range []int64{1, 2, 4} {
 			limit, at := optimizer.Limit{Unit: optimizer.UnitPlaces}, 0
-			for g := range made.Groups {
-				for n := range made.Groups[g].Variants {
-					if v := &made.Groups[g].Variants[n]; v.Accelerator == accelerator && v.Cards >= size {
+			for g := range relaxed.Groups {
+				for n := range relaxed.Groups[g].Variants {
+					if v := &relaxed.Groups[g].Variants[n]; v.Accelerator == accelerator && v.Cards >= size {
 						limit.Amount += int64(ample[at]) * (v.Cards / size)
-						v.Places = append(slices.Clone(v.Places), optimizer.Places{Limit: len(made.Limits), Amount: v.Cards / size})
+						v.Places = append(slices.Clone(v.Places), optimizer.Places{Limit: len(relaxed.Limits), Amount: v.Cards / size})
 					}
 					at++
 				}
 			}
 			limit.Amount = limit.Amount * percent[accelerator] / 100
-			made.Limits = append(made.Limits, limit)
+			relaxed.Limits = append(relaxed.Limits, limit)
 		}
 	}
-	return &made
+	return &relaxed
 }
 
 // scarcest has one kind of accelerator at 90 % of what the plan without limits takes, and everything has all of them.
 var (
-	scarcest   = map[string]int64{"A100": 90, "H100": 150, "L40S": 150} //nolint:gochecknoglobals // constant
-	everything = map[string]int64{"A100": 90, "H100": 90, "L40S": 90}   //nolint:gochecknoglobals // constant
+	scarcest   = map[string]int64{"A100": 90, "H100": 150, "L40S": 150}
+	everything = map[string]int64{"A100": 90, "H100": 90, "L40S": 90}
 )
 
 // TestPacked: with the places of nodes, a plan of 333 models costs at most 0.1 % more than the bound, and one of 33 models is the cheapest.

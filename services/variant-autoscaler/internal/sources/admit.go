@@ -12,7 +12,7 @@ import (
 )
 
 // sourceRank orders sources: the lowest wins.
-var sourceRank = map[snapshot.Source]int{ //nolint:gochecknoglobals // constant
+var sourceRank = map[snapshot.Source]int{
 	snapshot.VariantAutoscaling: 0, snapshot.ScaledObject: 1, snapshot.HorizontalPodAutoscaler: 2,
 }
 

@@ -45,18 +45,18 @@ func (v *Variant) readCost() {
 
 // parseCost returns the micro-units of a decimal number without sign and exponent, rounded to the nearest.
 func parseCost(text string) (int64, bool) {
-	whole, fraction, point := strings.Cut(text, ".")
-	if whole == "" || point && fraction == "" || strings.Trim(whole, "0123456789") != "" || strings.Trim(fraction, "0123456789") != "" {
+	integer, fraction, point := strings.Cut(text, ".")
+	if integer == "" || point && fraction == "" || strings.Trim(integer, "0123456789") != "" || strings.Trim(fraction, "0123456789") != "" {
 		return 0, false
 	}
-	if whole = strings.TrimLeft(whole, "0"); len(whole) > maxDigits {
+	if integer = strings.TrimLeft(integer, "0"); len(integer) > maxDigits {
 		return 0, false
 	}
 	roundUp := len(fraction) > decimals && fraction[decimals] >= '5'
 	fraction = (fraction + strings.Repeat("0", decimals))[:decimals]
 	var cost int64
-	for _, digit := range whole + fraction {
-		cost = cost*10 + int64(digit-'0') //nolint:mnd // decimal
+	for _, digit := range integer + fraction {
+		cost = cost*10 + int64(digit-'0') // decimal
 	}
 	if roundUp {
 		cost++

@@ -38,7 +38,7 @@ func validWhile(tb testing.TB, r *sources.Result, entry int) {
 	p := optimizer.Problem{Split: optimizer.SplitCapacity}
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		made := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: 1}
+		built := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: 1}
 		require.NotEmpty(tb, g.Variants)
 		for n := range g.Variants {
 			v := &g.Variants[n]
@@ -46,13 +46,13 @@ func validWhile(tb testing.TB, r *sources.Result, entry int) {
 			if 0 <= entry && entry < len(v.Schedule) {
 				bounds = v.BoundsOf(&v.Schedule[entry])
 			}
-			made.Variants = append(made.Variants, optimizer.Variant{
+			built.Variants = append(built.Variants, optimizer.Variant{
 				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: bounds.Min, Max: bounds.Max, Now: v.Now, Capacity: 1,
 			})
 			require.GreaterOrEqual(tb, v.Ready, 0)
 			require.LessOrEqual(tb, v.Ready, optimizer.MaxReplicas)
 		}
-		p.Groups = append(p.Groups, made)
+		p.Groups = append(p.Groups, built)
 	}
 	require.NoError(tb, p.Validate())
 }

@@ -203,7 +203,7 @@ func targetOf(s *informers.Spec) snapshot.Target {
 	return t
 }
 
-var targetVersions = map[string]string{ //nolint:gochecknoglobals // constant
+var targetVersions = map[string]string{
 	informers.Deployment: "apps/v1", informers.StatefulSet: "apps/v1", informers.LeaderWorkerSet: "leaderworkerset.x-k8s.io/v1",
 }
 

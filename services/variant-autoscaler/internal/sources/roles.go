@@ -25,7 +25,7 @@ const (
 
 // roleNames are the values of LabelRole, without those of servers that compute no tokens. A server that also encodes images has the role of
 // its other work.
-var roleNames = map[string]snapshot.Role{ //nolint:gochecknoglobals // constant
+var roleNames = map[string]snapshot.Role{
 	"prefill": snapshot.Prefill, "encode-prefill": snapshot.Prefill,
 	"decode": snapshot.Decode, "encode-decode": snapshot.Decode,
 	"": snapshot.Aggregated, "both": snapshot.Aggregated, "prefill-decode": snapshot.Aggregated, "encode-prefill-decode": snapshot.Aggregated,

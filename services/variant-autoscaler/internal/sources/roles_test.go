@@ -103,7 +103,7 @@ func TestRolesOfAModel(t *testing.T) {
 // TestTargetOfSeveralRoles: the replicas of a target that makes both roles are neither.
 func TestTargetOfSeveralRoles(t *testing.T) {
 	t.Parallel()
-	made := func(name, role string) string {
+	built := func(name, role string) string {
 		return fmt.Sprintf(`
 - apiVersion: apps/v1
   kind: Deployment
@@ -114,12 +114,12 @@ func TestTargetOfSeveralRoles(t *testing.T) {
 	read := func(s scale.Scale) sources.Params {
 		return sources.Params{Scale: func(string, snapshot.Target) (*scale.Scale, error) { return &s, nil }}
 	}
-	got := collect(t, read(scale.Scale{Replicas: 1}), append(parse(t, made("p", "prefill")+made("d", "decode")), pair)...)
+	got := collect(t, read(scale.Scale{Replicas: 1}), append(parse(t, built("p", "prefill")+built("d", "decode")), pair)...)
 	assert.Equal(t, map[string]string{"a": " UnsupportedRole"}, rolesOf(got))
 	assert.Contains(t, got.Groups[0].Variants[0].Problem.Message, `Pair pair has pods of the roles "decode" and "prefill"`)
 
 	one := scale.Scale{Replicas: 1}
 	one.Selector = labels.SelectorFromSet(labels.Set{"llm-d.ai/role": "prefill"})
-	got = collect(t, read(one), append(parse(t, made("p", "prefill")+made("d", "decode")), pair)...)
+	got = collect(t, read(one), append(parse(t, built("p", "prefill")+built("d", "decode")), pair)...)
 	assert.Equal(t, map[string]string{"a": "prefill"}, rolesOf(got), "the selector of the scale selects one role")
 }

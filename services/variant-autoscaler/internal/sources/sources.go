@@ -171,7 +171,7 @@ type collector struct {
 }
 
 // apiVersions are the versions of the objects that declare variants.
-var apiVersions = map[snapshot.Source]string{ //nolint:gochecknoglobals // constant
+var apiVersions = map[snapshot.Source]string{
 	snapshot.VariantAutoscaling: "llmd.ai/v1alpha1", snapshot.HorizontalPodAutoscaler: "autoscaling/v2", snapshot.ScaledObject: "keda.sh/v1alpha1",
 }
 

@@ -42,9 +42,9 @@ func normalize(tb testing.TB, u *unstructured.Unstructured) *unstructured.Unstru
 	tb.Helper()
 	text, err := json.Marshal(u.Object)
 	require.NoError(tb, err)
-	made := &unstructured.Unstructured{}
-	require.NoError(tb, made.UnmarshalJSON(text))
-	return made
+	built := &unstructured.Unstructured{}
+	require.NoError(tb, built.UnmarshalJSON(text))
+	return built
 }
 
 func complete(u *unstructured.Unstructured, i int) {
@@ -570,7 +570,7 @@ func TestScaledTargets(t *testing.T) {
 		ready = `status: {conditions: [{type: Ready, status: "True"}]}`
 		pool  = `
 - {apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: pool}, spec: {selector: {matchLabels: {app: rt}}}}`
-		made = `
+		built = `
 - {apiVersion: apps/v1, kind: Deployment, metadata: {name: rt-vllm, ownerReferences: [{apiVersion: production-stack.vllm.ai/v1alpha1, kind: VLLMRuntime, name: rt, controller: true}]}, spec: {replicas: 4, template: {metadata: {labels: {modelserving: rt, app: rt}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: "2"}}}]}}}, status: {readyReplicas: 2}}
 - {apiVersion: apps/v1, kind: Deployment, metadata: {name: rt-router, ownerReferences: [{apiVersion: production-stack.vllm.ai/v1alpha1, kind: VLLMRuntime, name: rt, controller: true}]}, spec: {replicas: 1, template: {metadata: {labels: {modelserving: router}}}}, status: {readyReplicas: 1}}
 - {apiVersion: v1, kind: Pod, metadata: {name: rt-vllm-abc-0, labels: {pod-template-hash: abc}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rt-vllm-abc, controller: true}]}, ` + ready + `}
@@ -602,7 +602,7 @@ func TestScaledTargets(t *testing.T) {
 		{"pods that the selector selects", object("ModelServing", "rt") + pool + serving("rt"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-0-0", "rt-1-0"}, []string{"models/ModelServing/rt"}, 0}},
 		{"its own pods without a selector", object("ModelServing", "unselected") + pool + serving("unselected"), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"unselected-0-0", "unselected-0-1", "unselected-1-0"}, []string{"models/ModelServing/unselected"}, 0}},
 		{"pods of a ReplicaSet that it made", object("Rollout", "rt") + pool + pod("rt-abc-0", ", modelserving: rt, rollouts-pod-template-hash: abc", "apiVersion: apps/v1, kind: ReplicaSet, name: rt-abc", ready), []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 1, 1, []string{"rt-abc-0"}, []string{"models/Rollout/rt"}, 0}},
-		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + made, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-vllm-abc-0"}, []string{"models/Deployment/rt-vllm", "models/VLLMRuntime/rt"}, 2}},
+		{"a Deployment that it made", object("VLLMRuntime", "rt") + pool + built, []string{"models/pool/m so/so 0..8 10000000 variantCost"}, facts{4, 2, 2, []string{"rt-vllm-abc-0"}, []string{"models/Deployment/rt-vllm", "models/VLLMRuntime/rt"}, 2}},
 		{"no pods", object("VLLMRuntime", "rt"), []string{"models//m so/so 0..8 10000000 variantCost"}, facts{4, 3, 1, nil, []string{"models/VLLMRuntime/rt"}, 0}},
 		{"no object", object("VLLMRuntime", "none"), []string{"models//m so/so 0..8 10000000 variantCost TargetNotFound"}, facts{0, 0, 1, nil, nil, 0}},
 		{"no scale", object("Router", "r"), []string{"models//m so/so 0..8 10000000 variantCost UnsupportedTarget"}, facts{0, 0, 1, nil, nil, 0}},

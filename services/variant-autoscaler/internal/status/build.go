@@ -25,7 +25,7 @@ import (
 
 const (
 	// figuresInterval is the time after which changed figures are written on their own. 10 000 variants with load cost 17 writes per second
-	// with it. With half of it they cost twice as many; with twice as much, kubectl shows figures that people take for present ones.
+	// with it.
 	figuresInterval = 10 * time.Minute
 	// maxChange is the largest numReplicasChanged that the schema permits.
 	maxChange = 10_000

@@ -43,8 +43,8 @@ type Options struct {
 	DrainTimeout time.Duration
 }
 
-// DefaultOptions returns options with which 1000 updates in a second cost one pass. A pass asks Prometheus dozens of questions: with half
-// the pause, a tenant could cause twice as many.
+// DefaultOptions returns options with which 1000 updates in a second cost one pass. A pass sends dozens of queries to Prometheus: the
+// pause bounds how many a tenant can cause.
 func DefaultOptions() Options {
 	return Options{
 		Quiet: 200 * time.Millisecond, MaxDelay: 3 * time.Second, Pause: 2 * time.Second,

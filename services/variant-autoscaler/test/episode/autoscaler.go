@@ -58,7 +58,7 @@ type Options struct {
 // without a tolerance of their own.
 func NewFairlead(o Options) func(s *Scenario) scaler {
 	return func(s *Scenario) scaler {
-		a := &autoscaler{next: float64(s.Seed * 17 % 60), trace: o.Trace} //nolint:mnd // passes and changes of the load have any distance
+		a := &autoscaler{next: float64(s.Seed * 17 % 60), trace: o.Trace} // passes and changes of the load have any distance
 		builder := settings.NewBuilder(settings.Options{Namespace: "ns"})
 		builder.SetSources(settings.Classes, settings.Source{Name: "service-classes-config", Data: map[string]string{
 			"premium.yaml": fmt.Sprintf("name: Premium\npriority: 1\ndata:\n- {model: default/default, slo-tpot: %g, slo-ttft: %g}\n", s.TPOT*1e3, s.TTFT*1e3),
@@ -124,7 +124,7 @@ func (k *knowingCollector) Collect(ctx context.Context, now time.Time, groups []
 	at := now.Sub(startTime).Seconds()
 	for i := range results {
 		if l := &results[i].Load; l.State == snapshot.Found {
-			l.Rate = int64(k.scenario.largestRate(groups[i].Model, at, at+soonest) * 1e6) //nolint:mnd // micro-requests
+			l.Rate = int64(k.scenario.largestRate(groups[i].Model, at, at+soonest) * 1e6) // micro-requests
 		}
 	}
 	return results
@@ -160,7 +160,7 @@ func (a *autoscaler) stepSecond(w *world) {
 	if second%scrapeEvery == 0 {
 		a.scraped = a.decided
 	}
-	if second%hpaEvery == 7 && a.scraped != nil { //nolint:mnd // between two scrapes
+	if second%hpaEvery == 7 && a.scraped != nil { // between two scrapes
 		for i, d := range w.deployments {
 			a.hpas[i].syncReplicas(d, w.now, float64(a.scraped[i]))
 		}

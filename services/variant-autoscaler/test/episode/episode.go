@@ -139,9 +139,9 @@ type scrape struct {
 type deployment struct {
 	*Variant
 
-	wanted int // replicas in its spec
-	pods   []*pod
-	made   int
+	wanted    int // replicas in its spec
+	pods      []*pod
+	podNumber int
 }
 
 type world struct {
@@ -232,9 +232,9 @@ func (d *deployment) countPods(now float64) int {
 }
 
 func (w *world) createPod(d *deployment, at float64) {
-	d.made++
+	d.podNumber++
 	p := &pod{
-		name: fmt.Sprintf("%s-7d-%d", d.Name, d.made), created: at, ready: at + d.Start, ends: math.Inf(1), gone: math.Inf(1),
+		name: fmt.Sprintf("%s-7d-%d", d.Name, d.podNumber), created: at, ready: at + d.Start, ends: math.Inf(1), gone: math.Inf(1),
 		server: d.Server(rand.New(rand.NewPCG(w.random.Uint64(), 3))),
 	}
 	p.server.Advance(max(p.ready, 0))

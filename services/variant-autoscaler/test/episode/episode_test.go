@@ -202,7 +202,7 @@ func BenchmarkTraces(b *testing.B) {
 			s.Arrivals, s.End = arrivals, math.Ceil(arrivals[len(arrivals)-1].At)
 			run := laws()
 			for i := range run {
-				if i < 2 { //nolint:mnd // static ones
+				if i < 2 { // static ones
 					run[i] = law{fmt.Sprintf("static %d", 40-20*i), NewStatic, 40 - 20*i}
 				} else {
 					run[i].first = 20

@@ -40,14 +40,14 @@ func newKEDA(a *autoscaler) *keda {
 func (*keda) CountWakeUp() {}
 
 // Enqueue asks for a pass.
-func (k *keda) Enqueue() { k.autoscaler.next = min(k.autoscaler.next, k.autoscaler.world.now+2) } //nolint:mnd // the pause of passes
+func (k *keda) Enqueue() { k.autoscaler.next = min(k.autoscaler.next, k.autoscaler.world.now+2) } // the pause of passes
 
 // WatchModels begins a pass.
 func (k *keda) WatchModels(models []holds.Key) { k.waits.SetModels(models) }
 
 // CountWaiting returns the requests that wait for a model.
-func (k *keda) CountWaiting(of holds.Key) (now, since int, watched bool) {
-	return k.waits.CountWaiting(of)
+func (k *keda) CountWaiting(key holds.Key) (now, since int, watched bool) {
+	return k.waits.CountWaiting(key)
 }
 
 func (k *keda) stepSecond(w *world) {
@@ -87,7 +87,7 @@ func (k *keda) setReplicas(w *world, at float64) {
 			k.active[i], d.wanted = at, 1
 			w.createPod(d, at)
 		default:
-			if k.active[i] = at; second%hpaEvery == 7 { //nolint:mnd // between two scrapes
+			if k.active[i] = at; second%hpaEvery == 7 { // between two scrapes
 				k.autoscaler.hpas[i].syncReplicas(d, w.now, float64(n))
 			}
 		}
@@ -124,7 +124,7 @@ func (k *kedaQueue) stepSecond(w *world) {
 			d.wanted = 0
 		case d.wanted == 0 && k.active == w.now:
 			d.wanted = 1
-		case d.wanted > 0 && second%hpaEvery == 7: //nolint:mnd // between two scrapes
+		case d.wanted > 0 && second%hpaEvery == 7: // between two scrapes
 			k.hpas[i].syncReplicas(d, w.now, max(requests/k.each, 1))
 		}
 	}

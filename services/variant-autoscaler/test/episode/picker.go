@@ -38,7 +38,7 @@ type woken struct {
 func (w *world) countWakes(r *Result) {
 	r.Pods = map[string]int{}
 	for _, d := range w.deployments {
-		r.Pods[d.Name] = d.made
+		r.Pods[d.Name] = d.podNumber
 	}
 	for _, k := range w.wakes {
 		r.Wakes = append(r.Wakes, Wake{At: k.Arrived, Variant: k.variant.Name, Wait: k.First - k.Arrived - k.variant.Start})

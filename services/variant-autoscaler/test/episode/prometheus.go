@@ -65,7 +65,7 @@ func (q *prometheus) Query(_ context.Context, expr string) ([]promclient.Series,
 			add("running", meanGauge(window, func(p *modelserver.Page) float64 { return p.Running }))
 			add("waiting", meanGauge(window, func(p *modelserver.Page) float64 { return p.Waiting }))
 			add("kv_usage", meanGauge(window, func(p *modelserver.Page) float64 { return p.Usage }))
-			if len(window) < 2 { //nolint:mnd // a rate needs two samples
+			if len(window) < 2 { // a rate needs two samples
 				continue
 			}
 			add("running_growth", extrapolatedGrowth(window, now, func(p *modelserver.Page) float64 { return p.Running }, gauge))
@@ -151,13 +151,13 @@ func extrapolatedGrowth(window []scrape, now float64, value func(p *modelserver.
 	start, end := first.at-(now-rateWindow), now-last.at
 	const slack = 1.1
 	if start >= interval*slack {
-		start = interval / 2 //nolint:mnd // as Prometheus does
+		start = interval / 2 // as Prometheus does
 	}
 	if begin := value(&first.page); kind == counter && growth > 0 && begin >= 0 {
 		start = min(start, sampled*begin/growth)
 	}
 	if end >= interval*slack {
-		end = interval / 2 //nolint:mnd // as Prometheus does
+		end = interval / 2 // as Prometheus does
 	}
 	return growth * (sampled + start + end) / sampled
 }

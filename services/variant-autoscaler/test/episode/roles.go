@@ -57,7 +57,7 @@ func (w *world) handOver() {
 	for _, l := range w.legs {
 		if !l.fetched && l.decode != nil && l.decode.First > 0 {
 			l.fetched = true
-			l.server.(releaser).Release(end, l.prefill) //nolint:forcetypeassert // prefill servers compute step by step
+			l.server.(releaser).Release(end, l.prefill)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Page struct {
 }
 
 // Buckets are those of vLLM's histogram of the time between tokens, in seconds, up to the longest that servers here show.
-var Buckets = [...]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10} //nolint:gochecknoglobals // constant
+var Buckets = [...]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
 // observeITL adds times between tokens.
 func (p *Page) observeITL(itl, times float64) {
@@ -57,7 +57,7 @@ func (p *Page) observeITL(itl, times float64) {
 
 // ITLQuantile returns what Prometheus' histogram_quantile makes of counts of a histogram, or 0 without any.
 func ITLQuantile(counts [len(Buckets) + 1]float64, percentile float64) float64 {
-	rank := counts[len(Buckets)] * percentile / 100 //nolint:mnd // percent
+	rank := counts[len(Buckets)] * percentile / 100 // percent
 	below, from := 0.0, 0.0
 	for i, most := range Buckets {
 		if counts[i] >= rank && counts[i] > below {
