@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -95,7 +94,7 @@ func (r *Result) LoadForRole(role snapshot.Role) snapshot.Load {
 // VariantResult is the figures of a variant.
 type VariantResult struct {
 	// Sample of its ready replicas. Nil: none has metrics.
-	Sample *sample.Sample
+	Sample *snapshot.Sample
 	// Weight is the requests sent to a replica, in millionths per second in which it was ready. Zero: none were seen.
 	Weight int64
 	// Usages are the usages of its ready replicas that have metrics.

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -319,18 +318,18 @@ func TestWhatThePickerLearned(t *testing.T) {
 	tests := []struct {
 		name string
 		give []promclient.Series
-		want *sample.Picker
+		want *snapshot.PickerSample
 	}{
 		{"nothing", []promclient.Series{sends}, nil},
-		{"an older picker", append(older, sends), &sample.Picker{PrefillRate: 5000, Backlog: 0.1}}, // of two pods
+		{"an older picker", append(older, sends), &snapshot.PickerSample{PrefillRate: 5000, Backlog: 0.1}}, // of two pods
 		{"an older one that sent nothing", older, nil},
 		{"a new one that learned nothing", append(older, sends, value(backlog, "a", 1)), nil},
 		{"a speed", append(older, sends, value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3), value(tokenTime, "b", 3e-3)),
-			&sample.Picker{PrefillRate: 500, Backlog: 2}},
-		{"one speed", []promclient.Series{value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3)}, &sample.Picker{PrefillRate: 1000, Backlog: 2}},
-		{"a batch", append(older, value(backlog, "a", 0), value(batch, "b", 48)), &sample.Picker{BatchCapacity: 48}},
+			&snapshot.PickerSample{PrefillRate: 500, Backlog: 2}},
+		{"one speed", []promclient.Series{value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3)}, &snapshot.PickerSample{PrefillRate: 1000, Backlog: 2}},
+		{"a batch", append(older, value(backlog, "a", 0), value(batch, "b", 48)), &snapshot.PickerSample{BatchCapacity: 48}},
 		{"an impossible speed", []promclient.Series{value(backlog, "a", 0), value(tokenTime, "a", 1e-12)}, nil},
-		{"of another namespace", append(older, sends, value(backlog, "other/a", 3), value(tokenTime, "other/a", 1e-3)), &sample.Picker{PrefillRate: 5000, Backlog: 0.1}},
+		{"of another namespace", append(older, sends, value(backlog, "other/a", 3), value(tokenTime, "other/a", 1e-3)), &snapshot.PickerSample{PrefillRate: 5000, Backlog: 0.1}},
 	}
 	for _, tt := range tests {
 		r := collectOne(t, always(slices.Concat(idle("a"), idle("b")[1:], tt.give)...), groupOf("ns", "m", "a", "b"))
@@ -343,7 +342,7 @@ func TestWhatThePickerLearned(t *testing.T) {
 	}
 }
 
-func fields(p *sample.Picker) map[string]float64 {
+func fields(p *snapshot.PickerSample) map[string]float64 {
 	return map[string]float64{"rate": p.PrefillRate, "backlog": p.Backlog, "batch": p.BatchCapacity}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -113,7 +112,7 @@ func (w *window) removeWaiting() {
 
 // roleSample returns the sample of a variant, or nil if package learn would learn something wrong from it. The time to the first token at a decode server can include
 // that of the prefill server. Some engines do not count the token of a prefill.
-func (s *stage) roleSample(variant int) *sample.Sample {
+func (s *stage) roleSample(variant int) *snapshot.Sample {
 	mean := s.meanSample(variant)
 	switch {
 	case mean == nil || s.blocked:

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -221,7 +220,7 @@ func (w *window) totalRate(rates map[string]float64, unseen []string) float64 {
 }
 
 // meanSample returns the means over the ready replicas of a variant that have metrics.
-func (w *window) meanSample(variant int) *sample.Sample {
+func (w *window) meanSample(variant int) *snapshot.Sample {
 	var pods []string
 	for _, p := range w.group.Variants[variant].Pods {
 		if _, ok := w.finished[p.Name]; ok && !p.Ready.IsZero() {
@@ -232,7 +231,7 @@ func (w *window) meanSample(variant int) *sample.Sample {
 		return nil
 	}
 	f, n := w.figures, float64(len(pods))
-	s := &sample.Sample{
+	s := &snapshot.Sample{
 		Time: w.now, Window: w.Window, Replicas: len(pods),
 		Input:    f.podRatio(inputTokens, inputs, pods),
 		Output:   f.podRatio(outputTokens, outputs, pods),
@@ -268,12 +267,12 @@ func (w *window) podUsages(variant int) []Usage {
 }
 
 // pickerFigures returns what the picker learned of the servers of a variant, or nil if it learned nothing yet.
-func (w *window) pickerFigures(pods []string) *sample.Picker {
+func (w *window) pickerFigures(pods []string) *snapshot.PickerSample {
 	n := float64(len(pods))
 	if !slices.ContainsFunc(pods, func(pod string) bool { _, says := w.figures.value(backlog, pod); return says }) {
 		return w.derivedFigures(pods)
 	}
-	p := &sample.Picker{
+	p := &snapshot.PickerSample{
 		PrefillRate: rateOf(w.figures.podMean(tokenTime, pods)), Backlog: w.figures.podSum(backlog, pods) / n, BatchCapacity: w.figures.podMean(batch, pods),
 	}
 	if p.PrefillRate == 0 && p.BatchCapacity == 0 {
@@ -284,9 +283,9 @@ func (w *window) pickerFigures(pods []string) *sample.Picker {
 
 // derivedFigures is pickerFigures for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a request it
 // learned nothing: its figures are then those that it begins with.
-func (w *window) derivedFigures(pods []string) *sample.Picker {
+func (w *window) derivedFigures(pods []string) *snapshot.PickerSample {
 	cost := w.figures[perToken][""]
-	p := &sample.Picker{PrefillRate: rateOf(cost * w.figures.podMean(slowdown, pods))}
+	p := &snapshot.PickerSample{PrefillRate: rateOf(cost * w.figures.podMean(slowdown, pods))}
 	if p.PrefillRate == 0 || len(w.sent) == 0 {
 		return nil
 	}

@@ -35,7 +35,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -160,7 +159,7 @@ func (*fleet) Collect(_ context.Context, now time.Time, groups []collect.Group) 
 	for i := range groups {
 		all[i].Load = snapshot.Load{State: snapshot.Found, Rate: int64(2e6 + i), Input: 1000, Output: 200}
 		for range groups[i].Variants {
-			all[i].Variants = append(all[i].Variants, collect.VariantResult{Sample: &sample.Sample{
+			all[i].Variants = append(all[i].Variants, collect.VariantResult{Sample: &snapshot.Sample{
 				Time: now, Window: time.Minute, Replicas: 2, Rate: 1, Input: 1000, Output: 200, Running: float64(5 + i%7), Prefill: 90, TTFT: 100, ITL: 20, KVUsage: 0.3, KVTokens: 200_000,
 			}})
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // law explains what servers show. Times are in milliseconds. n is the batch that a request meets, with itself.
@@ -85,7 +85,7 @@ func (l *law) firstTokenAt(percentile, n float64, t traffic) float64 {
 // center is the weighted mean of the points: where priors apply.
 type center struct{ batch, context, uncached, decodes, itl, first float64 }
 
-func fitLaw(points []point, now time.Time, picker *sample.Picker) *law {
+func fitLaw(points []point, now time.Time, picker *snapshot.PickerSample) *law {
 	l := &law{}
 	c := centerOf(points, now)
 	l.token = tokenTime(points, now)

@@ -31,7 +31,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -49,15 +48,15 @@ type Learner struct {
 
 // state is what a Learner knows. It is JSON, so that a restart does not forget it.
 type state struct {
-	Points  []point        `json:"points,omitempty"`
-	Samples int            `json:"samples"`
-	Error   float64        `json:"error"`            // mean relative error of the predictions of the last samples
-	Errors  int            `json:"errors"`           // number of them, at most errorMemory
-	Last    time.Time      `json:"last"`             // time of the last sample
-	Traffic traffic        `json:"traffic"`          // of the last sample with requests
-	KV      float64        `json:"kvTokens"`         // size of the cache of a replica
-	Picker  *sample.Picker `json:"picker,omitempty"` // of the last sample that had it
-	Pickers time.Time      `json:"pickerTime"`       // of that sample
+	Points  []point                `json:"points,omitempty"`
+	Samples int                    `json:"samples"`
+	Error   float64                `json:"error"`            // mean relative error of the predictions of the last samples
+	Errors  int                    `json:"errors"`           // number of them, at most errorMemory
+	Last    time.Time              `json:"last"`             // time of the last sample
+	Traffic traffic                `json:"traffic"`          // of the last sample with requests
+	KV      float64                `json:"kvTokens"`         // size of the cache of a replica
+	Picker  *snapshot.PickerSample `json:"picker,omitempty"` // of the last sample that had it
+	Pickers time.Time              `json:"pickerTime"`       // of that sample
 }
 
 // New returns a Learner that knows nothing.
@@ -84,7 +83,7 @@ func (l *Learner) UnmarshalJSON(text []byte) error {
 
 // Observe adds a sample and returns what the Learner knows, for the given targets. A sample that is not newer than the last one, that
 // has impossible numbers or that comes from no replica adds nothing.
-func (l *Learner) Observe(s *sample.Sample, targets queueing.Targets) *snapshot.Measured {
+func (l *Learner) Observe(s *snapshot.Sample, targets queueing.Targets) *snapshot.Measured {
 	if isUsable(s) && s.Time.After(l.state.Last) {
 		l.addSample(s)
 	}
@@ -116,7 +115,7 @@ func (l *Learner) Measured(targets queueing.Targets) *snapshot.Measured {
 }
 
 // addSample records a usable sample.
-func (l *Learner) addSample(s *sample.Sample) {
+func (l *Learner) addSample(s *snapshot.Sample) {
 	st := &l.state
 	st.Last = s.Time
 	st.dropExpired()
@@ -124,7 +123,7 @@ func (l *Learner) addSample(s *sample.Sample) {
 		st.KV = s.KVTokens
 	}
 	if p := s.Picker; p != nil && isUsablePicker(p) {
-		st.Picker, st.Pickers = &sample.Picker{PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity}, s.Time
+		st.Picker, st.Pickers = &snapshot.PickerSample{PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity}, s.Time
 	}
 	p, ok := newPoint(s)
 	if !ok {
@@ -170,7 +169,7 @@ func (s *state) meanError() float64 {
 }
 
 // freshPicker returns the figures of the picker, or nil if they are too old.
-func (s *state) freshPicker() *sample.Picker {
+func (s *state) freshPicker() *snapshot.PickerSample {
 	if s.Picker == nil || s.Last.Sub(s.Pickers) > pickerAge {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -21,9 +20,9 @@ var (
 )
 
 // at returns a sample of the exact law ITL = 6 + 0.4·n, prefills of 50 ms + 0.5·n, at a batch.
-func at(minute int, n float64) *sample.Sample {
+func at(minute int, n float64) *snapshot.Sample {
 	itl, prefill := 6+0.4*n, 50+0.5*n
-	return &sample.Sample{
+	return &snapshot.Sample{
 		Time: start.Add(time.Duration(minute) * time.Minute), Window: time.Minute, Replicas: 2,
 		Rate: n / (prefill + 199*itl) * 1e3, Input: 1000, Output: 200, Running: n, Prefill: prefill, TTFT: prefill + 5, ITL: itl, KVTokens: 400_000,
 	}
@@ -87,15 +86,15 @@ func TestProvenHoldsOnlyWithinTheTargets(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		change func(s *sample.Sample)
+		change func(s *snapshot.Sample)
 		want   bool
 	}{
-		{"within", func(*sample.Sample) {}, true},
-		{"ITL", func(s *sample.Sample) { s.ITL = 31 }, false},
-		{"mean TTFT is within, but not the percentile", func(s *sample.Sample) { s.TTFT = 500 }, false},
-		{"requests wait that have no TTFT yet", func(s *sample.Sample) { s.Waiting = 1.9 }, false},
-		{"TTFT is not known", func(s *sample.Sample) { s.TTFT = 0 }, false},
-		{"ITL is not known", func(s *sample.Sample) { s.ITL = 0 }, false},
+		{"within", func(*snapshot.Sample) {}, true},
+		{"ITL", func(s *snapshot.Sample) { s.ITL = 31 }, false},
+		{"mean TTFT is within, but not the percentile", func(s *snapshot.Sample) { s.TTFT = 500 }, false},
+		{"requests wait that have no TTFT yet", func(s *snapshot.Sample) { s.Waiting = 1.9 }, false},
+		{"TTFT is not known", func(s *snapshot.Sample) { s.TTFT = 0 }, false},
+		{"ITL is not known", func(s *snapshot.Sample) { s.ITL = 0 }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -190,7 +189,7 @@ func TestPickerComesFirst(t *testing.T) {
 	var m *snapshot.Measured
 	for i := range 4 {
 		s := at(i, 20)
-		s.Picker = &sample.Picker{PrefillRate: 1000, BatchCapacity: 24}
+		s.Picker = &snapshot.PickerSample{PrefillRate: 1000, BatchCapacity: 24}
 		m = l.Observe(s, targets)
 	}
 	assert.Equal(t, SourcePicker, m.Source)
@@ -203,19 +202,19 @@ func TestPickerComesFirst(t *testing.T) {
 
 func TestSamplesThatAddNothing(t *testing.T) {
 	t.Parallel()
-	bad := map[string]func(s *sample.Sample){
-		"of no replica":       func(s *sample.Sample) { s.Replicas = 0 },
-		"of no time":          func(s *sample.Sample) { s.Window = 0 },
-		"again":               func(s *sample.Sample) { s.Time = start },
-		"of the past":         func(s *sample.Sample) { s.Time = start.Add(-time.Hour) },
-		"without requests":    func(s *sample.Sample) { s.Rate = 0 },
-		"without times":       func(s *sample.Sample) { s.ITL, s.TTFT, s.Prefill = 0, 0, 0 },
-		"without output":      func(s *sample.Sample) { s.Output = 0 },
-		"NaN":                 func(s *sample.Sample) { s.ITL = math.NaN() },
-		"infinite":            func(s *sample.Sample) { s.Running = math.Inf(1) },
-		"negative":            func(s *sample.Sample) { s.TTFT = -1 },
-		"huge":                func(s *sample.Sample) { s.Rate = 1e300 },
-		"more cached than is": func(s *sample.Sample) { s.Cached = 1.5 },
+	bad := map[string]func(s *snapshot.Sample){
+		"of no replica":       func(s *snapshot.Sample) { s.Replicas = 0 },
+		"of no time":          func(s *snapshot.Sample) { s.Window = 0 },
+		"again":               func(s *snapshot.Sample) { s.Time = start },
+		"of the past":         func(s *snapshot.Sample) { s.Time = start.Add(-time.Hour) },
+		"without requests":    func(s *snapshot.Sample) { s.Rate = 0 },
+		"without times":       func(s *snapshot.Sample) { s.ITL, s.TTFT, s.Prefill = 0, 0, 0 },
+		"without output":      func(s *snapshot.Sample) { s.Output = 0 },
+		"NaN":                 func(s *snapshot.Sample) { s.ITL = math.NaN() },
+		"infinite":            func(s *snapshot.Sample) { s.Running = math.Inf(1) },
+		"negative":            func(s *snapshot.Sample) { s.TTFT = -1 },
+		"huge":                func(s *snapshot.Sample) { s.Rate = 1e300 },
+		"more cached than is": func(s *snapshot.Sample) { s.Cached = 1.5 },
 	}
 	for name, change := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +254,7 @@ func TestOldPointsFade(t *testing.T) {
 	for i := range 60 {
 		l.Observe(at(i, 40), targets)
 	}
-	half := func(minute int) *sample.Sample { // the servers were replaced by slower ones
+	half := func(minute int) *snapshot.Sample { // the servers were replaced by slower ones
 		s := at(minute, 20)
 		s.ITL, s.Rate = s.ITL*2, s.Rate/2
 		return s
@@ -291,7 +290,7 @@ func TestRestartForgetsNothing(t *testing.T) {
 	l, again := New(), New()
 	for i := range 50 {
 		s := at(i, float64(1+i))
-		s.Picker = &sample.Picker{PrefillRate: 2e4}
+		s.Picker = &snapshot.PickerSample{PrefillRate: 2e4}
 		assert.Equal(t, l.Observe(s, targets), again.Observe(s, targets), "the same samples give the same result")
 		text, err := json.Marshal(again)
 		require.NoError(t, err)
@@ -331,7 +330,7 @@ func FuzzObserve(f *testing.F) {
 			if i%2 == 1 {
 				s.Rate, s.Input, s.Output, s.Cached, s.Running, s.Waiting = rate, input, output, cached, running, waiting
 				s.Prefill, s.TTFT, s.ITL, s.KVUsage, s.KVTokens = prefill, ttft, itl, usage, kv
-				s.Picker = &sample.Picker{PrefillRate: speed, BatchCapacity: batch}
+				s.Picker = &snapshot.PickerSample{PrefillRate: speed, BatchCapacity: batch}
 			}
 			m := l.Observe(s, targets)
 			require.True(t, m.Error >= 0 && m.Error <= 1)

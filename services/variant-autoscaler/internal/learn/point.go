@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // traffic is the mean size of requests.
@@ -43,7 +43,7 @@ type point struct {
 var errState = errors.New("impossible numbers")
 
 // newPoint returns the point of a sample, or false if the servers had no requests, or did not show how long they took.
-func newPoint(s *sample.Sample) (point, bool) {
+func newPoint(s *snapshot.Sample) (point, bool) {
 	p := point{
 		traffic: traffic{s.Input, s.Output, s.Cached}, Time: s.Time, Count: 1, Running: s.Running, Waiting: s.Waiting, Rate: s.Rate,
 		Prefill: s.Prefill, TTFT: s.TTFT, ITL: s.ITL, KVUsage: s.KVUsage,
@@ -226,13 +226,13 @@ func (p *point) sampleWeight(now time.Time) float64 {
 }
 
 // isUsable reports whether a sample is possible and comes from replicas.
-func isUsable(s *sample.Sample) bool {
+func isUsable(s *snapshot.Sample) bool {
 	return s != nil && s.Replicas > 0 && s.Window > 0 &&
 		inRange(maxRate, s.Rate, s.Dispatched) && inRange(maxTokens, s.Input, s.Output) && inRange(1, s.Cached, s.KVUsage) &&
 		inRange(maxRunning, s.Running) && inRange(maxWaiting, s.Waiting) && inRange(maxTime, s.Prefill, s.TTFT, s.ITL) && inRange(maxKV, s.KVTokens)
 }
 
-func isUsablePicker(p *sample.Picker) bool {
+func isUsablePicker(p *snapshot.PickerSample) bool {
 	return inRange(maxTokens, p.PrefillRate) && inRange(maxRunning, p.BatchCapacity) && inRange(maxTime, p.Backlog)
 }
 

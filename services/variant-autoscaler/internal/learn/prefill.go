@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -13,7 +12,7 @@ import (
 // prefix cache that it computes in a second. Nothing has to be explored: a queue in front of it shows the number as it is.
 
 // measurePrefill sets what replicas that only prefill serve under the current traffic.
-func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
+func (s *state) measurePrefill(m *snapshot.Measured, picker *snapshot.PickerSample) {
 	m.Input, m.Output, m.Tail = s.Traffic.uncachedInput(), 1, 1
 	rate := s.prefillRate(picker)
 	if rate <= 0 {
@@ -28,7 +27,7 @@ func (s *state) measurePrefill(m *snapshot.Measured, picker *sample.Picker) {
 
 // prefillRate returns the tokens that a replica computes per second, or 0 if nothing shows it. Prompts like those of now count, if there
 // are any: short ones take longer for each token.
-func (s *state) prefillRate(picker *sample.Picker) float64 {
+func (s *state) prefillRate(picker *snapshot.PickerSample) float64 {
 	similar := slices.DeleteFunc(slices.Clone(s.Points), func(p point) bool { return !p.isSimilar(s.Traffic) })
 	rate := s.fastestRate(similar)
 	if rate == 0 {

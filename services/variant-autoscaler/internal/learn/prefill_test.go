@@ -8,21 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // prefills returns what a server shows that computes prompts of 8000 tokens, a quarter of them cached, at a rate per second. Each prefill takes a
 // number of milliseconds.
-func prefills(minute int, rate, prefill, waits float64) *sample.Sample {
-	return &sample.Sample{
+func prefills(minute int, rate, prefill, waits float64) *snapshot.Sample {
+	return &snapshot.Sample{
 		Time: time.Unix(0, 0).Add(time.Duration(minute) * time.Minute), Window: time.Minute, Replicas: 1,
 		Rate: rate, Input: 8000, Output: 1, Cached: 0.25, Running: rate * prefill / 1000, Waiting: waits, Prefill: prefill, TTFT: prefill + waits/rate*1000,
 	}
 }
 
 // beginning returns what a server shows whose requests came in the last quarter of the window.
-func beginning(minute int) *sample.Sample {
+func beginning(minute int) *snapshot.Sample {
 	s := prefills(minute, 0.5, 500, 10)
 	s.Running = 0.95
 	return s
@@ -41,20 +40,20 @@ func TestPrefillRate(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		samples []*sample.Sample
+		samples []*snapshot.Sample
 		want    float64 // tokens per second
 	}{
-		{"an idle server shows it by one prefill", []*sample.Sample{prefills(1, 0.01, 500, 0)}, 12_000},
-		{"prompts beside others take longer, and the server computes as many", []*sample.Sample{prefills(1, 1.9, 1000, 3), prefills(2, 1.9, 1000, 3)}, 1.9 * 6000},
-		{"what most prefills took counts", []*sample.Sample{
+		{"an idle server shows it by one prefill", []*snapshot.Sample{prefills(1, 0.01, 500, 0)}, 12_000},
+		{"prompts beside others take longer, and the server computes as many", []*snapshot.Sample{prefills(1, 1.9, 1000, 3), prefills(2, 1.9, 1000, 3)}, 1.9 * 6000},
+		{"what most prefills took counts", []*snapshot.Sample{
 			prefills(1, 0.01, 500, 0), prefills(2, 0.01, 500, 0), prefills(3, 0.5, 560, 0), prefills(4, 0.01, 500, 0),
 		}, 12_000},
-		{"a slow transfer of KV caches binds", []*sample.Sample{prefills(1, 0.2, 500, 12), prefills(2, 0.2, 500, 30), prefills(3, 0.2, 500, 50)}, saturation * 0.2 * 6000},
-		{"one sample of a queue does not", []*sample.Sample{prefills(1, 0.2, 500, 12)}, 12_000},
-		{"nor what was served while the queue began", []*sample.Sample{
+		{"a slow transfer of KV caches binds", []*snapshot.Sample{prefills(1, 0.2, 500, 12), prefills(2, 0.2, 500, 30), prefills(3, 0.2, 500, 50)}, saturation * 0.2 * 6000},
+		{"one sample of a queue does not", []*snapshot.Sample{prefills(1, 0.2, 500, 12)}, 12_000},
+		{"nor what was served while the queue began", []*snapshot.Sample{
 			beginning(1), prefills(2, 1.9, 500, 30), prefills(3, 1.9, 500, 60), prefills(4, 1.9, 500, 90),
 		}, saturation * 1.9 * 6000},
-		{"a short queue does not", []*sample.Sample{prefills(1, 0.2, 500, 4), prefills(2, 0.2, 500, 4), prefills(3, 0.2, 500, 4)}, 12_000},
+		{"a short queue does not", []*snapshot.Sample{prefills(1, 0.2, 500, 4), prefills(2, 0.2, 500, 4), prefills(3, 0.2, 500, 4)}, 12_000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -75,7 +74,7 @@ func TestPrefillRate(t *testing.T) {
 func TestPrefillRateOfThePicker(t *testing.T) {
 	t.Parallel()
 	s := prefills(1, 0.01, 500, 0)
-	s.Picker = &sample.Picker{PrefillRate: 9000}
+	s.Picker = &snapshot.PickerSample{PrefillRate: 9000}
 	m := NewPrefill().Observe(s, queueing.Targets{})
 	assert.InEpsilon(t, 9000, tokensOf(t, m), 1e-9)
 	assert.Equal(t, SourcePicker, m.Source)

@@ -4,14 +4,13 @@ import (
 	"math"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // buildProfile returns the profile that stands for the law under the current traffic, or nil if it would say nothing, and the ratio of the
 // time to the first token at the percentile to its mean. This time grows faster than the batch. The profile has the line through an
 // empty replica and the batch at which a target is reached: in between, it is cautious.
-func (s *state) buildProfile(l *law, targets queueing.Targets, picker *sample.Picker) (profile *snapshot.Profile, tail float64) {
+func (s *state) buildProfile(l *law, targets queueing.Targets, picker *snapshot.PickerSample) (profile *snapshot.Profile, tail float64) {
 	t, ratio := s.Traffic, 1.0
 	p := &snapshot.Profile{Alpha: l.alpha, Beta: l.stepGrowth(t), MaxBatch: s.maxBatch(picker)}
 	if t.Input > 0 {
@@ -94,7 +93,7 @@ func (s *state) largestSeen() float64 {
 }
 
 // maxBatch returns the largest batch that a replica may have under the current traffic.
-func (s *state) maxBatch(picker *sample.Picker) int {
+func (s *state) maxBatch(picker *snapshot.PickerSample) int {
 	most := max(usualSlots, s.largestSeen())
 	usage, weights, filled := 0.0, 0.0, 0.0
 	for i := range s.Points {

@@ -13,7 +13,7 @@ import (
 
 	"fairlead.dev/pkg/steptime"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/test/modelserver"
 )
 
@@ -203,7 +203,7 @@ func TestBadSamples(t *testing.T) {
 			t.Parallel()
 			f := newFleet(w, 1, 5)
 			r := rand.New(rand.NewPCG(4, 4))
-			f.distort = func(s *sample.Sample) {
+			f.distort = func(s *snapshot.Sample) {
 				figures := []*float64{&s.Running, &s.Rate, &s.ITL, &s.TTFT, &s.Prefill}
 				for _, x := range figures {
 					*x *= math.Exp(0.1 * r.NormFloat64())

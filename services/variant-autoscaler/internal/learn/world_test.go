@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/test/modelserver"
 )
 
@@ -49,7 +49,7 @@ type fleet struct {
 	now     float64
 	arrival float64
 	scrapes [][]modelserver.Page // newest last
-	distort func(s *sample.Sample)
+	distort func(s *snapshot.Sample)
 	gap     func(scrape int) bool // scrapes that are lost
 	counted int
 }
@@ -126,8 +126,8 @@ func (f *fleet) scrape(at float64) {
 }
 
 // sample returns what a collector reads: rates over the window, means over the replicas.
-func (f *fleet) sample() *sample.Sample {
-	s := &sample.Sample{
+func (f *fleet) sample() *snapshot.Sample {
+	s := &snapshot.Sample{
 		Time: time.Unix(1_800_000_000, 0).Add(time.Duration(f.now * float64(time.Second))), Window: windowScrapes * scrapeEvery * time.Second,
 		Replicas: len(f.servers), KVTokens: f.cache,
 	}

@@ -20,7 +20,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -36,7 +35,7 @@ type rig struct {
 	now      time.Time
 	settings *settings.Builder
 	load     snapshot.Load
-	sample   *sample.Sample
+	sample   *snapshot.Sample
 	uses     []collect.Usage
 	requests *float64
 	waited   float64
@@ -170,7 +169,7 @@ func TestSaturation(t *testing.T) {
 	t.Parallel()
 	unprofiled := strings.Split(variants, "\n  variantProfile")[0]
 	r := start(t, strings.ReplaceAll(unprofiled, "name: small}, spec: {replicas: 1}", "name: small}, spec: {replicas: 0}"))
-	r.sample = &sample.Sample{Time: began, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10, KVUsage: 0.75}
+	r.sample = &snapshot.Sample{Time: began, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10, KVUsage: 0.75}
 	r.load.Rate = 5e6
 	r.uses = []collect.Usage{{KV: 0.75}}
 	assert.Equal(t, map[string]int{"big": 1}, r.pass(t), "there are no thresholds")
@@ -205,7 +204,7 @@ metadata: {name: v}
 spec: {scaleTargetRef: {kind: Deployment, name: v}, modelID: m, variantCost: "10"}
 `)
 	r.load = snapshot.Load{State: snapshot.Found, Rate: 2_742_857, Input: 4000, Output: 250, Waiting: 80, TTFT: 31_667, ITL: 60}
-	r.sample = &sample.Sample{
+	r.sample = &snapshot.Sample{
 		Time: began, Window: time.Minute, Replicas: 2, Rate: 1.371, Input: 4000, Output: 250, Running: 24, Waiting: 40, Prefill: 2500, TTFT: 31_667, ITL: 60, KVUsage: 0.95,
 	}
 	return r
@@ -409,7 +408,7 @@ func TestTrial(t *testing.T) {
 	r.p.Trials = true
 	r.pass(t)
 	r.now = r.now.Add(time.Minute)
-	r.sample = &sample.Sample{Time: r.now, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10}
+	r.sample = &snapshot.Sample{Time: r.now, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10}
 	r.pass(t)
 	r.now = r.now.Add(10 * time.Minute)
 	r.sample.Time = r.now

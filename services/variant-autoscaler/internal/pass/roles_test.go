@@ -12,7 +12,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -33,7 +32,7 @@ type roleRig struct {
 	*rig
 
 	loads   map[snapshot.Role]snapshot.Load
-	samples map[snapshot.Role]*sample.Sample
+	samples map[snapshot.Role]*snapshot.Sample
 }
 
 func startRoles(t *testing.T, objects string) *roleRig {
@@ -44,7 +43,7 @@ func startRoles(t *testing.T, objects string) *roleRig {
 			snapshot.Prefill: {State: snapshot.Found, Rate: 3e6, Input: 5000, Output: 1},
 			snapshot.Decode:  {State: snapshot.Found, Rate: 3e6, Input: 5000, Output: 200},
 		},
-		samples: map[snapshot.Role]*sample.Sample{
+		samples: map[snapshot.Role]*snapshot.Sample{
 			snapshot.Prefill: {Window: time.Minute, Replicas: 1, Rate: 1.9, Input: 5000, Output: 1, Running: 1, Waiting: 30, Prefill: 500, TTFT: 15_000},
 			snapshot.Decode:  {Window: time.Minute, Replicas: 1, Rate: 3, Input: 5000, Output: 200, Running: 18, Prefill: 30, ITL: 30, KVUsage: 0.3},
 		},

@@ -16,7 +16,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
-	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -292,7 +291,7 @@ func (p *Passes) restoreStatus(v *snapshot.Variant, status []byte, now time.Time
 }
 
 // checkRole excludes a variant whose servers do not do what their role says: their figures would be taken for those of prefills.
-func checkRole(v *snapshot.Variant, s *sample.Sample, role snapshot.Role) {
+func checkRole(v *snapshot.Variant, s *snapshot.Sample, role snapshot.Role) {
 	if role == snapshot.Prefill && v.Problem == nil && s != nil && s.Output > snapshot.MostPrefillOutput {
 		v.Problem = &snapshot.Problem{Reason: sources.RoleMismatch, Message: fmt.Sprintf(
 			"the pods have the role prefill, and generate %.0f tokens for a request: set the label %s of the pod template to both, or let the picker send them prefills only", s.Output, sources.LabelRole)}

@@ -1,10 +1,10 @@
-// Package sample holds what the replicas of a variant showed in one window: the collector reads it from Prometheus, and package learn
-// derives capacities from it.
-package sample
+package snapshot
 
 import "time"
 
-// Sample is the mean over the ready replicas of a variant. Zero means not known, except for Rate, Running and Waiting.
+// Sample is what the replicas of a variant showed in one window, as the mean over those that are ready: package collect reads it from
+// Prometheus, and package learn derives capacities from it. It is not a part of a Snapshot. Zero means not known, except for Rate, Running
+// and Waiting.
 type Sample struct {
 	Time     time.Time
 	Window   time.Duration
@@ -24,11 +24,11 @@ type Sample struct {
 	KVUsage  float64 // part of the cache in use, 0 to 1
 	KVTokens float64 // size of the cache of a replica
 
-	Picker *Picker
+	Picker *PickerSample
 }
 
-// Picker is what the endpoint picker learned of the servers of a variant, as means over them.
-type Picker struct {
+// PickerSample is what the endpoint picker learned of the servers of a variant, as means over them.
+type PickerSample struct {
 	PrefillRate   float64 // tokens per second
 	Backlog       float64 // seconds of prefill that wait
 	BatchCapacity float64 // requests
