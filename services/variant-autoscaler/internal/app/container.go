@@ -33,13 +33,13 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
-	"fairlead.dev/services/variant-autoscaler/internal/live"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
 	"fairlead.dev/services/variant-autoscaler/internal/record"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/scaler"
+	"fairlead.dev/services/variant-autoscaler/internal/settings/watch"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 	"fairlead.dev/services/variant-autoscaler/internal/status"
@@ -63,7 +63,7 @@ type parts struct {
 	Config    *config.Config
 	Log       *zap.Logger
 	Informers *informers.Informers
-	Store     *live.Store
+	Store     *watch.Store
 	Events    *events.Recorder
 	Passes    *pass.Passes
 	Trigger   *trigger.Trigger
@@ -132,7 +132,7 @@ func clusterConstructors(cfg *config.Config) []any {
 func decisionConstructors() []any {
 	return []any{
 		// Decisions.
-		func(cfg *config.Config, log *zap.Logger, s *live.Store) *Prometheus {
+		func(cfg *config.Config, log *zap.Logger, s *watch.Store) *Prometheus {
 			return NewPrometheus(cfg, log, s)
 		},
 		func(cfg *config.Config) (*record.Log, error) { return record.Open(cfg.Decisions, os.Stdout) },
@@ -161,8 +161,8 @@ func decisionConstructors() []any {
 	}
 }
 
-func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.Recorder, m *metrics.Metrics) *live.Store {
-	return live.NewStore(live.Params{
+func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.Recorder, m *metrics.Metrics) *watch.Store {
+	return watch.NewStore(watch.Params{
 		Options: cfg.Settings(os.Getenv),
 		Log:     log, Client: c, Recorder: e, Observer: m,
 	})
@@ -222,7 +222,7 @@ type passParts struct {
 	Informers  *informers.Informers
 	Scales     *scale.Reader
 	Queues     *kueue.Reader
-	Store      *live.Store
+	Store      *watch.Store
 	Prometheus *Prometheus
 	Holds      *holds.Follower
 	Publisher  *publish.Publisher
@@ -281,7 +281,7 @@ type serverParts struct {
 	Config    *config.Config
 	Log       *zap.Logger
 	Informers *informers.Informers
-	Store     *live.Store
+	Store     *watch.Store
 	Readiness *readiness
 	Registry  *prom.Registry
 	Page      *debugpage.Page

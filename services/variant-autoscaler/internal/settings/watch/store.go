@@ -1,10 +1,10 @@
-// Package live watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force (settings.Options.IsRelevant),
-// and of the others their names only.
+// Package watch watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force (settings.Options.IsRelevant),
+// and only the names of the others.
 //
 // The settings in force follow the ConfigMaps, and do not outlive them. Only changes of data count. Each content is reported once: to the
 // users who edit the ConfigMap by Events, to the operator of this process by logs and an observer. So is a ConfigMap that looks like one of
 // these, and is not in force.
-package live
+package watch
 
 import (
 	"bytes"
