@@ -30,13 +30,13 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/crd"
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
+	"fairlead.dev/services/variant-autoscaler/internal/decisionlog"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
-	"fairlead.dev/services/variant-autoscaler/internal/record"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 	"fairlead.dev/services/variant-autoscaler/internal/settings/watch"
@@ -73,7 +73,7 @@ type parts struct {
 	Waker     *wake.Waker
 	Starter   *wake.Starter
 	Queues    *wake.QueueWatcher
-	Records   *record.Log
+	Records   *decisionlog.Log
 	Readiness *readiness
 	Elector   *leader.Elector
 	HTTP      *httpserver.Server
@@ -135,7 +135,7 @@ func decisionConstructors() []any {
 		func(cfg *config.Config, log *zap.Logger, s *watch.Store) *Prometheus {
 			return NewPrometheus(cfg, log, s)
 		},
-		func(cfg *config.Config) (*record.Log, error) { return record.Open(cfg.Decisions, os.Stdout) },
+		func(cfg *config.Config) (*decisionlog.Log, error) { return decisionlog.Open(cfg.Decisions, os.Stdout) },
 		scaler.NewTable,
 		func(cfg *config.Config, log *zap.Logger, now clock.RealClock) *debugpage.Page {
 			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+service.Owner(name), "/"), Clock: now})
@@ -194,7 +194,7 @@ type publisherParts struct {
 	Metrics *metrics.Metrics
 	Table   *scaler.Table
 	Page    *debugpage.Page
-	Records *record.Log
+	Records *decisionlog.Log
 	Client  *clientset.Clientset
 	Events  *events.Recorder
 	Targets *apply.Targets

@@ -24,11 +24,10 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/app"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
-	"fairlead.dev/services/variant-autoscaler/internal/explain"
+	"fairlead.dev/services/variant-autoscaler/internal/decisionlog"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
-	"fairlead.dev/services/variant-autoscaler/internal/record"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -41,11 +40,11 @@ type planOptions struct {
 	snapshot string
 	cluster  bool
 	output   string
-	changes  explain.Changes
+	changes  decisionlog.Changes
 }
 
 func newPlan(in io.Reader, out, log io.Writer) *cobra.Command {
-	o := &planOptions{Config: config.Default(os.Getenv), output: "table", changes: explain.NoChanges()}
+	o := &planOptions{Config: config.Default(os.Getenv), output: "table", changes: decisionlog.NoChanges()}
 	cmd := &cobra.Command{
 		Use:   "plan {--snapshot FILE | --cluster}",
 		Short: "Print a decision with its reasons, and what other prices, bounds or targets would change",
@@ -126,26 +125,26 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, out, log io.Wri
 		return err
 	}
 	fmt.Fprintln(out, "\nchanges against the snapshot:")
-	return explain.PrintComparison(out, s, before, after)
+	return decisionlog.PrintComparison(out, s, before, after)
 }
 
 func (o *planOptions) printDecision(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
 	if o.output == "json" {
 		return json.NewEncoder(out).Encode(&decision.Record{Snapshot: s, Decision: d})
 	}
-	return explain.PrintTable(out, s, d)
+	return decisionlog.PrintTable(out, s, d)
 }
 
 func (o *planOptions) readFile(in io.Reader) (*snapshot.Snapshot, error) {
 	if o.snapshot == "-" {
-		return record.Read(in)
+		return decisionlog.Read(in)
 	}
 	file, err := os.Open(o.snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshot: %w", err)
 	}
 	defer file.Close()
-	return record.Read(file)
+	return decisionlog.Read(file)
 }
 
 // readCluster runs one pass without effect, and returns its snapshot.

@@ -1,5 +1,4 @@
-// Package explain prints decisions as tables for people, and changes snapshots for questions of the kind "what if".
-package explain
+package decisionlog
 
 import (
 	"fmt"
