@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/crd"
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
 	"fairlead.dev/services/variant-autoscaler/internal/decisionlog"
+	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
@@ -38,7 +39,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
-	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 	"fairlead.dev/services/variant-autoscaler/internal/settings/watch"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -136,7 +136,7 @@ func decisionConstructors() []any {
 			return NewPrometheus(cfg, log, s)
 		},
 		func(cfg *config.Config) (*decisionlog.Log, error) { return decisionlog.Open(cfg.Decisions, os.Stdout) },
-		scaler.NewTable,
+		externalscaler.NewTable,
 		func(cfg *config.Config, log *zap.Logger, now clock.RealClock) *debugpage.Page {
 			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+service.Owner(name), "/"), Clock: now})
 		},
@@ -152,7 +152,7 @@ func decisionConstructors() []any {
 		func(log *zap.Logger, t *apply.Targets, now clock.RealClock) *wake.Starter {
 			return wake.NewStarter(wake.StarterParams{Log: log.Named("wake"), Targets: t, Now: now.Now})
 		},
-		func(log *zap.Logger, m *metrics.Metrics, t *scaler.Table, h *holds.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
+		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
 			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
 		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.QueueWatcher {
@@ -192,7 +192,7 @@ type publisherParts struct {
 	Config  *config.Config
 	Log     *zap.Logger
 	Metrics *metrics.Metrics
-	Table   *scaler.Table
+	Table   *externalscaler.Table
 	Page    *debugpage.Page
 	Records *decisionlog.Log
 	Client  *clientset.Clientset

@@ -9,8 +9,8 @@ import (
 
 	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
-	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 )
 
 const (
@@ -23,17 +23,17 @@ const (
 // kedaServer is the external scaler for KEDA. Without an address, it does nothing.
 type kedaServer struct {
 	log         *zap.Logger
-	server      *scaler.Server     // nil: off
-	certificate *servingcert.Store // nil: plaintext
+	server      *externalscaler.Server // nil: off
+	certificate *servingcert.Store     // nil: plaintext
 }
 
-func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.Metrics) (*kedaServer, error) {
+func newScaler(cfg *config.Config, log *zap.Logger, t *externalscaler.Table, m *metrics.Metrics) (*kedaServer, error) {
 	o := cfg.Scaler
 	if o.Address == "" {
 		return &kedaServer{}, nil
 	}
 	k := &kedaServer{log: log.Named("scaler")}
-	p := scaler.Params{Log: k.log, Decisions: t, Metrics: m, Listen: func() (net.Listener, error) { return net.Listen("tcp", o.Address) }}
+	p := externalscaler.Params{Log: k.log, Decisions: t, Metrics: m, Listen: func() (net.Listener, error) { return net.Listen("tcp", o.Address) }}
 	if o.Certificates != "" {
 		var err error
 		k.certificate, err = servingcert.Load(servingcert.Params{
@@ -46,7 +46,7 @@ func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.
 	} else {
 		k.log.Warn("The external scaler serves without TLS: others on the network can read and forge its answers. Set --scaler-certificates")
 	}
-	k.server = scaler.New(p)
+	k.server = externalscaler.New(p)
 	return k, nil
 }
 

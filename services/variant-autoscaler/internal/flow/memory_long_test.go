@@ -30,12 +30,12 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/publish"
-	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/status"
@@ -207,7 +207,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 	i, queues := f.start(t)
 	caches := heap()
 	m := metrics.New(prometheus.NewRegistry(), metrics.Options{})
-	table, page := scaler.NewTable(), debugpage.New(debugpage.Params{Log: zap.NewNop(), Clock: clock.RealClock{}})
+	table, page := externalscaler.NewTable(), debugpage.New(debugpage.Params{Log: zap.NewNop(), Clock: clock.RealClock{}})
 	publisher := publish.New(publish.Params{
 		Log: zap.NewNop(), Autoscalers: []publish.Autoscaler{m, table}, Meter: m, Page: page, Records: noRecords{}, Status: f, Events: f,
 	})

@@ -13,14 +13,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
-	"fairlead.dev/services/variant-autoscaler/internal/scaler"
 )
 
 // world has two models without replicas in namespace ns, and one that runs.
 type world struct {
-	*scaler.Table
+	*externalscaler.Table
 	*Waker
 
 	waits  *holds.Table
@@ -55,7 +55,7 @@ func (w *world) fail(err error) int {
 
 func newWorld() *world {
 	core, logs := observer.New(zap.InfoLevel)
-	w := &world{Table: scaler.NewTable(), waits: holds.NewTable(), logs: logs}
+	w := &world{Table: externalscaler.NewTable(), waits: holds.NewTable(), logs: logs}
 	w.Waker = New(Params{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
 	w.Publish([]actuation.Variant{
 		{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m"},
@@ -67,7 +67,7 @@ func newWorld() *world {
 // awake returns the variants that have replicas.
 func (w *world) awake() (names []string) {
 	for _, name := range []string{"a", "b", "c", "d"} {
-		if n, err := w.Lookup(scaler.Query{Namespace: "ns", Variant: name}); err == nil && n > 0 {
+		if n, err := w.Lookup(externalscaler.Query{Namespace: "ns", Variant: name}); err == nil && n > 0 {
 			names = append(names, name)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/zap"
 
+	external "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
-	external "fairlead.dev/services/variant-autoscaler/internal/scaler"
 	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
 

@@ -1,5 +1,5 @@
-// Package scaler tells KEDA the desired replicas of variants as one of its external scalers: without a metrics server between, so that a
-// decision acts at KEDA's next poll, or at once from and to zero (trigger external-push).
+// Package externalscaler serves the desired replicas of variants to KEDA, as one of its external scalers: without a metrics server between, so
+// that a decision acts at KEDA's next poll, or at once from and to zero (trigger external-push). It contains KEDA's protocol, too.
 //
 // Only the leader listens. Replicas behind a Service that do not lead refuse connections, so that the connection that KEDA keeps finds its
 // way to the leader; those that end their term close theirs. Without a decision an answer is an error, never zero: KEDA then holds the
@@ -12,7 +12,7 @@
 // number of replicas, or the same error whether the namespace, the object or the decision does not exist. Nothing can be listed or
 // changed. Require client certificates, or admit only KEDA's operator by a NetworkPolicy. A TriggerAuthentication with the client
 // certificate gives it to the tenant who may read its Secret: use a ClusterTriggerAuthentication.
-package scaler
+package externalscaler
 
 import (
 	"context"
@@ -23,8 +23,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	pb "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 )
 
 // MetricName is the name of the metric in the HorizontalPodAutoscaler, after KEDA's prefix.
@@ -53,56 +51,56 @@ type observer interface {
 
 // service implements KEDA's protocol.
 type service struct {
-	pb.UnimplementedExternalScalerServer
+	UnimplementedExternalScalerServer
 	decisions Decisions
 	streams   *streamCounter
 }
 
 // IsActive returns false only for a decision of zero.
-func (s *service) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsActiveResponse, error) {
+func (s *service) IsActive(_ context.Context, ref *ScaledObjectRef) (*IsActiveResponse, error) {
 	replicas, err := s.lookUpReplicas(ref)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.IsActiveResponse{Result: replicas > 0}, nil
+	return &IsActiveResponse{Result: replicas > 0}, nil
 }
 
 // GetMetricSpec is the same for all, with and without a decision: KEDA before 2.20 wrote a HorizontalPodAutoscaler without metrics after an
 // error, for which Kubernetes assumes a target of processor use.
-func (*service) GetMetricSpec(context.Context, *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
+func (*service) GetMetricSpec(context.Context, *ScaledObjectRef) (*GetMetricSpecResponse, error) {
 	return metricSpec(), nil
 }
 
-func metricSpec() *pb.GetMetricSpecResponse {
-	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}
+func metricSpec() *GetMetricSpecResponse {
+	return &GetMetricSpecResponse{MetricSpecs: []*MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}
 }
 
 // GetMetrics returns the desired replicas. It does not matter what name the metric has in the request: there is only one.
-func (s *service) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*pb.GetMetricsResponse, error) {
+func (s *service) GetMetrics(_ context.Context, request *GetMetricsRequest) (*GetMetricsResponse, error) {
 	replicas, err := s.lookUpReplicas(request.GetScaledObjectRef())
 	if err != nil {
 		return nil, err
 	}
-	value := &pb.MetricValue{MetricName: MetricName, MetricValue: int64(replicas), MetricValueFloat: float64(replicas)}
-	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{value}}, nil
+	value := &MetricValue{MetricName: MetricName, MetricValue: int64(replicas), MetricValueFloat: float64(replicas)}
+	return &GetMetricsResponse{MetricValues: []*MetricValue{value}}, nil
 }
 
 // StreamIsActive sends what IsActive answers, at first and with each change. While there is no decision on the object it sends nothing. It
 // ends without an error at the end of a term, because KEDA opens the stream again two seconds later: after an error, within a minute.
-func (s *service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
+func (s *service) StreamIsActive(ref *ScaledObjectRef, stream grpc.ServerStreamingServer[IsActiveResponse]) error {
 	var sent *bool
 	return s.followChanges(ref, stream, func(query Query) error {
 		replicas, err := s.decisions.Lookup(query)
 		if active := replicas > 0; err == nil && (sent == nil || *sent != active) {
 			sent = &active
-			return stream.Send(&pb.IsActiveResponse{Result: active})
+			return stream.Send(&IsActiveResponse{Result: active})
 		}
 		return nil
 	})
 }
 
 // StreamMetricSpec sends what GetMetricSpec answers, once: it never changes. The stream stays open, as KEDA would open another one at once.
-func (s *service) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
+func (s *service) StreamMetricSpec(ref *ScaledObjectRef, stream grpc.ServerStreamingServer[GetMetricSpecResponse]) error {
 	sent := false
 	return s.followChanges(ref, stream, func(Query) error {
 		if sent {
@@ -114,7 +112,7 @@ func (s *service) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerSt
 }
 
 // followChanges calls send at first and with each change, until the end of the term or of the stream.
-func (s *service) followChanges(ref *pb.ScaledObjectRef, stream grpc.ServerStream, send func(query Query) error) error {
+func (s *service) followChanges(ref *ScaledObjectRef, stream grpc.ServerStream, send func(query Query) error) error {
 	query, err := queryOf(ref)
 	if err != nil {
 		return err
@@ -142,7 +140,7 @@ func (s *service) followChanges(ref *pb.ScaledObjectRef, stream grpc.ServerStrea
 	}
 }
 
-func (s *service) lookUpReplicas(ref *pb.ScaledObjectRef) (int, error) {
+func (s *service) lookUpReplicas(ref *ScaledObjectRef) (int, error) {
 	query, err := queryOf(ref)
 	if err != nil {
 		return 0, err
@@ -155,7 +153,7 @@ func (s *service) lookUpReplicas(ref *pb.ScaledObjectRef) (int, error) {
 }
 
 // queryOf returns the query for a ScaledObject.
-func queryOf(ref *pb.ScaledObjectRef) (Query, error) {
+func queryOf(ref *ScaledObjectRef) (Query, error) {
 	metadata := ref.GetScalerMetadata()
 	q := Query{
 		Namespace: ref.GetNamespace(), ScaledObject: ref.GetName(),

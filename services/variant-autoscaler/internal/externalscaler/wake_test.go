@@ -1,4 +1,4 @@
-package scaler
+package externalscaler
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
-	pb "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 )
 
 // sleeping returns the variants of a model without replicas: the first one starts first.
@@ -95,8 +94,8 @@ func TestWakePushes(t *testing.T) {
 		w, client := keda(t, sleeping(0)...)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		first, _ := stream(ctx, t, client, &pb.ScaledObjectRef{Namespace: "ns", Name: "first"})
-		second, _ := stream(ctx, t, client, &pb.ScaledObjectRef{Namespace: "ns", Name: "second"})
+		first, _ := stream(ctx, t, client, &ScaledObjectRef{Namespace: "ns", Name: "first"})
+		second, _ := stream(ctx, t, client, &ScaledObjectRef{Namespace: "ns", Name: "second"})
 		assert.False(t, <-first)
 		assert.False(t, <-second)
 		w.table.WakeModel("ns", "pool", "m")

@@ -1,4 +1,4 @@
-package scaler
+package externalscaler
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 
 	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
-	pb "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 )
 
 const (
@@ -89,7 +88,7 @@ func (s *Server) serveTerm(ctx context.Context) error {
 		return fmt.Errorf("listen for KEDA: %w", err)
 	}
 	server := grpc.NewServer(s.serverOptions()...)
-	pb.RegisterExternalScalerServer(server, s.service)
+	RegisterExternalScalerServer(server, s.service)
 	s.p.Log.Info("Started listening for KEDA", zap.String(logging.KeyAddress, listener.Addr().String()))
 	served := make(chan error, 1)
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})

@@ -1,4 +1,4 @@
-package scaler
+package externalscaler
 
 import (
 	"context"
@@ -28,7 +28,6 @@ import (
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
-	pb "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,16 +100,16 @@ func start(t *testing.T, config *tls.Config) *world {
 	return w
 }
 
-func (w *world) connect(t *testing.T, creds credentials.TransportCredentials) pb.ExternalScalerClient {
+func (w *world) connect(t *testing.T, creds credentials.TransportCredentials) ExternalScalerClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:variant-autoscaler", grpc.WithTransportCredentials(creds), grpc.WithContextDialer(w.dial))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return pb.NewExternalScalerClient(conn)
+	return NewExternalScalerClient(conn)
 }
 
 // keda runs a leader with decisions and a client.
-func keda(t *testing.T, variants ...actuation.Variant) (*world, pb.ExternalScalerClient) {
+func keda(t *testing.T, variants ...actuation.Variant) (*world, ExternalScalerClient) {
 	t.Helper()
 	w := start(t, nil)
 	w.table.Publish(variants)
@@ -118,17 +117,17 @@ func keda(t *testing.T, variants ...actuation.Variant) (*world, pb.ExternalScale
 	return w, w.connect(t, insecure.NewCredentials())
 }
 
-func ref(namespace, name string, metadata ...string) *pb.ScaledObjectRef {
-	r := &pb.ScaledObjectRef{Namespace: namespace, Name: name, ScalerMetadata: map[string]string{"scalerAddress": "variant-autoscaler:9443"}}
+func ref(namespace, name string, metadata ...string) *ScaledObjectRef {
+	r := &ScaledObjectRef{Namespace: namespace, Name: name, ScalerMetadata: map[string]string{"scalerAddress": "variant-autoscaler:9443"}}
 	for i := 0; i < len(metadata); i += 2 {
 		r.ScalerMetadata[metadata[i]] = metadata[i+1]
 	}
 	return r
 }
 
-func metricsOf(t *testing.T, client pb.ExternalScalerClient, r *pb.ScaledObjectRef) (int64, error) {
+func metricsOf(t *testing.T, client ExternalScalerClient, r *ScaledObjectRef) (int64, error) {
 	t.Helper()
-	answer, err := client.GetMetrics(t.Context(), &pb.GetMetricsRequest{ScaledObjectRef: r, MetricName: MetricName})
+	answer, err := client.GetMetrics(t.Context(), &GetMetricsRequest{ScaledObjectRef: r, MetricName: MetricName})
 	if err != nil {
 		return 0, err
 	}
@@ -142,7 +141,7 @@ func metricsOf(t *testing.T, client pb.ExternalScalerClient, r *pb.ScaledObjectR
 // TestProtocol pins what KEDA sends and reads: the names of the methods, and the numbers and types of the fields.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
-	file := pb.File_externalscaler_proto
+	file := File_externalscaler_proto
 	service := file.Services().ByName("ExternalScaler")
 	require.NotNil(t, service)
 	var methods []string
@@ -216,7 +215,7 @@ func TestWithoutADecisionThereIsAnError(t *testing.T) {
 		_, client := keda(t, variant("a", "chat", 3))
 		tests := []struct {
 			name string
-			ref  *pb.ScaledObjectRef
+			ref  *ScaledObjectRef
 			want codes.Code
 		}{
 			{name: "unknown object", ref: ref("a", "none"), want: codes.NotFound},
@@ -282,7 +281,7 @@ func TestANewLeaderThatHasNotDecided(t *testing.T) {
 }
 
 // stream opens a stream and returns what it receives.
-func stream(ctx context.Context, t *testing.T, client pb.ExternalScalerClient, r *pb.ScaledObjectRef) (<-chan bool, <-chan error) {
+func stream(ctx context.Context, t *testing.T, client ExternalScalerClient, r *ScaledObjectRef) (<-chan bool, <-chan error) {
 	t.Helper()
 	opened, err := client.StreamIsActive(ctx, r)
 	require.NoError(t, err)
@@ -426,7 +425,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		w.table.Publish([]actuation.Variant{variant("a", "chat", 3)})
 		synctest.Wait()
 		dials := 0
-		client := func() pb.ExternalScalerClient {
+		client := func() ExternalScalerClient {
 			conn, err := grpc.NewClient("passthrough:variant-autoscaler", grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 					dials++
@@ -434,9 +433,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 				}))
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, conn.Close()) })
-			return pb.NewExternalScalerClient(conn)
+			return NewExternalScalerClient(conn)
 		}
-		ask := func(c pb.ExternalScalerClient) {
+		ask := func(c ExternalScalerClient) {
 			answer, err := c.IsActive(t.Context(), ref("a", "chat"))
 			require.NoError(t, err)
 			assert.True(t, answer.GetResult())
