@@ -37,12 +37,11 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
-	"fairlead.dev/services/variant-autoscaler/internal/publish"
+	"fairlead.dev/services/variant-autoscaler/internal/report"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/settings/watch"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
-	"fairlead.dev/services/variant-autoscaler/internal/status"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
 	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
@@ -202,15 +201,15 @@ type publisherParts struct {
 	Clock   clock.RealClock
 }
 
-func newPublisher(p publisherParts) *publish.Publisher {
-	params := publish.Params{
-		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
-		Status: status.NewWriter(p.Client.LlmdV1alpha1(), service.Owner(name)), Events: p.Events,
+func newPublisher(p publisherParts) *report.Publisher {
+	params := report.Params{
+		Log: p.Log, Autoscalers: []report.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
+		Status: report.NewStatusWriter(p.Client.LlmdV1alpha1(), service.Owner(name)), Events: p.Events,
 	}
 	if p.Config.Actuator == config.ActuatorScale {
 		params.Applier = apply.New(apply.Params{Log: p.Log, Targets: p.Targets, Meter: p.Metrics, Now: p.Clock.Now})
 	}
-	return publish.New(params)
+	return report.New(params)
 }
 
 // passParts are the dependencies of newPasses.
@@ -225,7 +224,7 @@ type passParts struct {
 	Store      *watch.Store
 	Prometheus *Prometheus
 	Holds      *holds.Follower
-	Publisher  *publish.Publisher
+	Publisher  *report.Publisher
 	Metrics    *metrics.Metrics
 	Clock      clock.RealClock
 }

@@ -35,10 +35,9 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
-	"fairlead.dev/services/variant-autoscaler/internal/publish"
+	"fairlead.dev/services/variant-autoscaler/internal/report"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/status"
 )
 
 const (
@@ -171,8 +170,8 @@ func (*fleet) ObservePart(string, time.Duration) {}
 
 func (*fleet) Event(*corev1.ObjectReference, string, string, string) {}
 
-func (*fleet) Write(context.Context, *status.Input) (status.Result, error) {
-	return status.Unchanged, nil
+func (*fleet) Write(context.Context, *report.StatusInput) (report.WriteResult, error) {
+	return report.Unchanged, nil
 }
 
 type noRecords struct{}
@@ -208,8 +207,8 @@ func TestMemoryOfAFleet(t *testing.T) {
 	caches := heap()
 	m := metrics.New(prometheus.NewRegistry(), metrics.Options{})
 	table, page := externalscaler.NewTable(), debugpage.New(debugpage.Params{Log: zap.NewNop(), Clock: clock.RealClock{}})
-	publisher := publish.New(publish.Params{
-		Log: zap.NewNop(), Autoscalers: []publish.Autoscaler{m, table}, Meter: m, Page: page, Records: noRecords{}, Status: f, Events: f,
+	publisher := report.New(report.Params{
+		Log: zap.NewNop(), Autoscalers: []report.Autoscaler{m, table}, Meter: m, Page: page, Records: noRecords{}, Status: f, Events: f,
 	})
 	now := time.Now()
 	passes := pass.New(pass.Params{

@@ -1,6 +1,14 @@
-// Package publish passes decisions on: to autoscalers, by metrics and KEDA's external scaler; to targets, with --actuator=scale; and to the
+// Package report passes decisions on: to autoscalers, by metrics and KEDA's external scaler; to targets, with --actuator=scale; and to the
 // owners of variants, by the status of VariantAutoscalings and Events.
-package publish
+//
+//	publish.go         the Publisher, which a pass calls
+//	status.go          the status of a VariantAutoscaling, from a decision: pure
+//	conditions.go      its conditions
+//	statuswriter.go    writes a status that differs
+//
+// BuildStatus returns the last status, unchanged, if nothing but figures has changed: predictions, and numbers in messages. They change
+// with every pass, and would make every pass write every object. They are written together with another change, or after ten minutes.
+package report
 
 import (
 	"context"
@@ -19,7 +27,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
-	"fairlead.dev/services/variant-autoscaler/internal/status"
 )
 
 const (
@@ -63,7 +70,7 @@ type recorder interface {
 
 // writer writes the status of a VariantAutoscaling.
 type writer interface {
-	Write(ctx context.Context, in *status.Input) (status.Result, error)
+	Write(ctx context.Context, in *StatusInput) (WriteResult, error)
 }
 
 // events are for the owners of annotated objects.
@@ -166,7 +173,7 @@ func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 	var mu sync.Mutex
 	var workers sync.WaitGroup
 	var errs []error
-	failed, next := 0, make(chan *status.Input)
+	failed, next := 0, make(chan *StatusInput)
 	for range writers {
 		workers.Go(func() {
 			for in := range next {
@@ -192,16 +199,16 @@ func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 }
 
 // statusInputs returns the inputs of all statuses, and sends Events about the problems of other objects.
-func (p *Publisher) statusInputs(o *pass.Outcome) []status.Input {
-	limiting, told := status.LimitsOf(o.Snapshot, o.Decision), map[types.UID]string{}
-	var inputs []status.Input
-	add := func(v *sources.Variant, complete func(in *status.Input)) {
+func (p *Publisher) statusInputs(o *pass.Outcome) []StatusInput {
+	limiting, told := LimitsOf(o.Snapshot, o.Decision), map[types.UID]string{}
+	var inputs []StatusInput
+	add := func(v *sources.Variant, complete func(in *StatusInput)) {
 		if v.Source != snapshot.VariantAutoscaling {
 			p.sendProblemEvent(v, told)
 			return
 		}
-		object, _ := status.ObjectOf(&v.Object, v.Generation, v.Status) // what others wrote into it is replaced, whatever it is
-		in := status.Input{
+		object, _ := ObjectOf(&v.Object, v.Generation, v.Status) // what others wrote into it is replaced, whatever it is
+		in := StatusInput{
 			Object: object, Time: o.Snapshot.Time, Variant: &v.Variant, Notes: v.Notes,
 			Outcome: p.outcomes[name{v.Source, v.Namespace, v.Name}],
 		}
@@ -214,13 +221,13 @@ func (p *Publisher) statusInputs(o *pass.Outcome) []status.Input {
 		for i := range o.Sources.Groups[g].Variants {
 			v := &o.Sources.Groups[g].Variants[i]
 			v.Variant = group.Variants[i] // with what the pass knows of it
-			add(v, func(in *status.Input) {
+			add(v, func(in *StatusInput) {
 				in.Load, in.Group, in.Decision, in.Limiting, in.Priority = &group.Load, decided, &decided.Variants[i], limiting, group.Priority
 			})
 		}
 	}
 	for i := range o.Sources.Rejected {
-		add(&o.Sources.Rejected[i], func(*status.Input) {})
+		add(&o.Sources.Rejected[i], func(*StatusInput) {})
 	}
 	p.lastReasons = told
 	return inputs

@@ -1,4 +1,4 @@
-package publish
+package report
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
-	"fairlead.dev/services/variant-autoscaler/internal/status"
 )
 
 // rig is everybody whom a Publisher tells something.
@@ -30,7 +29,7 @@ type rig struct {
 	cleared   int
 	decided   int
 	records   int
-	written   map[string]status.Input
+	written   map[string]StatusInput
 	fails     error
 	events    []string
 }
@@ -48,19 +47,19 @@ func (r records) Write(*decision.Record) error {
 
 type writes struct{ *rig }
 
-func (w writes) Write(_ context.Context, in *status.Input) (status.Result, error) {
+func (w writes) Write(_ context.Context, in *StatusInput) (WriteResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.written[in.Object.Name] = *in
-	return status.Written, w.fails
+	return Written, w.fails
 }
 
 func (r *rig) Event(about *corev1.ObjectReference, kind, reason, _ string) {
 	r.events = append(r.events, fmt.Sprintf("%s %s %s", about.Name, kind, reason))
 }
 
-func start() *rig {
-	r := &rig{written: map[string]status.Input{}}
+func newRig() *rig {
+	r := &rig{written: map[string]StatusInput{}}
 	r.Publisher = New(Params{
 		Log: zap.NewNop(), Autoscalers: []Autoscaler{r}, Meter: r, Page: r, Records: records{r}, Status: writes{r}, Events: r,
 	})
@@ -94,7 +93,7 @@ func outcome() *pass.Outcome {
 
 func TestActuateAndReport(t *testing.T) {
 	t.Parallel()
-	r := start()
+	r := newRig()
 	o := outcome()
 	r.Actuate(t.Context(), o)
 	require.Len(t, r.published, 3)
@@ -137,7 +136,7 @@ func (a *applied) EndTerm() { a.cleared++ }
 // TestApply: with an applier, the status has what became of a variant, and Events tell the owner of each change and each new failure.
 func TestApply(t *testing.T) {
 	t.Parallel()
-	r := start()
+	r := newRig()
 	a := &applied{}
 	r.p.Applier = a
 	step := func(o actuation.Outcome) []string {
@@ -163,7 +162,7 @@ func TestApply(t *testing.T) {
 // The decision log is for people. Its failure does not keep anybody from scaling.
 func TestActuateWithoutALog(t *testing.T) {
 	t.Parallel()
-	r := start()
+	r := newRig()
 	r.fails = errors.New("disk full")
 	r.Actuate(t.Context(), outcome())
 	assert.Len(t, r.published, 3)
@@ -171,7 +170,7 @@ func TestActuateWithoutALog(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	r := start()
+	r := newRig()
 	step := func(problem *snapshot.Problem, notes ...snapshot.Problem) []string {
 		o := outcome()
 		o.Snapshot.Groups[0].Variants[1].Problem, o.Sources.Groups[0].Variants[1].Notes = problem, notes
@@ -191,7 +190,7 @@ func TestEvents(t *testing.T) {
 // TestReport_Failures: one status that cannot be written keeps no other from being written, and an error is short.
 func TestReport_Failures(t *testing.T) {
 	t.Parallel()
-	r := start()
+	r := newRig()
 	o := outcome()
 	for i := range 20 {
 		o.Sources.Rejected = append(o.Sources.Rejected, variant(snapshot.VariantAutoscaling, fmt.Sprint("v", i)))
@@ -207,7 +206,7 @@ func TestReport_Failures(t *testing.T) {
 // Whoever may write a status can write anything.
 func TestReport_StatusOfOthers(t *testing.T) {
 	t.Parallel()
-	r := start()
+	r := newRig()
 	o := outcome()
 	o.Sources.Groups[0].Variants[0].Status = []byte(`{"conditions":"none","desiredOptimizedAlloc":{"numReplicas":"x"}}`)
 	r.Actuate(t.Context(), o)

@@ -1,4 +1,4 @@
-package status
+package report
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ var metricsRemedies = map[snapshot.LoadState]string{
 }
 
 // allConditions returns all conditions, without their times and generations.
-func (in *Input) allConditions() []metav1.Condition {
+func (in *StatusInput) allConditions() []metav1.Condition {
 	optimization, applied := in.optimizationReady(), in.appliedCondition()
 	return []metav1.Condition{
 		in.readyCondition(&optimization, &applied), applied, in.targetResolved(), in.targetConflict(), in.metricsAvailable(), optimization,
@@ -58,7 +58,7 @@ func problemReason(p *snapshot.Problem) string {
 	return p.Reason
 }
 
-func (in *Input) optimizationReady() metav1.Condition {
+func (in *StatusInput) optimizationReady() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionOptimizationReady, Status: metav1.ConditionFalse, Reason: in.decisionReason()}
 	text := in.Failure
 	switch {
@@ -82,7 +82,7 @@ func (in *Input) optimizationReady() metav1.Condition {
 }
 
 // optimizationStatus returns status and reason of OptimizationReady for a decision.
-func (in *Input) optimizationStatus() (metav1.ConditionStatus, string) {
+func (in *StatusInput) optimizationStatus() (metav1.ConditionStatus, string) {
 	switch r := in.Decision.Reason; r {
 	case decision.NoMetrics:
 		if !in.Variant.Decided {
@@ -102,7 +102,7 @@ func (in *Input) optimizationStatus() (metav1.ConditionStatus, string) {
 	return metav1.ConditionTrue, v1alpha1.ReasonOptimizationSucceeded
 }
 
-func (in *Input) appliedCondition() metav1.Condition {
+func (in *StatusInput) appliedCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotApplied}
 	switch o := &in.Outcome; {
 	case o.Reason != "":
@@ -118,7 +118,7 @@ func (in *Input) appliedCondition() metav1.Condition {
 	return c
 }
 
-func (in *Input) readyCondition(optimization, applied *metav1.Condition) metav1.Condition {
+func (in *StatusInput) readyCondition(optimization, applied *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: optimization.Reason, Message: optimization.Message}
 	switch {
 	case c.Reason == v1alpha1.ReasonSuppressedDueToConflict:
@@ -132,7 +132,7 @@ func (in *Input) readyCondition(optimization, applied *metav1.Condition) metav1.
 	return c
 }
 
-func (in *Input) targetResolved() metav1.Condition {
+func (in *StatusInput) targetResolved() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionTargetResolved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTargetFound}
 	c.Message = fmt.Sprintf("%s %s exists", in.Variant.Target.Kind, in.Variant.Target.Name)
 	p := in.Variant.Problem
@@ -146,7 +146,7 @@ func (in *Input) targetResolved() metav1.Condition {
 	return c
 }
 
-func (in *Input) targetConflict() metav1.Condition {
+func (in *StatusInput) targetConflict() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionDeploymentTargetConflict, Status: metav1.ConditionTrue}
 	won := slices.IndexFunc(in.Notes, func(n snapshot.Problem) bool { return n.Reason == v1alpha1.ReasonConflictResolvedByArbitration })
 	switch p := in.Variant.Problem; {
@@ -160,7 +160,7 @@ func (in *Input) targetConflict() metav1.Condition {
 	return c
 }
 
-func (in *Input) metricsAvailable() metav1.Condition {
+func (in *StatusInput) metricsAvailable() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionMetricsAvailable, Status: metav1.ConditionFalse}
 	switch {
 	case in.Load == nil || in.Load.State == "":
@@ -174,7 +174,7 @@ func (in *Input) metricsAvailable() metav1.Condition {
 	return c
 }
 
-func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Condition {
+func (in *StatusInput) capacityLimited(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionCapacityLimited, Status: metav1.ConditionFalse}
 	if !isPlanned(optimization) {
 		return undecidedCondition(c, optimization)
@@ -208,7 +208,7 @@ func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Conditio
 }
 
 // countsVariant reports whether a limit counts the variant.
-func (in *Input) countsVariant(l *snapshot.Limit) bool {
+func (in *StatusInput) countsVariant(l *snapshot.Limit) bool {
 	return (l.Accelerator == "" || l.Accelerator == in.Variant.Accelerator) && (l.Namespace == "" || l.Namespace == in.Variant.Namespace) &&
 		(l.Priority == 0 || l.Priority == in.Priority)
 }
@@ -220,7 +220,7 @@ func amountUnit(l *snapshot.Limit) string {
 	return string(l.Unit)
 }
 
-func (in *Input) boundsBinding(optimization *metav1.Condition) metav1.Condition {
+func (in *StatusInput) boundsBinding(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBoundsBinding, Status: metav1.ConditionTrue}
 	d := in.Decision
 	if !isPlanned(optimization) || in.Group == nil {

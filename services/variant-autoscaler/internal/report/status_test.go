@@ -1,4 +1,4 @@
-package status
+package report
 
 import (
 	"math"
@@ -21,8 +21,8 @@ import (
 var start = time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
 
 // input returns the input for a variant with a profile that a pass has decided on: 3 replicas, where the target has 2.
-func input() *Input {
-	return &Input{
+func input() *StatusInput {
+	return &StatusInput{
 		Object: &v1alpha1.VariantAutoscaling{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "llama-a100", UID: "1", Generation: 7, ResourceVersion: "1"}},
 		Time:   start,
 		Variant: &snapshot.Variant{
@@ -76,7 +76,7 @@ func failed(reason string, changed ...string) []string {
 func TestBuildDecision(t *testing.T) {
 	t.Parallel()
 	in := input()
-	got := Build(in)
+	got := BuildStatus(in)
 	now := metav1.NewTime(start.Truncate(time.Second))
 	desired := int32(3)
 	assert.Equal(t, &v1alpha1.OptimizedAllocation{
@@ -101,37 +101,37 @@ func TestBuildReasons(t *testing.T) {
 	problem := func(reason string) *snapshot.Problem {
 		return &snapshot.Problem{Reason: reason, Message: "fault: fix it"}
 	}
-	excluded := func(reason string) func(*Input) {
-		return func(in *Input) {
+	excluded := func(reason string) func(*StatusInput) {
+		return func(in *StatusInput) {
 			in.Variant.Problem, in.Decision.Reason, in.Decision.Message = problem(reason), decision.Excluded, "Kept 3 replicas"
 		}
 	}
-	rejected := func(reason string) func(*Input) {
-		return func(in *Input) {
+	rejected := func(reason string) func(*StatusInput) {
+		return func(in *StatusInput) {
 			in.Variant.Problem, in.Variant.Now, in.Load, in.Group, in.Decision = problem(reason), 0, nil, nil, nil
 			in.Outcome = actuation.Outcome{}
 		}
 	}
-	decided := func(reason decision.Reason) func(*Input) {
-		return func(in *Input) { in.Decision.Reason, in.Decision.Message = reason, "decided so." }
+	decided := func(reason decision.Reason) func(*StatusInput) {
+		return func(in *StatusInput) { in.Decision.Reason, in.Decision.Message = reason, "decided so." }
 	}
-	unknownLoad := func(state snapshot.LoadState) func(*Input) {
-		return func(in *Input) {
+	unknownLoad := func(state snapshot.LoadState) func(*StatusInput) {
+		return func(in *StatusInput) {
 			in.Load.State, in.Decision.Reason, in.Decision.Message = state, decision.NoMetrics, "Kept 3 replicas"
 		}
 	}
-	limit := func(limits ...snapshot.Limit) func(*Input) {
-		return func(in *Input) { in.Limiting, in.Group.Share = limits, 831_000 }
+	limit := func(limits ...snapshot.Limit) func(*StatusInput) {
+		return func(in *StatusInput) { in.Limiting, in.Group.Share = limits, 831_000 }
 	}
 	tests := []struct {
 		name         string
-		edit         func(*Input)
+		edit         func(*StatusInput)
 		want         []string
 		decision     string
 		of, messages string
 	}{
-		{"optimal", func(*Input) {}, usual(), "Optimal", "OptimizationReady", "3 replicas are part of the cheapest plan"},
-		{"no profile", func(in *Input) { in.Variant.Profile = nil }, usual("Ready=True/SaturationOnlyMode", "OptimizationReady=True/SaturationOnlyMode"), "Optimal", "OptimizationReady", "3 replicas"},
+		{"optimal", func(*StatusInput) {}, usual(), "Optimal", "OptimizationReady", "3 replicas are part of the cheapest plan"},
+		{"no profile", func(in *StatusInput) { in.Variant.Profile = nil }, usual("Ready=True/SaturationOnlyMode", "OptimizationReady=True/SaturationOnlyMode"), "Optimal", "OptimizationReady", "3 replicas"},
 		{"stabilized", decided(decision.Stabilized), usual(), "Stabilized", "OptimizationReady", "decided so"},
 		{"saving too small", decided(decision.SavingSmall), usual(), "SavingTooSmall", "OptimizationReady", "decided so"},
 		{"starting", decided(decision.Starting), usual(), "ReplacementsStarting", "OptimizationReady", "decided so"},
@@ -144,14 +144,14 @@ func TestBuildReasons(t *testing.T) {
 		{"no capacity", decided(decision.NoCapacity), failed("CapacityUnknown"), "CapacityUnknown", "OptimizationReady", "decided so. Set spec.variantProfile"},
 		{"out of reach", decided(decision.OutOfReach), failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=False/WithinBounds"), "TargetsOutOfReach", "OptimizationReady", "decided so"},
 		{
-			"out of reach, and the maximum", func(in *Input) {
+			"out of reach, and the maximum", func(in *StatusInput) {
 				decided(decision.OutOfReach)(in)
 				in.Decision.Max, in.Group.Share, in.Group.Stable = 3, 0, &decision.Served{Share: 400_000, Acted: 400_000}
 			},
 			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=True/MaxReplicasBinding"), "TargetsOutOfReach", "BoundsBinding", "serves 40.0 % of its demand, and this variant has its maximum",
 		},
 		{
-			"out of reach, and the minimum", func(in *Input) {
+			"out of reach, and the minimum", func(in *StatusInput) {
 				decided(decision.OutOfReach)(in)
 				in.Decision.Min, in.Decision.ShareWithout = 3, fullShare
 				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: fullShare, Acted: fullShare}
@@ -159,7 +159,7 @@ func TestBuildReasons(t *testing.T) {
 			failed("TargetsOutOfReach", "CapacityLimited=False/CapacitySufficient", "BoundsBinding=True/MinReplicasBinding"), "TargetsOutOfReach", "BoundsBinding", "The minimum of 3 replicas is more than",
 		},
 		{
-			"out of reach, and a minimum that a stable load needs", func(in *Input) {
+			"out of reach, and a minimum that a stable load needs", func(in *StatusInput) {
 				decided(decision.OutOfReach)(in)
 				in.Decision.Min, in.Decision.ShareWithout = 3, fullShare/2
 				in.Group.Share, in.Group.Acted, in.Group.Stable = 0, 0, &decision.Served{Share: fullShare, Acted: fullShare}
@@ -170,11 +170,14 @@ func TestBuildReasons(t *testing.T) {
 		{"stale", unknownLoad(snapshot.Stale), failed("MetricsUnavailable", "MetricsAvailable=False/MetricsStale"), "MetricsUnavailable", "MetricsAvailable", "still scrapes"},
 		{"prometheus", unknownLoad(snapshot.Failed), failed("MetricsUnavailable", "MetricsAvailable=False/PrometheusError"), "MetricsUnavailable", "MetricsAvailable", "check its address"},
 		{
-			"load with a message", func(in *Input) { unknownLoad(snapshot.Failed)(in); in.Load.Message = "connection refused: start it" },
+			"load with a message", func(in *StatusInput) {
+				unknownLoad(snapshot.Failed)(in)
+				in.Load.Message = "connection refused: start it"
+			},
 			failed("MetricsUnavailable", "MetricsAvailable=False/PrometheusError"), "MetricsUnavailable", "MetricsAvailable", "connection refused: start it",
 		},
 		{
-			"never decided", func(in *Input) { unknownLoad(snapshot.Missing)(in); in.Variant.Decided = false },
+			"never decided", func(in *StatusInput) { unknownLoad(snapshot.Missing)(in); in.Variant.Decided = false },
 			failed("FallbackUsed", "MetricsAvailable=False/MetricsMissing"), "MetricsUnavailable", "OptimizationReady", "There is no earlier decision",
 		},
 		{"invalid", excluded("InvalidConfiguration"), failed("InvalidConfiguration"), "InvalidConfiguration", "OptimizationReady", "fault: fix it"},
@@ -186,11 +189,11 @@ func TestBuildReasons(t *testing.T) {
 				"DeploymentTargetConflict=True/SuppressedDueToConflict", "MetricsAvailable=Unknown/MetricsNotRead"), "SuppressedDueToConflict", "Ready", "fault: fix it",
 		},
 		{
-			"winner", func(in *Input) { in.Notes = []snapshot.Problem{*problem("ConflictResolvedByArbitration")} },
+			"winner", func(in *StatusInput) { in.Notes = []snapshot.Problem{*problem("ConflictResolvedByArbitration")} },
 			usual("DeploymentTargetConflict=True/ConflictResolvedByArbitration"), "Optimal", "DeploymentTargetConflict", "fault: fix it",
 		},
 		{
-			"note", func(in *Input) { in.Notes = []snapshot.Problem{*problem("SeveralPools")} },
+			"note", func(in *StatusInput) { in.Notes = []snapshot.Problem{*problem("SeveralPools")} },
 			usual(), "Optimal", "OptimizationReady", "3 replicas are part of the cheapest plan. fault: fix it",
 		},
 		{
@@ -201,24 +204,26 @@ func TestBuildReasons(t *testing.T) {
 			"too many variants", rejected("LimitExceeded"), failed("LimitExceeded", "Applied=False/NotApplied", "TargetResolved=Unknown/LimitExceeded", "MetricsAvailable=Unknown/MetricsNotRead"),
 			"LimitExceeded", "OptimizationReady", "fault: fix it",
 		},
-		{"failure", func(in *Input) { in.Failure, in.Decision, in.Group = "overflow", nil, nil }, failed("OptimizationFailed"), "OptimizationFailed", "OptimizationReady", "overflow. The last decision stands"},
-		{"no decision", func(in *Input) { in.Decision, in.Group = nil, nil }, failed("OptimizationFailed"), "OptimizationFailed", "OptimizationReady", "made no decision on this variant. The last"},
-		{"not applied", func(in *Input) { in.Outcome = actuation.Outcome{} }, usual("Ready=False/NotApplied", "Applied=False/NotApplied"), "Optimal", "Ready", "no desired replicas yet"},
+		{"failure", func(in *StatusInput) { in.Failure, in.Decision, in.Group = "overflow", nil, nil }, failed("OptimizationFailed"), "OptimizationFailed", "OptimizationReady", "overflow. The last decision stands"},
+		{"no decision", func(in *StatusInput) { in.Decision, in.Group = nil, nil }, failed("OptimizationFailed"), "OptimizationFailed", "OptimizationReady", "made no decision on this variant. The last"},
+		{"not applied", func(in *StatusInput) { in.Outcome = actuation.Outcome{} }, usual("Ready=False/NotApplied", "Applied=False/NotApplied"), "Optimal", "Ready", "no desired replicas yet"},
 		{
-			"excluded and not applied", func(in *Input) { excluded("TargetOwnedByAutoscaler")(in); in.Outcome = actuation.Outcome{} },
+			"excluded and not applied", func(in *StatusInput) { excluded("TargetOwnedByAutoscaler")(in); in.Outcome = actuation.Outcome{} },
 			failed("TargetOwnedByAutoscaler", "Applied=False/NotApplied"), "TargetOwnedByAutoscaler", "Applied", "See the condition OptimizationReady",
 		},
 		{
-			"scaled", func(in *Input) {
+			"scaled", func(in *StatusInput) {
 				in.Outcome.Reason, in.Outcome.Message = "Scaled", "Deployment llama has the desired replicas"
 			},
 			usual("Applied=True/Scaled"), "Optimal", "Ready", "Deployment llama has the desired replicas",
 		},
 		{
-			"not scaled", func(in *Input) { in.Outcome = actuation.Outcome{Reason: "ScaleForbidden", Message: "grant update"} },
+			"not scaled", func(in *StatusInput) {
+				in.Outcome = actuation.Outcome{Reason: "ScaleForbidden", Message: "grant update"}
+			},
 			usual("Ready=False/ScaleForbidden", "Applied=False/ScaleForbidden"), "Optimal", "Ready", "grant update",
 		},
-		{"load not read", func(in *Input) { excluded("InvalidConfiguration")(in); in.Load.State = "" }, failed("InvalidConfiguration", "MetricsAvailable=Unknown/MetricsNotRead"), "InvalidConfiguration", "MetricsAvailable", "was not read"},
+		{"load not read", func(in *StatusInput) { excluded("InvalidConfiguration")(in); in.Load.State = "" }, failed("InvalidConfiguration", "MetricsAvailable=Unknown/MetricsNotRead"), "InvalidConfiguration", "MetricsAvailable", "was not read"},
 		{
 			"cards", limit(snapshot.Limit{Name: "a100", Unit: snapshot.Cards, Accelerator: "A100", Amount: 8}, snapshot.Limit{Name: "budget", Unit: snapshot.Cost, Namespace: "models", Priority: 1}),
 			usual("CapacityLimited=True/InsufficientAccelerators"), "Optimal", "CapacityLimited", "serves 83.1 % of its demand with the limits a100 (8 cards), budget (0 micro-units of cost per hour): raise",
@@ -228,17 +233,17 @@ func TestBuildReasons(t *testing.T) {
 			"limits of others", limit(snapshot.Limit{Name: "h100", Unit: snapshot.Cards, Accelerator: "H100"}, snapshot.Limit{Name: "other", Unit: snapshot.Cost, Namespace: "other"}, snapshot.Limit{Name: "second", Unit: snapshot.Replicas, Priority: 2}),
 			usual(), "Optimal", "CapacityLimited", "No limit keeps",
 		},
-		{"maximum", func(in *Input) { in.Decision.Max, in.Group.Share = 3, 400_000 }, usual("BoundsBinding=True/MaxReplicasBinding"), "Optimal", "BoundsBinding", "serves 40.0 % of its demand, and this variant has its maximum of 3 replicas: raise maxReplicas"},
-		{"maximum that suffices", func(in *Input) { in.Decision.Max = 3 }, usual(), "Optimal", "BoundsBinding", "do not change"},
-		{"minimum", func(in *Input) { in.Decision.Min, in.Decision.ShareWithout = 3, fullShare }, usual("BoundsBinding=True/MinReplicasBinding"), "Optimal", "BoundsBinding", "The minimum of 3 replicas is more than"},
-		{"minimum that the load needs", func(in *Input) { in.Decision.Min = 3 }, usual(), "Optimal", "BoundsBinding", "do not change"},
+		{"maximum", func(in *StatusInput) { in.Decision.Max, in.Group.Share = 3, 400_000 }, usual("BoundsBinding=True/MaxReplicasBinding"), "Optimal", "BoundsBinding", "serves 40.0 % of its demand, and this variant has its maximum of 3 replicas: raise maxReplicas"},
+		{"maximum that suffices", func(in *StatusInput) { in.Decision.Max = 3 }, usual(), "Optimal", "BoundsBinding", "do not change"},
+		{"minimum", func(in *StatusInput) { in.Decision.Min, in.Decision.ShareWithout = 3, fullShare }, usual("BoundsBinding=True/MinReplicasBinding"), "Optimal", "BoundsBinding", "The minimum of 3 replicas is more than"},
+		{"minimum that the load needs", func(in *StatusInput) { in.Decision.Min = 3 }, usual(), "Optimal", "BoundsBinding", "do not change"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			in := input()
 			tt.edit(in)
-			got := Build(in)
+			got := BuildStatus(in)
 			assert.Equal(t, tt.want, summary(&got))
 			assert.Equal(t, tt.decision, got.Decision)
 			assert.Contains(t, meta.FindStatusCondition(got.Conditions, tt.of).Message, tt.messages)
@@ -248,7 +253,7 @@ func TestBuildReasons(t *testing.T) {
 			// The next pass decides the same.
 			in.Object.Status = got
 			in.Time = in.Time.Add(time.Minute)
-			assert.Equal(t, got, Build(in))
+			assert.Equal(t, got, BuildStatus(in))
 		})
 	}
 }
@@ -256,38 +261,38 @@ func TestBuildReasons(t *testing.T) {
 // TestBuildChanges has what the next pass, a minute later, makes of a status that is there.
 func TestBuildChanges(t *testing.T) {
 	t.Parallel()
-	replicas := func(n int) func(*Input) { return func(in *Input) { in.Decision.Desired = n } }
-	figures := func(in *Input) {
+	replicas := func(n int) func(*StatusInput) { return func(in *StatusInput) { in.Decision.Desired = n } }
+	figures := func(in *StatusInput) {
 		in.Decision.Predicted = &decision.Predicted{TTFT: 1240, ITL: 31, Utilization: 0.9}
 		in.Decision.Message = "4 replicas are part of the cheapest plan"
 	}
 	tests := []struct {
 		name    string
 		after   time.Duration
-		edit    func(*Input)
+		edit    func(*StatusInput)
 		ran     bool  // lastRunTime is new
 		updated bool  // updateTime is new
 		changed int32 // numReplicasChanged
 		reason  string
 	}{
-		{"nothing", time.Minute, func(*Input) {}, false, false, 1, "Optimal"},
-		{"nothing for an hour", time.Hour, func(*Input) {}, false, false, 1, "Optimal"},
+		{"nothing", time.Minute, func(*StatusInput) {}, false, false, 1, "Optimal"},
+		{"nothing for an hour", time.Hour, func(*StatusInput) {}, false, false, 1, "Optimal"},
 		{"replicas", time.Minute, replicas(5), true, true, 2, "Optimal"},
 		{"fewer replicas", time.Minute, replicas(1), true, true, -2, "Optimal"},
 		{"more than the schema permits", time.Minute, replicas(50_000), true, true, 10_000, "Optimal"},
-		{"reason", time.Minute, func(in *Input) { in.Decision.Reason = decision.Stabilized }, true, true, 0, "Stabilized"},
-		{"target", time.Minute, func(in *Input) { in.Variant.Now = 3 }, true, false, 1, "Optimal"},
-		{"generation", time.Minute, func(in *Input) { in.Object.Generation++ }, true, false, 1, "Optimal"},
-		{"message", time.Minute, func(in *Input) { in.Decision.Message = "another one" }, true, false, 1, "Optimal"},
-		{"applied", time.Minute, func(in *Input) { in.Outcome = actuation.Outcome{} }, true, false, 1, "Optimal"},
-		{"accelerator", time.Minute, func(in *Input) { in.Variant.Accelerator = "H100" }, true, false, 1, "Optimal"},
+		{"reason", time.Minute, func(in *StatusInput) { in.Decision.Reason = decision.Stabilized }, true, true, 0, "Stabilized"},
+		{"target", time.Minute, func(in *StatusInput) { in.Variant.Now = 3 }, true, false, 1, "Optimal"},
+		{"generation", time.Minute, func(in *StatusInput) { in.Object.Generation++ }, true, false, 1, "Optimal"},
+		{"message", time.Minute, func(in *StatusInput) { in.Decision.Message = "another one" }, true, false, 1, "Optimal"},
+		{"applied", time.Minute, func(in *StatusInput) { in.Outcome = actuation.Outcome{} }, true, false, 1, "Optimal"},
+		{"accelerator", time.Minute, func(in *StatusInput) { in.Variant.Accelerator = "H100" }, true, false, 1, "Optimal"},
 		{"figures", time.Minute, figures, false, false, 1, "Optimal"},
-		{"a start that was seen", time.Minute, func(in *Input) { in.Variant.Start = time.Minute }, false, false, 1, "Optimal"},
-		{"a start that was seen, after a time", figuresInterval, func(in *Input) { in.Variant.Start = time.Minute }, true, false, 1, "Optimal"},
-		{"no load", time.Minute, func(in *Input) { in.Decision.Predicted = nil }, false, false, 1, "Optimal"},
+		{"a start that was seen", time.Minute, func(in *StatusInput) { in.Variant.Start = time.Minute }, false, false, 1, "Optimal"},
+		{"a start that was seen, after a time", figuresInterval, func(in *StatusInput) { in.Variant.Start = time.Minute }, true, false, 1, "Optimal"},
+		{"no load", time.Minute, func(in *StatusInput) { in.Decision.Predicted = nil }, false, false, 1, "Optimal"},
 		{"figures after a time", figuresInterval, figures, true, false, 1, "Optimal"},
-		{"figures with another change", time.Minute, func(in *Input) { figures(in); replicas(4)(in) }, true, true, 1, "Optimal"},
-		{"problem", time.Minute, func(in *Input) {
+		{"figures with another change", time.Minute, func(in *StatusInput) { figures(in); replicas(4)(in) }, true, true, 1, "Optimal"},
+		{"problem", time.Minute, func(in *StatusInput) {
 			in.Variant.Problem, in.Decision, in.Group = &snapshot.Problem{Reason: "InvalidConfiguration", Message: "bad"}, nil, nil
 		}, true, true, 0, "InvalidConfiguration"},
 	}
@@ -295,11 +300,11 @@ func TestBuildChanges(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			in := input()
-			before := Build(in)
+			before := BuildStatus(in)
 			in.Object.Status = before
 			in.Time = in.Time.Add(tt.after)
 			tt.edit(in)
-			after := Build(in)
+			after := BuildStatus(in)
 			if !tt.ran {
 				require.Equal(t, before, after)
 				return
@@ -319,23 +324,23 @@ func TestBuildChanges(t *testing.T) {
 func TestBuildKeepsFigures(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.Object.Status = Build(in)
+	in.Object.Status = BuildStatus(in)
 	in.Decision.Predicted.TTFT, in.Decision.Desired = 1240, 4
-	assert.Equal(t, "1.24s", Build(in).Predicted.TTFT)
+	assert.Equal(t, "1.24s", BuildStatus(in).Predicted.TTFT)
 }
 
 // TestBuildStart: the time of a start stays in the status, within the schema.
 func TestBuildStart(t *testing.T) {
 	t.Parallel()
 	in := input()
-	assert.Zero(t, Build(in).StartSeconds)
+	assert.Zero(t, BuildStatus(in).StartSeconds)
 	for _, tt := range []struct {
 		start time.Duration
 		want  int32
 	}{{100*time.Second + 600*time.Millisecond, 101}, {0, 101}, {48 * time.Hour, 86400}} {
 		in.Variant.Start = tt.start
 		in.Decision.Desired++ // something else has changed, too
-		in.Object.Status = Build(in)
+		in.Object.Status = BuildStatus(in)
 		assert.Equal(t, tt.want, in.Object.Status.StartSeconds)
 	}
 }
@@ -345,21 +350,21 @@ func TestBuildWithoutDecision(t *testing.T) {
 	t.Parallel()
 	in := input()
 	in.Variant.Problem, in.Variant.Now, in.Load, in.Group, in.Decision = &snapshot.Problem{Reason: "NameConflict", Message: "rename it"}, 0, nil, nil, nil
-	got := Build(in)
+	got := BuildStatus(in)
 	assert.Nil(t, got.DesiredOptimizedAlloc)
 	assert.Nil(t, got.CurrentAlloc)
 	assert.Nil(t, got.Predicted)
 
 	// v0.7 writes an allocation without replicas.
 	in.Object.Status.DesiredOptimizedAlloc = &v1alpha1.OptimizedAllocation{Accelerator: "A100"}
-	assert.Nil(t, Build(in).DesiredOptimizedAlloc)
+	assert.Nil(t, BuildStatus(in).DesiredOptimizedAlloc)
 }
 
 func TestBuildUnknownAccelerator(t *testing.T) {
 	t.Parallel()
 	in := input()
 	in.Variant.Accelerator = ""
-	assert.Equal(t, "unknown", Build(in).DesiredOptimizedAlloc.Accelerator)
+	assert.Equal(t, "unknown", BuildStatus(in).DesiredOptimizedAlloc.Accelerator)
 }
 
 // TestBuildOthersConditions shows that conditions of other programs stay, in their places, and that times of transitions do.
@@ -372,7 +377,7 @@ func TestBuildOthersConditions(t *testing.T) {
 		{Type: "OptimizationReady", Status: metav1.ConditionTrue, Reason: "ScaleFromZero", LastTransitionTime: long}, foreign,
 		{Type: "MetricsAvailable", Status: metav1.ConditionFalse, Reason: "MetricsMissing", LastTransitionTime: long},
 	}
-	got := Build(in)
+	got := BuildStatus(in)
 	require.Len(t, got.Conditions, 9)
 	assert.Equal(t, foreign, got.Conditions[1])
 	assert.Equal(t, "OptimizationReady", got.Conditions[0].Type)
@@ -386,7 +391,7 @@ func TestBuildCutsMessages(t *testing.T) {
 	t.Parallel()
 	in := input()
 	in.Variant.Problem = &snapshot.Problem{Reason: "InvalidConfiguration", Message: "x" + strings.Repeat("ä", 5000)}
-	for _, c := range Build(in).Conditions {
+	for _, c := range BuildStatus(in).Conditions {
 		assert.LessOrEqual(t, len(c.Message), maxMessage)
 		assert.Equal(t, c.Message, strings.ToValidUTF8(c.Message, "?"), "a character was cut")
 	}
@@ -413,7 +418,7 @@ func TestObjectOf(t *testing.T) {
 	in := input()
 	ref := &corev1.ObjectReference{Namespace: "models", Name: "llama-a100", UID: "1", ResourceVersion: "1"}
 	want := in.Object.DeepCopy()
-	want.Status = Build(in)
+	want.Status = BuildStatus(in)
 	got, err := ObjectOf(ref, 7, encodeJSON(want.Status))
 	require.NoError(t, err)
 	assert.Equal(t, encodeJSON(want), encodeJSON(got))

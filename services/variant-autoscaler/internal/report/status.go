@@ -1,9 +1,4 @@
-// Package status derives the status of VariantAutoscalings from decisions, and writes it.
-//
-// Build is pure. It returns the last status, unchanged, if nothing but figures has changed: predictions, and numbers in messages. They
-// change with every pass, and would make every pass write every object. They are written together with another change, or after ten
-// minutes.
-package status
+package report
 
 import (
 	"cmp"
@@ -33,8 +28,8 @@ const (
 	maxStart = 24 * 60 * 60
 )
 
-// Input is what the status of a variant follows from.
-type Input struct {
+// StatusInput is what the status of a variant follows from.
+type StatusInput struct {
 	// Object is the VariantAutoscaling that the decision is about, with its last status. ObjectOf makes one from what an informer keeps.
 	Object *v1alpha1.VariantAutoscaling
 	Time   time.Time
@@ -56,7 +51,7 @@ type Input struct {
 	Outcome actuation.Outcome
 }
 
-// ObjectOf returns an object with what Build and Write need of it. status is the JSON of its status, which can be empty.
+// ObjectOf returns an object with what BuildStatus and Write need of it. status is the JSON of its status, which can be empty.
 func ObjectOf(ref *corev1.ObjectReference, generation int64, status []byte) (*v1alpha1.VariantAutoscaling, error) {
 	object := &v1alpha1.VariantAutoscaling{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, ResourceVersion: ref.ResourceVersion, Generation: generation,
@@ -69,8 +64,8 @@ func LimitsOf(s *snapshot.Snapshot, d *decision.Decision) []snapshot.Limit {
 	return slices.DeleteFunc(slices.Clone(s.Limits), func(l snapshot.Limit) bool { return !slices.Contains(d.Limiting, l.Name) })
 }
 
-// Build returns the whole new status.
-func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
+// BuildStatus returns the whole new status.
+func BuildStatus(in *StatusInput) v1alpha1.VariantAutoscalingStatus {
 	last := in.Object.Status.DeepCopy()
 	next := last.DeepCopy()
 	next.ObservedGeneration = in.Object.Generation
@@ -98,7 +93,7 @@ func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
 }
 
 // isWorthWriting reports whether something besides figures differs, or figures do and are old.
-func (in *Input) isWorthWriting(last, next *v1alpha1.VariantAutoscalingStatus) bool {
+func (in *StatusInput) isWorthWriting(last, next *v1alpha1.VariantAutoscalingStatus) bool {
 	if equality.Semantic.DeepEqual(last, next) {
 		return false
 	}
@@ -131,7 +126,7 @@ func setCondition(all []metav1.Condition, c metav1.Condition, now time.Time) []m
 }
 
 // decisionReason returns the machine-readable reason of the decision.
-func (in *Input) decisionReason() string {
+func (in *StatusInput) decisionReason() string {
 	switch {
 	case in.Failure != "":
 		return v1alpha1.ReasonOptimizationFailed
@@ -144,7 +139,7 @@ func (in *Input) decisionReason() string {
 }
 
 // desiredAllocation returns the whole desired allocation: some released CRDs refuse a part of it.
-func (in *Input) desiredAllocation(reason string) *v1alpha1.OptimizedAllocation {
+func (in *StatusInput) desiredAllocation(reason string) *v1alpha1.OptimizedAllocation {
 	last := in.Object.Status.DesiredOptimizedAlloc
 	if last == nil {
 		last = &v1alpha1.OptimizedAllocation{}
@@ -172,13 +167,13 @@ func (in *Input) desiredAllocation(reason string) *v1alpha1.OptimizedAllocation 
 	return next
 }
 
-func (in *Input) timestamp() *metav1.Time {
+func (in *StatusInput) timestamp() *metav1.Time {
 	now := metav1.NewTime(in.Time.UTC().Truncate(time.Second))
 	return &now
 }
 
 // predictedFigures returns the figures that a decision predicts, for people.
-func (in *Input) predictedFigures() *v1alpha1.Prediction {
+func (in *StatusInput) predictedFigures() *v1alpha1.Prediction {
 	if in.Decision == nil || in.Decision.Predicted == nil {
 		return nil
 	}

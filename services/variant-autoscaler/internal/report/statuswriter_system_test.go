@@ -1,6 +1,6 @@
 //go:build system
 
-package status
+package report
 
 import (
 	"slices"
@@ -68,14 +68,14 @@ func patchStatus(t *testing.T, client llmdv1alpha1.VariantAutoscalingsGetter, na
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	client := variants(t, startAPI(t, chartCRD))
-	writer := NewWriter(client, owner)
+	writer := NewStatusWriter(client, owner)
 	get := func(t *testing.T, name string) *v1alpha1.VariantAutoscaling {
 		t.Helper()
 		object, err := client.VariantAutoscalings("default").Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)
 		return object
 	}
-	write := func(t *testing.T, in *Input, want Result) {
+	write := func(t *testing.T, in *StatusInput, want WriteResult) {
 		t.Helper()
 		got, err := writer.Write(t.Context(), in)
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestWrite(t *testing.T) {
 		in.Object = create(t, client, "decision")
 		write(t, in, Written)
 		stored := get(t, "decision")
-		assert.Equal(t, encodeJSON(Build(in)), encodeJSON(stored.Status), "the API server dropped or changed a field")
+		assert.Equal(t, encodeJSON(BuildStatus(in)), encodeJSON(stored.Status), "the API server dropped or changed a field")
 		assert.EqualValues(t, 1, stored.Status.ObservedGeneration)
 
 		in.Object, in.Time = stored, in.Time.Add(time.Minute)
@@ -166,7 +166,7 @@ func TestWrite(t *testing.T) {
 func TestWriteReleasedCRD(t *testing.T) {
 	t.Parallel()
 	client := variants(t, startAPI(t, releasedCRD))
-	writer := NewWriter(client, owner)
+	writer := NewStatusWriter(client, owner)
 	in := input()
 	in.Object, in.Variant.Accelerator = create(t, client, "released"), ""
 	got, err := writer.Write(t.Context(), in)

@@ -1,4 +1,4 @@
-package status
+package report
 
 import (
 	"encoding/json"
@@ -27,13 +27,13 @@ const owner = "variant-autoscaler"
 func TestPatchIsWhole(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.Object.Status = Build(in)
+	in.Object.Status = BuildStatus(in)
 	in.Variant.Now = 3
 	var patch struct {
 		Metadata metav1.ObjectMeta
 		Status   map[string]json.RawMessage
 	}
-	require.NoError(t, json.Unmarshal(patchOf(in.Object, Build(in)), &patch))
+	require.NoError(t, json.Unmarshal(patchOf(in.Object, BuildStatus(in)), &patch))
 	assert.Equal(t, metav1.ObjectMeta{ResourceVersion: "1"}, patch.Metadata)
 	assert.JSONEq(t, `{"numReplicas": 3}`, string(patch.Status["currentAlloc"]))
 	assert.JSONEq(t, `{"lastRunTime": "2026-03-01T12:00:00Z", "accelerator": "A100", "numReplicas": 3,
@@ -45,11 +45,11 @@ func TestPatchIsWhole(t *testing.T) {
 func TestPatchRemoves(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.Object.Status = Build(in)
+	in.Object.Status = BuildStatus(in)
 	in.Object.Status.CurrentAlloc.Load = &v1alpha1.LoadProfile{ArrivalRate: "1"}
 	in.Decision.Predicted, in.Decision.Desired = nil, 4
 	var patch struct{ Status map[string]json.RawMessage }
-	require.NoError(t, json.Unmarshal(patchOf(in.Object, Build(in)), &patch))
+	require.NoError(t, json.Unmarshal(patchOf(in.Object, BuildStatus(in)), &patch))
 	assert.JSONEq(t, `null`, string(patch.Status["predicted"]))
 	assert.JSONEq(t, `{"numReplicas": 2, "load": null}`, string(patch.Status["currentAlloc"]))
 }
@@ -64,12 +64,12 @@ func TestWriteFailures(t *testing.T) {
 		conflicts int
 		patch     error
 		get       error
-		want      Result
+		want      WriteResult
 		err       string
 		patches   int
 	}{
-		{name: "conflicts", conflicts: attempts - 1, want: Written, patches: attempts},
-		{name: "too many conflicts", conflicts: attempts, want: Unchanged, err: "patch status of VariantAutoscaling models/llama-a100: Operation cannot be fulfilled", patches: attempts},
+		{name: "conflicts", conflicts: maxAttempts - 1, want: Written, patches: maxAttempts},
+		{name: "too many conflicts", conflicts: maxAttempts, want: Unchanged, err: "patch status of VariantAutoscaling models/llama-a100: Operation cannot be fulfilled", patches: maxAttempts},
 		{name: "gone", patch: apierrors.NewNotFound(resource, "llama-a100"), want: Outdated, patches: 1},
 		{name: "gone after a conflict", conflicts: 1, get: apierrors.NewNotFound(resource, "llama-a100"), want: Outdated, patches: 1},
 		{name: "no answer after a conflict", conflicts: 1, get: errors.New("refused"), want: Unchanged, err: "get VariantAutoscaling models/llama-a100: refused", patches: 1},
@@ -88,7 +88,7 @@ func TestWriteFailures(t *testing.T) {
 				kubetest.FailAlways(kube, "get", "variantautoscalings", tt.get)
 			}
 			before := in.Object
-			got, err := NewWriter(kube.LlmdV1alpha1(), owner).Write(t.Context(), in)
+			got, err := NewStatusWriter(kube.LlmdV1alpha1(), owner).Write(t.Context(), in)
 			assert.Equal(t, tt.want, got)
 			assert.Same(t, before, in.Object, "Write changed its input")
 			if tt.err == "" {
@@ -110,10 +110,10 @@ func TestWriteNothing(t *testing.T) {
 		t.Errorf("unexpected request: %s", a.GetVerb())
 		return false, nil, nil
 	})
-	in.Object.Status = Build(in)
+	in.Object.Status = BuildStatus(in)
 	for range 3 {
 		in.Time = in.Time.Add(time.Hour)
-		got, err := NewWriter(kube.LlmdV1alpha1(), owner).Write(t.Context(), in)
+		got, err := NewStatusWriter(kube.LlmdV1alpha1(), owner).Write(t.Context(), in)
 		require.NoError(t, err)
 		assert.Equal(t, Unchanged, got)
 	}
@@ -121,7 +121,7 @@ func TestWriteNothing(t *testing.T) {
 	in.Time = in.Time.Add(time.Minute)
 	in.Decision.Predicted = &decision.Predicted{TTFT: 1240, ITL: 31, Utilization: 0.9}
 	in.Object.Status.DesiredOptimizedAlloc.LastRunTime = &metav1.Time{Time: in.Time.Add(-time.Minute)}
-	got, err := NewWriter(kube.LlmdV1alpha1(), owner).Write(t.Context(), in)
+	got, err := NewStatusWriter(kube.LlmdV1alpha1(), owner).Write(t.Context(), in)
 	require.NoError(t, err)
 	assert.Equal(t, Unchanged, got, "figures alone were written within a minute")
 }

@@ -1,4 +1,4 @@
-package status
+package report
 
 import (
 	"context"
@@ -14,38 +14,38 @@ import (
 	clientset "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
 )
 
-// attempts limits the writes of one status. Each conflict means that another program wrote the object between a read and a write, which
+// maxAttempts limits the writes of one status. Each conflict means that another program wrote the object between a read and a write, which
 // takes milliseconds. The next pass tries again.
-const attempts = 4
+const maxAttempts = 4
 
 // desiredKey is the field of a status that is written whole with every write.
 const desiredKey = "desiredOptimizedAlloc"
 
-// Result is what Write did.
-type Result string
+// WriteResult is what Write did.
+type WriteResult string
 
 // Results.
 const (
-	Unchanged Result = "unchanged" // the status is as it should be
-	Written   Result = "written"
-	Outdated  Result = "outdated" // the object has gone, or its spec has changed since the decision: another pass follows
+	Unchanged WriteResult = "unchanged" // the status is as it should be
+	Written   WriteResult = "written"
+	Outdated  WriteResult = "outdated" // the object has gone, or its spec has changed since the decision: another pass follows
 )
 
-// Writer writes statuses, by merge patches with the resourceVersion of the object that was read. So it neither overwrites what others have
-// written in the meantime, nor depends on how the CRD of a cluster declares the list of conditions. A patch has only what differs.
-type Writer struct {
+// StatusWriter writes statuses, by merge patches with the resourceVersion of the object that was read. So it neither overwrites what others
+// have written in the meantime, nor depends on how the CRD of a cluster declares the list of conditions. A patch has only what differs.
+type StatusWriter struct {
 	client clientset.VariantAutoscalingsGetter
 	owner  string // field manager
 }
 
-// NewWriter returns a Writer.
-func NewWriter(client clientset.VariantAutoscalingsGetter, owner string) *Writer {
-	return &Writer{client: client, owner: owner}
+// NewStatusWriter returns a StatusWriter.
+func NewStatusWriter(client clientset.VariantAutoscalingsGetter, owner string) *StatusWriter {
+	return &StatusWriter{client: client, owner: owner}
 }
 
 // Write writes the status that follows from the input, if it differs. If another program has changed the object meanwhile, it reads it
 // again and derives the status from that.
-func (w *Writer) Write(ctx context.Context, in *Input) (Result, error) {
+func (w *StatusWriter) Write(ctx context.Context, in *StatusInput) (WriteResult, error) {
 	client := w.client.VariantAutoscalings(in.Object.Namespace)
 	first := *in
 	in = &first // later attempts have another object
@@ -53,7 +53,7 @@ func (w *Writer) Write(ctx context.Context, in *Input) (Result, error) {
 		if in.Object.DeletionTimestamp != nil {
 			return Outdated, nil
 		}
-		patch := patchOf(in.Object, Build(in))
+		patch := patchOf(in.Object, BuildStatus(in))
 		if patch == nil {
 			return Unchanged, nil
 		}
@@ -63,7 +63,7 @@ func (w *Writer) Write(ctx context.Context, in *Input) (Result, error) {
 			return Written, nil
 		case apierrors.IsNotFound(err):
 			return Outdated, nil
-		case !apierrors.IsConflict(err) || attempt == attempts:
+		case !apierrors.IsConflict(err) || attempt == maxAttempts:
 			return Unchanged, fmt.Errorf("patch status of VariantAutoscaling %s/%s: %w", in.Object.Namespace, in.Object.Name, err)
 		}
 		live, err := client.Get(ctx, in.Object.Name, metav1.GetOptions{})
