@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"maps"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,8 +15,8 @@ import (
 	clientset "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
 )
 
-// maxAttempts limits the writes of one status. Each conflict means that another program wrote the object between a read and a write, which
-// takes milliseconds. The next pass tries again.
+// maxAttempts is the largest number of attempts to write a status. Each conflict means that another program wrote the object between a read
+// and a write, which takes milliseconds. The next pass tries again.
 const maxAttempts = 4
 
 // desiredKey is the field of a status that is written whole with every write.
@@ -79,59 +80,40 @@ func (w *StatusWriter) Write(ctx context.Context, in *StatusInput) (WriteResult,
 	}
 }
 
-// patchOf returns the merge patch that gives an object a status, nil if it has it.
+// patchOf returns the merge patch that gives an object a status, nil if it has it. Fields that differ are in it whole, with nulls for what
+// is no longer in them.
 func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscalingStatus) []byte {
-	before, after := statusFields(&object.Status), statusFields(&next)
-	if reflect.DeepEqual(before, after) {
+	before, after := encodeJSON(&object.Status), encodeJSON(&next)
+	changes := mustPatch(jsonpatch.CreateMergePatch(before, after))
+	differing, full := decodeFields(changes), decodeFields(after)
+	if len(differing) == 0 {
 		return nil
 	}
-	changes := changedFields(before, after)
-	if desired, ok := after[desiredKey]; ok {
-		changes[desiredKey] = replacement(before[desiredKey], desired)
-	}
-	return encodeJSON(map[string]any{"metadata": map[string]any{"resourceVersion": object.ResourceVersion}, "status": changes})
+	maps.DeleteFunc(full, func(key string, _ any) bool {
+		_, differs := differing[key]
+		return !differs && key != desiredKey
+	})
+	return encodeJSON(map[string]any{
+		"metadata": map[string]any{"resourceVersion": object.ResourceVersion},
+		"status":   json.RawMessage(mustPatch(jsonpatch.MergeMergePatches(changes, encodeJSON(full)))),
+	})
 }
 
-// changedFields returns the fields that differ, whole. Fields that are no longer there are nil.
-func changedFields(before, after map[string]any) map[string]any {
-	changes := map[string]any{}
-	for key, value := range after {
-		if !reflect.DeepEqual(before[key], value) {
-			changes[key] = replacement(before[key], value)
-		}
+// mustPatch returns a merge patch of documents that encodeJSON returned.
+func mustPatch(patch []byte, err error) []byte {
+	if err != nil {
+		panic(fmt.Sprintf("merge patch of a status: %v", err)) // unreachable: both documents are JSON objects
 	}
-	for key := range before {
-		if _, ok := after[key]; !ok {
-			changes[key] = nil
-		}
-	}
-	return changes
+	return patch
 }
 
-// replacement returns what a merge patch needs to replace a value by another one: a merge keeps fields that it does not name.
-func replacement(before, after any) any {
-	old, ok := before.(map[string]any)
-	next, both := after.(map[string]any)
-	if !ok || !both {
-		return after
+// decodeFields returns the fields of a JSON object.
+func decodeFields(text []byte) map[string]any {
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		panic(fmt.Sprintf("status is not a JSON object: %v", err)) // unreachable: it was just encoded
 	}
-	replaced := map[string]any{}
-	for key := range old {
-		replaced[key] = nil
-	}
-	for key, value := range next {
-		replaced[key] = replacement(old[key], value)
-	}
-	return replaced
-}
-
-// statusFields returns a status as JSON has it.
-func statusFields(status *v1alpha1.VariantAutoscalingStatus) map[string]any {
-	var all map[string]any
-	if err := json.Unmarshal(encodeJSON(status), &all); err != nil {
-		panic(fmt.Sprintf("status is not a JSON object: %v", err)) // unreachable: encode has just made it
-	}
-	return all
+	return fields
 }
 
 func encodeJSON(value any) []byte {
