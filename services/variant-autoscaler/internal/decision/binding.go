@@ -35,7 +35,7 @@ func (d *decider) quotaNames(l *quotaLimit) string {
 // explainShortage says which nodes or quotas keep a variant from replicas: those of a limit that makes the plan serve less or cost more, or
 // those that have no room now.
 func (d *decider) explainShortage(g, i int) string {
-	p, why := d.snapshot.Groups[g].Variants[i].Pods, d.why[d.first[g]+i]
+	p, why := d.snapshot.Groups[g].Variants[i].Pods, d.variants[g][i].why
 	if p == nil {
 		return ""
 	}

@@ -19,12 +19,11 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	if err := d.problem.Validate(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	d.plan = optimizer.Solve(d.problem)
-	d.report = optimizer.NewReport(d.problem)
+	d.solveProblem()
 	d.relaxTargets()
-	d.wanted = optimizer.WantedReplicas(d.problem, d.plan)
-	d.desired = optimizer.Stabilize(d.problem, d.plan)
-	d.room = d.report.RoomBeside(d.desired)
+	d.wanted = d.splitByGroup(optimizer.WantedReplicas(d.problem, d.plan))
+	desired := optimizer.Stabilize(d.problem, d.plan)
+	d.desired, d.room = d.splitByGroup(desired), d.report.RoomBeside(desired)
 	for g := range s.Groups {
 		d.applySaturation(g)
 		d.coverStarts(g)
@@ -37,16 +36,28 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	return d.buildDecision(), nil
 }
 
-// decider makes one decision. Variants are numbered over all groups.
+// variantState is what the decider knows of a variant.
+type variantState struct {
+	*snapshot.Variant
+
+	group, position int // of the variant in the snapshot
+	number          int // of the variant over all groups, as in the slices of an optimizer.Plan
+
+	bounds   bounds
+	capacity capacity
+	why      Reason // of replicas beyond the wanted ones
+	trial    bool   // a replica shows what the variant serves
+	delayed  bool   // it starts no replica before another one of its group is ready
+}
+
+// decider makes one decision.
 type decider struct {
-	snapshot   *snapshot.Snapshot
-	capacities []capacity
-	bounds     []bounds
-	first      []int    // variant of each group, and the number of all variants
-	frozen     []Reason // by group: why it keeps its replicas; empty: the plan decides
-	served     map[poolKey][]string
-	places     []placeLimit // their limits follow those of the snapshot
-	quotas     *quotaTree
+	snapshot *snapshot.Snapshot
+	variants [][]variantState // by group
+	frozen   []Reason         // by group: why it keeps its replicas; empty: the plan decides
+	served   map[poolKey][]string
+	places   []placeLimit // their limits follow those of the snapshot
+	quotas   *quotaTree
 	// quotaLimits follow those of places.
 	quotaLimits []quotaLimit
 
@@ -56,25 +67,14 @@ type decider struct {
 	relaxed []bool            // groups for which the two differ
 	room    *optimizer.Room
 	plan    *optimizer.Plan
-	wanted  []int
-	desired []int
-	why     []Reason // of replicas beyond the wanted ones
+	planned [][]int // replicas of the plan, by group
+	wanted  [][]int
+	desired [][]int
 	sleepState
-	trial []bool // variants of which a replica shows what it serves
 }
 
 func newDecider(s *snapshot.Snapshot) *decider {
-	d := &decider{snapshot: s, first: []int{0}}
-	clock := schedule.NewClock(s.Time)
-	for g := range s.Groups {
-		d.first = append(d.first, d.first[g]+len(s.Groups[g].Variants))
-		for i := range s.Groups[g].Variants {
-			v := &s.Groups[g].Variants[i]
-			d.bounds = append(d.bounds, boundsOf(v, clock.LastInForce(v.Schedule)))
-		}
-	}
-	d.why, d.trial, d.sleepState = make([]Reason, len(d.bounds)), make([]bool, len(d.bounds)), newSleepState(len(s.Groups), len(d.bounds))
-	d.capacities = variantCapacities(s)
+	d := &decider{snapshot: s, variants: newVariantStates(s), sleepState: newSleepState(len(s.Groups))}
 	d.problem = &optimizer.Problem{
 		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
 	}
@@ -100,6 +100,38 @@ func newDecider(s *snapshot.Snapshot) *decider {
 	return d
 }
 
+// newVariantStates returns the variants of each group, with their bounds and capacities.
+func newVariantStates(s *snapshot.Snapshot) [][]variantState {
+	clock, capacities := schedule.NewClock(s.Time), variantCapacities(s)
+	states, number := make([][]variantState, len(s.Groups)), 0
+	for g := range s.Groups {
+		for i := range s.Groups[g].Variants {
+			v := &s.Groups[g].Variants[i]
+			states[g] = append(states[g], variantState{
+				Variant: v, group: g, position: i, number: number, bounds: boundsOf(v, clock.LastInForce(v.Schedule)), capacity: capacities[number],
+			})
+			number++
+		}
+	}
+	return states
+}
+
+// solveProblem sets the plan and the report of the problem.
+func (d *decider) solveProblem() {
+	d.plan, d.report = optimizer.Solve(d.problem), optimizer.NewReport(d.problem)
+	d.planned = d.splitByGroup(d.plan.Replicas)
+}
+
+// splitByGroup returns numbers of all variants by group. The groups share the memory of the numbers.
+func (d *decider) splitByGroup(numbers []int) [][]int {
+	groups := make([][]int, len(d.variants))
+	for g := range d.variants {
+		n := len(d.variants[g])
+		groups[g], numbers = numbers[:n:n], numbers[n:]
+	}
+	return groups
+}
+
 // relaxTargets plans replicas that miss the targets for a stable load: a target that nobody can meet must not stop the scaling of a model.
 // What meets the targets keeps what the plan gives it. The others serve the rest, and go if there is none.
 func (d *decider) relaxTargets() {
@@ -109,14 +141,14 @@ func (d *decider) relaxTargets() {
 	for g := range p.Groups {
 		variants := slices.Clone(p.Groups[g].Variants)
 		for i := range variants {
-			v, c := &variants[i], &d.capacities[d.first[g]+i]
+			v, c := &variants[i], &d.variants[g][i].capacity
 			switch {
 			case d.frozen[g] != "":
 			case c.stable > 0:
 				c.rate, d.relaxed[g] = c.stable, true
 				*v = d.buildVariant(g, i)
 			case v.Capacity > 0:
-				v.Min = max(v.Min, d.plan.Replicas[d.first[g]+i])
+				v.Min = max(v.Min, d.planned[g][i])
 			}
 		}
 		if d.relaxed[g] {
@@ -126,8 +158,7 @@ func (d *decider) relaxTargets() {
 	if slices.Contains(d.relaxed, true) {
 		d.within = d.report
 		d.problem = &p
-		d.plan = optimizer.Solve(d.problem)
-		d.report = optimizer.NewReport(d.problem)
+		d.solveProblem()
 	}
 }
 
@@ -180,13 +211,13 @@ func groupDemand(g *snapshot.Group) int64 {
 
 // buildVariant returns a variant in the form of the optimizer. A variant without capacity keeps its replicas.
 func (d *decider) buildVariant(g, i int) optimizer.Variant {
-	in, b := &d.snapshot.Groups[g].Variants[i], d.bounds[d.first[g]+i]
+	in, b := &d.snapshot.Groups[g].Variants[i], d.variants[g][i].bounds
 	variant := optimizer.Variant{
 		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
-		Capacity: d.capacities[d.first[g]+i].rate, Places: d.limitUsage(in.Pods),
+		Capacity: d.variants[g][i].capacity.rate, Places: d.limitUsage(in.Pods),
 	}
 	switch {
-	case d.delayed[d.first[g]+i] && d.frozen[g] == "":
+	case d.variants[g][i].delayed && d.frozen[g] == "":
 		variant.Min, variant.Now, variant.Held, variant.Capacity = 0, 0, 0, 0
 	case d.frozen[g] != "" || variant.Capacity == 0:
 		kept := b.clampReplicas(in.Now)
@@ -241,7 +272,7 @@ func (d *decider) probeUnknown(g int, variants []optimizer.Variant) {
 	}
 	v := &variants[best]
 	v.Min, v.Now, v.Held = max(v.Min, 1), max(v.Now, 1), max(v.Held, 1)
-	d.why[d.first[g]+best] = Probing
+	d.variants[g][best].why = Probing
 }
 
 // cheapestUnknown returns the cheapest variant of unknown capacity, or -1 if such a variant runs already, or if the others can serve the
@@ -256,7 +287,7 @@ func (d *decider) cheapestUnknown(g int, variants []optimizer.Variant) int {
 			return -1
 		case v.Capacity > 0:
 			able += v.Capacity * int64(v.Max)
-		case d.capacities[d.first[g]+i].reason != NoCapacity:
+		case d.variants[g][i].capacity.reason != NoCapacity:
 		case v.Now > 0:
 			return -1
 		case best < 0 || d.isOnlyReady(g, i, best) || !d.isOnlyReady(g, best, i) && isCheaper(v, &variants[best]):

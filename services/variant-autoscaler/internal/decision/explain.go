@@ -19,22 +19,22 @@ func (d *decider) buildDecision() *Decision {
 	}
 	d.used = nil // the room for standbys is what is left beside the decision
 	for g := range d.snapshot.Groups {
-		desired := d.desired[d.first[g]:d.first[g+1]]
+		desired := d.desired[g]
 		group := Group{Demand: d.report.Demand(g), Share: d.plan.Shares[g], Acted: d.report.Share(g, desired)}
 		if d.relaxed[g] {
-			if within := d.within.Share(g, d.plan.Replicas[d.first[g]:d.first[g+1]]); within < optimizer.Million {
+			if within := d.within.Share(g, d.planned[g]); within < optimizer.Million {
 				group.Stable = &Served{Share: group.Share, Acted: group.Acted}
 				group.Share, group.Acted = within, d.within.Share(g, desired)
 			}
 		}
 		for i := range desired {
-			at, v := d.first[g]+i, &d.snapshot.Groups[g].Variants[i]
+			v := &d.snapshot.Groups[g].Variants[i]
 			if v.Problem != nil { // no part of the plan
-				decision.Cost -= v.Cost * int64(d.plan.Replicas[at])
-				decision.Bound -= v.Cost * int64(d.plan.Replicas[at])
+				decision.Cost -= v.Cost * int64(d.planned[g][i])
+				decision.Bound -= v.Cost * int64(d.planned[g][i])
 				continue
 			}
-			decision.Acted += v.Cost * int64(d.desired[at])
+			decision.Acted += v.Cost * int64(d.desired[g][i])
 		}
 		if first, end := d.snapshot.ModelGroups(g); first == g {
 			d.nameStandbys(first, end)
@@ -51,11 +51,12 @@ func (d *decider) buildDecision() *Decision {
 
 // explainVariant returns the decision on a variant of which each replica gets a load.
 func (d *decider) explainVariant(g, i int, desired []int, load int64) Variant {
-	at := d.first[g] + i
-	c := &d.capacities[at]
+	v := &d.variants[g][i]
+	c := &v.capacity
 	variant := Variant{
-		Min: d.bounds[at].Min, Max: d.bounds[at].Max, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
-		Trial: d.trial[at], Predicted: predictFigures(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i), Short: d.explainShortage(g, i),
+		Min: v.bounds.Min, Max: v.bounds.Max, Planned: d.planned[g][i], Wanted: d.wanted[g][i], Desired: d.desired[g][i],
+		Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
+		Trial: v.trial, Predicted: predictFigures(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i), Short: d.explainShortage(g, i),
 	}
 	if desired[i] > 0 {
 		without := slices.Clone(desired)
@@ -101,13 +102,13 @@ func predictFigures(c *capacity, load int64, percentile float64) *Predicted {
 
 // costAlone returns what a group would cost with one variant alone, or 0 if that cannot serve the demand.
 func (d *decider) costAlone(g, i int) int64 {
-	at, demand := d.first[g]+i, d.report.Demand(g)
-	rate := d.capacities[at].rate
+	demand := d.report.Demand(g)
+	rate := d.variants[g][i].capacity.rate
 	if rate == 0 || demand == 0 {
 		return 0
 	}
 	n := (demand-1)/rate + 1
-	if most := d.bounds[at].Max; n > optimizer.MaxReplicas || most > 0 && n > int64(most) {
+	if most := d.variants[g][i].bounds.Max; n > optimizer.MaxReplicas || most > 0 && n > int64(most) {
 		return 0
 	}
 	return n * d.variantCost(g, i)
@@ -115,29 +116,29 @@ func (d *decider) costAlone(g, i int) int64 {
 
 // variantReason says how the replicas of a variant came about.
 func (d *decider) variantReason(g, i int) (Reason, string) {
-	at, in := d.first[g]+i, &d.snapshot.Groups[g]
-	if problem := in.Variants[i].Problem; problem != nil {
+	in, v := &d.snapshot.Groups[g], &d.variants[g][i]
+	if problem := v.Problem; problem != nil {
 		return Excluded, d.describeExcluded(g, i, problem)
 	}
-	if reason, text := d.reasonAsleep(g, at); reason != "" {
+	if reason, text := d.reasonAsleep(g, i); reason != "" {
 		return reason, text
 	}
-	switch c := &d.capacities[at]; {
+	switch c := &v.capacity; {
 	case d.frozen[g] == NoMetrics:
 		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.describeKept(g, i), in.Load.Message)
-	case d.why[at] == NodesFull || d.why[at] == QuotaFull:
-		return d.why[at], fmt.Sprintf("The plan has %s; %d for now: %s", formatReplicas(d.plan.Replicas[at]), d.desired[at], d.explainShortage(g, i))
-	case d.trial[at]:
+	case v.why == NodesFull || v.why == QuotaFull:
+		return v.why, fmt.Sprintf("The plan has %s; %d for now: %s", formatReplicas(d.planned[g][i]), d.desired[g][i], d.explainShortage(g, i))
+	case v.trial:
 		return Probing, fmt.Sprintf("A replica runs for at most %d minutes: nothing says yet what one serves, and it is cheaper than others that serve", int(trialTime.Minutes()))
-	case d.why[at] == Probing:
+	case v.why == Probing:
 		return Probing, "Started a replica: nothing says yet what one serves, and no other variant can serve the load"
 	case c.reason == OutOfReach:
-		_, text := d.reasonOfPlan(g, at)
+		_, text := d.reasonOfPlan(g, i)
 		return OutOfReach, text
 	case c.rate == 0:
 		return d.reasonUnknown(g, i)
 	default:
-		return d.reasonOfPlan(g, at)
+		return d.reasonOfPlan(g, i)
 	}
 }
 
@@ -151,7 +152,7 @@ var raisedMessages = map[Reason]string{
 
 // describeExcluded says what happens to the replicas of a variant with a problem.
 func (d *decider) describeExcluded(g, i int, p *snapshot.Problem) string {
-	if d.desired[d.first[g]+i] == 0 {
+	if d.desired[g][i] == 0 {
 		return "Takes no part: " + p.Message
 	}
 	return fmt.Sprintf("%s: %s", d.describeKept(g, i), p.Message)
@@ -161,8 +162,8 @@ func (d *decider) describeExcluded(g, i int, p *snapshot.Problem) string {
 func (d *decider) reasonUnknown(g, i int) (Reason, string) {
 	v := &d.snapshot.Groups[g].Variants[i]
 	switch {
-	case d.canStop(g) && d.desired[d.first[g]+i] == 0:
-		return d.reasonOfPlan(g, d.first[g]+i)
+	case d.canStop(g) && d.desired[g][i] == 0:
+		return d.reasonOfPlan(g, i)
 	case !v.Tried.IsZero():
 		return NoCapacity, fmt.Sprintf("%s: a trial from %s on did not show what one serves. Add a profile, or see why the replica got no requests", d.describeKept(g, i), v.Tried.UTC().Format(time.RFC3339))
 	}
@@ -170,18 +171,18 @@ func (d *decider) reasonUnknown(g, i int) (Reason, string) {
 }
 
 // reasonOfPlan says how the replicas of a variant that takes part in the choice came about.
-func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
-	in, n := &d.snapshot.Groups[g], d.desired[at]
-	switch planned, wanted := d.plan.Replicas[at], d.wanted[at]; {
-	case raisedMessages[d.why[at]] != "":
-		return d.why[at], fmt.Sprintf(raisedMessages[d.why[at]], formatReplicas(planned), n)
+func (d *decider) reasonOfPlan(g, i int) (Reason, string) {
+	in, n, why := &d.snapshot.Groups[g], d.desired[g][i], d.variants[g][i].why
+	switch planned, wanted := d.planned[g][i], d.wanted[g][i]; {
+	case raisedMessages[why] != "":
+		return why, fmt.Sprintf(raisedMessages[why], formatReplicas(planned), n)
 	case n > wanted:
 		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", formatReplicas(planned), n)
 	case wanted != planned:
 		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", formatReplicas(n), planned, d.snapshot.Settings.SavingPercent)
 	case d.isLimited(g) && d.plan.Shares[g] < optimizer.Million:
 		text := fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", formatReplicas(n), sharePercent(d.plan.Shares[g]))
-		if short := d.explainShortage(g, at-d.first[g]); short != "" {
+		if short := d.explainShortage(g, i); short != "" {
 			text += ": " + short
 		}
 		return LimitBinding, text
@@ -212,7 +213,7 @@ func (d *decider) isLimited(g int) bool {
 
 // describeKept says how many replicas a variant keeps that the plan does not decide on.
 func (d *decider) describeKept(g, i int) string {
-	v, n := &d.snapshot.Groups[g].Variants[i], d.desired[d.first[g]+i]
+	v, n := &d.snapshot.Groups[g].Variants[i], d.desired[g][i]
 	switch {
 	case n <= v.Now:
 		return "Kept " + formatReplicas(n)

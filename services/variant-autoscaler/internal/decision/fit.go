@@ -16,15 +16,15 @@ import (
 // pod of s cards finds a place if those that all further pods on nodes of its set can take are at most as many as there are.
 func (d *decider) fitToRoom() {
 	f, a, order := newFitter(d.snapshot), newAdmitter(d.snapshot), d.fitOrder()
-	for _, at := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
-		p, v := d.podsOf(at), d.variantOf(at)
-		missing := int64(d.minReplicas(at))*p.Count - max(int64(v.Now)*p.Count, p.Placed)
+	for _, v := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
+		p, least := v.Pods, d.minReplicas(v)
+		missing := least*p.Count - max(int64(v.Now)*p.Count, p.Placed)
 		f.reservePlaces(p, min(missing, d.snapshot.Nodes[p.Set].CountPlaces(p.Cards)))
-		a.reserveQuota(p, a.admissibleReplicas(p, int64(d.minReplicas(at))-p.Admitted/p.Count))
+		a.reserveQuota(p, a.admissibleReplicas(p, least-p.Admitted/p.Count))
 	}
-	for _, at := range order {
-		p, desired := d.podsOf(at), int64(d.desired[at])
-		least := min(int64(d.minReplicas(at)), desired)
+	for _, v := range order {
+		p, desired := v.Pods, int64(d.desired[v.group][v.position])
+		least := min(d.minReplicas(v), desired)
 		placed, admitted := max(p.Placed, least*p.Count), max(p.Admitted/p.Count, least)
 		onNodes, byQuota := (placed+min(desired*p.Count-placed, f.fittingPods(p)))/p.Count, desired
 		if len(p.Quotas) > 0 && desired > admitted {
@@ -36,54 +36,36 @@ func (d *decider) fitToRoom() {
 		if replicas == desired {
 			continue
 		}
-		d.desired[at], d.why[at] = int(replicas), NodesFull
+		d.desired[v.group][v.position], v.why = int(replicas), NodesFull
 		if byQuota < onNodes {
-			d.why[at] = QuotaFull
+			v.why = QuotaFull
 		}
-		d.trial[at] = d.trial[at] && replicas > 0
+		v.trial = v.trial && replicas > 0
 	}
 }
 
 // minReplicas returns the replicas that nothing takes from a variant: its minimum, or all if it keeps what it has. What the plan wants at
 // least, such as a first replica that shows what it serves, is not among them.
-func (d *decider) minReplicas(at int) int {
-	g := d.groupOf(at)
-	v := d.buildVariant(g, at-d.first[g])
-	return v.Min
+func (d *decider) minReplicas(v *variantState) int64 {
+	return int64(d.buildVariant(v.group, v.position).Min)
 }
-
-func (d *decider) groupOf(at int) int {
-	g, found := slices.BinarySearch(d.first, at)
-	for found && g+1 < len(d.first) && d.first[g+1] == at { // groups without variants
-		g++
-	}
-	if !found {
-		g--
-	}
-	return g
-}
-
-func (d *decider) variantOf(at int) *snapshot.Variant {
-	g := d.groupOf(at)
-	return &d.snapshot.Groups[g].Variants[at-d.first[g]]
-}
-
-func (d *decider) podsOf(at int) *snapshot.Pods { return d.variantOf(at).Pods }
 
 // fitOrder returns the variants whose pods need nodes: the most important priority first, then large pods, for which small ones can spoil
 // nodes, then those that can use the fewest nodes.
-func (d *decider) fitOrder() []int {
-	var order []int
-	for at := range d.desired {
-		if d.podsOf(at) != nil {
-			order = append(order, at)
+func (d *decider) fitOrder() []*variantState {
+	var order []*variantState
+	for g := range d.variants {
+		for i := range d.variants[g] {
+			if v := &d.variants[g][i]; v.Pods != nil {
+				order = append(order, v)
+			}
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		x, y := d.podsOf(a), d.podsOf(b)
-		v, w := d.variantOf(a), d.variantOf(b)
-		return cmp.Or(cmp.Compare(d.snapshot.Groups[d.groupOf(a)].Priority, d.snapshot.Groups[d.groupOf(b)].Priority), cmp.Compare(y.Cards, x.Cards),
-			cmp.Compare(d.snapshot.Nodes[x.Set].Nodes, d.snapshot.Nodes[y.Set].Nodes), cmp.Compare(v.Namespace, w.Namespace), cmp.Compare(v.Name, w.Name))
+	priority := func(v *variantState) int { return d.snapshot.Groups[v.group].Priority }
+	slices.SortFunc(order, func(a, b *variantState) int {
+		return cmp.Or(cmp.Compare(priority(a), priority(b)), cmp.Compare(b.Pods.Cards, a.Pods.Cards),
+			cmp.Compare(d.snapshot.Nodes[a.Pods.Set].Nodes, d.snapshot.Nodes[b.Pods.Set].Nodes),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return order
 }

@@ -51,8 +51,8 @@ func replicasFor(n float64) int {
 // totalDesired returns the replicas of a group that are acted on.
 func (d *decider) totalDesired(g int) int {
 	n := 0
-	for at := d.first[g]; at < d.first[g+1]; at++ {
-		n += d.desired[at]
+	for _, replicas := range d.desired[g] {
+		n += replicas
 	}
 	return n
 }
@@ -66,13 +66,12 @@ func (d *decider) addReplicas(g, n int) {
 	}
 	slices.SortFunc(order, func(i, j int) int { return compareCost(&variants[i], &variants[j]) })
 	for _, i := range order {
-		at := d.first[g] + i
-		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.delayed[at] {
+		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.variants[g][i].delayed {
 			continue
 		}
 		for step := n - d.totalDesired(g); step > 0; step = min(step/2, n-d.totalDesired(g)) { // a limit may leave a part
-			if most := d.bounds[at].clampReplicas(d.desired[at] + step); most > d.desired[at] && d.raiseDesired(g, i, most, RatioBinding) {
-				d.wanted[at] = max(d.wanted[at], most)
+			if most := d.variants[g][i].bounds.clampReplicas(d.desired[g][i] + step); most > d.desired[g][i] && d.raiseDesired(g, i, most, RatioBinding) {
+				d.wanted[g][i] = max(d.wanted[g][i], most)
 			}
 		}
 	}

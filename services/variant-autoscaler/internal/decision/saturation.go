@@ -78,20 +78,19 @@ func replicasNeeded(load, each float64) float64 {
 
 // raiseInOrder raises variants to the replicas that they have, and then the cheapest one that can have more, until they have n together.
 func (d *decider) raiseInOrder(g int, order []int, n int) {
-	first, variants := d.first[g], d.snapshot.Groups[g].Variants
+	variants := d.snapshot.Groups[g].Variants
 	for _, i := range order {
-		n -= d.desired[first+i]
+		n -= d.desired[g][i]
 	}
 	for _, upTo := range []func(i int) int{
 		func(i int) int { return variants[i].Now },
-		func(i int) int { return max(variants[i].Now, d.desired[first+i]) + 1 },
+		func(i int) int { return max(variants[i].Now, d.desired[g][i]) + 1 },
 	} {
 		for _, i := range order {
-			at := first + i
-			before := d.desired[at]
-			if most := d.bounds[at].clampReplicas(min(upTo(i), before+n)); n > 0 && most > before && d.raiseDesired(g, i, most, Saturated) {
+			before := d.desired[g][i]
+			if most := d.variants[g][i].bounds.clampReplicas(min(upTo(i), before+n)); n > 0 && most > before && d.raiseDesired(g, i, most, Saturated) {
 				n -= most - before
-				d.wanted[at] = max(d.wanted[at], most)
+				d.wanted[g][i] = max(d.wanted[g][i], most)
 			}
 		}
 	}

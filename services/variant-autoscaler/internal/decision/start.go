@@ -17,7 +17,7 @@ func (d *decider) coverStarts(g int) {
 	if d.frozen[g] != "" {
 		return
 	}
-	plan := d.desired[d.first[g]:d.first[g+1]]
+	plan := d.desired[g]
 	serving := d.servingReplicas(g, plan)
 	goal := d.report.Share(g, plan)
 	if d.report.Share(g, serving) >= goal {
@@ -44,8 +44,7 @@ func (d *decider) keepServing(g int, serving []int, goal int64) {
 	for d.report.Share(g, serving) < goal {
 		best, share := -1, d.report.Share(g, serving)
 		for i := range serving {
-			at := d.first[g] + i
-			if v := &d.snapshot.Groups[g].Variants[i]; d.capacities[at].rate == 0 || serving[i] >= min(v.Ready, v.Now) {
+			if v := &d.snapshot.Groups[g].Variants[i]; d.variants[g][i].capacity.rate == 0 || serving[i] >= min(v.Ready, v.Now) {
 				continue
 			}
 			serving[i]++
@@ -72,7 +71,7 @@ func (d *decider) variantCost(g, i int) int64 { return d.snapshot.Groups[g].Vari
 func (d *decider) bridgeGap(g int) {
 	slowest := time.Duration(0) // that the group waits for
 	for i := range d.snapshot.Groups[g].Variants {
-		if v := &d.snapshot.Groups[g].Variants[i]; d.desired[d.first[g]+i] > v.Ready {
+		if v := &d.snapshot.Groups[g].Variants[i]; d.desired[g][i] > v.Ready {
 			slowest = max(slowest, v.Start)
 		}
 	}
@@ -82,7 +81,7 @@ func (d *decider) bridgeGap(g int) {
 	fast := false
 	for i := range group.Variants {
 		v, in := &group.Variants[i], &d.snapshot.Groups[g].Variants[i]
-		switch serves := min(in.Ready, d.desired[d.first[g]+i]); {
+		switch serves := min(in.Ready, d.desired[g][i]); {
 		case v.Capacity == 0:
 		case in.Start > 0 && in.Start*bridgeFactor <= slowest:
 			fast = true
@@ -105,13 +104,12 @@ func (d *decider) bridgeGap(g int) {
 
 // raiseDesired raises what is acted on for a variant, if the limits permit it, and reports whether they do.
 func (d *decider) raiseDesired(g, i, n int, why Reason) bool {
-	at := d.first[g] + i
-	if n <= d.desired[at] {
+	if n <= d.desired[g][i] {
 		return true
 	}
-	if !d.room.Reserve(at, n-d.desired[at]) {
+	if !d.room.Reserve(d.variants[g][i].number, n-d.desired[g][i]) {
 		return false
 	}
-	d.desired[at], d.why[at] = n, why
+	d.desired[g][i], d.variants[g][i].why = n, why
 	return true
 }

@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"slices"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
@@ -24,15 +25,14 @@ func (d *decider) startTrial(g int) {
 	}
 	dearest, total := d.planCosts(g)
 	if c := d.variantCost(g, best); c < dearest && 2*c <= total && d.raiseDesired(g, best, 1, Probing) { // half
-		d.trial[d.first[g]+best] = true
+		d.variants[g][best].trial = true
 	}
 }
 
 // planCosts returns the largest cost of a replica in the plan of a group, and the cost of all of them.
 func (d *decider) planCosts(g int) (dearest, total int64) {
 	for i := range d.snapshot.Groups[g].Variants {
-		at := d.first[g] + i
-		if n := d.plan.Replicas[at]; n > 0 && d.snapshot.Groups[g].Variants[i].Problem == nil && !d.isUnknown(at) {
+		if n := d.planned[g][i]; n > 0 && d.snapshot.Groups[g].Variants[i].Problem == nil && !d.variants[g][i].isUnknown() {
 			dearest, total = max(dearest, d.variantCost(g, i)), total+d.variantCost(g, i)*int64(n)
 		}
 	}
@@ -42,14 +42,14 @@ func (d *decider) planCosts(g int) (dearest, total int64) {
 // continueTrial ends the trial of a group that took too long while others serve the load, and reports whether the group had one.
 func (d *decider) continueTrial(g int, served bool) bool {
 	for i := range d.snapshot.Groups[g].Variants {
-		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
-		if !v.Trying || !d.isUnknown(at) {
+		v := &d.variants[g][i]
+		if !v.Trying || !v.isUnknown() {
 			continue
 		}
 		late := !d.snapshot.Settings.Trials || d.snapshot.Time.Sub(v.Tried) >= trialTime
-		if d.trial[at] = !served || !late; !d.trial[at] {
-			d.desired[at] = d.bounds[at].clampReplicas(0)
-			d.wanted[at] = d.desired[at]
+		if v.trial = !served || !late; !v.trial {
+			d.desired[g][i] = v.bounds.clampReplicas(0)
+			d.wanted[g][i] = d.desired[g][i]
 		}
 		return true
 	}
@@ -60,8 +60,8 @@ func (d *decider) continueTrial(g int, served bool) bool {
 func (d *decider) trialCandidate(g int) int {
 	best, variants := -1, d.problem.Groups[g].Variants
 	for i := range variants {
-		v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
-		free := v.Problem == nil && d.isUnknown(at) && v.Tried.IsZero() && v.Now == 0 && d.desired[at] == 0 && !d.delayed[at]
+		v := &d.variants[g][i]
+		free := v.Problem == nil && v.isUnknown() && v.Tried.IsZero() && v.Now == 0 && d.desired[g][i] == 0 && !v.delayed
 		if free && (best < 0 || isCheaper(&variants[i], &variants[best])) {
 			best = i
 		}
@@ -70,16 +70,11 @@ func (d *decider) trialCandidate(g int) int {
 }
 
 // isUnknown reports whether nothing says what a replica of a variant serves.
-func (d *decider) isUnknown(at int) bool {
-	return d.capacities[at].rate == 0 && d.capacities[at].reason == NoCapacity
+func (v *variantState) isUnknown() bool {
+	return v.capacity.rate == 0 && v.capacity.reason == NoCapacity
 }
 
 // hasUnknown reports whether nothing says what replicas of a variant of a group serve, so that it is not in the choice.
 func (d *decider) hasUnknown(g int) bool {
-	for at := d.first[g]; at < d.first[g+1]; at++ {
-		if d.isUnknown(at) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.variants[g], func(v variantState) bool { return v.isUnknown() })
 }

@@ -15,16 +15,14 @@ const noVariant = -1
 type sleepState struct {
 	asleep       []bool   // by group
 	keeper       []bool   // groups that keep their model from zero; the others only have what their load needs
-	standby      []int    // variant of each group that starts first when a request waits, or nobody: one starts already
+	standby      []int    // variant of each group that starts first when a request waits, or noVariant: one starts already
 	standbyNames []string // by group, as decided; empty: none
-	delayed      []bool   // variants that start no replica before another one of their group is ready
 	used         []int64  // by limit, and by place, by the replicas that count; nil: not counted yet
 }
 
-func newSleepState(groups, variants int) sleepState {
+func newSleepState(groups int) sleepState {
 	return sleepState{
 		asleep: make([]bool, groups), keeper: make([]bool, groups), standby: make([]int, groups), standbyNames: make([]string, groups),
-		delayed: make([]bool, variants),
 	}
 }
 
@@ -45,7 +43,7 @@ func (d *decider) hasRoom(g, i int) bool {
 
 // isCounted reports whether a replica of a variant of a group counts already.
 func (d *decider) isCounted(g, i int) bool {
-	return d.snapshot.Groups[g].Variants[i].Now > 0 || d.desired != nil && d.desired[d.first[g]+i] > 0
+	return d.snapshot.Groups[g].Variants[i].Now > 0 || d.desired != nil && d.desired[g][i] > 0
 }
 
 // reserveRoom counts a replica of a variant of a group.
@@ -69,10 +67,10 @@ func (d *decider) countUsage() []int64 {
 	used := make([]int64, len(d.snapshot.Limits)+len(d.places)+len(d.quotaLimits))
 	for g := range d.snapshot.Groups {
 		for i := range d.snapshot.Groups[g].Variants {
-			v, at := &d.snapshot.Groups[g].Variants[i], d.first[g]+i
+			v := &d.snapshot.Groups[g].Variants[i]
 			n := int64(min(max(v.Now, 0), optimizer.MaxReplicas))
 			if d.desired != nil {
-				n = max(n, int64(d.desired[at]))
+				n = max(n, int64(d.desired[g][i]))
 			}
 			unplaced, unadmitted := n, n
 			if v.Pods != nil {
@@ -156,7 +154,7 @@ func (d *decider) releaseUnknown(g int, group *optimizer.Group) {
 	for i := range group.Variants {
 		in := &d.snapshot.Groups[g].Variants[i]
 		if v := &group.Variants[i]; v.Capacity == 0 && in.Problem == nil {
-			least := d.bounds[d.first[g]+i].clampReplicas(0)
+			least := d.variants[g][i].bounds.clampReplicas(0)
 			v.Min, v.Now, v.Held = least, least, least
 		}
 	}
@@ -165,7 +163,7 @@ func (d *decider) releaseUnknown(g int, group *optimizer.Group) {
 // isStabilized reports whether the stabilization window holds replicas of a group.
 func (d *decider) isStabilized(g int) bool {
 	for i, v := range d.snapshot.Groups[g].Variants {
-		if at := d.first[g] + i; d.capacities[at].rate > 0 && min(v.Now, v.Held) > d.bounds[at].Min {
+		if d.variants[g][i].capacity.rate > 0 && min(v.Now, v.Held) > d.variants[g][i].bounds.Min {
 			return true
 		}
 	}
@@ -233,15 +231,15 @@ func (d *decider) retentionReasonAlone(g int) string {
 }
 
 // reasonAsleep says how the replicas of a variant of a group came about that has none ready, or returns nothing if the plan says it.
-func (d *decider) reasonAsleep(g, at int) (Reason, string) {
-	in, n := &d.snapshot.Groups[g], d.desired[at]
-	started := hasStarted(in.Variants[at-d.first[g]])
+func (d *decider) reasonAsleep(g, i int) (Reason, string) {
+	in, n := &d.snapshot.Groups[g], d.desired[g][i]
+	started := hasStarted(in.Variants[i])
 	switch {
-	case !d.asleep[g] || !d.problem.Groups[g].NeedsReplica || d.frozen[g] != "" && (d.delayed[at] || started):
+	case !d.asleep[g] || !d.problem.Groups[g].NeedsReplica || d.frozen[g] != "" && (d.variants[g][i].delayed || started):
 		return "", ""
-	case d.delayed[at] && !d.anyStage(g, func(i int) bool { return d.standby[i] != noVariant || d.hasStarted(i) }):
+	case d.variants[g][i].delayed && !d.anyStage(g, func(i int) bool { return d.standby[i] != noVariant || d.hasStarted(i) }):
 		return Waking, "Requests wait, and limits, quotas or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"
-	case d.delayed[at]:
+	case d.variants[g][i].delayed:
 		return Waking, "No replica starts before the one that wakes the model is ready"
 	case n == 0:
 		return "", ""

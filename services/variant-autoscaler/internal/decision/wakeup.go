@@ -156,7 +156,7 @@ func (*decider) areAll(groups []int, property func(g int) bool) bool {
 // delayOthers marks the variants of a group that start after another one.
 func (d *decider) delayOthers(g int) {
 	for i, v := range d.snapshot.Groups[g].Variants {
-		d.delayed[d.first[g]+i] = v.Problem == nil && i != d.standby[g] && !hasStarted(v)
+		d.variants[g][i].delayed = v.Problem == nil && i != d.standby[g] && !hasStarted(v)
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *decider) isUp(g int) bool {
 // hasMinimum reports whether a group never goes to zero.
 func (d *decider) hasMinimum(g int) bool {
 	for i, v := range d.snapshot.Groups[g].Variants {
-		if v.Problem == nil && d.bounds[d.first[g]+i].Min > 0 {
+		if v.Problem == nil && d.variants[g][i].bounds.Min > 0 {
 			return true
 		}
 	}
@@ -215,7 +215,7 @@ func (d *decider) anyStage(g int, property func(g int) bool) bool {
 	return false
 }
 
-// firstToWake returns the variant of a group that starts first, or nobody. While a request waits, it is the one that it was before.
+// firstToWake returns the variant of a group that starts first, or noVariant. While a request waits, it is the one that it was before.
 func (d *decider) firstToWake(g int) (int, startCandidate) {
 	in, best, slowest := &d.snapshot.Groups[g], noVariant, time.Duration(0)
 	for i := range in.Variants {
@@ -255,8 +255,8 @@ const (
 )
 
 func (d *decider) startRank(g, i int) int {
-	at, in := d.first[g]+i, &d.snapshot.Groups[g]
-	c, most := &d.capacities[at], d.bounds[at].Max
+	in := &d.snapshot.Groups[g]
+	c, most := &d.variants[g][i].capacity, d.variants[g][i].bounds.Max
 	switch {
 	case in.Zero.Waiting > 0 && in.Variants[i].Name == in.Zero.Standby:
 		return rankChosen
