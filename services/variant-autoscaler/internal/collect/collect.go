@@ -57,13 +57,7 @@ type Group struct {
 type Variant struct {
 	Name string
 	Role snapshot.Role
-	Pods []Pod
-}
-
-// Pod is a pod of a variant.
-type Pod struct {
-	Name  string
-	Ready time.Time // since when it is ready. Zero: it is not
+	Pods []snapshot.Pod
 }
 
 // Result is the load of a group, and the figures of its variants.

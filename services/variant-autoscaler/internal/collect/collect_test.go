@@ -42,7 +42,7 @@ func idle(pod string) []promclient.Series {
 func groupOf(namespace, model string, pods ...string) Group {
 	v := Variant{Name: "v"}
 	for _, p := range pods {
-		v.Pods = append(v.Pods, Pod{Name: p, Ready: present.Add(-time.Hour)})
+		v.Pods = append(v.Pods, snapshot.Pod{Name: p, Ready: present.Add(-time.Hour)})
 	}
 	return Group{Namespace: namespace, Pool: "p", Model: model, Retention: 10 * time.Minute, Variants: []Variant{v}}
 }
@@ -371,7 +371,7 @@ func TestNewPodGetsMost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := g
-			g.Variants = []Variant{{Name: "v", Pods: []Pod{g.Variants[0].Pods[0], {Name: "new", Ready: present.Add(-tt.ready)}}}}
+			g.Variants = []Variant{{Name: "v", Pods: []snapshot.Pod{g.Variants[0].Pods[0], {Name: "new", Ready: present.Add(-tt.ready)}}}}
 			answer := append(tt.new, value(clock, "", 1000), value(sampled, "old", 990), value(finished, "old", 2), value(runningGrowth, "old", 0), value(waitingNow, "old", 7))
 			l := collectOne(t, always(answer...), g).Load
 			assert.Equal(t, tt.want, l.Rate)

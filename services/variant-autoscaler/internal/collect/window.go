@@ -56,7 +56,7 @@ func (w *window) classifyPods() {
 }
 
 // measurePod reads the requests of a pod.
-func (w *window) measurePod(p *Pod) {
+func (w *window) measurePod(p *snapshot.Pod) {
 	pod := p.Name
 	clockNow, known := w.figures.value(clock, "")
 	at, sampled := w.figures.value(sampled, pod)
@@ -281,8 +281,8 @@ func (w *window) pickerFigures(pods []string) *snapshot.PickerSample {
 	return p
 }
 
-// derivedFigures is pickerFigures for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a request it
-// learned nothing: its figures are then those that it begins with.
+// derivedFigures is pickerFigures for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a
+// request it learned nothing: its figures are then those that it begins with.
 func (w *window) derivedFigures(pods []string) *snapshot.PickerSample {
 	cost := w.figures[perToken][""]
 	p := &snapshot.PickerSample{PrefillRate: rateOf(cost * w.figures.podMean(slowdown, pods))}
@@ -306,8 +306,8 @@ func rateOf(tokenTime float64) float64 {
 	return 1 / tokenTime
 }
 
-// replicaWeight returns the requests that a replica of a variant got while it was ready, in micro-requests per second: those that the picker
-// sent, or, if most requests pass it by, those that arrived.
+// replicaWeight returns the requests that a replica of a variant got while it was ready, in micro-requests per second: those that the
+// picker sent, or, if most requests pass it by, those that arrived.
 func (w *window) replicaWeight(variant int) int64 {
 	rates, seen := w.sent, 0.0
 	for _, pod := range w.podNames() {

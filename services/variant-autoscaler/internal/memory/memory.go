@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -24,22 +26,16 @@ const (
 	perSecond = 1e6 // micro-requests
 )
 
-// Key names a variant.
-type Key struct{ Namespace, Name string }
-
 // Memory is not safe for concurrent use.
 type Memory struct {
 	window   time.Duration
-	variants map[Key]*variant
-	groups   map[Group]*group
+	variants map[snapshot.VariantKey]*variant
+	groups   map[snapshot.GroupKey]*group
 }
-
-// Group names a group.
-type Group struct{ Namespace, Pool, Model, Role string }
 
 // New returns an empty memory with a stabilization window.
 func New(window time.Duration) *Memory {
-	return &Memory{window: window, variants: map[Key]*variant{}, groups: map[Group]*group{}}
+	return &Memory{window: window, variants: map[snapshot.VariantKey]*variant{}, groups: map[snapshot.GroupKey]*group{}}
 }
 
 // variant is what is known of a variant.
@@ -73,7 +69,7 @@ type group struct {
 }
 
 // variantFor returns what is known of a variant that was seen at a time.
-func (m *Memory) variantFor(k Key, now time.Time) *variant {
+func (m *Memory) variantFor(k snapshot.VariantKey, now time.Time) *variant {
 	v, found := m.variants[k]
 	if !found {
 		v = &variant{since: now, pods: map[string]bool{}}
@@ -83,7 +79,7 @@ func (m *Memory) variantFor(k Key, now time.Time) *variant {
 }
 
 // PreviousDecision returns the last decision on a variant, if there is one.
-func (m *Memory) PreviousDecision(k Key) (n int, decided bool) {
+func (m *Memory) PreviousDecision(k snapshot.VariantKey) (n int, decided bool) {
 	if v := m.variants[k]; v != nil {
 		return v.previous, v.decided
 	}
@@ -91,7 +87,7 @@ func (m *Memory) PreviousDecision(k Key) (n int, decided bool) {
 }
 
 // RestoreDecision sets the last decision on a variant of which the memory has none: one that another replica made.
-func (m *Memory) RestoreDecision(k Key, n int, now time.Time) {
+func (m *Memory) RestoreDecision(k snapshot.VariantKey, n int, now time.Time) {
 	if v := m.variantFor(k, now); !v.decided {
 		v.previous, v.decided = n, true
 	}
@@ -99,7 +95,7 @@ func (m *Memory) RestoreDecision(k Key, n int, now time.Time) {
 
 // RestoreStart sets how long a replica takes to start, if the memory has seen no start: what another replica of the program saw. That saw
 // the pods that are ready by now, too: since then, they may have been unready for a while.
-func (m *Memory) RestoreStart(k Key, d time.Duration, now time.Time) {
+func (m *Memory) RestoreStart(k snapshot.VariantKey, d time.Duration, now time.Time) {
 	if v := m.variantFor(k, now); len(v.starts) == 0 {
 		v.starts, v.restored = []time.Duration{d}, true
 	}
@@ -109,7 +105,7 @@ func (m *Memory) RestoreStart(k Key, d time.Duration, now time.Time) {
 // to start, and up to a quarter more if more were wanted in the stabilization window. So the window covers the noise of a load. It does not
 // keep replicas for a load that fell: they can be back in the time for which they were kept. What was wanted before the memory began is not
 // known, so until a window has passed the replicas that are there count as wanted.
-func (m *Memory) StabilizedReplicas(k Key, present int, now time.Time) int {
+func (m *Memory) StabilizedReplicas(k snapshot.VariantKey, present int, now time.Time) int {
 	v := m.variantFor(k, now)
 	v.dropWanted(now.Add(-m.window))
 	held := v.mostSince(now.Add(-m.window))
@@ -138,7 +134,7 @@ func (v *variant) dropWanted(before time.Time) {
 }
 
 // RecordDecision records a decision on a variant, and what was wanted before stabilization.
-func (m *Memory) RecordDecision(k Key, wants, desired int, now time.Time) {
+func (m *Memory) RecordDecision(k snapshot.VariantKey, wants, desired int, now time.Time) {
 	v := m.variantFor(k, now)
 	v.previous, v.decided = desired, true
 	for len(v.wanted) > 0 && v.wanted[len(v.wanted)-1].n <= wants {
@@ -148,7 +144,7 @@ func (m *Memory) RecordDecision(k Key, wants, desired int, now time.Time) {
 }
 
 // StartTrial records that a trial of a variant goes on.
-func (m *Memory) StartTrial(k Key, now time.Time) {
+func (m *Memory) StartTrial(k snapshot.VariantKey, now time.Time) {
 	v := m.variantFor(k, now)
 	if v.trying = true; v.tried.IsZero() {
 		v.tried = now
@@ -156,14 +152,14 @@ func (m *Memory) StartTrial(k Key, now time.Time) {
 }
 
 // EndTrial records that no trial of a variant goes on.
-func (m *Memory) EndTrial(k Key) {
+func (m *Memory) EndTrial(k snapshot.VariantKey) {
 	if v := m.variants[k]; v != nil {
 		v.trying = false
 	}
 }
 
 // TrialSince returns when a trial of a variant began, zero if there was none, and whether it goes on.
-func (m *Memory) TrialSince(k Key) (since time.Time, trying bool) {
+func (m *Memory) TrialSince(k snapshot.VariantKey) (since time.Time, trying bool) {
 	if v := m.variants[k]; v != nil {
 		return v.tried, v.trying
 	}
@@ -171,7 +167,7 @@ func (m *Memory) TrialSince(k Key) (since time.Time, trying bool) {
 }
 
 // groupFor returns what is known of a group that was seen at a time.
-func (m *Memory) groupFor(k Group, now time.Time) *group {
+func (m *Memory) groupFor(k snapshot.GroupKey, now time.Time) *group {
 	g, found := m.groups[k]
 	if !found {
 		g = &group{changed: now, total: unknownTotal}
@@ -185,7 +181,7 @@ const unknownTotal = -1
 
 // RecordGroupDecision records the replicas decided for a group, and the variant that starts first when it has none. Further replicas of a
 // group that starts have as much time to become ready as the ones before.
-func (m *Memory) RecordGroupDecision(k Group, total int, standby string, now time.Time) {
+func (m *Memory) RecordGroupDecision(k snapshot.GroupKey, total int, standby string, now time.Time) {
 	g := m.groupFor(k, now)
 	if g.total != total && g.total != unknownTotal {
 		g.changed = now
@@ -197,7 +193,7 @@ func (m *Memory) RecordGroupDecision(k Group, total int, standby string, now tim
 }
 
 // StandbyVariant returns the variant of a group that starts first by the last decision, empty if there is none.
-func (m *Memory) StandbyVariant(k Group) string {
+func (m *Memory) StandbyVariant(k snapshot.GroupKey) string {
 	if g := m.groups[k]; g != nil {
 		return g.standby
 	}
@@ -205,7 +201,7 @@ func (m *Memory) StandbyVariant(k Group) string {
 }
 
 // RecordServing records that a group has a ready replica, and returns since when. since is what its pods say, zero if they are not known.
-func (m *Memory) RecordServing(k Group, since, now time.Time) time.Time {
+func (m *Memory) RecordServing(k snapshot.GroupKey, since, now time.Time) time.Time {
 	g := m.groupFor(k, now)
 	g.starts = time.Time{}
 	switch {
@@ -219,7 +215,7 @@ func (m *Memory) RecordServing(k Group, since, now time.Time) time.Time {
 
 // RecordStarting records that a group has no ready replica, and whether it has others. It returns since when it has had those, zero if it
 // has none.
-func (m *Memory) RecordStarting(k Group, present int, now time.Time) time.Time {
+func (m *Memory) RecordStarting(k snapshot.GroupKey, present int, now time.Time) time.Time {
 	g := m.groupFor(k, now)
 	g.serves = time.Time{}
 	if present == 0 {
@@ -232,23 +228,16 @@ func (m *Memory) RecordStarting(k Group, present int, now time.Time) time.Time {
 
 // LastChange returns when the replicas of a group last changed. A group that was never decided on has just changed: nothing says how long
 // it has been without requests.
-func (m *Memory) LastChange(k Group, now time.Time) time.Time {
+func (m *Memory) LastChange(k snapshot.GroupKey, now time.Time) time.Time {
 	if g, found := m.groups[k]; found {
 		return g.changed
 	}
 	return now
 }
 
-// Pod is a pod of a variant.
-type Pod struct {
-	Name    string
-	Created time.Time
-	Ready   time.Time // zero: it is not
-}
-
 // ObserveStarts records the pods of a variant, and returns how long a replica takes to start, as the median of the last ones. It is 0 while
 // no start was seen. Each pod counts once, with the first time at which it was ready.
-func (m *Memory) ObserveStarts(k Key, pods []Pod, now time.Time) time.Duration {
+func (m *Memory) ObserveStarts(k snapshot.VariantKey, pods []snapshot.Pod, now time.Time) time.Duration {
 	v := m.variantFor(k, now)
 	present := make(map[string]bool, len(pods))
 	for _, p := range pods[:min(len(pods), maxPods)] {
@@ -283,7 +272,7 @@ type Load struct {
 
 // RecordLoad records the rate of a group that was counted over a window, and returns what it says together with the last ones. Arrivals are
 // random: planning for each rate alone would plan for the highest one in a stabilization window.
-func (m *Memory) RecordLoad(k Group, rate int64, window, ahead time.Duration, now time.Time) Load {
+func (m *Memory) RecordLoad(k snapshot.GroupKey, rate int64, window, ahead time.Duration, now time.Time) Load {
 	g := m.groupFor(k, now)
 	g.load.addRate(now, float64(rate))
 	load := Load{Steady: rate, Ahead: max(rate, int64(g.load.rateAfter(ahead)))}
@@ -294,7 +283,7 @@ func (m *Memory) RecordLoad(k Group, rate int64, window, ahead time.Duration, no
 }
 
 // RetainOnly forgets all variants and groups but these.
-func (m *Memory) RetainOnly(variants map[Key]bool, groups map[Group]bool) {
+func (m *Memory) RetainOnly(variants map[snapshot.VariantKey]bool, groups map[snapshot.GroupKey]bool) {
 	for k := range m.variants {
 		if !variants[k] {
 			delete(m.variants, k)

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 var (
 	begin  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	a      = Key{Namespace: "ns", Name: "a"}
-	group1 = Group{Namespace: "ns", Pool: "p", Model: "m"}
+	a      = snapshot.VariantKey{Namespace: "ns", Name: "a"}
+	group1 = snapshot.GroupKey{Namespace: "ns", Pool: "p", Model: "m"}
 )
 
 func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
@@ -36,14 +38,14 @@ func TestHeld(t *testing.T) {
 func TestRestoredStart(t *testing.T) {
 	t.Parallel()
 	m := New(5 * time.Minute)
-	pod := func(name string, created, ready int) Pod {
-		return Pod{Name: name, Created: at(created), Ready: at(ready)}
+	pod := func(name string, created, ready int) snapshot.Pod {
+		return snapshot.Pod{Name: name, Created: at(created), Ready: at(ready)}
 	}
 	m.RestoreStart(a, 100*time.Second, at(9000))
 	old := pod("old", 0, 8000)
-	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []Pod{old, {Name: "new", Created: at(8990)}}, at(9000)))
-	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []Pod{old, pod("new", 8990, 9030), pod("newer", 9000, 9020)}, at(9040)), "of 100, 40 and 20")
-	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []Pod{pod("newest", 9000, 9030)}, at(9050)), "of 100, 40, 20 and 30")
+	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []snapshot.Pod{old, {Name: "new", Created: at(8990)}}, at(9000)))
+	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []snapshot.Pod{old, pod("new", 8990, 9030), pod("newer", 9000, 9020)}, at(9040)), "of 100, 40 and 20")
+	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []snapshot.Pod{pod("newest", 9000, 9030)}, at(9050)), "of 100, 40, 20 and 30")
 	m.RestoreStart(a, time.Hour, at(9060))
 	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, nil, at(9060)), "it has seen starts")
 }
@@ -73,7 +75,7 @@ func TestHeldAfterADrop(t *testing.T) {
 			m := New(5 * time.Minute)
 			m.StabilizedReplicas(a, 8, at(-600))
 			if tt.start > 0 {
-				m.ObserveStarts(a, []Pod{{Name: "x", Created: at(-tt.start), Ready: at(0)}}, at(0))
+				m.ObserveStarts(a, []snapshot.Pod{{Name: "x", Created: at(-tt.start), Ready: at(0)}}, at(0))
 			}
 			var got []int
 			for i, n := range tt.wanted {
@@ -130,21 +132,23 @@ func TestChanged(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	m := New(time.Minute)
-	pod := func(name string, took int) Pod { return Pod{Name: name, Created: at(0), Ready: at(took)} }
-	starting := Pod{Name: "z", Created: at(0)}
-	assert.Zero(t, m.ObserveStarts(a, []Pod{starting}, at(0)))
-	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []Pod{pod("p1", 100), starting}, at(200)))
+	pod := func(name string, took int) snapshot.Pod {
+		return snapshot.Pod{Name: name, Created: at(0), Ready: at(took)}
+	}
+	starting := snapshot.Pod{Name: "z", Created: at(0)}
+	assert.Zero(t, m.ObserveStarts(a, []snapshot.Pod{starting}, at(0)))
+	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []snapshot.Pod{pod("p1", 100), starting}, at(200)))
 	again := pod("p1", 1000) // it was not ready for a while
-	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []Pod{again}, at(1000)), "only its first start counts")
-	assert.Equal(t, 90*time.Second, m.ObserveStarts(a, []Pod{again, pod("p2", 90), pod("p3", 5)}, at(1000)))
-	var many []Pod
+	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []snapshot.Pod{again}, at(1000)), "only its first start counts")
+	assert.Equal(t, 90*time.Second, m.ObserveStarts(a, []snapshot.Pod{again, pod("p2", 90), pod("p3", 5)}, at(1000)))
+	var many []snapshot.Pod
 	for i := range 7 {
 		many = append(many, pod(fmt.Sprintf("q%d", i), 20))
 	}
 	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, many, at(1000)), "older starts do not count any more")
 	assert.Len(t, m.variants[a].pods, 7, "pods that are gone are forgotten")
 	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, nil, at(2000)), "also while no pod is there")
-	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, []Pod{{Name: "r", Created: at(9), Ready: at(3)}}, at(2000)), "clocks that disagree")
+	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, []snapshot.Pod{{Name: "r", Created: at(9), Ready: at(3)}}, at(2000)), "clocks that disagree")
 }
 
 func TestLoad(t *testing.T) {
@@ -207,11 +211,11 @@ func TestSteadyLoad(t *testing.T) {
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	m := New(time.Minute)
-	other := Key{Namespace: "ns", Name: "b"}
+	other := snapshot.VariantKey{Namespace: "ns", Name: "b"}
 	m.RecordDecision(a, 1, 1, at(0))
 	m.RecordDecision(other, 1, 1, at(0))
 	m.RecordGroupDecision(group1, 1, "", at(0))
-	m.RetainOnly(map[Key]bool{a: true}, nil)
+	m.RetainOnly(map[snapshot.VariantKey]bool{a: true}, nil)
 	_, decided := m.PreviousDecision(a)
 	assert.True(t, decided)
 	_, decided = m.PreviousDecision(other)

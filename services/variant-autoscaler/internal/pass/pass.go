@@ -138,7 +138,7 @@ type Passes struct {
 
 // learnerKey names what replicas of a variant do: with another role, nothing that was learned before is true.
 type learnerKey struct {
-	memory.Key
+	snapshot.VariantKey
 	role snapshot.Role
 }
 
@@ -206,11 +206,11 @@ func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active in
 
 // recordOutcome records a decision, and forgets variants and groups that are gone.
 func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
-	variants, groups, learners := map[memory.Key]bool{}, map[memory.Group]bool{}, map[learnerKey]bool{}
+	variants, groups, learners := map[snapshot.VariantKey]bool{}, map[snapshot.GroupKey]bool{}, map[learnerKey]bool{}
 	for g := range o.Snapshot.Groups {
 		group, total := &o.Snapshot.Groups[g], 0
 		for i := range group.Variants {
-			key, d := keyOf(&group.Variants[i]), &o.Decision.Groups[g].Variants[i]
+			key, d := group.Variants[i].Key(), &o.Decision.Groups[g].Variants[i]
 			p.memory.RecordDecision(key, d.Wanted, d.Desired, now)
 			if p.memory.EndTrial(key); d.Trial {
 				p.memory.StartTrial(key, now)
@@ -218,7 +218,7 @@ func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 			variants[key], learners[learnerKey{key, group.Role}] = true, true
 			total += d.Desired
 		}
-		key := groupOf(group)
+		key := group.Key()
 		p.memory.RecordGroupDecision(key, total, o.Decision.Groups[g].Standby, now)
 		groups[key] = true
 	}
@@ -228,12 +228,4 @@ func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 			delete(p.learners, key)
 		}
 	}
-}
-
-func keyOf(v *snapshot.Variant) memory.Key {
-	return memory.Key{Namespace: v.Namespace, Name: v.Name}
-}
-
-func groupOf(g *snapshot.Group) memory.Group {
-	return memory.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Role: string(g.Role)}
 }

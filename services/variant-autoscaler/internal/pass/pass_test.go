@@ -438,10 +438,10 @@ func TestReset(t *testing.T) {
 	t.Parallel()
 	r := start(t, variants)
 	r.pass(t)
-	_, decided := r.memory.PreviousDecision(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
+	_, decided := r.memory.PreviousDecision(r.outcomes[0].Snapshot.Groups[0].Variants[0].Key())
 	assert.True(t, decided)
 	r.Reset()
-	_, decided = r.memory.PreviousDecision(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
+	_, decided = r.memory.PreviousDecision(r.outcomes[0].Snapshot.Groups[0].Variants[0].Key())
 	assert.False(t, decided)
 	assert.Equal(t, 2, r.cleared, "at the start, and now")
 }
@@ -460,7 +460,7 @@ func TestTooManyLimits(t *testing.T) {
 		v := sources.Variant{Created: began.Add(-time.Duration(i) * time.Minute), Variant: snapshot.Variant{
 			Namespace: fmt.Sprintf("ns-%04d", i), Name: "v", Cards: 1, Cost: 1, Now: 1, Ready: 1, Held: 1, Profile: &snapshot.Profile{Alpha: 10, MaxBatch: 16},
 		}}
-		found.Groups = append(found.Groups, sources.Group{Key: sources.Key{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
+		found.Groups = append(found.Groups, sources.Group{GroupKey: snapshot.GroupKey{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
 	}
 	r := start(t, variants)
 	snap := r.buildSnapshot(t.Context(), s.Settings(), found, began)

@@ -13,7 +13,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
-	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -165,11 +164,8 @@ func collectGroup(groups []snapshot.Group, in []sources.Group, waited time.Durat
 	}
 	for i := range in {
 		for n := range in[i].Variants {
-			v := collect.Variant{Name: in[i].Variants[n].Name, Role: in[i].Role}
-			for _, pod := range in[i].Variants[n].Pods {
-				v.Pods = append(v.Pods, collect.Pod{Name: pod.Name, Ready: pod.Ready})
-			}
-			request.Variants = append(request.Variants, v)
+			v := &in[i].Variants[n]
+			request.Variants = append(request.Variants, collect.Variant{Name: v.Name, Role: in[i].Role, Pods: v.Pods})
 		}
 	}
 	return request
@@ -192,7 +188,7 @@ func splitResult(answer *collect.Result, snap *snapshot.Snapshot, first int, res
 // addHistory adds to a group with a load what was learned about it and decided on it before.
 func (p *Passes) addHistory(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
 	g.Targets = g.Targets.ForLoad(&g.Load)
-	key, slowest := groupOf(g), time.Duration(0)
+	key, slowest := g.Key(), time.Duration(0)
 	g.Zero.Changed, g.Zero.Standby = p.memory.LastChange(key, now), p.memory.StandbyVariant(key)
 	if z := &g.Zero; z.Enabled && z.Requests != nil {
 		z.WakeUps = p.memory.RecordIdle(key, *z.Requests == 0 && z.Waiting == 0, now)
@@ -239,7 +235,7 @@ func spareCapacity(v *snapshot.Variant, usages []collect.Usage, t *snapshot.Thre
 
 // recallVariant adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
 func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now time.Time) {
-	key := keyOf(v)
+	key := v.Key()
 	if v.Previous, v.Decided = p.memory.PreviousDecision(key); !v.Decided {
 		p.restoreStatus(v, in.Status, now)
 	}
@@ -248,11 +244,7 @@ func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now tim
 	}
 	v.Tried, v.Trying = p.memory.TrialSince(key)
 	v.Held = p.memory.StabilizedReplicas(key, v.Now, now)
-	pods := make([]memory.Pod, len(in.Pods))
-	for i, pod := range in.Pods {
-		pods[i] = memory.Pod{Name: pod.Name, Created: pod.Created, Ready: pod.Ready}
-	}
-	v.Start = p.memory.ObserveStarts(key, pods, now)
+	v.Start = p.memory.ObserveStarts(key, in.Pods, now)
 }
 
 // lastStatus is what a new leader reads in the status of a VariantAutoscaling.
@@ -272,7 +264,7 @@ const maxStart = 24 * 60 * 60
 // restoreStatus adds what another replica of the program has written to the status of a VariantAutoscaling. The status is untrusted:
 // decisions keep bounds and limits, and starts that are seen displace this one.
 func (p *Passes) restoreStatus(v *snapshot.Variant, status []byte, now time.Time) {
-	key, last := keyOf(v), lastStatus{}
+	key, last := v.Key(), lastStatus{}
 	if len(status) == 0 || json.Unmarshal(status, &last) != nil {
 		return
 	}
@@ -303,7 +295,7 @@ func (p *Passes) learnCapacity(v *snapshot.Variant, seen *collect.VariantResult,
 	if v.Profile != nil || v.Problem != nil {
 		return
 	}
-	key := learnerKey{keyOf(v), g.Role}
+	key := learnerKey{v.Key(), g.Role}
 	learner := p.learners[key]
 	if learner == nil {
 		if seen.Sample == nil {

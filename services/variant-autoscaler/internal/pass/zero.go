@@ -58,7 +58,7 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 	for i := range in.Variants {
 		v := &in.Variants[i]
 		ready, present = ready+v.Ready, present+v.Now
-		if previous, decided := p.memory.PreviousDecision(keyOf(&v.Variant)); decided && v.Problem == nil {
+		if previous, decided := p.memory.PreviousDecision(v.Key()); decided && v.Problem == nil {
 			present += previous
 		}
 		for _, pod := range v.Pods {
@@ -68,9 +68,9 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 		}
 	}
 	if ready > 0 {
-		g.Zero.ServesSince = p.memory.RecordServing(groupOf(g), since, now)
+		g.Zero.ServesSince = p.memory.RecordServing(g.Key(), since, now)
 	} else {
-		g.Zero.StartsSince = p.memory.RecordStarting(groupOf(g), present, now)
+		g.Zero.StartsSince = p.memory.RecordStarting(g.Key(), present, now)
 	}
 }
 

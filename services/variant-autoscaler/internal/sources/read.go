@@ -329,9 +329,9 @@ func (v *Variant) addPodsOf(c *collector, w informers.Owner) {
 
 func (v *Variant) addPods(pods []*informers.Pod) {
 	for _, p := range pods {
-		v.Pods = append(v.Pods, Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
+		v.Pods = append(v.Pods, snapshot.Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
 	}
-	slices.SortFunc(v.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.Pods, func(a, b snapshot.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // readCards reads how many cards a replica has: what the object says, or else what the pods request, or else 1.

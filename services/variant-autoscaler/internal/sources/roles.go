@@ -84,7 +84,7 @@ func (g *Group) splitRoles() []Group {
 		}
 		group := byRole[role]
 		if group == nil {
-			group = &Group{Key: g.Key, Class: g.Class}
+			group = &Group{GroupKey: g.GroupKey, Class: g.Class}
 			group.Role = role
 			byRole[role] = group
 		}
@@ -94,6 +94,6 @@ func (g *Group) splitRoles() []Group {
 	for _, group := range byRole {
 		all = append(all, *group)
 	}
-	slices.SortFunc(all, func(a, b Group) int { return a.compareTo(b.Key) })
+	slices.SortFunc(all, func(a, b Group) int { return a.Compare(b.GroupKey) })
 	return all
 }

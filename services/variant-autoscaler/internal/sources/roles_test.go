@@ -88,14 +88,16 @@ func TestRolesOfAModel(t *testing.T) {
 		object(t, va, "a", "d", "spec|accelerator", "H100"),
 		object(t, va, "c", "w", "spec|accelerator", "H100", "spec|sloClassRef", class("two.yaml")))
 	got := collect(t, sources.Params{Prices: map[string]int64{"H100": 7_000_000}}, objects...)
-	var keys []sources.Key
+	var keys []snapshot.GroupKey
 	for _, g := range got.Groups {
-		keys = append(keys, g.Key)
+		keys = append(keys, g.GroupKey)
 		assert.Equal(t, informers.ClassRef{Name: "service-classes-config", Key: "one.yaml"}, g.Class)
 		require.Len(t, g.Variants, 1)
 	}
-	key := func(role snapshot.Role) sources.Key { return sources.Key{Namespace: "models", Model: "m", Role: role} }
-	assert.Equal(t, []sources.Key{key(snapshot.Aggregated), key(snapshot.Decode), key(snapshot.Prefill)}, keys)
+	key := func(role snapshot.Role) snapshot.GroupKey {
+		return snapshot.GroupKey{Namespace: "models", Model: "m", Role: role}
+	}
+	assert.Equal(t, []snapshot.GroupKey{key(snapshot.Aggregated), key(snapshot.Decode), key(snapshot.Prefill)}, keys)
 	assert.Equal(t, "InvalidConfiguration", got.Groups[0].Variants[0].Problem.Reason, "another class")
 	assert.Equal(t, sources.UnknownAccelerator, got.Groups[2].Variants[0].Problem.Reason, "the costs of the others are those of cards")
 }

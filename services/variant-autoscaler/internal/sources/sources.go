@@ -55,19 +55,9 @@ type Result struct {
 	Rejected []Variant
 }
 
-// Key identifies a group. The pool is empty if no InferencePool selects the pods. The model is empty if a variant names none.
-type Key struct {
-	Namespace, Pool, Model string
-	Role                   snapshot.Role
-}
-
-func (k Key) compareTo(other Key) int {
-	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pool, other.Pool), cmp.Compare(k.Model, other.Model), cmp.Compare(k.Role, other.Role))
-}
-
 // Group is the variants that share one load, ordered by name. Names are unique in a namespace.
 type Group struct {
-	Key
+	snapshot.GroupKey
 	// Class is where the variants want their service class from. It is empty if none of them says so.
 	Class    informers.ClassRef
 	Variants []Variant
@@ -89,7 +79,7 @@ type Variant struct {
 	Status []byte
 	Class  informers.ClassRef
 	// Pods are those that serve, or start to, ordered by name.
-	Pods []Pod
+	Pods []snapshot.Pod
 	// Owners are the workloads whose pods belong to the variant, whether they serve or not, and Shape is what these request of nodes.
 	Owners []informers.Owner
 	Shape  inventory.Shape
@@ -106,13 +96,6 @@ type Variant struct {
 	multiplies   bool
 	labels       map[string]string // of the pods of the target
 	declaredCost *int64            // nil: the object sets none
-}
-
-// Pod is a pod of a target that is not about to end.
-type Pod struct {
-	Name    string
-	Created time.Time
-	Ready   time.Time // since when. Zero: it is not
 }
 
 func (v *Variant) rejectWith(reason, format string, args ...any) {
@@ -144,7 +127,7 @@ func Collect(world informers.Caches, p Params) (*Result, error) {
 	if p.PerNamespace == nil {
 		p.PerNamespace = func(string) int { return DefaultPerNamespace }
 	}
-	c := &collector{world: world, params: p, groups: map[Key]*Group{}}
+	c := &collector{world: world, params: p, groups: map[snapshot.GroupKey]*Group{}}
 	result := &Result{}
 	for _, v := range admitVariants(c.declaredVariants(), p.PerNamespace) {
 		if v.Problem != nil {
@@ -165,7 +148,7 @@ type collector struct {
 	world  informers.Caches
 	params Params
 	pools  map[string][]*informers.Pool // by namespace, nil before the first look-up
-	groups map[Key]*Group               // without roles
+	groups map[snapshot.GroupKey]*Group // without roles
 	// decoders are the InferenceServices with a decoder, nil before the first look-up.
 	decoders map[service]bool
 }
@@ -208,10 +191,10 @@ func newVariant(d *informers.Declaration) *Variant {
 
 // placeInGroup adds a variant to its group.
 func (c *collector) placeInGroup(v *Variant) {
-	key := Key{Namespace: v.Namespace, Pool: c.poolOf(v), Model: v.spec.Model}
+	key := snapshot.GroupKey{Namespace: v.Namespace, Pool: c.poolOf(v), Model: v.spec.Model}
 	g := c.groups[key]
 	if g == nil {
-		g = &Group{Key: key}
+		g = &Group{GroupKey: key}
 		c.groups[key] = g
 	}
 	g.Variants = append(g.Variants, *v)
@@ -226,7 +209,7 @@ func (c *collector) finishGroups() []Group {
 		g.setCosts(c.params.Prices)
 		groups = append(groups, g.splitRoles()...)
 	}
-	slices.SortFunc(groups, func(a, b Group) int { return a.compareTo(b.Key) })
+	slices.SortFunc(groups, func(a, b Group) int { return a.Compare(b.GroupKey) })
 	boundCosts(groups)
 	return groups
 }

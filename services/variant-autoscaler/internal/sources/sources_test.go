@@ -187,7 +187,7 @@ func TestVariantWithAll(t *testing.T) {
 	assert.Empty(t, got.Rejected)
 	g := got.Groups[0]
 	class := informers.ClassRef{Name: "service-classes-config", Key: "premium.yaml"}
-	assert.Equal(t, sources.Key{Namespace: "models", Pool: "pool", Model: "meta/llama-3.1-8b"}, g.Key)
+	assert.Equal(t, snapshot.GroupKey{Namespace: "models", Pool: "pool", Model: "meta/llama-3.1-8b"}, g.GroupKey)
 	assert.Equal(t, class, g.Class)
 	assert.True(t, g.IsActive())
 	require.Len(t, g.Variants, 1)

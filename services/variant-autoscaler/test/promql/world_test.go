@@ -29,6 +29,7 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // interval is the time between two scrapes.
@@ -184,7 +185,7 @@ func group(model string, variants ...[]string) collect.Group {
 	for i, pods := range variants {
 		v := collect.Variant{Name: "v" + strconv.Itoa(i)}
 		for _, name := range pods {
-			v.Pods = append(v.Pods, collect.Pod{Name: name, Ready: present.Add(-10 * time.Minute)})
+			v.Pods = append(v.Pods, snapshot.Pod{Name: name, Ready: present.Add(-10 * time.Minute)})
 		}
 		g.Variants = append(g.Variants, v)
 	}

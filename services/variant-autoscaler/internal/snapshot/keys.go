@@ -1,0 +1,35 @@
+package snapshot
+
+import (
+	"cmp"
+	"time"
+)
+
+// VariantKey names a variant.
+type VariantKey struct{ Namespace, Name string }
+
+// Key returns the name of the variant.
+func (v *Variant) Key() VariantKey { return VariantKey{Namespace: v.Namespace, Name: v.Name} }
+
+// GroupKey names a group. The pool is empty if no InferencePool selects the pods. The model is empty if a variant names none.
+type GroupKey struct {
+	Namespace, Pool, Model string
+	Role                   Role
+}
+
+// Compare orders groups by namespace, pool, model and role.
+func (k GroupKey) Compare(o GroupKey) int {
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Pool, o.Pool), cmp.Compare(k.Model, o.Model), cmp.Compare(k.Role, o.Role))
+}
+
+// Key returns the name of the group.
+func (g *Group) Key() GroupKey {
+	return GroupKey{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Role: g.Role}
+}
+
+// Pod is a pod of a variant that is not about to end. It is not a part of a Snapshot.
+type Pod struct {
+	Name    string
+	Created time.Time
+	Ready   time.Time // since when it is ready. Zero: it is not
+}
