@@ -59,7 +59,8 @@ type tokens struct{ token string }
 
 func (s *tokens) Settings() *settings.Settings {
 	b := settings.NewBuilder(settings.Options{})
-	b.SetSources(settings.Optimization, settings.Source{Name: "c", Data: map[string]string{"PROMETHEUS_BASE_URL": "https://prometheus:9090", "PROMETHEUS_BEARER_TOKEN": s.token}})
+	b.SetSources(settings.Optimization, settings.Source{Name: "c",
+		Data: map[string]string{"PROMETHEUS_BASE_URL": "https://prometheus:9090", "PROMETHEUS_BEARER_TOKEN": s.token}})
 	return b.Settings()
 }
 

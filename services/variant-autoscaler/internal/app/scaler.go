@@ -33,7 +33,8 @@ func newScaler(cfg *config.Config, log *zap.Logger, t *externalscaler.Table, m *
 		return &kedaServer{}, nil
 	}
 	k := &kedaServer{log: log.Named("scaler")}
-	p := externalscaler.Params{Log: k.log, Decisions: t, Metrics: m, Listen: func() (net.Listener, error) { return net.Listen("tcp", o.Address) }}
+	p := externalscaler.Params{Log: k.log, Decisions: t, Metrics: m,
+		Listen: func() (net.Listener, error) { return net.Listen("tcp", o.Address) }}
 	if o.Certificates != "" {
 		var err error
 		k.certificate, err = servingcert.Load(servingcert.Params{

@@ -239,8 +239,8 @@ func TestSomebodyElseScales(t *testing.T) {
 	assert.Empty(t, r.written, "targets without a variant are forgotten")
 }
 
-// TestContest: a program that changes the replicas after each write, as one that applies a manifest does, gets a few writes, then a condition. A
-// write of somebody who does so once in a while is not refused.
+// TestContest: a program that changes the replicas after each write, as one that applies a manifest does, gets a few writes, then a
+// condition. A write of somebody who does so once in a while is not refused.
 func TestContest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,8 @@ func TestContest(t *testing.T) {
 	})
 }
 
-// TestLeaderLoss has a leader that loses its Lease between two writes. It stops writing, and the next leader starts from the present replicas.
+// TestLeaderLoss has a leader that loses its Lease between two writes. It stops writing, and the next leader starts from the present
+// replicas.
 func TestLeaderLoss(t *testing.T) {
 	t.Parallel()
 	const targets = 50

@@ -156,7 +156,8 @@ func (c *Collector) collectGroup(ctx context.Context, now time.Time, g *Group, n
 		return r
 	}
 	selected := selection{
-		namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, waited: g.Waited, shared: neighbors.groups > 1, roles: g.hasRoles(),
+		namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, waited: g.Waited, shared: neighbors.groups > 1,
+		roles: g.hasRoles(),
 	}
 	vector, err := c.querier.Query(ctx, selected.loadQuery())
 	if err != nil {

@@ -297,7 +297,8 @@ func TestPodsOfOtherNamespaces(t *testing.T) {
 	element := func(pod, exported string) promclient.Series {
 		return promclient.Series{Labels: map[string]string{labelFigure: picks, "pod": pod, "exported_pod": exported}, Value: 1}
 	}
-	f := readFigures("ns", []promclient.Series{element("epp", "ns/a"), element("ns/b", ""), element("epp", "other/c"), element("epp", "nsx/d"), element("epp", "e"), element("f", "")})
+	f := readFigures("ns", []promclient.Series{element("epp", "ns/a"), element("ns/b", ""), element("epp", "other/c"),
+		element("epp", "nsx/d"), element("epp", "e"), element("f", "")})
 	assert.Equal(t, map[string]float64{"a": 1, "b": 1, "e": 1, "f": 1}, f[picks])
 }
 
@@ -326,10 +327,12 @@ func TestWhatThePickerLearned(t *testing.T) {
 		{"a new one that learned nothing", append(older, sends, value(backlog, "a", 1)), nil},
 		{"a speed", append(older, sends, value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3), value(tokenTime, "b", 3e-3)),
 			&snapshot.PickerSample{PrefillRate: 500, Backlog: 2}},
-		{"one speed", []promclient.Series{value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3)}, &snapshot.PickerSample{PrefillRate: 1000, Backlog: 2}},
+		{"one speed", []promclient.Series{value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3)},
+			&snapshot.PickerSample{PrefillRate: 1000, Backlog: 2}},
 		{"a batch", append(older, value(backlog, "a", 0), value(batch, "b", 48)), &snapshot.PickerSample{BatchCapacity: 48}},
 		{"an impossible speed", []promclient.Series{value(backlog, "a", 0), value(tokenTime, "a", 1e-12)}, nil},
-		{"of another namespace", append(older, sends, value(backlog, "other/a", 3), value(tokenTime, "other/a", 1e-3)), &snapshot.PickerSample{PrefillRate: 5000, Backlog: 0.1}},
+		{"of another namespace", append(older, sends, value(backlog, "other/a", 3), value(tokenTime, "other/a", 1e-3)),
+			&snapshot.PickerSample{PrefillRate: 5000, Backlog: 0.1}},
 	}
 	for _, tt := range tests {
 		r := collectOne(t, always(slices.Concat(idle("a"), idle("b")[1:], tt.give)...), groupOf("ns", "m", "a", "b"))

@@ -84,7 +84,8 @@ func (s *selection) loadQuery() string {
 			q.addFigure(lazy, "count by (pod) ("+s.selectServers(e.metrics[running][0])+")")
 		}
 		if e := &engines[i]; e.info != "" {
-			q.addFigure(cacheInfo, fmt.Sprintf("max by (pod, engine, %s, %s, %s) (%s{namespace=%s} and on (pod) %s)", labelTokens, labelBlocks, labelBlockSize,
+			q.addFigure(cacheInfo, fmt.Sprintf("max by (pod, engine, %s, %s, %s) (%s{namespace=%s} and on (pod) %s)", labelTokens, labelBlocks,
+				labelBlockSize,
 				e.info, strconv.Quote(s.namespace), s.selectServers(e.metrics[running][0])))
 		}
 	}
@@ -95,9 +96,12 @@ func (s *selection) loadQuery() string {
 func (s *selection) addPicker(q *query) {
 	q.addFigure(pickerReady, s.pickerExprs("")...)
 	rate := s.overWindow("rate")
-	q.addFigure(picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.selectPool("fairlead_picker_endpoint_picks_total"))))
-	q.addFigure(attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.selectAttempts(newAttempts))))
-	q.addFigure(oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(rate, s.selectAttempts(legacyAttempts))))
+	q.addFigure(picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
+		fmt.Sprintf(rate, s.selectPool("fairlead_picker_endpoint_picks_total"))))
+	q.addFigure(attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker,
+		fmt.Sprintf(rate, s.selectAttempts(newAttempts))))
+	q.addFigure(oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker,
+		fmt.Sprintf(rate, s.selectAttempts(legacyAttempts))))
 	q.addFigure(refused, s.refusalExprs(rate)...)
 	q.addFigure(queued, s.queueExprs("%s")...)
 	if s.waited > 0 {
@@ -129,8 +133,8 @@ const (
 	ofEndpoint = "fairlead_endpoint"
 )
 
-// selectEndpoints selects a metric that the picker has of each endpoint, with its pod and address in labels of their own: a scrape that does
-// not honor labels renames the picker's.
+// selectEndpoints selects a metric that the picker has of each endpoint, with its pod and address in labels of their own: a scrape that
+// does not honor labels renames the picker's.
 func (s *selection) selectEndpoints(metric string) string {
 	selected := s.selectPool(metric)
 	for _, label := range [][2]string{{ofPod, "pod"}, {ofPod, "exported_pod"}, {ofEndpoint, "endpoint"}, {ofEndpoint, "exported_endpoint"}} {
@@ -152,8 +156,10 @@ func (s *selection) retentionQuery(period time.Duration) string {
 		q.addFigure(prefix+finished, s.engineExprs(finished, s.sumByPod(count))...)
 		q.addFigure(prefix+picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
 			fmt.Sprintf(count, s.selectPool("fairlead_picker_endpoint_picks_total"))))
-		q.addFigure(prefix+attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(count, s.selectAttempts(newAttempts))))
-		q.addFigure(prefix+oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker, fmt.Sprintf(count, s.selectAttempts(legacyAttempts))))
+		q.addFigure(prefix+attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker,
+			fmt.Sprintf(count, s.selectAttempts(newAttempts))))
+		q.addFigure(prefix+oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker,
+			fmt.Sprintf(count, s.selectAttempts(legacyAttempts))))
 		q.addFigure(prefix+refused, s.refusalExprs(count)...)
 	}
 	now, before := strings.Join(s.pickerExprs(""), " or "), strings.Join(s.pickerExprs(" offset "+within), " or ")
@@ -180,8 +186,8 @@ func (s *selection) engineExprs(figure, format string) []string {
 	return all
 }
 
-// waitingExprs returns expressions for the requests that wait for a place in the batch. Where servers have roles, others wait for a KV cache: vLLM
-// counts them as waiting, too, and SGLang does not count those for which a decode server has no room yet.
+// waitingExprs returns expressions for the requests that wait for a place in the batch. Where servers have roles, others wait for a KV
+// cache: vLLM counts them as waiting, too, and SGLang does not count those for which a decode server has no room yet.
 func (s *selection) waitingExprs(format string) []string {
 	all := s.engineExprs(waiting, format)
 	if !s.roles {
@@ -254,7 +260,8 @@ func (s *selection) selectPoolName(metric string) string {
 
 // selectAttempts selects successful picks in the namespace. They name the pod, but neither the pool nor always the base model.
 func (s *selection) selectAttempts(metric string) string {
-	return fmt.Sprintf(`%s{namespace=%s,exported_namespace=~%s,status="success"}`, metric, strconv.Quote(s.namespace), optionalMatcher(s.namespace))
+	return fmt.Sprintf(`%s{namespace=%s,exported_namespace=~%s,status="success"}`, metric, strconv.Quote(s.namespace),
+		optionalMatcher(s.namespace))
 }
 
 // refusalExprs returns expressions that apply a function to the requests that got no pod.

@@ -17,8 +17,8 @@ const (
 // Queue is a model for which requests wait in a picker. Pool is empty if the picker does not name it.
 type Queue struct{ Namespace, Pool, Model string }
 
-// ReadQueues returns the models of all namespaces for which requests wait. One query for all of them is small: it returns only queues that are
-// not empty.
+// ReadQueues returns the models of all namespaces for which requests wait. One query for all of them is small: it returns only queues that
+// are not empty.
 func ReadQueues(ctx context.Context, q querier) ([]Queue, error) {
 	vector, err := q.Query(ctx, fmt.Sprintf(`sum by (namespace, inference_pool, target_model_name, model_name) ({__name__=~"%s"}) > 0`,
 		strings.Join([]string{NewQueue, LegacyQueue}, "|")))

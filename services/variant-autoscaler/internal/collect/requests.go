@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// diagnoseMissing tells a scrape that ended from one that never was. Prometheus forgets a target that is gone at once, and other series after
-// its lookback, so neither shows in a query for the present.
+// diagnoseMissing tells a scrape that ended from one that never was. Prometheus forgets a target that is gone at once, and other series
+// after its lookback, so neither shows in a query for the present.
 func (c *Collector) diagnoseMissing(ctx context.Context, selected *selection, load snapshot.Load) snapshot.Load {
 	vector, err := c.querier.Query(ctx, selected.newestQuery())
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // Decode servers have no room from this many requests that wait for it at each server, if they are also this part of the batch or the KV
-// cache is this full: arrivals wait a moment for the next step, too. Package learn takes a batch for full at the first two numbers. The third
-// is for prefill servers that can keep few KV caches, so that few requests reach decode servers.
+// cache is this full: arrivals wait a moment for the next step, too. Package learn takes a batch for full at the first two numbers. The
+// third is for prefill servers that can keep few KV caches, so that few requests reach decode servers.
 const (
 	crowdedWaiting = 0.8
 	crowdedPart    = 0.2
@@ -110,8 +110,8 @@ func (w *window) removeWaiting() {
 	}
 }
 
-// roleSample returns the sample of a variant, or nil if package learn would learn something wrong from it. The time to the first token at a decode server can include
-// that of the prefill server. Some engines do not count the token of a prefill.
+// roleSample returns the sample of a variant, or nil if package learn would learn something wrong from it. The time to the first token at a
+// decode server can include that of the prefill server. Some engines do not count the token of a prefill.
 func (s *stage) roleSample(variant int) *snapshot.Sample {
 	mean := s.meanSample(variant)
 	switch {
@@ -125,8 +125,8 @@ func (s *stage) roleSample(variant int) *snapshot.Sample {
 	return mean
 }
 
-// loadsByRole returns the load of each role. Decode servers get at least the requests that prefill servers get now: those that wait there will
-// come. That is not true if the latter answer requests themselves.
+// loadsByRole returns the load of each role. Decode servers get at least the requests that prefill servers get now: those that wait there
+// will come. That is not true if the latter answer requests themselves.
 func loadsByRole(stages []*stage) map[snapshot.Role]snapshot.Load {
 	loadOf := map[snapshot.Role]snapshot.Load{}
 	for _, s := range stages {

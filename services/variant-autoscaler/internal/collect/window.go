@@ -143,7 +143,8 @@ func (w *window) unknownLoad(unseen []string) snapshot.Load {
 		return missingLoad(model + " has no ready pods, and no endpoint picker with metrics: requests can only be seen when a pod is ready. " +
 			"Let Prometheus scrape the picker of the InferencePool")
 	case len(w.settled) == 0:
-		return missingLoad(fmt.Sprintf("the pods of %s have been ready for less than %v: wait for Prometheus to scrape them twice", model, settledAfter*w.Window))
+		return missingLoad(fmt.Sprintf("the pods of %s have been ready for less than %v: wait for Prometheus to scrape them twice", model,
+			settledAfter*w.Window))
 	}
 	return missingLoad(fmt.Sprintf("Prometheus has no metrics of %d of %d ready pods of %s, such as %s: let a PodMonitor scrape them, so that their series have "+
 		"the labels namespace and pod, at least twice in %v, and check that the model is served under this name",
@@ -273,7 +274,8 @@ func (w *window) pickerFigures(pods []string) *snapshot.PickerSample {
 		return w.derivedFigures(pods)
 	}
 	p := &snapshot.PickerSample{
-		PrefillRate: rateOf(w.figures.podMean(tokenTime, pods)), Backlog: w.figures.podSum(backlog, pods) / n, BatchCapacity: w.figures.podMean(batch, pods),
+		PrefillRate: rateOf(w.figures.podMean(tokenTime, pods)), Backlog: w.figures.podSum(backlog, pods) / n,
+		BatchCapacity: w.figures.podMean(batch, pods),
 	}
 	if p.PrefillRate == 0 && p.BatchCapacity == 0 {
 		return nil

@@ -119,7 +119,8 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 		"Limit variants to the accelerators that nodes have free. It needs the permission to list and watch nodes. The key enableLimiter of the saturation config turns the limiter on, too.")
 	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
 	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")
-	fs.StringToStringVar(&c.ConfigMaps, "config-map", c.ConfigMaps, "Names of ConfigMaps, as KIND=NAME. KIND is "+kindNames()+". Kinds without a name have the usual names, also after the name of a release.")
+	fs.StringToStringVar(&c.ConfigMaps, "config-map", c.ConfigMaps,
+		"Names of ConfigMaps, as KIND=NAME. KIND is "+kindNames()+". Kinds without a name have the usual names, also after the name of a release.")
 	fs.StringVar(&c.Instance, "controller-instance", c.Instance,
 		"Value of the label wva.llmd.ai/controller-instance of the objects that this installation reads, and of a label of its metrics. Empty: objects without the label.")
 }

@@ -41,11 +41,14 @@ func (v *view) Span() time.Duration {
 // Charts returns the charts of a model.
 func (v *view) Charts(m *model) []chart {
 	d := drawing{points: m.History, from: v.Time.Add(-v.Span()).Unix(), to: v.Time.Unix(), gap: m.History.maxGap()}
-	targets := d.drawChart("Latency / target", "", figure{"TTFT", "a", func(p *point) float32 { return p.ttft }}, figure{"ITL", "b", func(p *point) float32 { return p.itl }})
+	targets := d.drawChart("Latency / target", "", figure{"TTFT", "a", func(p *point) float32 { return p.ttft }},
+		figure{"ITL", "b", func(p *point) float32 { return p.itl }})
 	targets.Mark = fmt.Sprintf("M0 %.1fH%.0f", d.yOf(1, targets.Top), width)
 	return []chart{
-		d.drawChart("Load", "requests/s", figure{"load", "a", func(p *point) float32 { return p.rate }}, figure{"demand", "b", func(p *point) float32 { return p.demand }}),
-		d.drawChart("Replicas", "", figure{"desired", "a", func(p *point) float32 { return p.desired }}, figure{"ready", "b", func(p *point) float32 { return p.ready }}),
+		d.drawChart("Load", "requests/s", figure{"load", "a", func(p *point) float32 { return p.rate }},
+			figure{"demand", "b", func(p *point) float32 { return p.demand }}),
+		d.drawChart("Replicas", "", figure{"desired", "a", func(p *point) float32 { return p.desired }},
+			figure{"ready", "b", func(p *point) float32 { return p.ready }}),
 		targets,
 		d.drawChart("Cost", "per hour", figure{"desired replicas", "a", func(p *point) float32 { return p.cost }}),
 	}

@@ -25,7 +25,8 @@ type points []point
 
 func pointOf(m *model, g *snapshot.Group, d *decision.Group) point {
 	unknown := float32(math.NaN())
-	p := point{rate: unknown, demand: unknown, ttft: targetRatio(m.MeasuredTTFT, m.TTFT), itl: targetRatio(m.MeasuredITL, m.ITL), cost: float32(m.Cost)}
+	p := point{rate: unknown, demand: unknown, ttft: targetRatio(m.MeasuredTTFT, m.TTFT), itl: targetRatio(m.MeasuredITL, m.ITL),
+		cost: float32(m.Cost)}
 	if m.Known() {
 		p.rate, p.demand = float32(m.Rate), float32(m.Demand)
 	}

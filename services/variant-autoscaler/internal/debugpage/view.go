@@ -172,14 +172,16 @@ func groupsByDemand(s *snapshot.Snapshot, d *decision.Decision) []int {
 
 func modelOf(g *snapshot.Group, d *decision.Group) model {
 	m := model{
-		Namespace: cutText(g.Namespace), Pool: cutText(g.Pool), Model: cutText(g.Model), Role: cutText(string(g.Role)), Class: cutText(g.Class), Priority: g.Priority,
-		TTFT: finiteOrZero(g.Targets.TTFT), ITL: finiteOrZero(g.Targets.ITL), State: g.Load.State, Message: cutText(g.Load.Message),
+		Namespace: cutText(g.Namespace), Pool: cutText(g.Pool), Model: cutText(g.Model), Role: cutText(string(g.Role)), Class: cutText(g.Class),
+		Priority: g.Priority,
+		TTFT:     finiteOrZero(g.Targets.TTFT), ITL: finiteOrZero(g.Targets.ITL), State: g.Load.State, Message: cutText(g.Load.Message),
 		Served: float64(d.Acted) / million, Plan: float64(d.Share) / million,
 		key: sha256.Sum256([]byte(g.Namespace + "\x00" + g.Pool + "\x00" + g.Model + "\x00" + string(g.Role))),
 	}
 	if m.Known() {
 		m.Rate, m.Demand, m.Queued = float64(g.Load.Rate)/micro, float64(d.Demand)/micro, finiteOrZero(g.Load.Queued)
-		m.Input, m.Output, m.MeasuredTTFT, m.MeasuredITL = finiteOrZero(g.Load.Input), finiteOrZero(g.Load.Output), finiteOrZero(g.Load.TTFT), finiteOrZero(g.Load.ITL)
+		m.Input, m.Output, m.MeasuredTTFT, m.MeasuredITL = finiteOrZero(g.Load.Input), finiteOrZero(g.Load.Output), finiteOrZero(g.Load.TTFT),
+			finiteOrZero(g.Load.ITL)
 	}
 	order := make([]int, len(d.Variants))
 	for i := range d.Variants {
@@ -210,9 +212,11 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 
 func variantOf(v *snapshot.Variant, d *decision.Variant) variant {
 	shown := withReasons(v, d)
-	shown.Name, shown.Source, shown.Accelerator, shown.Cost = cutText(v.Name), cutText(string(v.Source)), cutText(v.Accelerator), float64(v.Cost)/micro
+	shown.Name, shown.Source, shown.Accelerator, shown.Cost = cutText(v.Name), cutText(string(v.Source)), cutText(v.Accelerator),
+		float64(v.Cost)/micro
 	shown.Now, shown.Ready, shown.Planned, shown.Desired, shown.Min, shown.Max = v.Now, v.Ready, d.Planned, d.Desired, d.Min, d.Max
-	shown.Capacity, shown.From, shown.Confidence = float64(d.Capacity)/micro, string(d.CapacitySource), min(max(finiteOrZero(d.Confidence), 0), 1)
+	shown.Capacity, shown.From, shown.Confidence = float64(d.Capacity)/micro, string(d.CapacitySource),
+		min(max(finiteOrZero(d.Confidence), 0), 1)
 	shown.Message = cutText(d.Message)
 	return shown
 }

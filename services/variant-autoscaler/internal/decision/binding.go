@@ -20,7 +20,8 @@ func (d *decider) describeLimit(limit int) Binding {
 		return Binding{Name: d.quotaNames(l), Limit: -1, Quota: &l.quotas[0], Cards: l.cards}
 	}
 	l := &d.places[limit]
-	return Binding{Name: fmt.Sprintf("%s for pods of %s or more", d.snapshot.Nodes[l.set].Name, formatCount(l.cards, "card")), Limit: -1, Set: l.set, Cards: l.cards}
+	return Binding{Name: fmt.Sprintf("%s for pods of %s or more", d.snapshot.Nodes[l.set].Name, formatCount(l.cards, "card")), Limit: -1,
+		Set: l.set, Cards: l.cards}
 }
 
 // quotaNames names the quotas of a limit.
@@ -61,7 +62,8 @@ func (d *decider) nodeShortage(p *snapshot.Pods) string {
 	if set.Nodes == 0 {
 		return fmt.Sprintf("no ready node with %s is one that the pod template can use. Add nodes, or correct its nodeSelector, affinity or tolerations", set.Resource)
 	}
-	return fmt.Sprintf("the %s have %s for pods of %s. Add nodes, or free cards of them", set.Name, formatCount(set.CountPlaces(p.Cards), "free place"), formatCount(p.Cards, "card"))
+	return fmt.Sprintf("the %s have %s for pods of %s. Add nodes, or free cards of them", set.Name,
+		formatCount(set.CountPlaces(p.Cards), "free place"), formatCount(p.Cards, "card"))
 }
 
 func (d *decider) quotaShortage(p *snapshot.Pods) string {

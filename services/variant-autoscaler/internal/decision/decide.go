@@ -174,7 +174,8 @@ func freezeReason(g *snapshot.Group) Reason {
 func (d *decider) buildGroup(g int) optimizer.Group {
 	in := &d.snapshot.Groups[g]
 	group := optimizer.Group{
-		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: groupDemand(in), NeedsReplica: d.mustKeepOneReplica(g),
+		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: groupDemand(in),
+		NeedsReplica: d.mustKeepOneReplica(g),
 	}
 	for i := range in.Variants {
 		group.Variants = append(group.Variants, d.buildVariant(g, i))

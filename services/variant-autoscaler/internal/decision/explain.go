@@ -56,7 +56,8 @@ func (d *decider) explainVariant(g, i int, desired []int, load int64) Variant {
 	variant := Variant{
 		Min: v.bounds.Min, Max: v.bounds.Max, Planned: d.planned[g][i], Wanted: d.wanted[g][i], Desired: d.desired[g][i],
 		Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
-		Trial: v.trial, Predicted: predictFigures(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i), Short: d.explainShortage(g, i),
+		Trial: v.trial, Predicted: predictFigures(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i),
+		Short: d.explainShortage(g, i),
 	}
 	if desired[i] > 0 {
 		without := slices.Clone(desired)
@@ -64,7 +65,8 @@ func (d *decider) explainVariant(g, i int, desired []int, load int64) Variant {
 		variant.ShareWithout = d.report.Share(g, without)
 	}
 	if variant.Reason, variant.Message = d.variantReason(g, i); variant.Reason == OutOfReach {
-		variant.Message = fmt.Sprintf("%s: %s. Raise the targets, or check the profile", d.describeOutOfReach(g, c, variant.Predicted), variant.Message)
+		variant.Message = fmt.Sprintf("%s: %s. Raise the targets, or check the profile", d.describeOutOfReach(g, c, variant.Predicted),
+			variant.Message)
 	}
 	if note := d.snapshot.Groups[g].Note; note != "" && variant.Reason != Excluded {
 		variant.Message += "; " + note
@@ -81,7 +83,8 @@ func (d *decider) describeOutOfReach(g int, c *capacity, stable *Predicted) stri
 			text += fmt.Sprintf(": an idle one gives TTFT %s and ITL %s", formatMillis(idle.TTFT*max(c.tail, 1)), formatMillis(idle.ITL))
 		}
 		if stable != nil {
-			text += fmt.Sprintf(", one with its part of the load TTFT %s and ITL %s", formatMillis(stable.TTFT*max(c.tail, 1)), formatMillis(stable.ITL))
+			text += fmt.Sprintf(", one with its part of the load TTFT %s and ITL %s", formatMillis(stable.TTFT*max(c.tail, 1)),
+				formatMillis(stable.ITL))
 		}
 	}
 	return text + ". It is planned for a stable load"
@@ -179,9 +182,11 @@ func (d *decider) reasonOfPlan(g, i int) (Reason, string) {
 	case n > wanted:
 		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", formatReplicas(planned), n)
 	case wanted != planned:
-		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", formatReplicas(n), planned, d.snapshot.Settings.SavingPercent)
+		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", formatReplicas(n), planned,
+			d.snapshot.Settings.SavingPercent)
 	case d.isLimited(g) && d.plan.Shares[g] < optimizer.Million:
-		text := fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", formatReplicas(n), sharePercent(d.plan.Shares[g]))
+		text := fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", formatReplicas(n),
+			sharePercent(d.plan.Shares[g]))
 		if short := d.explainShortage(g, i); short != "" {
 			text += ": " + short
 		}
@@ -196,7 +201,8 @@ func (d *decider) reasonOfPlan(g, i int) (Reason, string) {
 // optimalReason says that the replicas are those of the plan, and which demand the plan serves.
 func (d *decider) optimalReason(g, n int) (Reason, string) {
 	in := &d.snapshot.Groups[g]
-	text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", formatReplicas(n), sharePercent(d.plan.Shares[g]), ratePerSecond(d.report.Demand(g)))
+	text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", formatReplicas(n),
+		sharePercent(d.plan.Shares[g]), ratePerSecond(d.report.Demand(g)))
 	if d.hasUnknown(g) {
 		text += " with the variants whose capacity is known"
 	}

@@ -70,7 +70,8 @@ func (d *decider) addReplicas(g, n int) {
 			continue
 		}
 		for step := n - d.totalDesired(g); step > 0; step = min(step/2, n-d.totalDesired(g)) { // a limit may leave a part
-			if most := d.variants[g][i].bounds.clampReplicas(d.desired[g][i] + step); most > d.desired[g][i] && d.raiseDesired(g, i, most, RatioBinding) {
+			if most := d.variants[g][i].bounds.clampReplicas(d.desired[g][i] + step); most > d.desired[g][i] && d.raiseDesired(g, i, most,
+				RatioBinding) {
 				d.wanted[g][i] = max(d.wanted[g][i], most)
 			}
 		}

@@ -88,7 +88,8 @@ func (d *decider) raiseInOrder(g int, order []int, n int) {
 	} {
 		for _, i := range order {
 			before := d.desired[g][i]
-			if most := d.variants[g][i].bounds.clampReplicas(min(upTo(i), before+n)); n > 0 && most > before && d.raiseDesired(g, i, most, Saturated) {
+			if most := d.variants[g][i].bounds.clampReplicas(min(upTo(i), before+n)); n > 0 && most > before && d.raiseDesired(g, i, most,
+				Saturated) {
 				n -= most - before
 				d.wanted[g][i] = max(d.wanted[g][i], most)
 			}

@@ -244,7 +244,9 @@ func (d *decider) reasonAsleep(g, i int) (Reason, string) {
 	case n == 0:
 		return "", ""
 	case started:
-		return Waking, fmt.Sprintf("%s of the variant that wakes the model: wait until it is ready, or see why its pods do not start", formatReplicas(n))
+		return Waking, fmt.Sprintf("%s of the variant that wakes the model: wait until it is ready, or see why its pods do not start",
+			formatReplicas(n))
 	}
-	return Waking, fmt.Sprintf("%s: requests wait, and this variant costs least from a cold start until the model can have no replicas again", formatReplicas(n))
+	return Waking, fmt.Sprintf("%s: requests wait, and this variant costs least from a cold start until the model can have no replicas again",
+		formatReplicas(n))
 }

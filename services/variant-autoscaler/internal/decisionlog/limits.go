@@ -54,7 +54,8 @@ func planDifference(s *snapshot.Snapshot, before, after *decision.Decision) stri
 	}
 	switch {
 	case best >= 0:
-		return fmt.Sprintf("the plan serves %s of %s, for a cost per hour of %s", formatChange(formatShare(before.Groups[best].Share), formatShare(after.Groups[best].Share)),
+		return fmt.Sprintf("the plan serves %s of %s, for a cost per hour of %s",
+			formatChange(formatShare(before.Groups[best].Share), formatShare(after.Groups[best].Share)),
 			nameOf(&s.Groups[best]), formatChange(formatAmount(before.Cost), formatAmount(after.Cost)))
 	case after.Cost != before.Cost:
 		return "cost per hour " + formatChange(formatAmount(before.Cost), formatAmount(after.Cost))

@@ -28,14 +28,16 @@ func PrintTable(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error
 		for i := range decided.Variants {
 			v, n := &group.Variants[i], &decided.Variants[i]
 			ttft, itl := formatPredicted(n)
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", cleanText(v.Name), orDash(cleanText(v.Accelerator)), formatAmount(v.Cost), v.Now, n.Planned,
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", cleanText(v.Name), orDash(cleanText(v.Accelerator)),
+				formatAmount(v.Cost), v.Now, n.Planned,
 				n.Desired, formatCapacity(n), ttft, itl, n.Reason, cleanText(n.Message))
 		}
 		if decided.Standby != "" {
 			fmt.Fprintf(w, "  %s starts first when a request waits\n", cleanText(decided.Standby))
 		}
 		if decided.Warm != nil {
-			fmt.Fprintf(w, "  %s: %s\n", cleanText(decided.Warm.String()), map[bool]string{true: "a replica stays", false: "the model may have none"}[decided.Warm.Keeps])
+			fmt.Fprintf(w, "  %s: %s\n", cleanText(decided.Warm.String()),
+				map[bool]string{true: "a replica stays", false: "the model may have none"}[decided.Warm.Keeps])
 		}
 		fmt.Fprintln(w)
 	}
@@ -43,7 +45,8 @@ func PrintTable(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error
 	if slices.ContainsFunc(d.Groups, hasUnknown) {
 		known = " with the variants whose capacity is known"
 	}
-	fmt.Fprintf(w, "cost per hour: plan %s (no plan%s that serves as much costs less than %s), desired %s\n", formatAmount(d.Cost), known, formatAmount(d.Bound), formatAmount(d.Acted))
+	fmt.Fprintf(w, "cost per hour: plan %s (no plan%s that serves as much costs less than %s), desired %s\n", formatAmount(d.Cost), known,
+		formatAmount(d.Bound), formatAmount(d.Acted))
 	if len(d.Limiting) > 0 {
 		fmt.Fprintf(w, "limits that bind: %s\n", cleanText(strings.Join(d.Limiting, ", ")))
 	}
@@ -60,8 +63,10 @@ func PrintComparison(out io.Writer, s *snapshot.Snapshot, before, after *decisio
 	for g := range after.Groups {
 		for i := range after.Groups[g].Variants {
 			v, a, b := &s.Groups[g].Variants[i], &before.Groups[g].Variants[i], &after.Groups[g].Variants[i]
-			fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\n", cleanText(v.Namespace), cleanText(v.Name), formatChange(strconv.Itoa(a.Planned), strconv.Itoa(b.Planned)),
-				formatChange(strconv.Itoa(a.Desired), strconv.Itoa(b.Desired)), formatChange(formatCapacity(a), formatCapacity(b)), formatChange(string(a.Reason), string(b.Reason)))
+			fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\n", cleanText(v.Namespace), cleanText(v.Name),
+				formatChange(strconv.Itoa(a.Planned), strconv.Itoa(b.Planned)),
+				formatChange(strconv.Itoa(a.Desired), strconv.Itoa(b.Desired)), formatChange(formatCapacity(a), formatCapacity(b)),
+				formatChange(string(a.Reason), string(b.Reason)))
 		}
 	}
 	fmt.Fprintln(w)
@@ -71,7 +76,8 @@ func PrintComparison(out io.Writer, s *snapshot.Snapshot, before, after *decisio
 			fmt.Fprintf(w, "%s: the plan serves %s of the demand\n", nameOf(&s.Groups[g]), formatChange(a, b))
 		}
 	}
-	fmt.Fprintf(w, "cost per hour: plan %s, desired %s\n", formatChange(formatAmount(before.Cost), formatAmount(after.Cost)), formatChange(formatAmount(before.Acted), formatAmount(after.Acted)))
+	fmt.Fprintf(w, "cost per hour: plan %s, desired %s\n", formatChange(formatAmount(before.Cost), formatAmount(after.Cost)),
+		formatChange(formatAmount(before.Acted), formatAmount(after.Acted)))
 	return w.Flush()
 }
 
@@ -120,7 +126,8 @@ func formatServed(d *decision.Group) string {
 	if d.Stable == nil {
 		return formatShare(d.Share)
 	}
-	return fmt.Sprintf("%s within the targets, which cannot be met for more, and %s at a stable load", formatShare(d.Share), formatShare(d.Stable.Share))
+	return fmt.Sprintf("%s within the targets, which cannot be met for more, and %s at a stable load", formatShare(d.Share),
+		formatShare(d.Stable.Share))
 }
 
 func formatShare(millionths int64) string {

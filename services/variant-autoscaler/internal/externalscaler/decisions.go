@@ -68,7 +68,8 @@ func NewTable() *Table { return &Table{woken: map[name]int{}, changed: make(chan
 
 // Publish replaces all decisions.
 func (t *Table) Publish(variants []actuation.Variant) {
-	next := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[model][]*actuation.Variant{}, replicas: map[model]int{}}
+	next := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)),
+		targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[model][]*actuation.Variant{}, replicas: map[model]int{}}
 	for _, v := range variants {
 		if v.Resolution != actuation.Suppressed {
 			next.addVariant(&v)

@@ -1,5 +1,5 @@
-// Package externalscaler serves the desired replicas of variants to KEDA, as one of its external scalers: without a metrics server between, so
-// that a decision acts at KEDA's next poll, or at once from and to zero (trigger external-push). It contains KEDA's protocol, too.
+// Package externalscaler serves the desired replicas of variants to KEDA, as one of its external scalers: without a metrics server between,
+// so that a decision acts at KEDA's next poll, or at once from and to zero (trigger external-push). It contains KEDA's protocol, too.
 //
 // Only the leader listens. Replicas behind a Service that do not lead refuse connections, so that the connection that KEDA keeps finds its
 // way to the leader; those that end their term close theirs. Without a decision an answer is an error, never zero: KEDA then holds the

@@ -133,7 +133,8 @@ func (p *passes) ReportOutcome(context.Context, *pass.Outcome) error { return ni
 func (p *passes) Collect(_ context.Context, _ time.Time, groups []collect.Group) []collect.Result {
 	all := make([]collect.Result, len(groups))
 	for i := range groups {
-		all[i] = collect.Result{Load: snapshot.Load{State: snapshot.Found, Rate: 1000e6, Input: 100, Output: 100}, Variants: make([]collect.VariantResult, len(groups[i].Variants))}
+		all[i] = collect.Result{Load: snapshot.Load{State: snapshot.Found, Rate: 1000e6, Input: 100, Output: 100},
+			Variants: make([]collect.VariantResult, len(groups[i].Variants))}
 	}
 	return all
 }

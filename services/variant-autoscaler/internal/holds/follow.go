@@ -198,7 +198,8 @@ func (f *Follower) dropExcess(all map[picker][]Pool) map[picker][]Pool {
 // serviceOf returns the Service of the picker of a pool, without a name if it has none.
 func (f *Follower) serviceOf(pool Pool) cache.ObjectName {
 	for _, reader := range f.p.Pools {
-		if p := informers.FindObject[informers.Pool](reader, cache.ObjectName{Namespace: pool.Namespace, Name: pool.Name}); p != nil && p.Picker != "" {
+		if p := informers.FindObject[informers.Pool](reader,
+			cache.ObjectName{Namespace: pool.Namespace, Name: pool.Name}); p != nil && p.Picker != "" {
 			return cache.ObjectName{Namespace: pool.Namespace, Name: p.Picker}
 		}
 	}

@@ -114,7 +114,8 @@ func readDeclaration(source snapshot.Source, instance string, u *unstructured.Un
 	}
 	d.Generation, d.Created = u.GetGeneration(), u.GetCreationTimestamp().Time
 	d.Spec = &Spec{Target: snapshot.Target{
-		APIVersion: f.textAt("spec", "scaleTargetRef", "apiVersion"), Kind: f.textAt("spec", "scaleTargetRef", "kind"), Name: f.textAt("spec", "scaleTargetRef", "name"),
+		APIVersion: f.textAt("spec", "scaleTargetRef", "apiVersion"), Kind: f.textAt("spec", "scaleTargetRef", "kind"),
+		Name: f.textAt("spec", "scaleTargetRef", "name"),
 	}}
 	switch source {
 	case snapshot.VariantAutoscaling:
@@ -185,7 +186,8 @@ func readTrigger(s *Spec, f *fields) {
 		return
 	}
 	if len(triggers) > 1 {
-		f.setInvalid("spec.triggers", fmt.Sprintf("has %d triggers with the metadata %s: only one declares a variant", len(triggers), metadataModel))
+		f.setInvalid("spec.triggers", fmt.Sprintf("has %d triggers with the metadata %s: only one declares a variant", len(triggers),
+			metadataModel))
 	}
 	trigger := triggers[0]
 	s.Name = trigger.textAt("metadata", metadataVariant)
@@ -331,7 +333,8 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 	case snapshot.ScaledObject:
 		d.Follows, d.Pause = usesTrigger(f, ""), readPause(f)
 	}
-	d.Scales = Owner{Namespace: d.Namespace, Kind: f.textAt("spec", "scaleTargetRef", "kind"), Name: f.textAt("spec", "scaleTargetRef", "name")}
+	d.Scales = Owner{Namespace: d.Namespace, Kind: f.textAt("spec", "scaleTargetRef", "kind"),
+		Name: f.textAt("spec", "scaleTargetRef", "name")}
 	if d.Scales.Kind == "" {
 		d.Scales.Kind = Deployment // the default of ScaledObjects
 	}

@@ -168,7 +168,8 @@ func readClaim(u *unstructured.Unstructured) any {
 		object, _ := element.(map[string]any)
 		entry := &fields{object: object}
 		if admin, _ := object["adminAccess"].(bool); !admin {
-			c.Devices = append(c.Devices, inventory.DeviceName{Driver: internText(entry.textAt("driver")), Pool: internText(entry.textAt("pool")), Name: internText(entry.textAt("device"))})
+			c.Devices = append(c.Devices, inventory.DeviceName{Driver: internText(entry.textAt("driver")), Pool: internText(entry.textAt("pool")),
+				Name: internText(entry.textAt("device"))})
 		}
 	}
 	return c

@@ -235,7 +235,8 @@ func KindList(instance string) []kit.Kind {
 
 // InventoryKinds returns the kinds that only the limiter reads, in all versions.
 func InventoryKinds() []kit.Kind {
-	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).asSlice(), queueKinds(olderKueueVersion).asSlice(), deviceKinds().asSlice())
+	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).asSlice(), queueKinds(olderKueueVersion).asSlice(),
+		deviceKinds().asSlice())
 }
 
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
@@ -276,7 +277,8 @@ func PodsOf(r kit.Reader, w Owner) []*Pod { return castObjects[Pod](r.ByIndex(by
 // PodsBySelector returns the pods of a namespace that a selector selects, of those that belong to no Deployment, StatefulSet or
 // LeaderWorkerSet.
 func PodsBySelector(r kit.Reader, namespace string, selector labels.Selector) []*Pod {
-	return slices.DeleteFunc(castObjects[Pod](r.ByIndex(byNamespace, namespace)), func(p *Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
+	return slices.DeleteFunc(castObjects[Pod](r.ByIndex(byNamespace, namespace)),
+		func(p *Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
 }
 
 // OwnedBy returns the workloads that an object of another kind made, with the kind of each.
@@ -292,7 +294,8 @@ func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 
 // AutoscalersOf returns the HorizontalPodAutoscalers and ScaledObjects that scale a workload.
 func AutoscalersOf(c Caches, w Owner) []*Declaration {
-	return append(castObjects[Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())), castObjects[Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
+	return append(castObjects[Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())),
+		castObjects[Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
 }
 
 func castObjects[T any](objects []any) []*T {

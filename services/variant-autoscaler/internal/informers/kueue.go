@@ -241,9 +241,11 @@ func readQuota(value any) int64 {
 
 func readFlavor(u *unstructured.Unstructured) any {
 	f := newFields(u)
-	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.textAt("metadata", "name"), Labels: f.labelsAt("spec", "nodeLabels")}}
+	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.textAt("metadata", "name"),
+		Labels: f.labelsAt("spec", "nodeLabels")}}
 	visitItems(f.value("spec", "nodeTaints"), func(entry *fields) {
-		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: entry.textAt("effect")})
+		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"),
+			Effect: entry.textAt("effect")})
 	})
 	visitItems(f.value("spec", "tolerations"), func(entry *fields) {
 		flavor.Tolerations = append(flavor.Tolerations, inventory.Toleration{
@@ -272,7 +274,8 @@ func LocalQueueResources() []schema.GroupVersionResource {
 // ReadLocalQueue returns what the program needs of a LocalQueue.
 func ReadLocalQueue(u *unstructured.Unstructured) *inventory.LocalQueue {
 	f := newFields(u)
-	q := &inventory.LocalQueue{Namespace: u.GetNamespace(), Name: u.GetName(), ClusterQueue: f.textAt("spec", "clusterQueue"), Inactive: inactiveOf(f)}
+	q := &inventory.LocalQueue{Namespace: u.GetNamespace(), Name: u.GetName(), ClusterQueue: f.textAt("spec", "clusterQueue"),
+		Inactive: inactiveOf(f)}
 	admitted := cardsByFlavor(f, "flavorsUsage")
 	if f.value("status", "flavorsUsage") == nil {
 		admitted = cardsByFlavor(f, "flavorUsage") // v1beta1

@@ -37,7 +37,8 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	}
 	queue, managed := queueOf(f, leader...)
 	w := &Workload{
-		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value, Owner: creatorOf(u), Controller: controllerOf(u),
+		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value,
+		Owner: creatorOf(u), Controller: controllerOf(u),
 	}
 	size := int64(1)
 	if n := f.numberAt("spec", "leaderWorkerTemplate", "size"); n.Set {

@@ -58,7 +58,8 @@ func (s *state) provenRate(targets queueing.Targets) float64 {
 // time, and at most twice the place in the KV cache. Shorter requests earn nothing.
 func workRatio(seen, now traffic) float64 {
 	part := 1.0
-	for _, r := range [][2]float64{{seen.Output, now.Output}, {seen.uncachedInput(), now.uncachedInput()}, {seen.contextTokens(), now.contextTokens()}} {
+	for _, r := range [][2]float64{{seen.Output, now.Output}, {seen.uncachedInput(), now.uncachedInput()},
+		{seen.contextTokens(), now.contextTokens()}} {
 		if r[1] > r[0] {
 			part *= r[0] / r[1]
 		}

@@ -108,7 +108,8 @@ func (l *law) fitDecode(points []point, now time.Time, c *center) {
 			continue
 		}
 		rows = append(rows, row{
-			x: [terms]float64{1 / p.ITL, p.Batch / p.ITL, p.Batch * p.contextTokens() / p.ITL, p.Batch * p.uncachedInput() / p.decodeSteps() / p.ITL},
+			x: [terms]float64{1 / p.ITL, p.Batch / p.ITL, p.Batch * p.contextTokens() / p.ITL,
+				p.Batch * p.uncachedInput() / p.decodeSteps() / p.ITL},
 			y: 1, w: p.sampleWeight(now),
 		})
 	}

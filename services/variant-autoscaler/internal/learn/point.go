@@ -229,7 +229,8 @@ func (p *point) sampleWeight(now time.Time) float64 {
 func isUsable(s *snapshot.Sample) bool {
 	return s != nil && s.Replicas > 0 && s.Window > 0 &&
 		inRange(maxRate, s.Rate, s.Dispatched) && inRange(maxTokens, s.Input, s.Output) && inRange(1, s.Cached, s.KVUsage) &&
-		inRange(maxRunning, s.Running) && inRange(maxWaiting, s.Waiting) && inRange(maxTime, s.Prefill, s.TTFT, s.ITL) && inRange(maxKV, s.KVTokens)
+		inRange(maxRunning, s.Running) && inRange(maxWaiting, s.Waiting) && inRange(maxTime, s.Prefill, s.TTFT, s.ITL) && inRange(maxKV,
+		s.KVTokens)
 }
 
 func isUsablePicker(p *snapshot.PickerSample) bool {
@@ -249,8 +250,10 @@ func (s *state) validate() error {
 }
 
 func (p *point) isValid() bool {
-	return p.traffic.isValid() && min(p.Output, p.Count, p.Batch, p.Anchor) >= 1 && min(p.Rate, p.Running) > 0 && inRange(pointWeight, p.Count) &&
-		inRange(maxRunning+1, p.Batch, p.Anchor) && inRange(maxRunning, p.Running) && inRange(maxRate, p.Rate) && inRange(maxWaiting, p.Waiting) &&
+	return p.traffic.isValid() && min(p.Output, p.Count, p.Batch, p.Anchor) >= 1 && min(p.Rate, p.Running) > 0 && inRange(pointWeight,
+		p.Count) &&
+		inRange(maxRunning+1, p.Batch, p.Anchor) && inRange(maxRunning, p.Running) && inRange(maxRate, p.Rate) && inRange(maxWaiting,
+		p.Waiting) &&
 		inRange(maxTime, p.Prefill, p.TTFT, p.ITL) && inRange(1, p.KVUsage)
 }
 

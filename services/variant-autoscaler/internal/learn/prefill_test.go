@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// prefills returns what a server shows that computes prompts of 8000 tokens, a quarter of them cached, at a rate per second. Each prefill takes a
-// number of milliseconds.
+// prefills returns what a server shows that computes prompts of 8000 tokens, a quarter of them cached, at a rate per second. Each prefill
+// takes a number of milliseconds.
 func prefills(minute int, rate, prefill, waits float64) *snapshot.Sample {
 	return &snapshot.Sample{
 		Time: time.Unix(0, 0).Add(time.Duration(minute) * time.Minute), Window: time.Minute, Replicas: 1,
@@ -44,11 +44,13 @@ func TestPrefillRate(t *testing.T) {
 		want    float64 // tokens per second
 	}{
 		{"an idle server shows it by one prefill", []*snapshot.Sample{prefills(1, 0.01, 500, 0)}, 12_000},
-		{"prompts beside others take longer, and the server computes as many", []*snapshot.Sample{prefills(1, 1.9, 1000, 3), prefills(2, 1.9, 1000, 3)}, 1.9 * 6000},
+		{"prompts beside others take longer, and the server computes as many",
+			[]*snapshot.Sample{prefills(1, 1.9, 1000, 3), prefills(2, 1.9, 1000, 3)}, 1.9 * 6000},
 		{"what most prefills took counts", []*snapshot.Sample{
 			prefills(1, 0.01, 500, 0), prefills(2, 0.01, 500, 0), prefills(3, 0.5, 560, 0), prefills(4, 0.01, 500, 0),
 		}, 12_000},
-		{"a slow transfer of KV caches binds", []*snapshot.Sample{prefills(1, 0.2, 500, 12), prefills(2, 0.2, 500, 30), prefills(3, 0.2, 500, 50)}, saturation * 0.2 * 6000},
+		{"a slow transfer of KV caches binds", []*snapshot.Sample{prefills(1, 0.2, 500, 12), prefills(2, 0.2, 500, 30),
+			prefills(3, 0.2, 500, 50)}, saturation * 0.2 * 6000},
 		{"one sample of a queue does not", []*snapshot.Sample{prefills(1, 0.2, 500, 12)}, 12_000},
 		{"nor what was served while the queue began", []*snapshot.Sample{
 			beginning(1), prefills(2, 1.9, 500, 30), prefills(3, 1.9, 500, 60), prefills(4, 1.9, 500, 90),

@@ -44,7 +44,8 @@ func TestRestoredStart(t *testing.T) {
 	m.RestoreStart(a, 100*time.Second, at(9000))
 	old := pod("old", 0, 8000)
 	assert.Equal(t, 100*time.Second, m.ObserveStarts(a, []snapshot.Pod{old, {Name: "new", Created: at(8990)}}, at(9000)))
-	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []snapshot.Pod{old, pod("new", 8990, 9030), pod("newer", 9000, 9020)}, at(9040)), "of 100, 40 and 20")
+	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []snapshot.Pod{old, pod("new", 8990, 9030), pod("newer", 9000, 9020)}, at(9040)),
+		"of 100, 40 and 20")
 	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, []snapshot.Pod{pod("newest", 9000, 9030)}, at(9050)), "of 100, 40, 20 and 30")
 	m.RestoreStart(a, time.Hour, at(9060))
 	assert.Equal(t, 40*time.Second, m.ObserveStarts(a, nil, at(9060)), "it has seen starts")
@@ -148,7 +149,8 @@ func TestStart(t *testing.T) {
 	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, many, at(1000)), "older starts do not count any more")
 	assert.Len(t, m.variants[a].pods, 7, "pods that are gone are forgotten")
 	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, nil, at(2000)), "also while no pod is there")
-	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, []snapshot.Pod{{Name: "r", Created: at(9), Ready: at(3)}}, at(2000)), "clocks that disagree")
+	assert.Equal(t, 20*time.Second, m.ObserveStarts(a, []snapshot.Pod{{Name: "r", Created: at(9), Ready: at(3)}}, at(2000)),
+		"clocks that disagree")
 }
 
 func TestLoad(t *testing.T) {

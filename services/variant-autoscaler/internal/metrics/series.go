@@ -110,7 +110,8 @@ func (s *Series) replaceSeries(variants []actuation.Variant) (dropped int) {
 	next := make([]series, 0, 4*len(variants))
 	for i := range variants {
 		v := &variants[i]
-		values := []string{labelValue(v.Name), labelValue(v.Target.Name), labelValue(v.Target.Kind), labelValue(v.Namespace), labelValue(v.Accelerator)}
+		values := []string{labelValue(v.Name), labelValue(v.Target.Name), labelValue(v.Target.Kind), labelValue(v.Namespace),
+			labelValue(v.Accelerator)}
 		key := strings.Join(values, "\xff") // not in UTF-8
 		if s.counters[key] != nil {
 			dropped++

@@ -16,7 +16,8 @@ func (s *solver) bestPlan(g int) (plan []int, bound int64) {
 	if share < Million {
 		served = members.servedAt(share)
 	}
-	c := &coverSearch{solver: s, group: members, variants: s.groupVariants(g), plan: make([]int, members.end-members.first), steps: s.stepsFor(g)}
+	c := &coverSearch{solver: s, group: members, variants: s.groupVariants(g), plan: make([]int, members.end-members.first),
+		steps: s.stepsFor(g)}
 	first := c.steps
 	c.ranked = c.rankVariants()
 	bound = math.MaxInt64

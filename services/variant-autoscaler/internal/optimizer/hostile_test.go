@@ -26,7 +26,8 @@ func hostile(r *rand.Rand) *Problem {
 	numbers := [2]int64{upTo(1e9), upTo(1e15)}
 	groups, variants := 1+r.IntN(1<<r.IntN(9)), 1+r.IntN(40)
 	for i := range groups {
-		g := Group{Namespace: fmt.Sprint(r.IntN(5)), Model: fmt.Sprint(i), Priority: 1 + r.IntN(3), NeedsReplica: r.IntN(2) == 0, Rate: upTo(1e15)}
+		g := Group{Namespace: fmt.Sprint(r.IntN(5)), Model: fmt.Sprint(i), Priority: 1 + r.IntN(3), NeedsReplica: r.IntN(2) == 0,
+			Rate: upTo(1e15)}
 		for n := range 1 + r.IntN(variants) {
 			v := Variant{
 				Name: fmt.Sprintf("%d-%d", i, n), Accelerator: fmt.Sprint(r.IntN(4)), Cards: 1 + r.Int64N(8), Cost: upTo(1e9) - 1, Capacity: upTo(1e15),

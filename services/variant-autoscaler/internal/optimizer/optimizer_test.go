@@ -140,7 +140,8 @@ func random(r *rand.Rand) *Problem {
 	}
 	left := 6
 	for i := 0; left > 0; i++ {
-		g := Group{Namespace: []string{"x", "y"}[r.IntN(2)], Pool: "p", Model: fmt.Sprint(i), Priority: 1 + r.IntN(2), NeedsReplica: r.IntN(2) == 0}
+		g := Group{Namespace: []string{"x", "y"}[r.IntN(2)], Pool: "p", Model: fmt.Sprint(i), Priority: 1 + r.IntN(2),
+			NeedsReplica: r.IntN(2) == 0}
 		var able int64
 		for range min(left, 1+r.IntN(4)) {
 			left--

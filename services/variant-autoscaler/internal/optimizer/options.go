@@ -191,7 +191,8 @@ func (l *lister) nextCount(n int, v *variant) int {
 
 func (c *component) newLister(member int) *lister {
 	g := c.members[member]
-	l := &lister{component: c, member: member, g: g, group: &c.groups[g], variants: c.groupVariants(g), usable: make([]bool, len(c.groupVariants(g)))}
+	l := &lister{component: c, member: member, g: g, group: &c.groups[g], variants: c.groupVariants(g),
+		usable: make([]bool, len(c.groupVariants(g)))}
 	l.plan = c.lowestPlan(g, make([]int, len(l.variants)))
 	l.steps = c.listSteps
 	for i := range l.variants {

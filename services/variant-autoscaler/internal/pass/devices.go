@@ -36,12 +36,14 @@ func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceReq
 // deviceRequest returns the devices that a pod claims, and their number.
 func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*inventory.DeviceRequest, int64, *snapshot.Problem) {
 	all := p.p.World.Devices
-	template := informers.FindObject[informers.DeviceRequest](all.ResourceClaimTemplates, cache.ObjectName{Namespace: namespace, Name: claims.Template})
+	template := informers.FindObject[informers.DeviceRequest](all.ResourceClaimTemplates,
+		cache.ObjectName{Namespace: namespace, Name: claims.Template})
 	name := fmt.Sprintf("ResourceClaimTemplate %s/%s", namespace, claims.Template)
 	switch {
 	case !all.ResourceSlices.Listed() || !all.ResourceClaims.Listed() || !all.ResourceClaimTemplates.Listed() || !all.DeviceClasses.Listed():
-		return nil, 0, newProblem(sources.InventoryUnknown, "the pods claim devices, and ResourceSlices, ResourceClaims, ResourceClaimTemplates and DeviceClasses of resource.k8s.io/v1 cannot be listed: "+
-			"grant list and watch of them (limiter.enabled of the chart), use Kubernetes 1.34 or newer, or turn the limiter off")
+		return nil, 0, newProblem(sources.InventoryUnknown,
+			"the pods claim devices, and ResourceSlices, ResourceClaims, ResourceClaimTemplates and DeviceClasses of resource.k8s.io/v1 cannot be listed: "+
+				"grant list and watch of them (limiter.enabled of the chart), use Kubernetes 1.34 or newer, or turn the limiter off")
 	case claims.Unsupported != "":
 		return nil, 0, newProblem(sources.DevicesUnsupported, "%s", claims.Unsupported)
 	case template == nil:
@@ -54,11 +56,13 @@ func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*
 	case class == nil:
 		return nil, 0, newProblem(sources.DevicesNotFound, "DeviceClass %s does not exist: create it, or correct %s", template.Class, name)
 	case class.Unsupported != "":
-		return nil, 0, newProblem(sources.DevicesUnsupported, "the devices of DeviceClass %s cannot be counted: %s", template.Class, class.Unsupported)
+		return nil, 0, newProblem(sources.DevicesUnsupported, "the devices of DeviceClass %s cannot be counted: %s", template.Class,
+			class.Unsupported)
 	}
 	request := mergeRequests(class, template)
 	if request == nil {
-		return nil, 0, newProblem(sources.DevicesUnsupported, "DeviceClass %s and %s do not name one driver: compare device.driver in a selector", template.Class, name)
+		return nil, 0, newProblem(sources.DevicesUnsupported,
+			"DeviceClass %s and %s do not name one driver: compare device.driver in a selector", template.Class, name)
 	}
 	return request, template.Number, nil
 }
@@ -69,7 +73,8 @@ func newProblem(reason, format string, args ...any) *snapshot.Problem {
 
 // mergeRequests returns the devices that a class and a template select, nil if they do not name one driver.
 func mergeRequests(class, template *informers.DeviceRequest) *inventory.DeviceRequest {
-	merged := &inventory.DeviceRequest{Driver: cmp.Or(class.Driver, template.Driver), Attributes: slices.Concat(class.Attributes, template.Attributes)}
+	merged := &inventory.DeviceRequest{Driver: cmp.Or(class.Driver, template.Driver),
+		Attributes: slices.Concat(class.Attributes, template.Attributes)}
 	if merged.Driver == "" || template.Driver != "" && template.Driver != merged.Driver {
 		return nil
 	}

@@ -102,7 +102,8 @@ func TestNodesByConfigMap(t *testing.T) {
 	t.Parallel()
 	r := start(t, gpus)
 	r.load.Rate = 100e6
-	require.Empty(t, r.settings.SetSources(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "enableLimiter: true"}}))
+	require.Empty(t, r.settings.SetSources(settings.Saturation,
+		settings.Source{Name: "s", Data: map[string]string{"default": "enableLimiter: true"}}))
 	assert.Equal(t, map[string]int{"big": 2, "small": 4}, r.pass(t))
 }
 

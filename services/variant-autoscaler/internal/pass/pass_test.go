@@ -169,11 +169,13 @@ func TestSaturation(t *testing.T) {
 	t.Parallel()
 	unprofiled := strings.Split(variants, "\n  variantProfile")[0]
 	r := start(t, strings.ReplaceAll(unprofiled, "name: small}, spec: {replicas: 1}", "name: small}, spec: {replicas: 0}"))
-	r.sample = &snapshot.Sample{Time: began, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10, KVUsage: 0.75}
+	r.sample = &snapshot.Sample{Time: began, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10,
+		TTFT: 12, ITL: 10, KVUsage: 0.75}
 	r.load.Rate = 5e6
 	r.uses = []collect.Usage{{KV: 0.75}}
 	assert.Equal(t, map[string]int{"big": 1}, r.pass(t), "there are no thresholds")
-	require.Empty(t, r.settings.SetSources(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
+	require.Empty(t, r.settings.SetSources(settings.Saturation,
+		settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
 	assert.Equal(t, map[string]int{"big": 2}, r.pass(t))
 	o := r.outcomes[1]
 	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, KV: 0.75}, o.Snapshot.Groups[0].Variants[0].Spare)
@@ -241,7 +243,8 @@ func TestOverload(t *testing.T) {
 			t.Parallel()
 			r := longPrompts(t)
 			if tt.targets != "" {
-				require.Empty(t, r.settings.SetSources(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}}))
+				require.Empty(t, r.settings.SetSources(settings.Classes,
+					settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, " + tt.targets + "}]"}}))
 			}
 			if tt.change != nil {
 				tt.change(r)
@@ -259,7 +262,8 @@ func TestOverload(t *testing.T) {
 func TestOverloadOfSeenServers(t *testing.T) {
 	t.Parallel()
 	r := longPrompts(t)
-	require.Empty(t, r.settings.SetSources(settings.Classes, settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, slo-tpot: 1}]"}}))
+	require.Empty(t, r.settings.SetSources(settings.Classes,
+		settings.Source{Name: "c", Data: map[string]string{"c": "data: [{model: m, slo-tpot: 1}]"}}))
 	r.load.Rate, r.load.Waiting, r.load.TTFT, r.load.ITL = 10e6, 0, 0, 60
 	r.sample.Rate, r.sample.Running, r.sample.Waiting, r.sample.TTFT, r.sample.Prefill = 5, 75, 0, 0, 0
 	for range 5 {
@@ -408,7 +412,8 @@ func TestTrial(t *testing.T) {
 	r.p.Trials = true
 	r.pass(t)
 	r.now = r.now.Add(time.Minute)
-	r.sample = &snapshot.Sample{Time: r.now, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10}
+	r.sample = &snapshot.Sample{Time: r.now, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10,
+		TTFT: 12, ITL: 10}
 	r.pass(t)
 	r.now = r.now.Add(10 * time.Minute)
 	r.sample.Time = r.now
@@ -460,7 +465,8 @@ func TestTooManyLimits(t *testing.T) {
 		v := sources.Variant{Created: began.Add(-time.Duration(i) * time.Minute), Variant: snapshot.Variant{
 			Namespace: fmt.Sprintf("ns-%04d", i), Name: "v", Cards: 1, Cost: 1, Now: 1, Ready: 1, Held: 1, Profile: &snapshot.Profile{Alpha: 10, MaxBatch: 16},
 		}}
-		found.Groups = append(found.Groups, sources.Group{GroupKey: snapshot.GroupKey{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
+		found.Groups = append(found.Groups, sources.Group{GroupKey: snapshot.GroupKey{Namespace: v.Namespace, Model: "m"},
+			Variants: []sources.Variant{v}})
 	}
 	r := start(t, variants)
 	snap := r.buildSnapshot(t.Context(), s.Settings(), found, began)

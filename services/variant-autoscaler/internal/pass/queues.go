@@ -31,7 +31,8 @@ func (p *Passes) readQueues(read kueue.Read, variants []*foundVariant, pods []in
 		var err error
 		queues[i], err = read(cache.ObjectName{Namespace: v.Namespace, Name: v.found.Queue})
 		if err != nil {
-			v.exclude(problemReason(err), fmt.Sprintf("LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s", v.Namespace, v.found.Queue, err))
+			v.exclude(problemReason(err), fmt.Sprintf("LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s",
+				v.Namespace, v.found.Queue, err))
 		}
 	}
 	if !used {

@@ -55,7 +55,8 @@ func startRoles(t *testing.T, objects string) *roleRig {
 		requests := 7.0
 		result := collect.Result{Stages: r.loads, Requests: &requests}
 		for _, v := range g.Variants {
-			result.Variants = append(result.Variants, collect.VariantResult{Sample: r.samples[v.Role], Usages: []collect.Usage{{KV: 0.9, Waiting: 1}}})
+			result.Variants = append(result.Variants, collect.VariantResult{Sample: r.samples[v.Role],
+				Usages: []collect.Usage{{KV: 0.9, Waiting: 1}}})
 		}
 		return result
 	}
@@ -167,7 +168,8 @@ func TestRolesWakeTogether(t *testing.T) {
 	asleep := strings.ReplaceAll(strings.ReplaceAll(objects, "replicas: 1", "replicas: 0"), "readyReplicas: 1", "readyReplicas: 0")
 	whole := strings.NewReplacer("name: d", "name: w", "app: m, llm-d.ai/role: decode", "app: m").Replace(asleep)
 	r := startRoles(t, asleep+"\n---\n"+whole[strings.Index(whole, "---\n")+4:])
-	require.Empty(t, r.settings.SetSources(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}}))
+	require.Empty(t, r.settings.SetSources(settings.Zero,
+		settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}}))
 	none := 0.0
 	r.answer = func(g *collect.Group) collect.Result {
 		return collect.Result{
@@ -206,7 +208,8 @@ func TestRolesWakeTogether(t *testing.T) {
 func TestSaturationOfPrefill(t *testing.T) {
 	t.Parallel()
 	r := startRoles(t, roleVariants)
-	require.Empty(t, r.settings.SetSources(settings.Saturation, settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
+	require.Empty(t, r.settings.SetSources(settings.Saturation,
+		settings.Source{Name: "s", Data: map[string]string{"default": "kvCacheThreshold: 0.8"}}))
 	groups := r.minutes(t, 1).Snapshot.Groups
 	assert.Equal(t, &snapshot.Spare{Seen: 1}, groups[0].Variants[0].Spare, "decode")
 	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, Queue: 1}, groups[1].Variants[0].Spare, "prefill")

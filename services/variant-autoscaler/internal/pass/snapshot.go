@@ -117,7 +117,8 @@ func excludeVariants(g *snapshot.Group, problem *snapshot.Problem) {
 
 // collectLoads returns the load of each group. Groups without a valid variant are not queried. The groups of the roles of a model share one
 // query.
-func (p *Passes) collectLoads(ctx context.Context, s *settings.Settings, found *sources.Result, snap *snapshot.Snapshot, now time.Time) []collect.Result {
+func (p *Passes) collectLoads(ctx context.Context, s *settings.Settings, found *sources.Result, snap *snapshot.Snapshot,
+	now time.Time) []collect.Result {
 	results := make([]collect.Result, len(snap.Groups))
 	var groupIndexes []int // the first group of each request
 	var requests []collect.Group

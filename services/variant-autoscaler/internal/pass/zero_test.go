@@ -34,7 +34,8 @@ func pooled(replicas string) string {
 func sleepy(t *testing.T, objects string) *rig {
 	t.Helper()
 	r := start(t, objects)
-	r.settings.SetSources(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}})
+	r.settings.SetSources(settings.Zero, settings.Source{Name: "z",
+		Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m"}})
 	none := 0.0
 	r.load, r.requests, r.picker = snapshot.Load{State: snapshot.Found}, &none, true
 	return r
@@ -130,7 +131,8 @@ func TestWarm(t *testing.T) {
 		"status: {conditions: [{type: Ready, status: \"True\", lastTransitionTime: \"2026-01-01T00:12:00Z\"}]}}"
 	r.p.World = world(t, pooled("1")+pods)
 	r.now = r.now.Add(13 * time.Minute)
-	r.settings.SetSources(settings.Zero, settings.Source{Name: "z", Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m\nwaitingCost: 500"}})
+	r.settings.SetSources(settings.Zero, settings.Source{Name: "z",
+		Data: map[string]string{"__defaults__": "enableScaleToZero: true\nretentionPeriod: 10m\nwaitingCost: 500"}})
 	some, none := 1.0, 0.0
 	for range 5 { // an hour and a quarter, with four wake-ups
 		r.requests = &some

@@ -195,7 +195,8 @@ func (in *StatusInput) capacityLimited(optimization *metav1.Condition) metav1.Co
 		}
 	}
 	if len(names) > 0 {
-		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants", formatShare(in.Group), strings.Join(names, ", "))
+		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants",
+			formatShare(in.Group), strings.Join(names, ", "))
 	}
 	if in.Decision != nil && in.Decision.Short != "" {
 		text := in.Decision.Short
@@ -230,7 +231,8 @@ func (in *StatusInput) boundsBinding(optimization *metav1.Condition) metav1.Cond
 	switch served := in.Group.Served(); {
 	case d.Max > 0 && d.Planned >= d.Max && served.Share < fullShare:
 		c.Reason = v1alpha1.ReasonMaxReplicasBinding
-		c.Message = fmt.Sprintf("The model serves %s of its demand, and this variant has its maximum of %d replicas: raise maxReplicas", formatShare(in.Group), d.Max)
+		c.Message = fmt.Sprintf("The model serves %s of its demand, and this variant has its maximum of %d replicas: raise maxReplicas",
+			formatShare(in.Group), d.Max)
 	case d.Min > 0 && d.Desired <= d.Min && d.ShareWithout >= served.Acted:
 		c.Reason = v1alpha1.ReasonMinReplicasBinding
 		c.Message = fmt.Sprintf("The minimum of %d replicas is more than the load needs: lower minReplicas to save cost", d.Min)

@@ -163,7 +163,8 @@ func (in *StatusInput) desiredAllocation(reason string) *v1alpha1.OptimizedAlloc
 	if last.NumReplicas != nil {
 		before = *last.NumReplicas
 	}
-	next.LastUpdate = &v1alpha1.AllocationUpdate{UpdateTime: in.timestamp(), NumReplicasChanged: min(max(*n-before, -maxChange), maxChange), Reason: reason}
+	next.LastUpdate = &v1alpha1.AllocationUpdate{UpdateTime: in.timestamp(), NumReplicasChanged: min(max(*n-before, -maxChange), maxChange),
+		Reason: reason}
 	return next
 }
 

@@ -69,7 +69,8 @@ func TestWriteFailures(t *testing.T) {
 		patches   int
 	}{
 		{name: "conflicts", conflicts: maxAttempts - 1, want: Written, patches: maxAttempts},
-		{name: "too many conflicts", conflicts: maxAttempts, want: Unchanged, err: "patch status of VariantAutoscaling models/llama-a100: Operation cannot be fulfilled", patches: maxAttempts},
+		{name: "too many conflicts", conflicts: maxAttempts, want: Unchanged,
+			err: "patch status of VariantAutoscaling models/llama-a100: Operation cannot be fulfilled", patches: maxAttempts},
 		{name: "gone", patch: apierrors.NewNotFound(resource, "llama-a100"), want: Outdated, patches: 1},
 		{name: "gone after a conflict", conflicts: 1, get: apierrors.NewNotFound(resource, "llama-a100"), want: Outdated, patches: 1},
 		{name: "no answer after a conflict", conflicts: 1, get: errors.New("refused"), want: Unchanged, err: "get VariantAutoscaling models/llama-a100: refused", patches: 1},

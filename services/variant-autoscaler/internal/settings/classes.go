@@ -118,7 +118,8 @@ func parsePriority(key, text string, w *warnings) int {
 	}
 	priority, err := strconv.Atoi(text)
 	if err != nil || priority < 1 || priority > LowestPriority {
-		w.addWarning(ReasonInvalid, key, "the priority %q is not a whole number from 1 to %d: %d is in force; correct it", quoteText(text), LowestPriority, LowestPriority)
+		w.addWarning(ReasonInvalid, key, "the priority %q is not a whole number from 1 to %d: %d is in force; correct it", quoteText(text),
+			LowestPriority, LowestPriority)
 		return LowestPriority
 	}
 	return priority
@@ -146,7 +147,8 @@ func parseItem(key string, index int, text []byte, w *warnings) (item classItem,
 	item, unknown, err := decodeJSON(text, classItem{})
 	w.addUnknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
 	if item.TPOT != 0 && item.ITL != 0 && item.TPOT != item.ITL {
-		w.addWarning(ReasonInvalid, key, "data[%d] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them", index)
+		w.addWarning(ReasonInvalid, key, "data[%d] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them",
+			index)
 	}
 	item.TPOT = cmp.Or(item.TPOT, item.ITL)
 	switch {
@@ -180,17 +182,20 @@ func addListed(to map[modelName]listed, name modelName, added listed, w *warning
 	}
 	first, consequence := before.conflict == "", fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)
 	if name.model == defaultModel && before.source == added.source {
-		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force", quoteText(added.class.Key), name, quoteText(before.class.Key))
+		before.class.Note = fmt.Sprintf("service class %q lists %s, too, with other targets or another priority: %q is in force",
+			quoteText(added.class.Key), name, quoteText(before.class.Key))
 	} else {
 		consequence = "the stricter targets and the better priority are in force"
 		before.conflict = cmp.Or(before.conflict, fmt.Sprintf("service classes %q and %q disagree about %s: the stricter targets and the better priority are in force; remove it from one of them, or set sloClassRef.key of the variants",
 			before.class.Key, added.class.Key, name))
-		before.class.Targets, before.class.Priority = stricterTargets(before.class.Targets, added.class.Targets), min(before.class.Priority, added.class.Priority)
+		before.class.Targets, before.class.Priority = stricterTargets(before.class.Targets, added.class.Targets),
+			min(before.class.Priority, added.class.Priority)
 		before.class.Ratio = narrowerRatio(before.class.Ratio, added.class.Ratio)
 	}
 	to[name] = before
 	if w != nil && first {
-		w.addWarning(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name, before.class.Key, consequence)
+		w.addWarning(ReasonInvalid, added.class.Key, "%s is in %q, too, with other targets or another priority: %s; remove one of them", name,
+			before.class.Key, consequence)
 	}
 }
 
@@ -238,9 +243,11 @@ func (c *classes) findClass(namespace, model, key string) (Class, *snapshot.Prob
 		}
 		switch {
 		case key != "" && !exists:
-			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quoteText(key), found.class.Key)
+			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quoteText(key),
+				found.class.Key)
 		case key != "":
-			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quoteText(key), found.class.Key)
+			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quoteText(key),
+				found.class.Key)
 		}
 		return found.withNote(), nil
 	}

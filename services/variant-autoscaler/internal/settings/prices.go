@@ -23,7 +23,8 @@ func parsePrices(data map[string]string, w *warnings) map[string]int64 {
 		case err != nil:
 			w.addWarning(ReasonInvalid, key, `ignored: the cost %s: set it in cents per hour and card, for example {"device":"NVIDIA-A100-PCIE-80GB","cost":"40.00"}`, err)
 		case price > maxPrice:
-			w.addWarning(ReasonInvalid, key, "ignored: the cost %q is more than 1000000 cents per hour and card: set a lower cost", quoteText(string(entry.Cost)))
+			w.addWarning(ReasonInvalid, key, "ignored: the cost %q is more than 1000000 cents per hour and card: set a lower cost",
+				quoteText(string(entry.Cost)))
 		default:
 			prices[key] = price
 		}

@@ -66,7 +66,8 @@ func parseSaturation(data map[string]string, w *warnings) saturation {
 		}
 		document, valid := parseThresholds(key, data[key], result.defaults, w)
 		if valid && document.Limiter != nil {
-			w.addWarning(ReasonUnknown, key, "ignored enableLimiter: nodes are limited for all models or for none; set it in the entry %q", keyDefault)
+			w.addWarning(ReasonUnknown, key, "ignored enableLimiter: nodes are limited for all models or for none; set it in the entry %q",
+				keyDefault)
 		}
 		if valid && claimed.claimModel(key, document.modelName(), w) {
 			result.models[document.modelName()] = document.Thresholds

@@ -68,7 +68,8 @@ func isQueueing(name string) bool {
 
 // hasSuffix reports whether a name is one of a kind after the name of a release.
 func hasSuffix(kind Kind, name string) bool {
-	return slices.ContainsFunc(kind.releaseSuffixes(), func(suffix string) bool { return strings.HasSuffix(name, suffix) && len(name) > len(suffix) })
+	return slices.ContainsFunc(kind.releaseSuffixes(),
+		func(suffix string) bool { return strings.HasSuffix(name, suffix) && len(name) > len(suffix) })
 }
 
 // SearchNames returns the names of ConfigMaps that are searched for, with a * for the name of a release.
@@ -78,7 +79,10 @@ func (o Options) SearchNames(kind Kind) []string {
 	}
 	all := slices.Clone(kind.Names())
 	for _, suffix := range kind.releaseSuffixes() {
-		if !slices.ContainsFunc(kind.releaseSuffixes(), func(other string) bool { return len(other) < len(suffix) && strings.HasSuffix(suffix, other) }) {
+		if !slices.ContainsFunc(kind.releaseSuffixes(), func(other string) bool {
+			return len(other) < len(suffix) && strings.HasSuffix(suffix,
+				other)
+		}) {
 			all = append(all, "*"+suffix)
 		}
 	}

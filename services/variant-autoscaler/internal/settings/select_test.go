@@ -74,7 +74,8 @@ func TestSelect(t *testing.T) {
 func TestLooked(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, []string{"service-classes-config", "*-service-classes-config"}, Options{}.SearchNames(Classes))
-	assert.Equal(t, []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config", "*-saturation-scaling-config", "*-capacity-scaling-config"}, Options{}.SearchNames(Saturation))
+	assert.Equal(t, []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config",
+		"*-saturation-scaling-config", "*-capacity-scaling-config"}, Options{}.SearchNames(Saturation))
 	assert.Equal(t, []string{"variant-autoscaler-limits"}, Options{}.SearchNames(Limits))
 	assert.Equal(t, []string{"mine"}, Options{Names: map[Kind]string{Classes: "mine"}}.SearchNames(Classes))
 }

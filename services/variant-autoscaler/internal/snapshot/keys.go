@@ -19,7 +19,8 @@ type GroupKey struct {
 
 // Compare orders groups by namespace, pool, model and role.
 func (k GroupKey) Compare(o GroupKey) int {
-	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Pool, o.Pool), cmp.Compare(k.Model, o.Model), cmp.Compare(k.Role, o.Role))
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Pool, o.Pool), cmp.Compare(k.Model, o.Model),
+		cmp.Compare(k.Role, o.Role))
 }
 
 // Key returns the name of the group.

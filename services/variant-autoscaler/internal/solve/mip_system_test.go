@@ -53,7 +53,8 @@ func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
 			if high == 0 {
 				high = max(v.Min, int(demand/v.Capacity)+1)
 			}
-			program.Costs, program.Low, program.High = append(program.Costs, float64(v.Cost)/micro), append(program.Low, v.Min), append(program.High, high)
+			program.Costs, program.Low, program.High = append(program.Costs, float64(v.Cost)/micro), append(program.Low, v.Min),
+				append(program.High, high)
 			serves.add(at, float64(v.Capacity)/micro)
 			for _, t := range v.Places {
 				limits[t.Limit].add(at, float64(t.Amount))

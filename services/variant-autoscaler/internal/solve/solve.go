@@ -157,7 +157,8 @@ func (in *instance) toProblem(capacities []int64) *optimizer.Problem {
 	}
 	for i := range in.Groups {
 		g := &in.Groups[i]
-		group := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate, NeedsReplica: g.KeepOne}
+		group := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate,
+			NeedsReplica: g.KeepOne}
 		for n := range g.Variants {
 			v := &g.Variants[n]
 			group.Variants = append(group.Variants, optimizer.Variant{

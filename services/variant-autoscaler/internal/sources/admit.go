@@ -18,7 +18,8 @@ var sourceRank = map[snapshot.Source]int{
 
 // compareAge orders variants by their creation. The API has whole seconds, so names decide between those of one manifest.
 func compareAge(a, b *Variant) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]))
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+		cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]))
 }
 
 // admitVariants rejects variants whose target or name another one has, and those beyond the limit of a namespace, newest first. It returns
@@ -39,7 +40,8 @@ func admitVariants(all []*Variant, perNamespace func(namespace string) int) []*V
 				winner.addNote(ConflictResolved, "%s %s has the same target, and is ignored: delete one of the two", v.Source, v.Name)
 			}
 		case names[name] != nil:
-			v.rejectWith(NameConflict, "%s %s has the same name, so their metrics would be the same: rename one of the two", names[name].Source, v.Name)
+			v.rejectWith(NameConflict, "%s %s has the same name, so their metrics would be the same: rename one of the two", names[name].Source,
+				v.Name)
 		default:
 			names[name], targets[target] = v, v
 		}
@@ -72,7 +74,8 @@ func limitNumber(all []*Variant, perNamespace func(namespace string) int) {
 		case n > most:
 			v.rejectWith(LimitExceeded, "the namespace has more than %d variants: delete some, or ask an administrator for a larger limit", most)
 		case n > level, total == optimizer.MaxVariants:
-			v.rejectWith(LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some", optimizer.MaxVariants, level)
+			v.rejectWith(LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some",
+				optimizer.MaxVariants, level)
 		default:
 			total++
 		}

@@ -113,7 +113,8 @@ func (v *Variant) priceCards(prices map[string]int64) {
 		v.rejectWith(UnknownAccelerator, "accelerator %q has no price: add it to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model",
 			v.Accelerator)
 	case price < 0 || price > maxCost/v.Cards:
-		v.rejectWith(InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards, v.Accelerator)
+		v.rejectWith(InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards,
+			v.Accelerator)
 	default:
 		v.Cost = price * v.Cards
 	}

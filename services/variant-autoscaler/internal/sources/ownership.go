@@ -78,7 +78,8 @@ func autoscalerOf(world informers.Caches, w informers.Owner) *informers.Declarat
 	}
 	follows := map[bool]int{true: 1}
 	return slices.MinFunc(all, func(a, b *informers.Declaration) int {
-		return cmp.Or(cmp.Compare(follows[a.Follows], follows[b.Follows]), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(follows[a.Follows], follows[b.Follows]), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]),
+			cmp.Compare(a.Name, b.Name))
 	})
 }
 

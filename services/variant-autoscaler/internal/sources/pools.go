@@ -25,7 +25,8 @@ func (c *collector) poolOf(v *Variant) string {
 		case first == "":
 			first = pool.Name
 		default:
-			v.addNote(SeveralPools, "InferencePools %s and %s both select the pods: the load is that of %s; make the selectors disjoint", first, pool.Name, first)
+			v.addNote(SeveralPools, "InferencePools %s and %s both select the pods: the load is that of %s; make the selectors disjoint", first,
+				pool.Name, first)
 			return first
 		}
 	}

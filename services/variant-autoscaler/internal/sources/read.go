@@ -77,7 +77,8 @@ func (v *Variant) readNames() {
 	case s.Model == "" && v.Source == snapshot.VariantAutoscaling:
 		v.rejectWith(InvalidConfiguration, "spec.modelID is missing: set the name that the servers give to the model")
 	case s.Model == "":
-		v.rejectWith(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model", informers.AnnotationModel)
+		v.rejectWith(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model",
+			informers.AnnotationModel)
 	}
 	for _, field := range []struct{ name, text string }{
 		{"name", v.Name}, {"model", s.Model}, {"accelerator", s.Accelerator}, {"name of the service class", s.Class.Name + s.Class.Key},
@@ -118,7 +119,8 @@ func (v *Variant) readSchedule() {
 		b := v.BoundsOf(s)
 		switch {
 		case b.Max > 0 && b.Min > b.Max:
-			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry", i, b.Min, b.Max)
+			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry",
+				i, b.Min, b.Max)
 		case v.Source != snapshot.VariantAutoscaling && (b.Min < v.Min || b.Max > v.Max):
 			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has bounds from %d to %d replicas, outside of those of the %s, %d to %d: it would not follow",
 				i, b.Min, b.Max, v.Source, v.Min, v.Max)
@@ -176,7 +178,8 @@ func (v *Variant) readProfile() {
 	} {
 		x, err := strconv.ParseFloat(strings.TrimSpace(field.text), 64)
 		if err != nil || !(x >= 0) || x > maxTime {
-			v.rejectWith(InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name, field.text, maxTime)
+			v.rejectWith(InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name,
+				field.text, maxTime)
 			return
 		}
 		*field.to = x
@@ -268,7 +271,8 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 	role := ""
 	for i, o := range slices.SortedFunc(maps.Keys(workloads), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
 		if named := roleLabel(workloads[o].Labels); i > 0 && named != role {
-			v.rejectWith(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind, v.Target.Name, role, named)
+			v.rejectWith(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind,
+				v.Target.Name, role, named)
 		} else {
 			role = named
 		}
@@ -355,6 +359,7 @@ func (v *Variant) readCards(w *informers.Workload) {
 func (v *Variant) readVariantID() {
 	want := fmt.Sprintf("%s-%s-%d", v.spec.Model, v.Accelerator, v.Cards)
 	if id := v.spec.VariantID; id != "" && id != want {
-		v.rejectWith(InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id, want)
+		v.rejectWith(InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id,
+			want)
 	}
 }

@@ -26,10 +26,12 @@ func (c *collector) keepServiceReplica(v *Variant, owner *informers.Controller, 
 	o := OwnershipOf(c.world, v.Namespace, v.Target)
 	switch {
 	case owner.IsOME() && v.Target.Kind == informers.LeaderWorkerSet:
-		v.keepOneReplica("OME writes the replicas of %s %s from minReplicas of InferenceService %s: %s", v.Target.Kind, v.Target.Name, owner.Name, forZero)
+		v.keepOneReplica("OME writes the replicas of %s %s from minReplicas of InferenceService %s: %s", v.Target.Kind, v.Target.Name,
+			owner.Name, forZero)
 	case o.Follower != "", c.params.Writes && o.Problem == nil:
 	case owner.IsOME():
-		v.keepOneReplica("InferenceService %s has the replicas of %s %s: %s, and an autoscaler that follows this program", owner.Name, v.Target.Kind, v.Target.Name, forZero)
+		v.keepOneReplica("InferenceService %s has the replicas of %s %s: %s, and an autoscaler that follows this program", owner.Name,
+			v.Target.Kind, v.Target.Name, forZero)
 	default:
 		v.keepOneReplica("%s %s of group %q has the replicas of %s %s: for zero, let an autoscaler follow this program",
 			owner.Kind, owner.Name, owner.Group, v.Target.Kind, v.Target.Name)

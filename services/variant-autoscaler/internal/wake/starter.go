@@ -53,7 +53,8 @@ func objectOf(v *actuation.Variant) scale.Object {
 
 // NewStarter returns a Starter. Run writes.
 func NewStarter(p StarterParams) *Starter {
-	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[scale.Object]time.Time{}, warned: map[scale.Object]bool{}}
+	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[scale.Object]time.Time{},
+		warned: map[scale.Object]bool{}}
 }
 
 // Publish starts the variants of a decision for which requests wait, and that still have no replicas.

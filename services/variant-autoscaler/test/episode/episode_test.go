@@ -104,7 +104,8 @@ func envelope(law steptime.Law) unlike {
 }
 
 func mixed(law steptime.Law, factor float64) unlike {
-	return unlike{fmt.Sprintf("episode, %.0f %%", 100*factor), func(seed uint64) *Scenario { return UnlikeScenario(law, factor, seed) }, []int{1, 3}}
+	return unlike{fmt.Sprintf("episode, %.0f %%", 100*factor), func(seed uint64) *Scenario { return UnlikeScenario(law, factor, seed) },
+		[]int{1, 3}}
 }
 
 // TestRamp is the first part of TestEnvelope, with one seed: the load of one model ramps up.
@@ -138,7 +139,8 @@ func BenchmarkUnlike(b *testing.B) {
 				var within, known, ratio []float64
 				for seed := range uint64(seeds) {
 					ours, plan := u.compare(seed)
-					within, known, ratio = append(within, 100*ours.AttainedShare()), append(known, 100*plan.AttainedShare()), append(ratio, ours.Cost/plan.Cost)
+					within, known, ratio = append(within, 100*ours.AttainedShare()), append(known, 100*plan.AttainedShare()),
+						append(ratio, ours.Cost/plan.Cost)
 				}
 				slices.Sort(within)
 				slices.Sort(known)

@@ -137,7 +137,8 @@ func BenchmarkRoles(b *testing.B) {
 			var completed, within, replicas []float64
 			for seed := range uint64(seeds) {
 				r := Run(l.load(seed), l.with, l.first...)
-				completed, within, replicas = append(completed, float64(r.Completed)), append(within, 100*r.AttainedShare()), append(replicas, r.MeanReplicas())
+				completed, within, replicas = append(completed, float64(r.Completed)), append(within, 100*r.AttainedShare()),
+					append(replicas, r.MeanReplicas())
 			}
 			slices.Sort(completed)
 			slices.Sort(within)

@@ -104,8 +104,10 @@ func DisaggregatedScenario(law steptime.Law, perToken float64, seed uint64) *Sce
 	prefill := steptime.Law{Base: law.Base, PerToken: time.Duration(perToken * float64(time.Second)), Noise: law.Noise}
 	return &Scenario{
 		Variants: []Variant{
-			{Name: "prefill", Model: model, Role: "prefill", Cost: 5, Start: 100, Min: 1, Max: 8, KV: 48_000, Server: modelserver.NewStepServers(prefill, slots, 48_000, 1)},
-			{Name: "decode", Model: model, Role: "decode", Cost: 10, Start: 100, Min: 1, Max: 8, KV: qwenCache, Server: modelserver.NewStepServers(law, slots, qwenCache, 1)},
+			{Name: "prefill", Model: model, Role: "prefill", Cost: 5, Start: 100, Min: 1, Max: 8, KV: 48_000,
+				Server: modelserver.NewStepServers(prefill, slots, 48_000, 1)},
+			{Name: "decode", Model: model, Role: "decode", Cost: 10, Start: 100, Min: 1, Max: 8, KV: qwenCache,
+				Server: modelserver.NewStepServers(law, slots, qwenCache, 1)},
 		},
 		TTFT: 3, TPOT: 0.1, Transfer: 0.1, Grace: 120, Seed: seed,
 	}

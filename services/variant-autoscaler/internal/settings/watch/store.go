@@ -1,5 +1,5 @@
-// Package watch watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force (settings.Options.IsRelevant),
-// and only the names of the others.
+// Package watch watches the ConfigMaps of the settings, in one namespace. It keeps those that can be in force
+// (settings.Options.IsRelevant), and only the names of the others.
 //
 // The settings in force follow the ConfigMaps, and do not outlive them. Only changes of data count. Each content is reported once: to the
 // users who edit the ConfigMap by Events, to the operator of this process by logs and an observer. So is a ConfigMap that looks like one of
@@ -71,7 +71,8 @@ type kindState struct {
 func NewStore(p Params) *Store {
 	s := &Store{p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, states: map[settings.Kind]*kindState{}}
 	s.current.Store(s.builder.Settings())
-	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{Transform: s.stripConfigMap})
+	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{},
+		kube.InformerOptions{Transform: s.stripConfigMap})
 	onSet := func(obj any) {
 		if cm, ok := obj.(*corev1.ConfigMap); ok && p.IsRelevant(cm.Name) {
 			s.setConfigMap(cm.Name, cm)
@@ -217,7 +218,8 @@ func (s *Store) reportLeft(kind settings.Kind, before, after *kindState) {
 		case slices.ContainsFunc(after.inForce, func(o *corev1.ConfigMap) bool { return o.Name == cm.Name }):
 			continue
 		case len(after.inForce) > 0:
-			s.p.Log.Info("Another ConfigMap of the same kind is in force", s.nameField(after.inForce[0].Name), zap.String("before", s.fullName(cm.Name)))
+			s.p.Log.Info("Another ConfigMap of the same kind is in force", s.nameField(after.inForce[0].Name),
+				zap.String("before", s.fullName(cm.Name)))
 		default:
 			if isUsual(kind) {
 				problem = "ConfigMap " + s.fullName(cm.Name) + " is not in force any more"
@@ -252,7 +254,8 @@ func (s *Store) reportMissing(kind settings.Kind) {
 	if isUsual(kind) {
 		log = s.p.Log.Warn
 	}
-	log("No ConfigMap of a kind is in force", s.nameField(looked[0]), zap.Strings("names", looked), zap.String("consequence", consequenceOf(kind)))
+	log("No ConfigMap of a kind is in force", s.nameField(looked[0]), zap.Strings("names", looked),
+		zap.String("consequence", consequenceOf(kind)))
 	if !slices.ContainsFunc(looked, func(name string) bool { return s.states[kind].ignored[name] != "" }) {
 		s.p.Observer.Configured(s.fullName(looked[0]), "")
 	}
