@@ -86,7 +86,7 @@ func (w *window) measurePod(p *snapshot.Pod) {
 	if isNew { // it had none when it became ready; by its first scrape it may have many
 		growth = max(growth, inside)
 	}
-	// What was in the pod before and did not finish left it: a restart.
+	// Requests that were in the pod before and did not finish are gone: the server restarted.
 	w.arrived[pod] = max(done+growth/w.Window.Seconds(), w.figures[received][pod], 0)
 }
 

@@ -1,5 +1,5 @@
-// Package config holds the flags of the variant-autoscaler. What administrators change at run time is in ConfigMaps: package settings
-// decodes them.
+// Package config holds the flags of the variant-autoscaler. Settings that administrators change at run time are in ConfigMaps: package
+// settings decodes them.
 package config
 
 import (

@@ -11,8 +11,8 @@ import (
 // it, such a variant gets what every one of its flavors has left.
 const maxMixed = 256
 
-// admitter counts the quotas that further replicas take, where nobody knows in which order Kueue takes pods, nor which of their flavors it
-// gives them: all replicas of a variant could get any one of them. So a variant has the replicas of each flavor that are left beside all
+// admitter counts the quotas that further replicas take, where it is not known in which order Kueue takes pods, nor which of their flavors
+// it gives them: all replicas of a variant could get any one of them. So a variant has the replicas of each flavor that are left beside all
 // that others can take of it.
 type admitter struct {
 	tree         *quotaTree // with the largest use of further replicas: it may exceed a quota

@@ -132,8 +132,9 @@ func (d *decider) splitByGroup(numbers []int) [][]int {
 	return groups
 }
 
-// relaxTargets plans replicas that miss the targets for a stable load: a target that nobody can meet must not stop the scaling of a model.
-// What meets the targets keeps what the plan gives it. The others serve the rest, and go if there is none.
+// relaxTargets plans replicas that miss the targets for a stable load: a target that no variant can meet must not stop the scaling of a
+// model. Variants that meet the targets keep the replicas of the plan. The others serve the rest of the demand, and get none if there is no
+// rest.
 func (d *decider) relaxTargets() {
 	p := *d.problem
 	p.Groups = slices.Clone(p.Groups)
@@ -225,7 +226,7 @@ func (d *decider) buildVariant(g, i int) optimizer.Variant {
 		switch {
 		case in.Decided:
 			kept = b.clampReplicas(in.Previous)
-		case in.Problem != nil: // nobody is told a number, so the minimum makes no replicas
+		case in.Problem != nil: // no number is published, so the minimum adds no replicas
 			kept = min(in.Now, optimizer.MaxReplicas)
 		}
 		variant.Min, variant.Now, variant.Held, variant.Capacity = kept, kept, kept, 0

@@ -44,8 +44,8 @@ func (d *decider) fitToRoom() {
 	}
 }
 
-// minReplicas returns the replicas that nothing takes from a variant: its minimum, or all if it keeps what it has. What the plan wants at
-// least, such as a first replica that shows what it serves, is not among them.
+// minReplicas returns the replicas that nothing takes from a variant: its minimum, or all if it keeps what it has. A replica that only the
+// plan wants, such as a first one that shows what it serves, does not count.
 func (d *decider) minReplicas(v *variantState) int64 {
 	return int64(d.buildVariant(v.group, v.position).Min)
 }

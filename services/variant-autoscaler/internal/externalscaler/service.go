@@ -8,10 +8,10 @@
 // # What a caller may learn
 //
 // KEDA fills in the namespace of a ScaledObject itself, so a tenant gets decisions on its own namespace only, whatever the metadata of the
-// trigger says. Whoever reaches the port directly can ask as KEDA does: for each namespace and name that it guesses, the answer is a
-// number of replicas, or the same error whether the namespace, the object or the decision does not exist. Nothing can be listed or
-// changed. Require client certificates, or admit only KEDA's operator by a NetworkPolicy. A TriggerAuthentication with the client
-// certificate gives it to the tenant who may read its Secret: use a ClusterTriggerAuthentication.
+// trigger says. A program that reaches the port directly can ask as KEDA does: for each namespace and name that it guesses, the answer is a
+// number of replicas, or the same error whether the namespace, the object or the decision does not exist. Nothing can be listed or changed.
+// Require client certificates, or admit only KEDA's operator by a NetworkPolicy. A TriggerAuthentication with the client certificate gives
+// it to the tenant who may read its Secret: use a ClusterTriggerAuthentication.
 package externalscaler
 
 import (

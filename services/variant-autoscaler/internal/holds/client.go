@@ -27,7 +27,7 @@ const (
 //	https       none           not sent: whoever may write a Service could get it. Any certificate is accepted
 //	https       a file         sent to whoever has a certificate of an authority for SERVICE.NAMESPACE.svc
 //
-// What a picker says has an effect on models of its own namespace only, whoever it is.
+// Pickers are untrusted: a picker affects only models of its own namespace.
 type Options struct {
 	TokenFile string // empty: no token
 	CAFile    string // of the authorities of pickers

@@ -179,7 +179,7 @@ func declaringTriggers(f *fields) []*fields {
 }
 
 // readTrigger reads the metadata of a trigger that declares a variant. The variant has the name of its target, unless the trigger gives it
-// another one. What annotations say, too, must be the same.
+// another one. Annotations must agree with the metadata.
 func readTrigger(s *Spec, f *fields) {
 	triggers := declaringTriggers(f)
 	if len(triggers) == 0 {

@@ -187,7 +187,7 @@ func quotasOf(f *fields) []inventory.FlavorQuota {
 	return all
 }
 
-// cardsByFlavor returns the cards that a field of the status has, by flavor. It is empty in a status that nobody has written yet.
+// cardsByFlavor returns the cards that a field of the status has, by flavor. It is empty if the status was not written yet.
 func cardsByFlavor(f *fields, field string) map[string]inventory.Cards {
 	all := map[string]inventory.Cards{}
 	visitNamed(f.value("status"), field, func(flavor string, entry *fields) {

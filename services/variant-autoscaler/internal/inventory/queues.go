@@ -22,7 +22,7 @@ type Kueue struct {
 	ClusterQueues []*QuotaOwner
 	Cohorts       []*QuotaOwner
 	Flavors       []*Flavor
-	// CohortsUnknown reports that Cohorts cannot be listed: nobody knows what they share with their ClusterQueues.
+	// CohortsUnknown reports that Cohorts cannot be listed: it is not known what they share with their ClusterQueues.
 	CohortsUnknown bool
 }
 

@@ -54,8 +54,8 @@ type readResult struct {
 	err   error
 }
 
-// BeginPass returns the Read of one pass. What cannot be read for a moment is as in the pass before. end forgets what the pass did not ask
-// for.
+// BeginPass returns the Read of one pass. If a read fails for a moment, Read returns the LocalQueue of the pass before. end forgets
+// LocalQueues that the pass did not ask for.
 func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	answers, counts, seen := map[cache.ObjectName]readResult{}, map[string]int{}, map[cache.ObjectName]*inventory.LocalQueue{}

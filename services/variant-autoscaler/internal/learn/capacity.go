@@ -42,7 +42,8 @@ func Confidence(m *snapshot.Measured) float64 {
 	return samples / (samples + usualSamples) / (1 + perError*m.Error)
 }
 
-// provenRate returns the largest rate that a replica was seen to serve within the targets. What it served with other requests counts less.
+// provenRate returns the largest rate that a replica was seen to serve within the targets. A rate that it served with other requests counts
+// less.
 func (s *state) provenRate(targets queueing.Targets) float64 {
 	most := 0.0
 	for i := range s.Points {

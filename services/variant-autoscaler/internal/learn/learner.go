@@ -1,4 +1,4 @@
-// Package learn learns what a replica of a variant serves within its targets from what its servers show, where nobody has measured a
+// Package learn learns what a replica of a variant serves within its targets from what its servers show, for variants without a measured
 // profile.
 //
 //	learner.go    the Learner of a variant: a sample in, a snapshot.Measured out

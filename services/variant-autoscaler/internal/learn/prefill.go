@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// A server that only prefills has no decode steps. What it serves follows from one number, the tokens without those in a
-// prefix cache that it computes in a second. Nothing has to be explored: a queue in front of it shows the number as it is.
+// A server that only prefills has no decode steps. Its capacity follows from one number, the tokens without those in a prefix cache that it
+// computes in a second. Nothing has to be explored: a queue in front of it shows the number as it is.
 
 // measurePrefill sets what replicas that only prefill serve under the current traffic.
 func (s *state) measurePrefill(m *snapshot.Measured, picker *snapshot.PickerSample) {

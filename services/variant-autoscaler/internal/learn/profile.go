@@ -128,7 +128,7 @@ func (s *state) maxBatch(picker *snapshot.PickerSample) int {
 	return int(min(max(most, 1), maxRunning))
 }
 
-// largestWithoutQueue returns the largest batch under traffic like the current one that left nobody waiting.
+// largestWithoutQueue returns the largest batch under traffic like the current one with which no request waited.
 func (s *state) largestWithoutQueue() float64 {
 	most := 0.0
 	for i := range s.Points {

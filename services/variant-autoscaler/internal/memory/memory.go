@@ -93,8 +93,8 @@ func (m *Memory) RestoreDecision(k snapshot.VariantKey, n int, now time.Time) {
 	}
 }
 
-// RestoreStart sets how long a replica takes to start, if the memory has seen no start: what another replica of the program saw. That saw
-// the pods that are ready by now, too: since then, they may have been unready for a while.
+// RestoreStart sets how long a replica takes to start, if the memory has seen no start, to what another replica of the program saw. That
+// one saw the pods that are ready by now, too: since then, they may have been unready for a while.
 func (m *Memory) RestoreStart(k snapshot.VariantKey, d time.Duration, now time.Time) {
 	if v := m.variantFor(k, now); len(v.starts) == 0 {
 		v.starts, v.restored = []time.Duration{d}, true

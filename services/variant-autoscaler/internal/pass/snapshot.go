@@ -241,7 +241,7 @@ func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now tim
 		p.restoreStatus(v, in.Status, now)
 	}
 	if v.Problem != nil && v.Problem.Reason == sources.Paused {
-		v.Previous = v.Now // nobody did what was decided, and nobody will
+		v.Previous = v.Now // the last decision had no effect
 	}
 	v.Tried, v.Trying = p.memory.TrialSince(key)
 	v.Held = p.memory.StabilizedReplicas(key, v.Now, now)

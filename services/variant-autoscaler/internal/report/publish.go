@@ -164,8 +164,7 @@ func conflictLosers(found *sources.Result) []snapshot.Variant {
 }
 
 // ReportOutcome writes the statuses that differ, and Events: on annotated objects with another problem than before, and on
-// VariantAutoscalings whose targets were scaled, or could not be for another reason than before. What it cannot write in time is left to
-// the next pass.
+// VariantAutoscalings whose targets were scaled, or could not be for another reason than before. The next pass writes the rest.
 func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 	inputs := p.statusInputs(o)
 	ctx, cancel := context.WithTimeout(ctx, writeTime)

@@ -71,8 +71,8 @@ func NewReader(client dynamic.Interface, kinds *Kinds) *Reader {
 	return &Reader{client: client, kinds: kinds, last: map[Object]*Scale{}}
 }
 
-// BeginPass returns the Read of one pass. What cannot be read for a moment, or is too much for a pass, is as in the pass before. end
-// forgets what the pass did not ask for.
+// BeginPass returns the Read of one pass. If a read fails for a moment, or a pass has too many, Read returns the scale of the pass before.
+// end forgets scales that the pass did not ask for.
 func (r *Reader) BeginPass(ctx context.Context) (read Read, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	seen, counts, total := map[Object]*Scale{}, map[string]int{}, 0

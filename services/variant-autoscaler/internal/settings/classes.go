@@ -14,7 +14,7 @@ import (
 const (
 	// LowestPriority is that of a class without a valid priority. 1 is the highest.
 	LowestPriority = 100
-	// maxTarget is a day in milliseconds. Nobody waits longer for a token.
+	// maxTarget is a day in milliseconds. No client waits longer for a token.
 	maxTarget = 24 * 60 * 60 * 1000
 	// defaultModel stands for all models that a class does not list.
 	defaultModel = "default/default"
@@ -65,7 +65,7 @@ type listed struct {
 	conflict string // with other classes, whose targets are those of class, too
 }
 
-// parseClasses decodes the classes of all ConfigMaps. What a class is called in messages has the name of its ConfigMap, if there are two.
+// parseClasses decodes the classes of all ConfigMaps. If there are two, messages name a class with its ConfigMap.
 func parseClasses(sources []Source, w *warnings) classes {
 	all := classes{byKey: map[string]map[modelName]listed{}, byModel: map[modelName]listed{}}
 	for _, source := range sources {

@@ -14,7 +14,7 @@ type Snapshot struct {
 	Limits   []Limit   `json:"limits,omitempty"`
 	// Nodes are the sets of nodes that pods of variants can use. None: the limiter is off.
 	Nodes []NodeSet `json:"nodes,omitempty"`
-	// Quotas are those of Kueue for the pods of variants. That of a Cohort comes before those of its members.
+	// Quotas are the quotas of Kueue for the pods of variants. The quota of a Cohort comes before the quotas of its members.
 	Quotas []Quota `json:"quotas,omitempty"`
 	Groups []Group `json:"groups"`
 }

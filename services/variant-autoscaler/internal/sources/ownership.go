@@ -18,7 +18,7 @@ type Ownership struct {
 	Follower string
 	// Idle reports whether Follower is a HorizontalPodAutoscaler that does nothing while the target has no replicas.
 	Idle bool
-	// Problem is why nobody does what this program decides: something else scales the target. Nil: nothing does.
+	// Problem says that something else scales the target, so that the decisions of this program have no effect. Nil: nothing does.
 	Problem *snapshot.Problem
 }
 

@@ -55,7 +55,7 @@ const (
 	QueueNotFound = inventory.QueueNotFound
 	QueueInactive = inventory.QueueInactive
 	QuotaMissing  = inventory.QuotaMissing
-	// DevicesNotFound and DevicesUnsupported: nobody can count the devices that the pods claim. Remedy: the message says it.
+	// DevicesNotFound and DevicesUnsupported: the devices that the pods claim cannot be counted. Remedy: the message says it.
 	DevicesNotFound    = inventory.DevicesNotFound
 	DevicesUnsupported = inventory.DevicesUnsupported
 )

@@ -109,8 +109,8 @@ func (s *Store) stripConfigMap(obj any) (any, error) {
 // Settings returns the settings in force.
 func (s *Store) Settings() *settings.Settings { return s.current.Load() }
 
-// OnChange registers a function to call after each change of the data in force, with the name of the ConfigMap that caused it. What is
-// there at the start is no change. Calls for ConfigMaps of different kinds may overlap. Call it before Run.
+// OnChange registers a function to call after each change of the data in force, with the name of the ConfigMap that caused it. The
+// ConfigMaps that exist at the start are no change. Calls for ConfigMaps of different kinds may overlap. Call it before Run.
 func (s *Store) OnChange(f func(kind settings.Kind, name string)) { s.onChange = append(s.onChange, f) }
 
 // OnLoad registers a function to call with settings that come into force, also with those at the start. It must not block. Call it before
