@@ -135,16 +135,16 @@ func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) 
 	order, neighbors := fairOrder(groups), neighborsByModel(groups)
 	results := make([]Result, len(groups))
 	var next atomic.Int64
-	var all sync.WaitGroup
+	var workers sync.WaitGroup
 	for range min(c.options.Concurrency, len(groups)) {
-		all.Go(func() {
+		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(order); i = int(next.Add(1)) - 1 {
 				g := &groups[order[i]]
 				results[order[i]] = c.collectGroup(ctx, now, g, neighbors[modelOf(g)])
 			}
 		})
 	}
-	all.Wait()
+	workers.Wait()
 	return results
 }
 
@@ -200,13 +200,13 @@ type modelNeighbors struct {
 }
 
 func neighborsByModel(groups []Group) map[servedModel]*modelNeighbors {
-	all := map[servedModel]*modelNeighbors{}
+	byModel := map[servedModel]*modelNeighbors{}
 	for i := range groups {
 		g := &groups[i]
-		n := all[modelOf(g)]
+		n := byModel[modelOf(g)]
 		if n == nil {
 			n = &modelNeighbors{pools: map[string]string{}}
-			all[modelOf(g)] = n
+			byModel[modelOf(g)] = n
 		}
 		n.groups++
 		for _, v := range g.Variants {
@@ -215,7 +215,7 @@ func neighborsByModel(groups []Group) map[servedModel]*modelNeighbors {
 			}
 		}
 	}
-	return all
+	return byModel
 }
 
 // fairOrder returns the numbers of the groups: first the first group of each namespace, then the second ones, and so on.

@@ -177,21 +177,21 @@ func (s *selection) newestQuery() string {
 
 // engineExprs returns an expression for each name of a figure.
 func (s *selection) engineExprs(figure, format string) []string {
-	var all []string
+	var exprs []string
 	for i := range engines {
 		for _, name := range engines[i].metrics[figure] {
-			all = append(all, fmt.Sprintf(format, s.selectServers(name)))
+			exprs = append(exprs, fmt.Sprintf(format, s.selectServers(name)))
 		}
 	}
-	return all
+	return exprs
 }
 
 // waitingExprs returns expressions for the requests that wait for a place in the batch. Where servers have roles, others wait for a KV
 // cache: vLLM counts them as waiting, too, and SGLang does not count those for which a decode server has no room yet.
 func (s *selection) waitingExprs(format string) []string {
-	all := s.engineExprs(waiting, format)
+	exprs := s.engineExprs(waiting, format)
 	if !s.roles {
-		return all
+		return exprs
 	}
 	waitingExpr := func(metric string, more ...string) string {
 		return fmt.Sprintf(format, s.selectServers(metric, more...))
@@ -200,20 +200,20 @@ func (s *selection) waitingExprs(format string) []string {
 		waitingExpr(vllmWaitingByReason, `reason="capacity"`),
 		fmt.Sprintf("(%s - %s)", waitingExpr(vllmWaiting), waitingExpr(vllmFetching, `stage=~"waiting_to_start|in_progress"`)),
 		fmt.Sprintf("(%s + %s)", waitingExpr(sglangWaiting), waitingExpr(sglangPreallocating)),
-	}, all...)
+	}, exprs...)
 }
 
 // observedExprs returns, for each engine, an expression for a series that exists even if no request ever finished.
 func (s *selection) observedExprs(format string) []string {
-	var all []string
+	var exprs []string
 	for i := range engines {
 		always := engines[i].metrics[finished][0]
 		if engines[i].lazy {
 			always = engines[i].metrics[running][0]
 		}
-		all = append(all, fmt.Sprintf(format, s.selectServers(always)))
+		exprs = append(exprs, fmt.Sprintf(format, s.selectServers(always)))
 	}
-	return all
+	return exprs
 }
 
 // selectServers selects a metric of the model's servers in the namespace.
@@ -270,12 +270,12 @@ func (s *selection) refusalExprs(format string) []string {
 	if s.shared {
 		pool = "pool=" + strconv.Quote(s.namespace+"/"+s.pool)
 	}
-	var all []string
+	var exprs []string
 	for _, metric := range []string{newAttempts, legacyAttempts} {
 		selected := fmt.Sprintf(`%s{namespace=%s,target_model_name=%s,%s,status="failure"}`, metric, strconv.Quote(s.namespace), strconv.Quote(s.model), pool)
-		all = append(all, fmt.Sprintf("sum(max without (%s) (%s))", samePicker, fmt.Sprintf(format, selected)))
+		exprs = append(exprs, fmt.Sprintf("sum(max without (%s) (%s))", samePicker, fmt.Sprintf(format, selected)))
 	}
-	return all
+	return exprs
 }
 
 // queueExprs returns expressions that apply a function to the requests that wait in the picker.
@@ -284,13 +284,13 @@ func (s *selection) queueExprs(format string) []string {
 	if s.shared {
 		pool = "inference_pool=" + strconv.Quote(s.pool)
 	}
-	var all []string
+	var exprs []string
 	for _, metric := range []string{NewQueue, LegacyQueue} {
 		target := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
 		model := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name="",model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
-		all = append(all, fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, fmt.Sprintf(format, target), fmt.Sprintf(format, model)))
+		exprs = append(exprs, fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, fmt.Sprintf(format, target), fmt.Sprintf(format, model)))
 	}
-	return all
+	return exprs
 }
 
 // optionalMatcher returns a regular expression for a label that is missing or has a value.

@@ -25,13 +25,13 @@ func ReadQueues(ctx context.Context, q querier) ([]Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the queues of pickers: %w", err)
 	}
-	var all []Queue
+	var queues []Queue
 	for _, s := range vector {
 		model := cmp.Or(s.Labels["target_model_name"], s.Labels["model_name"])
 		if model == "" || s.Labels["namespace"] == "" || math.IsNaN(s.Value) {
 			continue
 		}
-		all = append(all, Queue{Namespace: s.Labels["namespace"], Pool: s.Labels["inference_pool"], Model: model})
+		queues = append(queues, Queue{Namespace: s.Labels["namespace"], Pool: s.Labels["inference_pool"], Model: model})
 	}
-	return all, nil
+	return queues, nil
 }

@@ -60,11 +60,11 @@ func (c *Collector) splitStages(groupWindow *window) []*stage {
 		s.group.Variants = append(s.group.Variants, v)
 		s.variants = append(s.variants, i)
 	}
-	var all []*stage
+	var stages []*stage
 	for _, role := range slices.Sorted(maps.Keys(byRole)) {
 		s := byRole[role]
 		s.window = c.newWindow(s.group, groupWindow.figures, groupWindow.now)
-		all = append(all, s)
+		stages = append(stages, s)
 	}
 	if prefill, decode := byRole[snapshot.Prefill], byRole[snapshot.Decode]; prefill != nil && decode != nil {
 		if decode.isCrowded() && !prefill.isAnswering() {
@@ -75,7 +75,7 @@ func (c *Collector) splitStages(groupWindow *window) []*stage {
 			other.removePicker()
 		}
 	}
-	return all
+	return stages
 }
 
 // isCrowded reports whether requests wait for room in the servers. Prefill servers keep the KV caches of those, and so look full, too: more

@@ -106,13 +106,13 @@ func (w *window) readPicks() {
 }
 
 func (w *window) podNames() []string {
-	var all []string
+	var names []string
 	for _, v := range w.group.Variants {
 		for _, p := range v.Pods {
-			all = append(all, p.Name)
+			names = append(names, p.Name)
 		}
 	}
-	return all
+	return names
 }
 
 // computeLoad returns the load, or why it is not known.
@@ -339,9 +339,9 @@ func (w *window) replicaWeight(variant int) int64 {
 }
 
 // subtractPods returns the pods of a list that are not in another one.
-func subtractPods(all, without []string) []string {
+func subtractPods(pods, without []string) []string {
 	drop := setOf(without)
-	return slices.DeleteFunc(slices.Clone(all), func(pod string) bool { return drop[pod] })
+	return slices.DeleteFunc(slices.Clone(pods), func(pod string) bool { return drop[pod] })
 }
 
 func setOf(pods []string) map[string]bool {

@@ -167,11 +167,11 @@ func (c *Config) Settings(environment func(name string) string) settings.Options
 }
 
 func kindNames() string {
-	var all []string
+	var names []string
 	for _, kind := range settings.Kinds() {
-		all = append(all, string(kind))
+		names = append(names, string(kind))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(names, ", ")
 }
 
 func (c *Config) validateConfigMaps() []error {

@@ -47,14 +47,14 @@ func (d *decider) explainShortage(g, i int) string {
 			nodes, quotas = nodes || !isQuota, quotas || isQuota
 		}
 	}
-	var all []string
+	var shortages []string
 	if nodes {
-		all = append(all, d.nodeShortage(p))
+		shortages = append(shortages, d.nodeShortage(p))
 	}
 	if quotas {
-		all = append(all, d.quotaShortage(p))
+		shortages = append(shortages, d.quotaShortage(p))
 	}
-	return strings.Join(all, "; and ")
+	return strings.Join(shortages, "; and ")
 }
 
 func (d *decider) nodeShortage(p *snapshot.Pods) string {

@@ -24,15 +24,15 @@ func variantCapacities(s *snapshot.Snapshot) []capacity {
 		variant *snapshot.Variant
 		group   *snapshot.Group
 	}
-	var all []variantInGroup
+	var variants []variantInGroup
 	for g := range s.Groups {
 		for i := range s.Groups[g].Variants {
-			all = append(all, variantInGroup{variant: &s.Groups[g].Variants[i], group: &s.Groups[g]})
+			variants = append(variants, variantInGroup{variant: &s.Groups[g].Variants[i], group: &s.Groups[g]})
 		}
 	}
-	results := make([]capacity, len(all))
-	optimizer.ParallelFor(len(all), func(i int) {
-		results[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
+	results := make([]capacity, len(variants))
+	optimizer.ParallelFor(len(variants), func(i int) {
+		results[i] = capacityOf(variants[i].variant, variants[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
 		for _, rate := range []*int64{&results[i].rate, &results[i].stable} {
 			*rate = min(max(*rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
 		}

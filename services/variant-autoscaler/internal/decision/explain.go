@@ -233,15 +233,15 @@ func (d *decider) describeKept(g, i int) string {
 func formatReplicas(n int) string { return formatCount(int64(n), "replica") }
 
 func formatTargets(g *snapshot.Group) string {
-	var all []string
+	var texts []string
 	wanted := g.Targets.ForRole(g.Role)
 	if wanted.TTFT > 0 {
-		all = append(all, "TTFT "+formatMillis(wanted.TTFT))
+		texts = append(texts, "TTFT "+formatMillis(wanted.TTFT))
 	}
 	if wanted.ITL > 0 {
-		all = append(all, "ITL "+formatMillis(wanted.ITL))
+		texts = append(texts, "ITL "+formatMillis(wanted.ITL))
 	}
-	return strings.Join(all, " and ")
+	return strings.Join(texts, " and ")
 }
 
 func formatMillis(ms float64) string {

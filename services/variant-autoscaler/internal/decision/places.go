@@ -41,7 +41,7 @@ func placeLimits(s *snapshot.Snapshot) []placeLimit {
 			count[set]++
 		}
 	})
-	var all []placeLimit
+	var limits []placeLimit
 	for _, set := range largestCounts(count, maxPlaceSets) {
 		if s.Nodes[set].Elastic {
 			continue
@@ -52,10 +52,10 @@ func placeLimits(s *snapshot.Snapshot) []placeLimit {
 		}
 		slices.SortFunc(cards, func(a, b int64) int { return cmp.Or(cmp.Compare(sizes[set][b], sizes[set][a]), cmp.Compare(a, b)) })
 		for _, size := range cards[:min(len(cards), maxPlaceSizes)] {
-			all = append(all, placeLimit{set: set, cards: size})
+			limits = append(limits, placeLimit{set: set, cards: size})
 		}
 	}
-	return all
+	return limits
 }
 
 // limitPlaces sets the amounts of the limits of places and quotas.
@@ -110,16 +110,16 @@ func setsOf(s *snapshot.Snapshot, p *snapshot.Pods) []int {
 
 // largestCounts returns the positions of the largest counts that are not 0, in their order.
 func largestCounts(count []int, number int) []int {
-	var all []int
+	var positions []int
 	for i, n := range count {
 		if n > 0 {
-			all = append(all, i)
+			positions = append(positions, i)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(count[b], count[a]) })
-	all = all[:min(len(all), number)]
-	slices.Sort(all)
-	return all
+	slices.SortStableFunc(positions, func(a, b int) int { return cmp.Compare(count[b], count[a]) })
+	positions = positions[:min(len(positions), number)]
+	slices.Sort(positions)
+	return positions
 }
 
 // limitUsage returns what a replica takes of the limits of places and quotas.
@@ -131,14 +131,14 @@ func (d *decider) limitUsage(p *snapshot.Pods) []optimizer.Places {
 }
 
 func (d *decider) placeUsage(p *snapshot.Pods) []optimizer.Places {
-	var all []optimizer.Places
+	var usage []optimizer.Places
 	sets := setsOf(d.snapshot, p)
 	for i, l := range d.places {
 		if n := p.Count * (p.Cards / l.cards); n > 0 && slices.Contains(sets, l.set) {
-			all = append(all, optimizer.Places{Limit: len(d.snapshot.Limits) + i, Amount: min(n, maxCards)})
+			usage = append(usage, optimizer.Places{Limit: len(d.snapshot.Limits) + i, Amount: min(n, maxCards)})
 		}
 	}
-	return all
+	return usage
 }
 
 // maxCards is the most that the optimizer accepts. No node set has as many places.

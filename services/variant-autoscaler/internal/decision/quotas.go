@@ -110,10 +110,10 @@ type quotaLimit struct {
 
 // quotaLevels returns the quotas of the ClusterQueue of a variant, then those of each Cohort above it.
 func (t *quotaTree) quotaLevels(p *snapshot.Pods) [][]int {
-	var all [][]int
+	var levels [][]int
 	for level := slices.Clone(p.Quotas); len(level) > 0; {
 		slices.Sort(level)
-		all = append(all, level)
+		levels = append(levels, level)
 		var above []int
 		for _, i := range level {
 			if parent := t.quotas[i].Parent; parent >= 0 {
@@ -122,7 +122,7 @@ func (t *quotaTree) quotaLevels(p *snapshot.Pods) [][]int {
 		}
 		level = above
 	}
-	return all
+	return levels
 }
 
 // buildLimits returns the limits of quotas that a snapshot has.
@@ -130,7 +130,7 @@ func (t *quotaTree) buildLimits(s *snapshot.Snapshot) []quotaLimit {
 	if len(s.Quotas) == 0 {
 		return nil
 	}
-	var all []quotaLimit
+	var limits []quotaLimit
 	var count []int // variants
 	position := map[string]int{}
 	visitPods(s, func(p *snapshot.Pods) {
@@ -141,17 +141,17 @@ func (t *quotaTree) buildLimits(s *snapshot.Snapshot) []quotaLimit {
 			key := fmt.Sprint(level)
 			at, known := position[key]
 			if !known {
-				at = len(all)
+				at = len(limits)
 				position[key] = at
-				all, count = append(all, quotaLimit{quotas: level, cards: p.Cards * p.Count}), append(count, 0)
+				limits, count = append(limits, quotaLimit{quotas: level, cards: p.Cards * p.Count}), append(count, 0)
 			}
-			all[at].cards = min(all[at].cards, p.Cards*p.Count)
+			limits[at].cards = min(limits[at].cards, p.Cards*p.Count)
 			count[at]++
 		}
 	})
-	kept := make([]quotaLimit, 0, len(all))
+	kept := make([]quotaLimit, 0, len(limits))
 	for _, at := range largestCounts(count, maxQuotaLimits) {
-		kept = append(kept, all[at])
+		kept = append(kept, limits[at])
 	}
 	return kept
 }
@@ -177,14 +177,14 @@ func (d *decider) quotaUsage(p *snapshot.Pods) []optimizer.Places {
 	if len(p.Quotas) == 0 {
 		return nil
 	}
-	var all []optimizer.Places
+	var usage []optimizer.Places
 	levels := d.quotas.quotaLevels(p)
 	for i := range d.quotaLimits {
 		if d.quotaLimits[i].countsVariant(levels) {
-			all = append(all, optimizer.Places{Limit: len(d.snapshot.Limits) + len(d.places) + i, Amount: min(p.Cards*p.Count, maxCards)})
+			usage = append(usage, optimizer.Places{Limit: len(d.snapshot.Limits) + len(d.places) + i, Amount: min(p.Cards*p.Count, maxCards)})
 		}
 	}
-	return all
+	return usage
 }
 
 // tightestQuota returns the quota of a variant, or of a Cohort above it, that keeps it from further replicas, and the cards that it leaves.

@@ -47,16 +47,16 @@ func (w *wakeUp) hasStarter(g int) bool {
 
 // starterNames returns the names of the variants that start, for messages.
 func (d *decider) starterNames(w *wakeUp) string {
-	var all []string
+	var names []string
 	for _, s := range w.starters {
-		all = append(all, d.snapshot.Groups[s.group].Variants[s.variant].Name)
+		names = append(names, d.snapshot.Groups[s.group].Variants[s.variant].Name)
 	}
-	return strings.Join(all, " and ")
+	return strings.Join(names, " and ")
 }
 
 // servingSides returns the groups of a model, from first to before end, that serve it together: prefill and decode servers, and those of
 // whole requests if they stand beside such a pair.
-func (d *decider) servingSides(first, end int) (all [][]int) {
+func (d *decider) servingSides(first, end int) (sides [][]int) {
 	var aggregated, others []int
 	for g := first; g < end; g++ {
 		if d.hasPair(g) {
@@ -65,10 +65,10 @@ func (d *decider) servingSides(first, end int) (all [][]int) {
 			others = append(others, g)
 		}
 	}
-	if all = append(all, others); len(aggregated) > 0 {
-		all = append(all, aggregated)
+	if sides = append(sides, others); len(aggregated) > 0 {
+		sides = append(sides, aggregated)
 	}
-	return all
+	return sides
 }
 
 // keeperSide returns the groups of a model that keep it from zero: those that serve it, start, or would start at the least cost.

@@ -86,24 +86,24 @@ type namedItem[T any] struct {
 }
 
 func variantsOf(s *snapshot.Snapshot) []namedItem[snapshot.Variant] {
-	var all []namedItem[snapshot.Variant]
+	var variants []namedItem[snapshot.Variant]
 	for g := range s.Groups {
 		for i := range s.Groups[g].Variants {
 			v := &s.Groups[g].Variants[i]
-			all = append(all, namedItem[snapshot.Variant]{v.Namespace + "/" + v.Name, v})
+			variants = append(variants, namedItem[snapshot.Variant]{v.Namespace + "/" + v.Name, v})
 		}
 	}
-	return all
+	return variants
 }
 
 func modelsOf(s *snapshot.Snapshot) []namedItem[snapshot.Group] {
-	var all []namedItem[snapshot.Group]
+	var models []namedItem[snapshot.Group]
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		// Models often have a slash in their names. Patterns treat it as any other character of the name.
-		all = append(all, namedItem[snapshot.Group]{g.Namespace + "/" + strings.ReplaceAll(g.Model, "/", "\x00"), g})
+		models = append(models, namedItem[snapshot.Group]{g.Namespace + "/" + strings.ReplaceAll(g.Model, "/", "\x00"), g})
 	}
-	return all
+	return models
 }
 
 // applyChanges sets the value of each change of the form NAME=VALUE in what its name matches.

@@ -134,17 +134,17 @@ func (t *Table) WakeModel(namespace, pool, modelID string) (starts []actuation.V
 func (t *Table) Asleep() []actuation.Variant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []actuation.Variant
+	var asleep []actuation.Variant
 	if t.term != nil {
 		for _, standby := range t.term.standby {
 			for _, v := range standby {
 				if t.isAsleep(v) {
-					all = append(all, *v)
+					asleep = append(asleep, *v)
 				}
 			}
 		}
 	}
-	return all
+	return asleep
 }
 
 func (t *Table) isAsleep(v *actuation.Variant) bool { return v.Desired == 0 && t.woken[nameOf(v)] == 0 }

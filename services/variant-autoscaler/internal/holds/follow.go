@@ -155,9 +155,9 @@ func (f *Follower) reportCounts() {
 
 // wantedPickers returns the pickers of all known pools, with their pools.
 func (f *Follower) wantedPickers() map[picker][]Pool {
-	all := map[picker][]Pool{}
+	wanted := map[picker][]Pool{}
 	if f.p.Off {
-		return all
+		return wanted
 	}
 	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), Pool.compareTo) {
 		service := f.serviceOf(pool)
@@ -167,20 +167,20 @@ func (f *Follower) wantedPickers() map[picker][]Pool {
 		for _, e := range informers.EndpointsOf(f.p.Endpoints, service) {
 			for _, address := range e.Addresses {
 				p := picker{namespace: pool.Namespace, service: service.Name, address: address, tls: e.TLS}
-				all[p] = append(all[p], pool)
+				wanted[p] = append(wanted[p], pool)
 			}
 		}
 	}
-	return f.dropExcess(all)
+	return f.dropExcess(wanted)
 }
 
 // dropExcess removes the pickers beyond the limits.
-func (f *Follower) dropExcess(all map[picker][]Pool) map[picker][]Pool {
-	counts, total := map[string]int{}, len(all)
+func (f *Follower) dropExcess(pickers map[picker][]Pool) map[picker][]Pool {
+	counts, total := map[string]int{}, len(pickers)
 	kept := 0
-	for _, p := range slices.SortedFunc(maps.Keys(all), picker.compareTo) {
+	for _, p := range slices.SortedFunc(maps.Keys(pickers), picker.compareTo) {
 		if kept >= maxStreams || counts[p.namespace] >= maxOfNamespace {
-			delete(all, p)
+			delete(pickers, p)
 			continue
 		}
 		kept++
@@ -192,7 +192,7 @@ func (f *Follower) dropExcess(all map[picker][]Pool) map[picker][]Pool {
 				zap.Int("pickers", total), zap.Int("followed", kept), zap.Int("most", maxStreams), zap.Int("mostOfNamespace", maxOfNamespace))
 		}
 	}
-	return all
+	return pickers
 }
 
 // serviceOf returns the Service of the picker of a pool, without a name if it has none.

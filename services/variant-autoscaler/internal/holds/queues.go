@@ -57,7 +57,7 @@ func readQueues(page io.Reader) (pageQueues, error) {
 	}
 	// A picker that exports both names has the same requests under both.
 	family := cmp.Or(families[collect.NewQueue], families[collect.LegacyQueue])
-	var all pageQueues
+	var queues pageQueues
 	for _, m := range family.GetMetric() {
 		labels := map[string]string{}
 		for _, l := range m.GetLabel() {
@@ -67,11 +67,11 @@ func readQueues(page io.Reader) (pageQueues, error) {
 		if !(value > 0) { // nor NaN
 			continue
 		}
-		all = append(all, pageQueue{
+		queues = append(queues, pageQueue{
 			pool: labels["inference_pool"], model: cmp.Or(labels["target_model_name"], labels["model_name"]), requests: int(min(value, maxRequests)),
 		})
 	}
-	return all, nil
+	return queues, nil
 }
 
 // waitingOf returns how many requests wait for each model of a pool. A queue without a pool is that of the only one.

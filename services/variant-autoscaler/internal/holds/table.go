@@ -92,14 +92,14 @@ func (t *Table) poolsOf() []Pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	seen := map[Pool]bool{}
-	var all []Pool
+	var pools []Pool
 	for k := range t.known {
 		if !seen[k.Pool] {
 			seen[k.Pool] = true
-			all = append(all, k.Pool)
+			pools = append(pools, k.Pool)
 		}
 	}
-	return all
+	return pools
 }
 
 // Observe replaces what a replica of a picker says of a pool: how many requests wait for each model.

@@ -166,16 +166,16 @@ const (
 
 // declaringTriggers returns the triggers of external scalers that name a model.
 func declaringTriggers(f *fields) []*fields {
-	var all []*fields
+	var declaring []*fields
 	triggers, _ := f.value("spec", "triggers").([]any)
 	for _, t := range triggers {
 		t, _ := t.(map[string]any)
 		g := &fields{object: t, prefix: "spec.triggers: "}
 		if kind := g.textAt("type"); (kind == "external" || kind == "external-push") && g.textAt("metadata", metadataModel) != "" {
-			all = append(all, g)
+			declaring = append(declaring, g)
 		}
 	}
-	return all
+	return declaring
 }
 
 // readTrigger reads the metadata of a trigger that declares a variant. The variant has the name of its target, unless the trigger gives it

@@ -97,9 +97,9 @@ func readSlice(u *unstructured.Unstructured) any {
 	s.Pool = f.textAt("spec", "pool", "name")
 	s.Generation, s.Count = f.numberAt("spec", "pool", "generation").Value, f.numberAt("spec", "pool", "resourceSliceCount").Value
 	perDevice, _ := f.value("spec", "perDeviceNodeSelection").(bool)
-	all, _ := f.value("spec", "devices").([]any)
-	s.Invalid = len(all) > maxDevices
-	for _, element := range all[:min(len(all), maxDevices)] {
+	devices, _ := f.value("spec", "devices").([]any)
+	s.Invalid = len(devices) > maxDevices
+	for _, element := range devices[:min(len(devices), maxDevices)] {
 		object, _ := element.(map[string]any)
 		entry := &fields{object: object}
 		d := inventory.Device{Name: entry.textAt("name")}
@@ -136,7 +136,7 @@ func isRestricted(device map[string]any) bool {
 // attributesOf returns the attributes of a device. The domain of a name without one is the driver.
 func attributesOf(f *fields, driver string) []string {
 	object, _ := f.value("attributes").(map[string]any)
-	var all []string
+	var attributes []string
 	for _, key := range firstKeys(object, maxAttributes) {
 		value, _ := object[key].(map[string]any)
 		domain, name, found := strings.Cut(key, "/")
@@ -145,11 +145,11 @@ func attributesOf(f *fields, driver string) []string {
 		}
 		for _, field := range []string{"string", "bool", "int"} {
 			if v := value[field]; v != nil {
-				all = append(all, internText(cutText(inventory.AttributeText(domain, name, valueText(v)))))
+				attributes = append(attributes, internText(cutText(inventory.AttributeText(domain, name, valueText(v)))))
 			}
 		}
 	}
-	return all
+	return attributes
 }
 
 // valueText returns a value as an expression has it.
@@ -223,12 +223,12 @@ var (
 
 // readSelectors reads the selectors of CEL of a list, all of which a device must match.
 func (r *DeviceRequest) readSelectors(f *fields, path ...string) {
-	all, _ := f.value(path...).([]any)
-	if len(all) > maxSelectors {
+	selectors, _ := f.value(path...).([]any)
+	if len(selectors) > maxSelectors {
 		r.Unsupported = fmt.Sprintf("it has more than %d selectors", maxSelectors)
 		return
 	}
-	for _, element := range all {
+	for _, element := range selectors {
 		object, _ := element.(map[string]any)
 		expression, _ := (&fields{object: object}).value("cel", "expression").(string)
 		if len(expression) > maxExpression || !r.readTerms(expression) {
@@ -284,16 +284,16 @@ func claimsOf(pods int64, templates ...template) *PodClaims {
 		if i > 0 {
 			number = pods - 1
 		}
-		all, _ := t.value(append(slices.Clone(t.path), "spec", "resourceClaims")...).([]any)
-		if len(all) == 0 {
+		items, _ := t.value(append(slices.Clone(t.path), "spec", "resourceClaims")...).([]any)
+		if len(items) == 0 {
 			continue
 		}
-		object, _ := all[0].(map[string]any)
+		object, _ := items[0].(map[string]any)
 		name := (&fields{object: object}).textAt("resourceClaimTemplateName")
 		if claims == nil {
 			claims = &PodClaims{Template: name}
 		}
-		if len(all) > 1 || name == "" || name != claims.Template {
+		if len(items) > 1 || name == "" || name != claims.Template {
 			claims.Unsupported = "the pods have several claims, or one that is not made from a ResourceClaimTemplate: use one template with one request"
 		}
 		claims.Pods += number
@@ -307,6 +307,6 @@ func claimsOf(pods int64, templates ...template) *PodClaims {
 
 // hasClaims reports whether a pod requests devices by claims.
 func hasClaims(f *fields) bool {
-	all, _ := f.value("spec", "resourceClaims").([]any)
-	return len(all) > 0
+	items, _ := f.value("spec", "resourceClaims").([]any)
+	return len(items) > 0
 }

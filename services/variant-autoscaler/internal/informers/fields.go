@@ -107,13 +107,13 @@ func (f *fields) labelsAt(path ...string) map[string]string {
 	if !ok || len(object) == 0 {
 		return nil
 	}
-	all := make(map[string]string, min(len(object), maxLabels))
+	labels := make(map[string]string, min(len(object), maxLabels))
 	for _, key := range firstKeys(object, maxLabels) {
 		if value, ok := object[key].(string); ok {
-			all[strings.Clone(key)] = strings.Clone(value)
+			labels[strings.Clone(key)] = strings.Clone(value)
 		}
 	}
-	return all
+	return labels
 }
 
 func newFields(u *unstructured.Unstructured) *fields { return &fields{object: u.Object} }

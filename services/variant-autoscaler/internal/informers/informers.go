@@ -128,27 +128,27 @@ func turnOff(k kit.Kind) kit.Kind {
 func (i *Informers) WatchInventory() { i.watchInventory() }
 
 // inventoryInformers returns the informers that only the limiter needs, and their names.
-func (i *Informers) inventoryInformers() (all []*kube.OptionalInformer, names []string) {
-	all = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.asSlice(), i.olderQueues.asSlice(), i.Devices.asSlice())
+func (i *Informers) inventoryInformers() (optional []*kube.OptionalInformer, names []string) {
+	optional = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.asSlice(), i.olderQueues.asSlice(), i.Devices.asSlice())
 	for _, k := range InventoryKinds() {
 		names = append(names, k.Resource.GroupResource().String())
 	}
-	return all, names
+	return optional, names
 }
 
 // Run watches until ctx ends.
 func (i *Informers) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	all.Go(func() { i.Group.Run(ctx) })
+	var group sync.WaitGroup
+	group.Go(func() { i.Group.Run(ctx) })
 	select {
 	case <-i.inventoryOn:
 		informers, _ := i.inventoryInformers()
 		for _, informer := range informers {
-			all.Go(func() { informer.Run(ctx) })
+			group.Go(func() { informer.Run(ctx) })
 		}
 	case <-ctx.Done():
 	}
-	all.Wait()
+	group.Wait()
 }
 
 // Unsynced returns the names of the kinds that are not listed yet.
@@ -225,12 +225,12 @@ func Kinds(instance string) Set[kit.Kind] {
 
 // KindList returns all kinds, in their order. Those that only the limiter reads are off.
 func KindList(instance string) []kit.Kind {
-	var all []kit.Kind
+	var kinds []kit.Kind
 	mapSet(withoutInventory(instance), func(k kit.Kind) struct{} {
-		all = append(all, k)
+		kinds = append(kinds, k)
 		return struct{}{}
 	})
-	return all
+	return kinds
 }
 
 // InventoryKinds returns the kinds that only the limiter reads, in all versions.
@@ -283,13 +283,13 @@ func PodsBySelector(r kit.Reader, namespace string, selector labels.Selector) []
 
 // OwnedBy returns the workloads that an object of another kind made, with the kind of each.
 func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
-	all := map[Owner]*Workload{}
+	workloads := map[Owner]*Workload{}
 	for kind, reader := range map[string]kit.Reader{Deployment: c.Deployments, StatefulSet: c.StatefulSets, LeaderWorkerSet: c.LeaderWorkerSets} {
 		for _, w := range castObjects[Workload](reader.ByIndex(byOwner, o.String())) {
-			all[Owner{Namespace: w.Namespace, Kind: kind, Name: w.Name}] = w
+			workloads[Owner{Namespace: w.Namespace, Kind: kind, Name: w.Name}] = w
 		}
 	}
-	return all
+	return workloads
 }
 
 // AutoscalersOf returns the HorizontalPodAutoscalers and ScaledObjects that scale a workload.
@@ -299,11 +299,11 @@ func AutoscalersOf(c Caches, w Owner) []*Declaration {
 }
 
 func castObjects[T any](objects []any) []*T {
-	all := make([]*T, 0, len(objects))
+	typed := make([]*T, 0, len(objects))
 	for _, obj := range objects {
 		if t, ok := obj.(*T); ok {
-			all = append(all, t)
+			typed = append(typed, t)
 		}
 	}
-	return all
+	return typed
 }

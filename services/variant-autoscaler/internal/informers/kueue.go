@@ -169,47 +169,47 @@ func inactiveOf(f *fields) string {
 
 // quotasOf returns the quotas of cards, in the order in which Kueue tries their flavors.
 func quotasOf(f *fields) []inventory.FlavorQuota {
-	var all []inventory.FlavorQuota
+	var quotas []inventory.FlavorQuota
 	groups, _ := f.value("spec", "resourceGroups").([]any)
 	for _, g := range groups {
 		visitNamed(g, "flavors", func(flavor string, entry *fields) {
 			visitNamed(entry.object, "resources", func(resource string, entry *fields) {
 				r := slices.Index(inventory.Resources[:], resource)
-				if r < 0 || len(all) == maxFlavors {
+				if r < 0 || len(quotas) == maxFlavors {
 					return
 				}
 				quota := inventory.FlavorQuota{Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(entry.value("nominalQuota"))}
 				quota.Borrowing, quota.Lending = readLimit(entry.value("borrowingLimit")), readLimit(entry.value("lendingLimit"))
-				all = append(all, quota)
+				quotas = append(quotas, quota)
 			})
 		})
 	}
-	return all
+	return quotas
 }
 
 // cardsByFlavor returns the cards that a field of the status has, by flavor. It is empty if the status was not written yet.
 func cardsByFlavor(f *fields, field string) map[string]inventory.Cards {
-	all := map[string]inventory.Cards{}
+	byFlavor := map[string]inventory.Cards{}
 	visitNamed(f.value("status"), field, func(flavor string, entry *fields) {
-		if len(all) == maxFlavors {
+		if len(byFlavor) == maxFlavors {
 			return
 		}
-		cards := all[flavor]
+		cards := byFlavor[flavor]
 		visitNamed(entry.object, "resources", func(resource string, entry *fields) {
 			if r := slices.Index(inventory.Resources[:], resource); r >= 0 {
 				cards[r] = readQuota(entry.value("total"))
 			}
 		})
-		all[flavor] = cards
+		byFlavor[flavor] = cards
 	})
-	return all
+	return byFlavor
 }
 
 // visitNamed visits the objects with a name in a list of an object.
 func visitNamed(object any, list string, visit func(name string, entry *fields)) {
 	entry, _ := object.(map[string]any)
-	all, _ := entry[list].([]any)
-	for _, element := range all {
+	items, _ := entry[list].([]any)
+	for _, element := range items {
 		if item, ok := element.(map[string]any); ok {
 			f := &fields{object: item}
 			visit(f.textAt("name"), f)
@@ -257,8 +257,8 @@ func readFlavor(u *unstructured.Unstructured) any {
 
 // visitItems visits the first objects of a list.
 func visitItems(list any, visit func(entry *fields)) {
-	all, _ := list.([]any)
-	for _, element := range all[:min(len(all), maxFlavorParts)] {
+	items, _ := list.([]any)
+	for _, element := range items[:min(len(items), maxFlavorParts)] {
 		item, _ := element.(map[string]any)
 		visit(&fields{object: item})
 	}

@@ -50,13 +50,13 @@ func readNode(u *unstructured.Unstructured) any {
 // nodeLabels returns the labels of a node. Nodes share their texts.
 func nodeLabels(f *fields) map[string]string {
 	object, _ := f.value("metadata", "labels").(map[string]any)
-	all := make(map[string]string, min(len(object), maxNodeLabels))
+	labels := make(map[string]string, min(len(object), maxNodeLabels))
 	for _, key := range firstKeys(object, maxNodeLabels) {
 		if value, ok := object[key].(string); ok {
-			all[unique.Make(strings.Clone(key)).Value()] = unique.Make(strings.Clone(value)).Value()
+			labels[unique.Make(strings.Clone(key)).Value()] = unique.Make(strings.Clone(value)).Value()
 		}
 	}
-	return all
+	return labels
 }
 
 func isReady(f *fields) bool {

@@ -183,9 +183,9 @@ func readAlphaPool(u *unstructured.Unstructured) any {
 func newPool(u *unstructured.Unstructured, selector ...string) *Pool {
 	pool := &Pool{Identity: identityOf(u), Created: u.GetCreationTimestamp().Time}
 	f := newFields(u)
-	if all, _ := f.value(selector...).(map[string]any); len(all) <= maxLabels {
+	if selected, _ := f.value(selector...).(map[string]any); len(selected) <= maxLabels {
 		pool.Selector = f.labelsAt(selector...)
-		if len(pool.Selector) < len(all) {
+		if len(pool.Selector) < len(selected) {
 			pool.Selector = nil // a value is not a text
 		}
 	}

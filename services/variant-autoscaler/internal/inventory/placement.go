@@ -68,16 +68,16 @@ func (p Placements) Key() string {
 }
 
 func parsePlacements(key string) (Placements, error) {
-	var all Placements
-	if err := json.Unmarshal([]byte(key), &all); key != "" && err != nil {
+	var placements Placements
+	if err := json.Unmarshal([]byte(key), &placements); key != "" && err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	for i := range all {
-		if all[i].Unreadable != "" {
-			return nil, fmt.Errorf("%s", all[i].Unreadable)
+	for i := range placements {
+		if placements[i].Unreadable != "" {
+			return nil, fmt.Errorf("%s", placements[i].Unreadable)
 		}
 	}
-	return all, nil
+	return placements, nil
 }
 
 // selectsNode reports whether the labels of a node are those that the templates ask for.

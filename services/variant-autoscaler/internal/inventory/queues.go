@@ -208,10 +208,10 @@ func (q *queues) flavorChoice(flavors []*Flavor) int {
 }
 
 // canAssign reports whether Kueue may assign a flavor to pods: it compares what their templates say of the labels that the flavor has.
-func (f *Flavor) canAssign(all Placements) bool {
+func (f *Flavor) canAssign(placements Placements) bool {
 	node := &Node{Labels: f.Labels}
-	for i := range all {
-		p := all[i].restrictTo(f.Labels)
+	for i := range placements {
+		p := placements[i].restrictTo(f.Labels)
 		p.Tolerations = slices.Concat(p.Tolerations, f.Tolerations)
 		if !p.selectsNode(node) || !(Placements{p}).toleratesAll(f.Taints) {
 			return false

@@ -40,15 +40,15 @@ func fitCoefficients(rows []row) [terms]float64 {
 // reweightRows sets the weights of rows by how far they are off, in standard deviations estimated by the median.
 func reweightRows(rows []row, weights []float64, c *[terms]float64) {
 	type off struct{ by, w float64 }
-	var all []off
+	var residuals []off
 	total := 0.0
 	for i := range rows {
 		if r := &rows[i]; !r.prior {
-			all = append(all, off{abs(r.residualOf(c)), r.w})
+			residuals = append(residuals, off{abs(r.residualOf(c)), r.w})
 			total += r.w
 		}
 	}
-	slices.SortFunc(all, func(a, b off) int {
+	slices.SortFunc(residuals, func(a, b off) int {
 		switch {
 		case a.by < b.by:
 			return -1
@@ -58,7 +58,7 @@ func reweightRows(rows []row, weights []float64, c *[terms]float64) {
 		return 0
 	})
 	median, sum := 0.0, 0.0
-	for _, o := range all {
+	for _, o := range residuals {
 		median = o.by
 		if sum += o.w; sum >= total/2 {
 			break

@@ -208,12 +208,12 @@ func tokenTime(points []point, now time.Time) float64 {
 type weighted struct{ value, w float64 }
 
 // lowerQuartile returns the lower quartile of numbers, or 0 without any.
-func lowerQuartile(all []weighted) float64 {
+func lowerQuartile(numbers []weighted) float64 {
 	total := 0.0
-	for _, x := range all {
+	for _, x := range numbers {
 		total += x.w
 	}
-	slices.SortFunc(all, func(a, b weighted) int {
+	slices.SortFunc(numbers, func(a, b weighted) int {
 		switch {
 		case a.value < b.value:
 			return -1
@@ -223,7 +223,7 @@ func lowerQuartile(all []weighted) float64 {
 		return 0
 	})
 	sum := 0.0
-	for _, x := range all {
+	for _, x := range numbers {
 		if sum += x.w; sum >= total/4 { // quartile
 			return x.value
 		}

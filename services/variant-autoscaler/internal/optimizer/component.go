@@ -90,17 +90,17 @@ func (s *solver) joinComponents(limits []int) []*component {
 			joined.members = append(joined.members, members...)
 		}
 	}
-	var all []*component
+	var components []*component
 	for _, c := range componentOf {
-		if c == nil || slices.Contains(all, c) {
+		if c == nil || slices.Contains(components, c) {
 			continue
 		}
-		all = append(all, c)
+		components = append(components, c)
 		slices.Sort(c.limits)
 		slices.Sort(c.members)
 		c.setRooms()
 	}
-	return all
+	return components
 }
 
 // setRooms computes what the other groups leave of the limits.

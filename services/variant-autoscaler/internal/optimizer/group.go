@@ -9,7 +9,7 @@ import (
 // use. Variants with replicas that must stay are in use.
 func (s *solver) weightThresholds(g int, served int64) []int64 {
 	members := &s.groups[g]
-	var all []int64
+	var weights []int64
 	var least int64
 	for i := range s.groupVariants(g) {
 		v := &s.groupVariants(g)[i]
@@ -17,14 +17,14 @@ func (s *solver) weightThresholds(g int, served int64) []int64 {
 			continue
 		}
 		need := v.neededWeight(members, served)
-		all = append(all, need)
+		weights = append(weights, need)
 		if v.low > 0 {
 			least = max(least, need)
 		}
 	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return slices.DeleteFunc(all, func(need int64) bool { return need < least || need > huge })
+	slices.Sort(weights)
+	weights = slices.Compact(weights)
+	return slices.DeleteFunc(weights, func(need int64) bool { return need < least || need > huge })
 }
 
 // highestShare returns the largest share that a group can have within its bounds: the best of the plans that use all replicas of the
@@ -65,14 +65,14 @@ func (s *solver) highestShare(g int) int64 {
 
 // byNeed returns the variants that can have more replicas, the least need first.
 func (g *group) byNeed(own []variant) []*variant {
-	var all []*variant
+	var variants []*variant
 	for i := range own {
 		if v := &own[i]; v.high > v.low {
-			all = append(all, v)
+			variants = append(variants, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b *variant) int { return cmp.Compare(a.neededWeight(g, g.demand), b.neededWeight(g, g.demand)) })
-	return all
+	slices.SortFunc(variants, func(a, b *variant) int { return cmp.Compare(a.neededWeight(g, g.demand), b.neededWeight(g, g.demand)) })
+	return variants
 }
 
 // lowestPlan fills in the least replicas of a group.

@@ -259,11 +259,11 @@ func (s *solver) usage(plan []int) []int64 {
 
 // exceededLimits returns the limits that a plan exceeds.
 func (s *solver) exceededLimits(plan []int) []int {
-	var all []int
+	var exceeded []int
 	for l, sum := range s.usage(plan) {
 		if sum > s.limits[l].amount {
-			all = append(all, l)
+			exceeded = append(exceeded, l)
 		}
 	}
-	return all
+	return exceeded
 }

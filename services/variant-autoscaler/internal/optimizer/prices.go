@@ -128,7 +128,7 @@ func (f *flatLists) boundAt(price, taken []float64) prices {
 
 // nearCandidates returns the candidates of a list with an excess within a gap, the least one first.
 func (p *prices) nearCandidates(list int, candidates []candidate, gap float64) []pricedCandidate {
-	var all []pricedCandidate
+	var nearby []pricedCandidate
 	for n := range candidates {
 		c := &candidates[n]
 		excess := float64(c.value.cost) - p.least[list]
@@ -136,9 +136,9 @@ func (p *prices) nearCandidates(list int, candidates []candidate, gap float64) [
 			excess += float64(amount) * p.byRoom[d]
 		}
 		if excess <= gap {
-			all = append(all, pricedCandidate{candidate: c, index: int32(n), excess: max(excess, 0)})
+			nearby = append(nearby, pricedCandidate{candidate: c, index: int32(n), excess: max(excess, 0)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b pricedCandidate) int { return cmp.Compare(a.excess, b.excess) })
-	return all
+	slices.SortStableFunc(nearby, func(a, b pricedCandidate) int { return cmp.Compare(a.excess, b.excess) })
+	return nearby
 }

@@ -39,7 +39,7 @@ func newSolver(p *Problem) *solver {
 
 func newVariants(split Split, g *Group, target *group) []variant {
 	weights := weightsOf(split, g.Variants)
-	all := make([]variant, len(g.Variants))
+	variants := make([]variant, len(g.Variants))
 	var most int64 // weight with which every variant may be used
 	for i := range g.Variants {
 		v := &g.Variants[i]
@@ -53,16 +53,16 @@ func newVariants(split Split, g *Group, target *group) []variant {
 			most = max(most, w.neededWeight(target, target.demand))
 			target.clipped = target.clipped || most > huge || w.weight >= huge
 		}
-		all[i] = w
+		variants[i] = w
 	}
-	for i := range all {
-		w := &all[i]
+	for i := range variants {
+		w := &variants[i]
 		w.high = w.low
 		if !w.aside {
 			w.high = max(w.low, int(min(mulDivUp(most, 1, w.weight), int64(w.max))))
 		}
 	}
-	return all
+	return variants
 }
 
 // neededWeight returns the weight that a group needs if the variant is used, and the group serves a load.
@@ -75,34 +75,34 @@ func (v *variant) neededWeight(g *group, served int64) int64 {
 
 // weightsOf returns the weights by which the picker divides the load of a group.
 func weightsOf(split Split, variants []Variant) []int64 {
-	all := make([]int64, len(variants))
+	weights := make([]int64, len(variants))
 	var seen, able uint64 // at most MaxVariants times MaxRate
 	for i := range variants {
 		v := &variants[i]
-		all[i] = 1
+		weights[i] = 1
 		if split != SplitEqual {
-			all[i] = v.Capacity
+			weights[i] = v.Capacity
 		}
 		if split == SplitObserved && v.Weight > 0 && v.Capacity > 0 {
-			all[i] = v.Weight
+			weights[i] = v.Weight
 			seen += uint64(v.Weight)
 			able += uint64(v.Capacity)
 		}
 	}
 	if seen == 0 {
-		return all
+		return weights
 	}
 	for i := range variants {
 		if v := &variants[i]; v.Weight == 0 && v.Capacity > 0 { // as busy as those that were seen
 			high, low := bits.Mul64(uint64(v.Capacity), seen)
-			all[i] = huge
+			weights[i] = huge
 			if high < able {
 				quotient, _ := bits.Div64(high, low, able)
-				all[i] = int64(min(max(quotient, 1), huge))
+				weights[i] = int64(min(max(quotient, 1), huge))
 			}
 		}
 	}
-	return all
+	return weights
 }
 
 // setLimits adds the limits, and raises them to what the least replicas take: they are there, whatever the plan.

@@ -116,16 +116,16 @@ func (g *shareSearch) highestLevel(members []int, levels []int64, fits func() bo
 
 // shareLevels returns the shares that members can have of those that are granted to all of them, ascending.
 func (g *shareSearch) shareLevels(members []int) []int64 {
-	var all []int64
+	var levels []int64
 	for _, i := range members {
 		for _, p := range g.points[i] {
 			if p.share >= g.grants[i].least {
-				all = append(all, p.share)
+				levels = append(levels, p.share)
 			}
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(levels)
+	return slices.Compact(levels)
 }
 
 // largestShare returns the largest share that a member can have by itself.

@@ -88,16 +88,16 @@ func (v *foundVariant) exclude(reason, message string) {
 
 // variantsByAge returns the variants of a snapshot, the oldest first.
 func variantsByAge(snap *snapshot.Snapshot, found *sources.Result) []*foundVariant {
-	var all []*foundVariant
+	var variants []*foundVariant
 	for g := range snap.Groups {
 		for i := range snap.Groups[g].Variants {
-			all = append(all, &foundVariant{Variant: &snap.Groups[g].Variants[i], found: &found.Groups[g].Variants[i]})
+			variants = append(variants, &foundVariant{Variant: &snap.Groups[g].Variants[i], found: &found.Groups[g].Variants[i]})
 		}
 	}
-	slices.SortFunc(all, func(a, b *foundVariant) int {
+	slices.SortFunc(variants, func(a, b *foundVariant) int {
 		return cmp.Or(a.found.Created.Compare(b.found.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return all
+	return variants
 }
 
 // podHoldings returns what pods hold of nodes and quotas.
@@ -111,7 +111,7 @@ func podHoldings(world informers.Caches, variants []*foundVariant) []inventory.P
 			byPod[cache.ObjectName{Namespace: v.Namespace, Name: pod.Name}] = i
 		}
 	}
-	var all []inventory.Pod
+	var pods []inventory.Pod
 	for _, pod := range informers.ListAll[informers.Pod](world.Pods) {
 		h := pod.Holding()
 		if h == nil {
@@ -124,9 +124,9 @@ func podHoldings(world informers.Caches, variants []*foundVariant) []inventory.P
 		} else if i, found := byPod[cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}]; found {
 			held.Variant = i
 		}
-		all = append(all, held)
+		pods = append(pods, held)
 	}
-	return all
+	return pods
 }
 
 // buildNodeSet returns a node set with a name for people.

@@ -154,13 +154,13 @@ func (p *Publisher) EndTerm() {
 
 // conflictLosers returns the variants whose target belongs to another variant.
 func conflictLosers(found *sources.Result) []snapshot.Variant {
-	var all []snapshot.Variant
+	var losers []snapshot.Variant
 	for i := range found.Rejected {
 		if v := &found.Rejected[i]; v.Problem != nil && v.Problem.Reason == sources.TargetConflict {
-			all = append(all, v.Variant)
+			losers = append(losers, v.Variant)
 		}
 	}
-	return all
+	return losers
 }
 
 // ReportOutcome writes the statuses that differ, and Events: on annotated objects with another problem than before, and on

@@ -115,14 +115,14 @@ func withoutFigures(s *v1alpha1.VariantAutoscalingStatus) *v1alpha1.VariantAutos
 }
 
 // setCondition sets a condition in its place. All others stay as they are.
-func setCondition(all []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
+func setCondition(existing []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
 	c.Message = cutMessage(c.Message)
-	i := slices.IndexFunc(all, func(o metav1.Condition) bool { return o.Type == c.Type })
+	i := slices.IndexFunc(existing, func(o metav1.Condition) bool { return o.Type == c.Type })
 	if i < 0 {
-		return append(all, conditions.Set(nil, c, now))
+		return append(existing, conditions.Set(nil, c, now))
 	}
-	all[i] = conditions.Set(&all[i], c, now)
-	return all
+	existing[i] = conditions.Set(&existing[i], c, now)
+	return existing
 }
 
 // decisionReason returns the machine-readable reason of the decision.

@@ -178,23 +178,23 @@ func (s limitScope) compareTo(other limitScope) int {
 
 func (l *limits) forNamespaces(namespaces []string) []snapshot.Limit {
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
-	var all []snapshot.Limit
+	var applying []snapshot.Limit
 	for _, scope := range l.sorted {
 		limit := l.amounts[scope]
 		if scope.namespace != EachNamespace {
 			if _, found := slices.BinarySearch(namespaces, scope.namespace); found || scope.namespace == "" {
-				all = append(all, limit)
+				applying = append(applying, limit)
 			}
 			continue
 		}
 		for _, namespace := range namespaces {
 			scope.namespace, limit.Namespace = namespace, namespace
 			if _, replaced := l.amounts[scope]; !replaced {
-				all = append(all, limit)
+				applying = append(applying, limit)
 			}
 		}
 	}
-	return all
+	return applying
 }
 
 func (l *limits) maxVariants(namespace string) int {

@@ -31,11 +31,11 @@ func (k Kind) releaseSuffixes() []string {
 	if k == Limits { // only this program has them
 		return nil
 	}
-	var all []string
+	var suffixes []string
 	for _, name := range k.Names() {
-		all = append(all, "-"+name)
+		suffixes = append(suffixes, "-"+name)
 	}
-	return all
+	return suffixes
 }
 
 // Selection says which ConfigMaps of a kind are in force.

@@ -24,12 +24,12 @@ func compareAge(a, b *Variant) int {
 
 // admitVariants rejects variants whose target or name another one has, and those beyond the limit of a namespace, newest first. It returns
 // all of them, oldest first.
-func admitVariants(all []*Variant, perNamespace func(namespace string) int) []*Variant {
-	slices.SortFunc(all, func(a, b *Variant) int {
+func admitVariants(variants []*Variant, perNamespace func(namespace string) int) []*Variant {
+	slices.SortFunc(variants, func(a, b *Variant) int {
 		return cmp.Or(cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]), compareAge(a, b))
 	})
 	names, targets := map[[2]string]*Variant{}, map[informers.Owner]*Variant{}
-	for _, v := range all {
+	for _, v := range variants {
 		name, target := [2]string{v.Namespace, v.Name}, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
 		switch {
 		case target.Name != "" && targets[target] != nil:
@@ -46,16 +46,16 @@ func admitVariants(all []*Variant, perNamespace func(namespace string) int) []*V
 			names[name], targets[target] = v, v
 		}
 	}
-	slices.SortFunc(all, compareAge)
-	limitNumber(all, perNamespace)
-	return all
+	slices.SortFunc(variants, compareAge)
+	limitNumber(variants, perNamespace)
+	return variants
 }
 
 // limitNumber rejects the newest variants of namespaces with more than they may have. If all namespaces together have more than the
 // optimizer takes, those with the most lose theirs first: no number of strangers' variants removes those of a namespace with few.
-func limitNumber(all []*Variant, perNamespace func(namespace string) int) {
+func limitNumber(variants []*Variant, perNamespace func(namespace string) int) {
 	counts := map[string]int{}
-	for _, v := range all {
+	for _, v := range variants {
 		if v.Problem == nil {
 			counts[v.Namespace]++
 		}
@@ -65,7 +65,7 @@ func limitNumber(all []*Variant, perNamespace func(namespace string) int) {
 	}
 	level, total := max(levelOf(counts, optimizer.MaxVariants), 1), 0
 	seen := map[string]int{}
-	for _, v := range all {
+	for _, v := range variants {
 		if v.Problem != nil {
 			continue
 		}

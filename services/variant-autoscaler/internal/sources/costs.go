@@ -123,14 +123,14 @@ func (v *Variant) priceCards(prices map[string]int64) {
 // boundCosts lowers the maximums of the variants whose replicas could cost most together, until all fit. Only variants that cost more than
 // an equal part of maxTotal are concerned, so no number of strangers' variants limits those of usual costs.
 func boundCosts(groups []Group) {
-	var all []*Variant
+	var variants []*Variant
 	for i := range groups {
 		for n := range groups[i].Variants {
-			all = append(all, &groups[i].Variants[n])
+			variants = append(variants, &groups[i].Variants[n])
 		}
 	}
-	level := fairLevel(all)
-	for _, v := range all {
+	level := fairLevel(variants)
+	for _, v := range variants {
 		if v.totalCost() <= level {
 			continue
 		}
@@ -193,9 +193,9 @@ func (v *Variant) largestMin() int {
 }
 
 // fairLevel returns the largest level so that the costs, each at most the level, make no more than maxTotal.
-func fairLevel(all []*Variant) int64 {
-	costs := make([]int64, 0, len(all))
-	for _, v := range all {
+func fairLevel(variants []*Variant) int64 {
+	costs := make([]int64, 0, len(variants))
+	for _, v := range variants {
 		costs = append(costs, v.totalCost())
 	}
 	slices.SortFunc(costs, cmp.Compare)

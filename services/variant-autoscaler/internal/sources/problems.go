@@ -19,8 +19,8 @@ const (
 	// TargetNotFound: the target does not exist. Remedy: create it, or correct scaleTargetRef.
 	TargetNotFound = "TargetNotFound"
 	// UnsupportedTarget: the kind of the target has no scale subresource that this program may read, or the cluster does not have it. Remedy:
-	// use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD. With --actuator=scale also: OME
-	// has the replicas of the target. Remedy: the annotation ome.io/autoscalerClass: external on the InferenceService of a Deployment.
+	// use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD. With --actuator=scale also:
+	// OME has the replicas of the target. Remedy: the annotation ome.io/autoscalerClass: external on the InferenceService of a Deployment.
 	UnsupportedTarget = "UnsupportedTarget"
 	// InvalidConfiguration: a field or annotation has no usable value. Remedy: the message names the field, and what it may have.
 	InvalidConfiguration = "InvalidConfiguration"

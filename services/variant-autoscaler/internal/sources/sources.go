@@ -160,7 +160,7 @@ var apiVersions = map[snapshot.Source]string{
 
 // declaredVariants returns the variants of all objects, without those of excluded namespaces.
 func (c *collector) declaredVariants() []*Variant {
-	var all []*Variant
+	var variants []*Variant
 	for _, reader := range []kit.Reader{c.world.VariantAutoscalings, c.world.ScaledObjects, c.world.HorizontalPodAutoscalers} {
 		for _, d := range informers.ListAll[informers.Declaration](reader) {
 			if d.Spec == nil {
@@ -169,10 +169,10 @@ func (c *collector) declaredVariants() []*Variant {
 			if n := informers.FindObject[informers.Namespace](c.world.Namespaces, cache.ObjectName{Name: d.Namespace}); n != nil && n.Excluded {
 				continue
 			}
-			all = append(all, newVariant(d))
+			variants = append(variants, newVariant(d))
 		}
 	}
-	return all
+	return variants
 }
 
 func newVariant(d *informers.Declaration) *Variant {

@@ -196,7 +196,7 @@ func (a *autoscaler) objectsOf(d *deployment) []*unstructured.Unstructured {
 		return metadata
 	}
 	ready := 0
-	var all []*unstructured.Unstructured
+	var objects []*unstructured.Unstructured
 	for _, p := range d.pods {
 		if !math.IsInf(p.ends, 1) {
 			continue // it has a deletion timestamp
@@ -213,7 +213,7 @@ func (a *autoscaler) objectsOf(d *deployment) []*unstructured.Unstructured {
 			since := startTime.Add(time.Duration(p.ready) * time.Second).Format(time.RFC3339)
 			pod["status"] = object{"phase": "Running", "conditions": []any{object{"type": "Ready", "status": "True", "lastTransitionTime": since}}}
 		}
-		all = append(all, &unstructured.Unstructured{Object: pod})
+		objects = append(objects, &unstructured.Unstructured{Object: pod})
 	}
 	labels := object{"app": "m"}
 	if d.Role != "" {
@@ -234,7 +234,7 @@ func (a *autoscaler) objectsOf(d *deployment) []*unstructured.Unstructured {
 			"scaleTargetRef": object{"apiVersion": "apps/v1", "kind": "Deployment", "name": d.Name},
 		},
 	}
-	return append(all, &unstructured.Unstructured{Object: deployment}, &unstructured.Unstructured{Object: hpa})
+	return append(objects, &unstructured.Unstructured{Object: deployment}, &unstructured.Unstructured{Object: hpa})
 }
 
 // Query is Prometheus.

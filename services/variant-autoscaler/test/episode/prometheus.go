@@ -127,12 +127,12 @@ func meanGauge(window []scrape, value func(p *modelserver.Page) float64) float64
 }
 
 // scrapesAfter returns the scrapes after a time.
-func scrapesAfter(all []scrape, after float64) []scrape {
+func scrapesAfter(scrapes []scrape, after float64) []scrape {
 	i := 0
-	for i < len(all) && all[i].at <= after {
+	for i < len(scrapes) && scrapes[i].at <= after {
 		i++
 	}
-	return all[i:]
+	return scrapes[i:]
 }
 
 // seriesKind says whether a series began at zero.

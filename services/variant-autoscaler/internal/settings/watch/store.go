@@ -119,12 +119,12 @@ func (s *Store) OnLoad(f func(s *settings.Settings)) { s.onLoad = append(s.onLoa
 
 // Run watches the ConfigMaps until ctx ends.
 func (s *Store) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	all.Go(func() { s.informer.RunWithContext(ctx) })
+	var group sync.WaitGroup
+	group.Go(func() { s.informer.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), s.handler.HasSynced) {
 		s.loadAll()
 	}
-	all.Wait()
+	group.Wait()
 }
 
 // HasSynced reports whether all ConfigMaps were read, or do not exist.
