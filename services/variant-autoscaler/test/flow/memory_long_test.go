@@ -77,7 +77,7 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	read := func(file string) string {
-		text, err := os.ReadFile("../informers/testdata/" + file)
+		text, err := os.ReadFile("../../internal/informers/testdata/" + file)
 		require.NoError(t, err)
 		return string(text)
 	}
