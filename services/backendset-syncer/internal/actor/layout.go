@@ -231,13 +231,13 @@ func (a *actor) firstBackends(name string, now time.Time) []plan.Backend {
 	if s == nil || s.wish.Watching || s.wish.Emptying {
 		return nil
 	}
-	target := plan.Build(plan.Input{Endpoints: s.wish.Endpoints, Drain: s.wish.Drain, Memory: plan.Memory{}, Now: now})
+	target := plan.Build(plan.Input{Endpoints: s.wish.Endpoints, Drain: s.wish.Drain, Marks: plan.Marks{}, Now: now})
 	others := 0
 	for _, size := range a.current.Sets() {
 		others += size
 	}
-	plan.Fit([]plan.Demand{{Target: target, Maximum: s.wish.Maximum}}, s.wish.Limits, others)
-	return target.Backends(nil, s.wish.weightOf)
+	plan.FitLimits([]plan.Demand{{Target: target, Maximum: s.wish.Maximum}}, s.wish.Limits, others)
+	return target.WantedBackends(nil, s.wish.weightOf)
 }
 
 // publishLayout replaces the report of the layout, if it has changed.

@@ -668,7 +668,7 @@ func TestAnAddressThatAnotherServiceGets(t *testing.T) {
 		begun := time.Now()
 		r.actors.Recheck([]string{at(9).Addr().String(), at(2).Addr().String()})
 		for r.has("chat") != "1" {
-			require.Less(r.t, time.Since(begun), plan.Hold/2, "backends %s; calls %s", r.has("chat"), r.lastCalls())
+			require.Less(r.t, time.Since(begun), plan.VanishGracePeriod/2, "backends %s; calls %s", r.has("chat"), r.lastCalls())
 			time.Sleep(50 * time.Millisecond)
 		}
 		r.report("chat", 5*time.Second, func(x *Report) bool {
@@ -716,13 +716,13 @@ func TestAnotherService(t *testing.T) {
 		r.eventually("chat", "1", time.Minute)
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "models/own", Pod: "first"})
 		r.want("chat", "2", func(w *Wanted) { w.Services = []string{"models/next"} })
-		r.report("chat", plan.Hold/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
+		r.report("chat", plan.VanishGracePeriod/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
 		r.want("chat", "2", func(w *Wanted) { w.Services, w.Weight = []string{"models/next"}, 2 })
-		time.Sleep(plan.Hold / 4)
+		time.Sleep(plan.VanishGracePeriod / 4)
 		assert.Equal(r.t, "1:drain 2", r.has("chat"))
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "models/own", Pod: "second"})
 		r.actors.Recheck([]string{at(1).Addr().String()})
-		r.eventually("chat", "2", plan.Hold/4)
+		r.eventually("chat", "2", plan.VanishGracePeriod/4)
 	})
 }
 
@@ -736,10 +736,10 @@ func TestBackendsOfTheOwnerBefore(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/before", Pod: "first"})
 		r.want("chat", "2", claimed)
-		r.report("chat", plan.Hold/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
+		r.report("chat", plan.VanishGracePeriod/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/before", Pod: "second"})
 		r.actors.Recheck([]string{at(1).Addr().String()})
-		r.eventually("chat", "2", plan.Hold/4)
+		r.eventually("chat", "2", plan.VanishGracePeriod/4)
 	})
 }
 

@@ -162,7 +162,7 @@ func (s *set) settledProblem(r *Report) *problem {
 	}
 	if r.Held = held > 0; r.Held {
 		return &problem{reason: reasonPending, message: fmt.Sprintf("%s for %s: endpoints that vanish may come back",
-			count(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.Hold)}
+			count(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.VanishGracePeriod)}
 	}
 	return s.health.problem()
 }

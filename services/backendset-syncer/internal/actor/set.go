@@ -19,7 +19,7 @@ type set struct {
 	// services are those of the newest wish that names any. Without one, no backend is taken.
 	services []string
 	former   []string // those of earlier wishes, since the set was planned last
-	memory   plan.Memory
+	memory   plan.Marks
 	target   *plan.Target
 	live     *ociapi.BackendSet // nil: it does not exist, or was not read
 	// foreign are the backends of a set that is only watched, except for those that are endpoints.
@@ -210,17 +210,17 @@ func (a *actor) plan(now time.Time) time.Time {
 		}
 		s.target = plan.Build(plan.Input{
 			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Occupants: a.occupants(s), Former: s.former,
-			Claimed: s.wish.Claimed, Memory: s.memory, Now: now,
+			Claimed: s.wish.Claimed, Marks: s.memory, Now: now,
 		})
-		s.memory, s.former = s.target.Memory, nil
+		s.memory, s.former = s.target.Marks, nil
 		limits = s.wish.Limits
 		demands, planned = append(demands, plan.Demand{Target: s.target, Maximum: s.wish.Maximum}), append(planned, s)
 	}
-	plan.Fit(demands, limits, others)
+	plan.FitLimits(demands, limits, others)
 	var next time.Time
 	for _, s := range planned {
 		next = earliest(next, s.target.Next)
-		s.wanted = s.target.Backends(s.live.Backends, s.wish.weightOf)
+		s.wanted = s.target.WantedBackends(s.live.Backends, s.wish.weightOf)
 		s.compare(now)
 		if a.current.Used(s.name) {
 			s.health.reached(now)

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Backends returns the wanted backends of a set: the current ones in their order, then the new ones. A backend that stays keeps
+// WantedBackends returns the wanted backends of a set: the current ones in their order, then the new ones. A backend that stays keeps
 // what the target does not decide: its limit of connections, and whether it is a backup or offline.
-func (t *Target) Backends(current []Backend, weight func(netip.AddrPort) int) []Backend {
+func (t *Target) WantedBackends(current []Backend, weight func(netip.AddrPort) int) []Backend {
 	drain := make(map[netip.AddrPort]Leaving, len(t.Draining))
 	for _, l := range t.Draining {
 		drain[l.Address] = l

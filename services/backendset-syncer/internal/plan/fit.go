@@ -22,10 +22,10 @@ type Demand struct {
 	Maximum int // active backends; 0: no limit but that of the set
 }
 
-// Fit shortens targets to the limits of their load balancer, of which other sets take some backends. Ready endpoints come first:
+// FitLimits shortens targets to the limits of their load balancer, of which other sets take some backends. Ready endpoints come first:
 // if all of them do not fit, each set gets an equal share, and a set that needs less than its share leaves the rest to others. In a
 // set, endpoints that are backends already stay. Draining backends get what is left; those that began last stay.
-func Fit(sets []Demand, limits Limits, others int) {
+func FitLimits(sets []Demand, limits Limits, others int) {
 	wants := make([]int, len(sets))
 	for i, s := range sets {
 		wants[i] = min(len(s.Active), limits.PerSet)
@@ -33,21 +33,21 @@ func Fit(sets []Demand, limits Limits, others int) {
 			wants[i] = min(wants[i], s.Maximum)
 		}
 	}
-	shares := share(wants, max(limits.Total-others, 0))
+	shares := divideShares(wants, max(limits.Total-others, 0))
 	left := limits.Total - others - limits.Reserved
 	for i, s := range sets {
-		s.shorten(shares[i])
+		s.shortenActive(shares[i])
 		left -= len(s.Active)
 	}
-	var all []drainer
+	var all []drainingBackend
 	for i, s := range sets {
 		room := max(limits.PerSet-len(s.Active)-limits.Reserved, 0)
 		for n, l := range s.Draining {
-			all = append(all, drainer{Leaving: l, set: i, fits: n < room})
+			all = append(all, drainingBackend{Leaving: l, set: i, fits: n < room})
 		}
 		s.Draining = nil
 	}
-	slices.SortStableFunc(all, func(a, b drainer) int { return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.set, b.set)) })
+	slices.SortStableFunc(all, func(a, b drainingBackend) int { return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.set, b.set)) })
 	for _, d := range all {
 		s := sets[d.set].Target
 		if !d.fits || left <= 0 {
@@ -59,16 +59,16 @@ func Fit(sets []Demand, limits Limits, others int) {
 	}
 }
 
-// drainer is a draining backend of a set.
-type drainer struct {
+// drainingBackend is a draining backend of a set.
+type drainingBackend struct {
 	Leaving
 
 	set  int
 	fits bool // in the set
 }
 
-// share divides n among wants: each gets what it wants, or an equal share if that is less.
-func share(wants []int, n int) []int {
+// divideShares divides n among wants: each gets what it wants, or an equal share if that is less.
+func divideShares(wants []int, n int) []int {
 	order := make([]int, len(wants))
 	for i := range order {
 		order[i] = i
@@ -82,8 +82,8 @@ func share(wants []int, n int) []int {
 	return shares
 }
 
-// shorten leaves the first n active backends, those that the set has already first.
-func (t *Target) shorten(n int) {
+// shortenActive leaves the first n active backends, those that the set has already first.
+func (t *Target) shortenActive(n int) {
 	if len(t.Active) <= n {
 		return
 	}

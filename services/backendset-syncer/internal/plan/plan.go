@@ -1,7 +1,8 @@
 // Package plan decides which backends a backend set has.
 //
-// Build compares the endpoints of a Service with the current backends of its set. Fit shortens the result of several sets to the
-// limits of their load balancer. Backends and Diff turn it into changes. All of them are pure: the same input gives the same result.
+// Build compares the endpoints of a Service with the current backends of its set. FitLimits shortens the result of several sets to the
+// limits of their load balancer. WantedBackends and Diff turn it into changes. All of them are pure: the same input gives the same
+// result.
 //
 //	endpoint                           current backend    wanted backend
 //	ready                              any                active
@@ -9,15 +10,15 @@
 //	terminating, or not ready          yes                draining, until Drain.Maximum has passed
 //	terminating, or not ready          no                 none
 //	gone after it was terminating      yes                draining, until Drain.Minimum has passed
-//	gone, and never seen terminating   yes                draining for Hold; unchanged if the set has no active backend
+//	gone, and never seen terminating   yes                draining for VanishGracePeriod; unchanged if the set has no active backend
 //	not ready or gone, and taken       any                none
 //
 // An endpoint that is gone without having been terminating can be a pod that was deleted by force, but also a mistake: a selector
 // that matches nothing, or slices that were deleted. Its streams may still run.
 //
-// A backend is taken if another Service has its address as a ready endpoint: it is another pod now, of another tenant perhaps. A Service
-// that had the same pod while the set had it takes nothing, because Services can share pods. Neither do Services whose pods the set had
-// when its owner took it over, or left them for another Service.
+// A backend is taken if another Service has its address as a ready endpoint: the address now belongs to another pod, perhaps of another
+// tenant. Two Services can share a pod: a Service that had the same pod while the set had it does not take the backend. Nor does a
+// Service whose pods the set had when its owner took it over, or before the set got another Service.
 package plan
 
 import (
@@ -27,14 +28,14 @@ import (
 	"time"
 )
 
-// Hold is the time for which an endpoint that was never seen terminating stays in the set after it is gone. A new EndpointSlice
-// replaces a deleted one within seconds; with double the time, requests reach a failed node for longer if its backends still look
-// healthy, with half of it a restart of the kube-controller-manager can empty a set.
-const Hold = 30 * time.Second
+// VanishGracePeriod is the time for which an endpoint that was never seen terminating stays in the set after it is gone. A new EndpointSlice
+// replaces a deleted one within seconds, or after a restart of the kube-controller-manager. Meanwhile, requests reach a failed node if
+// its backends still look healthy.
+const VanishGracePeriod = 30 * time.Second
 
-// memoryTime is how long a set remembers an endpoint that is gone and is not a backend: a write in progress may still add it. It is
+// markRetention is how long a set remembers an endpoint that is gone and is not a backend: a write in progress may still add it. It is
 // the longest time of a work request.
-const memoryTime = 10 * time.Minute
+const markRetention = 10 * time.Minute
 
 // State is the state of an endpoint. A higher state wins if several slices have the same address.
 type State int
@@ -89,13 +90,13 @@ type Input struct {
 	Former []string
 	// Claimed is when the owner of the set took it: what the set had then is left over, and not taken. Zero: it was always its own.
 	Claimed time.Time
-	// Memory is that of the previous Build, nil before the first one.
-	Memory Memory
-	Now    time.Time
+	// Marks is that of the previous Build, nil before the first one.
+	Marks Marks
+	Now   time.Time
 }
 
-// Memory has the backends that are leaving their set, and those that share their pods with other Services.
-type Memory map[netip.AddrPort]Mark
+// Marks has the backends that are leaving their set, and those that share their pods with other Services.
+type Marks map[netip.AddrPort]Mark
 
 // Mark is what a set remembers about a backend.
 type Mark struct {
@@ -109,11 +110,11 @@ type Mark struct {
 type Target struct {
 	Active   []netip.AddrPort // sorted
 	Draining []Leaving        // the newest first
-	Memory   Memory
+	Marks    Marks
 	// Next is when the target changes without an event. Zero: never.
 	Next time.Time
 
-	// Excess are ready endpoints without room, and Early draining backends that Fit removes before their time.
+	// Excess are ready endpoints without room, and Early draining backends that FitLimits removes before their time.
 	Excess, Early []netip.AddrPort
 
 	current map[netip.AddrPort]bool // addresses of the current backends
@@ -131,29 +132,29 @@ type Leaving struct {
 
 // Build returns the target of a set, without regard to limits.
 func Build(in Input) *Target {
-	t := &Target{Memory: Memory{}, current: make(map[netip.AddrPort]bool, len(in.Current))}
+	t := &Target{Marks: Marks{}, current: make(map[netip.AddrPort]bool, len(in.Current))}
 	for _, b := range in.Current {
 		t.current[b.Address] = true
 	}
-	sharing := in.sharing()
-	taken := in.taken(sharing)
-	states := t.activate(&in, taken)
-	t.remember(states, &in)
+	sharing := in.sharingOccupants()
+	taken := in.takenAddresses(sharing)
+	states := t.chooseActive(&in, taken)
+	t.markLeaving(states, &in)
 	for address := range t.current {
 		if t.isActive(address) {
 			continue
 		}
 		if _, known := states[address]; !known {
-			t.Memory[address] = in.Memory[address].vanish(in.Emptying, in.Now)
+			t.Marks[address] = in.Marks[address].markGone(in.Emptying, in.Now)
 		}
 		if !taken[address] {
-			t.retain(address, t.Memory[address], &in)
+			t.retainDraining(address, t.Marks[address], &in)
 		}
 	}
 	for address := range t.current {
-		if m, marked := t.Memory[address]; marked || sharing[address] != nil {
+		if m, marked := t.Marks[address]; marked || sharing[address] != nil {
 			m.Sharing = sharing[address]
-			t.Memory[address] = m
+			t.Marks[address] = m
 		}
 	}
 	slices.SortFunc(t.Draining, func(a, b Leaving) int {
@@ -162,14 +163,14 @@ func Build(in Input) *Target {
 	return t
 }
 
-// sharing returns the occupants that do not take the addresses of backends: they are beside the endpoint of the set or, if the set no longer has
-// the endpoint, were.
-func (in *Input) sharing() map[netip.AddrPort][]Occupant {
+// sharingOccupants returns the occupants that do not take the addresses of backends: they share the pod of the set's endpoint or, if the
+// set no longer has the endpoint, shared it.
+func (in *Input) sharingOccupants() map[netip.AddrPort][]Occupant {
 	all := map[netip.AddrPort][]Occupant{}
-	for address, m := range in.Memory {
+	for address, m := range in.Marks {
 		all[address] = m.Sharing
 	}
-	inherits := in.Memory == nil && in.Now.Sub(in.Claimed) < Hold
+	inherits := in.Marks == nil && in.Now.Sub(in.Claimed) < VanishGracePeriod
 	for address, occupants := range in.Occupants {
 		for _, o := range occupants {
 			if inherits || slices.Contains(in.Former, o.Service) {
@@ -188,8 +189,8 @@ func (in *Input) sharing() map[netip.AddrPort][]Occupant {
 	return all
 }
 
-// taken returns the current backends whose address another pod has.
-func (in *Input) taken(sharing map[netip.AddrPort][]Occupant) map[netip.AddrPort]bool {
+// takenAddresses returns the current backends whose address another pod has.
+func (in *Input) takenAddresses(sharing map[netip.AddrPort][]Occupant) map[netip.AddrPort]bool {
 	taken := map[netip.AddrPort]bool{}
 	for address, occupants := range in.Occupants {
 		known := map[Occupant]bool{} // there may be thousands
@@ -201,9 +202,9 @@ func (in *Input) taken(sharing map[netip.AddrPort][]Occupant) map[netip.AddrPort
 	return taken
 }
 
-// activate chooses the endpoints that get new requests: the ready ones or, if there are none, those that still serve. It returns the
-// states of all that are not taken. A ready endpoint is the set's own, whoever has it, too.
-func (t *Target) activate(in *Input, taken map[netip.AddrPort]bool) map[netip.AddrPort]State {
+// chooseActive chooses the endpoints that get new requests: the ready ones or, if there are none, those that still serve. It returns the
+// states of all endpoints that are not taken. A ready endpoint belongs to the set even if other Services have it, too.
+func (t *Target) chooseActive(in *Input, taken map[netip.AddrPort]bool) map[netip.AddrPort]State {
 	states := make(map[netip.AddrPort]State, len(in.Endpoints))
 	if in.Emptying {
 		return states
@@ -230,38 +231,38 @@ func (t *Target) isActive(address netip.AddrPort) bool {
 	return found
 }
 
-// remember marks the endpoints that terminate, and the backends whose endpoints are not ready. It keeps the marks of endpoints that are
-// gone for a while: a write in progress may still add them.
-func (t *Target) remember(states map[netip.AddrPort]State, in *Input) {
+// markLeaving marks the endpoints that terminate, and the backends whose endpoints are not ready. It keeps the marks of endpoints that are
+// gone for markRetention: a write in progress may still add them.
+func (t *Target) markLeaving(states map[netip.AddrPort]State, in *Input) {
 	for address, state := range states {
 		if state == Terminating || state == Finishing || state == NotReady && t.current[address] {
-			t.Memory[address] = in.Memory[address].leave(state, in.Now)
+			t.Marks[address] = in.Marks[address].startLeaving(state, in.Now)
 		}
 	}
-	for address, m := range in.Memory {
+	for address, m := range in.Marks {
 		if _, known := states[address]; known || t.current[address] {
 			continue
 		}
-		if m = m.vanish(in.Emptying, in.Now); in.Now.Sub(m.Gone) < memoryTime {
-			t.Memory[address] = m
+		if m = m.markGone(in.Emptying, in.Now); in.Now.Sub(m.Gone) < markRetention {
+			t.Marks[address] = m
 		}
 	}
 }
 
-// retain keeps a current backend that is leaving, unless its time is over.
-func (t *Target) retain(address netip.AddrPort, m Mark, in *Input) {
-	end := m.end(in.Drain)
+// retainDraining keeps a current backend that is leaving, unless its time is over.
+func (t *Target) retainDraining(address netip.AddrPort, m Mark, in *Input) {
+	end := m.removalTime(in.Drain)
 	if !in.Now.Before(end) {
 		return
 	}
 	if t.Next.IsZero() || end.Before(t.Next) {
 		t.Next = end
 	}
-	t.Draining = append(t.Draining, Leaving{Address: address, Since: m.Since, Vanished: m.vanished(), Unchanged: m.vanished() && len(t.Active) == 0})
+	t.Draining = append(t.Draining, Leaving{Address: address, Since: m.Since, Vanished: m.hasVanished(), Unchanged: m.hasVanished() && len(t.Active) == 0})
 }
 
-// leave returns the mark of a backend whose endpoint is not ready, or terminates.
-func (m Mark) leave(state State, now time.Time) Mark {
+// startLeaving returns the mark of a backend whose endpoint is not ready, or terminates.
+func (m Mark) startLeaving(state State, now time.Time) Mark {
 	if m.Since.IsZero() {
 		m.Since = now
 	}
@@ -270,8 +271,8 @@ func (m Mark) leave(state State, now time.Time) Mark {
 	return m
 }
 
-// vanish returns the mark of a backend without an endpoint.
-func (m Mark) vanish(emptying bool, now time.Time) Mark {
+// markGone returns the mark of a backend without an endpoint.
+func (m Mark) markGone(emptying bool, now time.Time) Mark {
 	if m.Since.IsZero() {
 		m.Since = now
 	}
@@ -282,16 +283,16 @@ func (m Mark) vanish(emptying bool, now time.Time) Mark {
 	return m
 }
 
-// vanished reports whether the endpoint is gone without having been terminating.
-func (m Mark) vanished() bool { return !m.Gone.IsZero() && !m.Terminating }
+// hasVanished reports whether the endpoint is gone without having been terminating.
+func (m Mark) hasVanished() bool { return !m.Gone.IsZero() && !m.Terminating }
 
-// end returns when the backend leaves the set.
-func (m Mark) end(d Drain) time.Time {
+// removalTime returns when the backend leaves the set.
+func (m Mark) removalTime(d Drain) time.Time {
 	switch {
 	case m.Gone.IsZero():
 		return m.Since.Add(d.Maximum)
 	case m.Terminating:
 		return m.Since.Add(d.Minimum)
 	}
-	return m.Gone.Add(Hold)
+	return m.Gone.Add(VanishGracePeriod)
 }

@@ -82,50 +82,50 @@ func TestBuild(t *testing.T) {
 		endpoints string
 		current   string
 		drain     Drain
-		memory    Memory
+		memory    Marks
 		emptying  bool
 		want      string
 		next      time.Duration // 0: never
 	}{
 		{name: "a new endpoint is added", endpoints: "1:ready 2:ready", current: "1", want: "1 2"},
 		{name: "an endpoint that is not ready is not added", endpoints: "1:ready 2:notready", current: "1", want: "1"},
-		{name: "a ready endpoint stops draining", endpoints: "1:ready", current: "1:drain", memory: Memory{at(1): ago(time.Minute)}, want: "1"},
+		{name: "a ready endpoint stops draining", endpoints: "1:ready", current: "1:drain", memory: Marks{at(1): ago(time.Minute)}, want: "1"},
 		{name: "an endpoint that terminates drains", endpoints: "1:ready 2:finishing", current: "1 2", want: "1 2:drain", next: 10 * time.Minute},
 		{name: "one that terminates and does not serve drains", endpoints: "1:ready 2:terminating", current: "1 2", want: "1 2:drain", next: 10 * time.Minute},
 		{name: "one that terminates is not added", endpoints: "1:ready 2:finishing", current: "1", want: "1"},
 		{name: "one that is no longer ready drains", endpoints: "1:ready 2:notready", current: "1 2", want: "1 2:drain", next: 10 * time.Minute},
-		{name: "the maximum ends a drain", endpoints: "1:ready 2:finishing", current: "1 2:drain", memory: Memory{at(2): ago(10*time.Minute, terminating)}, want: "1"},
-		{name: "just before the maximum", endpoints: "1:ready 2:finishing", current: "1 2:drain", memory: Memory{at(2): ago(9*time.Minute, terminating)}, want: "1 2:drain", next: time.Minute},
-		{name: "a drained backend goes when its endpoint goes", endpoints: "1:ready", current: "1 2:drain", memory: Memory{at(2): ago(10*time.Second, terminating)}, want: "1"},
-		{name: "not before the minimum", endpoints: "1:ready", current: "1 2:drain", memory: Memory{at(2): ago(4*time.Second, terminating)}, want: "1 2:drain", next: 6 * time.Second},
-		{name: "an endpoint that vanishes is held", endpoints: "1:ready", current: "1 2", want: "1 2:drain", next: Hold},
-		{name: "for the whole hold", endpoints: "1:ready", current: "1 2:drain", memory: Memory{at(2): ago(20*time.Second, gone(20*time.Second))}, want: "1 2:drain", next: 10 * time.Second},
-		{name: "and no longer", endpoints: "1:ready", current: "1 2:drain", memory: Memory{at(2): ago(Hold, gone(Hold))}, want: "1"},
-		{name: "it may come back", endpoints: "1:ready 2:ready", current: "1 2:drain", memory: Memory{at(2): ago(Hold, gone(Hold))}, want: "1 2"},
-		{name: "not ready, then gone: the hold begins when it goes", endpoints: "1:ready", current: "1 2:drain", memory: Memory{at(2): ago(time.Minute)}, want: "1 2:drain", next: Hold},
-		{name: "all vanish: nothing else serves", current: "1 2:drain", want: "1 2:drain", next: Hold},
-		{name: "all vanished for good", current: "1 2", memory: Memory{at(1): ago(Hold, gone(Hold)), at(2): ago(Hold, gone(Hold))}, want: ""},
+		{name: "the maximum ends a drain", endpoints: "1:ready 2:finishing", current: "1 2:drain", memory: Marks{at(2): ago(10*time.Minute, terminating)}, want: "1"},
+		{name: "just before the maximum", endpoints: "1:ready 2:finishing", current: "1 2:drain", memory: Marks{at(2): ago(9*time.Minute, terminating)}, want: "1 2:drain", next: time.Minute},
+		{name: "a drained backend goes when its endpoint goes", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(10*time.Second, terminating)}, want: "1"},
+		{name: "not before the minimum", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(4*time.Second, terminating)}, want: "1 2:drain", next: 6 * time.Second},
+		{name: "an endpoint that vanishes is held", endpoints: "1:ready", current: "1 2", want: "1 2:drain", next: VanishGracePeriod},
+		{name: "for the whole hold", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(20*time.Second, gone(20*time.Second))}, want: "1 2:drain", next: 10 * time.Second},
+		{name: "and no longer", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: "1"},
+		{name: "it may come back", endpoints: "1:ready 2:ready", current: "1 2:drain", memory: Marks{at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: "1 2"},
+		{name: "not ready, then gone: the hold begins when it goes", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(time.Minute)}, want: "1 2:drain", next: VanishGracePeriod},
+		{name: "all vanish: nothing else serves", current: "1 2:drain", want: "1 2:drain", next: VanishGracePeriod},
+		{name: "all vanished for good", current: "1 2", memory: Marks{at(1): ago(VanishGracePeriod, gone(VanishGracePeriod)), at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: ""},
 		{name: "all terminate: the serving ones serve", endpoints: "1:finishing 2:finishing 3:terminating", current: "1 2 3", want: "1 2 3:drain", next: 10 * time.Minute},
-		{name: "they serve even after the maximum", endpoints: "1:finishing", current: "1", memory: Memory{at(1): ago(time.Hour, terminating)}, want: "1"},
+		{name: "they serve even after the maximum", endpoints: "1:finishing", current: "1", memory: Marks{at(1): ago(time.Hour, terminating)}, want: "1"},
 		{name: "they are added, too", endpoints: "1:finishing", current: "", want: "1"},
-		{name: "they drain as soon as another is ready", endpoints: "1:finishing 2:ready", current: "1", memory: Memory{at(1): ago(time.Minute, terminating)}, want: "1:drain 2", next: 9 * time.Minute},
+		{name: "they drain as soon as another is ready", endpoints: "1:finishing 2:ready", current: "1", memory: Marks{at(1): ago(time.Minute, terminating)}, want: "1:drain 2", next: 9 * time.Minute},
 		{name: "none is ready", endpoints: "1:notready 2:notready", current: "1 2", want: "1:drain 2:drain", next: 10 * time.Minute},
-		{name: "foreign backends are held, and go", endpoints: "1:ready", current: "7 8", want: "7:drain 8:drain 1", next: Hold},
+		{name: "foreign backends are held, and go", endpoints: "1:ready", current: "7 8", want: "7:drain 8:drain 1", next: VanishGracePeriod},
 		{name: "without a drain, an endpoint that terminates goes at once", endpoints: "1:ready 2:finishing", current: "1 2", drain: Drain{Maximum: -1}, want: "1"},
 		{name: "an empty Service and an empty set", want: ""},
 		{name: "emptying drains for the minimum", endpoints: "1:ready", current: "1 2", emptying: true, want: "1:drain 2:drain", next: 10 * time.Second},
-		{name: "emptying ends", current: "1:drain", emptying: true, memory: Memory{at(1): ago(10*time.Second, terminating, gone(10*time.Second))}, want: ""},
+		{name: "emptying ends", current: "1:drain", emptying: true, memory: Marks{at(1): ago(10*time.Second, terminating, gone(10*time.Second))}, want: ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			in := Input{Endpoints: endpoints(tt.endpoints), Current: backends(tt.current), Drain: drain, Emptying: tt.emptying, Memory: tt.memory, Now: now}
+			in := Input{Endpoints: endpoints(tt.endpoints), Current: backends(tt.current), Drain: drain, Emptying: tt.emptying, Marks: tt.memory, Now: now}
 			if tt.drain.Maximum < 0 {
 				in.Drain = Drain{}
 			}
 			before := maps.Clone(tt.memory)
 			target := Build(in)
-			assert.Equal(t, tt.want, format(target.Backends(in.Current, constant(1))))
+			assert.Equal(t, tt.want, format(target.WantedBackends(in.Current, constant(1))))
 			var next time.Duration
 			if !target.Next.IsZero() {
 				next = target.Next.Sub(now)
@@ -133,8 +133,8 @@ func TestBuild(t *testing.T) {
 			assert.Equal(t, tt.next, next)
 			assert.Equal(t, before, tt.memory, "the input is not changed")
 			assert.Equal(t, target, Build(in), "the same input gives the same target")
-			in.Current, in.Memory = target.Backends(in.Current, constant(1)), target.Memory
-			assert.Equal(t, tt.want, format(Build(in).Backends(in.Current, constant(1))), "a fixed point")
+			in.Current, in.Marks = target.WantedBackends(in.Current, constant(1)), target.Marks
+			assert.Equal(t, tt.want, format(Build(in).WantedBackends(in.Current, constant(1))), "a fixed point")
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestTakenAddresses(t *testing.T) {
 				}
 				target := Build(in)
 				assert.Equal(t, target, Build(in), "the same input gives the same target")
-				in.Current, in.Memory, in.Now = target.Backends(in.Current, constant(1)), target.Memory, in.Now.Add(time.Second)
+				in.Current, in.Marks, in.Now = target.WantedBackends(in.Current, constant(1)), target.Marks, in.Now.Add(time.Second)
 				assert.Equal(t, s.want, format(in.Current), "step %d", i)
 			}
 		})
@@ -245,13 +245,13 @@ func TestMemory(t *testing.T) {
 			in.Endpoints = endpoints("1:ready")
 		}
 		target := Build(in)
-		in.Current, in.Memory = target.Backends(in.Current, constant(1)), target.Memory
+		in.Current, in.Marks = target.WantedBackends(in.Current, constant(1)), target.Marks
 		states = append(states, format(in.Current))
 	}
 	assert.Equal(t, slices.Concat(slices.Repeat([]string{"1 2"}, 5), slices.Repeat([]string{"1 2:drain"}, 20), slices.Repeat([]string{"1"}, 15)), states)
-	assert.Len(t, in.Memory, 1, "a write that is in progress may add it again")
-	in.Now = in.Now.Add(memoryTime)
-	assert.Empty(t, Build(in).Memory)
+	assert.Len(t, in.Marks, 1, "a write that is in progress may add it again")
+	in.Now = in.Now.Add(markRetention)
+	assert.Empty(t, Build(in).Marks)
 }
 
 // TestAnEndpointThatEndsWhileItIsAdded is a backend only after its endpoint has come, terminated and gone.
@@ -259,12 +259,12 @@ func TestAnEndpointThatEndsWhileItIsAdded(t *testing.T) {
 	t.Parallel()
 	in := Input{Current: backends("1"), Endpoints: endpoints("1:ready 2:ready"), Drain: Drain{Maximum: time.Minute}, Now: now}
 	for _, next := range []string{"1:ready 2:finishing", "1:ready"} {
-		in.Memory = Build(in).Memory
+		in.Marks = Build(in).Marks
 		in.Endpoints, in.Now = endpoints(next), in.Now.Add(time.Second)
 	}
-	in.Memory = Build(in).Memory
+	in.Marks = Build(in).Marks
 	in.Current = backends("1 2")
-	assert.Equal(t, "1", format(Build(in).Backends(in.Current, constant(1))), "it is not held: it was seen terminating")
+	assert.Equal(t, "1", format(Build(in).WantedBackends(in.Current, constant(1))), "it is not held: it was seen terminating")
 }
 
 func TestBackendsKeepWhatOthersDecide(t *testing.T) {
@@ -276,7 +276,7 @@ func TestBackendsKeepWhatOthersDecide(t *testing.T) {
 	assert.Equal(t, []Backend{
 		{Address: at(1), Weight: 7, MaxConnections: 300, Backup: true}, {Address: at(2), Weight: 7, Offline: true, Drain: true}, {Address: at(3), Weight: 7},
 		{Address: at(4), Weight: 7},
-	}, target.Backends(current, constant(7)))
+	}, target.WantedBackends(current, constant(7)))
 }
 
 func TestDiff(t *testing.T) {
@@ -323,7 +323,7 @@ func TestFit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			memory := Memory{}
+			memory := Marks{}
 			for i, age := range tt.ofDraining {
 				memory[at(i+1)] = ago(age, terminating)
 			}
@@ -331,12 +331,12 @@ func TestFit(t *testing.T) {
 			var currents [][]Backend
 			for _, text := range tt.sets {
 				current, states, _ := strings.Cut(text, "|")
-				in := Input{Endpoints: endpoints(states), Current: backends(current), Drain: Drain{Maximum: time.Hour}, Memory: memory, Now: now}
+				in := Input{Endpoints: endpoints(states), Current: backends(current), Drain: Drain{Maximum: time.Hour}, Marks: memory, Now: now}
 				demands, currents = append(demands, Demand{Target: Build(in), Maximum: tt.maximum}), append(currents, in.Current)
 			}
-			Fit(demands, tt.limits, tt.others)
+			FitLimits(demands, tt.limits, tt.others)
 			for i, d := range demands {
-				assert.Equal(t, tt.want[i], format(d.Backends(currents[i], constant(1))))
+				assert.Equal(t, tt.want[i], format(d.WantedBackends(currents[i], constant(1))))
 				assert.Len(t, d.Excess, get(tt.excess, i))
 				assert.Len(t, d.Early, get(tt.early, i))
 			}
@@ -361,7 +361,7 @@ func TestRollOutsNeverGetStuck(t *testing.T) {
 		next := 1
 		pods := make([][]Endpoint, sets)
 		current := make([][]Backend, sets)
-		memory := make([]Memory, sets)
+		memory := make([]Marks, sets)
 		for i := range pods {
 			for range replicas {
 				pods[i] = append(pods[i], Endpoint{Address: at(next), State: Ready})
@@ -377,13 +377,13 @@ func TestRollOutsNeverGetStuck(t *testing.T) {
 					next++
 				}
 				demands = append(demands, Demand{Target: Build(Input{
-					Endpoints: pods[i], Current: current[i], Drain: Drain{Maximum: 24 * time.Hour}, Memory: memory[i], Now: now.Add(time.Duration(step) * time.Second),
+					Endpoints: pods[i], Current: current[i], Drain: Drain{Maximum: 24 * time.Hour}, Marks: memory[i], Now: now.Add(time.Duration(step) * time.Second),
 				})})
 			}
-			Fit(demands, limits, 0)
+			FitLimits(demands, limits, 0)
 			total := 0
 			for i, d := range demands {
-				current[i], memory[i] = d.Backends(current[i], constant(1)), d.Memory
+				current[i], memory[i] = d.WantedBackends(current[i], constant(1)), d.Marks
 				total += len(current[i])
 				assert.LessOrEqual(t, len(current[i]), limits.PerSet)
 				for _, e := range pods[i] {
@@ -411,7 +411,7 @@ func TestShare(t *testing.T) {
 		{wants: nil, n: 5, want: []int{}},
 	}
 	for _, tt := range tests {
-		assert.Equal(t, tt.want, share(tt.wants, tt.n))
+		assert.Equal(t, tt.want, divideShares(tt.wants, tt.n))
 	}
 }
 
@@ -419,7 +419,7 @@ func BenchmarkPlan(b *testing.B) {
 	const sets, size = 16, 512
 	var inputs []Input
 	for s := range sets {
-		in := Input{Drain: Drain{Maximum: time.Hour}, Now: now, Memory: Memory{}}
+		in := Input{Drain: Drain{Maximum: time.Hour}, Now: now, Marks: Marks{}}
 		for i := range size {
 			address := at(s*size + i)
 			state := Ready
@@ -438,9 +438,9 @@ func BenchmarkPlan(b *testing.B) {
 		for _, in := range inputs {
 			demands = append(demands, Demand{Target: Build(in)})
 		}
-		Fit(demands, limits, 0)
+		FitLimits(demands, limits, 0)
 		for i, d := range demands {
-			changes := Diff(inputs[i].Current, d.Backends(inputs[i].Current, constant(1)))
+			changes := Diff(inputs[i].Current, d.WantedBackends(inputs[i].Current, constant(1)))
 			if changes.Len() == 0 {
 				b.Fatal("nothing drains")
 			}
