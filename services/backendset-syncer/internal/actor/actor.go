@@ -23,18 +23,17 @@ const (
 	maxEtags = 32
 	// firstPoll is the expected duration of a work request before the first one has ended. Users report 1 s to 17 s.
 	firstPoll = time.Second
-	// leastPoll and mostPoll bound the time between two polls of a work request. pollPart is that time as a part of the time that the
-	// work request has taken: its end is seen late by half of it on average. With double the part, other changes wait longer; with
-	// half of it, the polls of a work request that takes ten times as long as expected double to 40.
-	leastPoll = 250 * time.Millisecond
-	mostPoll  = 5 * time.Second
-	pollPart  = 0.125
+	// minPollInterval and maxPollInterval bound the time between two polls of a work request. pollFraction is that time as a fraction of
+	// the time that the work request has taken.
+	minPollInterval = 250 * time.Millisecond
+	maxPollInterval = 5 * time.Second
+	pollFraction    = 0.125
 	// listingAge is how old a list of work requests may be for a write that replaces a set: less than the quickest work request takes.
 	listingAge = 500 * time.Millisecond
-	// learning is the weight of the last work request in the expected duration.
-	learning = 0.3
-	// respite is the least time between two attempts for a set that was refused, even if its owner wants something else.
-	respite = 2 * time.Second
+	// durationWeight is the weight of the last work request in the expected duration.
+	durationWeight = 0.3
+	// minRetryDelay is the least time between two attempts for a set that was refused, even if its owner wants something else.
+	minRetryDelay = 2 * time.Second
 )
 
 // actor writes the sets of one load balancer. Only its goroutine uses the fields outside the inbox.
@@ -46,38 +45,38 @@ type actor struct {
 	log  *zap.Logger
 	quit chan struct{}
 
-	sets  map[string]*set
-	frame frame
+	sets       map[string]*set
+	layoutWork layoutWork
 
-	current  *ociapi.LoadBalancer // as it was read last; nil: never
-	verifyAt time.Time            // when it is read again although nothing has changed
-	unlisted bool                 // work requests of others may be in progress
-	listedAt time.Time
-	unread   bool // current may be old
-	wroteAt  time.Time
-	oldEtags []string // which the load balancer no longer has
+	current             *ociapi.LoadBalancer // as it was read last; nil: never
+	verifyAt            time.Time            // when it is read again although nothing has changed
+	workRequestsUnknown bool                 // work requests of others may be in progress
+	listedAt            time.Time
+	loadBalancerStale   bool // current may be old
+	wroteAt             time.Time
+	oldEtags            []string // which the load balancer no longer has
 
-	pending  *pending
-	expected time.Duration // of a work request
-	learned  bool          // a work request has ended
+	pending     *pending
+	expected    time.Duration // of a work request
+	hasDuration bool          // a work request has ended
 
 	pause         time.Time // no request before
-	reads, writes streak
+	reads, writes failureCount
 	listings      int    // in a row that found work requests
 	waiting       string // what the actor waits for, for reports
 }
 
 func newActor(p *Params, id string) *actor {
 	return &actor{
-		inbox: inbox{sets: map[string]*request{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
+		inbox: inbox{sets: map[string]*desiredSet{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
 		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
-		frame:    frame{efforts: map[layout.Ref]*effort{}},
-		unlisted: true, unread: true, expected: firstPoll,
+		layoutWork:          layoutWork{attempts: map[layout.Ref]*attempts{}},
+		workRequestsUnknown: true, loadBalancerStale: true, expected: firstPoll,
 	}
 }
 
-// run works until ctx or lease ends, or the last set is dropped.
-func (a *actor) run(ctx, lease context.Context) {
+// runLoop works until ctx or lease ends, or the last set is dropped.
+func (a *actor) runLoop(ctx, lease context.Context) {
 	timer := a.p.Clock.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -92,9 +91,9 @@ func (a *actor) run(ctx, lease context.Context) {
 		case <-timer.C():
 		}
 		for ctx.Err() == nil && lease.Err() == nil {
-			a.receive()
-			next := a.step(lease)
-			a.publish()
+			a.receiveDesired()
+			next := a.runStep(lease)
+			a.publishReports()
 			if wait := next.Sub(a.p.Clock.Now()); next.IsZero() || wait > 0 {
 				timer.Stop()
 				if !next.IsZero() {
@@ -106,31 +105,31 @@ func (a *actor) run(ctx, lease context.Context) {
 	}
 }
 
-// receive takes the newest wishes from the inbox.
-func (a *actor) receive() {
+// receiveDesired takes the newest desired states from the inbox.
+func (a *actor) receiveDesired() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now, changed := a.p.Clock.Now(), false
-	for name, wish := range a.inbox.sets {
+	for name, desired := range a.inbox.sets {
 		s := a.sets[name]
 		if s == nil {
 			s = newSet(name)
 			a.sets[name] = s
 		}
-		changed = s.want(wish, now) || changed
+		changed = s.setDesired(desired, now) || changed
 	}
 	for name := range a.sets {
 		if a.inbox.sets[name] == nil {
 			delete(a.sets, name)
 		}
 	}
-	if changed = a.frame.want(a.inbox.layout) || changed; changed && a.current != nil {
-		a.plan(now) // also during a work request: endpoints may come, terminate and go meanwhile
+	if changed = a.layoutWork.setDesired(a.inbox.layout) || changed; changed && a.current != nil {
+		a.planSets(now) // also during a work request: endpoints may come, terminate and go meanwhile
 	}
 }
 
-// step makes at most one request. It returns when the next step is due: zero means with the next event.
-func (a *actor) step(ctx context.Context) time.Time {
+// runStep makes at most one request. It returns when the next step is due: zero means with the next event.
+func (a *actor) runStep(ctx context.Context) time.Time {
 	now := a.p.Clock.Now()
 	switch {
 	case now.Before(a.pause):
@@ -139,86 +138,86 @@ func (a *actor) step(ctx context.Context) time.Time {
 		if a.checkHealth(ctx, now) {
 			return now
 		}
-		return earliest(a.pending.next, a.healthAt())
+		return earlierTime(a.pending.next, a.healthAt())
 	case a.pending != nil:
-		a.poll(ctx)
+		a.pollWorkRequest(ctx)
 		return now
-	case a.unlisted:
-		a.list(ctx)
+	case a.workRequestsUnknown:
+		a.listWorkRequests(ctx)
 		return now
-	case a.unread || !now.Before(a.verifyAt):
-		a.read(ctx)
+	case a.loadBalancerStale || !now.Before(a.verifyAt):
+		a.readLoadBalancer(ctx)
 		return now
 	}
-	write, next := a.decide(now)
+	write, next := a.decideWrite(now)
 	if write == nil {
 		if a.checkHealth(ctx, now) {
 			return now
 		}
-		return earliest(earliest(next, a.verifyAt), a.healthAt())
+		return earlierTime(earlierTime(next, a.verifyAt), a.healthAt())
 	}
-	a.send(ctx, write)
+	a.sendWrite(ctx, write)
 	return now
 }
 
-// list waits until no work request is in progress: what is read meanwhile changes soon, and a write would undo it.
-func (a *actor) list(ctx context.Context) {
-	all, err := a.p.Client.InFlight(ctx, a.id)
+// listWorkRequests waits until no work request is in progress: what is read meanwhile changes soon, and a write would undo it.
+func (a *actor) listWorkRequests(ctx context.Context) {
+	inFlight, err := a.p.Client.InFlight(ctx, a.id)
 	if err != nil {
-		a.fail(ctx, &a.reads, err)
+		a.handleFailure(ctx, &a.reads, err)
 		return
 	}
-	a.reads.end()
+	a.reads.reset()
 	now := a.p.Clock.Now()
-	for _, w := range all {
+	for _, w := range inFlight {
 		if now.Sub(w.Accepted) < ociapi.WorkRequestDeadline {
 			a.waiting = fmt.Sprintf("waits for work request %s (%s) of another client or an earlier leader", w.ID, w.Type)
 			a.listings++
-			a.pause = now.Add(betweenListings.delay(a.listings, a.p.Jitter()))
-			a.unlisted, a.unread = true, true
+			a.pause = now.Add(betweenListings.delayAfter(a.listings, a.p.Jitter()))
+			a.workRequestsUnknown, a.loadBalancerStale = true, true
 			return
 		}
 	}
-	a.unlisted, a.listedAt, a.listings, a.waiting = false, now, 0, ""
+	a.workRequestsUnknown, a.listedAt, a.listings, a.waiting = false, now, 0, ""
 }
 
-// read reads the load balancer.
-func (a *actor) read(ctx context.Context) {
+// readLoadBalancer reads the load balancer.
+func (a *actor) readLoadBalancer(ctx context.Context) {
 	priority := ociapi.High
-	if !a.unread {
+	if !a.loadBalancerStale {
 		priority = ociapi.Low
 	}
 	got, err := a.p.Client.LoadBalancer(ctx, priority, a.id)
 	now := a.p.Clock.Now()
-	if at := deferred(err, now); !at.IsZero() {
+	if at := deferredUntil(err, now); !at.IsZero() {
 		a.verifyAt = at
 		return
 	}
 	if err != nil {
-		a.fail(ctx, &a.reads, err)
+		a.handleFailure(ctx, &a.reads, err)
 		return
 	}
-	a.reads.end()
-	if a.isOld(got.ETag) && now.Sub(a.wroteAt) < staleLimit {
+	a.reads.reset()
+	if a.isOldETag(got.ETag) && now.Sub(a.wroteAt) < staleLimit {
 		a.waiting, a.pause = "waits until reads show the last write", now.Add(staleRetry)
 		return
 	}
 	if a.current != nil && a.current.ETag != got.ETag {
-		a.retire(a.current.ETag)
+		a.rememberOldETag(a.current.ETag)
 	}
-	a.current, a.verifyAt, a.unread, a.waiting = got, now.Add(a.p.Verify), false, ""
-	a.watch(got.BackendAddresses()) // before they are planned: no change is missed
-	a.frame.live = got.Live()
+	a.current, a.verifyAt, a.loadBalancerStale, a.waiting = got, now.Add(a.p.Verify), false, ""
+	a.watchAddresses(got.BackendAddresses()) // before they are planned: no change is missed
+	a.layoutWork.live = got.Live()
 	if !got.Active {
 		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}
 		a.pause = now.Add(afterNotFound.first)
-		a.unread = true
+		a.loadBalancerStale = true
 	}
 }
 
-// retire remembers an ETag that the load balancer no longer has: a read with it is old.
-func (a *actor) retire(etag string) {
-	if a.isOld(etag) {
+// rememberOldETag remembers an ETag that the load balancer no longer has: a read with it is old.
+func (a *actor) rememberOldETag(etag string) {
+	if a.isOldETag(etag) {
 		return
 	}
 	if len(a.oldEtags) == maxEtags {
@@ -227,7 +226,7 @@ func (a *actor) retire(etag string) {
 	a.oldEtags = append(a.oldEtags, etag)
 }
 
-func (a *actor) isOld(etag string) bool {
+func (a *actor) isOldETag(etag string) bool {
 	for _, old := range a.oldEtags {
 		if old == etag {
 			return true
@@ -240,8 +239,8 @@ func (a *actor) isOld(etag string) bool {
 type write struct {
 	*ociapi.Write
 
-	name   string
-	effort *effort
+	name     string
+	attempts *attempts
 
 	set    *set // nil for a step of the layout
 	wanted []plan.Backend
@@ -249,12 +248,12 @@ type write struct {
 	step *layout.Step
 }
 
-// send sends a write. One that replaces a set must not undo the work request of another client on the same set, which no read shows
+// sendWrite sends a write. One that replaces a set must not undo the work request of another client on the same set, which no read shows
 // before it has ended: so work requests are listed immediately before.
-func (a *actor) send(ctx context.Context, w *write) {
+func (a *actor) sendWrite(ctx context.Context, w *write) {
 	now := a.p.Clock.Now()
 	if w.Replaces() && now.Sub(a.listedAt) > listingAge {
-		a.list(ctx)
+		a.listWorkRequests(ctx)
 		if a.pause.After(now) || ctx.Err() != nil {
 			return
 		}
@@ -263,25 +262,25 @@ func (a *actor) send(ctx context.Context, w *write) {
 		a.waiting, a.pause = "waits for the leadership: "+err.Error(), a.p.Clock.Now().Add(fenceRetry)
 		return
 	}
-	w.effort.attemptedAt = a.p.Clock.Now()
-	id, err := a.p.Client.Send(ctx, w.Write, w.Token(w.effort.attempt))
+	w.attempts.attemptedAt = a.p.Clock.Now()
+	id, err := a.p.Client.Send(ctx, w.Write, w.Token(w.attempts.tokenNumber))
 	if err != nil {
-		a.refused(ctx, w, err)
+		a.handleRefusal(ctx, w, err)
 		return
 	}
 	a.waiting = ""
 	now = a.p.Clock.Now()
-	wait := time.Duration(0.9 * float64(a.expected)) //nolint:mnd // a little before it is expected to end
+	wait := time.Duration(0.9 * float64(a.expected)) // a little before it is expected to end
 	a.pending = &pending{Write: w.Write, id: id, name: w.name, sent: now, next: now.Add(wait), step: w.step}
 	if w.set != nil {
-		w.set.sent(w.wanted, now)
+		w.set.markSent(w.wanted, now)
 	}
 	a.log.Debug("Sent write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()), zap.String(logging.KeyWorkRequest, id))
 }
 
-// forget drops all sets from the metrics.
-func (a *actor) forget() {
+// clearMetrics drops all sets from the metrics.
+func (a *actor) clearMetrics() {
 	for name := range a.sets {
-		a.p.Observer.Set(Key{LoadBalancer: a.id, Set: name}, nil)
+		a.p.Observer.ObserveReport(Key{LoadBalancer: a.id, Set: name}, nil)
 	}
 }

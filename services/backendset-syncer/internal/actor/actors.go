@@ -22,7 +22,7 @@ type Key struct{ LoadBalancer, Set string }
 // Wanted is what the owner of a backend set wants.
 type Wanted struct {
 	Endpoints []plan.Endpoint // each address once
-	// Services are those of the endpoints, with their namespaces. Empty: not known, or those of the previous wish.
+	// Services are those of the endpoints, with their namespaces. Empty: not known, or those of the previous Wanted.
 	Services []string
 	Weight   int
 	// Weights are the weights of backends that have another one than Weight. It must not be changed.
@@ -31,11 +31,11 @@ type Wanted struct {
 	Drain    plan.Drain
 	Health   *ociapi.HealthChecker // nil: the set keeps its own
 	Emptying bool                  // the set loses all backends
-	Retired  bool                  // it does not while requests can reach it: a write in progress may have made that so
-	Watching bool                  // the set is read, and not written: its owner has not claimed it
+	Retired  bool                  // but no backend is removed while requests can reach the set, perhaps by a write in progress
+	Watching bool                  // the set is read and not written: its owner has not claimed it
 	Limits   plan.Limits           // of the load balancer
-	Claimed  time.Time             // when the owner took the set; zero: it has made it
-	// Since is when the first event was seen that this wish follows from. It is for metrics.
+	Claimed  time.Time             // when the owner took the set; zero: the owner created it
+	// Since is when the first event that led to this Wanted was seen. It is for metrics.
 	Since time.Time
 }
 
@@ -51,16 +51,16 @@ type client interface {
 
 // observer records what actors do.
 type observer interface {
-	// WorkRequest records the end of a work request: succeeded, failed or lost.
-	WorkRequest(operation, result string, took time.Duration)
-	// Written records the time from an event to the end of the work request that it led to.
-	Written(took time.Duration)
-	// InService records the time from the event of a new endpoint until the load balancer reports its backend as healthy.
-	InService(took time.Duration)
-	// Sets records the state of a backend set. A nil report forgets it.
-	Set(key Key, r *Report)
-	// Conflict counts a write that was refused with 409 or 412.
-	Conflict(code string)
+	// ObserveWorkRequest records the end of a work request: succeeded, failed or lost.
+	ObserveWorkRequest(operation, result string, took time.Duration)
+	// ObserveWrite records the time from an event to the end of the work request that it led to.
+	ObserveWrite(took time.Duration)
+	// ObserveInService records the time from the event of a new endpoint until the load balancer reports its backend as healthy.
+	ObserveInService(took time.Duration)
+	// ObserveReport records the state of a backend set. A nil report removes it.
+	ObserveReport(key Key, r *Report)
+	// CountConflict counts a write that was refused with 409 or 412.
+	CountConflict(code string)
 }
 
 // Params holds the arguments of New.
@@ -92,19 +92,19 @@ type Actors struct {
 	actors map[string]*actor
 }
 
-// term is a time in which this replica leads.
+// term is a period in which this replica leads.
 type term struct {
-	work  context.Context //nolint:containedctx // of the term: no new request after it ends
-	lease context.Context //nolint:containedctx // of the term: requests end with it
+	work  context.Context // no new request after it ends
+	lease context.Context // requests end with it
 	group sync.WaitGroup
 }
 
-// New returns Actors without sets, which do nothing before Start.
+// New returns Actors without sets, which do nothing before StartTerm.
 func New(p Params) *Actors { return &Actors{p: p, actors: map[string]*actor{}} }
 
-// Start begins a term. Actors work until ctx ends, which lets a request in progress finish, or until lease ends. wait returns after
+// StartTerm begins a term. Actors work until ctx ends, which lets a request in progress finish, or until lease ends. wait returns after
 // that, when all sets are forgotten.
-func (a *Actors) Start(ctx, lease context.Context) (wait func()) {
+func (a *Actors) StartTerm(ctx, lease context.Context) (wait func()) {
 	current := &term{work: ctx, lease: lease}
 	a.mu.Lock()
 	a.term = current
@@ -116,109 +116,109 @@ func (a *Actors) Start(ctx, lease context.Context) (wait func()) {
 		a.term, a.actors = nil, map[string]*actor{}
 		a.mu.Unlock()
 		current.group.Wait()
-		for _, of := range ended {
-			of.forget()
+		for _, lbActor := range ended {
+			lbActor.clearMetrics()
 		}
 	}
 }
 
-// Want replaces what the owner of a set wants. It does nothing while this replica does not lead.
-func (a *Actors) Want(key Key, w *Wanted) {
+// WantSet replaces what the owner of a set wants. It does nothing while this replica does not lead.
+func (a *Actors) WantSet(key Key, w *Wanted) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.term == nil {
 		return
 	}
-	a.of(key.LoadBalancer).want(key.Set, w)
+	a.ensureActor(key.LoadBalancer).wantSet(key.Set, w)
 }
 
-// of returns the actor of a load balancer, and starts one if necessary.
-func (a *Actors) of(id string) *actor {
-	of := a.actors[id]
-	if of == nil {
-		of = newActor(&a.p, id)
-		a.actors[id] = of
+// ensureActor returns the actor of a load balancer, and starts one if necessary.
+func (a *Actors) ensureActor(id string) *actor {
+	lbActor := a.actors[id]
+	if lbActor == nil {
+		lbActor = newActor(&a.p, id)
+		a.actors[id] = lbActor
 		current := a.term
-		current.group.Go(func() { of.run(current.work, current.lease) })
+		current.group.Go(func() { lbActor.runLoop(current.work, current.lease) })
 	}
-	return of
+	return lbActor
 }
 
-// end ends an actor that nothing needs.
-func (a *Actors) end(id string, of *actor, idle bool) { //nolint:revive // the flag is the result of the caller
+// endIfIdle ends an actor without a set and a layout.
+func (a *Actors) endIfIdle(id string, lbActor *actor, idle bool) { //nolint:revive // the flag is the result of the caller
 	if idle {
 		delete(a.actors, id)
-		close(of.quit)
+		close(lbActor.quit)
 	}
 }
 
-// Drop forgets a set, and leaves it as it is.
-func (a *Actors) Drop(key Key) {
+// DropSet forgets a set, and leaves it as it is.
+func (a *Actors) DropSet(key Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	of := a.actors[key.LoadBalancer]
-	if of == nil {
+	lbActor := a.actors[key.LoadBalancer]
+	if lbActor == nil {
 		return
 	}
-	a.end(key.LoadBalancer, of, of.drop(key.Set))
-	a.p.Observer.Set(key, nil)
+	a.endIfIdle(key.LoadBalancer, lbActor, lbActor.dropSet(key.Set))
+	a.p.Observer.ObserveReport(key, nil)
 }
 
-// Report returns the report of a set. It returns nil until the actor has seen the newest wish.
-func (a *Actors) Report(key Key) *Report {
+// BackendSetReport returns the report of a set. It returns nil until the actor has planned with the newest Wanted.
+func (a *Actors) BackendSetReport(key Key) *Report {
 	a.mu.Lock()
-	of := a.actors[key.LoadBalancer]
+	lbActor := a.actors[key.LoadBalancer]
 	a.mu.Unlock()
-	if of == nil {
+	if lbActor == nil {
 		return nil
 	}
-	return of.reportOf(key.Set)
+	return lbActor.backendSetReport(key.Set)
 }
 
-// Recheck tells the actors whose load balancers have backends of these addresses that the endpoints there have changed.
-func (a *Actors) Recheck(addresses []string) {
+// RecheckAddresses tells the actors whose load balancers have backends of these addresses that the endpoints there have changed.
+func (a *Actors) RecheckAddresses(addresses []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, of := range a.actors {
-		of.recheck(addresses)
+	for _, lbActor := range a.actors {
+		lbActor.recheckAddresses(addresses)
 	}
 }
 
 // inbox is what other goroutines share with an actor.
 type inbox struct {
 	mu      sync.Mutex
-	sets    map[string]*request
+	sets    map[string]*desiredSet
 	reports map[string]*Report
-	layout  *layoutRequest // nil: the actor has none
+	layout  *desiredLayout // nil: the actor has none
 	report  *LayoutReport
 	wake    chan struct{} // of capacity 1
 
 	addresses map[string]bool // of the backends that the load balancer had when it was read last
 }
 
-// request is the newest wish of a set.
-type request struct {
+// desiredSet is the newest desired state of a set.
+type desiredSet struct {
 	*Wanted
 
-	number int // of the wish
+	number int // grows with each change
 }
 
-func (i *inbox) want(set string, w *Wanted) {
+func (i *inbox) wantSet(set string, w *Wanted) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	number := 1
 	if before := i.sets[set]; before != nil {
-		if before.same(w) {
+		if before.isSameAs(w) {
 			return
 		}
 		number = before.number + 1
 	}
-	i.sets[set] = &request{Wanted: w, number: number}
-	i.signal()
+	i.sets[set] = &desiredSet{Wanted: w, number: number}
+	i.wakeActor()
 }
 
-// same reports whether two wishes are equal, except for the event that they follow from.
-func (w *Wanted) same(other *Wanted) bool {
+// isSameAs reports whether two desired states are equal, except for the event that led to them.
+func (w *Wanted) isSameAs(other *Wanted) bool {
 	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && w.Claimed.Equal(other.Claimed) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
 		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && sameHealth(w.Health, other.Health)
 }
@@ -233,42 +233,42 @@ func (w *Wanted) weightOf(address netip.AddrPort) int {
 	return w.Weight
 }
 
-// drop reports whether nothing is left.
-func (i *inbox) drop(set string) bool {
+// dropSet reports whether nothing is left.
+func (i *inbox) dropSet(set string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.sets, set)
 	delete(i.reports, set)
-	i.signal()
+	i.wakeActor()
 	return len(i.sets) == 0 && i.layout == nil
 }
 
-func (i *inbox) watch(addresses map[string]bool) {
+func (i *inbox) watchAddresses(addresses map[string]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.addresses = addresses
 }
 
-func (i *inbox) recheck(addresses []string) {
+func (i *inbox) recheckAddresses(addresses []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if slices.ContainsFunc(addresses, func(ip string) bool { return i.addresses[ip] }) {
-		i.signal()
+		i.wakeActor()
 	}
 }
 
-func (i *inbox) signal() {
+func (i *inbox) wakeActor() {
 	select {
 	case i.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (i *inbox) reportOf(set string) *Report {
+func (i *inbox) backendSetReport(set string) *Report {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	wish, r := i.sets[set], i.reports[set]
-	if wish == nil || r == nil || r.number != wish.number {
+	desired, r := i.sets[set], i.reports[set]
+	if desired == nil || r == nil || r.number != desired.number {
 		return nil
 	}
 	return r
@@ -279,11 +279,11 @@ type backoff struct {
 	first, last time.Duration
 }
 
-// delay returns the delay after n failures in a row: 75 % to 125 % of first, doubled with each failure after the first.
-func (b backoff) delay(n int, jitter float64) time.Duration {
+// delayAfter returns the delay after n failures in a row: 75 % to 125 % of first, doubled with each failure after the first.
+func (b backoff) delayAfter(n int, jitter float64) time.Duration {
 	const maxDoublings = 20
 	d := min(b.first<<min(max(n-1, 0), maxDoublings), b.last)
-	return time.Duration(float64(d) * (0.75 + jitter/2)) //nolint:mnd // as documented
+	return time.Duration(float64(d) * (0.75 + jitter/2))
 }
 
 // Delays after failures: see the package comment.
@@ -300,8 +300,8 @@ var (
 	betweenListings = backoff{time.Second, 5 * time.Second}
 )
 
-// earliest returns the earlier of two times, of which zero means never.
-func earliest(a, b time.Time) time.Time {
+// earlierTime returns the earlier of two times, of which zero means never.
+func earlierTime(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -1,7 +1,7 @@
 // Package actor writes the backend sets of load balancers. Each load balancer has one actor, a goroutine that makes one request at a
 // time, because the API serializes all writes of a load balancer by one ETag.
 //
-// Owners of backend sets say what they want (Actors.Want); only the newest wish of each set counts. An actor repeats these steps:
+// Owners of backend sets call Actors.WantSet with the desired state; only the newest one of each set counts. An actor repeats these steps:
 //
 //	follow   the work request in progress, until it has ended
 //	list     the work requests of others, and of an earlier leader: wait until they have ended

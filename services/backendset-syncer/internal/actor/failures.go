@@ -11,94 +11,94 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 )
 
-// streak counts the failures of requests since the last success. Reads that succeed say nothing about writes.
-type streak struct {
+// failureCount counts the failures of requests since the last success. Reads that succeed say nothing about writes.
+type failureCount struct {
 	failures map[ociapi.Class]int
 	problem  *problem
 }
 
-func (s *streak) end() { s.failures, s.problem = nil, nil }
+func (f *failureCount) reset() { f.failures, f.problem = nil, nil }
 
-func (s *streak) add(c ociapi.Class) int {
-	if s.failures == nil {
-		s.failures = map[ociapi.Class]int{}
+func (f *failureCount) increment(c ociapi.Class) int {
+	if f.failures == nil {
+		f.failures = map[ociapi.Class]int{}
 	}
-	s.failures[c]++
-	return s.failures[c]
+	f.failures[c]++
+	return f.failures[c]
 }
 
-// refused handles an error of a write.
-func (a *actor) refused(ctx context.Context, w *write, err error) {
-	e, s := asError(err), w.effort
+// handleRefusal handles an error of a write.
+func (a *actor) handleRefusal(ctx context.Context, w *write, err error) {
+	e, s := asError(err), w.attempts
 	now := a.p.Clock.Now()
 	switch e.Class {
 	case ociapi.TokenUsed, ociapi.Exists:
-		s.attempt++
+		s.tokenNumber++
 		s.refusals++
-		s.retryAt = now.Add(afterStale.delay(s.refusals, a.p.Jitter()))
-		a.p.Observer.Conflict(e.Code)
-		a.unread = true
+		s.retryAt = now.Add(afterStale.delayAfter(s.refusals, a.p.Jitter()))
+		a.p.Observer.CountConflict(e.Code)
+		a.loadBalancerStale = true
 	case ociapi.NotFound:
 		s.refusals++
-		s.retryAt = now.Add(afterFailedWork.delay(s.refusals, a.p.Jitter()))
-		a.unread = true
+		s.retryAt = now.Add(afterFailedWork.delayAfter(s.refusals, a.p.Jitter()))
+		a.loadBalancerStale = true
 	case ociapi.LimitExceeded, ociapi.Refused:
 		s.refusals++
-		s.attempt++
-		s.retryAt = now.Add(afterRefused.delay(s.refusals, a.p.Jitter()))
+		s.tokenNumber++
+		s.retryAt = now.Add(afterRefused.delayAfter(s.refusals, a.p.Jitter()))
 		s.problem = &problem{reason: reasonRefused, message: e.Error()}
 		if e.Class == ociapi.LimitExceeded {
 			s.problem.reason = reasonCapacity
 		}
 		a.log.Warn("OCI refused a write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()), zap.Error(e))
 	default:
-		a.fail(ctx, &a.writes, e)
+		a.handleFailure(ctx, &a.writes, e)
 	}
 }
 
-// fail handles an error that concerns the whole load balancer.
-func (a *actor) fail(ctx context.Context, of *streak, err error) {
+// handleFailure handles an error that concerns the whole load balancer.
+func (a *actor) handleFailure(ctx context.Context, failures *failureCount, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	e := asError(err)
-	n, now, jitter := of.add(e.Class), a.p.Clock.Now(), a.p.Jitter()
+	n, now, jitter := failures.increment(e.Class), a.p.Clock.Now(), a.p.Jitter()
 	switch e.Class {
 	case ociapi.Busy:
-		a.p.Observer.Conflict(e.Code)
-		a.waiting, a.pause = "waits for the load balancer, which is busy: "+e.Error(), now.Add(afterBusy.delay(n, jitter))
+		a.p.Observer.CountConflict(e.Code)
+		a.waiting, a.pause = "waits for the load balancer, which is busy: "+e.Error(), now.Add(afterBusy.delayAfter(n, jitter))
 	case ociapi.Stale:
-		a.p.Observer.Conflict(e.Code)
-		a.unlisted, a.unread = true, true
+		a.p.Observer.CountConflict(e.Code)
+		a.workRequestsUnknown, a.loadBalancerStale = true, true
 		if a.waiting = "reads changes of another client"; n > 1 {
-			a.pause = now.Add(afterStale.delay(n-1, jitter))
+			a.pause = now.Add(afterStale.delayAfter(n-1, jitter))
 		}
 	case ociapi.Throttled:
-		of.problem = &problem{reason: reasonRateLimited, message: e.Error() + "; the program sends fewer requests and retries"}
-		a.pause = now.Add(max(e.RetryAfter, afterThrottled.delay(n, jitter)))
+		failures.problem = &problem{reason: reasonRateLimited, message: e.Error() + "; the program sends fewer requests and retries"}
+		a.pause = now.Add(max(e.RetryAfter, afterThrottled.delayAfter(n, jitter)))
 	case ociapi.Unauthenticated:
-		of.problem = &problem{reason: reasonAuth, message: authProblem(e)}
-		a.pause = now.Add(afterNoAccess.delay(n, jitter))
+		failures.problem = &problem{reason: reasonAuth, message: authProblem(e)}
+		a.pause = now.Add(afterNoAccess.delayAfter(n, jitter))
 	case ociapi.NotFound:
-		of.problem = &problem{reason: reasonUnavailable, message: e.Error() + "; check the OCID, the region, and the IAM policies of the credentials"}
-		a.unlisted, a.unread = true, true
-		a.pause = now.Add(afterNotFound.delay(n, jitter))
+		failures.problem = &problem{reason: reasonUnavailable, message: e.Error() + "; check the OCID, the region, and the IAM policies of the credentials"}
+		a.workRequestsUnknown, a.loadBalancerStale = true, true
+		a.pause = now.Add(afterNotFound.delayAfter(n, jitter))
 	default: // a failing service, or none that answers: a write may have had its effect
-		a.unlisted, a.unread = true, true
-		a.pause = now.Add(afterOutage.delay(n, jitter))
+		a.workRequestsUnknown, a.loadBalancerStale = true, true
+		a.pause = now.Add(afterOutage.delayAfter(n, jitter))
 		if a.waiting = "retries: " + e.Error(); n > 1 {
-			of.problem = &problem{reason: reasonUnavailable, message: e.Error() + "; the load balancer keeps its backends"}
+			failures.problem = &problem{reason: reasonUnavailable, message: e.Error() + "; the load balancer keeps its backends"}
 		}
 	}
 	a.logFailure(e, n)
 }
 
-// deferred returns when a request of low priority that was not sent may be, zero if it was sent.
-func deferred(err error, now time.Time) time.Time {
+// deferredUntil returns when a request of low priority that was not sent may be, zero if it was sent.
+func deferredUntil(err error, now time.Time) time.Time {
 	if err == nil || ociapi.ClassOf(err) != ociapi.Deferred {
 		return time.Time{}
 	}
-	return now.Add(max(asError(err).RetryAfter, leastPoll))
+	return now.Add(max(asError(err).RetryAfter, minPollInterval))
 }
 
 // logFailure logs the first failure of a kind, and then each time that the number has doubled.

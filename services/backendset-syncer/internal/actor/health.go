@@ -21,25 +21,25 @@ const (
 
 // health is what an actor knows about the health of the backends of a set.
 type health struct {
-	unproven map[netip.AddrPort]time.Time // new active backends that were not healthy yet, with the time of the event; zero: not known
-	begun    time.Time                    // of the last new backend
-	active   map[netip.AddrPort]bool      // in the load balancer
-	status   *ociapi.Health               // as it was read last; nil: never
-	used     bool                         // requests can reach the set
-	next     time.Time                    // of the next read; zero: never
-	failed   string                       // result of the check of a critical backend
-	wish     *request
-	seen     map[netip.AddrPort]time.Time // ready endpoints that are not active yet, with the time of the event
+	awaited      map[netip.AddrPort]time.Time // new active backends that were not healthy yet, with the time of the event; zero: not known
+	awaitedSince time.Time                    // of the last new backend
+	active       map[netip.AddrPort]bool      // in the load balancer
+	status       *ociapi.Health               // as it was read last; nil: never
+	used         bool                         // requests can reach the set
+	next         time.Time                    // of the next read; zero: never
+	failed       string                       // result of the check of a critical backend
+	desired      *desiredSet
+	seen         map[netip.AddrPort]time.Time // ready endpoints that are not active yet, with the time of the event
 }
 
-// want notes when endpoints became ready.
-func (h *health) want(wish *request, now time.Time) {
-	since := wish.Since
+// setDesired notes when endpoints became ready.
+func (h *health) setDesired(desired *desiredSet, now time.Time) {
+	since := desired.Since
 	if since.IsZero() {
 		since = now
 	}
 	seen := map[netip.AddrPort]time.Time{}
-	for _, e := range wish.Endpoints {
+	for _, e := range desired.Endpoints {
 		if e.State != plan.Ready || h.active[e.Address] {
 			continue
 		}
@@ -49,28 +49,28 @@ func (h *health) want(wish *request, now time.Time) {
 			seen[e.Address] = since
 		}
 	}
-	h.seen, h.wish = seen, wish
+	h.seen, h.desired = seen, desired
 }
 
-// follow notes the backends that have become active in the load balancer.
-func (h *health) follow(s *set, now time.Time) {
+// trackActive notes the backends that have become active in the load balancer.
+func (h *health) trackActive(s *set, now time.Time) {
 	active := activeOf(s.live.Backends)
 	if h.active == nil { // the first read: these backends are not new
-		h.unproven, h.active = map[netip.AddrPort]time.Time{}, active
+		h.awaited, h.active = map[netip.AddrPort]time.Time{}, active
 	}
 	for address := range active {
 		if h.active[address] {
 			continue
 		}
-		if at, known := h.seen[address]; known {
+		if eventTime, known := h.seen[address]; known {
 			delete(h.seen, address)
-			h.unproven[address] = at
-			h.begun, h.next = now, now.Add(healthInterval/2) //nolint:mnd // the first check takes a second
+			h.awaited[address] = eventTime
+			h.awaitedSince, h.next = now, now.Add(healthInterval/2) // the first check takes a second
 		}
 	}
-	for address := range h.unproven {
+	for address := range h.awaited {
 		if !active[address] {
-			delete(h.unproven, address)
+			delete(h.awaited, address)
 		}
 	}
 	if h.active = active; h.next.IsZero() && len(active) > 0 {
@@ -78,10 +78,10 @@ func (h *health) follow(s *set, now time.Time) {
 	}
 }
 
-// reached begins anew if requests could not reach the set when its health was read: backends without a known health counted as healthy.
-func (h *health) reached(now time.Time) {
+// restartWhenUsed begins anew if requests could not reach the set when its health was read: backends without a known health counted as healthy.
+func (h *health) restartWhenUsed(now time.Time) {
 	if h.status != nil && !h.used {
-		h.status, h.failed, h.next = nil, "", now.Add(healthInterval/2) //nolint:mnd // the first check takes a second
+		h.status, h.failed, h.next = nil, "", now.Add(healthInterval/2) // the first check takes a second
 	}
 }
 
@@ -89,7 +89,7 @@ func (h *health) reached(now time.Time) {
 func (a *actor) healthAt() time.Time {
 	var at time.Time
 	for _, s := range a.sets {
-		at = earliest(at, s.health.next)
+		at = earlierTime(at, s.health.next)
 	}
 	return at
 }
@@ -111,29 +111,29 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 	h := &s.health
 	h.next = now.Add(a.p.Verify)
 	status, err := a.p.Client.Health(ctx, a.id, s.name)
-	if at := deferred(err, now); !at.IsZero() {
+	if at := deferredUntil(err, now); !at.IsZero() {
 		h.next = at
 		return
 	}
 	if err != nil {
 		if ociapi.ClassOf(err) != ociapi.NotFound { // the set may be gone
-			a.fail(ctx, &a.reads, err)
+			a.handleFailure(ctx, &a.reads, err)
 			h.next = now.Add(healthInterval)
 		}
 		return
 	}
-	a.reads.end()
+	a.reads.reset()
 	first := h.status == nil
 	h.status, h.used = status, a.current.Used(s.name)
-	a.prove(h)
+	a.recordInService(h)
 	if first {
-		h.inherit(now)
+		h.awaitInherited(now)
 	}
-	proving := len(h.unproven) > 0 && now.Sub(h.begun) < provingTime
+	proving := len(h.awaited) > 0 && now.Sub(h.awaitedSince) < provingTime
 	if !proving {
-		clear(h.unproven)
+		clear(h.awaited)
 	}
-	failing := h.failing()
+	failing := h.failingBackends()
 	switch {
 	case len(failing) == 0:
 		h.failed = ""
@@ -141,52 +141,52 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 		if h.failed, err = a.p.Client.CheckResult(ctx, a.id, s.name, failing[0].String()); err != nil {
 			h.failed = "the result of its health check cannot be read"
 		}
-		h.next = now.Add(min(a.p.Verify, provingTime/2)) //nolint:mnd // a problem is looked at more often
+		h.next = now.Add(min(a.p.Verify, provingTime/2)) // a problem is looked at more often
 	}
 	if proving {
 		h.next = now.Add(healthInterval)
 	}
 }
 
-// prove notes which new backends are healthy.
-func (a *actor) prove(h *health) {
-	for address, since := range h.unproven {
+// recordInService notes which new backends are healthy.
+func (a *actor) recordInService(h *health) {
+	for address, since := range h.awaited {
 		if !h.status.InService(address.String(), h.used) {
 			continue
 		}
-		delete(h.unproven, address)
+		delete(h.awaited, address)
 		if !since.IsZero() {
-			a.p.Observer.InService(a.p.Clock.Since(since))
+			a.p.Observer.ObserveInService(a.p.Clock.Since(since))
 		}
 	}
 }
 
-// inherit waits for the backends that are not healthy when the set is read for the first time: they may be new, of an earlier leader.
-func (h *health) inherit(now time.Time) {
+// awaitInherited waits for the backends that are not healthy when the set is read for the first time: they may be new, of an earlier leader.
+func (h *health) awaitInherited(now time.Time) {
 	for address := range h.active {
-		if _, known := h.unproven[address]; !known && !h.status.InService(address.String(), h.used) {
-			h.unproven[address], h.begun = time.Time{}, now
+		if _, known := h.awaited[address]; !known && !h.status.InService(address.String(), h.used) {
+			h.awaited[address], h.awaitedSince = time.Time{}, now
 		}
 	}
 }
 
-// failing returns the active backends that the load balancer reports as critical, without new ones: their first checks may fail.
-func (h *health) failing() []netip.AddrPort {
-	var all []netip.AddrPort
+// failingBackends returns the active backends that the load balancer reports as critical, without new ones: their first checks may fail.
+func (h *health) failingBackends() []netip.AddrPort {
+	var failing []netip.AddrPort
 	for address := range h.active {
-		if since := h.unproven[address]; h.status != nil && h.status.Critical[address.String()] && since.IsZero() {
-			all = append(all, address)
+		if since := h.awaited[address]; h.status != nil && h.status.Critical[address.String()] && since.IsZero() {
+			failing = append(failing, address)
 		}
 	}
-	slices.SortFunc(all, netip.AddrPort.Compare)
-	return all
+	slices.SortFunc(failing, netip.AddrPort.Compare)
+	return failing
 }
 
-// serving returns the active backends that the load balancer sends requests to, as far as is known.
-func (h *health) serving() map[netip.AddrPort]bool {
+// servingBackends returns the active backends that the load balancer sends requests to, as far as is known.
+func (h *health) servingBackends() map[netip.AddrPort]bool {
 	serving := map[netip.AddrPort]bool{}
 	for address := range h.active {
-		if _, waits := h.unproven[address]; !waits && h.status != nil && h.status.InService(address.String(), h.used) {
+		if _, waits := h.awaited[address]; !waits && h.status != nil && h.status.InService(address.String(), h.used) {
 			serving[address] = true
 		}
 	}

@@ -12,10 +12,9 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
-// passLimit is the number of writes of backend sets that a step of the layout lets pass: new endpoints and draining ones come first, but
-// a long roll-out must not stop all changes of routes. With half of it, new pods wait behind more work requests; with double, a route
-// waits for twice as many.
-const passLimit = 3
+// maxSetWrites is the number of writes of backend sets for which a step of the layout waits: new and draining endpoints come first, but a
+// long roll-out must not stop all changes of routes.
+const maxSetWrites = 3
 
 // WantedLayout is the wanted layout of a load balancer.
 type WantedLayout struct {
@@ -25,11 +24,11 @@ type WantedLayout struct {
 	Version string
 }
 
-// layoutRequest is the newest wish of a layout.
-type layoutRequest struct {
+// desiredLayout is the newest desired layout.
+type desiredLayout struct {
 	*WantedLayout
 
-	number int
+	number int // grows with each change
 }
 
 // LayoutReport is the state of the layout of a load balancer. It must not be changed.
@@ -43,7 +42,7 @@ type LayoutReport struct {
 	// Gone are objects whose deletion is wanted, and that the load balancer does not have.
 	Gone []layout.Ref
 
-	number int // of the wish
+	number int // of the desiredLayout
 }
 
 // State is why an object is not as it is wanted.
@@ -54,7 +53,7 @@ func (a *Actors) WantLayout(id string, w *WantedLayout) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.term != nil {
-		a.of(id).wantLayout(w)
+		a.ensureActor(id).wantLayout(w)
 	}
 }
 
@@ -62,21 +61,21 @@ func (a *Actors) WantLayout(id string, w *WantedLayout) {
 func (a *Actors) DropLayout(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if of := a.actors[id]; of != nil {
-		a.end(id, of, of.dropLayout())
+	if lbActor := a.actors[id]; lbActor != nil {
+		a.endIfIdle(id, lbActor, lbActor.dropLayout())
 	}
 }
 
-// Layout returns the report of a layout. It returns nil until the load balancer was read. current reports whether it is about the
-// newest wish.
-func (a *Actors) Layout(id string) (r *LayoutReport, current bool) {
+// LayoutReport returns the report of a layout. It returns nil until the load balancer was read. current reports whether it is about the
+// newest WantedLayout.
+func (a *Actors) LayoutReport(id string) (r *LayoutReport, current bool) {
 	a.mu.Lock()
-	of := a.actors[id]
+	lbActor := a.actors[id]
 	a.mu.Unlock()
-	if of == nil {
+	if lbActor == nil {
 		return nil, false
 	}
-	return of.layoutReport()
+	return lbActor.layoutReport()
 }
 
 func (i *inbox) wantLayout(w *WantedLayout) {
@@ -89,15 +88,15 @@ func (i *inbox) wantLayout(w *WantedLayout) {
 		}
 		number = i.layout.number + 1
 	}
-	i.layout = &layoutRequest{WantedLayout: w, number: number}
-	i.signal()
+	i.layout = &desiredLayout{WantedLayout: w, number: number}
+	i.wakeActor()
 }
 
 func (i *inbox) dropLayout() (idle bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.layout, i.report = nil, nil
-	i.signal()
+	i.wakeActor()
 	return len(i.sets) == 0
 }
 
@@ -110,49 +109,51 @@ func (i *inbox) layoutReport() (r *LayoutReport, current bool) {
 	return i.report, i.report.number == i.layout.number
 }
 
-// frame is the layout of a load balancer as its actor knows it.
-type frame struct {
-	wish    *layoutRequest
-	live    *layout.Live // nil before the first read
-	efforts map[layout.Ref]*effort
-	passed  int // writes of sets since the last step
+// layoutWork is what an actor knows about the layout of its load balancer, and about the writes of it.
+type layoutWork struct {
+	desired   *desiredLayout
+	live      *layout.Live // nil before the first read
+	attempts  map[layout.Ref]*attempts
+	setWrites int // writes of sets since the last step
 }
 
-// want replaces the wish, and reports whether it is another one.
-func (f *frame) want(wish *layoutRequest) bool {
-	if f.wish == wish {
+// setDesired replaces the desired layout, and reports whether it is another one.
+func (w *layoutWork) setDesired(desired *desiredLayout) bool {
+	if w.desired == desired {
 		return false
 	}
-	f.wish = wish
-	for _, e := range f.efforts {
-		e.renew()
+	w.desired = desired
+	for _, e := range w.attempts {
+		e.retrySooner()
 	}
 	return true
 }
 
-// effort returns what is remembered about the writes of an object.
-func (f *frame) effort(r layout.Ref) *effort {
-	if f.efforts[r] == nil {
-		f.efforts[r] = &effort{}
+// attemptsOf returns the attempts to write an object.
+func (w *layoutWork) attemptsOf(r layout.Ref) *attempts {
+	if w.attempts[r] == nil {
+		w.attempts[r] = &attempts{}
 	}
-	return f.efforts[r]
+	return w.attempts[r]
 }
 
-// done remembers that a step has had its effect.
-func (f *frame) done(s *layout.Step) {
-	f.passed = 0
-	delete(f.efforts, s.Ref)
+// markDone remembers that a step has had its effect.
+func (w *layoutWork) markDone(s *layout.Step) {
+	w.setWrites = 0
+	delete(w.attempts, s.Ref)
 }
 
-// active reports whether there is a layout to write.
-func (f *frame) active() bool { return f.wish != nil && f.wish.Wanted != nil && f.live != nil }
+// hasLayout reports whether there is a layout to write.
+func (w *layoutWork) hasLayout() bool {
+	return w.desired != nil && w.desired.Wanted != nil && w.live != nil
+}
 
-// creates reports whether the layout has a backend set.
-func (f *frame) creates(set string) bool {
-	if f.wish == nil || f.wish.Wanted == nil {
+// createsSet reports whether the layout has a backend set.
+func (w *layoutWork) createsSet(set string) bool {
+	if w.desired == nil || w.desired.Wanted == nil {
 		return false
 	}
-	for _, s := range f.wish.Sets {
+	for _, s := range w.desired.Sets {
 		if s.Name == set {
 			return true
 		}
@@ -160,35 +161,37 @@ func (f *frame) creates(set string) bool {
 	return false
 }
 
-// settled reports whether no step is left.
-func (f *frame) settled() bool { return !f.active() || len(layout.Next(f.live, f.wish.Wanted)) == 0 }
+// isSettled reports whether no step is left.
+func (w *layoutWork) isSettled() bool {
+	return !w.hasLayout() || len(layout.Next(w.live, w.desired.Wanted)) == 0
+}
 
 // layoutIsDue reports whether a step has waited for enough writes of sets.
 func (a *actor) layoutIsDue(now time.Time) bool {
-	f := &a.frame
-	return f.passed >= passLimit && f.active() && len(a.readySteps(now)) > 0
+	work := &a.layoutWork
+	return work.setWrites >= maxSetWrites && work.hasLayout() && len(a.readySteps(now)) > 0
 }
 
 // readySteps returns the steps that may be tried now.
 func (a *actor) readySteps(now time.Time) []layout.Step {
-	f := &a.frame
+	work := &a.layoutWork
 	var ready []layout.Step
-	for _, s := range layout.Next(f.live, f.wish.Wanted) {
-		if e := f.efforts[s.Ref]; (e == nil || !e.retryAt.After(now)) && !a.waitsForBackends(&s) {
+	for _, s := range layout.Next(work.live, work.desired.Wanted) {
+		if e := work.attempts[s.Ref]; (e == nil || !e.retryAt.After(now)) && !a.waitsForBackends(&s) {
 			ready = append(ready, s)
 		}
 	}
 	return ready
 }
 
-// waitsForBackends reports whether a routing policy would send requests to a set, to which it sends none so far, before the set has half of
-// its backends: a set that drained, and is needed again, or one that was created when there was no room.
+// waitsForBackends reports whether a routing policy would begin to send requests to a set that has less than half of its backends: a set
+// that drained and is needed again, or one that was created when there was no room.
 func (a *actor) waitsForBackends(step *layout.Step) bool {
 	if step.Policy == nil {
 		return false
 	}
 	used := map[string]bool{}
-	for _, r := range a.frame.live.Policies[step.Name].Rules {
+	for _, r := range a.layoutWork.live.Policies[step.Name].Rules {
 		used[r.Set] = true
 	}
 	for _, r := range step.Policy.Rules {
@@ -205,15 +208,15 @@ func (a *actor) waitsForBackends(step *layout.Step) bool {
 
 // decideLayout returns the first step of the layout, or nil and when one may be tried.
 func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
-	f := &a.frame
-	if !f.active() {
+	work := &a.layoutWork
+	if !work.hasLayout() {
 		return nil, next
 	}
 	ready := a.readySteps(now)
 	if len(ready) == 0 {
-		for _, s := range layout.Next(f.live, f.wish.Wanted) {
-			if at := f.effort(s.Ref).retryAt; at.After(now) {
-				next = earliest(next, at)
+		for _, s := range layout.Next(work.live, work.desired.Wanted) {
+			if at := work.attemptsOf(s.Ref).retryAt; at.After(now) {
+				next = earlierTime(next, at)
 			}
 		}
 		return nil, next
@@ -222,27 +225,27 @@ func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
 	if s.Kind == record.BackendSet && s.Action == layout.Create {
 		s.Backends = a.firstBackends(s.Name, now)
 	}
-	return &write{Write: a.current.NewStep(s), name: s.Name, effort: f.effort(s.Ref), step: s}, time.Time{}
+	return &write{Write: a.current.NewStep(s), name: s.Name, attempts: work.attemptsOf(s.Ref), step: s}, time.Time{}
 }
 
 // firstBackends returns the backends of a set that is created, as far as there is room for all.
 func (a *actor) firstBackends(name string, now time.Time) []plan.Backend {
 	s := a.sets[name]
-	if s == nil || s.wish.Watching || s.wish.Emptying {
+	if s == nil || s.desired.Watching || s.desired.Emptying {
 		return nil
 	}
-	target := plan.Build(plan.Input{Endpoints: s.wish.Endpoints, Drain: s.wish.Drain, Marks: plan.Marks{}, Now: now})
+	target := plan.Build(plan.Input{Endpoints: s.desired.Endpoints, Drain: s.desired.Drain, Marks: plan.Marks{}, Now: now})
 	others := 0
 	for _, size := range a.current.Sets() {
 		others += size
 	}
-	plan.FitLimits([]plan.Demand{{Target: target, Maximum: s.wish.Maximum}}, s.wish.Limits, others)
-	return target.WantedBackends(nil, s.wish.weightOf)
+	plan.FitLimits([]plan.Demand{{Target: target, Maximum: s.desired.Maximum}}, s.desired.Limits, others)
+	return target.WantedBackends(nil, s.desired.weightOf)
 }
 
 // publishLayout replaces the report of the layout, if it has changed.
 func (a *actor) publishLayout() {
-	if a.frame.wish == nil || a.current == nil && a.reads.problem == nil {
+	if a.layoutWork.desired == nil || a.current == nil && a.reads.problem == nil {
 		return
 	}
 	r := a.reportLayout()
@@ -251,7 +254,7 @@ func (a *actor) publishLayout() {
 		a.mu.Unlock()
 		return
 	}
-	same := a.inbox.report != nil && a.inbox.report.same(r)
+	same := a.inbox.report != nil && a.inbox.report.isSameAs(r)
 	a.inbox.report = r
 	a.mu.Unlock()
 	if !same {
@@ -259,32 +262,32 @@ func (a *actor) publishLayout() {
 	}
 }
 
-func (r *LayoutReport) same(other *LayoutReport) bool {
+func (r *LayoutReport) isSameAs(other *LayoutReport) bool {
 	return r.LoadBalancer == other.LoadBalancer && r.Reason == other.Reason && r.Message == other.Message && r.number == other.number &&
 		maps.Equal(r.Behind, other.Behind) && slices.Equal(r.Gone, other.Gone)
 }
 
 func (a *actor) reportLayout() *LayoutReport {
-	f := &a.frame
-	r := &LayoutReport{LoadBalancer: a.current, Live: f.live, Behind: map[layout.Ref]State{}, number: f.wish.number}
+	work := &a.layoutWork
+	r := &LayoutReport{LoadBalancer: a.current, Live: work.live, Behind: map[layout.Ref]State{}, number: work.desired.number}
 	for _, p := range []*problem{a.writes.problem, a.reads.problem} {
 		if p != nil {
 			r.Reason, r.Message = p.reason, p.message
 		}
 	}
-	if !f.active() {
+	if !work.hasLayout() {
 		return r
 	}
-	for ref := range layout.Behind(f.live, f.wish.Wanted) {
+	for ref := range layout.Behind(work.live, work.desired.Wanted) {
 		state := State{Reason: reasonPending, Message: fmt.Sprintf("%s %s waits for the load balancer", ref.Kind, ref.Name)}
-		if e := f.efforts[ref]; e != nil && e.problem != nil {
+		if e := work.attempts[ref]; e != nil && e.problem != nil {
 			state = State{Reason: e.problem.reason, Message: e.problem.message}
 		}
 		r.Behind[ref] = state
 	}
-	if a.pending == nil && !a.unlisted && !a.unread { // no write in progress can make one of them
-		for _, ref := range f.wish.Delete {
-			if !f.live.Has(ref) {
+	if a.pending == nil && !a.workRequestsUnknown && !a.loadBalancerStale { // no write in progress can make one of them
+		for _, ref := range work.desired.Delete {
+			if !work.live.Has(ref) {
 				r.Gone = append(r.Gone, ref)
 			}
 		}

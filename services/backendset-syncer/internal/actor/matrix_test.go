@@ -548,7 +548,7 @@ func TestCapacity(t *testing.T) {
 		r.want("chat", "1:finishing 2:finishing 3:finishing 4:finishing 5 6 7 8")
 		took := r.eventually("chat", "5 6 7 8", patience)
 		assert.Less(t, took, time.Minute, "the roll-out does not wait for the drain")
-		assert.Contains(t, r.actors.Report(Key{id, "chat"}).Message, "4 draining backends were removed before the end of their drain time")
+		assert.Contains(t, r.actors.BackendSetReport(Key{id, "chat"}).Message, "4 draining backends were removed before the end of their drain time")
 
 		r.want("embed", "11 12 13")
 		r.report("embed", patience, func(report *Report) bool { return report.Synced })
@@ -660,19 +660,19 @@ func TestAnAddressThatAnotherServiceGets(t *testing.T) {
 		r.want("chat", "1 2")
 		r.eventually("chat", "1 2", time.Minute)
 		r.want("chat", "")
-		report := r.report("chat", time.Second, func(x *Report) bool { return x.Held })
+		report := r.report("chat", time.Second, func(x *Report) bool { return x.HoldsVanished })
 		assert.False(r.t, report.Synced)
 		assert.Equal(r.t, "Pending: 2 backends have no endpoint, and stay for 30s: endpoints that vanish may come back", report.Reason+": "+report.Message)
 		time.Sleep(10 * time.Second) // no timer of the actor is left but that of the hold
 		r.others.Store(at(2).Addr(), plan.Occupant{Service: "others/embed"})
 		begun := time.Now()
-		r.actors.Recheck([]string{at(9).Addr().String(), at(2).Addr().String()})
+		r.actors.RecheckAddresses([]string{at(9).Addr().String(), at(2).Addr().String()})
 		for r.has("chat") != "1" {
 			require.Less(r.t, time.Since(begun), plan.VanishGracePeriod/2, "backends %s; calls %s", r.has("chat"), r.lastCalls())
 			time.Sleep(50 * time.Millisecond)
 		}
 		r.report("chat", 5*time.Second, func(x *Report) bool {
-			return x.Held && strings.HasPrefix(x.Message, "1 backend has no endpoint, and stays")
+			return x.HoldsVanished && strings.HasPrefix(x.Message, "1 backend has no endpoint, and stays")
 		})
 		r.want("chat", "1")
 		r.eventually("chat", "1", time.Minute)
@@ -688,20 +688,20 @@ func TestAnAddressOnTwoLoadBalancers(t *testing.T) {
 		require.Nil(r.t, r.Edit(second, furnish))
 		time.Sleep(time.Minute) // reads show it
 		held := func(lb string) bool {
-			report := r.actors.Report(Key{lb, "chat"})
-			return report != nil && report.Held
+			report := r.actors.BackendSetReport(Key{lb, "chat"})
+			return report != nil && report.HoldsVanished
 		}
 		for _, lb := range []string{id, second} {
-			r.actors.Want(Key{lb, "chat"}, r.wanted("1"))
+			r.actors.WantSet(Key{lb, "chat"}, r.wanted("1"))
 		}
 		time.Sleep(10 * time.Second)
 		for _, lb := range []string{id, second} {
-			r.actors.Want(Key{lb, "chat"}, r.wanted(""))
+			r.actors.WantSet(Key{lb, "chat"}, r.wanted(""))
 		}
 		time.Sleep(10 * time.Second)
 		assert.True(r.t, held(id) && held(second))
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/embed"})
-		r.actors.Recheck([]string{at(1).Addr().String()})
+		r.actors.RecheckAddresses([]string{at(1).Addr().String()})
 		time.Sleep(10 * time.Second)
 		assert.Empty(r.t, r.Current(id).BackendSets["chat"].Backends)
 		assert.Empty(r.t, r.Current(second).BackendSets["chat"].Backends)
@@ -716,12 +716,12 @@ func TestAnotherService(t *testing.T) {
 		r.eventually("chat", "1", time.Minute)
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "models/own", Pod: "first"})
 		r.want("chat", "2", func(w *Wanted) { w.Services = []string{"models/next"} })
-		r.report("chat", plan.VanishGracePeriod/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
+		r.report("chat", plan.VanishGracePeriod/2, func(x *Report) bool { return x.HoldsVanished && r.has("chat") == "1:drain 2" })
 		r.want("chat", "2", func(w *Wanted) { w.Services, w.Weight = []string{"models/next"}, 2 })
 		time.Sleep(plan.VanishGracePeriod / 4)
 		assert.Equal(r.t, "1:drain 2", r.has("chat"))
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "models/own", Pod: "second"})
-		r.actors.Recheck([]string{at(1).Addr().String()})
+		r.actors.RecheckAddresses([]string{at(1).Addr().String()})
 		r.eventually("chat", "2", plan.VanishGracePeriod/4)
 	})
 }
@@ -736,9 +736,9 @@ func TestBackendsOfTheOwnerBefore(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/before", Pod: "first"})
 		r.want("chat", "2", claimed)
-		r.report("chat", plan.VanishGracePeriod/2, func(x *Report) bool { return x.Held && r.has("chat") == "1:drain 2" })
+		r.report("chat", plan.VanishGracePeriod/2, func(x *Report) bool { return x.HoldsVanished && r.has("chat") == "1:drain 2" })
 		r.others.Store(at(1).Addr(), plan.Occupant{Service: "others/before", Pod: "second"})
-		r.actors.Recheck([]string{at(1).Addr().String()})
+		r.actors.RecheckAddresses([]string{at(1).Addr().String()})
 		r.eventually("chat", "2", plan.VanishGracePeriod/4)
 	})
 }
@@ -747,9 +747,9 @@ func TestBackendsOfTheOwnerBefore(t *testing.T) {
 func TestWishesDiffer(t *testing.T) {
 	t.Parallel()
 	w := Wanted{Services: []string{"models/own"}, Claimed: time.Unix(1, 0)}
-	assert.True(t, w.same(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(1, 0).UTC(), Since: time.Unix(2, 0)}))
-	assert.False(t, w.same(&Wanted{Services: []string{"models/next"}, Claimed: time.Unix(1, 0)}))
-	assert.False(t, w.same(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(2, 0)}))
+	assert.True(t, w.isSameAs(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(1, 0).UTC(), Since: time.Unix(2, 0)}))
+	assert.False(t, w.isSameAs(&Wanted{Services: []string{"models/next"}, Claimed: time.Unix(1, 0)}))
+	assert.False(t, w.isSameAs(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(2, 0)}))
 }
 
 func TestEmptying(t *testing.T) {

@@ -25,36 +25,36 @@ func PreviewAll(lb *ociapi.LoadBalancer, wanted map[string]*Wanted, occupants Oc
 	a.current = lb
 	for name, w := range wanted {
 		a.sets[name] = newSet(name)
-		a.sets[name].want(&request{Wanted: w, number: 1}, now)
+		a.sets[name].setDesired(&desiredSet{Wanted: w, number: 1}, now)
 	}
-	a.plan(now)
+	a.planSets(now)
 	for _, s := range a.sets {
-		if s.live != nil && s.wish.Watching && len(s.foreign) == 0 { // its binding would take it
-			claimed := *s.wish.Wanted
+		if s.live != nil && s.desired.Watching && len(s.foreign) == 0 { // its binding would take it
+			claimed := *s.desired.Wanted
 			claimed.Watching = false
-			s.wish = &request{Wanted: &claimed, number: 1}
+			s.desired = &desiredSet{Wanted: &claimed, number: 1}
 		}
 	}
-	a.plan(now)
-	all := make(map[string]Preview, len(wanted))
+	a.planSets(now)
+	previews := make(map[string]Preview, len(wanted))
 	for name, s := range a.sets {
-		all[name] = a.preview(s)
+		previews[name] = a.previewSet(s)
 	}
-	return all
+	return previews
 }
 
-func (a *actor) preview(s *set) Preview {
+func (a *actor) previewSet(s *set) Preview {
 	if s.live == nil {
 		return Preview{Problem: s.problem.message, Missing: true}
 	}
-	if s.wish.Watching {
-		return Preview{Problem: a.report(s).Message, Missing: true}
+	if s.desired.Watching {
+		return Preview{Problem: a.buildReport(s).Message, Missing: true}
 	}
 	p := Preview{Changes: plan.Diff(s.live.Backends, s.wanted), Next: s.target.Next}
-	if r := a.report(s); r.Excess > 0 {
+	if r := a.buildReport(s); r.Excess > 0 {
 		p.Problem = r.Message
 	}
-	switch w, err := a.current.NewWrite(s.live, s.wanted, s.wish.Health); {
+	switch w, err := a.current.NewWrite(s.live, s.wanted, s.desired.Health); {
 	case err != nil:
 		p.Problem = err.Error()
 	case w != nil:

@@ -59,23 +59,23 @@ type Report struct {
 	// Serving has the backends that the load balancer reports as healthy, or whose health is not known because no listener uses the
 	// set.
 	Serving map[netip.AddrPort]bool
-	// Held means that the set is not synced only because it holds backends without an endpoint.
-	Held bool
+	// HoldsVanished means that the set is not synced only because it holds backends without an endpoint.
+	HoldsVanished bool
 	// Used means that requests can reach the set.
 	Used bool
 
-	number int // of the wish
+	number int // of the desiredSet
 }
 
-// publish replaces the reports that have changed.
-func (a *actor) publish() {
+// publishReports replaces the reports that have changed.
+func (a *actor) publishReports() {
 	changed := map[string]*Report{}
 	a.mu.Lock()
 	for name, s := range a.sets {
 		if a.inbox.sets[name] == nil {
 			continue // dropped meanwhile
 		}
-		if r := a.report(s); !reflect.DeepEqual(r, a.reports[name]) {
+		if r := a.buildReport(s); !reflect.DeepEqual(r, a.reports[name]) {
 			a.reports[name] = r
 			changed[name] = r
 		}
@@ -84,19 +84,19 @@ func (a *actor) publish() {
 	a.publishLayout()
 	for name, r := range changed {
 		key := Key{LoadBalancer: a.id, Set: name}
-		a.p.Observer.Set(key, r)
+		a.p.Observer.ObserveReport(key, r)
 		a.p.Changed(key)
 	}
 }
 
-// report returns the report of a set.
-func (a *actor) report(s *set) *Report {
-	r := &Report{number: s.wish.number, Serving: map[netip.AddrPort]bool{}, Since: s.behind()}
-	if s.live != nil && s.wish.Watching {
+// buildReport returns the report of a set.
+func (a *actor) buildReport(s *set) *Report {
+	r := &Report{number: s.desired.number, Serving: map[netip.AddrPort]bool{}, Since: s.behindSince()}
+	if s.live != nil && s.desired.Watching {
 		r.Known, r.Foreign = true, len(s.foreign)
 	}
 	if s.live != nil && s.target != nil {
-		r.Known, r.Serving, r.Used = true, s.health.serving(), a.current.Used(s.name)
+		r.Known, r.Serving, r.Used = true, s.health.servingBackends(), a.current.Used(s.name)
 		r.Active = len(s.health.active)
 		r.Draining = len(s.live.Backends) - r.Active
 		r.Excess = len(s.target.Excess)
@@ -112,11 +112,11 @@ func (a *actor) report(s *set) *Report {
 	}
 	r.Gone = s.problem != nil && s.problem.reason == reasonNoSet
 	p := a.problemOf(s, r)
-	r.Synced, r.Reason, r.Message = p == nil, reasonSynced, fmt.Sprintf("the backend set has %s", count(r.Active, "active backend"))
+	r.Synced, r.Reason, r.Message = p == nil, reasonSynced, fmt.Sprintf("the backend set has %s", formatCount(r.Active, "active backend"))
 	if p != nil {
 		r.Reason, r.Message = p.reason, p.message
 	} else if r.Early > 0 {
-		r.Message += fmt.Sprintf("; %s removed before the end of their drain time, because the limit of backends is reached", count(r.Early, "draining backend was", "draining backends were"))
+		r.Message += fmt.Sprintf("; %s removed before the end of their drain time, because the limit of backends is reached", formatCount(r.Early, "draining backend was", "draining backends were"))
 	}
 	return r
 }
@@ -135,13 +135,13 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 	case r.Foreign > 0:
 		return &problem{reason: reasonConflict, message: fmt.Sprintf(
 			"the backend set has %s of the Service: %s. Remove them, or ask the administrator to set takeOver for this load balancer in the configuration",
-			count(r.Foreign, "backend that is not an endpoint", "backends that are not endpoints"), list(s.foreign))}
-	case s.wish.Watching:
+			formatCount(r.Foreign, "backend that is not an endpoint", "backends that are not endpoints"), formatList(s.foreign))}
+	case s.desired.Watching:
 		return a.pendingProblem("the binding takes the backend set")
 	case r.Excess > 0:
 		return &problem{reason: reasonCapacity, message: fmt.Sprintf(
 			"%s no room in the backend set: its limit, that of the load balancer or that of the namespace is reached; raise the limit or use another load balancer",
-			count(r.Excess, "ready endpoint has", "ready endpoints have"))}
+			formatCount(r.Excess, "ready endpoint has", "ready endpoints have"))}
 	case s.isFought():
 		return &problem{reason: reasonDrifting, message: fmt.Sprintf(
 			"another client changes the backends again and again (%d repairs); the next repair is at %s. Remove oci_load_balancer_backend resources of this set from Terraform, and other controllers that write it",
@@ -152,7 +152,7 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 	return s.settledProblem(r)
 }
 
-// settledProblem returns the problem of a set that needs no write, or nil. It sets Held in the report.
+// settledProblem returns the problem of a set that needs no write, or nil. It sets HoldsVanished in the report.
 func (s *set) settledProblem(r *Report) *problem {
 	held := 0
 	for _, l := range s.target.Draining {
@@ -160,25 +160,25 @@ func (s *set) settledProblem(r *Report) *problem {
 			held++
 		}
 	}
-	if r.Held = held > 0; r.Held {
+	if r.HoldsVanished = held > 0; r.HoldsVanished {
 		return &problem{reason: reasonPending, message: fmt.Sprintf("%s for %s: endpoints that vanish may come back",
-			count(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.VanishGracePeriod)}
+			formatCount(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.VanishGracePeriod)}
 	}
-	return s.health.problem()
+	return s.health.unreachableProblem()
 }
 
 // isFought reports whether another client undoes the changes of the set.
 func (s *set) isFought() bool { return !s.dirty.IsZero() && s.repairs >= manyRepairs && s.isRepair() }
 
-// problem returns the problem of backends that the load balancer cannot reach, nil if it reaches all.
-func (h *health) problem() *problem {
-	n := len(h.failing())
+// unreachableProblem returns the problem of backends that the load balancer cannot reach, nil if it reaches all.
+func (h *health) unreachableProblem() *problem {
+	n := len(h.failingBackends())
 	if n == 0 || h.failed == "" {
 		return nil
 	}
 	return &problem{reason: reasonUnreachable, message: fmt.Sprintf(
 		"the load balancer reports %s as critical: %s. Check that pods have addresses of the VCN (VCN-native pod networking) and that network security groups and security lists permit the load balancer's subnets to reach them",
-		count(n, "backend of a ready pod", "backends of ready pods"), h.failed)}
+		formatCount(n, "backend of a ready pod", "backends of ready pods"), h.failed)}
 }
 
 func (a *actor) pendingProblem(text string) *problem {
@@ -191,8 +191,8 @@ func (a *actor) pendingProblem(text string) *problem {
 	return &problem{reason: reasonPending, message: text}
 }
 
-// count formats a number with its noun.
-func count(n int, forms ...string) string {
+// formatCount formats a number with its noun.
+func formatCount(n int, forms ...string) string {
 	if len(forms) == 1 {
 		forms = append(forms, forms[0]+"s")
 	}
@@ -202,8 +202,8 @@ func count(n int, forms ...string) string {
 	return fmt.Sprintf("%d %s", n, forms[1])
 }
 
-// list formats names, the first few of many.
-func list(names []string) string {
+// formatList formats names, the first few of many.
+func formatList(names []string) string {
 	if len(names) > maxListed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 	}

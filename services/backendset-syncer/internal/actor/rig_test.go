@@ -61,25 +61,25 @@ type meter struct {
 	rate      float64
 }
 
-func (m *meter) WorkRequest(_, result string, _ time.Duration) {
+func (m *meter) ObserveWorkRequest(_, result string, _ time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.works[result]++
 }
 
-func (m *meter) Written(d time.Duration) {
+func (m *meter) ObserveWrite(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.written = append(m.written, d)
 }
 
-func (m *meter) InService(d time.Duration) {
+func (m *meter) ObserveInService(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.inService = append(m.inService, d)
 }
 
-func (m *meter) Conflict(code string) {
+func (m *meter) CountConflict(code string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conflicts[code]++
@@ -91,7 +91,7 @@ func (m *meter) Rate(r float64) {
 	m.rate = r
 }
 
-func (m *meter) Set(Key, *Report)                      {}
+func (m *meter) ObserveReport(Key, *Report)            {}
 func (m *meter) Request(string, string, time.Duration) {}
 
 // inBubble runs a test on fake time with an emulator whose load balancer has the backend sets "chat" and "embed".
@@ -178,7 +178,7 @@ func (r *rig) start() {
 	})
 	lease, kill := context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(lease)
-	wait := r.actors.Start(ctx, lease)
+	wait := r.actors.StartTerm(ctx, lease)
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		kill() // as a process that is killed: requests end
@@ -199,7 +199,7 @@ func at(n int) netip.AddrPort {
 
 // want lets a set have endpoints: "1 2:finishing 3:terminating 4:notready".
 func (r *rig) want(set, endpoints string, changes ...func(w *Wanted)) {
-	r.actors.Want(Key{id, set}, r.wanted(endpoints, changes...))
+	r.actors.WantSet(Key{id, set}, r.wanted(endpoints, changes...))
 }
 
 func (r *rig) wanted(endpoints string, changes ...func(w *Wanted)) *Wanted {
@@ -241,7 +241,7 @@ func (r *rig) eventually(set, backends string, within time.Duration) time.Durati
 	r.t.Helper()
 	begun := time.Now()
 	for {
-		report := r.actors.Report(Key{id, set})
+		report := r.actors.BackendSetReport(Key{id, set})
 		if r.has(set) == backends && report != nil && report.Synced {
 			return time.Since(begun)
 		}
@@ -266,7 +266,7 @@ func (r *rig) report(set string, within time.Duration, satisfies func(*Report) b
 	r.t.Helper()
 	begun := time.Now()
 	for {
-		report := r.actors.Report(Key{id, set})
+		report := r.actors.BackendSetReport(Key{id, set})
 		if report != nil && satisfies(report) {
 			return report
 		}

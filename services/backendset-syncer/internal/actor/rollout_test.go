@@ -240,7 +240,7 @@ func (d *rollout) endpoints() []plan.Endpoint {
 }
 
 func (d *rollout) want() {
-	d.actors.Want(Key{id, "chat"}, &Wanted{Endpoints: d.endpoints(), Weight: 1, Drain: d.drain, Limits: d.limits, Since: time.Now()})
+	d.actors.WantSet(Key{id, "chat"}, &Wanted{Endpoints: d.endpoints(), Weight: 1, Drain: d.drain, Limits: d.limits, Since: time.Now()})
 }
 
 // naive is the flow of oke-gateway-api 0.8: one worker, which replaces the whole set by the ready endpoints and waits for the work

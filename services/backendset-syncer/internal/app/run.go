@@ -22,7 +22,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return err
 	}
 	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
-	reconciler.HandleAddresses(p.Informers, p.Actors.Recheck)
+	reconciler.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
 	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
 	gatewaycontroller.Handle(p.Informers, p.Gateways)
 	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
@@ -41,7 +41,7 @@ func (p *parts) lead(ctx, lease context.Context) {
 	defer p.Reconciler.Clear()
 	p.Gateways.Clear()
 	defer p.Gateways.Clear()
-	wait := p.Actors.Start(ctx, lease)
+	wait := p.Actors.StartTerm(ctx, lease)
 	var all sync.WaitGroup
 	all.Go(func() {
 		p.Queues.Bindings.Lead(ctx, lease, p.controller("backendsetbinding", p.Reconciler), p.Reconciler.ReconcileAll)

@@ -114,7 +114,7 @@ func (o *adoptOptions) run(ctx context.Context, name string, out, log io.Writer)
 		return dryrun.ErrDiffers
 	}
 	if err := a.store.Write(ctx, made); err != nil {
-		return err //nolint:wrapcheck // the error names the record
+		return err // the error names the record
 	}
 	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records, record.ConfigMapName(made.LoadBalancer))
 	return nil
@@ -124,7 +124,7 @@ func (o *adoptOptions) run(ctx context.Context, name string, out, log io.Writer)
 func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, log io.Writer) (*adoption, error) {
 	cfg, err := o.Kube.RESTConfig("fairlead-backendset-syncer-adopt")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the problem
+		return nil, err // the error names the problem
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -149,7 +149,7 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 	p.log = log
 	a := &adoption{planner: p, resolution: p.gateways.Resolve(), store: record.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer")}
 	if a.obstacles, err = adopt.ReadCluster(ctx, client); err != nil {
-		return nil, err //nolint:wrapcheck // the error names the kind
+		return nil, err // the error names the kind
 	}
 	if a.in, err = a.input(w, name, o.PlannerOptions()); err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (a *adoption) readBalancer(ctx context.Context) error {
 	case errors.Is(err, record.ErrMissing):
 		return nil
 	case err != nil:
-		return err //nolint:wrapcheck // the error names the record
+		return err // the error names the record
 	}
 	for _, o := range known.Objects {
 		if a.in.Live.Has(layout.Ref{Kind: o.Kind, Name: o.Name}) {

@@ -103,7 +103,7 @@ func detail(text string) string {
 func (p *planner) recordOf(id string) (*record.Record, error) {
 	c := informers.Get[corev1.ConfigMap](p.configMaps, cache.ObjectName{Namespace: p.records, Name: record.ConfigMapName(id)})
 	if c == nil {
-		return nil, nil //nolint:nilnil // documented
+		return nil, nil
 	}
-	return record.FromConfigMap(c) //nolint:wrapcheck // the error names the ConfigMap
+	return record.FromConfigMap(c) // the error names the ConfigMap
 }

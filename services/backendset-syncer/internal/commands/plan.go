@@ -99,13 +99,13 @@ func (o *planOptions) run(ctx context.Context, names []string, out, log io.Write
 func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
 	cfg, err := o.Kube.RESTConfig("fairlead-backendset-syncer-plan")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the problem
+		return nil, err // the error names the problem
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, o.Informers().All(), cache.ObjectName(o.ConfigMap)) //nolint:wrapcheck // the error names the kind
+	return dryrun.ReadCluster(ctx, client, o.Informers().All(), cache.ObjectName(o.ConfigMap)) // the error names the kind
 }
 
 // planner plans bindings.

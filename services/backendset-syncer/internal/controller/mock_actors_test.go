@@ -20,45 +20,12 @@ func (_m *mockActors) EXPECT() *mockActors_Expecter {
 	return &mockActors_Expecter{mock: &_m.Mock}
 }
 
-// Drop provides a mock function with given fields: key
-func (_m *mockActors) Drop(key actor.Key) {
-	_m.Called(key)
-}
-
-// mockActors_Drop_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Drop'
-type mockActors_Drop_Call struct {
-	*mock.Call
-}
-
-// Drop is a helper method to define mock.On call
-//   - key actor.Key
-func (_e *mockActors_Expecter) Drop(key interface{}) *mockActors_Drop_Call {
-	return &mockActors_Drop_Call{Call: _e.mock.On("Drop", key)}
-}
-
-func (_c *mockActors_Drop_Call) Run(run func(key actor.Key)) *mockActors_Drop_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(actor.Key))
-	})
-	return _c
-}
-
-func (_c *mockActors_Drop_Call) Return() *mockActors_Drop_Call {
-	_c.Call.Return()
-	return _c
-}
-
-func (_c *mockActors_Drop_Call) RunAndReturn(run func(actor.Key)) *mockActors_Drop_Call {
-	_c.Run(run)
-	return _c
-}
-
-// Report provides a mock function with given fields: key
-func (_m *mockActors) Report(key actor.Key) *actor.Report {
+// BackendSetReport provides a mock function with given fields: key
+func (_m *mockActors) BackendSetReport(key actor.Key) *actor.Report {
 	ret := _m.Called(key)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Report")
+		panic("no return value specified for BackendSetReport")
 	}
 
 	var r0 *actor.Report
@@ -73,64 +40,97 @@ func (_m *mockActors) Report(key actor.Key) *actor.Report {
 	return r0
 }
 
-// mockActors_Report_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Report'
-type mockActors_Report_Call struct {
+// mockActors_BackendSetReport_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'BackendSetReport'
+type mockActors_BackendSetReport_Call struct {
 	*mock.Call
 }
 
-// Report is a helper method to define mock.On call
+// BackendSetReport is a helper method to define mock.On call
 //   - key actor.Key
-func (_e *mockActors_Expecter) Report(key interface{}) *mockActors_Report_Call {
-	return &mockActors_Report_Call{Call: _e.mock.On("Report", key)}
+func (_e *mockActors_Expecter) BackendSetReport(key interface{}) *mockActors_BackendSetReport_Call {
+	return &mockActors_BackendSetReport_Call{Call: _e.mock.On("BackendSetReport", key)}
 }
 
-func (_c *mockActors_Report_Call) Run(run func(key actor.Key)) *mockActors_Report_Call {
+func (_c *mockActors_BackendSetReport_Call) Run(run func(key actor.Key)) *mockActors_BackendSetReport_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(actor.Key))
 	})
 	return _c
 }
 
-func (_c *mockActors_Report_Call) Return(_a0 *actor.Report) *mockActors_Report_Call {
+func (_c *mockActors_BackendSetReport_Call) Return(_a0 *actor.Report) *mockActors_BackendSetReport_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockActors_Report_Call) RunAndReturn(run func(actor.Key) *actor.Report) *mockActors_Report_Call {
+func (_c *mockActors_BackendSetReport_Call) RunAndReturn(run func(actor.Key) *actor.Report) *mockActors_BackendSetReport_Call {
 	_c.Call.Return(run)
 	return _c
 }
 
-// Want provides a mock function with given fields: key, w
-func (_m *mockActors) Want(key actor.Key, w *actor.Wanted) {
-	_m.Called(key, w)
+// DropSet provides a mock function with given fields: key
+func (_m *mockActors) DropSet(key actor.Key) {
+	_m.Called(key)
 }
 
-// mockActors_Want_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Want'
-type mockActors_Want_Call struct {
+// mockActors_DropSet_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'DropSet'
+type mockActors_DropSet_Call struct {
 	*mock.Call
 }
 
-// Want is a helper method to define mock.On call
+// DropSet is a helper method to define mock.On call
 //   - key actor.Key
-//   - w *actor.Wanted
-func (_e *mockActors_Expecter) Want(key interface{}, w interface{}) *mockActors_Want_Call {
-	return &mockActors_Want_Call{Call: _e.mock.On("Want", key, w)}
+func (_e *mockActors_Expecter) DropSet(key interface{}) *mockActors_DropSet_Call {
+	return &mockActors_DropSet_Call{Call: _e.mock.On("DropSet", key)}
 }
 
-func (_c *mockActors_Want_Call) Run(run func(key actor.Key, w *actor.Wanted)) *mockActors_Want_Call {
+func (_c *mockActors_DropSet_Call) Run(run func(key actor.Key)) *mockActors_DropSet_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(actor.Key))
+	})
+	return _c
+}
+
+func (_c *mockActors_DropSet_Call) Return() *mockActors_DropSet_Call {
+	_c.Call.Return()
+	return _c
+}
+
+func (_c *mockActors_DropSet_Call) RunAndReturn(run func(actor.Key)) *mockActors_DropSet_Call {
+	_c.Run(run)
+	return _c
+}
+
+// WantSet provides a mock function with given fields: key, w
+func (_m *mockActors) WantSet(key actor.Key, w *actor.Wanted) {
+	_m.Called(key, w)
+}
+
+// mockActors_WantSet_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'WantSet'
+type mockActors_WantSet_Call struct {
+	*mock.Call
+}
+
+// WantSet is a helper method to define mock.On call
+//   - key actor.Key
+//   - w *actor.Wanted
+func (_e *mockActors_Expecter) WantSet(key interface{}, w interface{}) *mockActors_WantSet_Call {
+	return &mockActors_WantSet_Call{Call: _e.mock.On("WantSet", key, w)}
+}
+
+func (_c *mockActors_WantSet_Call) Run(run func(key actor.Key, w *actor.Wanted)) *mockActors_WantSet_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(actor.Key), args[1].(*actor.Wanted))
 	})
 	return _c
 }
 
-func (_c *mockActors_Want_Call) Return() *mockActors_Want_Call {
+func (_c *mockActors_WantSet_Call) Return() *mockActors_WantSet_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockActors_Want_Call) RunAndReturn(run func(actor.Key, *actor.Wanted)) *mockActors_Want_Call {
+func (_c *mockActors_WantSet_Call) RunAndReturn(run func(actor.Key, *actor.Wanted)) *mockActors_WantSet_Call {
 	_c.Run(run)
 	return _c
 }

@@ -51,7 +51,7 @@ func (h *holders) compare(key actor.Key, a, b *v1alpha1.BackendSetBinding) int {
 		case h.granted[key] == x.UID:
 			return 1
 		}
-		return 2 //nolint:mnd // the last
+		return 2 // the last
 	}
 	held := 0
 	if a.Status.HeldSince != nil && b.Status.HeldSince != nil {

@@ -36,9 +36,9 @@ type observer interface {
 
 // actors write backend sets.
 type actors interface {
-	Want(key actor.Key, w *actor.Wanted)
-	Drop(key actor.Key)
-	Report(key actor.Key) *actor.Report
+	WantSet(key actor.Key, w *actor.Wanted)
+	DropSet(key actor.Key)
+	BackendSetReport(key actor.Key) *actor.Report
 }
 
 // writer writes bindings.
@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		return r.report(ctx, b, v, nil)
 	}
 	r.want(b, v)
-	report := r.p.Actors.Report(v.key)
+	report := r.p.Actors.BackendSetReport(v.key)
 	if b.Status.HeldSince == nil && (v.takesOver || report != nil && report.Known && report.Foreign == 0) {
 		return r.claim(ctx, b)
 	}
@@ -163,9 +163,9 @@ func (r *Reconciler) want(b *v1alpha1.BackendSetBinding, v *Verdict) {
 	delete(r.events, name)
 	r.mu.Unlock()
 	if known && before != v.key { // deleted, and created again
-		r.p.Actors.Drop(before)
+		r.p.Actors.DropSet(before)
 	}
-	r.p.Actors.Want(v.key, w)
+	r.p.Actors.WantSet(v.key, w)
 }
 
 // drop lets the actor forget the set of a binding.
@@ -176,7 +176,7 @@ func (r *Reconciler) drop(name cache.ObjectName) {
 	delete(r.events, name)
 	r.mu.Unlock()
 	if known {
-		r.p.Actors.Drop(key)
+		r.p.Actors.DropSet(key)
 	}
 }
 
@@ -190,7 +190,7 @@ func (r *Reconciler) finalize(ctx context.Context, b *v1alpha1.BackendSetBinding
 			r.drop(nameOf(b))
 			return true, nil
 		}
-		needs = needs && !isEmpty(r.p.Actors.Report(v.key))
+		needs = needs && !isEmpty(r.p.Actors.BackendSetReport(v.key))
 	}
 	if needs == has || has && !v.configured { // without a configuration nothing is known
 		return false, nil

@@ -45,9 +45,9 @@ func (w *world) reconciler() *Reconciler {
 	w.observer.EXPECT().Siblings(mock.Anything).Return(nil).Maybe()
 	w.observer.EXPECT().Endpoints(mock.Anything, mock.Anything).Return(observe.Endpoints{}, nil).Maybe()
 	actors := newMockActors(w.t)
-	actors.EXPECT().Want(key, mock.Anything).Run(func(_ actor.Key, x *actor.Wanted) { w.wanted = x }).Return().Maybe()
-	actors.EXPECT().Drop(key).Run(func(actor.Key) { w.dropped = true }).Return().Maybe()
-	actors.EXPECT().Report(key).Return(w.report).Maybe()
+	actors.EXPECT().WantSet(key, mock.Anything).Run(func(_ actor.Key, x *actor.Wanted) { w.wanted = x }).Return().Maybe()
+	actors.EXPECT().DropSet(key).Run(func(actor.Key) { w.dropped = true }).Return().Maybe()
+	actors.EXPECT().BackendSetReport(key).Return(w.report).Maybe()
 	writes := newMockWriter(w.t)
 	writes.EXPECT().UpdateStatus(mock.Anything, mock.Anything).RunAndReturn(func(_ context.Context, b *v1alpha1.BackendSetBinding) error {
 		w.status = &b.Status
@@ -194,9 +194,9 @@ func TestABindingThatWasCreatedAgainWithAnotherSet(t *testing.T) {
 	require.NoError(t, r.Reconcile(t.Context(), name))
 	w.binding.Spec.BackendSetName = "embed"
 	actors := newMockActors(t)
-	actors.EXPECT().Drop(actor.Key{LoadBalancer: lb, Set: "chat"}).Return()
-	actors.EXPECT().Want(actor.Key{LoadBalancer: lb, Set: "embed"}, mock.Anything).Return()
-	actors.EXPECT().Report(mock.Anything).Return(nil)
+	actors.EXPECT().DropSet(actor.Key{LoadBalancer: lb, Set: "chat"}).Return()
+	actors.EXPECT().WantSet(actor.Key{LoadBalancer: lb, Set: "embed"}, mock.Anything).Return()
+	actors.EXPECT().BackendSetReport(mock.Anything).Return(nil)
 	r.p.Actors = actors
 	require.NoError(t, r.Reconcile(t.Context(), name))
 }
@@ -222,8 +222,8 @@ func TestConditionsOfHeldBackends(t *testing.T) {
 		report  *actor.Report
 		want    string
 	}{
-		{verdict: &Verdict{writes: true}, report: &actor.Report{Reason: "Pending", Held: true}, want: "Pending"},
-		{verdict: missing, report: &actor.Report{Reason: "Pending", Held: true}, want: "ServiceInvalid"},
+		{verdict: &Verdict{writes: true}, report: &actor.Report{Reason: "Pending", HoldsVanished: true}, want: "Pending"},
+		{verdict: missing, report: &actor.Report{Reason: "Pending", HoldsVanished: true}, want: "ServiceInvalid"},
 		{verdict: missing, report: &actor.Report{Reason: "AuthFailed"}, want: "AuthFailed"},
 	} {
 		c := condition(bindingOf("a", 1), tt.verdict, tt.report)

@@ -73,7 +73,7 @@ func (r *Reconciler) status(b *v1alpha1.BackendSetBinding, v *Verdict, report *a
 func condition(b *v1alpha1.BackendSetBinding, v *Verdict, report *actor.Report) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: v.reason, Message: v.message}
 	switch {
-	case !v.writes || v.reason != "" && (report == nil || report.Synced || report.Held):
+	case !v.writes || v.reason != "" && (report == nil || report.Synced || report.HoldsVanished):
 	case report == nil:
 		c.Reason, c.Message = v1alpha1.ReasonPending, "the change waits for the load balancer"
 	default:

@@ -25,13 +25,13 @@ func NewWriter(client clientset.BackendSetBindingsGetter, owner string) *Writer 
 // UpdateStatus writes the status of a binding.
 func (w *Writer) UpdateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
 	_, err := w.client.BackendSetBindings(b.Namespace).UpdateStatus(ctx, b, metav1.UpdateOptions{FieldManager: w.owner})
-	return err //nolint:wrapcheck // the caller says what it writes
+	return err // the caller says what it writes
 }
 
 // Update writes the metadata of a binding.
 func (w *Writer) Update(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
 	_, err := w.client.BackendSetBindings(b.Namespace).Update(ctx, b, metav1.UpdateOptions{FieldManager: w.owner})
-	return err //nolint:wrapcheck // the caller says what it writes
+	return err // the caller says what it writes
 }
 
 // Recorder records Events about bindings.

@@ -125,7 +125,7 @@ func TestReconcile(t *testing.T) {
 			observer.EXPECT().Pod(name).Return(tt.pod)
 			observer.EXPECT().Uses(tt.pod).Return(tt.uses).Maybe()
 			for _, set := range []string{"chat", "embed", "other", "unused"} {
-				actors.EXPECT().Report(actor.Key{LoadBalancer: "lb", Set: set}).Return(serving[set]).Maybe()
+				actors.EXPECT().BackendSetReport(actor.Key{LoadBalancer: "lb", Set: set}).Return(serving[set]).Maybe()
 			}
 			client := fake.NewClientset()
 			if tt.pod != nil {

@@ -20,12 +20,12 @@ func (_m *mockReporter) EXPECT() *mockReporter_Expecter {
 	return &mockReporter_Expecter{mock: &_m.Mock}
 }
 
-// Report provides a mock function with given fields: key
-func (_m *mockReporter) Report(key actor.Key) *actor.Report {
+// BackendSetReport provides a mock function with given fields: key
+func (_m *mockReporter) BackendSetReport(key actor.Key) *actor.Report {
 	ret := _m.Called(key)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Report")
+		panic("no return value specified for BackendSetReport")
 	}
 
 	var r0 *actor.Report
@@ -40,30 +40,30 @@ func (_m *mockReporter) Report(key actor.Key) *actor.Report {
 	return r0
 }
 
-// mockReporter_Report_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Report'
-type mockReporter_Report_Call struct {
+// mockReporter_BackendSetReport_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'BackendSetReport'
+type mockReporter_BackendSetReport_Call struct {
 	*mock.Call
 }
 
-// Report is a helper method to define mock.On call
+// BackendSetReport is a helper method to define mock.On call
 //   - key actor.Key
-func (_e *mockReporter_Expecter) Report(key interface{}) *mockReporter_Report_Call {
-	return &mockReporter_Report_Call{Call: _e.mock.On("Report", key)}
+func (_e *mockReporter_Expecter) BackendSetReport(key interface{}) *mockReporter_BackendSetReport_Call {
+	return &mockReporter_BackendSetReport_Call{Call: _e.mock.On("BackendSetReport", key)}
 }
 
-func (_c *mockReporter_Report_Call) Run(run func(key actor.Key)) *mockReporter_Report_Call {
+func (_c *mockReporter_BackendSetReport_Call) Run(run func(key actor.Key)) *mockReporter_BackendSetReport_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(actor.Key))
 	})
 	return _c
 }
 
-func (_c *mockReporter_Report_Call) Return(_a0 *actor.Report) *mockReporter_Report_Call {
+func (_c *mockReporter_BackendSetReport_Call) Return(_a0 *actor.Report) *mockReporter_BackendSetReport_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockReporter_Report_Call) RunAndReturn(run func(actor.Key) *actor.Report) *mockReporter_Report_Call {
+func (_c *mockReporter_BackendSetReport_Call) RunAndReturn(run func(actor.Key) *actor.Report) *mockReporter_BackendSetReport_Call {
 	_c.Call.Return(run)
 	return _c
 }

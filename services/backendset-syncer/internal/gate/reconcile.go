@@ -72,7 +72,7 @@ type routes interface {
 
 // reporter has the state of backend sets.
 type reporter interface {
-	Report(key actor.Key) *actor.Report
+	BackendSetReport(key actor.Key) *actor.Report
 }
 
 // Params holds the arguments of New.
@@ -161,7 +161,7 @@ func (r *Reconciler) sets(pod *corev1.Pod) (all []observe.Registration, known bo
 
 // inService reports whether the load balancer of a backend set sends requests to all addresses of a pod.
 func (r *Reconciler) inService(s *observe.Registration) bool {
-	report := r.p.Actors.Report(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
+	report := r.p.Actors.BackendSetReport(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
 	return report != nil && (report.Used || !s.Routed) && len(s.Addresses) > 0 && !slices.ContainsFunc(s.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
 }
 

@@ -51,7 +51,7 @@ func (w *world) serves(pod string) (sets []string, known bool) {
 	require.NotNil(w.t, p)
 	all, known := w.reconciler.SetsOf(p)
 	for _, s := range all {
-		report := w.reconciler.p.Actors.Report(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
+		report := w.reconciler.p.Actors.BackendSetReport(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
 		for _, a := range s.Addresses {
 			sets = append(sets, fmt.Sprintf("%s %s %t", s.Set[:strings.LastIndex(s.Set, "-")], a, report != nil && report.Serving[a]))
 		}

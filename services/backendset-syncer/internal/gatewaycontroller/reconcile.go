@@ -41,12 +41,12 @@ const everything = "*"
 
 // actors write load balancers.
 type actors interface {
-	Want(key actor.Key, w *actor.Wanted)
-	Drop(key actor.Key)
-	Report(key actor.Key) *actor.Report
+	WantSet(key actor.Key, w *actor.Wanted)
+	DropSet(key actor.Key)
+	BackendSetReport(key actor.Key) *actor.Report
 	WantLayout(id string, w *actor.WantedLayout)
 	DropLayout(id string)
-	Layout(id string) (*actor.LayoutReport, bool)
+	LayoutReport(id string) (*actor.LayoutReport, bool)
 }
 
 // records keeps the records of load balancers.
@@ -164,12 +164,12 @@ func (r *Reconciler) balancer(ctx context.Context, resolution *gateway.Resolutio
 	rec, err := r.p.Records.Read(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, record.ErrMissing):
-		return err //nolint:wrapcheck // it names the record
+		return err // it names the record
 	case rec == nil && len(resolution.Balancers[id]) == 0:
 		r.forget(id)
 		return nil
 	}
-	report, current := r.p.Actors.Layout(id)
+	report, current := r.p.Actors.LayoutReport(id)
 	plan := r.plan(resolution, id, rec, gone(report, current))
 	defer r.wakePods(plan)
 	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
@@ -182,7 +182,7 @@ func (r *Reconciler) balancer(ctx context.Context, resolution *gateway.Resolutio
 		return err
 	}
 	r.want(plan)
-	report, current = r.p.Actors.Layout(id)
+	report, current = r.p.Actors.LayoutReport(id)
 	return errors.Join(r.report(ctx, plan, report, current), r.release(ctx, plan, report, current))
 }
 
@@ -227,7 +227,7 @@ func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *ga
 	if len(plan.Record.Objects) == 0 && len(plan.Gateways) == 0 && len(plan.Record.Gateways) == 0 {
 		if before != nil {
 			if err := r.p.Records.Delete(ctx, plan.LoadBalancer); err != nil {
-				return false, err //nolint:wrapcheck // it names the record
+				return false, err // it names the record
 			}
 			logging.FromContext(ctx).Info("Deleted record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer))
 		}
@@ -238,7 +238,7 @@ func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *ga
 		return false, nil
 	}
 	if err := r.p.Records.Write(ctx, plan.Record); err != nil {
-		return false, err //nolint:wrapcheck // it names the record
+		return false, err // it names the record
 	}
 	logging.FromContext(ctx).Info("Updated record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer), zap.Int("objects", len(plan.Record.Objects)))
 	return false, nil
@@ -257,7 +257,7 @@ func (r *Reconciler) want(plan *gateway.Plan) {
 	r.mu.Unlock()
 	for name, s := range plan.Sets {
 		s.Wanted.Since = since
-		r.p.Actors.Want(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name}, s.Wanted)
+		r.p.Actors.WantSet(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name}, s.Wanted)
 	}
 	r.p.Actors.WantLayout(plan.LoadBalancer, &actor.WantedLayout{Wanted: plan.Layout, Version: plan.Version})
 }
@@ -276,7 +276,7 @@ func (r *Reconciler) drop(id string, keep map[string]*gateway.Set) {
 	}
 	r.mu.Unlock()
 	for _, name := range dropped {
-		r.p.Actors.Drop(actor.Key{LoadBalancer: id, Set: name})
+		r.p.Actors.DropSet(actor.Key{LoadBalancer: id, Set: name})
 	}
 }
 
@@ -296,7 +296,7 @@ func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *act
 	reports := &gateway.Reports{
 		Layout: report, Current: current, Now: r.p.Clock.Now(),
 		Set: func(name string) *actor.Report {
-			return r.p.Actors.Report(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name})
+			return r.p.Actors.BackendSetReport(actor.Key{LoadBalancer: plan.LoadBalancer, Set: name})
 		},
 	}
 	gateways, listeners, routes := Counts{}, Counts{}, Counts{}
@@ -320,7 +320,7 @@ func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *act
 // writeGateway writes the status of a Gateway, with an Event if a user can act on the change.
 func (r *Reconciler) writeGateway(ctx context.Context, g *gatewayv1.Gateway, next *gatewayv1.GatewayStatus) error {
 	if err := r.p.Writer.Gateway(ctx, g, *next); err != nil {
-		return err //nolint:wrapcheck // it names the Gateway
+		return err // it names the Gateway
 	}
 	r.notifyGateway(g, next)
 	return nil

@@ -256,13 +256,13 @@ func equalJSON(a, b any) bool {
 // quiet observes nothing.
 type quiet struct{}
 
-func (quiet) WorkRequest(string, string, time.Duration) {}
-func (quiet) Written(time.Duration)                     {}
-func (quiet) InService(time.Duration)                   {}
-func (quiet) Set(actor.Key, *actor.Report)              {}
-func (quiet) Conflict(string)                           {}
-func (quiet) Request(string, string, time.Duration)     {}
-func (quiet) Rate(float64)                              {}
+func (quiet) ObserveWorkRequest(string, string, time.Duration) {}
+func (quiet) ObserveWrite(time.Duration)                       {}
+func (quiet) ObserveInService(time.Duration)                   {}
+func (quiet) ObserveReport(actor.Key, *actor.Report)           {}
+func (quiet) CountConflict(string)                             {}
+func (quiet) Request(string, string, time.Duration)            {}
+func (quiet) Rate(float64)                                     {}
 
 // notes are the Events and numbers of a world.
 type notes struct {
@@ -374,7 +374,7 @@ func (w *world) start() {
 		Planner: gateway.NewPlanner(caches, configured{w}, w.options), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
 		Clock: clock.RealClock{}, Namespace: "fairlead", WakePod: w.wakePod,
 	})
-	wait := actors.Start(ctx, ctx)
+	wait := actors.StartTerm(ctx, ctx)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -625,7 +625,7 @@ func (w *world) layoutWrites() []string {
 
 // logRefusals logs the requests that were refused.
 func (w *world) logRefusals() {
-	report, current := w.reconciler.p.Actors.Layout(balancerID)
+	report, current := w.reconciler.p.Actors.LayoutReport(balancerID)
 	w.t.Logf("report %+v, current %t", report, current)
 	if rec, err := w.reconciler.p.Records.Read(context.Background(), balancerID); err == nil {
 		w.t.Logf("record %s", rec.Encode())

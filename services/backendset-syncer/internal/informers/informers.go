@@ -99,7 +99,7 @@ func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
 		}
 		return reader
 	})
-	return c, failed //nolint:wrapcheck // the error names the object
+	return c, failed // the error names the object
 }
 
 // All returns the kinds that are not off.

@@ -109,23 +109,23 @@ func (m *Metrics) Request(operation, code string, took time.Duration) {
 // Rate records the limit of requests.
 func (m *Metrics) Rate(perSecond float64) { m.rate.Set(perSecond) }
 
-// WorkRequest records the end of a work request.
-func (m *Metrics) WorkRequest(operation, result string, took time.Duration) {
+// ObserveWorkRequest records the end of a work request.
+func (m *Metrics) ObserveWorkRequest(operation, result string, took time.Duration) {
 	m.works.WithLabelValues(operation, result).Observe(took.Seconds())
 }
 
-// Written records the time from an event to the end of its work request.
-func (m *Metrics) Written(took time.Duration) {
+// ObserveWrite records the time from an event to the end of its work request.
+func (m *Metrics) ObserveWrite(took time.Duration) {
 	m.propagation.WithLabelValues(stageWritten).Observe(took.Seconds())
 }
 
-// InService records the time from the event of an endpoint to a healthy backend.
-func (m *Metrics) InService(took time.Duration) {
+// ObserveInService records the time from the event of an endpoint to a healthy backend.
+func (m *Metrics) ObserveInService(took time.Duration) {
 	m.propagation.WithLabelValues(stageInService).Observe(took.Seconds())
 }
 
-// Conflict counts a refused write.
-func (m *Metrics) Conflict(code string) { m.conflicts.WithLabelValues(code).Inc() }
+// CountConflict counts a refused write.
+func (m *Metrics) CountConflict(code string) { m.conflicts.WithLabelValues(code).Inc() }
 
 // Review counts a review of the webhook.
 func (m *Metrics) Review(result string) { m.reviews.WithLabelValues(result).Inc() }
@@ -146,8 +146,8 @@ func WatchCertificate(r prometheus.Registerer, expiry func() time.Time) {
 	}))
 }
 
-// Set records the state of a backend set. A nil report removes it.
-func (m *Metrics) Set(key actor.Key, r *actor.Report) {
+// ObserveReport records the state of a backend set. A nil report removes it.
+func (m *Metrics) ObserveReport(key actor.Key, r *actor.Report) {
 	if r == nil || r.Since.IsZero() {
 		m.behind.DeleteLabelValues(key.LoadBalancer, key.Set)
 	} else {

@@ -41,7 +41,7 @@ type Options struct {
 
 // DefaultOptions returns the defaults.
 func DefaultOptions() Options {
-	return Options{Auth: InstancePrincipal, KeyDirectory: "/etc/fairlead/oci", ConfigFile: "/etc/fairlead/oci/config", Profile: "DEFAULT", Rate: 10} //nolint:mnd // half of what the cloud-controller-manager takes
+	return Options{Auth: InstancePrincipal, KeyDirectory: "/etc/fairlead/oci", ConfigFile: "/etc/fairlead/oci/config", Profile: "DEFAULT", Rate: 10} // half of what the cloud-controller-manager takes
 }
 
 // AddFlags binds the options.

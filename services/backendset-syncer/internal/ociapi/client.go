@@ -144,12 +144,12 @@ func (d dispatcher) Do(r *http.Request) (*http.Response, error) {
 	if ctx, ok := r.Context().Value(contextKey{}).(context.Context); ok {
 		r = r.WithContext(ctx)
 	}
-	return d.HTTPRequestDispatcher.Do(r) //nolint:wrapcheck // the SDK wraps it
+	return d.HTTPRequestDispatcher.Do(r) // the SDK wraps it
 }
 
 // newHTTPClient returns a client that limits the time and the size of responses.
 func newHTTPClient() *http.Client {
-	return &http.Client{Transport: limitedTransport{http.DefaultTransport.(*http.Transport).Clone()}, Timeout: requestTimeout} //nolint:forcetypeassert // it is one
+	return &http.Client{Transport: limitedTransport{http.DefaultTransport.(*http.Transport).Clone()}, Timeout: requestTimeout} // it is one
 }
 
 // limitedTransport cuts responses that are too long.
@@ -164,7 +164,7 @@ func (l limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			io.Closer
 		}{io.LimitReader(response.Body, maxResponse), response.Body}
 	}
-	return response, err //nolint:wrapcheck // a transport returns the errors of the one that it wraps
+	return response, err // a transport returns the errors of the one that it wraps
 }
 
 // answer is a response of the SDK.

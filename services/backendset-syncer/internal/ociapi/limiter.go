@@ -19,8 +19,7 @@ const (
 )
 
 const (
-	// leastRate is the lowest rate per second after many 429s. With half of it, the recovery of a load balancer with one pending
-	// write takes longer than a pod's start; with double, several controllers of one tenancy keep each other throttled.
+	// leastRate is the lowest rate per second after many 429s.
 	leastRate = 0.5
 	// recovery is the part of the full rate that a success restores: 50 successes restore it all.
 	recovery = 0.02
@@ -45,7 +44,7 @@ type limiter struct {
 func newLimiter(perSecond float64, c clock.WithTicker, changed func(float64)) *limiter {
 	l := &limiter{clock: c, full: perSecond, changed: changed, current: perSecond}
 	burst := max(int(perSecond*burstSeconds), 1)
-	l.all, l.low = rate.NewLimiter(rate.Limit(perSecond), burst), rate.NewLimiter(rate.Limit(perSecond/2), max(burst/2, 1)) //nolint:mnd // half
+	l.all, l.low = rate.NewLimiter(rate.Limit(perSecond), burst), rate.NewLimiter(rate.Limit(perSecond/2), max(burst/2, 1))
 	changed(perSecond)
 	return l
 }
@@ -112,14 +111,14 @@ func (l *limiter) learn(err *Error) {
 	case err == nil:
 		l.current = min(l.current+l.full*recovery, l.full)
 	case err.Class == Throttled:
-		l.current = max(l.current/2, min(leastRate, l.full)) //nolint:mnd // halves
+		l.current = max(l.current/2, min(leastRate, l.full))
 		if until := now.Add(err.RetryAfter); until.After(l.blocked) {
 			l.blocked = until
 		}
 	}
 	if l.current != before {
 		l.all.SetLimitAt(now, rate.Limit(l.current))
-		l.low.SetLimitAt(now, rate.Limit(l.current/2)) //nolint:mnd // half
+		l.low.SetLimitAt(now, rate.Limit(l.current/2))
 		l.changed(l.current)
 	}
 }

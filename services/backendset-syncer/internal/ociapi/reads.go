@@ -78,7 +78,7 @@ const protocolHTTP = "HTTP"
 func (l *LoadBalancer) Set(name string) (*BackendSet, error) {
 	raw, found := l.sets[name]
 	if !found {
-		return nil, nil //nolint:nilnil // documented
+		return nil, nil
 	}
 	set := &BackendSet{Name: name, raw: raw, Backends: make([]plan.Backend, 0, len(raw.Backends))}
 	for i := range raw.Backends {

@@ -56,7 +56,7 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 	}
 	changes := plan.Diff(set.Backends, wanted)
 	if changes.Len() == 0 && health == nil {
-		return nil, nil //nolint:nilnil // documented
+		return nil, nil
 	}
 	w := &Write{loadBalancer: l.ID, set: set.Name, etag: l.ETag}
 	fixed := set.raw.SslConfiguration != nil && value(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite

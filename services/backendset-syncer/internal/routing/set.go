@@ -118,7 +118,7 @@ func ParseSetKey(key string) ([]Member, bool) {
 		m := Member{Weight: 1}
 		text, weight, weighted := strings.Cut(text, "=")
 		parts := strings.Split(text, "/")
-		if len(parts) != 3 { //nolint:mnd // kind, namespace, name with port
+		if len(parts) != 3 { // kind, namespace, name with port
 			return nil, false
 		}
 		name, port, ok := strings.Cut(parts[2], ":")
