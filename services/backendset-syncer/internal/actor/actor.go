@@ -162,7 +162,7 @@ func (a *actor) runStep(ctx context.Context) time.Time {
 
 // listWorkRequests waits until no work request is in progress: what is read meanwhile changes soon, and a write would undo it.
 func (a *actor) listWorkRequests(ctx context.Context) {
-	inFlight, err := a.p.Client.InFlight(ctx, a.id)
+	inFlight, err := a.p.Client.ListInFlight(ctx, a.id)
 	if err != nil {
 		a.handleFailure(ctx, &a.reads, err)
 		return
@@ -187,7 +187,7 @@ func (a *actor) readLoadBalancer(ctx context.Context) {
 	if !a.loadBalancerStale {
 		priority = ociapi.Low
 	}
-	got, err := a.p.Client.LoadBalancer(ctx, priority, a.id)
+	got, err := a.p.Client.ReadLoadBalancer(ctx, priority, a.id)
 	now := a.p.Clock.Now()
 	if at := deferredUntil(err, now); !at.IsZero() {
 		a.verifyAt = at
@@ -207,7 +207,7 @@ func (a *actor) readLoadBalancer(ctx context.Context) {
 	}
 	a.current, a.verifyAt, a.loadBalancerStale, a.waiting = got, now.Add(a.p.Verify), false, ""
 	a.watchAddresses(got.BackendAddresses()) // before they are planned: no change is missed
-	a.layoutWork.live = got.Live()
+	a.layoutWork.live = got.LiveLayout()
 	if !got.Active {
 		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}
 		a.pause = now.Add(afterNotFound.first)
@@ -252,7 +252,7 @@ type write struct {
 // before it has ended: so work requests are listed immediately before.
 func (a *actor) sendWrite(ctx context.Context, w *write) {
 	now := a.p.Clock.Now()
-	if w.Replaces() && now.Sub(a.listedAt) > listingAge {
+	if w.ReplacesObject() && now.Sub(a.listedAt) > listingAge {
 		a.listWorkRequests(ctx)
 		if a.pause.After(now) || ctx.Err() != nil {
 			return
@@ -263,7 +263,7 @@ func (a *actor) sendWrite(ctx context.Context, w *write) {
 		return
 	}
 	w.attempts.attemptedAt = a.p.Clock.Now()
-	id, err := a.p.Client.Send(ctx, w.Write, w.Token(w.attempts.tokenNumber))
+	id, err := a.p.Client.SendWrite(ctx, w.Write, w.RetryToken(w.attempts.tokenNumber))
 	if err != nil {
 		a.handleRefusal(ctx, w, err)
 		return

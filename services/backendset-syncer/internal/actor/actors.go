@@ -41,12 +41,12 @@ type Wanted struct {
 
 // client is the part of OCI's API that actors use.
 type client interface {
-	LoadBalancer(ctx context.Context, p ociapi.Priority, id string) (*ociapi.LoadBalancer, error)
-	InFlight(ctx context.Context, id string) ([]ociapi.WorkRequest, error)
-	WorkRequest(ctx context.Context, id string) (ociapi.WorkRequest, error)
-	Send(ctx context.Context, w *ociapi.Write, token string) (string, error)
-	Health(ctx context.Context, id, set string) (*ociapi.Health, error)
-	CheckResult(ctx context.Context, id, set, backend string) (string, error)
+	ReadLoadBalancer(ctx context.Context, p ociapi.Priority, id string) (*ociapi.LoadBalancer, error)
+	ListInFlight(ctx context.Context, id string) ([]ociapi.WorkRequest, error)
+	ReadWorkRequest(ctx context.Context, id string) (ociapi.WorkRequest, error)
+	SendWrite(ctx context.Context, w *ociapi.Write, token string) (string, error)
+	ReadHealth(ctx context.Context, id, set string) (*ociapi.Health, error)
+	ReadCheckResult(ctx context.Context, id, set, backend string) (string, error)
 }
 
 // observer records what actors do.

@@ -110,7 +110,7 @@ func (a *actor) checkHealth(ctx context.Context, now time.Time) bool {
 func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 	h := &s.health
 	h.next = now.Add(a.p.Verify)
-	status, err := a.p.Client.Health(ctx, a.id, s.name)
+	status, err := a.p.Client.ReadHealth(ctx, a.id, s.name)
 	if at := deferredUntil(err, now); !at.IsZero() {
 		h.next = at
 		return
@@ -124,7 +124,7 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 	}
 	a.reads.reset()
 	first := h.status == nil
-	h.status, h.used = status, a.current.Used(s.name)
+	h.status, h.used = status, a.current.IsUsed(s.name)
 	a.recordInService(h)
 	if first {
 		h.awaitInherited(now)
@@ -138,7 +138,7 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 	case len(failing) == 0:
 		h.failed = ""
 	case h.failed == "" || !proving:
-		if h.failed, err = a.p.Client.CheckResult(ctx, a.id, s.name, failing[0].String()); err != nil {
+		if h.failed, err = a.p.Client.ReadCheckResult(ctx, a.id, s.name, failing[0].String()); err != nil {
 			h.failed = "the result of its health check cannot be read"
 		}
 		h.next = now.Add(min(a.p.Verify, provingTime/2)) // a problem is looked at more often

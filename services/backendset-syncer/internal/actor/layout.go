@@ -236,7 +236,7 @@ func (a *actor) firstBackends(name string, now time.Time) []plan.Backend {
 	}
 	target := plan.Build(plan.Input{Endpoints: s.desired.Endpoints, Drain: s.desired.Drain, Marks: plan.Marks{}, Now: now})
 	others := 0
-	for _, size := range a.current.Sets() {
+	for _, size := range a.current.SetSizes() {
 		others += size
 	}
 	plan.FitLimits([]plan.Demand{{Target: target, Maximum: s.desired.Maximum}}, s.desired.Limits, others)

@@ -96,7 +96,7 @@ func (a *actor) buildReport(s *set) *Report {
 		r.Known, r.Foreign = true, len(s.foreign)
 	}
 	if s.live != nil && s.target != nil {
-		r.Known, r.Serving, r.Used = true, s.health.servingBackends(), a.current.Used(s.name)
+		r.Known, r.Serving, r.Used = true, s.health.servingBackends(), a.current.IsUsed(s.name)
 		r.Active = len(s.health.active)
 		r.Draining = len(s.live.Backends) - r.Active
 		r.Excess = len(s.target.Excess)

@@ -85,14 +85,14 @@ func (m *meter) CountConflict(code string) {
 	m.conflicts[code]++
 }
 
-func (m *meter) Rate(r float64) {
+func (m *meter) SetRateLimit(r float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rate = r
 }
 
-func (m *meter) ObserveReport(Key, *Report)            {}
-func (m *meter) Request(string, string, time.Duration) {}
+func (m *meter) ObserveReport(Key, *Report)                   {}
+func (m *meter) ObserveRequest(string, string, time.Duration) {}
 
 // inBubble runs a test on fake time with an emulator whose load balancer has the backend sets "chat" and "embed".
 func inBubble(t *testing.T, modes *ocilb.Modes, test func(r *rig)) {

@@ -169,7 +169,7 @@ func (a *actor) decideWrite(now time.Time) (*write, time.Time) {
 func (a *actor) firstWrite(ready []*set, now time.Time) *write {
 	slices.SortFunc(ready, func(x, y *set) int { return cmp.Or(x.dirty.Compare(y.dirty), cmp.Compare(x.name, y.name)) })
 	for _, s := range ready {
-		if !a.staysWithinLimit(s) || s.desired.Retired && a.current.Used(s.name) {
+		if !a.staysWithinLimit(s) || s.desired.Retired && a.current.IsUsed(s.name) {
 			continue
 		}
 		w, err := a.current.NewWrite(s.live, s.wanted, s.desired.Health)
@@ -188,7 +188,7 @@ func (a *actor) firstWrite(ready []*set, now time.Time) *write {
 
 // planSets computes the targets of all sets, and returns when they change without an event.
 func (a *actor) planSets(now time.Time) time.Time {
-	sizes := a.current.Sets()
+	sizes := a.current.SetSizes()
 	others := 0
 	for name, size := range sizes {
 		if s := a.sets[name]; s == nil || s.desired.Watching {
@@ -222,7 +222,7 @@ func (a *actor) planSets(now time.Time) time.Time {
 		next = earlierTime(next, s.target.Next)
 		s.wanted = s.target.WantedBackends(s.live.Backends, s.desired.weightOf)
 		s.compareWithTarget(now)
-		if a.current.Used(s.name) {
+		if a.current.IsUsed(s.name) {
 			s.health.restartWhenUsed(now)
 		}
 	}
@@ -245,7 +245,7 @@ func (a *actor) findOccupants(s *set) map[netip.AddrPort][]plan.Occupant {
 
 // locateSet finds a set in the load balancer as it was read, and reports whether it is there.
 func (a *actor) locateSet(s *set, sizes map[string]int) bool {
-	live, err := a.current.Set(s.name)
+	live, err := a.current.BackendSet(s.name)
 	switch s.live = live; {
 	case err != nil:
 		s.markUnreadable(reasonUnavailable, err)
@@ -312,7 +312,7 @@ func errNoSet(sizes map[string]int) error {
 // staysWithinLimit reports whether a write of the set keeps the load balancer within its limit: another set may have to shrink first.
 func (a *actor) staysWithinLimit(s *set) bool {
 	total := len(s.wanted)
-	for name, size := range a.current.Sets() {
+	for name, size := range a.current.SetSizes() {
 		if name != s.name {
 			total += size
 		}

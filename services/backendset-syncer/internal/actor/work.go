@@ -27,7 +27,7 @@ type pending struct {
 // pollWorkRequest follows the work request in progress.
 func (a *actor) pollWorkRequest(ctx context.Context) {
 	p, now := a.pending, a.p.Clock.Now()
-	w, err := a.p.Client.WorkRequest(ctx, p.id)
+	w, err := a.p.Client.ReadWorkRequest(ctx, p.id)
 	switch {
 	case err != nil && ociapi.ClassOf(err) == ociapi.NotFound:
 		a.finishWorkRequest("lost", "")

@@ -235,21 +235,21 @@ func setKey(r *gatewayv1.HTTPRoute, rule int) string {
 // readBalancer reads the load balancer and its record.
 func (a *adoption) readBalancer(ctx context.Context) error {
 	id := a.in.LoadBalancer
-	lb, err := a.client.LoadBalancer(ctx, ociapi.High, id)
+	lb, err := a.client.ReadLoadBalancer(ctx, ociapi.High, id)
 	if err != nil {
 		return fmt.Errorf("read load balancer: %w", err)
 	}
 	if !lb.Active {
 		return fmt.Errorf("load balancer %s is in state %s: wait until it is active", id, lb.State)
 	}
-	works, err := a.client.InFlight(ctx, id)
+	works, err := a.client.ListInFlight(ctx, id)
 	if err != nil {
 		return fmt.Errorf("list work requests: %w", err)
 	}
 	if len(works) > 0 {
 		return fmt.Errorf("load balancer %s has work requests in progress, such as %s %s: wait until they have ended", id, works[0].Type, works[0].ID)
 	}
-	a.in.Live, a.in.PathRouted = lb.Live(), lb.PathRouted()
+	a.in.Live, a.in.PathRouted = lb.LiveLayout(), lb.PathRouted()
 	known, err := a.store.Read(ctx, id)
 	switch {
 	case errors.Is(err, record.ErrMissing):

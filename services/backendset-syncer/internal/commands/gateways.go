@@ -51,7 +51,7 @@ func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name
 
 // printBalancer prints the plan of a load balancer.
 func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolution, id string) (ok, differs bool, _ error) {
-	lb, err := p.client.LoadBalancer(ctx, ociapi.High, id)
+	lb, err := p.client.ReadLoadBalancer(ctx, ociapi.High, id)
 	if err != nil {
 		return false, false, fmt.Errorf("read load balancer: %w", err)
 	}
@@ -59,7 +59,7 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolut
 	if err != nil {
 		return false, false, err
 	}
-	live, now := lb.Live(), clock.RealClock{}.Now()
+	live, now := lb.LiveLayout(), clock.RealClock{}.Now()
 	plan := p.gateways.Plan(resolution, &gateway.Input{LoadBalancer: id, Record: before, Live: live, Now: now})
 	for _, problem := range plan.Problems() {
 		fmt.Fprintln(p.log, problem)

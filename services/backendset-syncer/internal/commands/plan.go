@@ -207,7 +207,7 @@ func (p *planner) preview(ctx context.Context, b *v1alpha1.BackendSetBinding) (a
 }
 
 func (p *planner) previewAll(ctx context.Context, id string) (map[string]actor.Preview, error) {
-	lb, err := p.client.LoadBalancer(ctx, ociapi.High, id)
+	lb, err := p.client.ReadLoadBalancer(ctx, ociapi.High, id)
 	if err != nil {
 		return nil, fmt.Errorf("read load balancer: %w", err)
 	}

@@ -5,8 +5,8 @@ import "time"
 // silent records no requests.
 type silent struct{}
 
-// Request implements the observer of a client.
-func (silent) Request(string, string, time.Duration) {}
+// ObserveRequest implements the observer of a client.
+func (silent) ObserveRequest(string, string, time.Duration) {}
 
-// Rate implements the observer of a client.
-func (silent) Rate(float64) {}
+// SetRateLimit implements the observer of a client.
+func (silent) SetRateLimit(float64) {}

@@ -20,67 +20,67 @@ func (_m *mockMeter) EXPECT() *mockMeter_Expecter {
 	return &mockMeter_Expecter{mock: &_m.Mock}
 }
 
-// Clear provides a mock function with no fields
-func (_m *mockMeter) Clear() {
+// ClearBindings provides a mock function with no fields
+func (_m *mockMeter) ClearBindings() {
 	_m.Called()
 }
 
-// mockMeter_Clear_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Clear'
-type mockMeter_Clear_Call struct {
+// mockMeter_ClearBindings_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ClearBindings'
+type mockMeter_ClearBindings_Call struct {
 	*mock.Call
 }
 
-// Clear is a helper method to define mock.On call
-func (_e *mockMeter_Expecter) Clear() *mockMeter_Clear_Call {
-	return &mockMeter_Clear_Call{Call: _e.mock.On("Clear")}
+// ClearBindings is a helper method to define mock.On call
+func (_e *mockMeter_Expecter) ClearBindings() *mockMeter_ClearBindings_Call {
+	return &mockMeter_ClearBindings_Call{Call: _e.mock.On("ClearBindings")}
 }
 
-func (_c *mockMeter_Clear_Call) Run(run func()) *mockMeter_Clear_Call {
+func (_c *mockMeter_ClearBindings_Call) Run(run func()) *mockMeter_ClearBindings_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run()
 	})
 	return _c
 }
 
-func (_c *mockMeter_Clear_Call) Return() *mockMeter_Clear_Call {
+func (_c *mockMeter_ClearBindings_Call) Return() *mockMeter_ClearBindings_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockMeter_Clear_Call) RunAndReturn(run func()) *mockMeter_Clear_Call {
+func (_c *mockMeter_ClearBindings_Call) RunAndReturn(run func()) *mockMeter_ClearBindings_Call {
 	_c.Run(run)
 	return _c
 }
 
-// Forget provides a mock function with given fields: name
-func (_m *mockMeter) Forget(name cache.ObjectName) {
+// ForgetBinding provides a mock function with given fields: name
+func (_m *mockMeter) ForgetBinding(name cache.ObjectName) {
 	_m.Called(name)
 }
 
-// mockMeter_Forget_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Forget'
-type mockMeter_Forget_Call struct {
+// mockMeter_ForgetBinding_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ForgetBinding'
+type mockMeter_ForgetBinding_Call struct {
 	*mock.Call
 }
 
-// Forget is a helper method to define mock.On call
+// ForgetBinding is a helper method to define mock.On call
 //   - name cache.ObjectName
-func (_e *mockMeter_Expecter) Forget(name interface{}) *mockMeter_Forget_Call {
-	return &mockMeter_Forget_Call{Call: _e.mock.On("Forget", name)}
+func (_e *mockMeter_Expecter) ForgetBinding(name interface{}) *mockMeter_ForgetBinding_Call {
+	return &mockMeter_ForgetBinding_Call{Call: _e.mock.On("ForgetBinding", name)}
 }
 
-func (_c *mockMeter_Forget_Call) Run(run func(name cache.ObjectName)) *mockMeter_Forget_Call {
+func (_c *mockMeter_ForgetBinding_Call) Run(run func(name cache.ObjectName)) *mockMeter_ForgetBinding_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(cache.ObjectName))
 	})
 	return _c
 }
 
-func (_c *mockMeter_Forget_Call) Return() *mockMeter_Forget_Call {
+func (_c *mockMeter_ForgetBinding_Call) Return() *mockMeter_ForgetBinding_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockMeter_Forget_Call) RunAndReturn(run func(cache.ObjectName)) *mockMeter_Forget_Call {
+func (_c *mockMeter_ForgetBinding_Call) RunAndReturn(run func(cache.ObjectName)) *mockMeter_ForgetBinding_Call {
 	_c.Run(run)
 	return _c
 }

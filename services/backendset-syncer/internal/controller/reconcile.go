@@ -50,8 +50,8 @@ type writer interface {
 // meter counts bindings by the reason of their condition.
 type meter interface {
 	SetReason(name cache.ObjectName, reason string)
-	Forget(name cache.ObjectName)
-	Clear()
+	ForgetBinding(name cache.ObjectName)
+	ClearBindings()
 }
 
 // recorder records Events about bindings.
@@ -90,7 +90,7 @@ func New(p Params) *Reconciler {
 // Clear forgets the state of a term.
 func (r *Reconciler) Clear() {
 	r.judge.holders.clear()
-	r.p.Meter.Clear()
+	r.p.Meter.ClearBindings()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.keys)
@@ -122,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	b := r.p.Observer.Binding(name)
 	if b == nil {
 		r.drop(name)
-		r.p.Meter.Forget(name)
+		r.p.Meter.ForgetBinding(name)
 		return nil
 	}
 	v := r.judge.Of(b)

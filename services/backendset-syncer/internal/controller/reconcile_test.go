@@ -59,8 +59,8 @@ func (w *world) reconciler() *Reconciler {
 	}).Maybe()
 	meter, recorder := newMockMeter(w.t), newMockRecorder(w.t)
 	meter.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
-	meter.EXPECT().Forget(mock.Anything).Maybe()
-	meter.EXPECT().Clear().Maybe()
+	meter.EXPECT().ForgetBinding(mock.Anything).Maybe()
+	meter.EXPECT().ClearBindings().Maybe()
 	recorder.EXPECT().Event(mock.Anything, mock.Anything, mock.Anything, mock.Anything).
 		Run(func(_ *v1alpha1.BackendSetBinding, kind, reason, _ string) {
 			w.events = append(w.events, kind+" "+reason)

@@ -17,35 +17,35 @@ func (_m *mockMeter) EXPECT() *mockMeter_Expecter {
 	return &mockMeter_Expecter{mock: &_m.Mock}
 }
 
-// Review provides a mock function with given fields: result
-func (_m *mockMeter) Review(result string) {
+// CountReview provides a mock function with given fields: result
+func (_m *mockMeter) CountReview(result string) {
 	_m.Called(result)
 }
 
-// mockMeter_Review_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Review'
-type mockMeter_Review_Call struct {
+// mockMeter_CountReview_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'CountReview'
+type mockMeter_CountReview_Call struct {
 	*mock.Call
 }
 
-// Review is a helper method to define mock.On call
+// CountReview is a helper method to define mock.On call
 //   - result string
-func (_e *mockMeter_Expecter) Review(result interface{}) *mockMeter_Review_Call {
-	return &mockMeter_Review_Call{Call: _e.mock.On("Review", result)}
+func (_e *mockMeter_Expecter) CountReview(result interface{}) *mockMeter_CountReview_Call {
+	return &mockMeter_CountReview_Call{Call: _e.mock.On("CountReview", result)}
 }
 
-func (_c *mockMeter_Review_Call) Run(run func(result string)) *mockMeter_Review_Call {
+func (_c *mockMeter_CountReview_Call) Run(run func(result string)) *mockMeter_CountReview_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(string))
 	})
 	return _c
 }
 
-func (_c *mockMeter_Review_Call) Return() *mockMeter_Review_Call {
+func (_c *mockMeter_CountReview_Call) Return() *mockMeter_CountReview_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockMeter_Review_Call) RunAndReturn(run func(string)) *mockMeter_Review_Call {
+func (_c *mockMeter_CountReview_Call) RunAndReturn(run func(string)) *mockMeter_CountReview_Call {
 	_c.Run(run)
 	return _c
 }

@@ -56,7 +56,7 @@ type Webhook struct {
 }
 
 // meter counts reviews by their result.
-type meter interface{ Review(result string) }
+type meter interface{ CountReview(result string) }
 
 // Results of reviews.
 const (
@@ -179,7 +179,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		kind := admissionv1.PatchTypeJSONPatch
 		answer.Patch, answer.PatchType, result = patch, &kind, resultGated
 	}
-	w.meter.Review(result)
+	w.meter.CountReview(result)
 	rw.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(rw).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: answer}); err != nil {
 		w.log.Debug("Client of the webhook left", zap.Error(err))
@@ -187,7 +187,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (w *Webhook) refuse(rw http.ResponseWriter, status int, problem string) {
-	w.meter.Review(resultRefused)
+	w.meter.CountReview(resultRefused)
 	http.Error(rw, problem, status)
 }
 

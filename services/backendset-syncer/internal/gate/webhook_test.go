@@ -250,7 +250,7 @@ func (s *served) review() string {
 func newWebhook(t *testing.T, certificates string) *Webhook {
 	t.Helper()
 	m := newMockMeter(t)
-	m.EXPECT().Review(mock.Anything).Maybe()
+	m.EXPECT().CountReview(mock.Anything).Maybe()
 	return NewWebhook("127.0.0.1:0", certificates, m, zap.NewNop())
 }
 

@@ -19,8 +19,8 @@ type Counts map[string]int
 
 // meter counts the objects of load balancers.
 type meter interface {
-	// Gateways replaces the numbers of a load balancer. That of Gateways without a load balancer is empty.
-	Gateways(loadBalancer string, gateways, listeners, routes map[string]int)
+	// SetGatewayCounts replaces the numbers of a load balancer. That of Gateways without a load balancer is empty.
+	SetGatewayCounts(loadBalancer string, gateways, listeners, routes map[string]int)
 	// ForgetGateways removes those of a load balancer, ClearGateways all.
 	ForgetGateways(loadBalancer string)
 	ClearGateways()

@@ -313,7 +313,7 @@ func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *act
 			r.notify(reference("HTTPRoute", &s.Route.ObjectMeta), gateway.RouteSummary(s.Before()), after)
 		}
 	}
-	r.p.Meter.Gateways(plan.LoadBalancer, gateways, listeners, routes)
+	r.p.Meter.SetGatewayCounts(plan.LoadBalancer, gateways, listeners, routes)
 	return errors.Join(errs...)
 }
 
@@ -352,7 +352,7 @@ func (r *Reconciler) sweep(ctx context.Context, resolution *gateway.Resolution) 
 		gateways[gateway.Summary(&next).Reason]++
 		errs = append(errs, r.writeGateway(ctx, u.Gateway, &next))
 	}
-	r.p.Meter.Gateways("", gateways, nil, nil)
+	r.p.Meter.SetGatewayCounts("", gateways, nil, nil)
 	for route, parents := range r.p.Planner.Orphans(resolution) {
 		errs = append(errs, r.p.Writer.Route(ctx, route, parents))
 	}

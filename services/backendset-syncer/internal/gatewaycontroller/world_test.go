@@ -261,8 +261,8 @@ func (quiet) ObserveWrite(time.Duration)                       {}
 func (quiet) ObserveInService(time.Duration)                   {}
 func (quiet) ObserveReport(actor.Key, *actor.Report)           {}
 func (quiet) CountConflict(string)                             {}
-func (quiet) Request(string, string, time.Duration)            {}
-func (quiet) Rate(float64)                                     {}
+func (quiet) ObserveRequest(string, string, time.Duration)     {}
+func (quiet) SetRateLimit(float64)                             {}
 
 // notes are the Events and numbers of a world.
 type notes struct {
@@ -278,8 +278,8 @@ func (n *notes) Event(about *corev1.ObjectReference, kind, reason, message strin
 	n.events = append(n.events, fmt.Sprintf("%s %s/%s: %s %s: %s", about.Kind, about.Namespace, about.Name, kind, reason, message))
 }
 
-// Gateways implements meter.
-func (n *notes) Gateways(loadBalancer string, _, _, routes map[string]int) {
+// SetGatewayCounts implements meter.
+func (n *notes) SetGatewayCounts(loadBalancer string, _, _, routes map[string]int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.counts[loadBalancer] = routes

@@ -26,8 +26,8 @@ func newByReason(r prometheus.Registerer, name, help string) *byReason {
 	return b
 }
 
-// set replaces the numbers of a load balancer.
-func (b *byReason) set(loadBalancer string, counts map[string]int) {
+// setCounts replaces the numbers of a load balancer.
+func (b *byReason) setCounts(loadBalancer string, counts map[string]int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known := b.known[loadBalancer]
@@ -43,38 +43,38 @@ func (b *byReason) set(loadBalancer string, counts map[string]int) {
 	}
 }
 
-// forget removes the numbers of a load balancer.
-func (b *byReason) forget(loadBalancer string) {
+// forgetCounts removes the numbers of a load balancer.
+func (b *byReason) forgetCounts(loadBalancer string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.known, loadBalancer)
 	b.gauge.DeletePartialMatch(prometheus.Labels{labelBalancer: loadBalancer})
 }
 
-func (b *byReason) clear() {
+func (b *byReason) clearCounts() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.known)
 	b.gauge.Reset()
 }
 
-// Gateways replaces the numbers of Gateways, listeners and routes of a load balancer by their reasons.
-func (m *Metrics) Gateways(loadBalancer string, gateways, listeners, routes map[string]int) {
-	m.gateways.set(loadBalancer, gateways)
-	m.listeners.set(loadBalancer, listeners)
-	m.routes.set(loadBalancer, routes)
+// SetGatewayCounts replaces the numbers of Gateways, listeners and routes of a load balancer by their reasons.
+func (m *Metrics) SetGatewayCounts(loadBalancer string, gateways, listeners, routes map[string]int) {
+	m.gateways.setCounts(loadBalancer, gateways)
+	m.listeners.setCounts(loadBalancer, listeners)
+	m.routes.setCounts(loadBalancer, routes)
 }
 
 // ForgetGateways removes the numbers of a load balancer that has no Gateway any longer.
 func (m *Metrics) ForgetGateways(loadBalancer string) {
 	for _, b := range []*byReason{m.gateways, m.listeners, m.routes} {
-		b.forget(loadBalancer)
+		b.forgetCounts(loadBalancer)
 	}
 }
 
 // ClearGateways removes all numbers, because a replica that does not lead has no current state.
 func (m *Metrics) ClearGateways() {
 	for _, b := range []*byReason{m.gateways, m.listeners, m.routes} {
-		b.clear()
+		b.clearCounts()
 	}
 }

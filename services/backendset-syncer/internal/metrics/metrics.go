@@ -101,13 +101,13 @@ func (m *Metrics) Configured(name, problem string) {
 	m.configValid.WithLabelValues(name).Set(valid)
 }
 
-// Request records a request to OCI.
-func (m *Metrics) Request(operation, code string, took time.Duration) {
+// ObserveRequest records a request to OCI.
+func (m *Metrics) ObserveRequest(operation, code string, took time.Duration) {
 	m.requests.WithLabelValues(operation, code).Observe(took.Seconds())
 }
 
-// Rate records the limit of requests.
-func (m *Metrics) Rate(perSecond float64) { m.rate.Set(perSecond) }
+// SetRateLimit records the limit of requests.
+func (m *Metrics) SetRateLimit(perSecond float64) { m.rate.Set(perSecond) }
 
 // ObserveWorkRequest records the end of a work request.
 func (m *Metrics) ObserveWorkRequest(operation, result string, took time.Duration) {
@@ -127,11 +127,11 @@ func (m *Metrics) ObserveInService(took time.Duration) {
 // CountConflict counts a refused write.
 func (m *Metrics) CountConflict(code string) { m.conflicts.WithLabelValues(code).Inc() }
 
-// Review counts a review of the webhook.
-func (m *Metrics) Review(result string) { m.reviews.WithLabelValues(result).Inc() }
+// CountReview counts a review of the webhook.
+func (m *Metrics) CountReview(result string) { m.reviews.WithLabelValues(result).Inc() }
 
-// Answered counts an answer of the responder.
-func (m *Metrics) Answered(status int) { m.answers.WithLabelValues(strconv.Itoa(status)).Inc() }
+// CountAnswer counts an answer of the responder.
+func (m *Metrics) CountAnswer(status int) { m.answers.WithLabelValues(strconv.Itoa(status)).Inc() }
 
 // WatchCertificate exports when the certificate of the webhook expires. It also reveals a certificate that is not renewed.
 func WatchCertificate(r prometheus.Registerer, expiry func() time.Time) {
@@ -165,8 +165,8 @@ func (m *Metrics) ObserveReport(key actor.Key, r *actor.Report) {
 // SetReason records the reason of a binding's condition.
 func (m *Metrics) SetReason(binding cache.ObjectName, reason string) { m.reasons.Set(binding, reason) }
 
-// Forget removes a binding that no longer exists.
-func (m *Metrics) Forget(binding cache.ObjectName) { m.reasons.Forget(binding) }
+// ForgetBinding removes a binding that no longer exists.
+func (m *Metrics) ForgetBinding(binding cache.ObjectName) { m.reasons.Forget(binding) }
 
-// Clear removes the state of all bindings, because a replica that does not lead has no current state.
-func (m *Metrics) Clear() { m.reasons.Clear() }
+// ClearBindings removes the state of all bindings, because a replica that does not lead has no current state.
+func (m *Metrics) ClearBindings() { m.reasons.Clear() }

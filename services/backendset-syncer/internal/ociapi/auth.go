@@ -62,8 +62,8 @@ func (o *Options) Validate() error {
 	if !slices.Contains(kinds, o.Auth) {
 		errs = append(errs, fmt.Errorf("--oci-auth %q is not one of %s", o.Auth, strings.Join(kinds, ", ")))
 	}
-	if o.Rate < leastRate {
-		errs = append(errs, fmt.Errorf("--oci-requests-per-second %g is less than %g", o.Rate, leastRate))
+	if o.Rate < minRate {
+		errs = append(errs, fmt.Errorf("--oci-requests-per-second %g is less than %g", o.Rate, minRate))
 	}
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
@@ -74,8 +74,8 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// provider returns the credentials. Those of principals are requested from services of the cloud.
-func (o *Options) provider() (common.ConfigurationProvider, error) {
+// newProvider returns the credentials. Those of principals are requested from services of the cloud.
+func (o *Options) newProvider() (common.ConfigurationProvider, error) {
 	var p common.ConfigurationProvider
 	var err error
 	switch o.Auth {
@@ -111,8 +111,8 @@ type keyDirectory struct {
 	current common.ConfigurationProvider
 }
 
-// provider reads the files if a minute has passed. Files that cannot be read leave the previous key in use.
-func (k *keyDirectory) provider() (common.ConfigurationProvider, error) {
+// currentProvider reads the files if a minute has passed. Files that cannot be read leave the previous key in use.
+func (k *keyDirectory) currentProvider() (common.ConfigurationProvider, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.current != nil && time.Since(k.read) < keyInterval {
@@ -154,42 +154,42 @@ func readKey(directory string) (common.ConfigurationProvider, error) {
 
 // PrivateRSAKey implements common.ConfigurationProvider.
 func (k *keyDirectory) PrivateRSAKey() (*rsa.PrivateKey, error) {
-	return field(k, common.ConfigurationProvider.PrivateRSAKey)
+	return readField(k, common.ConfigurationProvider.PrivateRSAKey)
 }
 
 // KeyID implements common.ConfigurationProvider.
 func (k *keyDirectory) KeyID() (string, error) {
-	return field(k, common.ConfigurationProvider.KeyID)
+	return readField(k, common.ConfigurationProvider.KeyID)
 }
 
 // TenancyOCID implements common.ConfigurationProvider.
 func (k *keyDirectory) TenancyOCID() (string, error) {
-	return field(k, common.ConfigurationProvider.TenancyOCID)
+	return readField(k, common.ConfigurationProvider.TenancyOCID)
 }
 
 // UserOCID implements common.ConfigurationProvider.
 func (k *keyDirectory) UserOCID() (string, error) {
-	return field(k, common.ConfigurationProvider.UserOCID)
+	return readField(k, common.ConfigurationProvider.UserOCID)
 }
 
 // KeyFingerprint implements common.ConfigurationProvider.
 func (k *keyDirectory) KeyFingerprint() (string, error) {
-	return field(k, common.ConfigurationProvider.KeyFingerprint)
+	return readField(k, common.ConfigurationProvider.KeyFingerprint)
 }
 
 // Region implements common.ConfigurationProvider.
 func (k *keyDirectory) Region() (string, error) {
-	return field(k, common.ConfigurationProvider.Region)
+	return readField(k, common.ConfigurationProvider.Region)
 }
 
 // AuthType implements common.ConfigurationProvider.
 func (k *keyDirectory) AuthType() (common.AuthConfig, error) {
-	return field(k, common.ConfigurationProvider.AuthType)
+	return readField(k, common.ConfigurationProvider.AuthType)
 }
 
-// field returns a field of the current key.
-func field[T any](k *keyDirectory, get func(common.ConfigurationProvider) (T, error)) (T, error) {
-	p, err := k.provider()
+// readField returns a field of the current key.
+func readField[T any](k *keyDirectory, get func(common.ConfigurationProvider) (T, error)) (T, error) {
+	p, err := k.currentProvider()
 	if err != nil {
 		var none T
 		return none, err

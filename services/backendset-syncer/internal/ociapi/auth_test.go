@@ -33,7 +33,7 @@ func TestKeyDirectory(t *testing.T) {
 	dir := writeKey(t)
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Auth: APIKey, KeyDirectory: dir}
-		p, err := o.provider()
+		p, err := o.newProvider()
 		require.NoError(t, err)
 		id, err := p.KeyID()
 		require.NoError(t, err)
@@ -62,15 +62,15 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dir := writeKey(t)
 	o := Options{Auth: APIKey, KeyDirectory: filepath.Join(dir, "missing")}
-	_, err := o.provider()
+	_, err := o.newProvider()
 	require.ErrorContains(t, err, "read credentials (--oci-auth=api-key): read API key: open")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"), []byte("secret text"), 0o600))
 	o.KeyDirectory = dir
-	_, err = o.provider()
+	_, err = o.newProvider()
 	require.ErrorContains(t, err, "not a private key in PEM")
 	assert.NotContains(t, err.Error(), "secret text")
 	o = Options{Auth: ConfigFile, ConfigFile: filepath.Join(dir, "none")}
-	_, err = o.provider()
+	_, err = o.newProvider()
 	require.ErrorContains(t, err, "read credentials (--oci-auth=config-file)")
 }
 
@@ -80,7 +80,7 @@ func TestConfigFile(t *testing.T) {
 	file := filepath.Join(dir, "config")
 	require.NoError(t, os.WriteFile(file, []byte("[DEFAULT]\nuser=u\ntenancy=t\nregion=eu-frankfurt-1\nfingerprint=f\nkey_file="+filepath.Join(dir, "key.pem")+"\n"), 0o600))
 	o := Options{Auth: ConfigFile, ConfigFile: file, Profile: "DEFAULT"}
-	p, err := o.provider()
+	p, err := o.newProvider()
 	require.NoError(t, err)
 	region, err := p.Region()
 	require.NoError(t, err)

@@ -34,10 +34,10 @@ const (
 
 // observer records the requests.
 type observer interface {
-	// Request records a request by its operation and its code: OK, a code of the service, or NoAnswer.
-	Request(operation, code string, took time.Duration)
-	// Rate records the current limit of requests per second.
-	Rate(perSecond float64)
+	// ObserveRequest records a request by its operation and its code: OK, a code of the service, or NoAnswer.
+	ObserveRequest(operation, code string, took time.Duration)
+	// SetRateLimit records the current limit of requests per second.
+	SetRateLimit(perSecond float64)
 }
 
 // Params holds the arguments of New.
@@ -69,16 +69,16 @@ type attempt struct {
 
 // New returns a Client. It finds its credentials with the first call, as some kinds of authentication need the network for it.
 func New(p Params) *Client {
-	return &Client{p: p, limiter: newLimiter(p.Rate, p.Clock, p.Observer.Rate)}
+	return &Client{p: p, limiter: newLimiter(p.Rate, p.Clock, p.Observer.SetRateLimit)}
 }
 
-// connect returns the SDK's client. The SDK cannot be interrupted while it asks services of the cloud for credentials, and some of its
+// connectSDK returns the SDK's client. The SDK cannot be interrupted while it asks services of the cloud for credentials, and some of its
 // requests have no time limit: the attempt goes on if ctx ends, or if it takes too long.
-func (c *Client) connect(ctx context.Context) (*loadbalancer.LoadBalancerClient, error) {
+func (c *Client) connectSDK(ctx context.Context) (*loadbalancer.LoadBalancerClient, error) {
 	c.mu.Lock()
 	if c.attempt == nil {
 		c.attempt = &attempt{done: make(chan struct{})}
-		go c.try(c.attempt)
+		go c.attemptConnect(c.attempt)
 	}
 	current := c.attempt
 	c.mu.Unlock()
@@ -94,8 +94,8 @@ func (c *Client) connect(ctx context.Context) (*loadbalancer.LoadBalancerClient,
 	}
 }
 
-// try makes an attempt to connect. After a failure, the next call makes another one.
-func (c *Client) try(a *attempt) {
+// attemptConnect makes an attempt to connect. After a failure, the next call makes another one.
+func (c *Client) attemptConnect(a *attempt) {
 	a.client, a.err = c.newSDKClient()
 	if a.err != nil {
 		c.mu.Lock()
@@ -109,7 +109,7 @@ func (c *Client) newSDKClient() (*loadbalancer.LoadBalancerClient, error) {
 	provider := c.p.Credentials
 	if provider == nil {
 		var err error
-		if provider, err = c.p.provider(); err != nil {
+		if provider, err = c.p.newProvider(); err != nil {
 			return nil, err
 		}
 	}
@@ -170,14 +170,14 @@ func (l limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // answer is a response of the SDK.
 type answer interface{ HTTPResponse() *http.Response }
 
-// call sends one request when the limiter permits it, and classifies its error.
-func call[A answer](ctx context.Context, c *Client, p Priority, operation string, send func(context.Context, *loadbalancer.LoadBalancerClient) (A, error)) (A, error) {
+// callAPI sends one request when the limiter permits it, and classifies its error.
+func callAPI[A answer](ctx context.Context, c *Client, p Priority, operation string, send func(context.Context, *loadbalancer.LoadBalancerClient) (A, error)) (A, error) {
 	var none A
-	client, err := c.connect(ctx)
+	client, err := c.connectSDK(ctx)
 	if err != nil {
 		return none, &Error{Class: Unauthenticated, Operation: operation, Message: err.Error()}
 	}
-	if err := c.limiter.admit(ctx, p, operation); err != nil {
+	if err := c.limiter.admitRequest(ctx, p, operation); err != nil {
 		return none, err
 	}
 	if p == Low {
@@ -190,19 +190,19 @@ func call[A answer](ctx context.Context, c *Client, p Priority, operation string
 	var failed *Error
 	code := "OK"
 	if err != nil {
-		failed = classify(operation, got.HTTPResponse(), err, c.p.Clock.Now()) //nolint:bodyclose // the SDK closed it
-		code = failed.label()
+		failed = classifyError(operation, got.HTTPResponse(), err, c.p.Clock.Now()) //nolint:bodyclose // the SDK closed it
+		code = failed.codeLabel()
 	}
-	c.p.Observer.Request(operation, code, c.p.Clock.Since(begun))
-	c.limiter.learn(failed)
+	c.p.Observer.ObserveRequest(operation, code, c.p.Clock.Since(begun))
+	c.limiter.adjustRate(failed)
 	if failed != nil {
 		return none, failed
 	}
 	return got, nil
 }
 
-// metadata turns off the retries that an environment variable of the SDK can turn on.
-func metadata() common.RequestMetadata {
+// noRetries turns off the retries that an environment variable of the SDK can turn on.
+func noRetries() common.RequestMetadata {
 	none := common.NoRetryPolicy()
 	return common.RequestMetadata{RetryPolicy: &none}
 }

@@ -76,8 +76,8 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the SDK.
 func (e *Error) Unwrap() error { return e.cause }
 
-// label returns the code of an error for metrics.
-func (e *Error) label() string {
+// codeLabel returns the code of an error for metrics.
+func (e *Error) codeLabel() string {
 	if e.Status == 0 {
 		return "NoAnswer"
 	}
@@ -100,21 +100,21 @@ const (
 	codeQuota     = "QuotaExceeded"
 )
 
-// classify returns the error of a request.
-func classify(operation string, response *http.Response, err error, now time.Time) *Error {
+// classifyError returns the error of a request.
+func classifyError(operation string, response *http.Response, err error, now time.Time) *Error {
 	e := &Error{Operation: operation, cause: err}
 	var refusal common.ServiceError
 	if !errors.As(err, &refusal) {
-		e.Message = clean(withoutURL(err).Error())
+		e.Message = cleanText(withoutURL(err).Error())
 		if response != nil && response.StatusCode >= http.StatusMultipleChoices {
 			e.Status, e.Code, e.Class = response.StatusCode, "", classOf(response.StatusCode, "")
 		}
 		return e
 	}
-	e.Status, e.Code, e.Message, e.RequestID = refusal.GetHTTPStatusCode(), known(refusal.GetCode()), clean(refusal.GetMessage()), clean(refusal.GetOpcRequestID())
+	e.Status, e.Code, e.Message, e.RequestID = refusal.GetHTTPStatusCode(), boundCode(refusal.GetCode()), cleanText(refusal.GetMessage()), cleanText(refusal.GetOpcRequestID())
 	e.Class = classOf(e.Status, e.Code)
 	if response != nil {
-		e.RetryAfter = retryAfter(response.Header.Get("Retry-After"), now)
+		e.RetryAfter = parseRetryAfter(response.Header.Get("Retry-After"), now)
 		if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 			e.Skew = now.Sub(date)
 		}
@@ -146,8 +146,8 @@ func classOf(status int, code string) Class {
 	return Refused
 }
 
-// known bounds the codes in metrics and conditions.
-func known(code string) string {
+// boundCode bounds the codes in metrics and conditions.
+func boundCode(code string) string {
 	const maxCode = 64
 	if len(code) > maxCode || strings.ContainsFunc(code, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) }) {
 		return "Other"
@@ -158,8 +158,8 @@ func known(code string) string {
 // maxText bounds texts of the service in conditions.
 const maxText = 400
 
-// clean makes a text of the service fit for one line of a log and for conditions.
-func clean(text string) string {
+// cleanText makes a text of the service fit for one line of a log and for conditions.
+func cleanText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
@@ -183,8 +183,8 @@ func withoutURL(err error) error {
 // maxRetryAfter bounds what a service can ask for.
 const maxRetryAfter = 5 * time.Minute
 
-// retryAfter parses the header: seconds, or a date.
-func retryAfter(text string, now time.Time) time.Duration {
+// parseRetryAfter parses the header: seconds, or a date.
+func parseRetryAfter(text string, now time.Time) time.Duration {
 	var wait time.Duration
 	if seconds, err := strconv.Atoi(text); err == nil {
 		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second

@@ -12,23 +12,23 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
-// addresses returns the addresses of a load balancer.
-func addresses(lb *loadbalancer.LoadBalancer) []string {
-	var all []string
+// addressesOf returns the addresses of a load balancer.
+func addressesOf(lb *loadbalancer.LoadBalancer) []string {
+	var addresses []string
 	for _, a := range lb.IpAddresses {
 		if a.IpAddress != nil {
-			all = append(all, *a.IpAddress)
+			addresses = append(addresses, *a.IpAddress)
 		}
 	}
-	return all
+	return addresses
 }
 
-// Live returns the listeners of the load balancer and what they refer to.
-func (l *LoadBalancer) Live() *layout.Live {
+// LiveLayout returns the listeners of the load balancer and what they refer to.
+func (l *LoadBalancer) LiveLayout() *layout.Live {
 	raw := &l.raw
 	live := &layout.Live{
 		Listeners: map[string]layout.Listener{}, Policies: map[string]layout.Policy{}, RuleSets: map[string]layout.RuleSet{}, Hostnames: map[string]layout.Hostname{},
-		Certificates: map[string]bool{}, Sets: l.Sets(), Uses: uses(raw),
+		Certificates: map[string]bool{}, Sets: l.SetSizes(), Uses: referencedObjects(raw),
 	}
 	for name := range raw.Listeners {
 		live.Listeners[name] = listenerOf(raw.Listeners[name])
@@ -40,7 +40,7 @@ func (l *LoadBalancer) Live() *layout.Live {
 		live.RuleSets[name] = layout.RuleSet{Name: name, Redirect: redirectOf(r.Items), Rules: len(r.Items)}
 	}
 	for name, h := range raw.Hostnames {
-		live.Hostnames[name] = layout.Hostname{Name: name, Hostname: value(h.Hostname)}
+		live.Hostnames[name] = layout.Hostname{Name: name, Hostname: valueOf(h.Hostname)}
 	}
 	for name := range raw.Certificates {
 		live.Certificates[name] = true
@@ -50,25 +50,25 @@ func (l *LoadBalancer) Live() *layout.Live {
 
 func listenerOf(raw loadbalancer.Listener) layout.Listener {
 	l := layout.Listener{
-		Name: value(raw.Name), DefaultSet: value(raw.DefaultBackendSetName), Port: value(raw.Port), Protocol: value(raw.Protocol),
-		Hostnames: raw.HostnameNames, Policy: value(raw.RoutingPolicyName), RuleSets: raw.RuleSetNames,
+		Name: valueOf(raw.Name), DefaultSet: valueOf(raw.DefaultBackendSetName), Port: valueOf(raw.Port), Protocol: valueOf(raw.Protocol),
+		Hostnames: raw.HostnameNames, Policy: valueOf(raw.RoutingPolicyName), RuleSets: raw.RuleSetNames,
 	}
 	if c := raw.ConnectionConfiguration; c != nil {
-		l.IdleTimeout = int(value(c.IdleTimeout))
+		l.IdleTimeout = int(valueOf(c.IdleTimeout))
 	}
 	if s := raw.SslConfiguration; s != nil {
-		l.TLS = &layout.TLS{Certificate: value(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols, CipherSuite: value(s.CipherSuiteName)}
+		l.TLS = &layout.TLS{Certificate: valueOf(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols, CipherSuite: valueOf(s.CipherSuiteName)}
 	}
 	return l
 }
 
 func policyOf(raw loadbalancer.RoutingPolicy) layout.Policy {
-	p := layout.Policy{Name: value(raw.Name)}
+	p := layout.Policy{Name: valueOf(raw.Name)}
 	for _, r := range raw.Rules {
-		rule := layout.Rule{Name: value(r.Name), Condition: value(r.Condition)}
+		rule := layout.Rule{Name: valueOf(r.Name), Condition: valueOf(r.Condition)}
 		for _, action := range r.Actions {
 			if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
-				rule.Set = value(forward.BackendSetName)
+				rule.Set = valueOf(forward.BackendSetName)
 			}
 		}
 		p.Rules = append(p.Rules, rule)
@@ -96,49 +96,49 @@ func redirectOf(items []loadbalancer.Rule) *layout.Redirect {
 		return nil
 	}
 	c, ok := r.Conditions[0].(loadbalancer.PathMatchCondition)
-	if !ok || value(c.AttributeValue) != allPaths || c.Operator != loadbalancer.PathMatchConditionOperatorForceLongestPrefixMatch {
+	if !ok || valueOf(c.AttributeValue) != allPaths || c.Operator != loadbalancer.PathMatchConditionOperatorForceLongestPrefixMatch {
 		return nil
 	}
 	u := r.RedirectUri
-	if !strings.EqualFold(value(u.Protocol), "HTTPS") || !slices.Contains(keepHost, value(u.Host)) || !slices.Contains(keepPath, value(u.Path)) || !slices.Contains(keepQuery, value(u.Query)) {
+	if !strings.EqualFold(valueOf(u.Protocol), "HTTPS") || !slices.Contains(keepHost, valueOf(u.Host)) || !slices.Contains(keepPath, valueOf(u.Path)) || !slices.Contains(keepQuery, valueOf(u.Query)) {
 		return nil
 	}
-	return &layout.Redirect{Port: value(u.Port), Code: value(r.ResponseCode)}
+	return &layout.Redirect{Port: valueOf(u.Port), Code: valueOf(r.ResponseCode)}
 }
 
-// uses returns the objects that other objects of a load balancer refer to.
-func uses(lb *loadbalancer.LoadBalancer) map[layout.Ref]bool {
-	used := map[layout.Ref]bool{}
-	use := func(kind record.Kind, names ...string) {
+// referencedObjects returns the objects that other objects of a load balancer refer to.
+func referencedObjects(lb *loadbalancer.LoadBalancer) map[layout.Ref]bool {
+	referenced := map[layout.Ref]bool{}
+	addRefs := func(kind record.Kind, names ...string) {
 		for _, name := range names {
-			used[layout.Ref{Kind: kind, Name: name}] = true
+			referenced[layout.Ref{Kind: kind, Name: name}] = true
 		}
 	}
 	for _, l := range lb.Listeners {
-		use(record.BackendSet, value(l.DefaultBackendSetName))
-		use(record.RoutingPolicy, value(l.RoutingPolicyName))
-		use(record.RuleSet, l.RuleSetNames...)
-		use(record.Hostname, l.HostnameNames...)
+		addRefs(record.BackendSet, valueOf(l.DefaultBackendSetName))
+		addRefs(record.RoutingPolicy, valueOf(l.RoutingPolicyName))
+		addRefs(record.RuleSet, l.RuleSetNames...)
+		addRefs(record.Hostname, l.HostnameNames...)
 		if l.SslConfiguration != nil {
-			use(record.Certificate, value(l.SslConfiguration.CertificateName))
+			addRefs(record.Certificate, valueOf(l.SslConfiguration.CertificateName))
 		}
 	}
 	for _, s := range lb.BackendSets {
 		if s.SslConfiguration != nil {
-			use(record.Certificate, value(s.SslConfiguration.CertificateName))
+			addRefs(record.Certificate, valueOf(s.SslConfiguration.CertificateName))
 		}
 	}
 	for _, p := range lb.RoutingPolicies {
 		for _, r := range policyOf(p).Rules {
-			use(record.BackendSet, r.Set)
+			addRefs(record.BackendSet, r.Set)
 		}
 	}
 	for _, s := range lb.PathRouteSets {
 		for _, r := range s.PathRoutes {
-			use(record.BackendSet, value(r.BackendSetName))
+			addRefs(record.BackendSet, valueOf(r.BackendSetName))
 		}
 	}
-	return used
+	return referenced
 }
 
 // NewStep returns the write of a step.
@@ -296,12 +296,12 @@ func workRequest[A answer](got A, id func(A) *string, err error) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return value(id(got)), nil
+	return valueOf(id(got)), nil
 }
 
 // sendLayout sends the write of a step.
 func (c *Client) sendLayout(ctx context.Context, w *Write, token string) (string, error) {
-	if send := sends[w.operation]; send != nil {
+	if send := senders[w.operation]; send != nil {
 		return send(ctx, c, w, token)
 	}
 	return "", &Error{Class: Refused, Operation: w.operation, Message: "unknown operation"}
@@ -310,26 +310,26 @@ func (c *Client) sendLayout(ctx context.Context, w *Write, token string) (string
 // sender sends the write of one operation.
 type sender func(ctx context.Context, c *Client, w *Write, token string) (string, error)
 
-// operation returns the sender of an operation. The body has the type of the operation.
-func operation[B any, A answer](call1 func(ctx context.Context, client *loadbalancer.LoadBalancerClient, w *Write, body B, token *string) (A, error), id func(A) *string) sender {
+// newSender returns the sender of an operation. The body has the type of the operation.
+func newSender[B any, A answer](call1 func(ctx context.Context, client *loadbalancer.LoadBalancerClient, w *Write, body B, token *string) (A, error), id func(A) *string) sender {
 	return func(ctx context.Context, c *Client, w *Write, token string) (string, error) {
 		body, _ := w.body.(B)
-		got, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (A, error) {
+		got, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (A, error) {
 			return call1(ctx, client, w, body, &token)
 		})
 		return workRequest(got, id, err)
 	}
 }
 
-// Layouts reports whether the write is of an object other than the backends of a set.
-func (w *Write) Layouts() bool { return w.layout }
+// IsLayout reports whether the write is of an object other than the backends of a set.
+func (w *Write) IsLayout() bool { return w.layout }
 
 // PathRouted returns the backend sets of path route sets. The program never writes these.
 func (l *LoadBalancer) PathRouted() map[string]bool {
 	sets := map[string]bool{}
 	for _, s := range l.raw.PathRouteSets {
 		for _, r := range s.PathRoutes {
-			sets[value(r.BackendSetName)] = true
+			sets[valueOf(r.BackendSetName)] = true
 		}
 	}
 	return sets

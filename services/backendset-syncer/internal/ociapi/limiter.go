@@ -19,8 +19,8 @@ const (
 )
 
 const (
-	// leastRate is the lowest rate per second after many 429s.
-	leastRate = 0.5
+	// minRate is the lowest rate per second after many 429s.
+	minRate = 0.5
 	// recovery is the part of the full rate that a success restores: 50 successes restore it all.
 	recovery = 0.02
 	// burstSeconds is the burst in seconds of the rate.
@@ -35,7 +35,7 @@ type limiter struct {
 	changed func(perSecond float64)
 
 	mu      sync.Mutex
-	all     *rate.Limiter
+	overall *rate.Limiter
 	low     *rate.Limiter
 	current float64
 	blocked time.Time // no request before, as the service asked for
@@ -44,24 +44,24 @@ type limiter struct {
 func newLimiter(perSecond float64, c clock.WithTicker, changed func(float64)) *limiter {
 	l := &limiter{clock: c, full: perSecond, changed: changed, current: perSecond}
 	burst := max(int(perSecond*burstSeconds), 1)
-	l.all, l.low = rate.NewLimiter(rate.Limit(perSecond), burst), rate.NewLimiter(rate.Limit(perSecond/2), max(burst/2, 1))
+	l.overall, l.low = rate.NewLimiter(rate.Limit(perSecond), burst), rate.NewLimiter(rate.Limit(perSecond/2), max(burst/2, 1))
 	changed(perSecond)
 	return l
 }
 
-// admit returns when a request may be sent. One of low priority is not kept waiting, but refused.
-func (l *limiter) admit(ctx context.Context, p Priority, operation string) *Error {
+// admitRequest returns when a request may be sent. One of low priority is not kept waiting, but refused.
+func (l *limiter) admitRequest(ctx context.Context, p Priority, operation string) *Error {
 	if p == High {
-		return l.wait(ctx, operation)
+		return l.waitForTurn(ctx, operation)
 	}
-	if delay := l.try(); delay > 0 {
+	if delay := l.tryTurn(); delay > 0 {
 		return &Error{Class: Deferred, Operation: operation, Message: "other requests come first", RetryAfter: delay}
 	}
 	return nil
 }
 
-func (l *limiter) wait(ctx context.Context, operation string) *Error {
-	for delay := l.reserve(); delay > 0; delay = l.untilOpen() {
+func (l *limiter) waitForTurn(ctx context.Context, operation string) *Error {
+	for delay := l.reserveTurn(); delay > 0; delay = l.untilOpen() {
 		timer := l.clock.NewTimer(delay)
 		select {
 		case <-ctx.Done():
@@ -73,20 +73,20 @@ func (l *limiter) wait(ctx context.Context, operation string) *Error {
 	return nil
 }
 
-// reserve takes a place in the sequence of requests, and returns the time until it comes.
-func (l *limiter) reserve() time.Duration {
+// reserveTurn takes a place in the sequence of requests, and returns the time until it comes.
+func (l *limiter) reserveTurn() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	return max(l.all.ReserveN(now, 1).DelayFrom(now), l.blocked.Sub(now))
+	return max(l.overall.ReserveN(now, 1).DelayFrom(now), l.blocked.Sub(now))
 }
 
-// try takes the first place in the sequence of requests if it is free. Otherwise, it returns the time until it may be.
-func (l *limiter) try() time.Duration {
+// tryTurn takes the first place in the sequence of requests if it is free. Otherwise, it returns the time until it may be.
+func (l *limiter) tryTurn() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	all, low := l.all.ReserveN(now, 1), l.low.ReserveN(now, 1)
+	all, low := l.overall.ReserveN(now, 1), l.low.ReserveN(now, 1)
 	delay := max(all.DelayFrom(now), low.DelayFrom(now), l.blocked.Sub(now))
 	if delay > 0 {
 		all.CancelAt(now)
@@ -102,8 +102,8 @@ func (l *limiter) untilOpen() time.Duration {
 	return l.blocked.Sub(l.clock.Now())
 }
 
-// learn changes the rate after the result of a request.
-func (l *limiter) learn(err *Error) {
+// adjustRate changes the rate after the result of a request.
+func (l *limiter) adjustRate(err *Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, now := l.current, l.clock.Now()
@@ -111,13 +111,13 @@ func (l *limiter) learn(err *Error) {
 	case err == nil:
 		l.current = min(l.current+l.full*recovery, l.full)
 	case err.Class == Throttled:
-		l.current = max(l.current/2, min(leastRate, l.full))
+		l.current = max(l.current/2, min(minRate, l.full))
 		if until := now.Add(err.RetryAfter); until.After(l.blocked) {
 			l.blocked = until
 		}
 	}
 	if l.current != before {
-		l.all.SetLimitAt(now, rate.Limit(l.current))
+		l.overall.SetLimitAt(now, rate.Limit(l.current))
 		l.low.SetLimitAt(now, rate.Limit(l.current/2))
 		l.changed(l.current)
 	}

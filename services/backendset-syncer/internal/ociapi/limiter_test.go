@@ -19,7 +19,7 @@ func sent(t *testing.T, l *limiter, p Priority, d time.Duration) int {
 	defer cancel()
 	n := 0
 	for ctx.Err() == nil {
-		err := l.admit(ctx, p, "GetLoadBalancer")
+		err := l.admitRequest(ctx, p, "GetLoadBalancer")
 		if err == nil {
 			n++
 		} else {
@@ -40,18 +40,18 @@ func TestLimiter(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		for range 3 {
-			l.learn(&Error{Class: Throttled})
+			l.adjustRate(&Error{Class: Throttled})
 		}
 		assert.InDelta(t, 1.25, l.current, 0.01, "it halves three times")
 		assert.InDelta(t, 32, sent(t, l, High, 10*time.Second), 3, "the burst is still there")
 		for range 10 {
-			l.learn(&Error{Class: Throttled})
+			l.adjustRate(&Error{Class: Throttled})
 		}
-		assert.InDelta(t, leastRate, l.current, 0)
-		l.learn(&Error{Class: Failing})
-		assert.InDelta(t, leastRate, l.current, 0, "other errors say nothing about the rate")
+		assert.InDelta(t, minRate, l.current, 0)
+		l.adjustRate(&Error{Class: Failing})
+		assert.InDelta(t, minRate, l.current, 0, "other errors say nothing about the rate")
 		for range 60 {
-			l.learn(nil)
+			l.adjustRate(nil)
 		}
 		assert.InDelta(t, 10, l.current, 0)
 		assert.InDelta(t, 10, limits[0], 0)
@@ -65,16 +65,16 @@ func TestRetryAfterBlocksAllRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(100, clock.RealClock{}, func(float64) {})
 		begun := time.Now()
-		l.learn(&Error{Class: Throttled, RetryAfter: 7 * time.Second})
-		l.learn(&Error{Class: Throttled, RetryAfter: 2 * time.Second})
-		deferred := l.admit(t.Context(), Low, "GetBackendSetHealth")
+		l.adjustRate(&Error{Class: Throttled, RetryAfter: 7 * time.Second})
+		l.adjustRate(&Error{Class: Throttled, RetryAfter: 2 * time.Second})
+		deferred := l.admitRequest(t.Context(), Low, "GetBackendSetHealth")
 		assert.Equal(t, &Error{Class: Deferred, Operation: "GetBackendSetHealth", Message: "other requests come first", RetryAfter: 7 * time.Second}, deferred)
-		require.Nil(t, l.admit(t.Context(), High, "GetLoadBalancer"))
+		require.Nil(t, l.admitRequest(t.Context(), High, "GetLoadBalancer"))
 		assert.Equal(t, 7*time.Second, time.Since(begun))
 		ctx, cancel := context.WithCancelCause(t.Context())
-		l.learn(&Error{Class: Throttled, RetryAfter: time.Hour})
+		l.adjustRate(&Error{Class: Throttled, RetryAfter: time.Hour})
 		cancel(context.DeadlineExceeded)
-		require.ErrorContains(t, l.admit(ctx, High, "GetLoadBalancer"), "GetLoadBalancer: wait for the limit of requests: context deadline exceeded")
+		require.ErrorContains(t, l.admitRequest(ctx, High, "GetLoadBalancer"), "GetLoadBalancer: wait for the limit of requests: context deadline exceeded")
 	})
 }
 
@@ -85,16 +85,16 @@ func TestLowPriorityComesLast(t *testing.T) {
 		l := newLimiter(2, clock.RealClock{}, func(float64) {})
 		var all sync.WaitGroup
 		for range 10 { // four pass at once, the others in three seconds
-			all.Go(func() { assert.Nil(t, l.admit(t.Context(), High, "UpdateBackendSet")) })
+			all.Go(func() { assert.Nil(t, l.admitRequest(t.Context(), High, "UpdateBackendSet")) })
 		}
 		synctest.Wait()
-		deferred := l.admit(t.Context(), Low, "GetBackendSetHealth")
+		deferred := l.admitRequest(t.Context(), Low, "GetBackendSetHealth")
 		require.NotNil(t, deferred)
 		assert.Equal(t, 3500*time.Millisecond, deferred.RetryAfter)
 		begun := time.Now()
 		all.Wait()
 		assert.Equal(t, 3*time.Second, time.Since(begun), "the refused request takes no place")
 		time.Sleep(500 * time.Millisecond)
-		assert.Nil(t, l.admit(t.Context(), Low, "GetBackendSetHealth"))
+		assert.Nil(t, l.admitRequest(t.Context(), Low, "GetBackendSetHealth"))
 	})
 }

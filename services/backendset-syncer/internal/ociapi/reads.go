@@ -26,8 +26,8 @@ type LoadBalancer struct {
 	raw  loadbalancer.LoadBalancer
 }
 
-// Sets returns the names of the backend sets and the number of their backends.
-func (l *LoadBalancer) Sets() map[string]int {
+// SetSizes returns the names of the backend sets and the number of their backends.
+func (l *LoadBalancer) SetSizes() map[string]int {
 	sets := make(map[string]int, len(l.sets))
 	for name := range l.sets {
 		sets[name] = len(l.sets[name].Backends)
@@ -40,7 +40,7 @@ func (l *LoadBalancer) BackendAddresses() map[string]bool {
 	all := map[string]bool{}
 	for name := range l.sets {
 		for i := range l.sets[name].Backends {
-			if a, err := netip.ParseAddr(value(l.sets[name].Backends[i].IpAddress)); err == nil {
+			if a, err := netip.ParseAddr(valueOf(l.sets[name].Backends[i].IpAddress)); err == nil {
 				all[a.Unmap().String()] = true
 			}
 		}
@@ -74,8 +74,8 @@ func (h HealthChecker) Equal(other HealthChecker) bool {
 
 const protocolHTTP = "HTTP"
 
-// Set returns a backend set, or nil if the load balancer has no set of this name.
-func (l *LoadBalancer) Set(name string) (*BackendSet, error) {
+// BackendSet returns a backend set, or nil if the load balancer has no set of this name.
+func (l *LoadBalancer) BackendSet(name string) (*BackendSet, error) {
 	raw, found := l.sets[name]
 	if !found {
 		return nil, nil
@@ -83,25 +83,25 @@ func (l *LoadBalancer) Set(name string) (*BackendSet, error) {
 	set := &BackendSet{Name: name, raw: raw, Backends: make([]plan.Backend, 0, len(raw.Backends))}
 	for i := range raw.Backends {
 		b := &raw.Backends[i]
-		address, err := netip.ParseAddr(value(b.IpAddress))
+		address, err := netip.ParseAddr(valueOf(b.IpAddress))
 		if err != nil {
-			return nil, fmt.Errorf("read backend %q of set %s: %w", value(b.Name), name, err)
+			return nil, fmt.Errorf("read backend %q of set %s: %w", valueOf(b.Name), name, err)
 		}
 		set.Backends = append(set.Backends, plan.Backend{
-			Address: netip.AddrPortFrom(address, uint16(value(b.Port))), Weight: value(b.Weight), MaxConnections: value(b.MaxConnections),
-			Drain: value(b.Drain), Backup: value(b.Backup), Offline: value(b.Offline),
+			Address: netip.AddrPortFrom(address, uint16(valueOf(b.Port))), Weight: valueOf(b.Weight), MaxConnections: valueOf(b.MaxConnections),
+			Drain: valueOf(b.Drain), Backup: valueOf(b.Backup), Offline: valueOf(b.Offline),
 		})
 	}
 	if h := raw.HealthChecker; h != nil {
 		set.HealthChecker = HealthChecker{
-			Protocol: value(h.Protocol), URLPath: value(h.UrlPath), Port: value(h.Port), ReturnCode: value(h.ReturnCode), Retries: value(h.Retries),
-			Timeout: milliseconds(h.TimeoutInMillis), Interval: milliseconds(h.IntervalInMillis),
+			Protocol: valueOf(h.Protocol), URLPath: valueOf(h.UrlPath), Port: valueOf(h.Port), ReturnCode: valueOf(h.ReturnCode), Retries: valueOf(h.Retries),
+			Timeout: durationOf(h.TimeoutInMillis), Interval: durationOf(h.IntervalInMillis),
 		}
 	}
 	return set, nil
 }
 
-func value[T any](p *T) T {
+func valueOf[T any](p *T) T {
 	var zero T
 	if p == nil {
 		return zero
@@ -109,19 +109,19 @@ func value[T any](p *T) T {
 	return *p
 }
 
-func milliseconds(p *int) time.Duration { return time.Duration(value(p)) * time.Millisecond }
+func durationOf(p *int) time.Duration { return time.Duration(valueOf(p)) * time.Millisecond }
 
-// LoadBalancer reads a load balancer with everything in it.
-func (c *Client) LoadBalancer(ctx context.Context, p Priority, id string) (*LoadBalancer, error) {
-	r, err := call(ctx, c, p, "GetLoadBalancer", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetLoadBalancerResponse, error) {
-		return client.GetLoadBalancer(ctx, loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: metadata()})
+// ReadLoadBalancer reads a load balancer with everything in it.
+func (c *Client) ReadLoadBalancer(ctx context.Context, p Priority, id string) (*LoadBalancer, error) {
+	r, err := callAPI(ctx, c, p, "GetLoadBalancer", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetLoadBalancerResponse, error) {
+		return client.GetLoadBalancer(ctx, loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: noRetries()})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &LoadBalancer{
 		ID: id, State: string(r.LifecycleState), Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
-		ETag: value(r.ETag), Addresses: addresses(&r.LoadBalancer), sets: r.BackendSets, used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
+		ETag: valueOf(r.ETag), Addresses: addressesOf(&r.LoadBalancer), sets: r.BackendSets, used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
 	}, nil
 }
 
@@ -139,31 +139,31 @@ type WorkRequest struct {
 }
 
 func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
-	made := WorkRequest{ID: value(w.Id), Type: value(w.Type)}
+	request := WorkRequest{ID: valueOf(w.Id), Type: valueOf(w.Type)}
 	if w.TimeAccepted != nil {
-		made.Accepted = w.TimeAccepted.Time
+		request.Accepted = w.TimeAccepted.Time
 	}
 	switch w.LifecycleState {
 	case loadbalancer.WorkRequestLifecycleStateSucceeded:
-		made.Done = true
+		request.Done = true
 	case loadbalancer.WorkRequestLifecycleStateFailed:
-		made.Done = true
-		made.Failed = clean(value(w.Message))
+		request.Done = true
+		request.Failed = cleanText(valueOf(w.Message))
 		for _, e := range w.ErrorDetails {
-			made.Failed = clean(fmt.Sprintf("%s: %s", e.ErrorCode, value(e.Message)))
-			made.Permanent = e.ErrorCode == loadbalancer.WorkRequestErrorErrorCodeBadInput
+			request.Failed = cleanText(fmt.Sprintf("%s: %s", e.ErrorCode, valueOf(e.Message)))
+			request.Permanent = e.ErrorCode == loadbalancer.WorkRequestErrorErrorCodeBadInput
 		}
-		if made.Failed == "" {
-			made.Failed = "the service gives no reason"
+		if request.Failed == "" {
+			request.Failed = "the service gives no reason"
 		}
 	}
-	return made
+	return request
 }
 
-// WorkRequest reads a work request.
-func (c *Client) WorkRequest(ctx context.Context, id string) (WorkRequest, error) {
-	r, err := call(ctx, c, High, "GetWorkRequest", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetWorkRequestResponse, error) {
-		return client.GetWorkRequest(ctx, loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: metadata()})
+// ReadWorkRequest reads a work request.
+func (c *Client) ReadWorkRequest(ctx context.Context, id string) (WorkRequest, error) {
+	r, err := callAPI(ctx, c, High, "GetWorkRequest", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetWorkRequestResponse, error) {
+		return client.GetWorkRequest(ctx, loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: noRetries()})
 	})
 	if err != nil {
 		return WorkRequest{}, err
@@ -171,15 +171,15 @@ func (c *Client) WorkRequest(ctx context.Context, id string) (WorkRequest, error
 	return newWorkRequest(&r.WorkRequest), nil
 }
 
-// InFlight returns the work requests of a load balancer that are not done, those of other clients too. The service also lists those
+// ListInFlight returns the work requests of a load balancer that are not done, those of other clients too. The service also lists those
 // that are done, in an order that is not documented: the list ends early if it begins with the newest, and has an end of old ones.
-func (c *Client) InFlight(ctx context.Context, id string) ([]WorkRequest, error) {
+func (c *Client) ListInFlight(ctx context.Context, id string) ([]WorkRequest, error) {
 	var all []WorkRequest
 	var page *string
 	for range maxPages {
-		r, err := call(ctx, c, High, "ListWorkRequests", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.ListWorkRequestsResponse, error) {
+		r, err := callAPI(ctx, c, High, "ListWorkRequests", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.ListWorkRequestsResponse, error) {
 			return client.ListWorkRequests(ctx, loadbalancer.ListWorkRequestsRequest{
-				LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: metadata(),
+				LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: noRetries(),
 			})
 		})
 		if err != nil {
@@ -196,7 +196,7 @@ func (c *Client) InFlight(ctx context.Context, id string) ([]WorkRequest, error)
 			}
 		}
 		page = r.OpcNextPage
-		if value(page) == "" || first.After(last) && c.p.Clock.Since(last) > WorkRequestDeadline {
+		if valueOf(page) == "" || first.After(last) && c.p.Clock.Since(last) > WorkRequestDeadline {
 			break
 		}
 	}
@@ -212,10 +212,10 @@ type Health struct {
 	Critical, Warning, Unknown map[string]bool
 }
 
-// Health reads the health of a backend set.
-func (c *Client) Health(ctx context.Context, id, set string) (*Health, error) {
-	r, err := call(ctx, c, Low, "GetBackendSetHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendSetHealthResponse, error) {
-		return client.GetBackendSetHealth(ctx, loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: metadata()})
+// ReadHealth reads the health of a backend set.
+func (c *Client) ReadHealth(ctx context.Context, id, set string) (*Health, error) {
+	r, err := callAPI(ctx, c, Low, "GetBackendSetHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendSetHealthResponse, error) {
+		return client.GetBackendSetHealth(ctx, loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: noRetries()})
 	})
 	if err != nil {
 		return nil, err
@@ -231,10 +231,10 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// CheckResult reads the result of the last health check of a backend, such as CONNECT_FAILED.
-func (c *Client) CheckResult(ctx context.Context, id, set, backend string) (string, error) {
-	r, err := call(ctx, c, Low, "GetBackendHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendHealthResponse, error) {
-		return client.GetBackendHealth(ctx, loadbalancer.GetBackendHealthRequest{LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: metadata()})
+// ReadCheckResult reads the result of the last health check of a backend, such as CONNECT_FAILED.
+func (c *Client) ReadCheckResult(ctx context.Context, id, set, backend string) (string, error) {
+	r, err := callAPI(ctx, c, Low, "GetBackendHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendHealthResponse, error) {
+		return client.GetBackendHealth(ctx, loadbalancer.GetBackendHealthRequest{LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries()})
 	})
 	if err != nil {
 		return "", err
@@ -253,23 +253,23 @@ func (h *Health) InService(backend string, used bool) bool {
 	return !h.Critical[backend] && !(used && h.Unknown[backend])
 }
 
-// Used reports whether requests can reach a backend set: it is the default of a listener, or a routing policy or path route names it.
-func (l *LoadBalancer) Used(set string) bool { return l.used[set] }
+// IsUsed reports whether requests can reach a backend set: it is the default of a listener, or a routing policy or path route names it.
+func (l *LoadBalancer) IsUsed(set string) bool { return l.used[set] }
 
 // usedSets returns the names of the backend sets that requests can reach.
 func usedSets(lb *loadbalancer.LoadBalancer) map[string]bool {
 	used := map[string]bool{}
 	for _, listener := range lb.Listeners {
-		used[value(listener.DefaultBackendSetName)] = true
-		for _, rule := range lb.RoutingPolicies[value(listener.RoutingPolicyName)].Rules {
+		used[valueOf(listener.DefaultBackendSetName)] = true
+		for _, rule := range lb.RoutingPolicies[valueOf(listener.RoutingPolicyName)].Rules {
 			for _, action := range rule.Actions {
 				if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
-					used[value(forward.BackendSetName)] = true
+					used[valueOf(forward.BackendSetName)] = true
 				}
 			}
 		}
-		for _, route := range lb.PathRouteSets[value(listener.PathRouteSetName)].PathRoutes {
-			used[value(route.BackendSetName)] = true
+		for _, route := range lb.PathRouteSets[valueOf(listener.PathRouteSetName)].PathRoutes {
+			used[valueOf(route.BackendSetName)] = true
 		}
 	}
 	return used

@@ -30,8 +30,8 @@ type Write struct {
 // Operation returns the operation of the API.
 func (w *Write) Operation() string { return w.operation }
 
-// Replaces reports whether the write replaces the whole object, with the fields that were read.
-func (w *Write) Replaces() bool {
+// ReplacesObject reports whether the write replaces the whole object, with the fields that were read.
+func (w *Write) ReplacesObject() bool {
 	switch w.operation {
 	case operationReplace, "UpdateListener", "UpdateRoutingPolicy", "UpdateRuleSet", "UpdateHostname":
 		return true
@@ -59,14 +59,14 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 		return nil, nil
 	}
 	w := &Write{loadBalancer: l.ID, set: set.Name, etag: l.ETag}
-	fixed := set.raw.SslConfiguration != nil && value(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
+	fixed := set.raw.SslConfiguration != nil && valueOf(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
 	switch {
 	case fixed && health != nil:
 		return nil, fmt.Errorf("backend set %s has the cipher suite %s, with which its health checker cannot be changed: name a predefined suite", set.Name, customizedSuite)
 	case fixed || changes.Len() == 1 && health == nil:
 		w.changeOne(&changes)
 	default:
-		w.operation, w.body = operationReplace, replacement(set, wanted, health)
+		w.operation, w.body = operationReplace, buildReplacement(set, wanted, health)
 	}
 	return w, nil
 }
@@ -106,8 +106,8 @@ func backendDetails(b plan.Backend) loadbalancer.BackendDetails {
 	return d
 }
 
-// replacement returns a whole set with other backends. Fields that are left out would be removed.
-func replacement(set *BackendSet, wanted []plan.Backend, health *HealthChecker) loadbalancer.UpdateBackendSetDetails {
+// buildReplacement returns a whole set with other backends. Fields that are left out would be removed.
+func buildReplacement(set *BackendSet, wanted []plan.Backend, health *HealthChecker) loadbalancer.UpdateBackendSetDetails {
 	raw := &set.raw
 	d := loadbalancer.UpdateBackendSetDetails{
 		Policy: raw.Policy, Backends: make([]loadbalancer.BackendDetails, 0, len(wanted)), BackendMaxConnections: raw.BackendMaxConnections,
@@ -123,7 +123,7 @@ func replacement(set *BackendSet, wanted []plan.Backend, health *HealthChecker) 
 		}
 	}
 	if health != nil {
-		d.HealthChecker = health.details(d.HealthChecker)
+		d.HealthChecker = health.buildDetails(d.HealthChecker)
 	}
 	if s := raw.SslConfiguration; s != nil {
 		d.SslConfiguration = &loadbalancer.SslConfigurationDetails{
@@ -136,8 +136,8 @@ func replacement(set *BackendSet, wanted []plan.Backend, health *HealthChecker) 
 	return d
 }
 
-// details returns the health checker of a write. What a binding does not have stays.
-func (h *HealthChecker) details(before *loadbalancer.HealthCheckerDetails) *loadbalancer.HealthCheckerDetails {
+// buildDetails returns the health checker of a write. What a binding does not have stays.
+func (h *HealthChecker) buildDetails(before *loadbalancer.HealthCheckerDetails) *loadbalancer.HealthCheckerDetails {
 	d := &loadbalancer.HealthCheckerDetails{
 		Protocol: &h.Protocol, Port: &h.Port, ReturnCode: &h.ReturnCode, Retries: &h.Retries,
 		TimeoutInMillis: common.Int(int(h.Timeout / time.Millisecond)), IntervalInMillis: common.Int(int(h.Interval / time.Millisecond)),
@@ -151,9 +151,9 @@ func (h *HealthChecker) details(before *loadbalancer.HealthCheckerDetails) *load
 	return d
 }
 
-// Token returns a retry token. The same write, after the same state of the load balancer, has the same token, even after a restart:
+// RetryToken returns a retry token. The same write, after the same state of the load balancer, has the same token, even after a restart:
 // a write whose answer was lost has no second effect. attempt makes another one after the service has refused or failed a write.
-func (w *Write) Token(attempt int) string {
+func (w *Write) RetryToken(attempt int) string {
 	body, err := json.Marshal(w.body)
 	if err != nil {
 		panic(fmt.Sprintf("write is not JSON: %v", err)) // unreachable: it consists of strings and numbers
@@ -165,50 +165,50 @@ func (w *Write) Token(attempt int) string {
 // tokenLength is less than the limit of 64.
 const tokenLength = 32
 
-// Send sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
-func (c *Client) Send(ctx context.Context, w *Write, token string) (string, error) {
-	id, err := c.send(ctx, w, token)
+// SendWrite sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
+func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string, error) {
+	id, err := c.sendOperation(ctx, w, token)
 	if err == nil && id == "" {
 		return "", &Error{Class: Unreachable, Operation: w.operation, Message: "the answer names no work request"}
 	}
 	return id, err
 }
 
-func (c *Client) send(ctx context.Context, w *Write, token string) (string, error) {
+func (c *Client) sendOperation(ctx context.Context, w *Write, token string) (string, error) {
 	if w.layout {
 		return c.sendLayout(ctx, w, token)
 	}
 	switch w.operation {
 	case operationReplace:
 		details, _ := w.body.(loadbalancer.UpdateBackendSetDetails)
-		r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendSetResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendSetResponse, error) {
 			return client.UpdateBackendSet(ctx, loadbalancer.UpdateBackendSetRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: metadata(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: noRetries(),
 			})
 		})
-		return value(r.OpcWorkRequestId), err
+		return valueOf(r.OpcWorkRequestId), err
 	case operationCreate:
 		details, _ := w.body.(loadbalancer.CreateBackendDetails)
-		r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.CreateBackendResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.CreateBackendResponse, error) {
 			return client.CreateBackend(ctx, loadbalancer.CreateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: metadata(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: noRetries(),
 			})
 		})
-		return value(r.OpcWorkRequestId), err
+		return valueOf(r.OpcWorkRequestId), err
 	case operationUpdate:
 		details, _ := w.body.(loadbalancer.UpdateBackendDetails)
-		r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendResponse, error) {
 			return client.UpdateBackend(ctx, loadbalancer.UpdateBackendRequest{
 				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
-				RequestMetadata: metadata(),
+				RequestMetadata: noRetries(),
 			})
 		})
-		return value(r.OpcWorkRequestId), err
+		return valueOf(r.OpcWorkRequestId), err
 	}
-	r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.DeleteBackendResponse, error) {
+	r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.DeleteBackendResponse, error) {
 		return client.DeleteBackend(ctx, loadbalancer.DeleteBackendRequest{
-			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag, RequestMetadata: metadata(),
+			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag, RequestMetadata: noRetries(),
 		})
 	})
-	return value(r.OpcWorkRequestId), err
+	return valueOf(r.OpcWorkRequestId), err
 }

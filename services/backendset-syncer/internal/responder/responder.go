@@ -53,7 +53,7 @@ const (
 
 // Meter counts answers.
 type Meter interface {
-	Answered(status int)
+	CountAnswer(status int)
 }
 
 // Responder serves the answers.
@@ -88,7 +88,7 @@ func (r *Responder) Run(ctx context.Context) {
 
 func (r *Responder) keepServing(ctx context.Context, a *answer) {
 	for {
-		err := r.serve(ctx, a)
+		err := r.serveAnswers(ctx, a)
 		if ctx.Err() != nil {
 			return
 		}
@@ -101,18 +101,18 @@ func (r *Responder) keepServing(ctx context.Context, a *answer) {
 	}
 }
 
-func (r *Responder) handler(a *answer) http.Handler {
+func (r *Responder) answerHandler(a *answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.WriteHeader(a.status)
 		_, _ = w.Write([]byte(a.text)) // the load balancer may be gone
-		r.meter.Answered(a.status)
+		r.meter.CountAnswer(a.status)
 	})
 }
 
-// serve serves until ctx ends. Running requests can end then.
-func (r *Responder) serve(ctx context.Context, a *answer) error {
+// serveAnswers serves until ctx ends. Running requests can end then.
+func (r *Responder) serveAnswers(ctx context.Context, a *answer) error {
 	l, err := r.listen(ctx, "tcp", a.address)
 	if err != nil {
 		return fmt.Errorf("listen for answers with status %d: %w", a.status, err)
@@ -123,7 +123,7 @@ func (r *Responder) serve(ctx context.Context, a *answer) error {
 	}
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})
 	server := &http.Server{
-		Handler: r.handler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+		Handler: r.answerHandler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 	}
 	limiter.Attach(server)
 	stopped := make(chan struct{})

@@ -32,7 +32,7 @@ type meter struct {
 	answered map[int]int
 }
 
-func (m *meter) Answered(status int) {
+func (m *meter) CountAnswer(status int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.answered[status]++
