@@ -139,8 +139,8 @@ func newConfiguration(p configurationParts) *configuration {
 	})}
 }
 
-// Current returns the document in force, or nil, and the problem of the last text.
-func (c *configuration) Current() (*policy.Document, string) {
+// CurrentDocument returns the document in force, or nil, and the problem of the last text.
+func (c *configuration) CurrentDocument() (*policy.Document, string) {
 	if c.Store == nil {
 		return nil, "--config-map is empty"
 	}
@@ -170,7 +170,7 @@ func newActors(p actorParts) *actor.Actors {
 	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
 	toBindings, toPods := reconciler.OnReport(p.Informers, p.Queues.Bindings.Enqueue), gate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
-		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check, Occupants: p.Observer.Occupants,
+		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check, Occupants: p.Observer.FindOccupants,
 		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
 	})
 }
@@ -249,7 +249,7 @@ func newGates(p gateParts) *gate.Reconciler {
 func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prometheus.Registry) *gate.Webhook {
 	w := gate.NewWebhook(cfg.Gates.Webhook, cfg.Gates.Certificates, m, log)
 	if cfg.Gates.Webhook != "" {
-		metrics.WatchCertificate(r, w.Expiry)
+		metrics.WatchCertificate(r, w.CertificateExpiry)
 	}
 	return w
 }
@@ -257,12 +257,12 @@ func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prom
 func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configuration, r *prometheus.Registry) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
-		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(append(c.caches(), i)...)}},
+		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(append(c.configCaches(), i)...)}},
 	})
 }
 
-// caches returns the ConfigMap as a cache, if there is one.
-func (c *configuration) caches() []run.Cache {
+// configCaches returns the ConfigMap as a cache, if there is one.
+func (c *configuration) configCaches() []run.Cache {
 	if c.Store == nil {
 		return nil
 	}

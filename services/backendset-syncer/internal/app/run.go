@@ -21,50 +21,50 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
+	reconciler.AddHandlers(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
 	reconciler.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
-	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
+	gate.AddHandlers(p.Informers, p.Queues.Pods.Enqueue)
 	gatewaycontroller.Handle(p.Informers, p.Gateways)
 	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
-		p.Configuration.OnChange(p.reconfigure)
+		p.Configuration.OnChange(p.enqueueAll)
 		all = append(all, p.Configuration)
 	}
 	return run.Run(ctx, run.Params{
-		Log: log, Server: p.HTTP, Parts: all, Caches: append(p.Configuration.caches(), p.Informers), Elector: p.Elector, Lead: p.lead,
+		Log: log, Server: p.HTTP, Parts: all, Caches: append(p.Configuration.configCaches(), p.Informers), Elector: p.Elector, Lead: p.runTerm,
 	})
 }
 
-// lead works for one term.
-func (p *parts) lead(ctx, lease context.Context) {
-	p.Reconciler.Clear() // the configuration may have changed since the last term
-	defer p.Reconciler.Clear()
+// runTerm works for one term.
+func (p *parts) runTerm(ctx, lease context.Context) {
+	p.Reconciler.ClearTerm() // the configuration may have changed since the last term
+	defer p.Reconciler.ClearTerm()
 	p.Gateways.Clear()
 	defer p.Gateways.Clear()
 	wait := p.Actors.StartTerm(ctx, lease)
 	var all sync.WaitGroup
 	all.Go(func() {
-		p.Queues.Bindings.Lead(ctx, lease, p.controller("backendsetbinding", p.Reconciler), p.Reconciler.ReconcileAll)
+		p.Queues.Bindings.Lead(ctx, lease, p.newController("backendsetbinding", p.Reconciler), p.Reconciler.ReconcileAll)
 	})
 	all.Go(func() {
-		p.Queues.Pods.Lead(ctx, lease, p.controller("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
+		p.Queues.Pods.Lead(ctx, lease, p.newController("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
 	})
 	if p.Config.Gateways.Enabled && p.Config.RecordNamespace() != "" {
 		all.Go(func() {
-			p.Queues.Balancers.Lead(ctx, lease, p.controller("loadbalancer", p.Gateways), p.Gateways.ReconcileAll)
+			p.Queues.Balancers.Lead(ctx, lease, p.newController("loadbalancer", p.Gateways), p.Gateways.ReconcileAll)
 		})
 	}
 	all.Wait()
 	wait()
 }
 
-func (p *parts) controller(name string, r controller.Reconciler) *controller.Controller {
+func (p *parts) newController(name string, r controller.Reconciler) *controller.Controller {
 	return controller.New(controller.Params{Options: p.Config.Work, Name: name, Reconciler: r, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{}})
 }
 
-// reconfigure enqueues every binding after a change of the configuration. A replica that does not lead enqueues them when it becomes
+// enqueueAll enqueues every binding after a change of the configuration. A replica that does not lead enqueues them when it becomes
 // the leader.
-func (p *parts) reconfigure() {
+func (p *parts) enqueueAll() {
 	if p.Queues.Bindings.Leads() {
 		p.Reconciler.ReconcileAll()
 	}

@@ -101,7 +101,7 @@ func detail(text string) string {
 
 // recordOf returns the record of a load balancer, nil without one.
 func (p *planner) recordOf(id string) (*record.Record, error) {
-	c := informers.Get[corev1.ConfigMap](p.configMaps, cache.ObjectName{Namespace: p.records, Name: record.ConfigMapName(id)})
+	c := informers.FindObject[corev1.ConfigMap](p.configMaps, cache.ObjectName{Namespace: p.records, Name: record.ConfigMapName(id)})
 	if c == nil {
 		return nil, nil
 	}

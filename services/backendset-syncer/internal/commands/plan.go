@@ -105,12 +105,12 @@ func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, o.Informers().All(), cache.ObjectName(o.ConfigMap)) // the error names the kind
+	return dryrun.ReadCluster(ctx, client, o.Informers().EnabledKinds(), cache.ObjectName(o.ConfigMap)) // the error names the kind
 }
 
 // planner plans bindings.
 type planner struct {
-	judge     *controller.Judge
+	judge     *controller.Evaluator
 	client    *ociapi.Client
 	occupants actor.Occupants
 	bindings  []*v1alpha1.BackendSetBinding // all, sorted
@@ -125,7 +125,7 @@ type planner struct {
 }
 
 func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
-	caches, err := informers.Snapshot(w.Snapshot, o.Informers())
+	caches, err := informers.SnapshotCaches(w.Snapshot, o.Informers())
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
@@ -141,9 +141,9 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	}
 	observer := observe.New(caches)
 	p := &planner{
-		judge: controller.NewJudge(observer, document, func(id, set string) bool { return record.Lists(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		judge: controller.NewEvaluator(observer, document, func(id, set string) bool { return record.Lists(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
 		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
-		occupants: observer.Occupants, bindings: observer.Bindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
+		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -154,9 +154,9 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 // print prints the plan of a binding. It reports whether there is one, and whether it has changes.
 func (p *planner) print(ctx context.Context, b *v1alpha1.BackendSetBinding) (ok, differs bool) {
 	name := b.Namespace + "/" + b.Name
-	v := p.judge.Of(b)
-	if v.Problem() != "" {
-		fmt.Fprintf(p.log, "%s: %s\n", name, v.Problem())
+	v := p.judge.Evaluate(b)
+	if v.BlockingProblem() != "" {
+		fmt.Fprintf(p.log, "%s: %s\n", name, v.BlockingProblem())
 		return false, false
 	}
 	preview, err := p.preview(ctx, b)
@@ -164,7 +164,7 @@ func (p *planner) print(ctx context.Context, b *v1alpha1.BackendSetBinding) (ok,
 		fmt.Fprintf(p.log, "%s: %v\n", name, err)
 		return false, false
 	}
-	for _, message := range []string{preview.Problem, v.Message()} {
+	for _, message := range []string{preview.Problem, v.ConditionMessage()} {
 		if message != "" {
 			fmt.Fprintf(p.log, "%s: %s\n", name, message)
 		}
@@ -213,8 +213,8 @@ func (p *planner) previewAll(ctx context.Context, id string) (map[string]actor.P
 	}
 	wanted := map[string]*actor.Wanted{}
 	for _, b := range p.bindings {
-		if v := p.judge.Of(b); b.Spec.LoadBalancerID == id && v.Problem() == "" {
-			wanted[b.Spec.BackendSetName] = v.Wanted(b)
+		if v := p.judge.Evaluate(b); b.Spec.LoadBalancerID == id && v.BlockingProblem() == "" {
+			wanted[b.Spec.BackendSetName] = v.BuildWanted(b)
 		}
 	}
 	return actor.PreviewAll(lb, wanted, p.occupants, clock.RealClock{}.Now()), nil
@@ -226,5 +226,5 @@ type fixed struct {
 	problem  string
 }
 
-// Current implements the configuration of a Judge.
-func (f *fixed) Current() (*policy.Document, string) { return f.document, f.problem }
+// CurrentDocument implements the configuration of an Evaluator.
+func (f *fixed) CurrentDocument() (*policy.Document, string) { return f.document, f.problem }

@@ -13,13 +13,13 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 )
 
-// Handle registers event handlers that enqueue the bindings that a changed object affects:
+// AddHandlers registers event handlers that enqueue the bindings that a changed object affects:
 //
 //	a BackendSetBinding            all bindings of its backend set: another one may own it now
 //	a Service, an EndpointSlice    the bindings of the Service
 //	a Pod with readiness gates     the bindings of its Services
-func Handle(i *informers.Informers, r *Reconciler, enqueue func(cache.ObjectName)) {
-	noted := func(name cache.ObjectName) {
+func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.ObjectName)) {
+	enqueueNoted := func(name cache.ObjectName) {
 		r.NoteEvent(name)
 		enqueue(name)
 	}
@@ -28,12 +28,12 @@ func Handle(i *informers.Informers, r *Reconciler, enqueue func(cache.ObjectName
 		if !ok {
 			return nil
 		}
-		return append(names(informers.BindingsOfSet(i.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)), nameOf(b))
+		return append(namesOf(informers.BindingsOfSet(i.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)), nameOf(b))
 	}))
 	ofService := func(service cache.ObjectName) []cache.ObjectName {
-		return names(informers.BindingsOfService(i.Bindings, service))
+		return namesOf(informers.BindingsOfService(i.Bindings, service))
 	}
-	i.Services.AddEventHandler(controller.Handler(noted, func(obj any) []cache.ObjectName {
+	i.Services.AddEventHandler(controller.Handler(enqueueNoted, func(obj any) []cache.ObjectName {
 		name, err := cache.ObjectToName(obj)
 		if err != nil {
 			return nil
@@ -43,13 +43,13 @@ func Handle(i *informers.Informers, r *Reconciler, enqueue func(cache.ObjectName
 	ofSlice := func(s *discoveryv1.EndpointSlice) []cache.ObjectName {
 		return ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
 	}
-	i.EndpointSlices.AddEventHandler(controller.Unless(sameSlice, controller.Handler(noted, func(obj any) []cache.ObjectName {
+	i.EndpointSlices.AddEventHandler(controller.Unless(sameSlice, controller.Handler(enqueueNoted, func(obj any) []cache.ObjectName {
 		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
 			return ofSlice(s)
 		}
 		return nil
 	})))
-	i.Pods.AddEventHandler(controller.Unless(samePod, controller.Handler(noted, func(obj any) []cache.ObjectName {
+	i.Pods.AddEventHandler(controller.Unless(samePod, controller.Handler(enqueueNoted, func(obj any) []cache.ObjectName {
 		name, err := cache.ObjectToName(obj)
 		if err != nil {
 			return nil
@@ -80,18 +80,18 @@ func addressHandler(recheck func(addresses []string)) cache.ResourceEventHandler
 // OnReport returns the function that enqueues the bindings of a set whose report has changed.
 func OnReport(i *informers.Informers, enqueue func(cache.ObjectName)) func(actor.Key) {
 	return func(key actor.Key) {
-		for _, name := range names(informers.BindingsOfSet(i.Bindings, key.LoadBalancer, key.Set)) {
+		for _, name := range namesOf(informers.BindingsOfSet(i.Bindings, key.LoadBalancer, key.Set)) {
 			enqueue(name)
 		}
 	}
 }
 
-func names(bindings []*v1alpha1.BackendSetBinding) []cache.ObjectName {
-	all := make([]cache.ObjectName, 0, len(bindings))
+func namesOf(bindings []*v1alpha1.BackendSetBinding) []cache.ObjectName {
+	objectNames := make([]cache.ObjectName, 0, len(bindings))
 	for _, b := range bindings {
-		all = append(all, nameOf(b))
+		objectNames = append(objectNames, nameOf(b))
 	}
-	return all
+	return objectNames
 }
 
 // samePod reports whether an update of a pod changes nothing that the program reads: of most pods, that is only their existence.

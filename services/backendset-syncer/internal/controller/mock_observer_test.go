@@ -26,107 +26,12 @@ func (_m *mockObserver) EXPECT() *mockObserver_Expecter {
 	return &mockObserver_Expecter{mock: &_m.Mock}
 }
 
-// Binding provides a mock function with given fields: name
-func (_m *mockObserver) Binding(name cache.ObjectName) *v1alpha1.BackendSetBinding {
-	ret := _m.Called(name)
-
-	if len(ret) == 0 {
-		panic("no return value specified for Binding")
-	}
-
-	var r0 *v1alpha1.BackendSetBinding
-	if rf, ok := ret.Get(0).(func(cache.ObjectName) *v1alpha1.BackendSetBinding); ok {
-		r0 = rf(name)
-	} else {
-		if ret.Get(0) != nil {
-			r0 = ret.Get(0).(*v1alpha1.BackendSetBinding)
-		}
-	}
-
-	return r0
-}
-
-// mockObserver_Binding_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Binding'
-type mockObserver_Binding_Call struct {
-	*mock.Call
-}
-
-// Binding is a helper method to define mock.On call
-//   - name cache.ObjectName
-func (_e *mockObserver_Expecter) Binding(name interface{}) *mockObserver_Binding_Call {
-	return &mockObserver_Binding_Call{Call: _e.mock.On("Binding", name)}
-}
-
-func (_c *mockObserver_Binding_Call) Run(run func(name cache.ObjectName)) *mockObserver_Binding_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(cache.ObjectName))
-	})
-	return _c
-}
-
-func (_c *mockObserver_Binding_Call) Return(_a0 *v1alpha1.BackendSetBinding) *mockObserver_Binding_Call {
-	_c.Call.Return(_a0)
-	return _c
-}
-
-func (_c *mockObserver_Binding_Call) RunAndReturn(run func(cache.ObjectName) *v1alpha1.BackendSetBinding) *mockObserver_Binding_Call {
-	_c.Call.Return(run)
-	return _c
-}
-
-// Bindings provides a mock function with no fields
-func (_m *mockObserver) Bindings() []*v1alpha1.BackendSetBinding {
-	ret := _m.Called()
-
-	if len(ret) == 0 {
-		panic("no return value specified for Bindings")
-	}
-
-	var r0 []*v1alpha1.BackendSetBinding
-	if rf, ok := ret.Get(0).(func() []*v1alpha1.BackendSetBinding); ok {
-		r0 = rf()
-	} else {
-		if ret.Get(0) != nil {
-			r0 = ret.Get(0).([]*v1alpha1.BackendSetBinding)
-		}
-	}
-
-	return r0
-}
-
-// mockObserver_Bindings_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Bindings'
-type mockObserver_Bindings_Call struct {
-	*mock.Call
-}
-
-// Bindings is a helper method to define mock.On call
-func (_e *mockObserver_Expecter) Bindings() *mockObserver_Bindings_Call {
-	return &mockObserver_Bindings_Call{Call: _e.mock.On("Bindings")}
-}
-
-func (_c *mockObserver_Bindings_Call) Run(run func()) *mockObserver_Bindings_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run()
-	})
-	return _c
-}
-
-func (_c *mockObserver_Bindings_Call) Return(_a0 []*v1alpha1.BackendSetBinding) *mockObserver_Bindings_Call {
-	_c.Call.Return(_a0)
-	return _c
-}
-
-func (_c *mockObserver_Bindings_Call) RunAndReturn(run func() []*v1alpha1.BackendSetBinding) *mockObserver_Bindings_Call {
-	_c.Call.Return(run)
-	return _c
-}
-
-// Endpoints provides a mock function with given fields: b, isPod
-func (_m *mockObserver) Endpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.Endpoints, error) {
+// BindingEndpoints provides a mock function with given fields: b, isPod
+func (_m *mockObserver) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.Endpoints, error) {
 	ret := _m.Called(b, isPod)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Endpoints")
+		panic("no return value specified for BindingEndpoints")
 	}
 
 	var r0 observe.Endpoints
@@ -149,41 +54,41 @@ func (_m *mockObserver) Endpoints(b *v1alpha1.BackendSetBinding, isPod func(neti
 	return r0, r1
 }
 
-// mockObserver_Endpoints_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Endpoints'
-type mockObserver_Endpoints_Call struct {
+// mockObserver_BindingEndpoints_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'BindingEndpoints'
+type mockObserver_BindingEndpoints_Call struct {
 	*mock.Call
 }
 
-// Endpoints is a helper method to define mock.On call
+// BindingEndpoints is a helper method to define mock.On call
 //   - b *v1alpha1.BackendSetBinding
 //   - isPod func(netip.Addr) bool
-func (_e *mockObserver_Expecter) Endpoints(b interface{}, isPod interface{}) *mockObserver_Endpoints_Call {
-	return &mockObserver_Endpoints_Call{Call: _e.mock.On("Endpoints", b, isPod)}
+func (_e *mockObserver_Expecter) BindingEndpoints(b interface{}, isPod interface{}) *mockObserver_BindingEndpoints_Call {
+	return &mockObserver_BindingEndpoints_Call{Call: _e.mock.On("BindingEndpoints", b, isPod)}
 }
 
-func (_c *mockObserver_Endpoints_Call) Run(run func(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool)) *mockObserver_Endpoints_Call {
+func (_c *mockObserver_BindingEndpoints_Call) Run(run func(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool)) *mockObserver_BindingEndpoints_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*v1alpha1.BackendSetBinding), args[1].(func(netip.Addr) bool))
 	})
 	return _c
 }
 
-func (_c *mockObserver_Endpoints_Call) Return(_a0 observe.Endpoints, _a1 error) *mockObserver_Endpoints_Call {
+func (_c *mockObserver_BindingEndpoints_Call) Return(_a0 observe.Endpoints, _a1 error) *mockObserver_BindingEndpoints_Call {
 	_c.Call.Return(_a0, _a1)
 	return _c
 }
 
-func (_c *mockObserver_Endpoints_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) (observe.Endpoints, error)) *mockObserver_Endpoints_Call {
+func (_c *mockObserver_BindingEndpoints_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) (observe.Endpoints, error)) *mockObserver_BindingEndpoints_Call {
 	_c.Call.Return(run)
 	return _c
 }
 
-// Rivals provides a mock function with given fields: b
-func (_m *mockObserver) Rivals(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
+// BindingsOfNamespace provides a mock function with given fields: b
+func (_m *mockObserver) BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
 	ret := _m.Called(b)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Rivals")
+		panic("no return value specified for BindingsOfNamespace")
 	}
 
 	var r0 []*v1alpha1.BackendSetBinding
@@ -198,40 +103,40 @@ func (_m *mockObserver) Rivals(b *v1alpha1.BackendSetBinding) []*v1alpha1.Backen
 	return r0
 }
 
-// mockObserver_Rivals_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Rivals'
-type mockObserver_Rivals_Call struct {
+// mockObserver_BindingsOfNamespace_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'BindingsOfNamespace'
+type mockObserver_BindingsOfNamespace_Call struct {
 	*mock.Call
 }
 
-// Rivals is a helper method to define mock.On call
+// BindingsOfNamespace is a helper method to define mock.On call
 //   - b *v1alpha1.BackendSetBinding
-func (_e *mockObserver_Expecter) Rivals(b interface{}) *mockObserver_Rivals_Call {
-	return &mockObserver_Rivals_Call{Call: _e.mock.On("Rivals", b)}
+func (_e *mockObserver_Expecter) BindingsOfNamespace(b interface{}) *mockObserver_BindingsOfNamespace_Call {
+	return &mockObserver_BindingsOfNamespace_Call{Call: _e.mock.On("BindingsOfNamespace", b)}
 }
 
-func (_c *mockObserver_Rivals_Call) Run(run func(b *v1alpha1.BackendSetBinding)) *mockObserver_Rivals_Call {
+func (_c *mockObserver_BindingsOfNamespace_Call) Run(run func(b *v1alpha1.BackendSetBinding)) *mockObserver_BindingsOfNamespace_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*v1alpha1.BackendSetBinding))
 	})
 	return _c
 }
 
-func (_c *mockObserver_Rivals_Call) Return(_a0 []*v1alpha1.BackendSetBinding) *mockObserver_Rivals_Call {
+func (_c *mockObserver_BindingsOfNamespace_Call) Return(_a0 []*v1alpha1.BackendSetBinding) *mockObserver_BindingsOfNamespace_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockObserver_Rivals_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding) *mockObserver_Rivals_Call {
+func (_c *mockObserver_BindingsOfNamespace_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding) *mockObserver_BindingsOfNamespace_Call {
 	_c.Call.Return(run)
 	return _c
 }
 
-// Siblings provides a mock function with given fields: b
-func (_m *mockObserver) Siblings(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
+// BindingsOfSet provides a mock function with given fields: b
+func (_m *mockObserver) BindingsOfSet(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
 	ret := _m.Called(b)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Siblings")
+		panic("no return value specified for BindingsOfSet")
 	}
 
 	var r0 []*v1alpha1.BackendSetBinding
@@ -246,30 +151,125 @@ func (_m *mockObserver) Siblings(b *v1alpha1.BackendSetBinding) []*v1alpha1.Back
 	return r0
 }
 
-// mockObserver_Siblings_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Siblings'
-type mockObserver_Siblings_Call struct {
+// mockObserver_BindingsOfSet_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'BindingsOfSet'
+type mockObserver_BindingsOfSet_Call struct {
 	*mock.Call
 }
 
-// Siblings is a helper method to define mock.On call
+// BindingsOfSet is a helper method to define mock.On call
 //   - b *v1alpha1.BackendSetBinding
-func (_e *mockObserver_Expecter) Siblings(b interface{}) *mockObserver_Siblings_Call {
-	return &mockObserver_Siblings_Call{Call: _e.mock.On("Siblings", b)}
+func (_e *mockObserver_Expecter) BindingsOfSet(b interface{}) *mockObserver_BindingsOfSet_Call {
+	return &mockObserver_BindingsOfSet_Call{Call: _e.mock.On("BindingsOfSet", b)}
 }
 
-func (_c *mockObserver_Siblings_Call) Run(run func(b *v1alpha1.BackendSetBinding)) *mockObserver_Siblings_Call {
+func (_c *mockObserver_BindingsOfSet_Call) Run(run func(b *v1alpha1.BackendSetBinding)) *mockObserver_BindingsOfSet_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*v1alpha1.BackendSetBinding))
 	})
 	return _c
 }
 
-func (_c *mockObserver_Siblings_Call) Return(_a0 []*v1alpha1.BackendSetBinding) *mockObserver_Siblings_Call {
+func (_c *mockObserver_BindingsOfSet_Call) Return(_a0 []*v1alpha1.BackendSetBinding) *mockObserver_BindingsOfSet_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockObserver_Siblings_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding) *mockObserver_Siblings_Call {
+func (_c *mockObserver_BindingsOfSet_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding) *mockObserver_BindingsOfSet_Call {
+	_c.Call.Return(run)
+	return _c
+}
+
+// FindBinding provides a mock function with given fields: name
+func (_m *mockObserver) FindBinding(name cache.ObjectName) *v1alpha1.BackendSetBinding {
+	ret := _m.Called(name)
+
+	if len(ret) == 0 {
+		panic("no return value specified for FindBinding")
+	}
+
+	var r0 *v1alpha1.BackendSetBinding
+	if rf, ok := ret.Get(0).(func(cache.ObjectName) *v1alpha1.BackendSetBinding); ok {
+		r0 = rf(name)
+	} else {
+		if ret.Get(0) != nil {
+			r0 = ret.Get(0).(*v1alpha1.BackendSetBinding)
+		}
+	}
+
+	return r0
+}
+
+// mockObserver_FindBinding_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'FindBinding'
+type mockObserver_FindBinding_Call struct {
+	*mock.Call
+}
+
+// FindBinding is a helper method to define mock.On call
+//   - name cache.ObjectName
+func (_e *mockObserver_Expecter) FindBinding(name interface{}) *mockObserver_FindBinding_Call {
+	return &mockObserver_FindBinding_Call{Call: _e.mock.On("FindBinding", name)}
+}
+
+func (_c *mockObserver_FindBinding_Call) Run(run func(name cache.ObjectName)) *mockObserver_FindBinding_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(cache.ObjectName))
+	})
+	return _c
+}
+
+func (_c *mockObserver_FindBinding_Call) Return(_a0 *v1alpha1.BackendSetBinding) *mockObserver_FindBinding_Call {
+	_c.Call.Return(_a0)
+	return _c
+}
+
+func (_c *mockObserver_FindBinding_Call) RunAndReturn(run func(cache.ObjectName) *v1alpha1.BackendSetBinding) *mockObserver_FindBinding_Call {
+	_c.Call.Return(run)
+	return _c
+}
+
+// ListBindings provides a mock function with no fields
+func (_m *mockObserver) ListBindings() []*v1alpha1.BackendSetBinding {
+	ret := _m.Called()
+
+	if len(ret) == 0 {
+		panic("no return value specified for ListBindings")
+	}
+
+	var r0 []*v1alpha1.BackendSetBinding
+	if rf, ok := ret.Get(0).(func() []*v1alpha1.BackendSetBinding); ok {
+		r0 = rf()
+	} else {
+		if ret.Get(0) != nil {
+			r0 = ret.Get(0).([]*v1alpha1.BackendSetBinding)
+		}
+	}
+
+	return r0
+}
+
+// mockObserver_ListBindings_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ListBindings'
+type mockObserver_ListBindings_Call struct {
+	*mock.Call
+}
+
+// ListBindings is a helper method to define mock.On call
+func (_e *mockObserver_Expecter) ListBindings() *mockObserver_ListBindings_Call {
+	return &mockObserver_ListBindings_Call{Call: _e.mock.On("ListBindings")}
+}
+
+func (_c *mockObserver_ListBindings_Call) Run(run func()) *mockObserver_ListBindings_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run()
+	})
+	return _c
+}
+
+func (_c *mockObserver_ListBindings_Call) Return(_a0 []*v1alpha1.BackendSetBinding) *mockObserver_ListBindings_Call {
+	_c.Call.Return(_a0)
+	return _c
+}
+
+func (_c *mockObserver_ListBindings_Call) RunAndReturn(run func() []*v1alpha1.BackendSetBinding) *mockObserver_ListBindings_Call {
 	_c.Call.Return(run)
 	return _c
 }

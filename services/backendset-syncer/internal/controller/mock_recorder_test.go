@@ -20,38 +20,38 @@ func (_m *mockRecorder) EXPECT() *mockRecorder_Expecter {
 	return &mockRecorder_Expecter{mock: &_m.Mock}
 }
 
-// Event provides a mock function with given fields: b, kind, reason, message
-func (_m *mockRecorder) Event(b *v1alpha1.BackendSetBinding, kind string, reason string, message string) {
+// RecordEvent provides a mock function with given fields: b, kind, reason, message
+func (_m *mockRecorder) RecordEvent(b *v1alpha1.BackendSetBinding, kind string, reason string, message string) {
 	_m.Called(b, kind, reason, message)
 }
 
-// mockRecorder_Event_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Event'
-type mockRecorder_Event_Call struct {
+// mockRecorder_RecordEvent_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'RecordEvent'
+type mockRecorder_RecordEvent_Call struct {
 	*mock.Call
 }
 
-// Event is a helper method to define mock.On call
+// RecordEvent is a helper method to define mock.On call
 //   - b *v1alpha1.BackendSetBinding
 //   - kind string
 //   - reason string
 //   - message string
-func (_e *mockRecorder_Expecter) Event(b interface{}, kind interface{}, reason interface{}, message interface{}) *mockRecorder_Event_Call {
-	return &mockRecorder_Event_Call{Call: _e.mock.On("Event", b, kind, reason, message)}
+func (_e *mockRecorder_Expecter) RecordEvent(b interface{}, kind interface{}, reason interface{}, message interface{}) *mockRecorder_RecordEvent_Call {
+	return &mockRecorder_RecordEvent_Call{Call: _e.mock.On("RecordEvent", b, kind, reason, message)}
 }
 
-func (_c *mockRecorder_Event_Call) Run(run func(b *v1alpha1.BackendSetBinding, kind string, reason string, message string)) *mockRecorder_Event_Call {
+func (_c *mockRecorder_RecordEvent_Call) Run(run func(b *v1alpha1.BackendSetBinding, kind string, reason string, message string)) *mockRecorder_RecordEvent_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*v1alpha1.BackendSetBinding), args[1].(string), args[2].(string), args[3].(string))
 	})
 	return _c
 }
 
-func (_c *mockRecorder_Event_Call) Return() *mockRecorder_Event_Call {
+func (_c *mockRecorder_RecordEvent_Call) Return() *mockRecorder_RecordEvent_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockRecorder_Event_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding, string, string, string)) *mockRecorder_Event_Call {
+func (_c *mockRecorder_RecordEvent_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding, string, string, string)) *mockRecorder_RecordEvent_Call {
 	_c.Run(run)
 	return _c
 }

@@ -22,12 +22,12 @@ func (_m *mockWriter) EXPECT() *mockWriter_Expecter {
 	return &mockWriter_Expecter{mock: &_m.Mock}
 }
 
-// Update provides a mock function with given fields: ctx, b
-func (_m *mockWriter) Update(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
+// UpdateMetadata provides a mock function with given fields: ctx, b
+func (_m *mockWriter) UpdateMetadata(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
 	ret := _m.Called(ctx, b)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Update")
+		panic("no return value specified for UpdateMetadata")
 	}
 
 	var r0 error
@@ -40,31 +40,31 @@ func (_m *mockWriter) Update(ctx context.Context, b *v1alpha1.BackendSetBinding)
 	return r0
 }
 
-// mockWriter_Update_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Update'
-type mockWriter_Update_Call struct {
+// mockWriter_UpdateMetadata_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'UpdateMetadata'
+type mockWriter_UpdateMetadata_Call struct {
 	*mock.Call
 }
 
-// Update is a helper method to define mock.On call
+// UpdateMetadata is a helper method to define mock.On call
 //   - ctx context.Context
 //   - b *v1alpha1.BackendSetBinding
-func (_e *mockWriter_Expecter) Update(ctx interface{}, b interface{}) *mockWriter_Update_Call {
-	return &mockWriter_Update_Call{Call: _e.mock.On("Update", ctx, b)}
+func (_e *mockWriter_Expecter) UpdateMetadata(ctx interface{}, b interface{}) *mockWriter_UpdateMetadata_Call {
+	return &mockWriter_UpdateMetadata_Call{Call: _e.mock.On("UpdateMetadata", ctx, b)}
 }
 
-func (_c *mockWriter_Update_Call) Run(run func(ctx context.Context, b *v1alpha1.BackendSetBinding)) *mockWriter_Update_Call {
+func (_c *mockWriter_UpdateMetadata_Call) Run(run func(ctx context.Context, b *v1alpha1.BackendSetBinding)) *mockWriter_UpdateMetadata_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(context.Context), args[1].(*v1alpha1.BackendSetBinding))
 	})
 	return _c
 }
 
-func (_c *mockWriter_Update_Call) Return(_a0 error) *mockWriter_Update_Call {
+func (_c *mockWriter_UpdateMetadata_Call) Return(_a0 error) *mockWriter_UpdateMetadata_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockWriter_Update_Call) RunAndReturn(run func(context.Context, *v1alpha1.BackendSetBinding) error) *mockWriter_Update_Call {
+func (_c *mockWriter_UpdateMetadata_Call) RunAndReturn(run func(context.Context, *v1alpha1.BackendSetBinding) error) *mockWriter_UpdateMetadata_Call {
 	_c.Call.Return(run)
 	return _c
 }

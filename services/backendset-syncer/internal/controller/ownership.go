@@ -11,47 +11,47 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 )
 
-// holders decides which of several bindings owns a backend set: the one that holds it according to its status, else the oldest. A
-// binding that was granted a set keeps it, although the caches do not have its status yet.
-type holders struct {
+// setOwners decides which of several bindings owns a backend set: the owner according to its status, else the oldest binding. A binding
+// that was granted a set stays its owner while the caches do not have its status yet.
+type setOwners struct {
 	mu      sync.Mutex
 	granted map[actor.Key]types.UID
-	owned   map[actor.Key]bool // sets that a binding has held in this term
+	owned   map[actor.Key]bool // sets that a binding has owned in this term
 }
 
-func newHolders() *holders {
-	return &holders{granted: map[actor.Key]types.UID{}, owned: map[actor.Key]bool{}}
+func newSetOwners() *setOwners {
+	return &setOwners{granted: map[actor.Key]types.UID{}, owned: map[actor.Key]bool{}}
 }
 
-// grant reports whether a binding owns its set. rivals are all bindings of the set that may own it.
-func (h *holders) grant(key actor.Key, b *v1alpha1.BackendSetBinding, rivals []*v1alpha1.BackendSetBinding) (owner *v1alpha1.BackendSetBinding) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// chooseOwner returns the owner of the set of a binding. rivals are all bindings of the set that may own it.
+func (o *setOwners) chooseOwner(key actor.Key, b *v1alpha1.BackendSetBinding, rivals []*v1alpha1.BackendSetBinding) (owner *v1alpha1.BackendSetBinding) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	owner = b
 	for _, r := range rivals {
-		if h.compare(key, r, owner) < 0 {
+		if o.compareBindings(key, r, owner) < 0 {
 			owner = r
 		}
 	}
 	if owner.Status.HeldSince != nil {
-		h.owned[key] = true
+		o.owned[key] = true
 	}
 	if owner.UID == b.UID {
-		h.granted[key] = b.UID
+		o.granted[key] = b.UID
 	}
 	return owner
 }
 
-// compare orders the bindings of a set: the owner first.
-func (h *holders) compare(key actor.Key, a, b *v1alpha1.BackendSetBinding) int {
+// compareBindings orders the bindings of a set: the owner first.
+func (o *setOwners) compareBindings(key actor.Key, a, b *v1alpha1.BackendSetBinding) int {
 	rank := func(x *v1alpha1.BackendSetBinding) int {
 		switch {
 		case x.Status.HeldSince != nil:
 			return 0
-		case h.granted[key] == x.UID:
+		case o.granted[key] == x.UID:
 			return 1
 		}
-		return 2 // the last
+		return 2
 	}
 	held := 0
 	if a.Status.HeldSince != nil && b.Status.HeldSince != nil {
@@ -63,23 +63,23 @@ func (h *holders) compare(key actor.Key, a, b *v1alpha1.BackendSetBinding) int {
 	)
 }
 
-// clear forgets what was granted in a term.
-func (h *holders) clear() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	clear(h.granted)
-	clear(h.owned)
+// clearGrants forgets what was granted in a term.
+func (o *setOwners) clearGrants() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.granted)
+	clear(o.owned)
 }
 
-// wasOwned reports whether a binding has held a set in this term: its backends are not those of others.
-func (h *holders) wasOwned(key actor.Key) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.owned[key]
+// wasOwned reports whether a binding has owned a set in this term: its backends are not those of others.
+func (o *setOwners) wasOwned(key actor.Key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.owned[key]
 }
 
-// conflict explains that another binding owns the set. It does not name bindings of other namespaces.
-func conflict(b, owner *v1alpha1.BackendSetBinding) string {
+// conflictMessage explains that another binding owns the set. It does not name bindings of other namespaces.
+func conflictMessage(b, owner *v1alpha1.BackendSetBinding) string {
 	who := "a binding in another namespace"
 	if owner.Namespace == b.Namespace {
 		who = "binding " + owner.Name
@@ -87,16 +87,15 @@ func conflict(b, owner *v1alpha1.BackendSetBinding) string {
 	return fmt.Sprintf("%s owns backend set %s; delete one of the two bindings", who, b.Spec.BackendSetName)
 }
 
-// isBeyond reports whether a namespace has too many bindings, and this is one of the last. Those that hold a set come first, then the
-// oldest.
-func isBeyond(limit int, b *v1alpha1.BackendSetBinding, siblings []*v1alpha1.BackendSetBinding) bool {
+// exceedsLimit reports whether a namespace has too many bindings, and this is one of the last. Owners of sets come first, then the oldest.
+func exceedsLimit(limit int, b *v1alpha1.BackendSetBinding, siblings []*v1alpha1.BackendSetBinding) bool {
 	if len(siblings) <= limit {
 		return false
 	}
-	none := newHolders()
+	none := newSetOwners()
 	before := 0
 	for _, s := range siblings {
-		if s.UID != b.UID && none.compare(actor.Key{}, s, b) < 0 {
+		if s.UID != b.UID && none.compareBindings(actor.Key{}, s, b) < 0 {
 			before++
 		}
 	}

@@ -30,8 +30,8 @@ import (
 type observer interface {
 	references
 
-	Binding(name cache.ObjectName) *v1alpha1.BackendSetBinding
-	Bindings() []*v1alpha1.BackendSetBinding
+	FindBinding(name cache.ObjectName) *v1alpha1.BackendSetBinding
+	ListBindings() []*v1alpha1.BackendSetBinding
 }
 
 // actors write backend sets.
@@ -44,7 +44,7 @@ type actors interface {
 // writer writes bindings.
 type writer interface {
 	UpdateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding) error
-	Update(ctx context.Context, b *v1alpha1.BackendSetBinding) error
+	UpdateMetadata(ctx context.Context, b *v1alpha1.BackendSetBinding) error
 }
 
 // meter counts bindings by the reason of their condition.
@@ -56,7 +56,7 @@ type meter interface {
 
 // recorder records Events about bindings.
 type recorder interface {
-	Event(b *v1alpha1.BackendSetBinding, kind, reason, message string)
+	RecordEvent(b *v1alpha1.BackendSetBinding, kind, reason, message string)
 }
 
 // Params holds the arguments of New.
@@ -74,8 +74,8 @@ type Params struct {
 
 // Reconciler reconciles bindings.
 type Reconciler struct {
-	p     Params
-	judge *Judge
+	p         Params
+	evaluator *Evaluator
 
 	mu     sync.Mutex
 	keys   map[cache.ObjectName]actor.Key // of bindings whose sets actors write
@@ -84,12 +84,12 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
-	return &Reconciler{p: p, judge: NewJudge(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
+	return &Reconciler{p: p, evaluator: NewEvaluator(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
 }
 
-// Clear forgets the state of a term.
-func (r *Reconciler) Clear() {
-	r.judge.holders.clear()
+// ClearTerm forgets the state of a term.
+func (r *Reconciler) ClearTerm() {
+	r.evaluator.owners.clearGrants()
 	r.p.Meter.ClearBindings()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Reconciler) Clear() {
 
 // ReconcileAll enqueues all bindings.
 func (r *Reconciler) ReconcileAll() {
-	for _, b := range r.p.Observer.Bindings() {
+	for _, b := range r.p.Observer.ListBindings() {
 		r.p.Enqueue(nameOf(b))
 	}
 }
@@ -119,31 +119,31 @@ func nameOf(b *v1alpha1.BackendSetBinding) cache.ObjectName {
 
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	b := r.p.Observer.Binding(name)
+	b := r.p.Observer.FindBinding(name)
 	if b == nil {
-		r.drop(name)
+		r.dropSet(name)
 		r.p.Meter.ForgetBinding(name)
 		return nil
 	}
-	v := r.judge.Of(b)
-	done, err := r.finalize(ctx, b, v)
+	d := r.evaluator.Evaluate(b)
+	done, err := r.updateFinalizer(ctx, b, d)
 	switch {
 	case done || err != nil:
 		return err
-	case !v.writes:
-		r.drop(name)
-		return r.report(ctx, b, v, nil)
+	case !d.writes:
+		r.dropSet(name)
+		return r.writeStatus(ctx, b, d, nil)
 	}
-	r.want(b, v)
-	report := r.p.Actors.BackendSetReport(v.key)
-	if b.Status.HeldSince == nil && (v.takesOver || report != nil && report.Known && report.Foreign == 0) {
-		return r.claim(ctx, b)
+	r.wantSet(b, d)
+	report := r.p.Actors.BackendSetReport(d.key)
+	if b.Status.HeldSince == nil && (d.takesOver || report != nil && report.Known && report.Foreign == 0) {
+		return r.claimSet(ctx, b)
 	}
-	return r.report(ctx, b, v, report)
+	return r.writeStatus(ctx, b, d, report)
 }
 
-// claim records in the status that the binding owns its set. The event of the status continues.
-func (r *Reconciler) claim(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
+// claimSet records in the status that the binding owns its set. The event of the status continues.
+func (r *Reconciler) claimSet(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
 	next := b.DeepCopy()
 	now := metav1.NewTime(r.p.Clock.Now().UTC().Truncate(time.Second))
 	next.Status.HeldSince = &now
@@ -153,23 +153,23 @@ func (r *Reconciler) claim(ctx context.Context, b *v1alpha1.BackendSetBinding) e
 	return nil
 }
 
-// want tells the actor what the backend set should have.
-func (r *Reconciler) want(b *v1alpha1.BackendSetBinding, v *Verdict) {
-	name, w := nameOf(b), v.Wanted(b)
+// wantSet tells the actor what the backend set should have.
+func (r *Reconciler) wantSet(b *v1alpha1.BackendSetBinding, d *Decision) {
+	name, w := nameOf(b), d.BuildWanted(b)
 	r.mu.Lock()
 	before, known := r.keys[name]
-	r.keys[name] = v.key
+	r.keys[name] = d.key
 	w.Since = r.events[name]
 	delete(r.events, name)
 	r.mu.Unlock()
-	if known && before != v.key { // deleted, and created again
+	if known && before != d.key { // deleted, and created again
 		r.p.Actors.DropSet(before)
 	}
-	r.p.Actors.WantSet(v.key, w)
+	r.p.Actors.WantSet(d.key, w)
 }
 
-// drop lets the actor forget the set of a binding.
-func (r *Reconciler) drop(name cache.ObjectName) {
+// dropSet lets the actor forget the set of a binding.
+func (r *Reconciler) dropSet(name cache.ObjectName) {
 	r.mu.Lock()
 	key, known := r.keys[name]
 	delete(r.keys, name)
@@ -180,19 +180,19 @@ func (r *Reconciler) drop(name cache.ObjectName) {
 	}
 }
 
-// finalize adds or removes the finalizer. It reports whether the pass ends here: the event of its write continues, or a binding that
+// updateFinalizer adds or removes the finalizer. It reports whether the pass ends here: the event of its write continues, or a binding that
 // is being deleted leaves its set as it is.
-func (r *Reconciler) finalize(ctx context.Context, b *v1alpha1.BackendSetBinding, v *Verdict) (done bool, err error) {
+func (r *Reconciler) updateFinalizer(ctx context.Context, b *v1alpha1.BackendSetBinding, d *Decision) (done bool, err error) {
 	has := slices.Contains(b.Finalizers, v1alpha1.FinalizerEmpty)
-	needs := b.Spec.DeletionPolicy == v1alpha1.EmptyBackends && v.owns && b.Status.HeldSince != nil
+	needs := b.Spec.DeletionPolicy == v1alpha1.EmptyBackends && d.owns && b.Status.HeldSince != nil
 	if b.DeletionTimestamp != nil {
 		if !has {
-			r.drop(nameOf(b))
+			r.dropSet(nameOf(b))
 			return true, nil
 		}
-		needs = needs && !isEmpty(r.p.Actors.BackendSetReport(v.key))
+		needs = needs && !isEmpty(r.p.Actors.BackendSetReport(d.key))
 	}
-	if needs == has || has && !v.configured { // without a configuration nothing is known
+	if needs == has || has && !d.configured { // without a configuration nothing is known
 		return false, nil
 	}
 	next := b.DeepCopy()
@@ -201,7 +201,7 @@ func (r *Reconciler) finalize(ctx context.Context, b *v1alpha1.BackendSetBinding
 	} else {
 		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerEmpty })
 	}
-	if err := r.p.Writer.Update(ctx, next); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.p.Writer.UpdateMetadata(ctx, next); err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("update finalizers: %w", err)
 	}
 	logging.FromContext(ctx).Debug("Updated finalizers", zap.Strings("finalizers", next.Finalizers))

@@ -40,10 +40,10 @@ const permits = "loadBalancers: [{id: " + lb + "}]"
 func (w *world) reconciler() *Reconciler {
 	key := actor.Key{LoadBalancer: lb, Set: "chat"}
 	w.observer = newMockObserver(w.t)
-	w.observer.EXPECT().Binding(mock.Anything).Return(w.binding).Maybe()
-	w.observer.EXPECT().Rivals(mock.Anything).Return(append(w.rivals, w.binding)).Maybe()
-	w.observer.EXPECT().Siblings(mock.Anything).Return(nil).Maybe()
-	w.observer.EXPECT().Endpoints(mock.Anything, mock.Anything).Return(observe.Endpoints{}, nil).Maybe()
+	w.observer.EXPECT().FindBinding(mock.Anything).Return(w.binding).Maybe()
+	w.observer.EXPECT().BindingsOfSet(mock.Anything).Return(append(w.rivals, w.binding)).Maybe()
+	w.observer.EXPECT().BindingsOfNamespace(mock.Anything).Return(nil).Maybe()
+	w.observer.EXPECT().BindingEndpoints(mock.Anything, mock.Anything).Return(observe.Endpoints{}, nil).Maybe()
 	actors := newMockActors(w.t)
 	actors.EXPECT().WantSet(key, mock.Anything).Run(func(_ actor.Key, x *actor.Wanted) { w.wanted = x }).Return().Maybe()
 	actors.EXPECT().DropSet(key).Run(func(actor.Key) { w.dropped = true }).Return().Maybe()
@@ -53,7 +53,7 @@ func (w *world) reconciler() *Reconciler {
 		w.status = &b.Status
 		return w.fail
 	}).Maybe()
-	writes.EXPECT().Update(mock.Anything, mock.Anything).RunAndReturn(func(_ context.Context, b *v1alpha1.BackendSetBinding) error {
+	writes.EXPECT().UpdateMetadata(mock.Anything, mock.Anything).RunAndReturn(func(_ context.Context, b *v1alpha1.BackendSetBinding) error {
 		w.updated = b
 		return w.fail
 	}).Maybe()
@@ -61,7 +61,7 @@ func (w *world) reconciler() *Reconciler {
 	meter.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
 	meter.EXPECT().ForgetBinding(mock.Anything).Maybe()
 	meter.EXPECT().ClearBindings().Maybe()
-	recorder.EXPECT().Event(mock.Anything, mock.Anything, mock.Anything, mock.Anything).
+	recorder.EXPECT().RecordEvent(mock.Anything, mock.Anything, mock.Anything, mock.Anything).
 		Run(func(_ *v1alpha1.BackendSetBinding, kind, reason, _ string) {
 			w.events = append(w.events, kind+" "+reason)
 		}).Return().Maybe()
@@ -216,17 +216,17 @@ func TestEventsAreTimed(t *testing.T) {
 // TestConditionsOfHeldBackends: what is wrong with the binding explains why the endpoints are gone, but not a problem of the load balancer.
 func TestConditionsOfHeldBackends(t *testing.T) {
 	t.Parallel()
-	missing := &Verdict{writes: true, reason: "ServiceInvalid"}
+	missing := &Decision{writes: true, reason: "ServiceInvalid"}
 	for _, tt := range []struct {
-		verdict *Verdict
+		verdict *Decision
 		report  *actor.Report
 		want    string
 	}{
-		{verdict: &Verdict{writes: true}, report: &actor.Report{Reason: "Pending", HoldsVanished: true}, want: "Pending"},
+		{verdict: &Decision{writes: true}, report: &actor.Report{Reason: "Pending", HoldsVanished: true}, want: "Pending"},
 		{verdict: missing, report: &actor.Report{Reason: "Pending", HoldsVanished: true}, want: "ServiceInvalid"},
 		{verdict: missing, report: &actor.Report{Reason: "AuthFailed"}, want: "AuthFailed"},
 	} {
-		c := condition(bindingOf("a", 1), tt.verdict, tt.report)
+		c := buildCondition(bindingOf("a", 1), tt.verdict, tt.report)
 		assert.Equal(t, tt.want, c.Reason)
 		assert.Equal(t, metav1.ConditionFalse, c.Status)
 	}

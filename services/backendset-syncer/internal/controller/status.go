@@ -15,10 +15,10 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 )
 
-// report writes the status of a binding, if it differs.
-func (r *Reconciler) report(ctx context.Context, b *v1alpha1.BackendSetBinding, v *Verdict, report *actor.Report) error {
+// writeStatus writes the status of a binding, if it differs.
+func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.BackendSetBinding, d *Decision, report *actor.Report) error {
 	next := b.DeepCopy()
-	next.Status = r.status(b, v, report)
+	next.Status = r.buildStatus(b, d, report)
 	after := meta.FindStatusCondition(next.Status.Conditions, v1alpha1.ConditionSynced)
 	r.p.Meter.SetReason(nameOf(b), after.Reason)
 	if reflect.DeepEqual(next.Status, b.Status) {
@@ -33,7 +33,7 @@ func (r *Reconciler) report(ctx context.Context, b *v1alpha1.BackendSetBinding, 
 		if after.Status == metav1.ConditionTrue {
 			kind = corev1.EventTypeNormal
 		}
-		r.p.Recorder.Event(b, kind, after.Reason, after.Message)
+		r.p.Recorder.RecordEvent(b, kind, after.Reason, after.Message)
 	}
 	return nil
 }
@@ -49,17 +49,17 @@ func deservesEvent(before, after *metav1.Condition) bool {
 	return before == nil || before.Reason != after.Reason
 }
 
-// status returns the status of a binding.
-func (r *Reconciler) status(b *v1alpha1.BackendSetBinding, v *Verdict, report *actor.Report) v1alpha1.BackendSetBindingStatus {
+// buildStatus returns the status of a binding.
+func (r *Reconciler) buildStatus(b *v1alpha1.BackendSetBinding, d *Decision, report *actor.Report) v1alpha1.BackendSetBindingStatus {
 	next := *b.Status.DeepCopy()
 	next.ObservedGeneration = b.Generation
-	if !v.owns && v.configured {
+	if !d.owns && d.configured {
 		next.HeldSince, next.Backends = nil, nil
 	}
 	if report != nil && report.Known && b.Status.HeldSince != nil {
 		next.Backends = &v1alpha1.BackendCounts{Active: int32(report.Active), Draining: int32(report.Draining), Waiting: int32(report.Waiting)}
 	}
-	c := conditions.Set(meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced), condition(b, v, report), r.p.Clock.Now())
+	c := conditions.Set(meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced), buildCondition(b, d, report), r.p.Clock.Now())
 	i := slices.IndexFunc(next.Conditions, func(x metav1.Condition) bool { return x.Type == c.Type })
 	if i < 0 {
 		next.Conditions = append(next.Conditions, c)
@@ -69,11 +69,11 @@ func (r *Reconciler) status(b *v1alpha1.BackendSetBinding, v *Verdict, report *a
 	return next
 }
 
-// condition returns the condition of a binding: what is wrong with it, or what the actor reports.
-func condition(b *v1alpha1.BackendSetBinding, v *Verdict, report *actor.Report) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: v.reason, Message: v.message}
+// buildCondition returns the condition of a binding: what is wrong with it, or what the actor reports.
+func buildCondition(b *v1alpha1.BackendSetBinding, d *Decision, report *actor.Report) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: d.reason, Message: d.message}
 	switch {
-	case !v.writes || v.reason != "" && (report == nil || report.Synced || report.HoldsVanished):
+	case !d.writes || d.reason != "" && (report == nil || report.Synced || report.HoldsVanished):
 	case report == nil:
 		c.Reason, c.Message = v1alpha1.ReasonPending, "the change waits for the load balancer"
 	default:

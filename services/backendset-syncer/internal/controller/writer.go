@@ -28,8 +28,8 @@ func (w *Writer) UpdateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding
 	return err // the caller says what it writes
 }
 
-// Update writes the metadata of a binding.
-func (w *Writer) Update(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
+// UpdateMetadata writes the metadata of a binding.
+func (w *Writer) UpdateMetadata(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
 	_, err := w.client.BackendSetBindings(b.Namespace).Update(ctx, b, metav1.UpdateOptions{FieldManager: w.owner})
 	return err // the caller says what it writes
 }
@@ -37,8 +37,8 @@ func (w *Writer) Update(ctx context.Context, b *v1alpha1.BackendSetBinding) erro
 // Recorder records Events about bindings.
 type Recorder struct{ Events *events.Recorder }
 
-// Event implements recorder.
-func (r Recorder) Event(b *v1alpha1.BackendSetBinding, kind, reason, message string) {
+// RecordEvent implements recorder.
+func (r Recorder) RecordEvent(b *v1alpha1.BackendSetBinding, kind, reason, message string) {
 	r.Events.Event(&corev1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "BackendSetBinding", Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,
 	}, kind, reason, message)

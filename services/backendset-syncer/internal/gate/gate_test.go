@@ -48,10 +48,10 @@ func podOf(ready time.Duration, change ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 // use returns a binding with the reason of its condition.
-func use(set, reason string, addresses ...netip.AddrPort) observe.Use {
+func use(set, reason string, addresses ...netip.AddrPort) observe.PodBinding {
 	b := &v1alpha1.BackendSetBinding{Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: "lb", BackendSetName: set}}
 	b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSynced, Reason: reason}}
-	return observe.Use{Binding: b, Addresses: addresses}
+	return observe.PodBinding{Binding: b, Addresses: addresses}
 }
 
 // routed are the backend sets of routes.
@@ -77,7 +77,7 @@ func TestReconcile(t *testing.T) {
 	tests := []struct {
 		name   string
 		pod    *corev1.Pod
-		uses   []observe.Use
+		uses   []observe.PodBinding
 		routes routed
 		want   string // status and reason, empty if nothing is written
 		wait   time.Duration
@@ -85,45 +85,45 @@ func TestReconcile(t *testing.T) {
 		{name: "a set of a route, in service", pod: podOf(time.Second), routes: inSets("chat"), want: "True InService"},
 		{name: "a set of a route, not in service yet", pod: podOf(time.Minute), routes: inSets("embed"), want: "False WaitingForLoadBalancer", wait: timeout - time.Minute},
 		{name: "a set that no rule uses yet", pod: podOf(time.Second), routes: inSets("unused"), want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "a binding of a set that no listener uses", pod: podOf(time.Second), uses: []observe.Use{use("unused", "Synced", address)}, want: "True InService"},
+		{name: "a binding of a set that no listener uses", pod: podOf(time.Second), uses: []observe.PodBinding{use("unused", "Synced", address)}, want: "True InService"},
 		{name: "a set of a route, too late", pod: podOf(timeout), routes: inSets("embed"), want: "True Timeout"},
 		{name: "of two sets of routes, one is not in service", pod: podOf(time.Second), routes: inSets("chat", "embed"), want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "a binding in service and a route that is not", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced", address)}, routes: inSets("embed"),
+		{name: "a binding in service and a route that is not", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced", address)}, routes: inSets("embed"),
 			want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "a binding without hope and a route in service", pod: podOf(time.Second), uses: []observe.Use{use("embed", "Conflict", address)}, routes: inSets("chat"), want: "True InService"},
+		{name: "a binding without hope and a route in service", pod: podOf(time.Second), uses: []observe.PodBinding{use("embed", "Conflict", address)}, routes: inSets("chat"), want: "True InService"},
 		{name: "routes that are not known yet", pod: podOf(time.Minute), routes: routed{unknown: true}, want: "False WaitingForLoadBalancer", wait: time.Second},
-		{name: "a binding in service, and routes that are not known yet", pod: podOf(time.Minute), uses: []observe.Use{use("chat", "Synced", address)}, routes: routed{unknown: true},
+		{name: "a binding in service, and routes that are not known yet", pod: podOf(time.Minute), uses: []observe.PodBinding{use("chat", "Synced", address)}, routes: routed{unknown: true},
 			want: "False WaitingForLoadBalancer", wait: time.Second},
 		{name: "routes that are not known for too long", pod: podOf(timeout), routes: routed{unknown: true}, want: "True Timeout"},
 		{name: "no pod"},
 		{name: "containers that are not ready", pod: podOf(0, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
 		{name: "a pod that is being deleted", pod: podOf(time.Hour, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })},
-		{name: "in service", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced", address)}, want: "True InService"},
-		{name: "not in service yet", pod: podOf(time.Second), uses: []observe.Use{use("embed", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "of two, one is not in service", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced", address), use("embed", "Pending", address)},
+		{name: "in service", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced", address)}, want: "True InService"},
+		{name: "not in service yet", pod: podOf(time.Second), uses: []observe.PodBinding{use("embed", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "of two, one is not in service", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced", address), use("embed", "Pending", address)},
 			want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "without a report", pod: podOf(time.Second), uses: []observe.Use{use("other", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "without an address", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced")}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "too late", pod: podOf(timeout), uses: []observe.Use{use("embed", "Pending", address)}, want: "True Timeout"},
+		{name: "without a report", pod: podOf(time.Second), uses: []observe.PodBinding{use("other", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "without an address", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced")}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "too late", pod: podOf(timeout), uses: []observe.PodBinding{use("embed", "Pending", address)}, want: "True Timeout"},
 		{name: "no binding, at first", pod: podOf(4 * time.Second), want: "False NoBinding", wait: 6 * time.Second},
 		{name: "no binding", pod: podOf(unboundDelay), want: "True NoBinding"},
-		{name: "a binding without hope", pod: podOf(time.Minute), uses: []observe.Use{use("embed", "Conflict", address)}, want: "True NoBinding"},
-		{name: "a binding without hope beside another", pod: podOf(time.Minute), uses: []observe.Use{use("embed", "NotAllowed", address), use("chat", "Synced", address)}, want: "True InService"},
+		{name: "a binding without hope", pod: podOf(time.Minute), uses: []observe.PodBinding{use("embed", "Conflict", address)}, want: "True NoBinding"},
+		{name: "a binding without hope beside another", pod: podOf(time.Minute), uses: []observe.PodBinding{use("embed", "NotAllowed", address), use("chat", "Synced", address)}, want: "True InService"},
 		{name: "open gates stay open", pod: podOf(time.Minute, func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue})
-		}), uses: []observe.Use{use("embed", "Pending", address)}},
+		}), uses: []observe.PodBinding{use("embed", "Pending", address)}},
 		{name: "nothing new", pod: podOf(time.Minute, func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 				Type: v1alpha1.ReadinessGate, Status: corev1.ConditionFalse, Reason: reasonWaiting, Message: "backend set embed does not send requests to the pod yet",
 			})
-		}), uses: []observe.Use{use("embed", "Pending", address)}, wait: timeout - time.Minute},
+		}), uses: []observe.PodBinding{use("embed", "Pending", address)}, wait: timeout - time.Minute},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			observer, actors := newMockObserver(t), newMockReporter(t)
-			observer.EXPECT().Pod(name).Return(tt.pod)
-			observer.EXPECT().Uses(tt.pod).Return(tt.uses).Maybe()
+			observer.EXPECT().FindGatedPod(name).Return(tt.pod)
+			observer.EXPECT().BindingsOfPod(tt.pod).Return(tt.uses).Maybe()
 			for _, set := range []string{"chat", "embed", "other", "unused"} {
 				actors.EXPECT().BackendSetReport(actor.Key{LoadBalancer: "lb", Set: set}).Return(serving[set]).Maybe()
 			}
@@ -156,7 +156,7 @@ func writtenTo(t *testing.T, client *fake.Clientset) string {
 		assert.Contains(t, string(patch.GetPatch()), `"uid":"u1"`)
 		p, err := client.CoreV1().Pods(name.Namespace).Get(t.Context(), name.Name, metav1.GetOptions{})
 		require.NoError(t, err)
-		c := find(p, v1alpha1.ReadinessGate)
+		c := findCondition(p, v1alpha1.ReadinessGate)
 		require.NotNil(t, c)
 		written = string(c.Status) + " " + c.Reason
 	}
@@ -170,8 +170,8 @@ func TestWritesOfPodsThatAreGone(t *testing.T) {
 	for want, failure := range tests {
 		observer := newMockObserver(t)
 		pod := podOf(time.Hour)
-		observer.EXPECT().Pod(name).Return(pod)
-		observer.EXPECT().Uses(pod).Return(nil)
+		observer.EXPECT().FindGatedPod(name).Return(pod)
+		observer.EXPECT().BindingsOfPod(pod).Return(nil)
 		client := fake.NewClientset(pod)
 		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
 		err := New(Params{Observer: observer, Routes: routed{}, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)}).Reconcile(t.Context(), name)

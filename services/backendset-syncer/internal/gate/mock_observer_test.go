@@ -24,12 +24,60 @@ func (_m *mockObserver) EXPECT() *mockObserver_Expecter {
 	return &mockObserver_Expecter{mock: &_m.Mock}
 }
 
-// Pod provides a mock function with given fields: name
-func (_m *mockObserver) Pod(name cache.ObjectName) *v1.Pod {
+// BindingsOfPod provides a mock function with given fields: pod
+func (_m *mockObserver) BindingsOfPod(pod *v1.Pod) []observe.PodBinding {
+	ret := _m.Called(pod)
+
+	if len(ret) == 0 {
+		panic("no return value specified for BindingsOfPod")
+	}
+
+	var r0 []observe.PodBinding
+	if rf, ok := ret.Get(0).(func(*v1.Pod) []observe.PodBinding); ok {
+		r0 = rf(pod)
+	} else {
+		if ret.Get(0) != nil {
+			r0 = ret.Get(0).([]observe.PodBinding)
+		}
+	}
+
+	return r0
+}
+
+// mockObserver_BindingsOfPod_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'BindingsOfPod'
+type mockObserver_BindingsOfPod_Call struct {
+	*mock.Call
+}
+
+// BindingsOfPod is a helper method to define mock.On call
+//   - pod *v1.Pod
+func (_e *mockObserver_Expecter) BindingsOfPod(pod interface{}) *mockObserver_BindingsOfPod_Call {
+	return &mockObserver_BindingsOfPod_Call{Call: _e.mock.On("BindingsOfPod", pod)}
+}
+
+func (_c *mockObserver_BindingsOfPod_Call) Run(run func(pod *v1.Pod)) *mockObserver_BindingsOfPod_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(*v1.Pod))
+	})
+	return _c
+}
+
+func (_c *mockObserver_BindingsOfPod_Call) Return(_a0 []observe.PodBinding) *mockObserver_BindingsOfPod_Call {
+	_c.Call.Return(_a0)
+	return _c
+}
+
+func (_c *mockObserver_BindingsOfPod_Call) RunAndReturn(run func(*v1.Pod) []observe.PodBinding) *mockObserver_BindingsOfPod_Call {
+	_c.Call.Return(run)
+	return _c
+}
+
+// FindGatedPod provides a mock function with given fields: name
+func (_m *mockObserver) FindGatedPod(name cache.ObjectName) *v1.Pod {
 	ret := _m.Called(name)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Pod")
+		panic("no return value specified for FindGatedPod")
 	}
 
 	var r0 *v1.Pod
@@ -44,40 +92,40 @@ func (_m *mockObserver) Pod(name cache.ObjectName) *v1.Pod {
 	return r0
 }
 
-// mockObserver_Pod_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Pod'
-type mockObserver_Pod_Call struct {
+// mockObserver_FindGatedPod_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'FindGatedPod'
+type mockObserver_FindGatedPod_Call struct {
 	*mock.Call
 }
 
-// Pod is a helper method to define mock.On call
+// FindGatedPod is a helper method to define mock.On call
 //   - name cache.ObjectName
-func (_e *mockObserver_Expecter) Pod(name interface{}) *mockObserver_Pod_Call {
-	return &mockObserver_Pod_Call{Call: _e.mock.On("Pod", name)}
+func (_e *mockObserver_Expecter) FindGatedPod(name interface{}) *mockObserver_FindGatedPod_Call {
+	return &mockObserver_FindGatedPod_Call{Call: _e.mock.On("FindGatedPod", name)}
 }
 
-func (_c *mockObserver_Pod_Call) Run(run func(name cache.ObjectName)) *mockObserver_Pod_Call {
+func (_c *mockObserver_FindGatedPod_Call) Run(run func(name cache.ObjectName)) *mockObserver_FindGatedPod_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(cache.ObjectName))
 	})
 	return _c
 }
 
-func (_c *mockObserver_Pod_Call) Return(_a0 *v1.Pod) *mockObserver_Pod_Call {
+func (_c *mockObserver_FindGatedPod_Call) Return(_a0 *v1.Pod) *mockObserver_FindGatedPod_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockObserver_Pod_Call) RunAndReturn(run func(cache.ObjectName) *v1.Pod) *mockObserver_Pod_Call {
+func (_c *mockObserver_FindGatedPod_Call) RunAndReturn(run func(cache.ObjectName) *v1.Pod) *mockObserver_FindGatedPod_Call {
 	_c.Call.Return(run)
 	return _c
 }
 
-// Pods provides a mock function with no fields
-func (_m *mockObserver) Pods() []*v1.Pod {
+// ListGatedPods provides a mock function with no fields
+func (_m *mockObserver) ListGatedPods() []*v1.Pod {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
-		panic("no return value specified for Pods")
+		panic("no return value specified for ListGatedPods")
 	}
 
 	var r0 []*v1.Pod
@@ -92,77 +140,29 @@ func (_m *mockObserver) Pods() []*v1.Pod {
 	return r0
 }
 
-// mockObserver_Pods_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Pods'
-type mockObserver_Pods_Call struct {
+// mockObserver_ListGatedPods_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ListGatedPods'
+type mockObserver_ListGatedPods_Call struct {
 	*mock.Call
 }
 
-// Pods is a helper method to define mock.On call
-func (_e *mockObserver_Expecter) Pods() *mockObserver_Pods_Call {
-	return &mockObserver_Pods_Call{Call: _e.mock.On("Pods")}
+// ListGatedPods is a helper method to define mock.On call
+func (_e *mockObserver_Expecter) ListGatedPods() *mockObserver_ListGatedPods_Call {
+	return &mockObserver_ListGatedPods_Call{Call: _e.mock.On("ListGatedPods")}
 }
 
-func (_c *mockObserver_Pods_Call) Run(run func()) *mockObserver_Pods_Call {
+func (_c *mockObserver_ListGatedPods_Call) Run(run func()) *mockObserver_ListGatedPods_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run()
 	})
 	return _c
 }
 
-func (_c *mockObserver_Pods_Call) Return(_a0 []*v1.Pod) *mockObserver_Pods_Call {
+func (_c *mockObserver_ListGatedPods_Call) Return(_a0 []*v1.Pod) *mockObserver_ListGatedPods_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockObserver_Pods_Call) RunAndReturn(run func() []*v1.Pod) *mockObserver_Pods_Call {
-	_c.Call.Return(run)
-	return _c
-}
-
-// Uses provides a mock function with given fields: pod
-func (_m *mockObserver) Uses(pod *v1.Pod) []observe.Use {
-	ret := _m.Called(pod)
-
-	if len(ret) == 0 {
-		panic("no return value specified for Uses")
-	}
-
-	var r0 []observe.Use
-	if rf, ok := ret.Get(0).(func(*v1.Pod) []observe.Use); ok {
-		r0 = rf(pod)
-	} else {
-		if ret.Get(0) != nil {
-			r0 = ret.Get(0).([]observe.Use)
-		}
-	}
-
-	return r0
-}
-
-// mockObserver_Uses_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Uses'
-type mockObserver_Uses_Call struct {
-	*mock.Call
-}
-
-// Uses is a helper method to define mock.On call
-//   - pod *v1.Pod
-func (_e *mockObserver_Expecter) Uses(pod interface{}) *mockObserver_Uses_Call {
-	return &mockObserver_Uses_Call{Call: _e.mock.On("Uses", pod)}
-}
-
-func (_c *mockObserver_Uses_Call) Run(run func(pod *v1.Pod)) *mockObserver_Uses_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(*v1.Pod))
-	})
-	return _c
-}
-
-func (_c *mockObserver_Uses_Call) Return(_a0 []observe.Use) *mockObserver_Uses_Call {
-	_c.Call.Return(_a0)
-	return _c
-}
-
-func (_c *mockObserver_Uses_Call) RunAndReturn(run func(*v1.Pod) []observe.Use) *mockObserver_Uses_Call {
+func (_c *mockObserver_ListGatedPods_Call) RunAndReturn(run func() []*v1.Pod) *mockObserver_ListGatedPods_Call {
 	_c.Call.Return(run)
 	return _c
 }

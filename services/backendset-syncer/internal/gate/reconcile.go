@@ -39,12 +39,11 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 )
 
-// unboundDelay is the time for a binding or a route, or for the EndpointSlice of a new pod, to appear. Informers take less than a second; with
-// half of it, a busy API server can open gates early, with double it, pods without bindings start later.
+// unboundDelay is the time for a binding or a route, or for the EndpointSlice of a new pod, to appear. Informers take less than a second.
 const unboundDelay = 10 * time.Second
 
-// unknownDelay is the time between two looks at the sets of routes while they are not known, at the beginning of a term. With half of it,
-// a thousand pods ask two thousand times per second, with double a pod becomes ready that much later.
+// unknownDelay is the time between two looks at the sets of routes while they are not known, at the beginning of a term: a thousand pods
+// ask a thousand times per second.
 const unknownDelay = time.Second
 
 // Reasons of the condition.
@@ -55,14 +54,14 @@ const (
 	reasonWaiting   = "WaitingForLoadBalancer"
 )
 
-// hopeless are the reasons of bindings that do not write their set until a user changes something.
-var hopeless = []string{v1alpha1.ReasonNotAllowed, v1alpha1.ReasonConflict, v1alpha1.ReasonServiceInvalid, v1alpha1.ReasonBackendSetNotFound}
+// userErrorReasons are the reasons of bindings that do not write their set until a user changes something.
+var userErrorReasons = []string{v1alpha1.ReasonNotAllowed, v1alpha1.ReasonConflict, v1alpha1.ReasonServiceInvalid, v1alpha1.ReasonBackendSetNotFound}
 
 // observer reads pods and the bindings that they are endpoints of.
 type observer interface {
-	Pod(name cache.ObjectName) *corev1.Pod
-	Pods() []*corev1.Pod
-	Uses(pod *corev1.Pod) []observe.Use
+	FindGatedPod(name cache.ObjectName) *corev1.Pod
+	ListGatedPods() []*corev1.Pod
+	BindingsOfPod(pod *corev1.Pod) []observe.PodBinding
 }
 
 // routes has the backend sets that routes of Gateways give to pods. known is false until all load balancers of Gateways were planned.
@@ -93,23 +92,23 @@ func New(p Params) *Reconciler { return &Reconciler{p: p} }
 
 // ReconcileAll enqueues all pods with the gate.
 func (r *Reconciler) ReconcileAll(enqueue func(cache.ObjectName)) {
-	for _, p := range r.p.Observer.Pods() {
+	for _, p := range r.p.Observer.ListGatedPods() {
 		enqueue(cache.ObjectName{Namespace: p.Namespace, Name: p.Name})
 	}
 }
 
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	pod := r.p.Observer.Pod(name)
+	pod := r.p.Observer.FindGatedPod(name)
 	if pod == nil || pod.DeletionTimestamp != nil || isTrue(pod, v1alpha1.ReadinessGate) {
 		return nil
 	}
-	ready := find(pod, corev1.ContainersReady)
+	ready := findCondition(pod, corev1.ContainersReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return nil
 	}
-	next, wait := r.decide(pod, r.p.Clock.Since(ready.LastTransitionTime.Time))
-	if err := r.write(ctx, pod, next); err != nil {
+	next, wait := r.decideCondition(pod, r.p.Clock.Since(ready.LastTransitionTime.Time))
+	if err := r.writeCondition(ctx, pod, next); err != nil {
 		return err
 	}
 	if wait > 0 {
@@ -118,14 +117,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	return nil
 }
 
-// decide returns the condition of a pod whose containers have been ready for a time, and when time alone changes it.
-func (r *Reconciler) decide(pod *corev1.Pod, since time.Duration) (next corev1.PodCondition, wait time.Duration) {
+// decideCondition returns the condition of a pod whose containers have been ready for a time, and when time alone changes it.
+func (r *Reconciler) decideCondition(pod *corev1.Pod, since time.Duration) (next corev1.PodCondition, wait time.Duration) {
 	next = corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, Reason: reasonInService, Message: "all load balancers send requests to the pod"}
-	sets, known := r.sets(pod)
+	sets, known := r.awaitedSets(pod)
 	i := slices.IndexFunc(sets, func(s observe.Registration) bool { return !r.inService(&s) })
-	what := "the load balancers of Gateways have not all been planned"
+	problem := "the load balancers of Gateways have not all been planned"
 	if i >= 0 {
-		what = fmt.Sprintf("backend set %s does not send requests to the pod", sets[i].Set)
+		problem = fmt.Sprintf("backend set %s does not send requests to the pod", sets[i].Set)
 	}
 	switch {
 	case len(sets) == 0 && known:
@@ -137,21 +136,21 @@ func (r *Reconciler) decide(pod *corev1.Pod, since time.Duration) (next corev1.P
 	case i < 0 && known:
 		return next, 0
 	case since >= r.p.Timeout:
-		next.Reason, next.Message = reasonTimeout, what+", and the time is over"
+		next.Reason, next.Message = reasonTimeout, problem+", and the time is over"
 		return next, 0
 	}
-	next.Status, next.Reason, next.Message = corev1.ConditionFalse, reasonWaiting, what+" yet"
+	next.Status, next.Reason, next.Message = corev1.ConditionFalse, reasonWaiting, problem+" yet"
 	if wait = r.p.Timeout - since; !known {
 		wait = min(wait, unknownDelay)
 	}
 	return next, wait
 }
 
-// sets returns the backend sets that a pod waits for: those of bindings and of routes. known is false if there may be others.
-func (r *Reconciler) sets(pod *corev1.Pod) (all []observe.Registration, known bool) {
-	for _, u := range r.p.Observer.Uses(pod) {
+// awaitedSets returns the backend sets that a pod waits for: those of bindings and of routes. known is false if there may be others.
+func (r *Reconciler) awaitedSets(pod *corev1.Pod) (all []observe.Registration, known bool) {
+	for _, u := range r.p.Observer.BindingsOfPod(pod) {
 		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
-		if u.Binding.DeletionTimestamp == nil && (c == nil || !slices.Contains(hopeless, c.Reason)) {
+		if u.Binding.DeletionTimestamp == nil && (c == nil || !slices.Contains(userErrorReasons, c.Reason)) {
 			all = append(all, observe.Registration{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses})
 		}
 	}
@@ -165,9 +164,9 @@ func (r *Reconciler) inService(s *observe.Registration) bool {
 	return report != nil && (report.Used || !s.Routed) && len(s.Addresses) > 0 && !slices.ContainsFunc(s.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
 }
 
-// write writes the condition, if it differs.
-func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, next corev1.PodCondition) error {
-	before := find(pod, next.Type)
+// writeCondition writes the condition, if it differs.
+func (r *Reconciler) writeCondition(ctx context.Context, pod *corev1.Pod, next corev1.PodCondition) error {
+	before := findCondition(pod, next.Type)
 	if before != nil && before.Status == next.Status && before.Reason == next.Reason && before.Message == next.Message {
 		return nil
 	}
@@ -195,7 +194,7 @@ func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, next corev1.Pod
 	return nil
 }
 
-func find(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func findCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 	if i < 0 {
 		return nil
@@ -204,13 +203,13 @@ func find(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 }
 
 func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
-	c := find(p, kind)
+	c := findCondition(p, kind)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// Handle registers event handlers that enqueue the pods that a changed object affects: a pod itself, and the pods of the Services of
+// AddHandlers registers event handlers that enqueue the pods that a changed object affects: a pod itself, and the pods of the Services of
 // bindings and EndpointSlices.
-func Handle(i *informers.Informers, enqueue func(cache.ObjectName)) {
+func AddHandlers(i *informers.Informers, enqueue func(cache.ObjectName)) {
 	i.Pods.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
 		if p, ok := obj.(*corev1.Pod); ok && informers.HasGate(p) {
 			return []cache.ObjectName{{Namespace: p.Namespace, Name: p.Name}}

@@ -70,8 +70,8 @@ func NewWebhook(address, certificates string, m meter, log *zap.Logger) *Webhook
 	return &Webhook{address: address, certificates: certificates, meter: m, log: log.Named("webhook"), listen: new(net.ListenConfig).Listen}
 }
 
-// Expiry returns when the certificate in use expires, zero if none is in use.
-func (w *Webhook) Expiry() time.Time {
+// CertificateExpiry returns when the certificate in use expires, zero if none is in use.
+func (w *Webhook) CertificateExpiry() time.Time {
 	if c := w.certificate.Load(); c != nil {
 		return c.Expiry()
 	}
@@ -84,7 +84,7 @@ func (w *Webhook) Run(ctx context.Context) {
 		return
 	}
 	for {
-		err := w.serve(ctx)
+		err := w.serveReviews(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -97,7 +97,7 @@ func (w *Webhook) Run(ctx context.Context) {
 	}
 }
 
-func (w *Webhook) serve(ctx context.Context) error {
+func (w *Webhook) serveReviews(ctx context.Context) error {
 	errorLog, err := zap.NewStdLogAt(w.log, zap.DebugLevel) // of handshakes and requests, which any client can cause
 	if err != nil {
 		return fmt.Errorf("log: %w", err)
@@ -161,16 +161,16 @@ type request struct {
 func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxReview))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		w.refuse(rw, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", maxReview))
+		w.refuseReview(rw, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", maxReview))
 		return
 	}
 	if err != nil {
-		w.refuse(rw, http.StatusBadRequest, "read request: "+err.Error())
+		w.refuseReview(rw, http.StatusBadRequest, "read request: "+err.Error())
 		return
 	}
 	var review request
 	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
-		w.refuse(rw, http.StatusBadRequest, "the request is not an AdmissionReview")
+		w.refuseReview(rw, http.StatusBadRequest, "the request is not an AdmissionReview")
 		return
 	}
 	result := resultUnchanged
@@ -186,7 +186,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *Webhook) refuse(rw http.ResponseWriter, status int, problem string) {
+func (w *Webhook) refuseReview(rw http.ResponseWriter, status int, problem string) {
 	w.meter.CountReview(resultRefused)
 	http.Error(rw, problem, status)
 }

@@ -272,11 +272,11 @@ func TestWebhookServes(t *testing.T) {
 		}()
 		time.Sleep(10*retryInterval + time.Second)
 		assert.Equal(t, 11, logs.FilterMessageSnippet("Webhook does not work").Len(), "it tries again at each interval")
-		assert.Zero(t, w.Expiry())
+		assert.Zero(t, w.CertificateExpiry())
 		pool := writeCertificate(t, dir)
 		time.Sleep(retryInterval)
 		assert.Equal(t, 1, logs.FilterMessage("Serving webhook").Len())
-		assert.NotZero(t, w.Expiry())
+		assert.NotZero(t, w.CertificateExpiry())
 		client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 		defer client.CloseIdleConnections()
 		response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))

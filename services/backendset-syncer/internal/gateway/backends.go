@@ -88,7 +88,7 @@ func (b *build) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString)
 // if it fails open.
 func (b *build) poolEndpoints(name cache.ObjectName) found {
 	b.pools[name] = true
-	pool := informers.Get[informers.Pool](b.planner.caches.Pools, name)
+	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
 	if pool == nil {
 		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
 	}
@@ -113,7 +113,7 @@ func (b *build) proxies(pool *informers.Pool) (observe.Endpoints, string) {
 	}
 	name := cache.ObjectName{Namespace: pool.Namespace, Name: ref.Name}
 	b.services[name] = true
-	service := informers.Get[corev1.Service](b.planner.caches.Services, name)
+	service := informers.FindObject[corev1.Service](b.planner.caches.Services, name)
 	if service == nil {
 		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker does not exist", name.Name)
 	}
@@ -169,8 +169,8 @@ func addressesIn(pool *informers.Pool, p *corev1.Pod) []netip.AddrPort {
 
 // AddressesOf returns the addresses that a pod can have as a backend: those in EndpointSlices, and those in pools that fail open.
 func (p *Planner) AddressesOf(pod *corev1.Pod) map[netip.AddrPort]bool {
-	all := p.observer.Addresses(pod)
-	for _, pool := range informers.All[informers.Pool](p.caches.Pools) {
+	all := p.observer.PodAddresses(pod)
+	for _, pool := range informers.ListAll[informers.Pool](p.caches.Pools) {
 		if pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && Selects(pool, pod) {
 			for _, a := range addressesIn(pool, pod) {
 				all[a] = true

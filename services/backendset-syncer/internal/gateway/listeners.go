@@ -189,7 +189,7 @@ func (b *build) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) 
 		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, errors.New("a listener of a load balancer has one certificate: use a listener for each hostname"))
 		return
 	case len(t.CertificateRefs) == 0:
-		document, _ := b.planner.configuration.Current()
+		document, _ := b.planner.configuration.CurrentDocument()
 		if namespace := l.gateway.Namespace; !document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
 			invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf(
 				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator to add its OCID to namespaces.%[1]s.certificates", namespace))
@@ -220,7 +220,7 @@ const maxCertificate = 64 << 10
 
 // certificate returns the certificate of a Secret. Its name follows from its content.
 func (b *build) certificate(name cache.ObjectName) (*layout.Certificate, error) {
-	s := informers.Get[corev1.Secret](b.planner.caches.Secrets, name)
+	s := informers.FindObject[corev1.Secret](b.planner.caches.Secrets, name)
 	if s == nil {
 		return nil, fmt.Errorf("no Secret %s of type %s, or no permission to read it", name, corev1.SecretTypeTLS)
 	}

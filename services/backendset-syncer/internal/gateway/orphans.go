@@ -19,11 +19,11 @@ func (p *Planner) IsOurGateway(ref *gatewayv1.ParentReference, namespace string)
 	if err != nil {
 		return false
 	}
-	g := informers.Get[gatewayv1.Gateway](p.caches.Gateways, parsed)
+	g := informers.FindObject[gatewayv1.Gateway](p.caches.Gateways, parsed)
 	if g == nil {
 		return false
 	}
-	class := informers.Get[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
+	class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
 	return class == nil || p.IsOurs(class.Spec.ControllerName)
 }
 
@@ -31,7 +31,7 @@ func (p *Planner) IsOurGateway(ref *gatewayv1.ParentReference, namespace string)
 // program, with the entries that stay.
 func (p *Planner) Orphans(*Resolution) map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus {
 	all := map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus{}
-	for _, r := range informers.All[gatewayv1.HTTPRoute](p.caches.Routes) {
+	for _, r := range informers.ListAll[gatewayv1.HTTPRoute](p.caches.Routes) {
 		kept := slices.DeleteFunc(slices.Clone(r.Status.Parents), func(s gatewayv1.RouteParentStatus) bool {
 			return p.IsOurs(s.ControllerName) && (!hasParent(r, &s.ParentRef) || !p.IsOurGateway(&s.ParentRef, r.Namespace))
 		})

@@ -155,7 +155,7 @@ func (b *build) route() {
 		Names: b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
-	document, _ := b.planner.configuration.Current()
+	document, _ := b.planner.configuration.CurrentDocument()
 	for _, r := range b.routes {
 		if document != nil {
 			own := document.RouteLimits(r.Namespace, b.limits)
@@ -188,7 +188,7 @@ func (b *build) foreignSets() []string {
 			all = append(all, name)
 		}
 	}
-	for _, binding := range b.planner.observer.Bindings() {
+	for _, binding := range b.planner.observer.ListBindings() {
 		// A binding without a set cannot keep a name, which is not secret, from a route.
 		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(all, name) && !b.before.Has(record.BackendSet, name) {
 			all = append(all, name)

@@ -28,7 +28,7 @@ const (
 
 // configuration has the administrator's document, and the problem of its last text.
 type configuration interface {
-	Current() (*policy.Document, string)
+	CurrentDocument() (*policy.Document, string)
 }
 
 // Planner reads a snapshot of the cluster.
@@ -127,7 +127,7 @@ func (p *Planner) IsOurs(c gatewayv1.GatewayController) bool {
 // Classes returns the GatewayClasses of the program, each with the problem of its parameters.
 func (p *Planner) Classes() map[*gatewayv1.GatewayClass]Problem {
 	all := map[*gatewayv1.GatewayClass]Problem{}
-	for _, c := range informers.All[gatewayv1.GatewayClass](p.caches.GatewayClasses) {
+	for _, c := range informers.ListAll[gatewayv1.GatewayClass](p.caches.GatewayClasses) {
 		if !p.IsOurs(c.Spec.ControllerName) {
 			continue
 		}
@@ -143,8 +143,8 @@ func (p *Planner) Classes() map[*gatewayv1.GatewayClass]Problem {
 // Resolve returns the Gateways of the program.
 func (p *Planner) Resolve() *Resolution {
 	r := &Resolution{Balancers: map[string][]*Attached{}, Unknown: map[string]bool{}}
-	for _, g := range informers.All[gatewayv1.Gateway](p.caches.Gateways) {
-		class := informers.Get[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
+	for _, g := range informers.ListAll[gatewayv1.Gateway](p.caches.Gateways) {
+		class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
 		switch {
 		case class == nil:
 			r.Unknown[g.Namespace+"/"+g.Name] = true
@@ -176,7 +176,7 @@ func (p *Planner) attach(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.G
 		refuse(string(gatewayv1.GatewayReasonInvalidParameters), err.Error())
 		return
 	}
-	document, invalid := p.configuration.Current()
+	document, invalid := p.configuration.CurrentDocument()
 	limits, err := document.PermitGateway(g.Namespace, parameters.LoadBalancerID)
 	if err != nil {
 		if invalid != "" {
@@ -246,7 +246,7 @@ func (p *Planner) classParameters(class *gatewayv1.GatewayClass) (Parameters, er
 func (p *Planner) read(group, kind string, name cache.ObjectName) (Parameters, error) {
 	switch {
 	case group == "" && kind == "ConfigMap":
-		c := informers.Get[corev1.ConfigMap](p.caches.ConfigMaps, name)
+		c := informers.FindObject[corev1.ConfigMap](p.caches.ConfigMaps, name)
 		if c == nil || c.Labels[record.Label] != record.LabelParameters {
 			return Parameters{}, fmt.Errorf("no ConfigMap %s with the label %s=%s", name, record.Label, record.LabelParameters)
 		}
@@ -256,7 +256,7 @@ func (p *Planner) read(group, kind string, name cache.ObjectName) (Parameters, e
 		}
 		return made, nil
 	case group == informers.ConfigGroup && kind == "GatewayConfig":
-		c := informers.Get[informers.GatewayConfig](p.caches.GatewayConfigs, name)
+		c := informers.FindObject[informers.GatewayConfig](p.caches.GatewayConfigs, name)
 		if c == nil {
 			return Parameters{}, fmt.Errorf("no GatewayConfig %s", name)
 		}
@@ -267,7 +267,7 @@ func (p *Planner) read(group, kind string, name cache.ObjectName) (Parameters, e
 
 // isPod reports whether an address may be that of a pod.
 func (p *Planner) isPod() func(netip.Addr) bool {
-	document, _ := p.configuration.Current()
+	document, _ := p.configuration.CurrentDocument()
 	if document == nil {
 		return func(netip.Addr) bool { return false }
 	}

@@ -24,8 +24,8 @@ const balancerID = "ocid1.loadbalancer.oc1.iad.a"
 // configured is the administrator's configuration.
 type configured struct{ document *policy.Document }
 
-// Current implements the configuration.
-func (c configured) Current() (*policy.Document, string) { return c.document, "" }
+// CurrentDocument implements the configuration.
+func (c configured) CurrentDocument() (*policy.Document, string) { return c.document, "" }
 
 // rig is a cluster in memory, whose objects are planned.
 type rig struct {
@@ -124,7 +124,7 @@ func (r *rig) service(ns, name string, pods ...int) {
 
 func (r *rig) planner() *Planner {
 	r.t.Helper()
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: r.objects}, informers.Options{Gateways: true})
+	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: r.objects}, informers.Options{Gateways: true})
 	require.NoError(r.t, err)
 	document, _, err := policy.Parse([]byte(r.config))
 	require.NoError(r.t, err)

@@ -56,7 +56,7 @@ func (b *build) newRoutes() {
 	for _, g := range b.gateways {
 		gateways[g.Namespace+"/"+g.Name] = g
 	}
-	for _, r := range informers.All[gatewayv1.HTTPRoute](b.planner.caches.Routes) {
+	for _, r := range informers.ListAll[gatewayv1.HTTPRoute](b.planner.caches.Routes) {
 		route := &Route{HTTPRoute: r, sets: map[string]bool{}}
 		for i := range r.Spec.ParentRefs {
 			ref := &r.Spec.ParentRefs[i]
@@ -137,7 +137,7 @@ func (b *build) refusal(l *Listener, r *Route) (Problem, int) {
 
 // labelsOf returns the labels of a namespace, nil if it is not known.
 func (b *build) labelsOf(namespace string) map[string]string {
-	m := informers.Get[metav1.PartialObjectMetadata](b.planner.caches.Namespaces, cache.ObjectName{Name: namespace})
+	m := informers.FindObject[metav1.PartialObjectMetadata](b.planner.caches.Namespaces, cache.ObjectName{Name: namespace})
 	if m == nil {
 		return nil
 	}

@@ -76,7 +76,7 @@ func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Se
 			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
 		}
 	}
-	document, _ := b.planner.configuration.Current()
+	document, _ := b.planner.configuration.CurrentDocument()
 	var groups []weights.Group
 	for _, m := range members {
 		f, problem := b.endpointsOf(&m, members)

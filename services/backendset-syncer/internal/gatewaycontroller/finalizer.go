@@ -46,13 +46,15 @@ func (r *Reconciler) releaseOrphans(ctx context.Context) error {
 		return nil
 	}
 	return r.releaseRoutes(ctx, func(parents []cache.ObjectName) bool {
-		return !slices.ContainsFunc(parents, func(p cache.ObjectName) bool { return informers.Get[gatewayv1.Gateway](r.p.Caches.Gateways, p) != nil })
+		return !slices.ContainsFunc(parents, func(p cache.ObjectName) bool {
+			return informers.FindObject[gatewayv1.Gateway](r.p.Caches.Gateways, p) != nil
+		})
 	})
 }
 
 func (r *Reconciler) releaseRoutes(ctx context.Context, may func(parents []cache.ObjectName) bool) error {
 	var errs []error
-	for _, route := range informers.All[gatewayv1.HTTPRoute](r.p.Caches.Routes) {
+	for _, route := range informers.ListAll[gatewayv1.HTTPRoute](r.p.Caches.Routes) {
 		if route.DeletionTimestamp == nil || !slices.Contains(route.Finalizers, okeFinalizer) || !may(gatewaysOf(route)) {
 			continue
 		}

@@ -80,7 +80,7 @@ func (r *Reconciler) wakePods(plan *gateway.Plan) {
 		}
 	}
 	for name := range plan.Pools {
-		pool := informers.Get[informers.Pool](r.p.Caches.Pools, name)
+		pool := informers.FindObject[informers.Pool](r.p.Caches.Pools, name)
 		if pool == nil || pool.Spec.EndpointPickerRef.FailureMode != informers.FailOpen {
 			continue
 		}

@@ -33,7 +33,7 @@ kind: Service
 metadata: {name: %[1]s, namespace: models}
 spec: {ports: [{name: http, port: 80, targetPort: 8000}]}
 `, service, number))
-	pod := informers.Get[corev1.Pod](w.caches.Load().Pods, cache.ObjectName{Namespace: "models", Name: fmt.Sprintf("%s-%d", service, number)})
+	pod := informers.FindObject[corev1.Pod](w.caches.Load().Pods, cache.ObjectName{Namespace: "models", Name: fmt.Sprintf("%s-%d", service, number)})
 	w.apply(fmt.Sprintf(`
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -47,7 +47,7 @@ endpoints: [{addresses: [10.0.0.%[2]d], conditions: {ready: false, serving: fals
 // serves returns the backend sets of a pod, each with whether the load balancer sends requests to the pod, and whether all sets are known.
 func (w *world) serves(pod string) (sets []string, known bool) {
 	w.t.Helper()
-	p := informers.Get[corev1.Pod](w.caches.Load().Pods, cache.ObjectName{Namespace: "models", Name: pod})
+	p := informers.FindObject[corev1.Pod](w.caches.Load().Pods, cache.ObjectName{Namespace: "models", Name: pod})
 	require.NotNil(w.t, p)
 	all, known := w.reconciler.SetsOf(p)
 	for _, s := range all {

@@ -103,7 +103,7 @@ func (r *Reconciler) ofService(name cache.ObjectName) []cache.ObjectName {
 func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
 	return r.matching(func(b *balancer) bool {
 		for name := range b.pools {
-			pool := informers.Get[informers.Pool](r.p.Caches.Pools, name)
+			pool := informers.FindObject[informers.Pool](r.p.Caches.Pools, name)
 			if pool != nil && pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && gateway.Selects(pool, p) {
 				return true
 			}
@@ -139,7 +139,7 @@ func (r *Reconciler) ofConfigMap(obj any) []cache.ObjectName {
 		return []cache.ObjectName{{Name: everything}}
 	}
 	version := c.ResourceVersion
-	if current := informers.Get[corev1.ConfigMap](r.p.Caches.ConfigMaps, cache.ObjectName{Namespace: c.Namespace, Name: c.Name}); current == nil {
+	if current := informers.FindObject[corev1.ConfigMap](r.p.Caches.ConfigMaps, cache.ObjectName{Namespace: c.Namespace, Name: c.Name}); current == nil {
 		version = ""
 	}
 	r.p.Records.Noticed(id, version)
@@ -159,7 +159,7 @@ func (r *Reconciler) recordOf(c *corev1.ConfigMap) (string, bool) {
 }
 
 func configMapsOf(reader kit.Reader) []*corev1.ConfigMap {
-	return informers.All[corev1.ConfigMap](reader)
+	return informers.ListAll[corev1.ConfigMap](reader)
 }
 
 // sameLabels reports whether an update of a namespace leaves its labels.

@@ -113,8 +113,8 @@ func (w *world) readers() informers.Caches {
 // configured is the administrator's configuration.
 type configured struct{ w *world }
 
-// Current implements the configuration.
-func (c configured) Current() (*policy.Document, string) { return c.w.document.Load(), "" }
+// CurrentDocument implements the configuration.
+func (c configured) CurrentDocument() (*policy.Document, string) { return c.w.document.Load(), "" }
 
 // configure replaces the administrator's configuration.
 func (w *world) configure(text string) {
@@ -184,7 +184,7 @@ func (w *world) changed() {
 		all = append(all, w.objects[key])
 	}
 	w.mu.Unlock()
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: all}, options)
+	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: all}, options)
 	require.NoError(w.t, err)
 	w.caches.Store(&caches)
 	w.enqueue(cache.ObjectName{Name: everything})
@@ -361,12 +361,12 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	caches := w.readers()
 	actors := actor.New(actor.Params{
-		Occupants: observe.New(caches).Occupants, Client: client, Observer: quiet{}, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: 5 * time.Minute, MayWrite: func() error { return nil },
+		Occupants: observe.New(caches).FindOccupants, Client: client, Observer: quiet{}, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: 5 * time.Minute, MayWrite: func() error { return nil },
 		Changed: func(k actor.Key) { w.enqueue(cache.ObjectName{Name: k.LoadBalancer}) }, Jitter: func() float64 { return 0.5 },
 	})
 	store := record.NewStore(w.kube.CoreV1(), "fairlead", "test")
 	if w.caches.Load() == nil {
-		empty, err := informers.Snapshot(kit.Snapshot{}, options)
+		empty, err := informers.SnapshotCaches(kit.Snapshot{}, options)
 		require.NoError(w.t, err)
 		w.caches.Store(&empty)
 	}
@@ -565,7 +565,7 @@ func (w *world) versionNow() int {
 
 // routeCondition returns "Status/Reason" of a condition of a route's parent, with its generation if that is old.
 func (w *world) routeCondition(ns, name, kind string) string {
-	r := informers.Get[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
+	r := informers.FindObject[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
 	if r == nil || len(r.Status.Parents) == 0 {
 		return "none"
 	}
@@ -573,7 +573,7 @@ func (w *world) routeCondition(ns, name, kind string) string {
 }
 
 func (w *world) gatewayCondition(name, kind string) string {
-	g := informers.Get[gatewayv1.Gateway](w.caches.Load().Gateways, cache.ObjectName{Namespace: "infra", Name: name})
+	g := informers.FindObject[gatewayv1.Gateway](w.caches.Load().Gateways, cache.ObjectName{Namespace: "infra", Name: name})
 	if g == nil {
 		return "none"
 	}
@@ -581,7 +581,7 @@ func (w *world) gatewayCondition(name, kind string) string {
 }
 
 func (w *world) listenerCondition(gatewayName, listener, kind string) string {
-	g := informers.Get[gatewayv1.Gateway](w.caches.Load().Gateways, cache.ObjectName{Namespace: "infra", Name: gatewayName})
+	g := informers.FindObject[gatewayv1.Gateway](w.caches.Load().Gateways, cache.ObjectName{Namespace: "infra", Name: gatewayName})
 	for _, l := range g.Status.Listeners {
 		if string(l.Name) == listener {
 			return describe(l.Conditions, kind, g.Generation)
@@ -647,7 +647,7 @@ func (w *world) logRefusals() {
 
 // routeMessage returns the message of a condition of a route's parent.
 func (w *world) routeMessage(ns, name, kind string) string {
-	r := informers.Get[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
+	r := informers.FindObject[gatewayv1.HTTPRoute](w.caches.Load().Routes, cache.ObjectName{Namespace: ns, Name: name})
 	for _, c := range r.Status.Parents[0].Conditions {
 		if c.Type == kind {
 			return c.Message

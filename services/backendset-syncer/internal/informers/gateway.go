@@ -64,7 +64,7 @@ type GatewayConfig struct {
 }
 
 // addGatewayKinds adds the kinds of the Gateway API.
-func addGatewayKinds(k *Set[kit.Kind], o Options) {
+func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
 	off := !o.Gateways
 	inNamespace := cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
 	k.GatewayClasses = kit.Kind{Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil })}
@@ -98,7 +98,7 @@ func trimSecret(s *corev1.Secret) {
 			data[key] = text
 		}
 	}
-	*s = corev1.Secret{ObjectMeta: identity(&s.ObjectMeta), Type: s.Type, Data: data}
+	*s = corev1.Secret{ObjectMeta: identityOf(&s.ObjectMeta), Type: s.Type, Data: data}
 }
 
 // trimPodOfGateways keeps what trimPod keeps, and the labels, the address and the readiness, for pools without an endpoint picker that
@@ -131,10 +131,10 @@ func IsReady(p *corev1.Pod) bool {
 
 // GrantsOfNamespace returns the ReferenceGrants of a namespace.
 func GrantsOfNamespace(r kit.Reader, namespace string) []*gatewayv1beta1.ReferenceGrant {
-	return typed[gatewayv1beta1.ReferenceGrant](r.ByIndex(byNamespace, namespace))
+	return castObjects[gatewayv1beta1.ReferenceGrant](r.ByIndex(byNamespace, namespace))
 }
 
 // PodsOfNamespace returns the pods of a namespace.
 func PodsOfNamespace(r kit.Reader, namespace string) []*corev1.Pod {
-	return typed[corev1.Pod](r.ByIndex(byNamespace, namespace))
+	return castObjects[corev1.Pod](r.ByIndex(byNamespace, namespace))
 }

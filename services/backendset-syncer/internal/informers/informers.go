@@ -35,8 +35,8 @@ type Options struct {
 	Gateways bool // the Gateway API
 }
 
-// Set has something for each kind.
-type Set[T any] struct {
+// PerKind has something for each kind.
+type PerKind[T any] struct {
 	Bindings, Services, EndpointSlices T
 	Pods                               T // off without readiness gates and Gateways
 
@@ -48,9 +48,9 @@ type Set[T any] struct {
 	ConfigMaps                                      T // parameters of Gateways, and records
 }
 
-// each returns a Set with the results of f for the values of another Set.
-func each[A, B any](s *Set[A], f func(A) B) Set[B] {
-	return Set[B]{
+// mapKinds returns the results of f for the values of a PerKind.
+func mapKinds[A, B any](s *PerKind[A], f func(A) B) PerKind[B] {
+	return PerKind[B]{
 		Bindings: f(s.Bindings), Services: f(s.Services), EndpointSlices: f(s.EndpointSlices), Pods: f(s.Pods),
 		GatewayClasses: f(s.GatewayClasses), Gateways: f(s.Gateways), Routes: f(s.Routes), Grants: f(s.Grants), Pools: f(s.Pools),
 		GatewayConfigs: f(s.GatewayConfigs), Namespaces: f(s.Namespaces), Secrets: f(s.Secrets), ConfigMaps: f(s.ConfigMaps),
@@ -60,11 +60,11 @@ func each[A, B any](s *Set[A], f func(A) B) Set[B] {
 // Informers are the informers.
 type Informers struct {
 	*kit.Group
-	Set[*kube.OptionalInformer]
+	PerKind[*kube.OptionalInformer]
 }
 
 // Caches are the caches of all kinds.
-type Caches = Set[kit.Reader]
+type Caches = PerKind[kit.Reader]
 
 // Params are the parts of Informers.
 type Params struct {
@@ -79,20 +79,20 @@ type Params struct {
 // New returns informers. Run starts them.
 func New(p Params) *Informers {
 	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	k := Kinds(p.Options)
-	return &Informers{Group: group, Set: each(&k, group.Add)}
+	k := AllKinds(p.Options)
+	return &Informers{Group: group, PerKind: mapKinds(&k, group.Add)}
 }
 
 // Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
-	return each(&i.Set, func(o *kube.OptionalInformer) kit.Reader { return o })
+	return mapKinds(&i.PerKind, func(o *kube.OptionalInformer) kit.Reader { return o })
 }
 
-// Snapshot returns caches of objects that were read once.
-func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
+// SnapshotCaches returns caches of objects that were read once.
+func SnapshotCaches(world kit.Snapshot, o Options) (Caches, error) {
 	var failed error
-	k := Kinds(o)
-	c := each(&k, func(kind kit.Kind) kit.Reader {
+	k := AllKinds(o)
+	c := mapKinds(&k, func(kind kit.Kind) kit.Reader {
 		reader, err := world.Reader(kind)
 		if err != nil {
 			failed = err
@@ -102,11 +102,11 @@ func Snapshot(world kit.Snapshot, o Options) (Caches, error) {
 	return c, failed // the error names the object
 }
 
-// All returns the kinds that are not off.
-func (o Options) All() []kit.Kind {
-	k := Kinds(o)
+// EnabledKinds returns the kinds that are not off.
+func (o Options) EnabledKinds() []kit.Kind {
+	k := AllKinds(o)
 	var all []kit.Kind
-	each(&k, func(kind kit.Kind) struct{} {
+	mapKinds(&k, func(kind kit.Kind) struct{} {
 		if !kind.Off {
 			all = append(all, kind)
 		}
@@ -115,9 +115,9 @@ func (o Options) All() []kit.Kind {
 	return all
 }
 
-// Kinds returns the kinds that the program reads.
-func Kinds(o Options) Set[kit.Kind] {
-	k := Set[kit.Kind]{
+// AllKinds returns the kinds that the program reads.
+func AllKinds(o Options) PerKind[kit.Kind] {
+	k := PerKind[kit.Kind]{
 		Bindings: kit.Kind{
 			Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
 			Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
@@ -139,17 +139,17 @@ func Kinds(o Options) Set[kit.Kind] {
 }
 
 func trimService(s *corev1.Service) {
-	*s = corev1.Service{ObjectMeta: identity(&s.ObjectMeta), Spec: corev1.ServiceSpec{Ports: s.Spec.Ports}}
+	*s = corev1.Service{ObjectMeta: identityOf(&s.ObjectMeta), Spec: corev1.ServiceSpec{Ports: s.Spec.Ports}}
 }
 
-// identity keeps what identifies an object.
-func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
+// identityOf keeps what identifies an object.
+func identityOf(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
 }
 
 func trimSlice(s *discoveryv1.EndpointSlice) {
 	service := s.Labels[discoveryv1.LabelServiceName]
-	s.ObjectMeta = identity(&s.ObjectMeta)
+	s.ObjectMeta = identityOf(&s.ObjectMeta)
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: service}
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -164,7 +164,7 @@ func trimSlice(s *discoveryv1.EndpointSlice) {
 // trimPod keeps the readiness of a pod that has the readiness gate, and the existence of others. Of the gates of other controllers, it keeps
 // the first one that is closed: a pod can have any number.
 func trimPod(p *corev1.Pod) {
-	trimmed := corev1.Pod{ObjectMeta: identity(&p.ObjectMeta)}
+	trimmed := corev1.Pod{ObjectMeta: identityOf(&p.ObjectMeta)}
 	if HasGate(p) {
 		trimmed.CreationTimestamp = p.CreationTimestamp
 		trimmed.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}}
@@ -221,7 +221,7 @@ func ClosedGatesIn(pods kit.Reader, s *discoveryv1.EndpointSlice) []cache.Object
 			continue
 		}
 		name := cache.ObjectName{Namespace: s.Namespace, Name: r.Name}
-		if p := Get[corev1.Pod](pods, name); p != nil && GateIsClosed(p) {
+		if p := FindObject[corev1.Pod](pods, name); p != nil && GateIsClosed(p) {
 			all = append(all, name)
 		}
 	}
@@ -305,45 +305,45 @@ func AddressOf(e *discoveryv1.Endpoint) string {
 
 // BindingsOfService returns the bindings of a Service.
 func BindingsOfService(r kit.Reader, service cache.ObjectName) []*v1alpha1.BackendSetBinding {
-	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byService, service.String()))
+	return castObjects[v1alpha1.BackendSetBinding](r.ByIndex(byService, service.String()))
 }
 
 // BindingsOfSet returns the bindings of a backend set.
 func BindingsOfSet(r kit.Reader, loadBalancer, set string) []*v1alpha1.BackendSetBinding {
-	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byBackendSet, setKey(loadBalancer, set)))
+	return castObjects[v1alpha1.BackendSetBinding](r.ByIndex(byBackendSet, setKey(loadBalancer, set)))
 }
 
 // BindingsOfNamespace returns the bindings of a namespace.
 func BindingsOfNamespace(r kit.Reader, namespace string) []*v1alpha1.BackendSetBinding {
-	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byNamespace, namespace))
+	return castObjects[v1alpha1.BackendSetBinding](r.ByIndex(byNamespace, namespace))
 }
 
 // SlicesOfService returns the EndpointSlices of a Service.
 func SlicesOfService(r kit.Reader, service cache.ObjectName) []*discoveryv1.EndpointSlice {
-	return typed[discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
+	return castObjects[discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
 }
 
 // SlicesOfPod returns the EndpointSlices with a pod.
 func SlicesOfPod(r kit.Reader, pod cache.ObjectName) []*discoveryv1.EndpointSlice {
-	return typed[discoveryv1.EndpointSlice](r.ByIndex(byPod, pod.String()))
+	return castObjects[discoveryv1.EndpointSlice](r.ByIndex(byPod, pod.String()))
 }
 
 // SlicesOfAddress returns the EndpointSlices with an endpoint of an IP address.
 func SlicesOfAddress(r kit.Reader, ip string) []*discoveryv1.EndpointSlice {
-	return typed[discoveryv1.EndpointSlice](r.ByIndex(byAddress, ip))
+	return castObjects[discoveryv1.EndpointSlice](r.ByIndex(byAddress, ip))
 }
 
-// All returns all objects of a kind that could be read.
-func All[T any](r kit.Reader) []*T { return typed[T](r.List()) }
+// ListAll returns all objects of a kind that could be read.
+func ListAll[T any](r kit.Reader) []*T { return castObjects[T](r.List()) }
 
-// Get returns an object, nil if it does not exist or could not be read.
-func Get[T any](r kit.Reader, name cache.ObjectName) *T {
+// FindObject returns an object, nil if it does not exist or could not be read.
+func FindObject[T any](r kit.Reader, name cache.ObjectName) *T {
 	obj, _ := r.Get(name)
 	t, _ := obj.(*T)
 	return t
 }
 
-func typed[T any](objects []any) []*T {
+func castObjects[T any](objects []any) []*T {
 	all := make([]*T, 0, len(objects))
 	for _, obj := range objects {
 		if t, ok := obj.(*T); ok {

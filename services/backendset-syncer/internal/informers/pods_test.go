@@ -95,8 +95,8 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	require.NoError(tb, err)
 	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Options: informers.Options{Gates: true}})
 	ignore := func(cache.ObjectName) {}
-	controller.Handle(i, controller.New(controller.Params{}), ignore)
-	gate.Handle(i, ignore)
+	controller.AddHandlers(i, controller.New(controller.Params{}), ignore)
+	gate.AddHandlers(i, ignore)
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { i.Run(ctx) })
@@ -135,7 +135,7 @@ func TestPodsAreTrimmed(t *testing.T) {
 		i, stop := start(t, newAPIServer(t, 3, gateType))
 		t.Cleanup(stop)
 		assert.Len(t, i.Pods.List(), 3)
-		assert.Equal(t, want, informers.Get[corev1.Pod](i.Pods, cache.ObjectName{Namespace: "models", Name: want.Name}), gateType)
+		assert.Equal(t, want, informers.FindObject[corev1.Pod](i.Pods, cache.ObjectName{Namespace: "models", Name: want.Name}), gateType)
 	}
 }
 

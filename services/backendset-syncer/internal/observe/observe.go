@@ -33,23 +33,23 @@ type Observer struct{ caches informers.Caches }
 // New returns an Observer.
 func New(c informers.Caches) *Observer { return &Observer{caches: c} }
 
-// Binding returns a binding, nil if it does not exist.
-func (o *Observer) Binding(name cache.ObjectName) *v1alpha1.BackendSetBinding {
-	return informers.Get[v1alpha1.BackendSetBinding](o.caches.Bindings, name)
+// FindBinding returns a binding, nil if it does not exist.
+func (o *Observer) FindBinding(name cache.ObjectName) *v1alpha1.BackendSetBinding {
+	return informers.FindObject[v1alpha1.BackendSetBinding](o.caches.Bindings, name)
 }
 
-// Bindings returns all bindings.
-func (o *Observer) Bindings() []*v1alpha1.BackendSetBinding {
-	return informers.All[v1alpha1.BackendSetBinding](o.caches.Bindings)
+// ListBindings returns all bindings.
+func (o *Observer) ListBindings() []*v1alpha1.BackendSetBinding {
+	return informers.ListAll[v1alpha1.BackendSetBinding](o.caches.Bindings)
 }
 
-// Rivals returns the bindings of a backend set.
-func (o *Observer) Rivals(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
+// BindingsOfSet returns the bindings of a backend set.
+func (o *Observer) BindingsOfSet(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
 	return informers.BindingsOfSet(o.caches.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)
 }
 
-// Siblings returns the bindings of the namespace of a binding.
-func (o *Observer) Siblings(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
+// BindingsOfNamespace returns the bindings of the namespace of a binding.
+func (o *Observer) BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
 	return informers.BindingsOfNamespace(o.caches.Bindings, b.Namespace)
 }
 
@@ -62,15 +62,15 @@ type Endpoints struct {
 	Missing bool
 }
 
-// Endpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not name
+// BindingEndpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not name
 // a port of the Service. isPod reports whether an address may be that of a pod.
-func (o *Observer) Endpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (Endpoints, error) {
+func (o *Observer) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (Endpoints, error) {
 	return o.ServiceEndpoints(cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}, b.Spec.ServiceRef.Port, isPod)
 }
 
 // ServiceEndpoints returns the endpoints of a port of a Service, with the ports of the slices.
 func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrString, isPod func(netip.Addr) bool) (Endpoints, error) {
-	service := informers.Get[corev1.Service](o.caches.Services, name)
+	service := informers.FindObject[corev1.Service](o.caches.Services, name)
 	if service == nil {
 		return Endpoints{Missing: true}, nil
 	}
@@ -80,9 +80,9 @@ func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrStrin
 	}
 	c := collector{observer: o, namespace: name.Namespace, port: port, isPod: isPod, endpoints: map[netip.AddrPort]plan.Endpoint{}, refused: map[string]bool{}}
 	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
-		c.add(s)
+		c.addSlice(s)
 	}
-	return c.result(), nil
+	return c.buildEndpoints(), nil
 }
 
 // portOf returns the port of a Service.
@@ -119,8 +119,8 @@ type collector struct {
 	surplus   bool
 }
 
-// add adds a slice.
-func (c *collector) add(s *discoveryv1.EndpointSlice) {
+// addSlice adds a slice.
+func (c *collector) addSlice(s *discoveryv1.EndpointSlice) {
 	port, found := c.portIn(s)
 	if !found {
 		return
@@ -137,14 +137,14 @@ func (c *collector) add(s *discoveryv1.EndpointSlice) {
 		text := e.Addresses[0] // the API specifies no meaning of more
 		address, err := netip.ParseAddr(text)
 		if err != nil || !address.Is4() || IsSpecial(address) || !c.isPod(address) {
-			c.refuse(text)
+			c.refuseAddress(text)
 			continue
 		}
-		c.merge(plan.Endpoint{Address: netip.AddrPortFrom(address, port), State: c.stateOf(e), Pod: podOf(e)})
+		c.mergeEndpoint(plan.Endpoint{Address: netip.AddrPortFrom(address, port), State: c.stateOf(e), Pod: podOf(e)})
 	}
 }
 
-func (c *collector) refuse(address string) {
+func (c *collector) refuseAddress(address string) {
 	if len(c.refused) < maxEndpoints {
 		c.refused[address] = true
 	}
@@ -158,7 +158,7 @@ func podOf(e *discoveryv1.Endpoint) string {
 	return string(e.TargetRef.UID)
 }
 
-func (c *collector) merge(e plan.Endpoint) {
+func (c *collector) mergeEndpoint(e plan.Endpoint) {
 	before, known := c.endpoints[e.Address]
 	switch {
 	case known && before.State >= e.State:
@@ -177,14 +177,14 @@ func IsSpecial(a netip.Addr) bool {
 // portIn returns the port of the endpoints of a slice.
 func (c *collector) portIn(s *discoveryv1.EndpointSlice) (uint16, bool) {
 	for _, p := range s.Ports {
-		if value(p.Name) == c.port.Name && value(p.Port) > 0 && cmp.Or(value(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP {
+		if valueOf(p.Name) == c.port.Name && valueOf(p.Port) > 0 && cmp.Or(valueOf(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP {
 			return uint16(*p.Port), true
 		}
 	}
 	return 0, false
 }
 
-func value[T any](p *T) T {
+func valueOf[T any](p *T) T {
 	if p == nil {
 		var zero T
 		return zero
@@ -200,9 +200,9 @@ func (c *collector) stateOf(e *discoveryv1.Endpoint) plan.State {
 		serving = *e.Conditions.Serving
 	}
 	switch {
-	case value(e.Conditions.Terminating) && serving:
+	case valueOf(e.Conditions.Terminating) && serving:
 		return plan.Finishing
-	case value(e.Conditions.Terminating):
+	case valueOf(e.Conditions.Terminating):
 		return plan.Terminating
 	case ready || c.waitsForGate(e):
 		return plan.Ready
@@ -219,7 +219,7 @@ func (c *collector) waitsForGate(e *discoveryv1.Endpoint) bool {
 	if e.TargetRef == nil {
 		return false
 	}
-	pod := informers.Get[corev1.Pod](c.observer.caches.Pods, cache.ObjectName{Namespace: c.namespace, Name: e.TargetRef.Name})
+	pod := informers.FindObject[corev1.Pod](c.observer.caches.Pods, cache.ObjectName{Namespace: c.namespace, Name: e.TargetRef.Name})
 	return pod != nil && pod.UID == e.TargetRef.UID && WaitsForGate(pod)
 }
 
@@ -243,12 +243,12 @@ func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-func (c *collector) result() Endpoints {
+func (c *collector) buildEndpoints() Endpoints {
 	e := Endpoints{All: slices.AppendSeq(make([]plan.Endpoint, 0, len(c.endpoints)), maps.Values(c.endpoints))}
 	slices.SortFunc(e.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
 	switch {
 	case len(c.refused) > 0:
-		e.Refused = fmt.Sprintf("EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration", c.list())
+		e.Refused = fmt.Sprintf("EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration", c.formatRefused())
 	case c.surplus:
 		e.Refused = fmt.Sprintf("the Service has more than %d endpoints; the others are ignored", maxEndpoints)
 	case c.ipv6 && len(c.endpoints) == 0:
@@ -257,8 +257,8 @@ func (c *collector) result() Endpoints {
 	return e
 }
 
-// list returns the first of the refused addresses.
-func (c *collector) list() string {
+// formatRefused returns the first of the refused addresses.
+func (c *collector) formatRefused() string {
 	var all []string
 	for a := range c.refused {
 		all = append(all, a)
@@ -270,9 +270,9 @@ func (c *collector) list() string {
 	return strings.Join(all, ", ")
 }
 
-// Occupants returns the ready endpoints of other Services at the IP address of a backend, whatever their port: two pods that share the
+// FindOccupants returns the ready endpoints of other Services at the IP address of a backend, whatever their port: two pods that share the
 // address of their node differ by it. own are the Services of the backend set, with their namespaces.
-func (o *Observer) Occupants(backend netip.AddrPort, own []string) []plan.Occupant {
+func (o *Observer) FindOccupants(backend netip.AddrPort, own []string) []plan.Occupant {
 	ip := backend.Addr().Unmap().String()
 	var all []plan.Occupant
 	for _, s := range informers.SlicesOfAddress(o.caches.EndpointSlices, ip) {
@@ -281,12 +281,12 @@ func (o *Observer) Occupants(backend netip.AddrPort, own []string) []plan.Occupa
 			continue
 		}
 		samePort := slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool {
-			return value(p.Port) == int32(backend.Port()) && cmp.Or(value(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP
+			return valueOf(p.Port) == int32(backend.Port()) && cmp.Or(valueOf(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP
 		})
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
 			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
-			if ready && !value(e.Conditions.Terminating) && informers.AddressOf(e) == ip {
+			if ready && !valueOf(e.Conditions.Terminating) && informers.AddressOf(e) == ip {
 				all = append(all, plan.Occupant{Service: service, Pod: podOf(e), SamePort: samePort})
 			}
 		}
@@ -294,18 +294,18 @@ func (o *Observer) Occupants(backend netip.AddrPort, own []string) []plan.Occupa
 	return all
 }
 
-// Pod returns a pod with the readiness gate, nil if it does not exist or has no gate.
-func (o *Observer) Pod(name cache.ObjectName) *corev1.Pod {
-	pod := informers.Get[corev1.Pod](o.caches.Pods, name)
+// FindGatedPod returns a pod with the readiness gate, nil if it does not exist or has no gate.
+func (o *Observer) FindGatedPod(name cache.ObjectName) *corev1.Pod {
+	pod := informers.FindObject[corev1.Pod](o.caches.Pods, name)
 	if pod == nil || !informers.HasGate(pod) {
 		return nil
 	}
 	return pod
 }
 
-// Pods returns all pods with the readiness gate.
-func (o *Observer) Pods() []*corev1.Pod {
-	return slices.DeleteFunc(informers.All[corev1.Pod](o.caches.Pods), func(p *corev1.Pod) bool { return !informers.HasGate(p) })
+// ListGatedPods returns all pods with the readiness gate.
+func (o *Observer) ListGatedPods() []*corev1.Pod {
+	return slices.DeleteFunc(informers.ListAll[corev1.Pod](o.caches.Pods), func(p *corev1.Pod) bool { return !informers.HasGate(p) })
 }
 
 // Registration is a backend set that has, or is about to have, backends of a pod.
@@ -316,8 +316,8 @@ type Registration struct {
 	Routed bool
 }
 
-// Addresses returns the addresses that a pod has in EndpointSlices.
-func (o *Observer) Addresses(pod *corev1.Pod) map[netip.AddrPort]bool {
+// PodAddresses returns the addresses that a pod has in EndpointSlices.
+func (o *Observer) PodAddresses(pod *corev1.Pod) map[netip.AddrPort]bool {
 	all := map[netip.AddrPort]bool{}
 	for _, s := range informers.SlicesOfPod(o.caches.EndpointSlices, cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}) {
 		for i := range s.Endpoints {
@@ -330,7 +330,7 @@ func (o *Observer) Addresses(pod *corev1.Pod) map[netip.AddrPort]bool {
 				continue
 			}
 			for _, p := range s.Ports {
-				if n := value(p.Port); n > 0 && n <= math.MaxUint16 {
+				if n := valueOf(p.Port); n > 0 && n <= math.MaxUint16 {
 					all[netip.AddrPortFrom(address, uint16(n))] = true
 				}
 			}
@@ -339,15 +339,15 @@ func (o *Observer) Addresses(pod *corev1.Pod) map[netip.AddrPort]bool {
 	return all
 }
 
-// Use is a binding that a pod is an endpoint of.
-type Use struct {
+// PodBinding is a binding that a pod is an endpoint of.
+type PodBinding struct {
 	Binding   *v1alpha1.BackendSetBinding
 	Addresses []netip.AddrPort // of the pod
 }
 
-// Uses returns the bindings that a pod is an endpoint of.
-func (o *Observer) Uses(pod *corev1.Pod) []Use {
-	var uses []Use
+// BindingsOfPod returns the bindings that a pod is an endpoint of.
+func (o *Observer) BindingsOfPod(pod *corev1.Pod) []PodBinding {
+	var uses []PodBinding
 	seen := map[string]bool{}
 	for _, s := range informers.SlicesOfPod(o.caches.EndpointSlices, cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}) {
 		service := cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
@@ -356,15 +356,15 @@ func (o *Observer) Uses(pod *corev1.Pod) []Use {
 		}
 		seen[service.Name] = true
 		for _, b := range informers.BindingsOfService(o.caches.Bindings, service) {
-			uses = append(uses, Use{Binding: b, Addresses: o.addresses(b, service, pod)})
+			uses = append(uses, PodBinding{Binding: b, Addresses: o.addressesInSet(b, service, pod)})
 		}
 	}
 	return uses
 }
 
-// addresses returns the addresses that a pod has in the backend set of a binding.
-func (o *Observer) addresses(b *v1alpha1.BackendSetBinding, name cache.ObjectName, pod *corev1.Pod) []netip.AddrPort {
-	service := informers.Get[corev1.Service](o.caches.Services, name)
+// addressesInSet returns the addresses that a pod has in the backend set of a binding.
+func (o *Observer) addressesInSet(b *v1alpha1.BackendSetBinding, name cache.ObjectName, pod *corev1.Pod) []netip.AddrPort {
+	service := informers.FindObject[corev1.Service](o.caches.Services, name)
 	if service == nil {
 		return nil
 	}

@@ -32,7 +32,7 @@ func observerOf(t *testing.T, gates bool, text string) *Observer {
 	for _, m := range golden.Decode[[]map[string]any](t, []byte(text)) {
 		world.Objects = append(world.Objects, &unstructured.Unstructured{Object: m})
 	}
-	caches, err := informers.Snapshot(world, informers.Options{Gates: gates})
+	caches, err := informers.SnapshotCaches(world, informers.Options{Gates: gates})
 	require.NoError(t, err)
 	return New(caches)
 }
@@ -98,7 +98,7 @@ func TestEndpoints(t *testing.T) {
 				port = "http"
 			}
 			o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1)+tt.objects)
-			got, err := o.Endpoints(o.Bindings()[0], func(a netip.Addr) bool { return a.As4()[0] != 192 })
+			got, err := o.BindingEndpoints(o.ListBindings()[0], func(a netip.Addr) bool { return a.As4()[0] != 192 })
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, format(got.All))
 			if tt.refused == "" {
@@ -118,7 +118,7 @@ func TestPortsThatCannotBeUsed(t *testing.T) {
 		"dns":  "port dns of Service chat has the protocol UDP, and load balancers forward TCP",
 	} {
 		o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1))
-		_, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+		_, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 		assert.EqualError(t, err, want)
 	}
 }
@@ -126,7 +126,7 @@ func TestPortsThatCannotBeUsed(t *testing.T) {
 func TestServicesThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	o := observerOf(t, false, strings.ReplaceAll(strings.Replace(binding, "PORT", "http", 1), "kind: Service, metadata: {namespace: models, name: chat}", "kind: Service, metadata: {namespace: models, name: other}"))
-	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	assert.Equal(t, Endpoints{Missing: true}, got)
 }
@@ -138,7 +138,7 @@ func TestEndpointsHavePods(t *testing.T) {
 	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+
 		slice("a", ports, "{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind: Pod, name: old, uid: old}}, {addresses: [10.0.0.2], targetRef: {kind: Node, name: node, uid: node}}, {addresses: [10.0.0.3]}")+
 		slice("b", ports, "{addresses: [10.0.0.1], targetRef: {kind: Pod, name: new, uid: new}}"))
-	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	var pods []string
 	for _, e := range got.All {
@@ -176,8 +176,8 @@ func TestOccupants(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+tt.objects)
-			assert.Equal(t, tt.want, o.Occupants(netip.MustParseAddrPort("10.0.0.1:8000"), []string{"models/chat"}))
-			assert.Equal(t, tt.want, o.Occupants(netip.MustParseAddrPort("[::ffff:10.0.0.1]:8000"), []string{"models/chat"}))
+			assert.Equal(t, tt.want, o.FindOccupants(netip.MustParseAddrPort("10.0.0.1:8000"), []string{"models/chat"}))
+			assert.Equal(t, tt.want, o.FindOccupants(netip.MustParseAddrPort("[::ffff:10.0.0.1]:8000"), []string{"models/chat"}))
 		})
 	}
 }
@@ -187,7 +187,7 @@ func TestOccupantsByIPv6(t *testing.T) {
 	t.Parallel()
 	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+slice("a", "{name: http, port: 8000}", "{addresses: ['FD00:0::1']}, {addresses: ['fd00::2']}",
 		"addressType: IPv4", "addressType: IPv6", "service-name: chat", "service-name: embed"))
-	assert.Equal(t, []plan.Occupant{{Service: "models/embed", SamePort: true}}, o.Occupants(netip.MustParseAddrPort("[fd00::1]:8000"), nil))
+	assert.Equal(t, []plan.Occupant{{Service: "models/embed", SamePort: true}}, o.FindOccupants(netip.MustParseAddrPort("[fd00::1]:8000"), nil))
 }
 
 // TestAHugeService has more endpoints than are considered.
@@ -202,7 +202,7 @@ func TestAHugeService(t *testing.T) {
 		all.WriteString(slice(fmt.Sprintf("s%d", n), "{name: http, port: 8000}", strings.Join(endpoints, ", ")))
 	}
 	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+all.String())
-	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	assert.Len(t, got.All, maxEndpoints)
 	assert.Contains(t, got.Refused, "more than 4096 endpoints")
@@ -255,7 +255,7 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := observerOf(t, !tt.off, strings.Replace(binding, "PORT", "http", 1)+tt.pod+slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")))
-			got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+			got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 			require.NoError(t, err)
 			assert.Equal(t, "10.0.0.1:8000 "+tt.want, format(got.All))
 		})
@@ -266,12 +266,12 @@ func TestUsesOfPods(t *testing.T) {
 	t.Parallel()
 	o := observerOf(t, true, strings.Replace(binding, "PORT", "http", 1)+gated("a", "")+gated("b", "")+"- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: c}}\n"+
 		slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")+", "+strings.Replace(endpointOf("a", "another"), "10.0.0.1", "10.0.0.4", 1)))
-	assert.Len(t, o.Pods(), 2)
-	pod := o.Pod(cache.ObjectName{Namespace: "models", Name: "a"})
+	assert.Len(t, o.ListGatedPods(), 2)
+	pod := o.FindGatedPod(cache.ObjectName{Namespace: "models", Name: "a"})
 	require.NotNil(t, pod)
-	uses := o.Uses(pod)
+	uses := o.BindingsOfPod(pod)
 	require.Len(t, uses, 1)
 	assert.Equal(t, "chat", uses[0].Binding.Name)
 	assert.Equal(t, []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8000")}, uses[0].Addresses)
-	assert.Nil(t, o.Pod(cache.ObjectName{Namespace: "models", Name: "c"}), "it has no gate")
+	assert.Nil(t, o.FindGatedPod(cache.ObjectName{Namespace: "models", Name: "c"}), "it has no gate")
 }

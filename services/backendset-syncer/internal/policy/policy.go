@@ -106,18 +106,18 @@ func Parse(text []byte) (*Document, []string, error) {
 	if err := yaml.UnmarshalStrict(text, &d); err != nil {
 		return nil, nil, fmt.Errorf("parse: %w", err)
 	}
-	if err := d.validate(); err != nil {
+	if err := d.validateDocument(); err != nil {
 		return nil, nil, err
 	}
 	return &d, nil, nil
 }
 
-func (d *Document) validate() error {
+func (d *Document) validateDocument() error {
 	var errs []error
 	seen := map[string]bool{}
 	for i := range d.LoadBalancers {
 		lb, field := &d.LoadBalancers[i], fmt.Sprintf("loadBalancers[%d]", i)
-		if errs = append(errs, lb.validate(field)); seen[lb.ID] {
+		if errs = append(errs, lb.validateLoadBalancer(field)); seen[lb.ID] {
 			errs = append(errs, fmt.Errorf("%s.id: %q is listed twice", field, lb.ID))
 		}
 		seen[lb.ID] = true
@@ -146,8 +146,8 @@ func (d *Document) validate() error {
 	return errors.Join(errs...)
 }
 
-func (lb *LoadBalancer) validate(field string) error {
-	errs := []error{lb.Limits.validate(field + ".limits")}
+func (lb *LoadBalancer) validateLoadBalancer(field string) error {
+	errs := []error{lb.Limits.validateLimits(field + ".limits")}
 	if !strings.HasPrefix(lb.ID, "ocid1.loadbalancer.") {
 		errs = append(errs, fmt.Errorf("%s.id: %q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", field, lb.ID))
 	}
@@ -177,8 +177,8 @@ func validNamespace(field, name string) error {
 	return nil
 }
 
-func (l Limits) validate(field string) error {
-	resolved := l.resolve()
+func (l Limits) validateLimits(field string) error {
+	resolved := l.withDefaults()
 	switch {
 	case l.BackendsPerSet < 0 || l.Backends < 0 || l.ReservedBackends < -1:
 		return fmt.Errorf("%s: a limit is negative", field)
@@ -188,8 +188,8 @@ func (l Limits) validate(field string) error {
 	return nil
 }
 
-// resolve returns the limits with defaults.
-func (l Limits) resolve() plan.Limits {
+// withDefaults returns the limits with defaults.
+func (l Limits) withDefaults() plan.Limits {
 	limits := plan.Limits{PerSet: l.BackendsPerSet, Total: l.Backends, Reserved: max(l.ReservedBackends, 0)}
 	if limits.PerSet == 0 {
 		limits.PerSet = defaultBackends
@@ -211,8 +211,8 @@ type Permission struct {
 	TakeOver bool // a set with backends of others
 }
 
-// Permit returns what a binding may have, or an error that says why it may have nothing. d may be nil.
-func (d *Document) Permit(namespace, loadBalancer, set string) (Permission, error) {
+// PermitBinding returns what a binding may have, or an error that says why it may have nothing. d may be nil.
+func (d *Document) PermitBinding(namespace, loadBalancer, set string) (Permission, error) {
 	if d == nil {
 		return Permission{}, errors.New("the program has no configuration: the administrator must list the load balancer in it")
 	}
@@ -234,7 +234,7 @@ func (d *Document) Permit(namespace, loadBalancer, set string) (Permission, erro
 	if limits.Bindings == 0 {
 		limits.Bindings = defaultBindings
 	}
-	return Permission{Limits: lb.Limits.resolve(), Backends: limits.BackendsPerBinding, Bindings: limits.Bindings, TakeOver: lb.TakeOver}, nil
+	return Permission{Limits: lb.Limits.withDefaults(), Backends: limits.BackendsPerBinding, Bindings: limits.Bindings, TakeOver: lb.TakeOver}, nil
 }
 
 func (d *Document) limitsOf(namespace string) NamespaceLimits {
@@ -268,7 +268,7 @@ func (d *Document) PermitGateway(namespace, loadBalancer string) (GatewayLimits,
 	}
 	g := d.LoadBalancers[i].Gateways
 	return GatewayLimits{
-		Backends: d.LoadBalancers[i].Limits.resolve(), BackendSets: cmp.Or(g.BackendSets, defaultBindings), Listeners: cmp.Or(g.Listeners, defaultListeners),
+		Backends: d.LoadBalancers[i].Limits.withDefaults(), BackendSets: cmp.Or(g.BackendSets, defaultBindings), Listeners: cmp.Or(g.Listeners, defaultListeners),
 		Conditions: cmp.Or(g.Conditions, defaultConditions),
 	}, nil
 }
@@ -290,10 +290,10 @@ type RouteLimits struct {
 }
 
 // RouteLimits returns what the routes of a namespace may take.
-func (d *Document) RouteLimits(namespace string, of GatewayLimits) RouteLimits {
+func (d *Document) RouteLimits(namespace string, gateway GatewayLimits) RouteLimits {
 	limits := d.limitsOf(namespace)
 	return RouteLimits{
-		BackendSets: cmp.Or(limits.RouteBackendSets, max(of.BackendSets/shareOfRoutes, 1)), Conditions: cmp.Or(limits.RouteConditions, max(of.Conditions/shareOfRoutes, 1)),
+		BackendSets: cmp.Or(limits.RouteBackendSets, max(gateway.BackendSets/shareOfRoutes, 1)), Conditions: cmp.Or(limits.RouteConditions, max(gateway.Conditions/shareOfRoutes, 1)),
 		Backends: limits.BackendsPerRouteSet,
 	}
 }

@@ -47,7 +47,7 @@ func TestPermit(t *testing.T) {
 		{namespace: "models", lb: shared + "2", set: "chat", refused: "does not list this load balancer"},
 	}
 	for _, tt := range tests {
-		got, err := d.Permit(tt.namespace, tt.lb, tt.set)
+		got, err := d.PermitBinding(tt.namespace, tt.lb, tt.set)
 		if tt.refused != "" {
 			require.ErrorContains(t, err, tt.refused)
 			continue
@@ -56,14 +56,14 @@ func TestPermit(t *testing.T) {
 		assert.Equal(t, tt.want, got)
 	}
 	var none *Document
-	_, err = none.Permit("models", shared, "chat")
+	_, err = none.PermitBinding("models", shared, "chat")
 	require.ErrorContains(t, err, "no configuration")
 	assert.True(t, d.IsPod(netip.MustParseAddr("10.244.9.9")))
 	assert.False(t, d.IsPod(netip.MustParseAddr("10.0.0.1")))
 	empty, _, err := Parse(nil)
 	require.NoError(t, err)
 	assert.True(t, empty.IsPod(netip.MustParseAddr("10.0.0.1")))
-	_, err = empty.Permit("models", shared, "chat")
+	_, err = empty.PermitBinding("models", shared, "chat")
 	require.ErrorContains(t, err, "does not list")
 }
 
@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, lb := range d.LoadBalancers {
-			p, err := d.Permit("models", lb.ID, "chat")
+			p, err := d.PermitBinding("models", lb.ID, "chat")
 			if err == nil {
 				assert.Positive(t, p.Limits.PerSet)
 				assert.Less(t, p.Limits.Reserved, p.Limits.PerSet)

@@ -57,7 +57,7 @@ type document struct {
 	problem string
 }
 
-func (d document) Current() (*policy.Document, string) { return d.Document, d.problem }
+func (d document) CurrentDocument() (*policy.Document, string) { return d.Document, d.problem }
 
 func configured(t *testing.T, text string) document {
 	t.Helper()
@@ -82,27 +82,27 @@ func TestOwnersOfBackendSets(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, b := range tt.bindings {
-			h := newHolders()
-			assert.Equal(t, tt.want, h.grant(key, b, tt.bindings).Name, tt.name)
+			h := newSetOwners()
+			assert.Equal(t, tt.want, h.chooseOwner(key, b, tt.bindings).Name, tt.name)
 		}
 	}
 
-	h := newHolders()
+	h := newSetOwners()
 	young, old := bindingOf("young", 1), bindingOf("old", 9)
-	assert.Equal(t, young, h.grant(key, young, nil))
-	assert.Equal(t, young, h.grant(key, old, []*v1alpha1.BackendSetBinding{young}), "a set that was granted stays, although the status is not written yet")
+	assert.Equal(t, young, h.chooseOwner(key, young, nil))
+	assert.Equal(t, young, h.chooseOwner(key, old, []*v1alpha1.BackendSetBinding{young}), "a set that was granted stays, although the status is not written yet")
 	assert.False(t, h.wasOwned(key), "nobody has claimed it")
-	h.clear()
-	assert.Equal(t, old, h.grant(key, young, []*v1alpha1.BackendSetBinding{old}))
+	h.clearGrants()
+	assert.Equal(t, old, h.chooseOwner(key, young, []*v1alpha1.BackendSetBinding{old}))
 }
 
 func TestBackendsOfAnEarlierBindingAreNotThoseOfOthers(t *testing.T) {
 	t.Parallel()
-	key, h := actor.Key{LoadBalancer: lb, Set: "chat"}, newHolders()
-	h.grant(key, bindingOf("a", 1), []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1))})
+	key, h := actor.Key{LoadBalancer: lb, Set: "chat"}, newSetOwners()
+	h.chooseOwner(key, bindingOf("a", 1), []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1))})
 	assert.True(t, h.wasOwned(key))
 	assert.False(t, h.wasOwned(actor.Key{LoadBalancer: lb, Set: "embed"}))
-	h.clear()
+	h.clearGrants()
 	assert.False(t, h.wasOwned(key))
 }
 
@@ -111,7 +111,7 @@ func TestLimitOfBindings(t *testing.T) {
 	a, b, c := bindingOf("a", 3), bindingOf("b", 2, held(1)), bindingOf("c", 1)
 	all := []*v1alpha1.BackendSetBinding{a, b, c}
 	for limit, want := range map[int]string{3: "[false false false]", 2: "[false false true]", 1: "[true false true]", 0: "[true true true]"} {
-		assert.Equal(t, want, fmt.Sprint([]bool{isBeyond(limit, a, all), isBeyond(limit, b, all), isBeyond(limit, c, all)}), limit)
+		assert.Equal(t, want, fmt.Sprint([]bool{exceedsLimit(limit, a, all), exceedsLimit(limit, b, all), exceedsLimit(limit, c, all)}), limit)
 	}
 }
 
@@ -149,25 +149,25 @@ func TestJudge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := newMockObserver(t)
-			o.EXPECT().Rivals(tt.binding).Return(append(tt.rivals, tt.binding)).Maybe()
+			o.EXPECT().BindingsOfSet(tt.binding).Return(append(tt.rivals, tt.binding)).Maybe()
 			siblings := []*v1alpha1.BackendSetBinding{tt.binding}
 			for n := range tt.siblings {
 				siblings = append(siblings, bindingOf(fmt.Sprint("s", n), 5))
 			}
-			o.EXPECT().Siblings(mock.Anything).Return(siblings).Maybe()
-			o.EXPECT().Endpoints(tt.binding, mock.Anything).Return(tt.endpoints, tt.err).Maybe()
+			o.EXPECT().BindingsOfNamespace(mock.Anything).Return(siblings).Maybe()
+			o.EXPECT().BindingEndpoints(tt.binding, mock.Anything).Return(tt.endpoints, tt.err).Maybe()
 			d := document{problem: tt.problem}
 			if tt.config == "" {
 				d = configured(t, text)
 			}
-			v := NewJudge(o, d, nil).Of(tt.binding)
+			v := NewEvaluator(o, d, nil).Evaluate(tt.binding)
 			assert.Equal(t, tt.reason, v.reason)
 			assert.Contains(t, v.message, tt.message)
 			assert.Equal(t, tt.writes, v.writes)
-			assert.Equal(t, tt.writes, v.Problem() == "")
+			assert.Equal(t, tt.writes, v.BlockingProblem() == "")
 			if tt.writes && tt.binding.DeletionTimestamp == nil {
-				assert.Equal(t, tt.endpoints.All, v.Wanted(tt.binding).Endpoints)
-				assert.Equal(t, 9, v.Wanted(tt.binding).Maximum)
+				assert.Equal(t, tt.endpoints.All, v.BuildWanted(tt.binding).Endpoints)
+				assert.Equal(t, 9, v.BuildWanted(tt.binding).Maximum)
 			}
 		})
 	}
@@ -176,8 +176,8 @@ func TestJudge(t *testing.T) {
 func TestWanted(t *testing.T) {
 	t.Parallel()
 	b := bindingOf("a", 1, held(1))
-	v := &Verdict{permission: policy.Permission{Limits: plan.Limits{PerSet: 5}}}
-	assert.Equal(t, &actor.Wanted{Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 1, Drain: plan.Drain{Maximum: time.Hour}, Limits: plan.Limits{PerSet: 5}}, v.Wanted(b), "an old object without defaults")
+	v := &Decision{permission: policy.Permission{Limits: plan.Limits{PerSet: 5}}}
+	assert.Equal(t, &actor.Wanted{Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 1, Drain: plan.Drain{Maximum: time.Hour}, Limits: plan.Limits{PerSet: 5}}, v.BuildWanted(b), "an old object without defaults")
 	b.Spec.Weight = 7
 	b.Spec.Drain = v1alpha1.Drain{Minimum: &metav1.Duration{Duration: time.Second}, Maximum: &metav1.Duration{Duration: time.Minute}}
 	b.Spec.HealthChecker = &v1alpha1.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, TimeoutMilliseconds: 1500, IntervalMilliseconds: 2500}
@@ -185,7 +185,7 @@ func TestWanted(t *testing.T) {
 	assert.Equal(t, &actor.Wanted{
 		Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 7, Drain: plan.Drain{Minimum: time.Second, Maximum: time.Minute}, Limits: plan.Limits{PerSet: 5}, Emptying: true,
 		Health: &ociapi.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, Timeout: 1500 * time.Millisecond, Interval: 2500 * time.Millisecond},
-	}, v.Wanted(b))
+	}, v.BuildWanted(b))
 }
 
 func TestJudgeRefusesSetsOfGateways(t *testing.T) {
@@ -194,12 +194,12 @@ func TestJudgeRefusesSetsOfGateways(t *testing.T) {
 	require.NoError(t, err)
 	b := &v1alpha1.BackendSetBinding{Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: lb, BackendSetName: "chat"}}
 	o := newMockObserver(t)
-	o.EXPECT().Siblings(mock.Anything).Return(nil).Maybe()
-	v := NewJudge(o, fixedDocument{document}, func(id, set string) bool { return id == lb && set == "chat" }).Of(b)
-	assert.Contains(t, v.Problem(), "belongs to Gateways")
+	o.EXPECT().BindingsOfNamespace(mock.Anything).Return(nil).Maybe()
+	v := NewEvaluator(o, fixedDocument{document}, func(id, set string) bool { return id == lb && set == "chat" }).Evaluate(b)
+	assert.Contains(t, v.BlockingProblem(), "belongs to Gateways")
 }
 
 // fixedDocument is a configuration that does not change.
 type fixedDocument struct{ *policy.Document }
 
-func (f fixedDocument) Current() (*policy.Document, string) { return f.Document, "" }
+func (f fixedDocument) CurrentDocument() (*policy.Document, string) { return f.Document, "" }
