@@ -119,13 +119,13 @@ func (b *builder) refuse(object, format string, args ...any) {
 
 // put adds an object to the record. Of two with the same key, only the first one has it.
 func (b *builder) put(kind record.Kind, name, key, owner string) {
-	if b.record.Has(kind, name) {
+	if b.record.HasObject(kind, name) {
 		return
 	}
-	if b.record.Find(kind, key) != nil {
+	if b.record.FindByKey(kind, key) != nil {
 		key = keyOfEarlier(name)
 	}
-	b.record.Put(record.Object{Kind: kind, Name: name, Key: key, Owner: owner})
+	b.record.PutObject(record.Object{Kind: kind, Name: name, Key: key, Owner: owner})
 }
 
 // exists reports whether the load balancer has an object.
@@ -154,7 +154,7 @@ func (b *builder) addOwn() {
 		if o.Kind == record.BackendSet && !b.onlyOurs(o.Name) && !b.serves(o.Name) {
 			continue // it belongs to the program of another cluster
 		}
-		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) && !b.record.Has(o.Kind, o.Name) {
+		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) && !b.record.HasObject(o.Kind, o.Name) {
 			b.put(o.Kind, o.Name, o.Key, o.Owner)
 			b.found(title(o.Kind, o.Name), "it has the name that the program gives it")
 		}
@@ -214,7 +214,7 @@ func hostname(l *gatewayv1.Listener) string {
 func (b *builder) addHostnames(live *layout.Listener) {
 	for _, name := range live.Hostnames {
 		h, ok := b.in.Live.Hostnames[name]
-		if !ok || b.record.Has(record.Hostname, name) {
+		if !ok || b.record.HasObject(record.Hostname, name) {
 			continue
 		}
 		b.put(record.Hostname, name, record.HostnameKey(h.Hostname), "")
@@ -239,7 +239,7 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 			return
 		}
 	}
-	b.record.Put(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
+	b.record.PutObject(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
 	b.found(object, "policy of listener %s", name)
 }
 

@@ -123,7 +123,7 @@ func TestBuild(t *testing.T) {
 		"routingPolicies http_policy = policy models/inference/http",
 		"routingPolicies https_policy = policy models/inference/https",
 	}, objects(r), "%v", findings)
-	policy := r.Find(record.RoutingPolicy, "policy models/inference/http")
+	policy := r.FindByKey(record.RoutingPolicy, "policy models/inference/http")
 	require.NotNil(t, policy)
 	assert.Equal(t, []string{catchAll, "p0000_1a2b3c4d_models_chat", "p0000_deadbeef_models_canary", "p0001_1a2b3c4d_models_chat"}, policy.AdoptedRules)
 	again, _ := Build(upstreamShaped())

@@ -14,7 +14,7 @@ import (
 // addDefault adds the default set that oke-gateway-api makes for a Gateway.
 func (b *builder) addDefault(g *gatewayv1.Gateway) {
 	name := g.Name + "-default"
-	if !b.exists(record.BackendSet, name) || b.record.Has(record.BackendSet, name) {
+	if !b.exists(record.BackendSet, name) || b.record.HasObject(record.BackendSet, name) {
 		return
 	}
 	if !b.onlyOurs(name) {
@@ -28,7 +28,7 @@ func (b *builder) addDefault(g *gatewayv1.Gateway) {
 // addSets adds the backend sets that only rules of HTTPRoutes use.
 func (b *builder) addSets() {
 	for _, name := range slices.Sorted(maps.Keys(b.in.Live.Sets)) {
-		if b.record.Has(record.BackendSet, name) {
+		if b.record.HasObject(record.BackendSet, name) {
 			continue
 		}
 		rules := b.rulesOf(name)

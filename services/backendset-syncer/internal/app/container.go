@@ -194,7 +194,7 @@ type reconcilerParts struct {
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return reconciler.New(reconciler.Params{
-		Recorded: func(id, set string) bool { return record.Lists(configMaps, namespace, id, set) },
+		Recorded: func(id, set string) bool { return record.ListsSet(configMaps, namespace, id, set) },
 		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
 		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})

@@ -24,7 +24,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	reconciler.AddHandlers(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
 	reconciler.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
 	gate.AddHandlers(p.Informers, p.Queues.Pods.Enqueue)
-	gatewaycontroller.Handle(p.Informers, p.Gateways)
+	gatewaycontroller.AddHandlers(p.Informers, p.Gateways)
 	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
 		p.Configuration.OnChange(p.enqueueAll)
@@ -39,8 +39,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 func (p *parts) runTerm(ctx, lease context.Context) {
 	p.Reconciler.ClearTerm() // the configuration may have changed since the last term
 	defer p.Reconciler.ClearTerm()
-	p.Gateways.Clear()
-	defer p.Gateways.Clear()
+	p.Gateways.ClearTerm()
+	defer p.Gateways.ClearTerm()
 	wait := p.Actors.StartTerm(ctx, lease)
 	var all sync.WaitGroup
 	all.Go(func() {

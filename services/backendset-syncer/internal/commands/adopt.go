@@ -147,7 +147,7 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 		return nil, err
 	}
 	p.log = log
-	a := &adoption{planner: p, resolution: p.gateways.Resolve(), store: record.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer")}
+	a := &adoption{planner: p, resolution: p.gateways.ResolveGateways(), store: record.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer")}
 	if a.obstacles, err = adopt.ReadCluster(ctx, client); err != nil {
 		return nil, err // the error names the kind
 	}
@@ -161,7 +161,7 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 func (a *adoption) input(w *dryrun.World, name types.NamespacedName, o gateway.Options) (*adopt.Input, error) {
 	in := &adopt.Input{Secrets: map[types.NamespacedName]*corev1.Secret{}, Keys: keysOf(o)}
 	for id, all := range a.resolution.Balancers {
-		if slices.ContainsFunc(all, func(g *gateway.Attached) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
+		if slices.ContainsFunc(all, func(g *gateway.ResolvedGateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
 			in.LoadBalancer = id
 			for _, g := range all {
 				in.Gateways = append(in.Gateways, g.Gateway)
@@ -282,19 +282,19 @@ func (a *adoption) plan(r *record.Record) *gateway.Plan {
 
 func (a *adoption) planFor(in *gateway.Input) *gateway.Plan {
 	in.LoadBalancer, in.Live, in.Now = a.in.LoadBalancer, a.in.Live, clock.RealClock{}.Now()
-	return a.gateways.Plan(a.resolution, in)
+	return a.gateways.BuildPlan(a.resolution, in)
 }
 
 // printNext prints what the program does when it has the record. A plan that deletes a listener, or anything that is in use, is an error.
 func (a *adoption) printNext(r *record.Record, out io.Writer) error {
 	p := a.plan(r)
-	for _, problem := range p.Problems() {
+	for _, problem := range p.FormatProblems() {
 		fmt.Fprintln(a.log, problem)
 	}
 	if len(p.Lost) > 0 {
 		return fmt.Errorf("the load balancer has %s %s, which the program would create: delete it, or rename it", p.Lost[0].Kind, p.Lost[0].Name)
 	}
-	changes := p.Changes(a.in.Live)
+	changes := p.LayoutChanges(a.in.Live)
 	for _, step := range layout.Next(a.in.Live, p.Layout) {
 		if step.Action == layout.Delete {
 			return fmt.Errorf("the first change would delete %s %s of the load balancer: this is a defect, report it", step.Kind, step.Name)

@@ -20,10 +20,10 @@ import (
 // printGateways prints the plans of the load balancers of Gateways. It reports the number of load balancers with a plan, and whether one of
 // them has changes.
 func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name string) bool) (planned int, differs bool) {
-	if !p.gateways.Ready() {
+	if !p.gateways.IsReady() {
 		return 0, false
 	}
-	resolution := p.gateways.Resolve()
+	resolution := p.gateways.ResolveGateways()
 	for i := range resolution.Unprogrammable {
 		if u := &resolution.Unprogrammable[i]; chosen(u.Namespace, u.Name) {
 			fmt.Fprintf(p.log, "Gateway %s/%s: %s: %s\n", u.Namespace, u.Name, u.Problem.Reason, u.Problem.Message)
@@ -31,7 +31,7 @@ func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name
 	}
 	ids := map[string]bool{}
 	for id, all := range resolution.Balancers {
-		if slices.ContainsFunc(all, func(g *gateway.Attached) bool { return chosen(g.Namespace, g.Name) }) {
+		if slices.ContainsFunc(all, func(g *gateway.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
 			ids[id] = true
 		}
 	}
@@ -60,14 +60,14 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolut
 		return false, false, err
 	}
 	live, now := lb.LiveLayout(), clock.RealClock{}.Now()
-	plan := p.gateways.Plan(resolution, &gateway.Input{LoadBalancer: id, Record: before, Live: live, Now: now})
-	for _, problem := range plan.Problems() {
+	plan := p.gateways.BuildPlan(resolution, &gateway.Input{LoadBalancer: id, Record: before, Live: live, Now: now})
+	for _, problem := range plan.FormatProblems() {
 		fmt.Fprintln(p.log, problem)
 	}
 	if len(plan.Lost) > 0 {
 		return false, false, nil
 	}
-	changes := plan.Changes(live)
+	changes := plan.LayoutChanges(live)
 	wanted := map[string]*actor.Wanted{}
 	for name, s := range plan.Sets {
 		if _, exists := live.Sets[name]; exists {

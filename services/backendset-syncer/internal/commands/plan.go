@@ -141,7 +141,7 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	}
 	observer := observe.New(caches)
 	p := &planner{
-		judge: controller.NewEvaluator(observer, document, func(id, set string) bool { return record.Lists(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		judge: controller.NewEvaluator(observer, document, func(id, set string) bool { return record.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
 		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
 		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}

@@ -329,7 +329,7 @@ func testRecovery(g *gatewayRig, id string, port int) {
 	g.settled()
 	assert.Zero(g.t, g.emulator.Writes(time.Time{}), "nothing has to change")
 	for _, o := range known.Objects {
-		assert.True(g.t, g.record(id).Has(o.Kind, o.Name), "%s %s", o.Kind, o.Name)
+		assert.True(g.t, g.record(id).HasObject(o.Kind, o.Name), "%s %s", o.Kind, o.Name)
 	}
 	assert.Equal(g.t, before.RoutingPolicies, g.emulator.Current(id).RoutingPolicies)
 

@@ -243,6 +243,6 @@ func (g *gatewayRig) assertAdopted(id string) {
 	}
 	assert.ElementsMatch(g.t, []string{"by terraform", "r000 models-embed-80", "r001 models-chat-80"}, rules)
 	assert.Equal(g.t, "by terraform", rules[0], "the rule of Terraform stays where it was")
-	assert.True(g.t, g.record(id).Has(record.Listener, "http"))
-	assert.False(g.t, g.record(id).Has(record.Listener, "terraform"))
+	assert.True(g.t, g.record(id).HasObject(record.Listener, "http"))
+	assert.False(g.t, g.record(id).HasObject(record.Listener, "terraform"))
 }

@@ -31,8 +31,8 @@ const ProxyProtocol = "fairlead.dev/http-proxy"
 // reasonNoProxy is why a route cannot use an InferencePool.
 const reasonNoProxy = "NoEndpointPickerProxy"
 
-// resolve returns the backend of a reference, or its problem.
-func (b *build) resolve(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
+// resolveBackend returns the backend of a reference, or its problem.
+func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
 	group, kind := string(ptr.Deref(ref.Group, "")), string(ptr.Deref(ref.Kind, kindService))
 	backend := routing.Backend{Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name)}
 	switch {
@@ -43,70 +43,70 @@ func (b *build) resolve(namespace string, ref *gatewayv1.BackendRef) (routing.Ba
 		return backend, Problem{string(gatewayv1.RouteReasonInvalidKind), fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)}
 	}
 	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
-	if !b.permits(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
+	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
 		return backend, Problem{string(gatewayv1.RouteReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant in namespace %s permits it", backend.Namespace)}
 	}
-	_, problem := b.endpoints(backend)
+	_, problem := b.findEndpoints(backend)
 	return backend, problem
 }
 
-// found is the endpoints of a backend, or its problem.
-type found struct {
+// backendEndpoints is the endpoints of a backend, or its problem.
+type backendEndpoints struct {
 	all     []plan.Endpoint
 	service string // that has them, with its namespace; empty: not known
 	refused string // endpoints that cannot become backends
 	problem Problem
 }
 
-// endpoints returns the endpoints of a backend.
-func (b *build) endpoints(backend routing.Backend) (found, Problem) {
-	f, known := b.found[backend]
+// findEndpoints returns the endpoints of a backend.
+func (b *planBuilder) findEndpoints(backend routing.Backend) (backendEndpoints, Problem) {
+	f, known := b.endpoints[backend]
 	if !known {
 		if backend.Kind == kindPool {
 			f = b.poolEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name})
 		} else {
 			f = b.serviceEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name}, intstr.FromInt32(backend.Port))
 		}
-		b.found[backend] = f
+		b.endpoints[backend] = f
 	}
 	return f, f.problem
 }
 
-func (b *build) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString) found {
+func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString) backendEndpoints {
 	b.services[name] = true
 	e, err := b.planner.observer.ServiceEndpoints(name, port, b.isPod)
 	switch {
 	case e.Missing:
-		return found{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
+		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
 	case err != nil:
-		return found{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
+		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
 	}
-	return found{all: e.All, service: name.String(), refused: e.Refused}
+	return backendEndpoints{all: e.All, service: name.String(), refused: e.Refused}
 }
 
 // poolEndpoints returns the endpoints of an InferencePool: the proxy listeners of its endpoint picker or, without a ready one, its own pods
 // if it fails open.
-func (b *build) poolEndpoints(name cache.ObjectName) found {
+func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 	b.pools[name] = true
 	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
 	if pool == nil {
-		return found{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
+		return backendEndpoints{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
 	}
-	proxies, problem := b.proxies(pool)
+	proxies, problem := b.proxyEndpoints(pool)
 	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
 	failOpen := pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen
 	switch {
 	case problem == "" && (!failOpen || slices.ContainsFunc(proxies.All, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
-		return found{all: proxies.All, service: picker, refused: proxies.Refused}
+		return backendEndpoints{all: proxies.All, service: picker, refused: proxies.Refused}
 	case !failOpen:
-		return found{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
+		return backendEndpoints{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
 			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
 	}
-	return found{all: merge(proxies.All, b.podEndpoints(pool)), service: picker}
+	return backendEndpoints{all: mergeEndpoints(proxies.All, b.podEndpoints(pool)), service: picker}
 }
 
-// proxies returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
-func (b *build) proxies(pool *informers.Pool) (observe.Endpoints, string) {
+// proxyEndpoints returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
+func (b *planBuilder) proxyEndpoints(pool *informers.Pool) (observe.Endpoints, string) {
 	ref := &pool.Spec.EndpointPickerRef
 	if cmp.Or(ref.Kind, kindService) != kindService || ptr.Deref(ref.Group, "") != "" || ref.Name == "" {
 		return observe.Endpoints{}, "its endpoint picker is not a Service"
@@ -129,7 +129,7 @@ func (b *build) proxies(pool *informers.Pool) (observe.Endpoints, string) {
 }
 
 // podEndpoints returns the pods of a pool as endpoints.
-func (b *build) podEndpoints(pool *informers.Pool) []plan.Endpoint {
+func (b *planBuilder) podEndpoints(pool *informers.Pool) []plan.Endpoint {
 	var all []plan.Endpoint
 	for _, p := range b.planner.PodsOf(pool) {
 		for _, a := range addressesIn(pool, p) {
@@ -138,18 +138,18 @@ func (b *build) podEndpoints(pool *informers.Pool) []plan.Endpoint {
 			}
 		}
 	}
-	return merge(all, nil)
+	return mergeEndpoints(all, nil)
 }
 
-// Selects reports whether an InferencePool has a pod.
-func Selects(pool *informers.Pool, p *corev1.Pod) bool {
+// SelectsPod reports whether an InferencePool has a pod.
+func SelectsPod(pool *informers.Pool, p *corev1.Pod) bool {
 	match := pool.Spec.Selector.MatchLabels
 	return pool.Namespace == p.Namespace && len(match) > 0 && labels.SelectorFromSet(match).Matches(labels.Set(p.Labels))
 }
 
 // PodsOf returns the pods of an InferencePool.
 func (p *Planner) PodsOf(pool *informers.Pool) []*corev1.Pod {
-	return slices.DeleteFunc(informers.PodsOfNamespace(p.caches.Pods, pool.Namespace), func(x *corev1.Pod) bool { return !Selects(pool, x) })
+	return slices.DeleteFunc(informers.PodsOfNamespace(p.caches.Pods, pool.Namespace), func(x *corev1.Pod) bool { return !SelectsPod(pool, x) })
 }
 
 // addressesIn returns the addresses of a pod of an InferencePool.
@@ -171,7 +171,7 @@ func addressesIn(pool *informers.Pool, p *corev1.Pod) []netip.AddrPort {
 func (p *Planner) AddressesOf(pod *corev1.Pod) map[netip.AddrPort]bool {
 	all := p.observer.PodAddresses(pod)
 	for _, pool := range informers.ListAll[informers.Pool](p.caches.Pools) {
-		if pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && Selects(pool, pod) {
+		if pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && SelectsPod(pool, pod) {
 			for _, a := range addressesIn(pool, pod) {
 				all[a] = true
 			}
@@ -193,8 +193,8 @@ func podState(p *corev1.Pod) plan.State {
 	return plan.NotReady
 }
 
-// merge returns the endpoints of two lists, sorted, each address once: with the higher state.
-func merge(a, b []plan.Endpoint) []plan.Endpoint {
+// mergeEndpoints returns the endpoints of two lists, sorted, each address once: with the higher state.
+func mergeEndpoints(a, b []plan.Endpoint) []plan.Endpoint {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, func(x, y plan.Endpoint) int {
 		return cmp.Or(x.Address.Compare(y.Address), cmp.Compare(y.State, x.State))

@@ -42,7 +42,7 @@ func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listene
 	}
 	for _, l := range listeners {
 		for _, h := range own {
-			if both, ok := gatewayapi.IntersectHostnames(string(h), l.hostname()); ok {
+			if both, ok := gatewayapi.IntersectHostnames(string(h), l.lowerHostname()); ok {
 				host := cmp.Or(both, anyHost)
 				if n := len(hosts[host]); n == 0 || hosts[host][n-1] != l {
 					hosts[host] = append(hosts[host], l)
@@ -85,8 +85,8 @@ func isRedirect(rule *gatewayv1.HTTPRouteRule) bool {
 }
 
 // decideClaims refuses the rules whose hosts and paths belong to another namespace.
-func (b *build) decideClaims() {
-	all := b.asks()
+func (b *planBuilder) decideClaims() {
+	all := b.collectClaims()
 	registry := ownership.New()
 	registry.SetAll(all)
 	refused := map[string]map[ownership.Claim]ownership.Conflict{}
@@ -106,8 +106,8 @@ func (b *build) decideClaims() {
 	}
 }
 
-// asks returns what the routes of all namespaces claim.
-func (b *build) asks() map[ownership.Owner]ownership.Claims {
+// collectClaims returns what the routes of all namespaces claim.
+func (b *planBuilder) collectClaims() map[ownership.Owner]ownership.Claims {
 	all := map[ownership.Owner]ownership.Claims{}
 	for _, r := range b.routes {
 		owner := ownership.Owner{Namespace: r.Namespace}
@@ -129,7 +129,7 @@ func (b *build) asks() map[ownership.Owner]ownership.Claims {
 }
 
 // liveSince returns since when the load balancer serves a claim of a namespace, zero if it does not.
-func (b *build) liveSince(namespace string, c ownership.Claim) time.Time {
+func (b *planBuilder) liveSince(namespace string, c ownership.Claim) time.Time {
 	if have, found := b.before.Claims[record.ClaimHash(c.String())]; found && have.Namespace == namespace {
 		return have.Since
 	}
@@ -137,7 +137,7 @@ func (b *build) liveSince(namespace string, c ownership.Claim) time.Time {
 }
 
 // recordClaims records the claims of the rules that are programmed, with the hosts of the listeners that have them.
-func (b *build) recordClaims() {
+func (b *planBuilder) recordClaims() {
 	refused := map[ruleOf]map[listenerOf]bool{}
 	for i := range b.desired.Problems {
 		p := &b.desired.Problems[i]
@@ -154,7 +154,7 @@ func (b *build) recordClaims() {
 				continue
 			}
 			for _, c := range r.claims[i] {
-				if slices.ContainsFunc(c.listeners, func(l *Listener) bool { return !at[listenerOf{l.gateway.name(), string(l.Name)}] }) {
+				if slices.ContainsFunc(c.listeners, func(l *Listener) bool { return !at[listenerOf{l.gateway.gatewayName(), string(l.Name)}] }) {
 					b.recordClaim(r.Namespace, c.Claim)
 				}
 			}
@@ -175,7 +175,7 @@ type (
 )
 
 // recordClaim records a claim, with the time since when it is served.
-func (b *build) recordClaim(namespace string, c ownership.Claim) {
+func (b *planBuilder) recordClaim(namespace string, c ownership.Claim) {
 	since := b.liveSince(namespace, c)
 	if since.IsZero() {
 		since = b.now.UTC().Truncate(time.Second)

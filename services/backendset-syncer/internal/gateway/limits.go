@@ -12,10 +12,10 @@ import (
 const maxRedirects = 50
 
 // redirectsLeft returns the redirects for which rule sets of others leave room.
-func (b *build) redirectsLeft() int {
+func (b *planBuilder) redirectsLeft() int {
 	others := 0
 	for name, r := range b.live.RuleSets {
-		if !b.before.Has(record.RuleSet, name) {
+		if !b.before.HasObject(record.RuleSet, name) {
 			others += max(r.Rules, 1)
 		}
 	}
@@ -23,8 +23,8 @@ func (b *build) redirectsLeft() int {
 }
 
 // servedBy returns the namespaces whose rules the load balancer serves on a listener, and that still have a route there.
-func (b *build) servedBy(l *Listener) []string {
-	o := b.before.Find(record.Listener, l.key)
+func (b *planBuilder) servedBy(l *Listener) []string {
+	o := b.before.FindByKey(record.Listener, l.key)
 	if o == nil {
 		return nil
 	}
@@ -33,14 +33,14 @@ func (b *build) servedBy(l *Listener) []string {
 	})
 }
 
-// redirects reports whether the load balancer redirects all requests of a listener.
-func (b *build) redirects(l *Listener) bool {
-	o := b.before.Find(record.Listener, l.key)
-	return o != nil && slices.ContainsFunc(b.live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.Has(record.RuleSet, name) })
+// isRedirected reports whether the load balancer redirects all requests of a listener.
+func (b *planBuilder) isRedirected(l *Listener) bool {
+	o := b.before.FindByKey(record.Listener, l.key)
+	return o != nil && slices.ContainsFunc(b.live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.HasObject(record.RuleSet, name) })
 }
 
 // conditionsOfOthers returns the number of conditions of rules of others in a routing policy: OCI's limit is that of the policy.
-func (b *build) conditionsOfOthers(policy string) int {
+func (b *planBuilder) conditionsOfOthers(policy string) int {
 	n := 0
 	for _, r := range b.foreignRules(policy) {
 		n += countConditions(r.Condition)

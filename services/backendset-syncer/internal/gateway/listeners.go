@@ -47,7 +47,7 @@ const (
 type Listener struct {
 	*gatewayv1.Listener
 
-	gateway *Attached
+	gateway *ResolvedGateway
 	key     string // of the record
 	name    string // of the listener of the load balancer
 	tls     *layout.TLS
@@ -61,17 +61,19 @@ type Listener struct {
 	needs                          []layout.Ref // objects that make the listener programmed
 }
 
-func (l *Listener) hostname() string { return strings.ToLower(gatewayapi.ListenerHostname(l.Listener)) }
+func (l *Listener) lowerHostname() string {
+	return strings.ToLower(gatewayapi.ListenerHostname(l.Listener))
+}
 
-// valid reports whether the load balancer gets the listener.
-func (l *Listener) valid() bool { return l.accepted == Problem{} && l.conflicted == Problem{} }
+// isValid reports whether the load balancer gets the listener.
+func (l *Listener) isValid() bool { return l.accepted == Problem{} && l.conflicted == Problem{} }
 
 // newListeners returns the listeners of the Gateways of a load balancer.
-func (b *build) newListeners() {
+func (b *planBuilder) newListeners() {
 	for _, g := range b.gateways {
 		for i := range g.Spec.Listeners {
 			l := &Listener{Listener: &g.Spec.Listeners[i], gateway: g}
-			l.key = record.ListenerKey(l.Port, l.hostname())
+			l.key = record.ListenerKey(l.Port, l.lowerHostname())
 			b.checkListener(l)
 			b.listeners = append(b.listeners, l)
 		}
@@ -80,7 +82,7 @@ func (b *build) newListeners() {
 }
 
 // checkListener checks a listener by itself.
-func (b *build) checkListener(l *Listener) {
+func (b *planBuilder) checkListener(l *Listener) {
 	l.checkKinds()
 	unsupported := func(format string, args ...any) {
 		l.accepted = Problem{Reason: reasonUnsupported, Message: fmt.Sprintf(format, args...)}
@@ -127,7 +129,7 @@ var tlsProtocols = []string{"TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"}
 const maxOption = 255
 
 // checkTLS resolves the certificate and the options of a listener.
-func (b *build) checkTLS(l *Listener, unsupported func(format string, args ...any)) {
+func (b *planBuilder) checkTLS(l *Listener, unsupported func(format string, args ...any)) {
 	t := l.TLS
 	if t == nil {
 		t = &gatewayv1.ListenerTLSConfig{}
@@ -172,7 +174,7 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 }
 
 // resolveCertificate resolves the certificate of a listener.
-func (b *build) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) {
+func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) {
 	invalid := func(reason gatewayv1.ListenerConditionReason, err error) {
 		l.resolved = Problem{Reason: string(reason), Message: err.Error()}
 		l.tls.Keep = true
@@ -203,11 +205,11 @@ func (b *build) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) 
 	}
 	name := cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.Namespace))), Name: string(ref.Name)}
 	from := reference{group: gatewayv1.GroupName, kind: "Gateway", namespace: l.gateway.Namespace}
-	if !b.permits(from, reference{kind: "Secret", namespace: name.Namespace, name: name.Name}) {
+	if !b.permitsReference(from, reference{kind: "Secret", namespace: name.Namespace, name: name.Name}) {
 		invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf("certificateRefs[0]: no ReferenceGrant in namespace %s permits it", name.Namespace))
 		return
 	}
-	c, err := b.certificate(name)
+	c, err := b.loadCertificate(name)
 	if err != nil {
 		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, fmt.Errorf("certificateRefs[0]: %w", err))
 		return
@@ -218,8 +220,8 @@ func (b *build) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) 
 // maxCertificate limits the size of a certificate chain with its key.
 const maxCertificate = 64 << 10
 
-// certificate returns the certificate of a Secret. Its name follows from its content.
-func (b *build) certificate(name cache.ObjectName) (*layout.Certificate, error) {
+// loadCertificate returns the certificate of a Secret. Its name follows from its content.
+func (b *planBuilder) loadCertificate(name cache.ObjectName) (*layout.Certificate, error) {
 	s := informers.FindObject[corev1.Secret](b.planner.caches.Secrets, name)
 	if s == nil {
 		return nil, fmt.Errorf("no Secret %s of type %s, or no permission to read it", name, corev1.SecretTypeTLS)
@@ -232,9 +234,9 @@ func (b *build) certificate(name cache.ObjectName) (*layout.Certificate, error) 
 		return nil, fmt.Errorf("Secret %s: %w", name, err) //nolint:staticcheck // a kind
 	}
 	key := CertificateKeyOf(s)
-	made := &layout.Certificate{Name: b.nameOf(record.Certificate, key, name.Namespace+"-"+name.Name), Public: string(public), Private: string(private)}
-	b.keys[layout.Ref{Kind: record.Certificate, Name: made.Name}] = key
-	return made, nil
+	certificate := &layout.Certificate{Name: b.nameOf(record.Certificate, key, name.Namespace+"-"+name.Name), Public: string(public), Private: string(private)}
+	b.keys[layout.Ref{Kind: record.Certificate, Name: certificate.Name}] = key
+	return certificate, nil
 }
 
 // fingerprintLength is the length of the hash of a certificate, in hexadecimal characters.
@@ -247,15 +249,15 @@ func CertificateKeyOf(s *corev1.Secret) string {
 }
 
 // nameOf returns the recorded name of an object, or the one that follows from its key.
-func (b *build) nameOf(kind record.Kind, key, readable string) string {
-	if o := b.before.Find(kind, key); o != nil {
+func (b *planBuilder) nameOf(kind record.Kind, key, readable string) string {
+	if o := b.before.FindByKey(kind, key); o != nil {
 		return o.Name
 	}
 	return routing.NameFor(key, readable)
 }
 
 // listenerName returns the name of the load balancer's listener.
-func (b *build) listenerName(l *Listener) string {
+func (b *planBuilder) listenerName(l *Listener) string {
 	return b.nameOf(record.Listener, l.key, l.gateway.Name+"-"+string(l.Name))
 }
 
@@ -267,10 +269,10 @@ func ListenerName(g *gatewayv1.Gateway, l *gatewayv1.Listener) string {
 
 // decideConflicts decides which listeners get their ports. The incumbent of a port and hostname comes first, then the listener of the
 // older Gateway.
-func (b *build) decideConflicts() {
+func (b *planBuilder) decideConflicts() {
 	order := slices.Clone(b.listeners)
 	rank := func(l *Listener) int {
-		if o := b.before.Find(record.Listener, l.key); o != nil && o.Owner == l.gateway.name().String() {
+		if o := b.before.FindByKey(record.Listener, l.key); o != nil && o.Owner == l.gateway.gatewayName().String() {
 			return 0
 		}
 		return 1
@@ -283,7 +285,7 @@ func (b *build) decideConflicts() {
 		}
 		for _, other := range taken {
 			if other.Port == l.Port && l.conflicted == (Problem{}) {
-				l.conflicted = l.conflict(other)
+				l.conflicted = l.conflictWith(other)
 			}
 		}
 		if l.conflicted != (Problem{}) {
@@ -300,18 +302,18 @@ func (b *build) decideConflicts() {
 	}
 }
 
-// conflict returns why two listeners cannot have the same port.
-func (l *Listener) conflict(other *Listener) Problem {
+// conflictWith returns why two listeners cannot have the same port.
+func (l *Listener) conflictWith(other *Listener) Problem {
 	owner := "a listener of another Gateway"
-	if other.gateway.name() == l.gateway.name() {
+	if other.gateway.gatewayName() == l.gateway.gatewayName() {
 		owner = "listener " + string(other.Name)
 	}
 	switch {
 	case other.Protocol != l.Protocol:
 		return Problem{string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has port %d with another protocol", owner, l.Port)}
-	case other.hostname() == l.hostname():
+	case other.lowerHostname() == l.lowerHostname():
 		return Problem{string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has port %d with the same hostname", owner, l.Port)}
-	case l.tls != nil && (l.protocol() != other.protocol() || !sameProtocols(l.tls.Protocols, other.tls.Protocols)):
+	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !sameProtocols(l.tls.Protocols, other.tls.Protocols)):
 		return Problem{string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port)}
 	}
 	return Problem{}
@@ -321,8 +323,8 @@ func sameProtocols(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// protocol returns the protocol of the listener of the load balancer.
-func (l *Listener) protocol() string {
+// layoutProtocol returns the protocol of the listener of the load balancer.
+func (l *Listener) layoutProtocol() string {
 	if l.tls != nil && l.tls.CipherSuite == http2Suite {
 		return layout.ProtocolHTTP2
 	}
@@ -330,10 +332,10 @@ func (l *Listener) protocol() string {
 }
 
 // foreignListeners returns the number of listeners of others.
-func (b *build) foreignListeners() int {
+func (b *planBuilder) foreignListeners() int {
 	n := 0
 	for name := range b.live.Listeners {
-		if !b.before.Has(record.Listener, name) {
+		if !b.before.HasObject(record.Listener, name) {
 			n++
 		}
 	}
@@ -341,9 +343,9 @@ func (b *build) foreignListeners() int {
 }
 
 // portProblem returns why a listener of others, or of a frozen Gateway, has the port.
-func (b *build) portProblem(l *Listener) Problem {
+func (b *planBuilder) portProblem(l *Listener) Problem {
 	for name, other := range b.live.Listeners {
-		if other.Port != int(l.Port) || b.before.Has(record.Listener, name) && !b.frozenListeners[name] {
+		if other.Port != int(l.Port) || b.before.HasObject(record.Listener, name) && !b.frozenListeners[name] {
 			continue
 		}
 		hosts := []string{}
@@ -353,8 +355,8 @@ func (b *build) portProblem(l *Listener) Problem {
 		if b.listenerName(l) == name {
 			continue // of a frozen Gateway that had the same port and hostname, or the record was lost
 		}
-		same := len(hosts) == 0 && l.hostname() == "" || slices.Contains(hosts, l.hostname())
-		if same || other.Protocol != l.protocol() || (other.TLS == nil) != (l.tls == nil) {
+		same := len(hosts) == 0 && l.lowerHostname() == "" || slices.Contains(hosts, l.lowerHostname())
+		if same || other.Protocol != l.layoutProtocol() || (other.TLS == nil) != (l.tls == nil) {
 			return Problem{string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf("the load balancer has a listener of another client on port %d", l.Port)}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 )
 
-// IsOurGateway reports whether a parentRef refers to a Gateway of the program.
-func (p *Planner) IsOurGateway(ref *gatewayv1.ParentReference, namespace string) bool {
+// IsOwnGateway reports whether a parentRef refers to a Gateway of the program.
+func (p *Planner) IsOwnGateway(ref *gatewayv1.ParentReference, namespace string) bool {
 	name := ParentName(ref, namespace)
 	if name == "" {
 		return false
@@ -24,22 +24,22 @@ func (p *Planner) IsOurGateway(ref *gatewayv1.ParentReference, namespace string)
 		return false
 	}
 	class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
-	return class == nil || p.IsOurs(class.Spec.ControllerName)
+	return class == nil || p.IsOwnController(class.Spec.ControllerName)
 }
 
-// Orphans returns the routes with entries of the program for parents that they no longer have, or that are no longer Gateways of the
+// OrphanedRoutes returns the routes with entries of the program for parents that they no longer have, or that are no longer Gateways of the
 // program, with the entries that stay.
-func (p *Planner) Orphans(*Resolution) map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus {
-	all := map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus{}
+func (p *Planner) OrphanedRoutes(*Resolution) map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus {
+	orphans := map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus{}
 	for _, r := range informers.ListAll[gatewayv1.HTTPRoute](p.caches.Routes) {
 		kept := slices.DeleteFunc(slices.Clone(r.Status.Parents), func(s gatewayv1.RouteParentStatus) bool {
-			return p.IsOurs(s.ControllerName) && (!hasParent(r, &s.ParentRef) || !p.IsOurGateway(&s.ParentRef, r.Namespace))
+			return p.IsOwnController(s.ControllerName) && (!hasParent(r, &s.ParentRef) || !p.IsOwnGateway(&s.ParentRef, r.Namespace))
 		})
 		if len(kept) < len(r.Status.Parents) {
-			all[r] = kept
+			orphans[r] = kept
 		}
 	}
-	return all
+	return orphans
 }
 
 func hasParent(r *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference) bool {

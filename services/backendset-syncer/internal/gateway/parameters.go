@@ -53,36 +53,36 @@ const (
 // parseParameters reads the data of a ConfigMap. It refuses keys that it does not know: nothing may be ignored in silence.
 func parseParameters(data map[string]string) (Parameters, error) {
 	p := parser{data: maps.Clone(data)}
-	made := Parameters{
-		LoadBalancerID: p.text(keyLoadBalancer), IdleTimeout: p.number(keyIdleTimeout, 1, maxIdleTimeout),
+	parameters := Parameters{
+		LoadBalancerID: p.popText(keyLoadBalancer), IdleTimeout: p.popNumber(keyIdleTimeout, 1, maxIdleTimeout),
 		Health: layout.Health{
-			Protocol: p.text(keyHealthProtocol), Path: p.text(keyHealthPath), Port: p.number(keyHealthPort, 0, maxPort), ReturnCode: p.number(keyHealthCode, minStatus, maxStatus),
-			Retries: p.number(keyHealthRetries, 1, maxRetries), TimeoutMillis: 1000 * p.number(keyHealthTimeout, 1, maxTimeout),
-			IntervalMillis: 1000 * p.number(keyHealthInterval, 1, maxInterval),
+			Protocol: p.popText(keyHealthProtocol), Path: p.popText(keyHealthPath), Port: p.popNumber(keyHealthPort, 0, maxPort), ReturnCode: p.popNumber(keyHealthCode, minStatus, maxStatus),
+			Retries: p.popNumber(keyHealthRetries, 1, maxRetries), TimeoutMillis: 1000 * p.popNumber(keyHealthTimeout, 1, maxTimeout),
+			IntervalMillis: 1000 * p.popNumber(keyHealthInterval, 1, maxInterval),
 		},
-		DrainMinimum: p.seconds(keyDrainMinimum), DrainMaximum: p.seconds(keyDrainMaximum),
+		DrainMinimum: p.popSeconds(keyDrainMinimum), DrainMaximum: p.popSeconds(keyDrainMaximum),
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.data)) {
-		p.fail("%.60s: unknown key", key)
+		p.addProblem("%.60s: unknown key", key)
 	}
-	p.check(&made)
-	return made, errors.Join(p.problems...)
+	p.checkValues(&parameters)
+	return parameters, errors.Join(p.problems...)
 }
 
-// check checks values against each other.
-func (p *parser) check(made *Parameters) {
-	h := &made.Health
+// checkValues checks values against each other.
+func (p *parser) checkValues(parameters *Parameters) {
+	h := &parameters.Health
 	switch {
-	case made.LoadBalancerID != "" && !strings.HasPrefix(made.LoadBalancerID, "ocid1.loadbalancer."):
-		p.fail("%s: %.120q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", keyLoadBalancer, made.LoadBalancerID)
+	case parameters.LoadBalancerID != "" && !strings.HasPrefix(parameters.LoadBalancerID, "ocid1.loadbalancer."):
+		p.addProblem("%s: %.120q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", keyLoadBalancer, parameters.LoadBalancerID)
 	case !slices.Contains([]string{"", healthTCP, healthHTTP}, h.Protocol):
-		p.fail("%s: %.20q is neither TCP nor HTTP", keyHealthProtocol, h.Protocol)
+		p.addProblem("%s: %.20q is neither TCP nor HTTP", keyHealthProtocol, h.Protocol)
 	case h.Protocol != healthHTTP && (h.Path != "" || h.ReturnCode != 0):
-		p.fail("%s and %s have an effect only with %s HTTP", keyHealthPath, keyHealthCode, keyHealthProtocol)
+		p.addProblem("%s and %s have an effect only with %s HTTP", keyHealthPath, keyHealthCode, keyHealthProtocol)
 	case h.Path != "" && !strings.HasPrefix(h.Path, "/") || len(h.Path) > maxHealthPath:
-		p.fail("%s: must begin with / and have at most %d characters", keyHealthPath, maxHealthPath)
-	case made.DrainMinimum != nil && *made.DrainMinimum > made.drain().Maximum:
-		p.fail("%s exceeds %s", keyDrainMinimum, keyDrainMaximum)
+		p.addProblem("%s: must begin with / and have at most %d characters", keyHealthPath, maxHealthPath)
+	case parameters.DrainMinimum != nil && *parameters.DrainMinimum > parameters.drainTimes().Maximum:
+		p.addProblem("%s exceeds %s", keyDrainMinimum, keyDrainMaximum)
 	}
 }
 
@@ -93,40 +93,40 @@ type parser struct {
 	problems []error
 }
 
-func (p *parser) fail(format string, args ...any) {
+func (p *parser) addProblem(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Errorf(format, args...))
 }
 
-func (p *parser) text(key string) string {
+func (p *parser) popText(key string) string {
 	value := strings.TrimSpace(p.data[key])
 	delete(p.data, key)
 	return value
 }
 
-func (p *parser) number(key string, least, most int) int {
-	text := p.text(key)
+func (p *parser) popNumber(key string, least, most int) int {
+	text := p.popText(key)
 	if text == "" {
 		return 0
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
-		p.fail("%s: %.20q is not a number from %d to %d", key, text, least, most)
+		p.addProblem("%s: %.20q is not a number from %d to %d", key, text, least, most)
 		return 0
 	}
 	return n
 }
 
-func (p *parser) seconds(key string) *time.Duration {
+func (p *parser) popSeconds(key string) *time.Duration {
 	if strings.TrimSpace(p.data[key]) == "" {
 		delete(p.data, key)
 		return nil
 	}
-	d := time.Duration(p.number(key, 0, maxDrain)) * time.Second
+	d := time.Duration(p.popNumber(key, 0, maxDrain)) * time.Second
 	return &d
 }
 
-// over returns the parameters of a Gateway with those of its class where it has none.
-func (p Parameters) over(class Parameters) Parameters {
+// withDefaults returns the parameters of a Gateway with those of its class where it has none.
+func (p Parameters) withDefaults(class Parameters) Parameters {
 	p.LoadBalancerID, p.IdleTimeout = cmp.Or(p.LoadBalancerID, class.LoadBalancerID), cmp.Or(p.IdleTimeout, class.IdleTimeout)
 	if p.Health == (layout.Health{}) {
 		p.Health = class.Health
@@ -138,8 +138,8 @@ func (p Parameters) over(class Parameters) Parameters {
 // defaultDrain is the default of BackendSetBindings: longer than any stream that a gateway permits.
 const defaultDrain = time.Hour
 
-// drain returns the drain times.
-func (p *Parameters) drain() plan.Drain {
+// drainTimes returns the drain times.
+func (p *Parameters) drainTimes() plan.Drain {
 	d := plan.Drain{Maximum: defaultDrain}
 	if p.DrainMaximum != nil {
 		d.Maximum = *p.DrainMaximum
@@ -164,8 +164,8 @@ const (
 	healthHTTP = "HTTP"
 )
 
-// health returns the health checker of new backend sets.
-func (p *Parameters) health() layout.Health {
+// healthChecker returns the health checker of new backend sets.
+func (p *Parameters) healthChecker() layout.Health {
 	h := p.Health
 	h.Protocol, h.Retries = cmp.Or(h.Protocol, healthTCP), cmp.Or(h.Retries, healthRetries)
 	h.TimeoutMillis, h.IntervalMillis, h.ReturnCode = cmp.Or(h.TimeoutMillis, healthTimeout), cmp.Or(h.IntervalMillis, healthInterval), cmp.Or(h.ReturnCode, healthCode)

@@ -38,7 +38,7 @@ type Input struct {
 type Plan struct {
 	LoadBalancer string
 	Listeners    []*Listener
-	Gateways     []*Attached
+	Gateways     []*ResolvedGateway
 	Routes       []*Route
 
 	Layout  *layout.Wanted
@@ -60,12 +60,12 @@ type Set struct {
 	Problem Problem // of its endpoints
 }
 
-// build is a plan in the making.
-type build struct {
+// planBuilder is a plan in the making.
+type planBuilder struct {
 	*Input
 
 	planner  *Planner
-	gateways []*Attached
+	gateways []*ResolvedGateway
 	limits   policy.GatewayLimits
 	isPod    func(netip.Addr) bool
 	before   *record.Record // never nil
@@ -83,15 +83,15 @@ type build struct {
 	keys      map[layout.Ref]string // of certificates
 
 	frozenListeners map[string]bool // names
-	found           map[routing.Backend]found
+	endpoints       map[routing.Backend]backendEndpoints
 	services, pools map[cache.ObjectName]bool
 }
 
-// Plan returns the plan of a load balancer.
-func (p *Planner) Plan(r *Resolution, in *Input) *Plan {
-	b := &build{
+// BuildPlan returns the plan of a load balancer.
+func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
+	b := &planBuilder{
 		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: p.isPod(), live: in.Live, now: in.Now, before: in.Record,
-		sets: map[string]*Set{}, keys: map[layout.Ref]string{}, frozenListeners: map[string]bool{}, found: map[routing.Backend]found{},
+		sets: map[string]*Set{}, keys: map[layout.Ref]string{}, frozenListeners: map[string]bool{}, endpoints: map[routing.Backend]backendEndpoints{},
 		services: map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &layout.Wanted{RuleSetNames: map[string]bool{}},
 	}
 	if b.before == nil {
@@ -102,19 +102,19 @@ func (p *Planner) Plan(r *Resolution, in *Input) *Plan {
 	if len(b.gateways) > 0 {
 		b.limits = b.gateways[0].Limits
 	}
-	b.freeze(r)
+	b.freezeListeners(r)
 	b.newListeners()
 	b.newRoutes()
 	b.decideClaims()
-	b.route()
-	b.accept()
+	b.computeRouting()
+	b.acceptRoutes()
 	b.recordClaims()
-	b.lay()
-	b.wantSets()
-	b.retire()
+	b.buildLayout()
+	b.buildSets()
+	b.retireObjects()
 	return &Plan{
 		LoadBalancer: in.LoadBalancer, Listeners: b.listeners, Gateways: b.gateways, Routes: b.routes, Layout: b.layout, Version: versionOf(b.layout), Sets: b.sets,
-		Record: b.after, Lost: b.lost(), Services: b.services, Pools: b.pools,
+		Record: b.after, Lost: b.findLost(), Services: b.services, Pools: b.pools,
 	}
 }
 
@@ -127,10 +127,10 @@ func versionOf(w *layout.Wanted) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// freeze notes the listeners of Gateways that cannot be resolved.
-func (b *build) freeze(r *Resolution) {
+// freezeListeners notes the listeners of Gateways that cannot be resolved.
+func (b *planBuilder) freezeListeners(r *Resolution) {
 	for _, name := range b.before.Gateways {
-		if !r.frozen(name) {
+		if !r.isFrozen(name) {
 			continue
 		}
 		b.after.Gateways = append(b.after.Gateways, name)
@@ -146,15 +146,15 @@ func (b *build) freeze(r *Resolution) {
 // be made at the limit; with two, two of them could be made at once.
 const reservedSets = 1
 
-// route computes the routing of all valid listeners.
-func (b *build) route() {
+// computeRouting computes the routing of all valid listeners.
+func (b *planBuilder) computeRouting() {
 	b.input = &routing.Input{
 		Limits: routing.Limits{
 			Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Redirects: b.redirectsLeft(), Namespaces: map[string]routing.NamespaceLimits{},
 		},
-		Names: b.before.Names(record.RoutingPolicy), Fallback: b.planner.fallback,
+		Names: b.before.NamesByKey(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
-	maps.Copy(b.input.Names, b.before.Names(record.BackendSet))
+	maps.Copy(b.input.Names, b.before.NamesByKey(record.BackendSet))
 	document, _ := b.planner.configuration.CurrentDocument()
 	for _, r := range b.routes {
 		if document != nil {
@@ -164,13 +164,13 @@ func (b *build) route() {
 	}
 	b.input.Foreign = b.foreignSets()
 	for _, l := range b.listeners {
-		if !l.valid() {
+		if !l.isValid() {
 			continue
 		}
 		b.valid = append(b.valid, l)
 		b.input.Listeners = append(b.input.Listeners, routing.Listener{
-			Gateway: l.gateway.name(), Name: string(l.Name), Hostname: l.hostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
-			Served: b.servedBy(l), Redirected: b.redirects(l),
+			Gateway: l.gateway.gatewayName(), Name: string(l.Name), Hostname: l.lowerHostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
+			Served: b.servedBy(l), Redirected: b.isRedirected(l),
 		})
 	}
 	b.namePolicies()
@@ -181,25 +181,25 @@ func (b *build) route() {
 }
 
 // foreignSets returns the backend sets of others: those that the load balancer has, and those of bindings.
-func (b *build) foreignSets() []string {
-	var all []string
+func (b *planBuilder) foreignSets() []string {
+	var foreign []string
 	for name := range b.live.Sets {
-		if !b.before.Has(record.BackendSet, name) && !b.Recovering {
-			all = append(all, name)
+		if !b.before.HasObject(record.BackendSet, name) && !b.Recovering {
+			foreign = append(foreign, name)
 		}
 	}
 	for _, binding := range b.planner.observer.ListBindings() {
 		// A binding without a set cannot keep a name, which is not secret, from a route.
-		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(all, name) && !b.before.Has(record.BackendSet, name) {
-			all = append(all, name)
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(foreign, name) && !b.before.HasObject(record.BackendSet, name) {
+			foreign = append(foreign, name)
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(foreign)
+	return foreign
 }
 
 // usedByFrozen reports whether a frozen listener needs an object that no plan has.
-func (b *build) usedByFrozen(kind record.Kind, name string) bool {
+func (b *planBuilder) usedByFrozen(kind record.Kind, name string) bool {
 	for listener := range b.frozenListeners {
 		l, found := b.live.Listeners[listener]
 		if !found {
@@ -219,20 +219,20 @@ func (b *build) usedByFrozen(kind record.Kind, name string) bool {
 	return false
 }
 
-// put wants an object, and records it.
-func (b *build) put(kind record.Kind, key, name string) layout.Ref {
-	b.after.Put(record.Object{Kind: kind, Key: key, Name: name})
+// recordObject wants an object, and records it.
+func (b *planBuilder) recordObject(kind record.Kind, key, name string) layout.Ref {
+	b.after.PutObject(record.Object{Kind: kind, Key: key, Name: name})
 	return layout.Ref{Kind: kind, Name: name}
 }
 
-// lay computes the layout.
-func (b *build) lay() {
+// buildLayout computes the layout.
+func (b *planBuilder) buildLayout() {
 	w := b.layout
 	w.MaxSets, w.MaxListeners = b.limits.BackendSets, b.limits.Listeners
 	for i := range b.desired.Sets {
 		s := &b.desired.Sets[i]
-		b.put(record.BackendSet, s.Key, s.Name)
-		w.Sets = append(w.Sets, layout.Set{Name: s.Name, Health: b.parametersOf(s).health()})
+		b.recordObject(record.BackendSet, s.Key, s.Name)
+		w.Sets = append(w.Sets, layout.Set{Name: s.Name, Health: b.parametersOf(s).healthChecker()})
 	}
 	for _, o := range b.before.Objects {
 		if o.Kind == record.RuleSet {
@@ -240,70 +240,70 @@ func (b *build) lay() {
 		}
 	}
 	for i, l := range b.valid {
-		b.layListener(l, &b.desired.Policies[i])
+		b.addListener(l, &b.desired.Policies[i])
 	}
 	for _, g := range b.gateways {
-		if name := g.name().String(); !slices.Contains(b.after.Gateways, name) {
+		if name := g.gatewayName().String(); !slices.Contains(b.after.Gateways, name) {
 			b.after.Gateways = append(b.after.Gateways, name)
 		}
 	}
 	slices.Sort(b.after.Gateways)
 }
 
-// layListener adds a listener with everything that it refers to.
-func (b *build) layListener(l *Listener, p *routing.Policy) {
-	w, owner := b.layout, l.gateway.name().String()
-	if l.tls != nil && l.tls.Keep && b.before.Find(record.Listener, l.key) == nil {
+// addListener adds a listener with everything that it refers to.
+func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
+	w, owner := b.layout, l.gateway.gatewayName().String()
+	if l.tls != nil && l.tls.Keep && b.before.FindByKey(record.Listener, l.key) == nil {
 		return // it was never programmed
 	}
 	l.name = b.listenerName(l)
-	made := layout.Listener{
-		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.protocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
+	listener := layout.Listener{
+		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.layoutProtocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
 	}
-	if h := l.hostname(); h != "" {
+	if h := l.lowerHostname(); h != "" {
 		key := record.HostnameKey(h)
 		name := b.nameOf(record.Hostname, key, h)
-		l.needs = append(l.needs, b.put(record.Hostname, key, name))
-		made.Hostnames = []string{name}
+		l.needs = append(l.needs, b.recordObject(record.Hostname, key, name))
+		listener.Hostnames = []string{name}
 		if !slices.ContainsFunc(w.Hostnames, func(x layout.Hostname) bool { return x.Name == name }) {
 			w.Hostnames = append(w.Hostnames, layout.Hostname{Name: name, Hostname: h})
 		}
 	}
 	if l.cert != nil {
 		ref := layout.Ref{Kind: record.Certificate, Name: l.cert.Name}
-		l.needs = append(l.needs, b.put(record.Certificate, b.keys[ref], l.cert.Name))
+		l.needs = append(l.needs, b.recordObject(record.Certificate, b.keys[ref], l.cert.Name))
 		if !slices.ContainsFunc(w.Certificates, func(x layout.Certificate) bool { return x.Name == l.cert.Name }) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
 	}
-	made.Policy = b.layPolicy(l, p)
+	listener.Policy = b.addPolicy(l, p)
 	if p.Redirect != nil {
 		key := record.RuleSetKey(owner, string(l.Name))
 		name := b.nameOf(record.RuleSet, key, l.gateway.Name+"-"+string(l.Name))
 		w.RuleSetNames[name] = true
-		l.needs = append(l.needs, b.put(record.RuleSet, key, name))
-		made.RuleSets = []string{name}
+		l.needs = append(l.needs, b.recordObject(record.RuleSet, key, name))
+		listener.RuleSets = []string{name}
 		w.RuleSets = append(w.RuleSets, layout.RuleSet{Name: name, Redirect: &layout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
 	}
-	b.after.Put(record.Object{Kind: record.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
-	l.needs = append(l.needs, layout.Ref{Kind: record.Listener, Name: l.name}, layout.Ref{Kind: record.BackendSet, Name: made.DefaultSet})
-	w.Listeners = append(w.Listeners, made)
+	b.after.PutObject(record.Object{Kind: record.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
+	l.needs = append(l.needs, layout.Ref{Kind: record.Listener, Name: l.name}, layout.Ref{Kind: record.BackendSet, Name: listener.DefaultSet})
+	w.Listeners = append(w.Listeners, listener)
 }
 
-// lost returns the wanted objects that the load balancer has and the record does not.
-func (b *build) lost() []layout.Ref {
-	var all []layout.Ref
+// findLost returns the wanted objects that the load balancer has and the record does not.
+func (b *planBuilder) findLost() []layout.Ref {
+	var lost []layout.Ref
 	if empty := (layout.Ref{Kind: record.BackendSet, Name: routing.EmptySet}); b.Record == nil && b.live.Has(empty) {
-		all = append(all, empty)
+		lost = append(lost, empty)
 	}
 	for i := range b.after.Objects {
 		o := &b.after.Objects[i]
 		ref := layout.Ref{Kind: o.Kind, Name: o.Name}
-		if !b.before.Has(o.Kind, o.Name) && b.live.Has(ref) && !b.isLeft(ref) {
-			all = append(all, ref)
+		if !b.before.HasObject(o.Kind, o.Name) && b.live.Has(ref) && !b.isLeft(ref) {
+			lost = append(lost, ref)
 		}
 	}
-	return all
+	return lost
 }
 
 // reasonAddresses is the reason of endpoints that cannot become backends.

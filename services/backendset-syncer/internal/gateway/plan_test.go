@@ -42,7 +42,7 @@ func TestRefusedGateways(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.gateway("web", tt.parameters, tt.spec, webListener)
-			resolution := r.planner().Resolve()
+			resolution := r.planner().ResolveGateways()
 			assert.Empty(t, resolution.Balancers)
 			require.Len(t, resolution.Unprogrammable, 1)
 			assert.Equal(t, tt.reason, resolution.Unprogrammable[0].Problem.Reason)

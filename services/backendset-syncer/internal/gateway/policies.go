@@ -14,7 +14,7 @@ import (
 // program's rules go.
 
 // namePolicies gives listeners the policies that their listeners of the load balancer have.
-func (b *build) namePolicies() {
+func (b *planBuilder) namePolicies() {
 	names, taken := b.input.Names, map[string]bool{}
 	for name := range b.frozenListeners {
 		taken[b.live.Listeners[name].Policy] = true
@@ -30,56 +30,58 @@ func (b *build) namePolicies() {
 	for _, l := range others {
 		name := names[l.policyKey()]
 		if name == "" {
-			name = routing.PolicyName(l.gateway.name(), string(l.Name))
+			name = routing.PolicyName(l.gateway.gatewayName(), string(l.Name))
 		}
 		for suffix := fmt.Sprintf("_%d", l.Port); taken[name]; suffix += "_" { // names of listeners have no underscore
-			name = routing.PolicyName(l.gateway.name(), string(l.Name)+suffix)
+			name = routing.PolicyName(l.gateway.gatewayName(), string(l.Name)+suffix)
 		}
 		names[l.policyKey()], taken[name] = name, true
 	}
 }
 
 // policyOf returns the recorded routing policy of the listener of the load balancer that a listener keeps.
-func (b *build) policyOf(l *Listener) string {
-	o := b.before.Find(record.Listener, l.key)
+func (b *planBuilder) policyOf(l *Listener) string {
+	o := b.before.FindByKey(record.Listener, l.key)
 	if o == nil {
 		return ""
 	}
-	if policy := b.live.Listeners[o.Name].Policy; b.before.Has(record.RoutingPolicy, policy) {
+	if policy := b.live.Listeners[o.Name].Policy; b.before.HasObject(record.RoutingPolicy, policy) {
 		return policy
 	}
 	return ""
 }
 
-func (l *Listener) policyKey() string { return routing.PolicyKey(l.gateway.name(), string(l.Name)) }
+func (l *Listener) policyKey() string {
+	return routing.PolicyKey(l.gateway.gatewayName(), string(l.Name))
+}
 
-// layPolicy adds the routing policy of a listener, and returns its name: empty without one.
-func (b *build) layPolicy(l *Listener, p *routing.Policy) string {
+// addPolicy adds the routing policy of a listener, and returns its name: empty without one.
+func (b *planBuilder) addPolicy(l *Listener, p *routing.Policy) string {
 	if len(p.Rules) == 0 && !b.hasForeignRules(p) {
 		return ""
 	}
 	own := layout.Policy{Name: p.Name}
-	if o := b.before.Get(record.RoutingPolicy, p.Name); o != nil {
+	if o := b.before.FindByName(record.RoutingPolicy, p.Name); o != nil {
 		own.Adopted = o.AdoptedRules
 	}
 	for _, r := range p.Rules {
 		own.Rules = append(own.Rules, layout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
 	}
-	b.after.Put(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
+	b.after.PutObject(record.Object{Kind: record.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
 	l.needs = append(l.needs, layout.Ref{Kind: record.RoutingPolicy, Name: p.Name})
 	b.layout.Policies = append(b.layout.Policies, own)
 	return p.Name
 }
 
 // hasForeignRules reports whether the routing policy of a listener has rules of others. The listener keeps it then, also without a route.
-func (b *build) hasForeignRules(p *routing.Policy) bool {
+func (b *planBuilder) hasForeignRules(p *routing.Policy) bool {
 	return len(b.foreignRules(p.Name)) > 0
 }
 
 // foreignRules returns the rules of others in a routing policy that is recorded, or that was left to them.
-func (b *build) foreignRules(policy string) []layout.Rule {
+func (b *planBuilder) foreignRules(policy string) []layout.Rule {
 	var adopted []string
-	if o := b.before.Get(record.RoutingPolicy, policy); o != nil {
+	if o := b.before.FindByName(record.RoutingPolicy, policy); o != nil {
 		adopted = o.AdoptedRules
 	} else if !b.isLeft(layout.Ref{Kind: record.RoutingPolicy, Name: policy}) {
 		return nil
@@ -91,21 +93,21 @@ func (b *build) foreignRules(policy string) []layout.Rule {
 
 // isLeft reports whether an object is a routing policy that an earlier listener with the name left to others: it has only their rules, and
 // no listener uses it. The listener takes it up again, with their rules.
-func (b *build) isLeft(ref layout.Ref) bool {
+func (b *planBuilder) isLeft(ref layout.Ref) bool {
 	p, found := b.live.Policies[ref.Name]
-	return found && ref.Kind == record.RoutingPolicy && !b.before.Has(ref.Kind, ref.Name) && !b.live.Uses[ref] &&
+	return found && ref.Kind == record.RoutingPolicy && !b.before.HasObject(ref.Kind, ref.Name) && !b.live.Uses[ref] &&
 		!slices.ContainsFunc(p.Rules, func(r layout.Rule) bool { return layout.OwnRule(r.Name) })
 }
 
 // leavePolicy leaves a routing policy to those who have rules in it: the program's rules go, when no listener obeys them any longer, and then
 // the record lets go of it.
-func (b *build) leavePolicy(o *record.Object) {
+func (b *planBuilder) leavePolicy(o *record.Object) {
 	rules := b.live.Policies[o.Name].Rules
 	switch {
 	case b.live.Uses[layout.Ref{Kind: o.Kind, Name: o.Name}]: // its listener is deleted first
 	case len(rules) > len(b.foreignRules(o.Name)):
 		b.layout.Policies = append(b.layout.Policies, layout.Policy{Name: o.Name, Adopted: o.AdoptedRules})
 	default:
-		b.after.Remove(o.Kind, o.Name)
+		b.after.RemoveObject(o.Kind, o.Name)
 	}
 }

@@ -19,11 +19,11 @@ type Change struct {
 // kindOrder is the order in which objects are created.
 var kindOrder = []record.Kind{record.Hostname, record.Certificate, record.BackendSet, record.RuleSet, record.RoutingPolicy, record.Listener}
 
-// Changes returns the changes that turn the live layout into the wanted one.
-func (p *Plan) Changes(live *layout.Live) []Change {
+// LayoutChanges returns the changes that turn the live layout into the wanted one.
+func (p *Plan) LayoutChanges(live *layout.Live) []Change {
 	var all []Change
 	for ref := range layout.Behind(live, p.Layout) {
-		c := Change{Sign: "+", Ref: ref, Detail: p.detail(ref)}
+		c := Change{Sign: "+", Ref: ref, Detail: p.describeObject(ref)}
 		if live.Has(ref) {
 			c.Sign = "~"
 		}
@@ -40,8 +40,8 @@ func (p *Plan) Changes(live *layout.Live) []Change {
 	return all
 }
 
-// detail describes an object.
-func (p *Plan) detail(ref layout.Ref) string {
+// describeObject describes an object.
+func (p *Plan) describeObject(ref layout.Ref) string {
 	switch ref.Kind {
 	case record.Listener:
 		for _, l := range p.Layout.Listeners {
@@ -69,8 +69,8 @@ func (p *Plan) detail(ref layout.Ref) string {
 	return ""
 }
 
-// Problems returns what is wrong with Gateways and routes, one line each.
-func (p *Plan) Problems() []string {
+// FormatProblems returns what is wrong with Gateways and routes, one line each.
+func (p *Plan) FormatProblems() []string {
 	var all []string
 	if len(p.Lost) > 0 {
 		all = append(all, p.lostMessage())
@@ -78,7 +78,7 @@ func (p *Plan) Problems() []string {
 	for _, l := range p.Listeners {
 		for _, problem := range []Problem{l.accepted, l.conflicted, l.resolved} {
 			if problem != (Problem{}) {
-				all = append(all, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.name(), l.Name, problem.Reason, problem.Message))
+				all = append(all, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
 			}
 		}
 	}
@@ -86,9 +86,9 @@ func (p *Plan) Problems() []string {
 		name := r.Namespace + "/" + r.Name
 		for _, parent := range r.parents {
 			if a := &parent.acceptance; !a.Accepted {
-				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.name(), a.Reason, a.Message))
+				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.gatewayName(), a.Reason, a.Message))
 			} else if a.Dropped != "" {
-				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.name(), a.Dropped))
+				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.gatewayName(), a.Dropped))
 			}
 		}
 		if r.resolved != (Problem{}) {

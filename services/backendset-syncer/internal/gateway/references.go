@@ -12,8 +12,8 @@ import (
 // reference is one end of a reference between objects.
 type reference struct{ group, kind, namespace, name string }
 
-// permits reports whether an object may refer to another one: in its namespace, or by a ReferenceGrant.
-func (b *build) permits(from, to reference) bool {
+// permitsReference reports whether an object may refer to another one: in its namespace, or by a ReferenceGrant.
+func (b *planBuilder) permitsReference(from, to reference) bool {
 	if from.namespace == to.namespace {
 		return true
 	}

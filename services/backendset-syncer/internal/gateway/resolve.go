@@ -54,8 +54,8 @@ const (
 	portNoBackends = 500
 )
 
-// fallback returns the backends for requests without one, or nil.
-func (o *Options) fallback() *routing.Fallback {
+// newFallback returns the backends for requests without one, or nil.
+func (o *Options) newFallback() *routing.Fallback {
 	if o.Responder.Name == "" {
 		return nil
 	}
@@ -71,11 +71,11 @@ func NewPlanner(c informers.Caches, configuration configuration, o Options) *Pla
 	if o.OKE {
 		names = append(names, OKEName)
 	}
-	return &Planner{caches: c, observer: observe.New(c), configuration: configuration, names: names, fallback: o.fallback()}
+	return &Planner{caches: c, observer: observe.New(c), configuration: configuration, names: names, fallback: o.newFallback()}
 }
 
-// Ready reports whether all kinds are known without which a plan would take objects for deleted.
-func (p *Planner) Ready() bool {
+// IsReady reports whether all kinds are known without which a plan would take objects for deleted.
+func (p *Planner) IsReady() bool {
 	return p.caches.GatewayClasses.Listed() && p.caches.Gateways.Listed() && p.caches.Routes.Listed() && p.caches.Services.Listed() && p.caches.EndpointSlices.Listed() &&
 		p.caches.Namespaces.Listed()
 }
@@ -83,8 +83,8 @@ func (p *Planner) Ready() bool {
 // Problem is a reason and a message of a condition. The zero value is no problem.
 type Problem struct{ Reason, Message string }
 
-// Attached is a Gateway with its load balancer.
-type Attached struct {
+// ResolvedGateway is a Gateway with its load balancer.
+type ResolvedGateway struct {
 	*gatewayv1.Gateway
 
 	Controller string // controllerName of its class
@@ -92,86 +92,86 @@ type Attached struct {
 	Limits     policy.GatewayLimits
 }
 
-func (a *Attached) name() types.NamespacedName {
+func (a *ResolvedGateway) gatewayName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 }
 
 // Resolution has all Gateways of the program.
 type Resolution struct {
-	Balancers map[string][]*Attached // by OCID, the oldest first
+	Balancers map[string][]*ResolvedGateway // by OCID, the oldest first
 	// Unprogrammable are Gateways of the program without a load balancer that they may program.
-	Unprogrammable []Unprogrammable
+	Unprogrammable []UnprogrammableGateway
 	// Unknown are Gateways, as namespace/name, whose class does not exist, or is one of oke-gateway-api without the alias: they may be of this
 	// program.
 	Unknown map[string]bool
 }
 
-// Unprogrammable is a Gateway that cannot be programmed.
-type Unprogrammable struct {
+// UnprogrammableGateway is a Gateway that cannot be programmed.
+type UnprogrammableGateway struct {
 	*gatewayv1.Gateway
 
 	Controller string
 	Problem    Problem
 }
 
-// frozen reports whether a Gateway that was programmed stays as it is, because it cannot be resolved.
-func (r *Resolution) frozen(name string) bool {
-	return r.Unknown[name] || slices.ContainsFunc(r.Unprogrammable, func(u Unprogrammable) bool { return u.Namespace+"/"+u.Name == name })
+// isFrozen reports whether a Gateway that was programmed stays as it is, because it cannot be resolved.
+func (r *Resolution) isFrozen(name string) bool {
+	return r.Unknown[name] || slices.ContainsFunc(r.Unprogrammable, func(u UnprogrammableGateway) bool { return u.Namespace+"/"+u.Name == name })
 }
 
-// IsOurs reports whether a controllerName is one of the program's.
-func (p *Planner) IsOurs(c gatewayv1.GatewayController) bool {
+// IsOwnController reports whether a controllerName is one of the program's.
+func (p *Planner) IsOwnController(c gatewayv1.GatewayController) bool {
 	return slices.Contains(p.names, string(c))
 }
 
-// Classes returns the GatewayClasses of the program, each with the problem of its parameters.
-func (p *Planner) Classes() map[*gatewayv1.GatewayClass]Problem {
-	all := map[*gatewayv1.GatewayClass]Problem{}
+// ListClasses returns the GatewayClasses of the program, each with the problem of its parameters.
+func (p *Planner) ListClasses() map[*gatewayv1.GatewayClass]Problem {
+	problems := map[*gatewayv1.GatewayClass]Problem{}
 	for _, c := range informers.ListAll[gatewayv1.GatewayClass](p.caches.GatewayClasses) {
-		if !p.IsOurs(c.Spec.ControllerName) {
+		if !p.IsOwnController(c.Spec.ControllerName) {
 			continue
 		}
 		_, err := p.classParameters(c)
-		all[c] = Problem{}
+		problems[c] = Problem{}
 		if err != nil {
-			all[c] = Problem{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: err.Error()}
+			problems[c] = Problem{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: err.Error()}
 		}
 	}
-	return all
+	return problems
 }
 
-// Resolve returns the Gateways of the program.
-func (p *Planner) Resolve() *Resolution {
-	r := &Resolution{Balancers: map[string][]*Attached{}, Unknown: map[string]bool{}}
+// ResolveGateways returns the Gateways of the program.
+func (p *Planner) ResolveGateways() *Resolution {
+	r := &Resolution{Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{}}
 	for _, g := range informers.ListAll[gatewayv1.Gateway](p.caches.Gateways) {
 		class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
 		switch {
 		case class == nil:
 			r.Unknown[g.Namespace+"/"+g.Name] = true
-		case p.IsOurs(class.Spec.ControllerName) && g.DeletionTimestamp == nil:
-			p.attach(r, g, class)
-		case class.Spec.ControllerName == OKEName && !p.IsOurs(OKEName):
+		case p.IsOwnController(class.Spec.ControllerName) && g.DeletionTimestamp == nil:
+			p.attachGateway(r, g, class)
+		case class.Spec.ControllerName == OKEName && !p.IsOwnController(OKEName):
 			r.Unknown[g.Namespace+"/"+g.Name] = true // the alias was turned off: this must not delete what was adopted
 		}
 	}
 	for _, all := range r.Balancers {
-		slices.SortFunc(all, func(a, b *Attached) int {
+		slices.SortFunc(all, func(a, b *ResolvedGateway) int {
 			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 	}
-	slices.SortFunc(r.Unprogrammable, func(a, b Unprogrammable) int {
+	slices.SortFunc(r.Unprogrammable, func(a, b UnprogrammableGateway) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return r
 }
 
-// attach adds a Gateway of the program.
-func (p *Planner) attach(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) {
+// attachGateway adds a Gateway of the program.
+func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) {
 	controller := string(class.Spec.ControllerName)
 	refuse := func(reason, message string) {
-		r.Unprogrammable = append(r.Unprogrammable, Unprogrammable{Gateway: g, Controller: controller, Problem: Problem{Reason: reason, Message: message}})
+		r.Unprogrammable = append(r.Unprogrammable, UnprogrammableGateway{Gateway: g, Controller: controller, Problem: Problem{Reason: reason, Message: message}})
 	}
-	parameters, err := p.parameters(g, class)
+	parameters, err := p.readParameters(g, class)
 	if err != nil {
 		refuse(string(gatewayv1.GatewayReasonInvalidParameters), err.Error())
 		return
@@ -189,7 +189,7 @@ func (p *Planner) attach(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.G
 		refuse(problem.Reason, problem.Message)
 		return
 	}
-	r.Balancers[parameters.LoadBalancerID] = append(r.Balancers[parameters.LoadBalancerID], &Attached{Gateway: g, Controller: controller, Parameters: parameters, Limits: limits})
+	r.Balancers[parameters.LoadBalancerID] = append(r.Balancers[parameters.LoadBalancerID], &ResolvedGateway{Gateway: g, Controller: controller, Parameters: parameters, Limits: limits})
 }
 
 // unsupportedFields returns the problem of a field that a load balancer cannot obey.
@@ -210,28 +210,28 @@ func unsupportedFields(s *gatewayv1.GatewaySpec) Problem {
 	return Problem{}
 }
 
-// parameters returns the parameters of a Gateway and its class.
-func (p *Planner) parameters(g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) (Parameters, error) {
-	made, err := p.classParameters(class)
+// readParameters returns the parameters of a Gateway and its class.
+func (p *Planner) readParameters(g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) (Parameters, error) {
+	parameters, err := p.classParameters(class)
 	if err != nil {
-		return made, fmt.Errorf("parametersRef of GatewayClass %s: %w", class.Name, err)
+		return parameters, fmt.Errorf("parametersRef of GatewayClass %s: %w", class.Name, err)
 	}
 	if i := g.Spec.Infrastructure; i != nil {
 		if len(i.Labels) > 0 || len(i.Annotations) > 0 {
-			return made, fmt.Errorf("spec.infrastructure: load balancers get no labels and annotations")
+			return parameters, fmt.Errorf("spec.infrastructure: load balancers get no labels and annotations")
 		}
 		if r := i.ParametersRef; r != nil {
-			own, err := p.read(string(r.Group), string(r.Kind), cache.ObjectName{Namespace: g.Namespace, Name: r.Name})
+			own, err := p.readObject(string(r.Group), string(r.Kind), cache.ObjectName{Namespace: g.Namespace, Name: r.Name})
 			if err != nil {
-				return made, fmt.Errorf("spec.infrastructure.parametersRef: %w", err)
+				return parameters, fmt.Errorf("spec.infrastructure.parametersRef: %w", err)
 			}
-			made = own.over(made)
+			parameters = own.withDefaults(parameters)
 		}
 	}
-	if made.LoadBalancerID == "" {
-		return made, fmt.Errorf("no parameters name a load balancer: set spec.infrastructure.parametersRef to a ConfigMap with %s, or to a GatewayConfig", keyLoadBalancer)
+	if parameters.LoadBalancerID == "" {
+		return parameters, fmt.Errorf("no parameters name a load balancer: set spec.infrastructure.parametersRef to a ConfigMap with %s, or to a GatewayConfig", keyLoadBalancer)
 	}
-	return made, nil
+	return parameters, nil
 }
 
 func (p *Planner) classParameters(class *gatewayv1.GatewayClass) (Parameters, error) {
@@ -239,22 +239,22 @@ func (p *Planner) classParameters(class *gatewayv1.GatewayClass) (Parameters, er
 	if r == nil {
 		return Parameters{}, nil
 	}
-	return p.read(string(r.Group), string(r.Kind), cache.ObjectName{Namespace: string(ptr.Deref(r.Namespace, "")), Name: r.Name})
+	return p.readObject(string(r.Group), string(r.Kind), cache.ObjectName{Namespace: string(ptr.Deref(r.Namespace, "")), Name: r.Name})
 }
 
-// read reads an object with parameters.
-func (p *Planner) read(group, kind string, name cache.ObjectName) (Parameters, error) {
+// readObject reads an object with parameters.
+func (p *Planner) readObject(group, kind string, name cache.ObjectName) (Parameters, error) {
 	switch {
 	case group == "" && kind == "ConfigMap":
 		c := informers.FindObject[corev1.ConfigMap](p.caches.ConfigMaps, name)
 		if c == nil || c.Labels[record.Label] != record.LabelParameters {
 			return Parameters{}, fmt.Errorf("no ConfigMap %s with the label %s=%s", name, record.Label, record.LabelParameters)
 		}
-		made, err := parseParameters(c.Data)
+		parameters, err := parseParameters(c.Data)
 		if err != nil {
 			return Parameters{}, fmt.Errorf("ConfigMap %s: %w", name, err)
 		}
-		return made, nil
+		return parameters, nil
 	case group == informers.ConfigGroup && kind == "GatewayConfig":
 		c := informers.FindObject[informers.GatewayConfig](p.caches.GatewayConfigs, name)
 		if c == nil {

@@ -13,15 +13,15 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/routing"
 )
 
-// retire decides what becomes of recorded objects that the plan does not have. Backend sets drain before they are deleted.
-func (b *build) retire() {
+// retireObjects decides what becomes of recorded objects that the plan does not have. Backend sets drain before they are deleted.
+func (b *planBuilder) retireObjects() {
 	var draining []record.Object
 	for _, o := range b.before.Objects {
 		ref := layout.Ref{Kind: o.Kind, Name: o.Name}
 		switch {
-		case b.wants(ref):
+		case b.wantsObject(ref):
 		case slices.Contains(b.Gone, ref):
-			b.after.Remove(o.Kind, o.Name)
+			b.after.RemoveObject(o.Kind, o.Name)
 		case b.isFrozen(&o):
 			if o.Kind == record.BackendSet {
 				b.keepSet(&o)
@@ -43,16 +43,16 @@ func (b *build) retire() {
 }
 
 // isFrozen reports whether an object stays as it is because of a Gateway that cannot be resolved.
-func (b *build) isFrozen(o *record.Object) bool {
+func (b *planBuilder) isFrozen(o *record.Object) bool {
 	return o.Kind == record.Listener && b.frozenListeners[o.Name] || b.usedByFrozen(o.Kind, o.Name)
 }
 
 // retireSet drains a backend set, and deletes it when it is empty. Without a listener, no request is in flight.
-func (b *build) retireSet(o record.Object) record.Object {
+func (b *planBuilder) retireSet(o record.Object) record.Object {
 	ref := layout.Ref{Kind: o.Kind, Name: o.Name}
 	if o.Retired.IsZero() {
 		o.Retired = b.now.UTC().Truncate(time.Second)
-		b.after.Put(o)
+		b.after.PutObject(o)
 	}
 	if b.live.Sets[o.Name] == 0 || len(b.gateways) == 0 {
 		b.layout.Delete = append(b.layout.Delete, ref)
@@ -65,8 +65,8 @@ func (b *build) retireSet(o record.Object) record.Object {
 	return o
 }
 
-// wants reports whether the plan has an object.
-func (b *build) wants(ref layout.Ref) bool {
+// wantsObject reports whether the plan has an object.
+func (b *planBuilder) wantsObject(ref layout.Ref) bool {
 	w := b.layout
 	switch ref.Kind {
 	case record.Listener:
@@ -84,23 +84,23 @@ func (b *build) wants(ref layout.Ref) bool {
 }
 
 // keepSet keeps the endpoints of a set that something still uses.
-func (b *build) keepSet(o *record.Object) {
+func (b *planBuilder) keepSet(o *record.Object) {
 	members, ok := routing.ParseSetKey(o.Key)
 	if !ok {
 		return
 	}
-	b.sets[o.Name] = b.wantSet(o.Key, members, b.firstParameters())
+	b.sets[o.Name] = b.buildSet(o.Key, members, b.firstParameters())
 }
 
 // drainSet drains the backends of a set that nothing uses any longer: requests in flight end.
-func (b *build) drainSet(o *record.Object) {
-	drain := b.firstParameters().drain()
+func (b *planBuilder) drainSet(o *record.Object) {
+	drain := b.firstParameters().drainTimes()
 	drain.Minimum = drain.Maximum
 	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Retired: true, Limits: b.backendLimits()}}
 }
 
 // backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.
-func (b *build) backendLimits() plan.Limits {
+func (b *planBuilder) backendLimits() plan.Limits {
 	if b.limits.Backends != (plan.Limits{}) {
 		return b.limits.Backends
 	}

@@ -135,7 +135,7 @@ func (r *rig) planner() *Planner {
 func (r *rig) plan() *Plan {
 	r.t.Helper()
 	p := r.planner()
-	return p.Plan(p.Resolve(), &Input{LoadBalancer: balancerID, Record: r.record, Live: r.live, Now: r.now})
+	return p.BuildPlan(p.ResolveGateways(), &Input{LoadBalancer: balancerID, Record: r.record, Live: r.live, Now: r.now})
 }
 
 // serve plans, and lets the load balancer have what the plan wants.

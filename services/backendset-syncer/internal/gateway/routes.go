@@ -31,14 +31,14 @@ type Route struct {
 // Parent is a parentRef of a route that refers to a Gateway of the load balancer.
 type Parent struct {
 	ref        gatewayv1.ParentReference
-	gateway    *Attached
+	gateway    *ResolvedGateway
 	listeners  []*Listener // that the route is attached to
 	problem    Problem     // why it is attached to none
 	acceptance routing.Acceptance
 }
 
-// listeners returns the listeners that the route is attached to, each once.
-func (r *Route) listeners() []*Listener {
+// attachedListeners returns the listeners that the route is attached to, each once.
+func (r *Route) attachedListeners() []*Listener {
 	var all []*Listener
 	for _, p := range r.parents {
 		for _, l := range p.listeners {
@@ -51,8 +51,8 @@ func (r *Route) listeners() []*Listener {
 }
 
 // newRoutes attaches routes to listeners.
-func (b *build) newRoutes() {
-	gateways := map[string]*Attached{}
+func (b *planBuilder) newRoutes() {
+	gateways := map[string]*ResolvedGateway{}
 	for _, g := range b.gateways {
 		gateways[g.Namespace+"/"+g.Name] = g
 	}
@@ -74,7 +74,7 @@ func (b *build) newRoutes() {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name))
 	})
 	for _, r := range b.routes {
-		for _, l := range r.listeners() {
+		for _, l := range r.attachedListeners() {
 			l.routes = append(l.routes, r.route)
 			l.attached++
 		}
@@ -90,7 +90,7 @@ func ParentName(ref *gatewayv1.ParentReference, namespace string) string {
 }
 
 // newParent decides which listeners take a route.
-func (b *build) newParent(r *Route, ref *gatewayv1.ParentReference, g *Attached) *Parent {
+func (b *planBuilder) newParent(r *Route, ref *gatewayv1.ParentReference, g *ResolvedGateway) *Parent {
 	p := &Parent{ref: *ref, gateway: g}
 	p.problem = Problem{string(gatewayv1.RouteReasonNoMatchingParent), "the Gateway has no such listener"}
 	closest := 0
@@ -98,7 +98,7 @@ func (b *build) newParent(r *Route, ref *gatewayv1.ParentReference, g *Attached)
 		if l.gateway != g || !gatewayapi.References(ref, r.Namespace, g.Gateway, l.Listener) {
 			continue
 		}
-		reason, rank := b.refusal(l, r)
+		reason, rank := b.listenerRefusal(l, r)
 		if reason == (Problem{}) {
 			p.listeners = append(p.listeners, l)
 		} else if rank > closest {
@@ -118,25 +118,25 @@ const (
 	rankHostname
 )
 
-// refusal returns why a listener does not take a route.
-func (b *build) refusal(l *Listener, r *Route) (Problem, int) {
+// listenerRefusal returns why a listener does not take a route.
+func (b *planBuilder) listenerRefusal(l *Listener, r *Route) (Problem, int) {
 	allowed, err := gatewayapi.AllowsNamespace(l.gateway.Gateway, l.Listener, r.Namespace, b.labelsOf(r.Namespace))
 	switch {
-	case !l.valid():
+	case !l.isValid():
 		return Problem{string(gatewayv1.RouteReasonNoMatchingParent), fmt.Sprintf("listener %s is not accepted: see its conditions", l.Name)}, rankInvalid
 	case err != nil || !allowed || !gatewayapi.AllowsHTTPRoutes(l.Listener):
 		return Problem{string(gatewayv1.RouteReasonNotAllowedByListeners), fmt.Sprintf("listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace)}, rankNotAllowed
 	}
 	if len(r.Spec.Hostnames) == 0 || slices.ContainsFunc(r.Spec.Hostnames, func(h gatewayv1.Hostname) bool {
-		return gatewayapi.HostnamesIntersect(string(h), l.hostname())
+		return gatewayapi.HostnamesIntersect(string(h), l.lowerHostname())
 	}) {
 		return Problem{}, 0
 	}
-	return Problem{string(gatewayv1.RouteReasonNoMatchingListenerHostname), fmt.Sprintf("listener %s has hostname %s", l.Name, l.hostname())}, rankHostname
+	return Problem{string(gatewayv1.RouteReasonNoMatchingListenerHostname), fmt.Sprintf("listener %s has hostname %s", l.Name, l.lowerHostname())}, rankHostname
 }
 
 // labelsOf returns the labels of a namespace, nil if it is not known.
-func (b *build) labelsOf(namespace string) map[string]string {
+func (b *planBuilder) labelsOf(namespace string) map[string]string {
 	m := informers.FindObject[metav1.PartialObjectMetadata](b.planner.caches.Namespaces, cache.ObjectName{Name: namespace})
 	if m == nil {
 		return nil
@@ -148,11 +148,11 @@ func (b *build) labelsOf(namespace string) map[string]string {
 }
 
 // addRoute resolves the backends of a route.
-func (b *build) addRoute(r *Route) {
+func (b *planBuilder) addRoute(r *Route) {
 	r.route = &routing.Route{HTTPRoute: r.HTTPRoute, Refused: map[int]routing.Refusal{}}
-	listeners := r.listeners()
+	listeners := r.attachedListeners()
 	for i := range r.Spec.Rules {
-		members, problem := b.members(r.HTTPRoute, &r.Spec.Rules[i])
+		members, problem := b.resolveMembers(r.HTTPRoute, &r.Spec.Rules[i])
 		if problem != (Problem{}) && r.resolved == (Problem{}) {
 			r.resolved = Problem{problem.Reason, fmt.Sprintf("rules[%d].%s", i, problem.Message)}
 		}
@@ -162,8 +162,8 @@ func (b *build) addRoute(r *Route) {
 	b.routes = append(b.routes, r)
 }
 
-// accept notes the acceptance of all routes by their parents, and the backend sets of their rules.
-func (b *build) accept() {
+// acceptRoutes notes the acceptance of all routes by their parents, and the backend sets of their rules.
+func (b *planBuilder) acceptRoutes() {
 	at := map[*Listener]*routing.Listener{}
 	for i, l := range b.valid {
 		at[l] = &b.input.Listeners[i]

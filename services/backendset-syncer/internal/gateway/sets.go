@@ -13,14 +13,14 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/weights"
 )
 
-// wantSets computes the endpoints of all sets.
-func (b *build) wantSets() {
+// buildSets computes the endpoints of all sets.
+func (b *planBuilder) buildSets() {
 	counts := map[routing.Backend]int{}
 	for i := range b.desired.Sets {
 		s := &b.desired.Sets[i]
-		b.sets[s.Name] = b.wantSet(s.Key, s.Members, b.parametersOf(s))
+		b.sets[s.Name] = b.buildSet(s.Key, s.Members, b.parametersOf(s))
 		for _, m := range s.Members {
-			f, _ := b.endpointsOf(&m, s.Members)
+			f, _ := b.memberEndpoints(&m, s.Members)
 			counts[m.Backend] = len(activeOf(f.all))
 		}
 	}
@@ -37,28 +37,28 @@ func (b *build) wantSets() {
 
 // parametersOf returns the parameters of a set: those of the oldest Gateway whose routes use it. Sets of the responder are checked by
 // connections, as it answers all requests with errors.
-func (b *build) parametersOf(s *routing.Set) *Parameters {
-	made := b.firstParameters()
+func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
+	parameters := b.firstParameters()
 	if s.Key == routing.EmptyKey || s.Key == routing.DefaultKey {
-		if made.Health = (layout.Health{}); b.planner.fallback != nil {
-			made.Health.Protocol = healthTCP
+		if parameters.Health = (layout.Health{}); b.planner.fallback != nil {
+			parameters.Health.Protocol = healthTCP
 		}
-		return made
+		return parameters
 	}
 	for _, g := range b.gateways {
 		for i := range b.desired.Policies {
 			p := &b.desired.Policies[i]
-			if p.Gateway == g.name() && slices.ContainsFunc(p.Rules, func(r routing.Rule) bool { return r.Set == s.Name }) {
+			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r routing.Rule) bool { return r.Set == s.Name }) {
 				own := g.Parameters
 				return &own
 			}
 		}
 	}
-	return made
+	return parameters
 }
 
 // firstParameters returns the parameters of the oldest Gateway: those of sets that no route uses.
-func (b *build) firstParameters() *Parameters {
+func (b *planBuilder) firstParameters() *Parameters {
 	if len(b.gateways) == 0 {
 		return &Parameters{}
 	}
@@ -66,11 +66,11 @@ func (b *build) firstParameters() *Parameters {
 	return &own
 }
 
-// wantSet returns what the actor should do for a set.
-func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Set {
-	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drain(), Limits: b.backendLimits()}}
+// buildSet returns what the actor should do for a set.
+func (b *planBuilder) buildSet(key string, members []routing.Member, p *Parameters) *Set {
+	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drainTimes(), Limits: b.backendLimits()}}
 	if p.Health != (layout.Health{}) {
-		h := p.health()
+		h := p.healthChecker()
 		s.Wanted.Health = &ociapi.HealthChecker{
 			Protocol: h.Protocol, URLPath: h.Path, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
 			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
@@ -79,13 +79,13 @@ func (b *build) wantSet(key string, members []routing.Member, p *Parameters) *Se
 	document, _ := b.planner.configuration.CurrentDocument()
 	var groups []weights.Group
 	for _, m := range members {
-		f, problem := b.endpointsOf(&m, members)
+		f, problem := b.memberEndpoints(&m, members)
 		if problem != (Problem{}) {
 			s.Problem = problem
 		} else if f.refused != "" {
 			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
 		}
-		s.Wanted.Endpoints = merge(s.Wanted.Endpoints, f.all)
+		s.Wanted.Endpoints = mergeEndpoints(s.Wanted.Endpoints, f.all)
 		if f.service != "" && !slices.Contains(s.Wanted.Services, f.service) {
 			s.Wanted.Services = append(s.Wanted.Services, f.service)
 		}

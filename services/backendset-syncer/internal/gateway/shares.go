@@ -32,13 +32,13 @@ type invalidRef struct {
 	problem Problem
 }
 
-// members returns the members of the backend set of a rule, and the problem of its first invalid backendRef.
-func (b *build) members(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule) ([]routing.Member, Problem) {
+// resolveMembers returns the members of the backend set of a rule, and the problem of its first invalid backendRef.
+func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule) ([]routing.Member, Problem) {
 	var valid []routing.Member
 	var invalid []invalidRef
 	for i := range rule.BackendRefs {
 		ref := &rule.BackendRefs[i]
-		backend, problem := b.resolve(route.Namespace, &ref.BackendRef)
+		backend, problem := b.resolveBackend(route.Namespace, &ref.BackendRef)
 		member := routing.Member{Backend: backend, Weight: ptr.Deref(ref.Weight, 1)}
 		if problem != (Problem{}) {
 			invalid = append(invalid, invalidRef{index: i, member: member, problem: problem})
@@ -69,12 +69,12 @@ func (b *build) members(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRul
 }
 
 // answersShares reports whether the responder can be a backend beside others.
-func (b *build) answersShares() bool {
-	return b.planner.fallback != nil && !slices.ContainsFunc(b.gateways, func(g *Attached) bool { return g.Parameters.Health.Protocol == healthHTTP })
+func (b *planBuilder) answersShares() bool {
+	return b.planner.fallback != nil && !slices.ContainsFunc(b.gateways, func(g *ResolvedGateway) bool { return g.Parameters.Health.Protocol == healthHTTP })
 }
 
 // withShares returns the members of a rule with those of its invalid backendRefs.
-func (b *build) withShares(valid []routing.Member, invalid []invalidRef) []routing.Member {
+func (b *planBuilder) withShares(valid []routing.Member, invalid []invalidRef) []routing.Member {
 	all := slices.Clone(valid)
 	for _, x := range invalid {
 		switch x.problem.Reason {
@@ -86,12 +86,12 @@ func (b *build) withShares(valid []routing.Member, invalid []invalidRef) []routi
 	return all
 }
 
-// endpointsOf returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside others.
-func (b *build) endpointsOf(m *routing.Member, members []routing.Member) (found, Problem) {
-	f, problem := b.endpoints(m.Backend)
+// memberEndpoints returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside others.
+func (b *planBuilder) memberEndpoints(m *routing.Member, members []routing.Member) (backendEndpoints, Problem) {
+	f, problem := b.findEndpoints(m.Backend)
 	if problem == (Problem{}) || len(members) < 2 || !b.answersShares() {
 		return f, problem
 	}
-	f, _ = b.endpoints(b.planner.fallback.NoBackends)
+	f, _ = b.findEndpoints(b.planner.fallback.NoBackends)
 	return f, Problem{}
 }

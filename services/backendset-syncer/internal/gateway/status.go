@@ -97,14 +97,14 @@ type conditionWriter struct {
 	after      []metav1.Condition
 }
 
-// set sets a condition.
-func (w *conditionWriter) set(kind, status, reason, message string) {
+// setCondition sets a condition.
+func (w *conditionWriter) setCondition(kind, status, reason, message string) {
 	next := metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: w.generation}
 	w.after = append(w.after, conditions.Set(meta.FindStatusCondition(w.before, kind), next, w.now))
 }
 
-// keep leaves a condition as it is, and reports whether there is one.
-func (w *conditionWriter) keep(kind string) bool {
+// keepCondition leaves a condition as it is, and reports whether there is one.
+func (w *conditionWriter) keepCondition(kind string) bool {
 	c := meta.FindStatusCondition(w.before, kind)
 	if c != nil {
 		w.after = append(w.after, *c)
@@ -128,7 +128,7 @@ func (p *Plan) GatewayStatuses(r *Reports) []Status {
 	return all
 }
 
-func (p *Plan) gatewayStatus(g *Attached, r *Reports) gatewayv1.GatewayStatus {
+func (p *Plan) gatewayStatus(g *ResolvedGateway, r *Reports) gatewayv1.GatewayStatus {
 	next := *g.Status.DeepCopy()
 	next.Addresses, next.Listeners = addressesOf(r, next.Addresses), nil
 	valid, total := 0, 0
@@ -138,12 +138,12 @@ func (p *Plan) gatewayStatus(g *Attached, r *Reports) gatewayv1.GatewayStatus {
 			continue
 		}
 		total++
-		if l.valid() {
+		if l.isValid() {
 			valid++
 		}
 		next.Listeners = append(next.Listeners, p.listenerStatus(l, r))
 		state, why := p.listenerProgress(l, r)
-		if l.valid() && state > worst {
+		if l.isValid() && state > worst {
 			worst, problem = state, why
 		}
 	}
@@ -152,14 +152,14 @@ func (p *Plan) gatewayStatus(g *Attached, r *Reports) gatewayv1.GatewayStatus {
 	kind := string(gatewayv1.GatewayConditionProgrammed)
 	switch {
 	case total == 0 || valid == 0:
-		w.set(kind, isFalse, string(gatewayv1.GatewayReasonInvalid), "no listener is valid: see the conditions of the listeners")
+		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonInvalid), "no listener is valid: see the conditions of the listeners")
 	case worst == failing:
-		w.set(kind, isFalse, problem.Reason, problem.Message)
+		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
 	case worst == programmed:
-		w.set(kind, isTrue, string(gatewayv1.GatewayReasonProgrammed), "the load balancer has all listeners")
-	case !w.keep(kind) || isDefault(w.after[len(w.after)-1]):
+		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonProgrammed), "the load balancer has all listeners")
+	case !w.keepCondition(kind) || isDefault(w.after[len(w.after)-1]):
 		w.after = slices.DeleteFunc(w.after, func(c metav1.Condition) bool { return c.Type == kind })
-		w.set(kind, isFalse, string(gatewayv1.GatewayReasonPending), "the listeners wait for the load balancer")
+		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonPending), "the listeners wait for the load balancer")
 	}
 	next.Conditions = append(foreignConditions(g.Status.Conditions, w.after), w.after...)
 	return next
@@ -173,11 +173,11 @@ func (w *conditionWriter) gatewayAccepted(valid, total int) {
 	kind := string(gatewayv1.GatewayConditionAccepted)
 	switch {
 	case valid == 0:
-		w.set(kind, isFalse, string(gatewayv1.GatewayReasonListenersNotValid), "no listener is valid: see the conditions of the listeners")
+		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonListenersNotValid), "no listener is valid: see the conditions of the listeners")
 	case valid < total:
-		w.set(kind, isTrue, string(gatewayv1.GatewayReasonListenersNotValid), fmt.Sprintf("%d of %d listeners are valid: see the conditions of the listeners", valid, total))
+		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonListenersNotValid), fmt.Sprintf("%d of %d listeners are valid: see the conditions of the listeners", valid, total))
 	default:
-		w.set(kind, isTrue, string(gatewayv1.GatewayReasonAccepted), "the load balancer is programmed by this Gateway")
+		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonAccepted), "the load balancer is programmed by this Gateway")
 	}
 }
 
@@ -220,31 +220,31 @@ func (p *Plan) listenerStatus(l *Listener, r *Reports) gatewayv1.ListenerStatus 
 	accepted, conflicted := string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionConflicted)
 	switch {
 	case l.accepted != (Problem{}):
-		w.set(accepted, isFalse, l.accepted.Reason, l.accepted.Message)
-		w.set(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
+		w.setCondition(accepted, isFalse, l.accepted.Reason, l.accepted.Message)
+		w.setCondition(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
 	case l.conflicted != (Problem{}):
-		w.set(accepted, isFalse, l.conflicted.Reason, l.conflicted.Message)
-		w.set(conflicted, isTrue, l.conflicted.Reason, l.conflicted.Message)
+		w.setCondition(accepted, isFalse, l.conflicted.Reason, l.conflicted.Message)
+		w.setCondition(conflicted, isTrue, l.conflicted.Reason, l.conflicted.Message)
 	default:
-		w.set(accepted, isTrue, string(gatewayv1.ListenerReasonAccepted), "the listener is valid")
-		w.set(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
+		w.setCondition(accepted, isTrue, string(gatewayv1.ListenerReasonAccepted), "the listener is valid")
+		w.setCondition(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
 	}
 	resolved := string(gatewayv1.ListenerConditionResolvedRefs)
 	if l.resolved != (Problem{}) {
-		w.set(resolved, isFalse, l.resolved.Reason, l.resolved.Message)
+		w.setCondition(resolved, isFalse, l.resolved.Reason, l.resolved.Message)
 	} else {
-		w.set(resolved, isTrue, string(gatewayv1.ListenerReasonResolvedRefs), "all references are resolved")
+		w.setCondition(resolved, isTrue, string(gatewayv1.ListenerReasonResolvedRefs), "all references are resolved")
 	}
 	kind := string(gatewayv1.ListenerConditionProgrammed)
 	switch state, problem := p.listenerProgress(l, r); {
-	case !l.valid():
-		w.set(kind, isFalse, string(gatewayv1.ListenerReasonInvalid), "the listener is not valid: see its other conditions")
+	case !l.isValid():
+		w.setCondition(kind, isFalse, string(gatewayv1.ListenerReasonInvalid), "the listener is not valid: see its other conditions")
 	case state == failing:
-		w.set(kind, isFalse, problem.Reason, problem.Message)
+		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
 	case state == programmed:
-		w.set(kind, isTrue, string(gatewayv1.ListenerReasonProgrammed), "the load balancer has the listener")
-	case !w.keep(kind):
-		w.set(kind, isFalse, string(gatewayv1.ListenerReasonPending), "the listener waits for the load balancer")
+		w.setCondition(kind, isTrue, string(gatewayv1.ListenerReasonProgrammed), "the load balancer has the listener")
+	case !w.keepCondition(kind):
+		w.setCondition(kind, isFalse, string(gatewayv1.ListenerReasonPending), "the listener waits for the load balancer")
 	}
 	s.Conditions = w.after
 	return s
@@ -275,25 +275,25 @@ func (p *Plan) parentStatus(route *Route, parent *Parent, r *Reports) gatewayv1.
 	a := &parent.acceptance
 	switch {
 	case !a.Accepted:
-		w.set(accepted, isFalse, a.Reason, a.Message)
+		w.setCondition(accepted, isFalse, a.Reason, a.Message)
 	case state == programmed:
-		w.set(accepted, isTrue, a.Reason, a.Message)
-	case !w.keep(accepted):
-		w.set(accepted, isUnknown, string(gatewayv1.RouteReasonPending), "the rules of the route wait for the load balancer")
+		w.setCondition(accepted, isTrue, a.Reason, a.Message)
+	case !w.keepCondition(accepted):
+		w.setCondition(accepted, isUnknown, string(gatewayv1.RouteReasonPending), "the rules of the route wait for the load balancer")
 	}
 	if a.Dropped != "" {
-		w.set(string(gatewayv1.RouteConditionPartiallyInvalid), isTrue, string(gatewayv1.RouteReasonUnsupportedValue), a.Dropped)
+		w.setCondition(string(gatewayv1.RouteConditionPartiallyInvalid), isTrue, string(gatewayv1.RouteReasonUnsupportedValue), a.Dropped)
 	}
 	switch {
 	case route.resolved != (Problem{}):
-		w.set(resolved, isFalse, route.resolved.Reason, route.resolved.Message)
-	case state != programmed && a.Accepted && w.keep(resolved):
+		w.setCondition(resolved, isFalse, route.resolved.Reason, route.resolved.Message)
+	case state != programmed && a.Accepted && w.keepCondition(resolved):
 	default:
-		w.set(resolved, isTrue, string(gatewayv1.RouteReasonResolvedRefs), "all references are resolved")
+		w.setCondition(resolved, isTrue, string(gatewayv1.RouteReasonResolvedRefs), "all references are resolved")
 	}
 	if a.Accepted {
 		synced := p.backendsSynced(route, parent, r)
-		w.set(ConditionBackendsSynced, synced.status, synced.Reason, synced.Message)
+		w.setCondition(ConditionBackendsSynced, synced.status, synced.Reason, synced.Message)
 	}
 	s.Conditions = w.after
 	return s
@@ -309,21 +309,21 @@ func (p *Plan) routeProgress(parent *Parent, r *Reports) progress {
 	return worst
 }
 
-// verdict is the content of a condition.
-type verdict struct {
+// conditionContent is the content of a condition.
+type conditionContent struct {
 	Problem
 
 	status string
 }
 
 // backendsSynced returns the condition of the backend sets of a route.
-func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) verdict {
+func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditionContent {
 	for _, l := range parent.listeners {
 		switch state, problem := p.listenerProgress(l, r); state {
 		case failing:
-			return verdict{problem, isFalse}
+			return conditionContent{problem, isFalse}
 		case pending:
-			return verdict{Problem{v1alpha1.ReasonPending, "the rules of the route wait for the load balancer"}, isFalse}
+			return conditionContent{Problem{v1alpha1.ReasonPending, "the rules of the route wait for the load balancer"}, isFalse}
 		case programmed:
 		}
 	}
@@ -332,16 +332,16 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) verdict 
 		report := r.Set(name)
 		switch own := p.Sets[name]; {
 		case own != nil && own.Problem != (Problem{}):
-			return verdict{own.Problem, isFalse}
+			return conditionContent{own.Problem, isFalse}
 		case report == nil:
-			return verdict{Problem{v1alpha1.ReasonPending, fmt.Sprintf("backend set %s waits for the load balancer", name)}, isFalse}
+			return conditionContent{Problem{v1alpha1.ReasonPending, fmt.Sprintf("backend set %s waits for the load balancer", name)}, isFalse}
 		case !report.Synced:
-			return verdict{Problem{report.Reason, fmt.Sprintf("backend set %s: %s", name, report.Message)}, isFalse}
+			return conditionContent{Problem{report.Reason, fmt.Sprintf("backend set %s: %s", name, report.Message)}, isFalse}
 		default:
 			active += report.Active
 		}
 	}
-	return verdict{Problem{v1alpha1.ReasonSynced, fmt.Sprintf("%d backend sets with %d active backends", len(route.sets), active)}, isTrue}
+	return conditionContent{Problem{v1alpha1.ReasonSynced, fmt.Sprintf("%d backend sets with %d active backends", len(route.sets), active)}, isTrue}
 }
 
 // indexOfParent returns the index of the entry with the parent and controller of another one, -1 without one.
@@ -353,21 +353,21 @@ func indexOfParent(all []gatewayv1.RouteParentStatus, s *gatewayv1.RouteParentSt
 
 // SameParent reports whether two references of one route are equal.
 func SameParent(a, b *gatewayv1.ParentReference) bool {
-	return same(a.Group, b.Group) && same(a.Kind, b.Kind) && same(a.Namespace, b.Namespace) && a.Name == b.Name && same(a.SectionName, b.SectionName) && same(a.Port, b.Port)
+	return equalValues(a.Group, b.Group) && equalValues(a.Kind, b.Kind) && equalValues(a.Namespace, b.Namespace) && a.Name == b.Name && equalValues(a.SectionName, b.SectionName) && equalValues(a.Port, b.Port)
 }
 
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // UnprogrammableStatus returns the status of a Gateway that has no load balancer.
-func UnprogrammableStatus(u *Unprogrammable, now time.Time) gatewayv1.GatewayStatus {
+func UnprogrammableStatus(u *UnprogrammableGateway, now time.Time) gatewayv1.GatewayStatus {
 	next := *u.Status.DeepCopy()
 	w := &conditionWriter{generation: u.Generation, before: u.Status.Conditions, now: now}
-	w.set(string(gatewayv1.GatewayConditionAccepted), isFalse, u.Problem.Reason, u.Problem.Message)
+	w.setCondition(string(gatewayv1.GatewayConditionAccepted), isFalse, u.Problem.Reason, u.Problem.Message)
 	message := "the Gateway is not accepted"
 	if strings.TrimSpace(u.Problem.Message) != "" {
 		message += ": " + u.Problem.Message
 	}
-	w.set(string(gatewayv1.GatewayConditionProgrammed), isFalse, string(gatewayv1.GatewayReasonInvalid), message)
+	w.setCondition(string(gatewayv1.GatewayConditionProgrammed), isFalse, string(gatewayv1.GatewayReasonInvalid), message)
 	next.Conditions = append(foreignConditions(u.Status.Conditions, w.after), w.after...)
 	return next
 }
@@ -378,9 +378,9 @@ func ClassStatus(c *gatewayv1.GatewayClass, problem Problem, now time.Time) gate
 	w := &conditionWriter{generation: c.Generation, before: c.Status.Conditions, now: now}
 	kind := string(gatewayv1.GatewayClassConditionStatusAccepted)
 	if problem != (Problem{}) {
-		w.set(kind, isFalse, problem.Reason, problem.Message)
+		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
 	} else {
-		w.set(kind, isTrue, string(gatewayv1.GatewayClassReasonAccepted), "backendset-syncer programs Gateways of this class")
+		w.setCondition(kind, isTrue, string(gatewayv1.GatewayClassReasonAccepted), "backendset-syncer programs Gateways of this class")
 	}
 	next.Conditions = append(foreignConditions(c.Status.Conditions, w.after), w.after...)
 	return next

@@ -16,7 +16,7 @@ import (
 // SetsOf returns the backend sets that have a pod as an endpoint because of routes, as they were planned last. known is false while a load
 // balancer was not planned: at the beginning of a term, and after a Gateway was created.
 func (r *Reconciler) SetsOf(pod *corev1.Pod) (sets []observe.Registration, known bool) {
-	if r.p.Namespace == "" || !r.p.Planner.Ready() {
+	if r.p.Namespace == "" || !r.p.Planner.IsReady() {
 		return nil, true // the program serves no Gateways
 	}
 	addresses := r.p.Planner.AddressesOf(pod)
@@ -39,8 +39,8 @@ func (r *Reconciler) SetsOf(pod *corev1.Pod) (sets []observe.Registration, known
 	return sets, r.swept && len(r.unplanned) == 0
 }
 
-// expect notes the load balancers that have not been planned yet.
-func (r *Reconciler) expect(resolution *gateway.Resolution) {
+// noteUnplanned notes the load balancers that have not been planned yet.
+func (r *Reconciler) noteUnplanned(resolution *gateway.Resolution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.swept = true

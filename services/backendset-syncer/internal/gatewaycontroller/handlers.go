@@ -18,23 +18,23 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
-// Handle registers event handlers that enqueue what a changed object affects:
+// AddHandlers registers event handlers that enqueue what a changed object affects:
 //
 //	a Service, an EndpointSlice         the load balancers whose routes refer to the Service
 //	a Pod                               the load balancers whose routes refer to an InferencePool with the pod
 //	a BackendSetBinding                 its load balancer: the set is no longer free
 //	a record                            its load balancer
 //	other kinds                         everything: how parameters, grants, labels and certificates affect routes depends on all of them
-func Handle(i *informers.Informers, r *Reconciler) {
-	all := controller.Handler(r.p.Enqueue, func(any) []cache.ObjectName { return []cache.ObjectName{{Name: everything}} })
+func AddHandlers(i *informers.Informers, r *Reconciler) {
+	all := controller.Handler(r.p.Enqueue, func(any) []cache.ObjectName { return []cache.ObjectName{{Name: sweepKey}} })
 	for _, informer := range []*kube.OptionalInformer{i.GatewayClasses, i.Gateways, i.Grants, i.Pools, i.GatewayConfigs, i.Secrets} {
 		informer.AddEventHandler(all)
 	}
 	i.Routes.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
-		if route, ok := obj.(*gatewayv1.HTTPRoute); ok && !r.concerns(route) {
+		if route, ok := obj.(*gatewayv1.HTTPRoute); ok && !r.isOwnRoute(route) {
 			return nil
 		}
-		return []cache.ObjectName{{Name: everything}}
+		return []cache.ObjectName{{Name: sweepKey}}
 	}))
 	i.Namespaces.AddEventHandler(controller.Unless(sameLabels, all))
 	i.ConfigMaps.AddEventHandler(controller.Handler(r.p.Enqueue, r.ofConfigMap))
@@ -58,7 +58,7 @@ func Handle(i *informers.Informers, r *Reconciler) {
 		return nil
 	}))
 	i.Bindings.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
-		if b, ok := obj.(*v1alpha1.BackendSetBinding); ok && r.knows(b.Spec.LoadBalancerID) {
+		if b, ok := obj.(*v1alpha1.BackendSetBinding); ok && r.knowsBalancer(b.Spec.LoadBalancerID) {
 			return []cache.ObjectName{{Name: b.Spec.LoadBalancerID}}
 		}
 		return nil
@@ -68,27 +68,27 @@ func Handle(i *informers.Informers, r *Reconciler) {
 // OnReport returns the function that enqueues a load balancer whose reports have changed.
 func (r *Reconciler) OnReport() func(actor.Key) {
 	return func(key actor.Key) {
-		if r.knows(key.LoadBalancer) {
+		if r.knowsBalancer(key.LoadBalancer) {
 			r.p.Enqueue(cache.ObjectName{Name: key.LoadBalancer})
 		}
 	}
 }
 
-func (r *Reconciler) knows(id string) bool {
+func (r *Reconciler) knowsBalancer(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known[id] != nil
 }
 
-// concerns reports whether a route has a Gateway of the program, or an entry of it.
-func (r *Reconciler) concerns(route *gatewayv1.HTTPRoute) bool {
+// isOwnRoute reports whether a route has a Gateway of the program, or an entry of it.
+func (r *Reconciler) isOwnRoute(route *gatewayv1.HTTPRoute) bool {
 	for i := range route.Status.Parents {
-		if r.p.Planner.IsOurs(route.Status.Parents[i].ControllerName) {
+		if r.p.Planner.IsOwnController(route.Status.Parents[i].ControllerName) {
 			return true
 		}
 	}
 	for i := range route.Spec.ParentRefs {
-		if r.p.Planner.IsOurGateway(&route.Spec.ParentRefs[i], route.Namespace) {
+		if r.p.Planner.IsOwnGateway(&route.Spec.ParentRefs[i], route.Namespace) {
 			return true
 		}
 	}
@@ -97,14 +97,14 @@ func (r *Reconciler) concerns(route *gatewayv1.HTTPRoute) bool {
 
 // ofService returns the load balancers whose routes refer to a Service, and notes the time of the event.
 func (r *Reconciler) ofService(name cache.ObjectName) []cache.ObjectName {
-	return r.matching(func(b *balancer) bool { return b.services[name] })
+	return r.matchBalancers(func(b *balancerState) bool { return b.services[name] })
 }
 
 func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
-	return r.matching(func(b *balancer) bool {
+	return r.matchBalancers(func(b *balancerState) bool {
 		for name := range b.pools {
 			pool := informers.FindObject[informers.Pool](r.p.Caches.Pools, name)
-			if pool != nil && pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && gateway.Selects(pool, p) {
+			if pool != nil && pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && gateway.SelectsPod(pool, p) {
 				return true
 			}
 		}
@@ -112,7 +112,7 @@ func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
 	})
 }
 
-func (r *Reconciler) matching(match func(*balancer) bool) []cache.ObjectName {
+func (r *Reconciler) matchBalancers(match func(*balancerState) bool) []cache.ObjectName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []cache.ObjectName
@@ -136,13 +136,13 @@ func (r *Reconciler) ofConfigMap(obj any) []cache.ObjectName {
 	}
 	id, ok := r.recordOf(c)
 	if !ok {
-		return []cache.ObjectName{{Name: everything}}
+		return []cache.ObjectName{{Name: sweepKey}}
 	}
 	version := c.ResourceVersion
 	if current := informers.FindObject[corev1.ConfigMap](r.p.Caches.ConfigMaps, cache.ObjectName{Namespace: c.Namespace, Name: c.Name}); current == nil {
 		version = ""
 	}
-	r.p.Records.Noticed(id, version)
+	r.p.Records.InvalidateStale(id, version)
 	return []cache.ObjectName{{Name: id}}
 }
 

@@ -26,41 +26,41 @@ type meter interface {
 	ClearGateways()
 }
 
-// reference returns a reference to an object of the Gateway API.
-func reference(kind string, m *metav1.ObjectMeta) *corev1.ObjectReference {
+// objectReference returns a reference to an object of the Gateway API.
+func objectReference(kind string, m *metav1.ObjectMeta) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: gatewayv1.GroupVersion.String(), Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 	}
 }
 
-// notify writes an Event about a change that a user can act on: a new problem, or its end. Changes that wait are normal.
-func (r *Reconciler) notify(about *corev1.ObjectReference, before, after gateway.Problem) {
+// notifyChange writes an Event about a change that a user can act on: a new problem, or its end. Changes that wait are normal.
+func (r *Reconciler) notifyChange(about *corev1.ObjectReference, before, after gateway.Problem) {
 	switch {
 	case after.Reason == before.Reason || after.Reason == "" || after.Reason == v1alpha1.ReasonPending:
-	case !gateway.Good(after.Reason):
+	case !gateway.IsGood(after.Reason):
 		r.p.Recorder.Event(about, corev1.EventTypeWarning, after.Reason, after.Message)
-	case before.Reason != "" && before.Reason != v1alpha1.ReasonPending && !gateway.Good(before.Reason):
+	case before.Reason != "" && before.Reason != v1alpha1.ReasonPending && !gateway.IsGood(before.Reason):
 		r.p.Recorder.Event(about, corev1.EventTypeNormal, after.Reason, after.Message)
 	}
 }
 
 // notifyGateway writes Events about a Gateway and its listeners.
 func (r *Reconciler) notifyGateway(g *gatewayv1.Gateway, next *gatewayv1.GatewayStatus) {
-	about := reference("Gateway", &g.ObjectMeta)
-	r.notify(about, gateway.Summary(&g.Status), gateway.Summary(next))
+	about := objectReference("Gateway", &g.ObjectMeta)
+	r.notifyChange(about, gateway.GatewaySummary(&g.Status), gateway.GatewaySummary(next))
 	before, after := gateway.ListenerSummaries(&g.Status), gateway.ListenerSummaries(next)
-	whole := gateway.Summary(next).Reason
+	gatewayReason := gateway.GatewaySummary(next).Reason
 	for i := range next.Listeners { // in their order
 		name := next.Listeners[i].Name
-		if after[name].Reason != whole { // the Event of the Gateway says it
-			r.notify(about, before[name], after[name])
+		if after[name].Reason != gatewayReason { // the Event of the Gateway says it
+			r.notifyChange(about, before[name], after[name])
 		}
 	}
 }
 
-// count adds the reasons of a Gateway and its listeners.
-func count(gateways, listeners Counts, s *gatewayv1.GatewayStatus) {
-	gateways[gateway.Summary(s).Reason]++
+// countReasons adds the reasons of a Gateway and its listeners.
+func countReasons(gateways, listeners Counts, s *gatewayv1.GatewayStatus) {
+	gateways[gateway.GatewaySummary(s).Reason]++
 	for _, p := range gateway.ListenerSummaries(s) {
 		listeners[p.Reason]++
 	}

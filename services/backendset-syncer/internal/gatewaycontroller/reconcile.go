@@ -36,8 +36,8 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/weights"
 )
 
-// everything is the key of what belongs to no load balancer. No OCID is equal.
-const everything = "*"
+// sweepKey is the key of what belongs to no load balancer. No OCID is equal.
+const sweepKey = "*"
 
 // actors write load balancers.
 type actors interface {
@@ -54,15 +54,15 @@ type records interface {
 	Read(ctx context.Context, loadBalancer string) (*record.Record, error)
 	Write(ctx context.Context, r *record.Record) error
 	Delete(ctx context.Context, loadBalancer string) error
-	Noticed(loadBalancer string, resourceVersion string)
-	Clear()
+	InvalidateStale(loadBalancer string, resourceVersion string)
+	ClearCache()
 }
 
 // statuses writes statuses, if they differ.
 type statuses interface {
-	Class(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error
-	Gateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error
-	Route(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error
+	WriteClass(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error
+	WriteGateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error
+	WriteRoute(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error
 	RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, finalizer string) error
 }
 
@@ -92,14 +92,14 @@ type Reconciler struct {
 	p Params
 
 	mu    sync.Mutex
-	known map[string]*balancer // by OCID
+	known map[string]*balancerState // by OCID
 	// swept means that the load balancers of all Gateways are known, unplanned are those that were not planned yet.
 	swept     bool
 	unplanned map[string]bool
 }
 
-// balancer is what is remembered of a load balancer.
-type balancer struct {
+// balancerState is what is remembered of a load balancer.
+type balancerState struct {
 	services, pools map[cache.ObjectName]bool // that its routes refer to
 	sets            map[string]bool           // that its actor writes
 	weights         map[string]weights.Memory
@@ -109,12 +109,12 @@ type balancer struct {
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
-	return &Reconciler{p: p, known: map[string]*balancer{}, unplanned: map[string]bool{}}
+	return &Reconciler{p: p, known: map[string]*balancerState{}, unplanned: map[string]bool{}}
 }
 
-// Clear forgets the state of a term.
-func (r *Reconciler) Clear() {
-	r.p.Records.Clear()
+// ClearTerm forgets the state of a term.
+func (r *Reconciler) ClearTerm() {
+	r.p.Records.ClearCache()
 	r.p.Meter.ClearGateways()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,14 +125,14 @@ func (r *Reconciler) Clear() {
 
 // ReconcileAll enqueues all load balancers.
 func (r *Reconciler) ReconcileAll() {
-	r.p.Enqueue(cache.ObjectName{Name: everything})
-	for _, id := range r.ids() {
+	r.p.Enqueue(cache.ObjectName{Name: sweepKey})
+	for _, id := range r.balancerIDs() {
 		r.p.Enqueue(cache.ObjectName{Name: id})
 	}
 }
 
-// ids returns the load balancers that are known, or have a record.
-func (r *Reconciler) ids() []string {
+// balancerIDs returns the load balancers that are known, or have a record.
+func (r *Reconciler) balancerIDs() []string {
 	all := map[string]bool{}
 	r.mu.Lock()
 	for id := range r.known {
@@ -149,46 +149,46 @@ func (r *Reconciler) ids() []string {
 
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	if !r.p.Planner.Ready() {
+	if !r.p.Planner.IsReady() {
 		return nil // nothing may be taken for deleted
 	}
-	resolution := r.p.Planner.Resolve()
-	if name.Name == everything {
-		return r.sweep(ctx, resolution)
+	resolution := r.p.Planner.ResolveGateways()
+	if name.Name == sweepKey {
+		return r.sweepCluster(ctx, resolution)
 	}
-	return r.balancer(ctx, resolution, name.Name)
+	return r.reconcileBalancer(ctx, resolution, name.Name)
 }
 
-// balancer reconciles a load balancer.
-func (r *Reconciler) balancer(ctx context.Context, resolution *gateway.Resolution, id string) error {
+// reconcileBalancer reconciles a load balancer.
+func (r *Reconciler) reconcileBalancer(ctx context.Context, resolution *gateway.Resolution, id string) error {
 	rec, err := r.p.Records.Read(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, record.ErrMissing):
 		return err // it names the record
 	case rec == nil && len(resolution.Balancers[id]) == 0:
-		r.forget(id)
+		r.forgetBalancer(id)
 		return nil
 	}
 	report, current := r.p.Actors.LayoutReport(id)
-	plan := r.plan(resolution, id, rec, gone(report, current))
+	plan := r.planBalancer(resolution, id, rec, withoutGone(report, current))
 	defer r.wakePods(plan)
 	if report == nil || report.Live == nil || len(plan.Lost) > 0 {
-		r.drop(id, nil)
+		r.dropSets(id, nil)
 		r.p.Actors.WantLayout(id, &actor.WantedLayout{})
-		return r.report(ctx, plan, report, false)
+		return r.writeStatuses(ctx, plan, report, false)
 	}
-	done, err := r.record(ctx, rec, plan)
+	done, err := r.writeRecord(ctx, rec, plan)
 	if done || err != nil {
 		return err
 	}
-	r.want(plan)
+	r.wantPlan(plan)
 	report, current = r.p.Actors.LayoutReport(id)
-	return errors.Join(r.report(ctx, plan, report, current), r.release(ctx, plan, report, current))
+	return errors.Join(r.writeStatuses(ctx, plan, report, current), r.releaseFinalizers(ctx, plan, report, current))
 }
 
-// gone returns a report without the objects that are gone, unless it is about the newest layout: an earlier one may have wanted to delete
+// withoutGone returns a report without the objects that are gone, unless it is about the newest layout: an earlier one may have wanted to delete
 // what is wanted again.
-func gone(report *actor.LayoutReport, current bool) *actor.LayoutReport { //nolint:revive // the flag is part of the report
+func withoutGone(report *actor.LayoutReport, current bool) *actor.LayoutReport { //nolint:revive // the flag is part of the report
 	if report == nil || current {
 		return report
 	}
@@ -197,8 +197,8 @@ func gone(report *actor.LayoutReport, current bool) *actor.LayoutReport { //noli
 	return &old
 }
 
-// plan plans a load balancer.
-func (r *Reconciler) plan(resolution *gateway.Resolution, id string, rec *record.Record, report *actor.LayoutReport) *gateway.Plan {
+// planBalancer plans a load balancer.
+func (r *Reconciler) planBalancer(resolution *gateway.Resolution, id string, rec *record.Record, report *actor.LayoutReport) *gateway.Plan {
 	in := &gateway.Input{LoadBalancer: id, Record: rec, Live: &layout.Live{}, Now: r.p.Clock.Now()}
 	if report != nil && report.Live != nil {
 		in.Live, in.Gone = report.Live, report.Gone
@@ -206,12 +206,12 @@ func (r *Reconciler) plan(resolution *gateway.Resolution, id string, rec *record
 	r.mu.Lock()
 	b := r.known[id]
 	if b == nil {
-		b = &balancer{sets: map[string]bool{}}
+		b = &balancerState{sets: map[string]bool{}}
 		r.known[id] = b
 	}
 	in.Weights = b.weights
 	r.mu.Unlock()
-	plan := r.p.Planner.Plan(resolution, in)
+	plan := r.p.Planner.BuildPlan(resolution, in)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b.services, b.pools, b.weights, b.endpoints = plan.Services, plan.Pools, map[string]weights.Memory{}, r.endpointsOf(plan)
@@ -222,8 +222,8 @@ func (r *Reconciler) plan(resolution *gateway.Resolution, id string, rec *record
 	return plan
 }
 
-// record writes the record, if it differs. It reports whether nothing is left of the load balancer.
-func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *gateway.Plan) (done bool, err error) {
+// writeRecord writes the record, if it differs. It reports whether nothing is left of the load balancer.
+func (r *Reconciler) writeRecord(ctx context.Context, before *record.Record, plan *gateway.Plan) (done bool, err error) {
 	if len(plan.Record.Objects) == 0 && len(plan.Gateways) == 0 && len(plan.Record.Gateways) == 0 {
 		if before != nil {
 			if err := r.p.Records.Delete(ctx, plan.LoadBalancer); err != nil {
@@ -231,7 +231,7 @@ func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *ga
 			}
 			logging.FromContext(ctx).Info("Deleted record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer))
 		}
-		r.forget(plan.LoadBalancer)
+		r.forgetBalancer(plan.LoadBalancer)
 		return true, nil
 	}
 	if before != nil && before.Encode() == plan.Record.Encode() {
@@ -244,9 +244,9 @@ func (r *Reconciler) record(ctx context.Context, before *record.Record, plan *ga
 	return false, nil
 }
 
-// want tells the actor of a load balancer what it should have.
-func (r *Reconciler) want(plan *gateway.Plan) {
-	r.drop(plan.LoadBalancer, plan.Sets)
+// wantPlan tells the actor of a load balancer what it should have.
+func (r *Reconciler) wantPlan(plan *gateway.Plan) {
+	r.dropSets(plan.LoadBalancer, plan.Sets)
 	r.mu.Lock()
 	b := r.known[plan.LoadBalancer]
 	since := b.since
@@ -262,13 +262,13 @@ func (r *Reconciler) want(plan *gateway.Plan) {
 	r.p.Actors.WantLayout(plan.LoadBalancer, &actor.WantedLayout{Wanted: plan.Layout, Version: plan.Version})
 }
 
-// drop lets the actor forget the sets that a plan does not have.
-func (r *Reconciler) drop(id string, keep map[string]*gateway.Set) {
+// dropSets lets the actor forget the sets that a plan does not have.
+func (r *Reconciler) dropSets(id string, wanted map[string]*gateway.Set) {
 	var dropped []string
 	r.mu.Lock()
 	if b := r.known[id]; b != nil {
 		for name := range b.sets {
-			if keep[name] == nil {
+			if wanted[name] == nil {
 				dropped = append(dropped, name)
 				delete(b.sets, name)
 			}
@@ -280,9 +280,9 @@ func (r *Reconciler) drop(id string, keep map[string]*gateway.Set) {
 	}
 }
 
-// forget lets the actor forget a load balancer.
-func (r *Reconciler) forget(id string) {
-	r.drop(id, nil)
+// forgetBalancer lets the actor forget a load balancer.
+func (r *Reconciler) forgetBalancer(id string) {
+	r.dropSets(id, nil)
 	r.p.Actors.DropLayout(id)
 	r.p.Meter.ForgetGateways(id)
 	r.mu.Lock()
@@ -291,8 +291,8 @@ func (r *Reconciler) forget(id string) {
 	delete(r.unplanned, id)
 }
 
-// report writes the statuses of the Gateways and routes of a load balancer.
-func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *actor.LayoutReport, current bool) error {
+// writeStatuses writes the statuses of the Gateways and routes of a load balancer.
+func (r *Reconciler) writeStatuses(ctx context.Context, plan *gateway.Plan, report *actor.LayoutReport, current bool) error {
 	reports := &gateway.Reports{
 		Layout: report, Current: current, Now: r.p.Clock.Now(),
 		Set: func(name string) *actor.Report {
@@ -302,15 +302,15 @@ func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *act
 	gateways, listeners, routes := Counts{}, Counts{}, Counts{}
 	var errs []error
 	for _, s := range plan.GatewayStatuses(reports) {
-		count(gateways, listeners, &s.Status)
+		countReasons(gateways, listeners, &s.Status)
 		errs = append(errs, r.writeGateway(ctx, s.Gateway, &s.Status))
 	}
 	for _, s := range plan.RouteStatuses(reports) {
 		after := gateway.RouteSummary(s.Parents)
 		routes[after.Reason]++
-		err := r.p.Writer.Route(ctx, s.Route, gateway.MergeParents(s.Route, s.Parents))
+		err := r.p.Writer.WriteRoute(ctx, s.Route, gateway.MergeParents(s.Route, s.Parents))
 		if errs = append(errs, err); err == nil {
-			r.notify(reference("HTTPRoute", &s.Route.ObjectMeta), gateway.RouteSummary(s.Before()), after)
+			r.notifyChange(objectReference("HTTPRoute", &s.Route.ObjectMeta), gateway.RouteSummary(s.PreviousParents()), after)
 		}
 	}
 	r.p.Meter.SetGatewayCounts(plan.LoadBalancer, gateways, listeners, routes)
@@ -319,42 +319,42 @@ func (r *Reconciler) report(ctx context.Context, plan *gateway.Plan, report *act
 
 // writeGateway writes the status of a Gateway, with an Event if a user can act on the change.
 func (r *Reconciler) writeGateway(ctx context.Context, g *gatewayv1.Gateway, next *gatewayv1.GatewayStatus) error {
-	if err := r.p.Writer.Gateway(ctx, g, *next); err != nil {
+	if err := r.p.Writer.WriteGateway(ctx, g, *next); err != nil {
 		return err // it names the Gateway
 	}
 	r.notifyGateway(g, next)
 	return nil
 }
 
-// sweep reconciles what belongs to no load balancer, and enqueues all load balancers.
-func (r *Reconciler) sweep(ctx context.Context, resolution *gateway.Resolution) error {
+// sweepCluster reconciles what belongs to no load balancer, and enqueues all load balancers.
+func (r *Reconciler) sweepCluster(ctx context.Context, resolution *gateway.Resolution) error {
 	now := r.p.Clock.Now()
-	r.expect(resolution)
+	r.noteUnplanned(resolution)
 	for id := range resolution.Balancers {
 		r.p.Enqueue(cache.ObjectName{Name: id})
 	}
-	for _, id := range r.ids() {
+	for _, id := range r.balancerIDs() {
 		r.p.Enqueue(cache.ObjectName{Name: id})
 	}
 	var errs []error
-	for class, problem := range r.p.Planner.Classes() {
+	for class, problem := range r.p.Planner.ListClasses() {
 		next := gateway.ClassStatus(class, problem, now)
-		if err := r.p.Writer.Class(ctx, class, next); err != nil {
+		if err := r.p.Writer.WriteClass(ctx, class, next); err != nil {
 			errs = append(errs, fmt.Errorf("GatewayClass %s: %w", class.Name, err))
 			continue
 		}
-		r.notify(reference("GatewayClass", &class.ObjectMeta), gateway.ClassSummary(&class.Status), gateway.ClassSummary(&next))
+		r.notifyChange(objectReference("GatewayClass", &class.ObjectMeta), gateway.ClassSummary(&class.Status), gateway.ClassSummary(&next))
 	}
 	gateways := Counts{}
 	for i := range resolution.Unprogrammable {
 		u := &resolution.Unprogrammable[i]
 		next := gateway.UnprogrammableStatus(u, now)
-		gateways[gateway.Summary(&next).Reason]++
+		gateways[gateway.GatewaySummary(&next).Reason]++
 		errs = append(errs, r.writeGateway(ctx, u.Gateway, &next))
 	}
 	r.p.Meter.SetGatewayCounts("", gateways, nil, nil)
-	for route, parents := range r.p.Planner.Orphans(resolution) {
-		errs = append(errs, r.p.Writer.Route(ctx, route, parents))
+	for route, parents := range r.p.Planner.OrphanedRoutes(resolution) {
+		errs = append(errs, r.p.Writer.WriteRoute(ctx, route, parents))
 	}
 	return errors.Join(append(errs, r.releaseOrphans(ctx))...)
 }

@@ -187,7 +187,7 @@ func (w *world) changed() {
 	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: all}, options)
 	require.NoError(w.t, err)
 	w.caches.Store(&caches)
-	w.enqueue(cache.ObjectName{Name: everything})
+	w.enqueue(cache.ObjectName{Name: sweepKey})
 }
 
 func (w *world) enqueue(name cache.ObjectName) {
@@ -220,21 +220,21 @@ func (w *world) setStatus(kind, ns, name string, status any) {
 // fakeStatuses writes statuses into the world.
 type fakeStatuses struct{ w *world }
 
-func (f fakeStatuses) Class(_ context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error {
+func (f fakeStatuses) WriteClass(_ context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error {
 	if !equalJSON(c.Status, next) {
 		f.w.setStatus("GatewayClass", "", c.Name, next)
 	}
 	return nil
 }
 
-func (f fakeStatuses) Gateway(_ context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error {
+func (f fakeStatuses) WriteGateway(_ context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error {
 	if !equalJSON(g.Status, next) {
 		f.w.setStatus("Gateway", g.Namespace, g.Name, next)
 	}
 	return nil
 }
 
-func (f fakeStatuses) Route(_ context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error {
+func (f fakeStatuses) WriteRoute(_ context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error {
 	if !equalJSON(r.Status.Parents, parents) {
 		f.w.setStatus("HTTPRoute", r.Namespace, r.Name, map[string]any{"parents": parents})
 	}

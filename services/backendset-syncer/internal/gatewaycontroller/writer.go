@@ -28,29 +28,29 @@ func NewWriter(client dynamic.Interface, owner string) *Writer {
 	return &Writer{client: client, owner: owner}
 }
 
-// Class writes the status of a GatewayClass.
-func (w *Writer) Class(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error {
+// WriteClass writes the status of a GatewayClass.
+func (w *Writer) WriteClass(ctx context.Context, c *gatewayv1.GatewayClass, next gatewayv1.GatewayClassStatus) error {
 	if apiequality.Semantic.DeepEqual(c.Status.Conditions, next.Conditions) {
 		return nil
 	}
-	return w.patch(ctx, informers.GatewayClasses, &c.ObjectMeta, map[string]any{"conditions": next.Conditions})
+	return w.patchStatus(ctx, informers.GatewayClasses, &c.ObjectMeta, map[string]any{"conditions": next.Conditions})
 }
 
-// Gateway writes the status of a Gateway.
-func (w *Writer) Gateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error {
+// WriteGateway writes the status of a Gateway.
+func (w *Writer) WriteGateway(ctx context.Context, g *gatewayv1.Gateway, next gatewayv1.GatewayStatus) error {
 	if apiequality.Semantic.DeepEqual(g.Status, next) {
 		return nil
 	}
 	status := map[string]any{"conditions": next.Conditions, "listeners": next.Listeners, "addresses": next.Addresses}
-	return w.patch(ctx, informers.Gateways, &g.ObjectMeta, status)
+	return w.patchStatus(ctx, informers.Gateways, &g.ObjectMeta, status)
 }
 
-// Route writes the parents in the status of a route.
-func (w *Writer) Route(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error {
+// WriteRoute writes the parents in the status of a route.
+func (w *Writer) WriteRoute(ctx context.Context, r *gatewayv1.HTTPRoute, parents []gatewayv1.RouteParentStatus) error {
 	if apiequality.Semantic.DeepEqual(r.Status.Parents, parents) {
 		return nil
 	}
-	return w.patch(ctx, informers.HTTPRoutes, &r.ObjectMeta, map[string]any{"parents": parents})
+	return w.patchStatus(ctx, informers.HTTPRoutes, &r.ObjectMeta, map[string]any{"parents": parents})
 }
 
 // RemoveFinalizer removes a finalizer of a route.
@@ -67,8 +67,8 @@ func (w *Writer) RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, fi
 	return nil
 }
 
-// patch replaces fields of the status of an object.
-func (w *Writer) patch(ctx context.Context, resource schema.GroupVersionResource, m *metav1.ObjectMeta, status map[string]any) error {
+// patchStatus replaces fields of the status of an object.
+func (w *Writer) patchStatus(ctx context.Context, resource schema.GroupVersionResource, m *metav1.ObjectMeta, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion}, "status": status})
 	if err != nil {
 		return fmt.Errorf("encode status of %s %s/%s: %w", resource.Resource, m.Namespace, m.Name, err)

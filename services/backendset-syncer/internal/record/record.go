@@ -73,20 +73,22 @@ type Record struct {
 	Gateways []string `json:"gateways,omitempty"`
 }
 
-// Find returns the object with a key, or nil.
-func (r *Record) Find(kind Kind, key string) *Object {
-	return r.find(func(o *Object) bool { return o.Kind == kind && o.Key == key })
+// FindByKey returns the object with a key, or nil.
+func (r *Record) FindByKey(kind Kind, key string) *Object {
+	return r.findObject(func(o *Object) bool { return o.Kind == kind && o.Key == key })
 }
 
-// Get returns the object with a name, or nil.
-func (r *Record) Get(kind Kind, name string) *Object {
-	return r.find(func(o *Object) bool { return o.Kind == kind && o.Name == name })
+// FindByName returns the object with a name, or nil.
+func (r *Record) FindByName(kind Kind, name string) *Object {
+	return r.findObject(func(o *Object) bool { return o.Kind == kind && o.Name == name })
 }
 
-// Has reports whether an object is in the record. It accepts a nil Record.
-func (r *Record) Has(kind Kind, name string) bool { return r != nil && r.Get(kind, name) != nil }
+// HasObject reports whether an object is in the record. It accepts a nil Record.
+func (r *Record) HasObject(kind Kind, name string) bool {
+	return r != nil && r.FindByName(kind, name) != nil
+}
 
-func (r *Record) find(match func(*Object) bool) *Object {
+func (r *Record) findObject(match func(*Object) bool) *Object {
 	for i := range r.Objects {
 		if match(&r.Objects[i]) {
 			return &r.Objects[i]
@@ -95,8 +97,8 @@ func (r *Record) find(match func(*Object) bool) *Object {
 	return nil
 }
 
-// Names returns the names of all objects of a kind by their keys.
-func (r *Record) Names(kind Kind) map[string]string {
+// NamesByKey returns the names of all objects of a kind by their keys.
+func (r *Record) NamesByKey(kind Kind) map[string]string {
 	names := map[string]string{}
 	for i := range r.Objects {
 		if o := &r.Objects[i]; o.Kind == kind {
@@ -106,22 +108,22 @@ func (r *Record) Names(kind Kind) map[string]string {
 	return names
 }
 
-// Put adds an object, or replaces the one with its kind and name.
-func (r *Record) Put(o Object) {
-	if same := r.Get(o.Kind, o.Name); same != nil {
+// PutObject adds an object, or replaces the one with its kind and name.
+func (r *Record) PutObject(o Object) {
+	if same := r.FindByName(o.Kind, o.Name); same != nil {
 		*same = o
 		return
 	}
 	r.Objects = append(r.Objects, o)
-	r.sort()
+	r.sortObjects()
 }
 
-// Remove removes an object.
-func (r *Record) Remove(kind Kind, name string) {
+// RemoveObject removes an object.
+func (r *Record) RemoveObject(kind Kind, name string) {
 	r.Objects = slices.DeleteFunc(r.Objects, func(o Object) bool { return o.Kind == kind && o.Name == name })
 }
 
-func (r *Record) sort() {
+func (r *Record) sortObjects() {
 	slices.SortFunc(r.Objects, func(a, b Object) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
 }
 
@@ -139,7 +141,7 @@ func (r *Record) Clone() *Record {
 // Encode returns the text of a record. Equal records have equal texts.
 func (r *Record) Encode() string {
 	own := r.Clone()
-	own.sort()
+	own.sortObjects()
 	slices.Sort(own.Gateways)
 	text, err := json.Marshal(own)
 	if err != nil {
@@ -162,7 +164,7 @@ func Parse(text string) (*Record, error) {
 			return nil, fmt.Errorf("parse record: object %d has no known kind, no name or no key", i)
 		}
 	}
-	r.sort()
+	r.sortObjects()
 	return &r, nil
 }
 
@@ -184,12 +186,12 @@ func CertificateKey(namespace, name, fingerprint string) string {
 func RuleSetKey(gateway, listener string) string { return "ruleset " + gateway + "/" + listener }
 
 // ClaimHash returns the hash of the text of a claim. Paths of claims are long, and a ConfigMap has a limit.
-func ClaimHash(text string) string { return hash(text)[:claimLength] }
+func ClaimHash(text string) string { return hashText(text)[:claimLength] }
 
 // claimLength is the length of a hash of a claim, in characters of 5 bits: nobody finds another text with the same hash.
 const claimLength = 26
 
-func hash(text string) string {
+func hashText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))
 }

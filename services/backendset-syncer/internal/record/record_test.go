@@ -16,8 +16,8 @@ const id = "ocid1.loadbalancer.oc1.iad.a"
 
 func example() *Record {
 	r := &Record{LoadBalancer: id, Gateways: []string{"infra/public"}, Claims: map[string]Claim{ClaimHash("a.example.com/"): {Namespace: "models", Since: time.Unix(1, 0).UTC()}}}
-	r.Put(Object{Kind: Listener, Name: "web", Key: ListenerKey(80, "A.example.com"), Owner: "infra/public"})
-	r.Put(Object{Kind: BackendSet, Name: "models-chat-80", Key: "set Service/models/chat:80=1"})
+	r.PutObject(Object{Kind: Listener, Name: "web", Key: ListenerKey(80, "A.example.com"), Owner: "infra/public"})
+	r.PutObject(Object{Kind: BackendSet, Name: "models-chat-80", Key: "set Service/models/chat:80=1"})
 	return r
 }
 
@@ -27,13 +27,13 @@ func TestEncode(t *testing.T) {
 	parsed, err := Parse(r.Encode())
 	require.NoError(t, err)
 	assert.Equal(t, r.Encode(), parsed.Encode())
-	assert.Equal(t, "web", parsed.Find(Listener, "listener 80 a.example.com").Name)
-	assert.True(t, parsed.Has(BackendSet, "models-chat-80"))
-	assert.False(t, parsed.Has(Listener, "models-chat-80"))
-	assert.Equal(t, map[string]string{"set Service/models/chat:80=1": "models-chat-80"}, parsed.Names(BackendSet))
-	parsed.Remove(Listener, "web")
-	assert.Nil(t, parsed.Find(Listener, "listener 80 a.example.com"))
-	assert.True(t, r.Has(Listener, "web"))
+	assert.Equal(t, "web", parsed.FindByKey(Listener, "listener 80 a.example.com").Name)
+	assert.True(t, parsed.HasObject(BackendSet, "models-chat-80"))
+	assert.False(t, parsed.HasObject(Listener, "models-chat-80"))
+	assert.Equal(t, map[string]string{"set Service/models/chat:80=1": "models-chat-80"}, parsed.NamesByKey(BackendSet))
+	parsed.RemoveObject(Listener, "web")
+	assert.Nil(t, parsed.FindByKey(Listener, "listener 80 a.example.com"))
+	assert.True(t, r.HasObject(Listener, "web"))
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -55,14 +55,14 @@ func TestStore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, example().Encode(), got.Encode())
 
-	got.Remove(Listener, "web")
+	got.RemoveObject(Listener, "web")
 	require.NoError(t, s.Write(t.Context(), got))
 	other := NewStore(client.CoreV1(), "fairlead", "test")
 	seen, err := other.Read(t.Context(), id)
 	require.NoError(t, err)
 	assert.Equal(t, got.Encode(), seen.Encode())
 
-	s.Noticed(id, "")
+	s.InvalidateStale(id, "")
 	require.NoError(t, client.CoreV1().ConfigMaps("fairlead").Delete(t.Context(), ConfigMapName(id), metav1.DeleteOptions{}))
 	_, err = s.Read(t.Context(), id)
 	require.ErrorIs(t, err, ErrMissing, "what was noticed is read again")

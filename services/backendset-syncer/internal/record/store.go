@@ -34,7 +34,7 @@ var ErrMissing = errors.New("the load balancer has no record")
 
 // ConfigMapName returns the name of the ConfigMap of a load balancer.
 func ConfigMapName(loadBalancer string) string {
-	return "fairlead-load-balancer-" + hash(loadBalancer)[:nameLength]
+	return "fairlead-load-balancer-" + hashText(loadBalancer)[:nameLength]
 }
 
 // FromConfigMap returns the record in a ConfigMap.
@@ -54,15 +54,15 @@ type reader interface {
 	Get(name cache.ObjectName) (any, bool)
 }
 
-// Lists reports whether the record of a load balancer, among the ConfigMaps of a cache, has a backend set.
-func Lists(configMaps reader, namespace, loadBalancer, set string) bool {
+// ListsSet reports whether the record of a load balancer, among the ConfigMaps of a cache, has a backend set.
+func ListsSet(configMaps reader, namespace, loadBalancer, set string) bool {
 	obj, _ := configMaps.Get(cache.ObjectName{Namespace: namespace, Name: ConfigMapName(loadBalancer)})
 	c, ok := obj.(*corev1.ConfigMap)
 	if !ok {
 		return false
 	}
 	r, err := FromConfigMap(c)
-	return err == nil && r.Has(BackendSet, set)
+	return err == nil && r.HasObject(BackendSet, set)
 }
 
 // Store reads and writes records. A write fails with a conflict if another client has changed the record since it was read.
@@ -80,16 +80,16 @@ func NewStore(client typedcorev1.ConfigMapsGetter, namespace, owner string) *Sto
 	return &Store{client: client, namespace: namespace, owner: owner, known: map[string]*corev1.ConfigMap{}}
 }
 
-// Clear forgets what was read, at the beginning of a term.
-func (s *Store) Clear() {
+// ClearCache forgets what was read, at the beginning of a term.
+func (s *Store) ClearCache() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.known)
 }
 
-// Noticed forgets a record if a ConfigMap that an informer has seen differs from the one that was read or written last: another
+// InvalidateStale forgets a record if a ConfigMap that an informer has seen differs from the one that was read or written last: another
 // client has changed it. A ConfigMap without a version was deleted.
-func (s *Store) Noticed(loadBalancer, resourceVersion string) {
+func (s *Store) InvalidateStale(loadBalancer, resourceVersion string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.known[loadBalancer]; known != nil && (resourceVersion == "" || resourceVersion != known.ResourceVersion) {
@@ -111,7 +111,7 @@ func (s *Store) Read(ctx context.Context, loadBalancer string) (*Record, error) 
 			return nil, fmt.Errorf("read record of %s: %w", loadBalancer, err)
 		}
 		known = got
-		s.remember(loadBalancer, got)
+		s.cacheVersion(loadBalancer, got)
 	}
 	return FromConfigMap(known)
 }
@@ -138,10 +138,10 @@ func (s *Store) Write(ctx context.Context, r *Record) error {
 		written, err = s.client.ConfigMaps(s.namespace).Update(ctx, next, metav1.UpdateOptions{FieldManager: s.owner})
 	}
 	if err != nil {
-		s.Forget(r.LoadBalancer)
+		s.InvalidateRecord(r.LoadBalancer)
 		return fmt.Errorf("write record of %s: %w", r.LoadBalancer, err)
 	}
-	s.remember(r.LoadBalancer, written)
+	s.cacheVersion(r.LoadBalancer, written)
 	return nil
 }
 
@@ -162,14 +162,14 @@ func (s *Store) Delete(ctx context.Context, loadBalancer string) error {
 	return nil
 }
 
-// Forget makes the next Read ask the API server.
-func (s *Store) Forget(loadBalancer string) {
+// InvalidateRecord makes the next Read ask the API server.
+func (s *Store) InvalidateRecord(loadBalancer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, loadBalancer)
 }
 
-func (s *Store) remember(loadBalancer string, c *corev1.ConfigMap) {
+func (s *Store) cacheVersion(loadBalancer string, c *corev1.ConfigMap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[loadBalancer] = c
