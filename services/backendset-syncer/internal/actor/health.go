@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// healthInterval is the time between two reads of the health of a set with new backends. Checks take at least a second; half of
-	// it doubles the requests, double delays readiness gates by a second on average.
+	// healthInterval is the time between two reads of the health of a set with new backends. Checks take at least a second.
 	healthInterval = 2 * time.Second
 	// provingTime is the time after which new backends that are not healthy are no longer waited for: a few default intervals of
 	// health checks, with their retries.

@@ -163,7 +163,7 @@ func (w *layoutWork) createsSet(set string) bool {
 
 // isSettled reports whether no step is left.
 func (w *layoutWork) isSettled() bool {
-	return !w.hasLayout() || len(layout.Next(w.live, w.desired.Wanted)) == 0
+	return !w.hasLayout() || len(layout.NextSteps(w.live, w.desired.Wanted)) == 0
 }
 
 // layoutIsDue reports whether a step has waited for enough writes of sets.
@@ -176,7 +176,7 @@ func (a *actor) layoutIsDue(now time.Time) bool {
 func (a *actor) readySteps(now time.Time) []layout.Step {
 	work := &a.layoutWork
 	var ready []layout.Step
-	for _, s := range layout.Next(work.live, work.desired.Wanted) {
+	for _, s := range layout.NextSteps(work.live, work.desired.Wanted) {
 		if e := work.attempts[s.Ref]; (e == nil || !e.retryAt.After(now)) && !a.waitsForBackends(&s) {
 			ready = append(ready, s)
 		}
@@ -214,7 +214,7 @@ func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
 	}
 	ready := a.readySteps(now)
 	if len(ready) == 0 {
-		for _, s := range layout.Next(work.live, work.desired.Wanted) {
+		for _, s := range layout.NextSteps(work.live, work.desired.Wanted) {
 			if at := work.attemptsOf(s.Ref).retryAt; at.After(now) {
 				next = earlierTime(next, at)
 			}
@@ -278,7 +278,7 @@ func (a *actor) reportLayout() *LayoutReport {
 	if !work.hasLayout() {
 		return r
 	}
-	for ref := range layout.Behind(work.live, work.desired.Wanted) {
+	for ref := range layout.FindBehind(work.live, work.desired.Wanted) {
 		state := State{Reason: reasonPending, Message: fmt.Sprintf("%s %s waits for the load balancer", ref.Kind, ref.Name)}
 		if e := work.attempts[ref]; e != nil && e.problem != nil {
 			state = State{Reason: e.problem.reason, Message: e.problem.message}
@@ -287,7 +287,7 @@ func (a *actor) reportLayout() *LayoutReport {
 	}
 	if a.pending == nil && !a.workRequestsUnknown && !a.loadBalancerStale { // no write in progress can make one of them
 		for _, ref := range work.desired.Delete {
-			if !work.live.Has(ref) {
+			if !work.live.HasObject(ref) {
 				r.Gone = append(r.Gone, ref)
 			}
 		}

@@ -109,16 +109,16 @@ func nameOf(o interface {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-func (b *builder) found(object, format string, args ...any) {
+func (b *builder) addFinding(object, format string, args ...any) {
 	b.findings = append(b.findings, Finding{Object: object, Message: fmt.Sprintf(format, args...)})
 }
 
-func (b *builder) refuse(object, format string, args ...any) {
+func (b *builder) addRefusal(object, format string, args ...any) {
 	b.findings = append(b.findings, Finding{Object: object, Message: fmt.Sprintf(format, args...), Refused: true})
 }
 
-// put adds an object to the record. Of two with the same key, only the first one has it.
-func (b *builder) put(kind record.Kind, name, key, owner string) {
+// addObject adds an object to the record. Of two with the same key, only the first one has it.
+func (b *builder) addObject(kind record.Kind, name, key, owner string) {
 	if b.record.HasObject(kind, name) {
 		return
 	}
@@ -128,8 +128,8 @@ func (b *builder) put(kind record.Kind, name, key, owner string) {
 	b.record.PutObject(record.Object{Kind: kind, Name: name, Key: key, Owner: owner})
 }
 
-// exists reports whether the load balancer has an object.
-func (b *builder) exists(kind record.Kind, name string) bool {
+// existsLive reports whether the load balancer has an object.
+func (b *builder) existsLive(kind record.Kind, name string) bool {
 	live, found := b.in.Live, false
 	switch kind {
 	case record.Listener:
@@ -151,12 +151,12 @@ func (b *builder) exists(kind record.Kind, name string) bool {
 // addOwn adds the objects of the program's own names: those of a record that was lost.
 func (b *builder) addOwn() {
 	for _, o := range b.in.Keys.Own {
-		if o.Kind == record.BackendSet && !b.onlyOurs(o.Name) && !b.serves(o.Name) {
+		if o.Kind == record.BackendSet && !b.onlyOurs(o.Name) && !b.usesSet(o.Name) {
 			continue // it belongs to the program of another cluster
 		}
-		if o.Kind != record.Listener && b.exists(o.Kind, o.Name) && !b.record.HasObject(o.Kind, o.Name) {
-			b.put(o.Kind, o.Name, o.Key, o.Owner)
-			b.found(title(o.Kind, o.Name), "it has the name that the program gives it")
+		if o.Kind != record.Listener && b.existsLive(o.Kind, o.Name) && !b.record.HasObject(o.Kind, o.Name) {
+			b.addObject(o.Kind, o.Name, o.Key, o.Owner)
+			b.addFinding(objectTitle(o.Kind, o.Name), "it has the name that the program gives it")
 		}
 	}
 }
@@ -167,7 +167,7 @@ var titles = map[record.Kind]string{
 	record.BackendSet: "backend set",
 }
 
-func title(kind record.Kind, name string) string { return titles[kind] + " " + name }
+func objectTitle(kind record.Kind, name string) string { return titles[kind] + " " + name }
 
 // addListeners adds the listeners of a Gateway, and their policies.
 func (b *builder) addListeners(g *gatewayv1.Gateway) {
@@ -175,19 +175,19 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 		l := &g.Spec.Listeners[i]
 		name, live := b.listenerOf(g, l)
 		if live == nil {
-			b.found(title(record.Listener, string(l.Name)), "the load balancer does not have it: the program creates it")
+			b.addFinding(objectTitle(record.Listener, string(l.Name)), "the load balancer does not have it: the program creates it")
 			continue
 		}
 		if live.Port != int(l.Port) {
-			b.refuse(title(record.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port, nameOf(g), l.Port)
+			b.addRefusal(objectTitle(record.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port, nameOf(g), l.Port)
 			continue
 		}
 		if live.Protocol != layout.ProtocolHTTP && live.Protocol != layout.ProtocolHTTP2 {
-			b.refuse(title(record.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
+			b.addRefusal(objectTitle(record.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
 			continue
 		}
-		b.put(record.Listener, name, record.ListenerKey(l.Port, hostname(l)), nameOf(g).String())
-		b.found(title(record.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
+		b.addObject(record.Listener, name, record.ListenerKey(l.Port, hostnameOf(l)), nameOf(g).String())
+		b.addFinding(objectTitle(record.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
 		b.addHostnames(live)
 		b.addPolicy(g, string(l.Name), name, live)
 	}
@@ -203,7 +203,7 @@ func (b *builder) listenerOf(g *gatewayv1.Gateway, l *gatewayv1.Listener) (strin
 	return "", nil
 }
 
-func hostname(l *gatewayv1.Listener) string {
+func hostnameOf(l *gatewayv1.Listener) string {
 	if l.Hostname == nil {
 		return ""
 	}
@@ -217,8 +217,8 @@ func (b *builder) addHostnames(live *layout.Listener) {
 		if !ok || b.record.HasObject(record.Hostname, name) {
 			continue
 		}
-		b.put(record.Hostname, name, record.HostnameKey(h.Hostname), "")
-		b.found(title(record.Hostname, name), "hostname %s of an adopted listener", h.Hostname)
+		b.addObject(record.Hostname, name, record.HostnameKey(h.Hostname), "")
+		b.addFinding(objectTitle(record.Hostname, name), "hostname %s of an adopted listener", h.Hostname)
 	}
 }
 
@@ -228,24 +228,24 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 	if policy == "" {
 		return
 	}
-	object := title(record.RoutingPolicy, policy)
+	object := objectTitle(record.RoutingPolicy, policy)
 	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) && !b.hasOwnRules(policy) {
-		b.refuse(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
+		b.addRefusal(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
 		return
 	}
 	for other, l := range b.in.Live.Listeners {
 		if l.Policy == policy && other != name && !b.mayOwn(other) {
-			b.refuse(object, "listener %s uses it, which belongs to no adopted Gateway: give that listener a policy of its own", other)
+			b.addRefusal(object, "listener %s uses it, which belongs to no adopted Gateway: give that listener a policy of its own", other)
 			return
 		}
 	}
 	b.record.PutObject(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
-	b.found(object, "policy of listener %s", name)
+	b.addFinding(object, "policy of listener %s", name)
 }
 
 // hasOwnRules reports whether a policy has rules of the program. It stays with its listener, also if that gets another name.
 func (b *builder) hasOwnRules(policy string) bool {
-	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r layout.Rule) bool { return layout.OwnRule(r.Name) })
+	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r layout.Rule) bool { return layout.IsOwnRule(r.Name) })
 }
 
 // adoptRules returns the rules of a policy that the HTTPRoutes of a listener have in their annotations.
@@ -262,9 +262,9 @@ func (b *builder) adoptRules(policy, listener string) (adopted []string) {
 	}
 	for _, r := range b.in.Live.Policies[policy].Rules {
 		switch {
-		case !b.takes(policy, r.Name):
-			b.found(title(record.RoutingPolicy, policy), "rule %s is of no HTTPRoute: it stays", r.Name)
-		case !layout.OwnRule(r.Name):
+		case !b.replacesRule(policy, r.Name):
+			b.addFinding(objectTitle(record.RoutingPolicy, policy), "rule %s is of no HTTPRoute: it stays", r.Name)
+		case !layout.IsOwnRule(r.Name):
 			adopted = append(adopted, r.Name)
 		}
 	}
@@ -284,9 +284,9 @@ func (b *builder) mayOwn(listener string) bool {
 	return false
 }
 
-// takes reports whether a rule of a policy is one that the program replaces.
-func (b *builder) takes(policy, rule string) bool {
-	return rule == catchAll || b.adopted[policy][rule] || layout.OwnRule(rule)
+// replacesRule reports whether a rule of a policy is one that the program replaces.
+func (b *builder) replacesRule(policy, rule string) bool {
+	return rule == catchAll || b.adopted[policy][rule] || layout.IsOwnRule(rule)
 }
 
 // addCertificates adds the certificates in the annotation of a Gateway. The certificate of the present content of a Secret keeps serving,
@@ -311,20 +311,20 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(annotatedCertificates(g))) {
-		object := title(record.Certificate, name)
+		object := objectTitle(record.Certificate, name)
 		switch key := current[name]; {
-		case !b.exists(record.Certificate, name):
-			b.found(object, "the load balancer does not have it")
+		case !b.existsLive(record.Certificate, name):
+			b.addFinding(object, "the load balancer does not have it")
 		case !b.certificateOnlyOurs(name):
-			b.found(object, "a listener that is not adopted uses it: it stays")
+			b.addFinding(object, "a listener that is not adopted uses it: it stays")
 		case key == "" && !b.in.Live.Uses[layout.Ref{Kind: record.Certificate, Name: name}]:
-			b.found(object, "nothing uses it: it stays, delete it by hand")
+			b.addFinding(object, "nothing uses it: it stays, delete it by hand")
 		case key == "":
-			b.put(record.Certificate, name, keyOfEarlier(name), "")
-			b.found(object, "certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
+			b.addObject(record.Certificate, name, keyOfEarlier(name), "")
+			b.addFinding(object, "certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
 		default:
-			b.put(record.Certificate, name, key, "")
-			b.found(object, "certificate of Gateway %s", nameOf(g))
+			b.addObject(record.Certificate, name, key, "")
+			b.addFinding(object, "certificate of Gateway %s", nameOf(g))
 		}
 	}
 }

@@ -34,7 +34,7 @@ const maxListed = 100_000
 // ReadCluster reads a Cluster. A kind that this user may not list is an error: an adoption must not overlook it.
 func ReadCluster(ctx context.Context, client dynamic.Interface) (*Cluster, error) {
 	c := &Cluster{}
-	deployments, err := list(ctx, client, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
+	deployments, err := listObjects(ctx, client, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func ReadCluster(ctx context.Context, client dynamic.Interface) (*Cluster, error
 		{"backendtlspolicies", []string{"v1", "v1alpha3"}, &c.TLSPolicies},
 	} {
 		for _, version := range kind.versions {
-			found, err := list(ctx, client, schema.GroupVersionResource{Group: group, Version: version, Resource: kind.resource})
+			found, err := listObjects(ctx, client, schema.GroupVersionResource{Group: group, Version: version, Resource: kind.resource})
 			if err != nil {
 				return nil, err
 			}
@@ -69,8 +69,8 @@ func ReadCluster(ctx context.Context, client dynamic.Interface) (*Cluster, error
 	return c, nil
 }
 
-// list returns all objects of a resource, none if the cluster does not serve it.
-func list(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+// listObjects returns all objects of a resource, none if the cluster does not serve it.
+func listObjects(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
 	found, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -86,8 +86,8 @@ func list(ctx context.Context, client dynamic.Interface, resource schema.GroupVe
 // upstreamName is a part of the names of oke-gateway-api's image and chart.
 const upstreamName = "oke-gateway-api"
 
-// Refusals returns why Gateways with HTTPRoutes cannot be adopted now.
-func (c *Cluster) Refusals(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute) []Finding {
+// FindRefusals returns why Gateways with HTTPRoutes cannot be adopted now.
+func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute) []Finding {
 	var all []Finding
 	refuse := func(object, format string, args ...any) {
 		all = append(all, Finding{Object: object, Message: fmt.Sprintf(format, args...), Refused: true})
@@ -103,7 +103,7 @@ func (c *Cluster) Refusals(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HT
 	}
 	for i := range c.Routes {
 		r := &c.Routes[i]
-		for _, parent := range references(r, "spec", "parentRefs") {
+		for _, parent := range readReferences(r, "spec", "parentRefs") {
 			if names[parent] {
 				refuse(strings.ToLower(r.GetKind())+" "+nameOf(r).String(), "it is attached to Gateway %s, and this program serves HTTPRoutes only: detach or delete it", parent)
 				break
@@ -113,7 +113,7 @@ func (c *Cluster) Refusals(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HT
 	services := servicesOf(routes)
 	for i := range c.TLSPolicies {
 		p := &c.TLSPolicies[i]
-		for _, target := range references(p, "spec", "targetRefs") {
+		for _, target := range readReferences(p, "spec", "targetRefs") {
 			if services[target] {
 				refuse("backendtlspolicy "+nameOf(p).String(), "it applies to Service %s of an HTTPRoute, and this program does not connect to backends by TLS: delete it", target)
 				break
@@ -136,8 +136,8 @@ func isUpstream(d *appsv1.Deployment) bool {
 	return false
 }
 
-// references returns the objects that a list of references names. A reference without a namespace is one to the object's own.
-func references(u *unstructured.Unstructured, fields ...string) []types.NamespacedName {
+// readReferences returns the objects that a list of references names. A reference without a namespace is one to the object's own.
+func readReferences(u *unstructured.Unstructured, fields ...string) []types.NamespacedName {
 	items, _, _ := unstructured.NestedSlice(u.Object, fields...)
 	var all []types.NamespacedName
 	for _, item := range items {

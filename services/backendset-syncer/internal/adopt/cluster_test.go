@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 			c, err := ReadCluster(t.Context(), client(t, tt.give))
 			require.NoError(t, err)
 			in := upstreamShaped()
-			found := c.Refusals(in.Gateways, in.Routes)
+			found := c.FindRefusals(in.Gateways, in.Routes)
 			if tt.want == "" {
 				assert.Empty(t, found)
 				return
@@ -98,7 +98,7 @@ func TestKindsThatTheClusterDoesNotHave(t *testing.T) {
 	})
 	got, err := ReadCluster(t.Context(), c)
 	require.NoError(t, err)
-	assert.Empty(t, got.Refusals(nil, nil))
+	assert.Empty(t, got.FindRefusals(nil, nil))
 }
 
 func TestRoutesOf(t *testing.T) {

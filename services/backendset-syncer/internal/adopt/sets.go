@@ -14,15 +14,15 @@ import (
 // addDefault adds the default set that oke-gateway-api makes for a Gateway.
 func (b *builder) addDefault(g *gatewayv1.Gateway) {
 	name := g.Name + "-default"
-	if !b.exists(record.BackendSet, name) || b.record.HasObject(record.BackendSet, name) {
+	if !b.existsLive(record.BackendSet, name) || b.record.HasObject(record.BackendSet, name) {
 		return
 	}
 	if !b.onlyOurs(name) {
-		b.found(title(record.BackendSet, name), "others use it, too: it stays")
+		b.addFinding(objectTitle(record.BackendSet, name), "others use it, too: it stays")
 		return
 	}
-	b.put(record.BackendSet, name, b.in.Keys.DefaultSet, "")
-	b.found(title(record.BackendSet, name), "default of Gateway %s", nameOf(g))
+	b.addObject(record.BackendSet, name, b.in.Keys.DefaultSet, "")
+	b.addFinding(objectTitle(record.BackendSet, name), "default of Gateway %s", nameOf(g))
 }
 
 // addSets adds the backend sets that only rules of HTTPRoutes use.
@@ -35,19 +35,19 @@ func (b *builder) addSets() {
 		if len(rules) == 0 {
 			continue
 		}
-		object := title(record.BackendSet, name)
+		object := objectTitle(record.BackendSet, name)
 		if !b.onlyOurs(name) && b.ownKey(name) == "" { // the program cannot create another set with its own name
-			b.found(object, "others use it, too: it stays, and the program creates one of its own")
+			b.addFinding(object, "others use it, too: it stays, and the program creates one of its own")
 			continue
 		}
 		key := cmp.Or(b.setKey(rules), b.ownKey(name))
 		if key == "" {
-			b.put(record.BackendSet, name, keyOfEarlier(name), "")
-			b.found(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it", strings.Join(rules, ", "))
+			b.addObject(record.BackendSet, name, keyOfEarlier(name), "")
+			b.addFinding(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it", strings.Join(rules, ", "))
 			continue
 		}
-		b.put(record.BackendSet, name, key, "")
-		b.found(object, "set of %s", strings.Join(rules, ", "))
+		b.addObject(record.BackendSet, name, key, "")
+		b.addFinding(object, "set of %s", strings.Join(rules, ", "))
 	}
 }
 
@@ -56,7 +56,7 @@ func (b *builder) rulesOf(set string) []string {
 	var rules []string
 	for policy := range b.adopted {
 		for _, r := range b.in.Live.Policies[policy].Rules {
-			if r.Set == set && r.Name != catchAll && b.takes(policy, r.Name) {
+			if r.Set == set && r.Name != catchAll && b.replacesRule(policy, r.Name) {
 				rules = append(rules, "rule "+r.Name)
 			}
 		}
@@ -74,7 +74,7 @@ func (b *builder) setKey(rules []string) string {
 			continue
 		}
 		for _, r := range b.in.Routes {
-			if !annotates(r, name) || index >= len(r.Spec.Rules) {
+			if !hasAnnotatedRule(r, name) || index >= len(r.Spec.Rules) {
 				continue
 			}
 			if key := b.in.Keys.Set(r, index); key != "" {
@@ -95,7 +95,7 @@ func (b *builder) ownKey(set string) string {
 	return ""
 }
 
-func annotates(r *gatewayv1.HTTPRoute, rule string) bool {
+func hasAnnotatedRule(r *gatewayv1.HTTPRoute, rule string) bool {
 	for _, rules := range annotatedRules(r) {
 		if slices.Contains(rules, rule) {
 			return true
@@ -104,8 +104,8 @@ func annotates(r *gatewayv1.HTTPRoute, rule string) bool {
 	return false
 }
 
-// serves reports whether an adopted listener or rule uses a set.
-func (b *builder) serves(set string) bool {
+// usesSet reports whether an adopted listener or rule uses a set.
+func (b *builder) usesSet(set string) bool {
 	for name, l := range b.in.Live.Listeners {
 		if l.DefaultSet == set && b.mayOwn(name) {
 			return true
@@ -126,7 +126,7 @@ func (b *builder) onlyOurs(set string) bool {
 	}
 	for policy, p := range b.in.Live.Policies {
 		for _, r := range p.Rules {
-			if r.Set == set && (b.adopted[policy] == nil || !b.takes(policy, r.Name)) {
+			if r.Set == set && (b.adopted[policy] == nil || !b.replacesRule(policy, r.Name)) {
 				return false
 			}
 		}

@@ -76,7 +76,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// The API server.
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.Informers()})
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.InformerOptions()})
 		},
 		newConfiguration,
 

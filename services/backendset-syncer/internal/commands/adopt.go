@@ -51,10 +51,10 @@ func newAdopt(out, log io.Writer) *cobra.Command {
 		Example: "  backendset-syncer adopt -n models inference --config-map=fairlead/backendset-syncer --gateway-namespace=fairlead --oci-auth=config-file --oci-config-file=$HOME/.oci/config",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate(), o.validate()); err != nil {
+			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate(), o.validateFlags()); err != nil {
 				return fmt.Errorf("flags: %w", err)
 			}
-			return o.run(cmd.Context(), args[0], out, log)
+			return o.runAdopt(cmd.Context(), args[0], out, log)
 		},
 	}
 	fs := cmd.Flags()
@@ -69,7 +69,7 @@ func newAdopt(out, log io.Writer) *cobra.Command {
 	return cmd
 }
 
-func (o *adoptOptions) validate() error {
+func (o *adoptOptions) validateFlags() error {
 	if o.RecordNamespace() == "" {
 		return errors.New("--gateway-namespace is required: it is the namespace of the program's records")
 	}
@@ -86,15 +86,15 @@ type adoption struct {
 	store      *record.Store
 }
 
-func (o *adoptOptions) run(ctx context.Context, name string, out, log io.Writer) error {
+func (o *adoptOptions) runAdopt(ctx context.Context, name string, out, log io.Writer) error {
 	o.Gateways.Enabled, o.Gateways.OKE = true, true // a Gateway can be adopted before the program serves its class
-	a, err := o.prepare(ctx, types.NamespacedName{Namespace: o.namespace, Name: name}, log)
+	a, err := o.prepareAdoption(ctx, types.NamespacedName{Namespace: o.namespace, Name: name}, log)
 	if err != nil {
 		return err
 	}
-	refusals := a.obstacles.Refusals(a.in.Gateways, a.in.Routes)
-	made, findings := a.build()
-	refused := made == nil
+	refusals := a.obstacles.FindRefusals(a.in.Gateways, a.in.Routes)
+	newRecord, findings := a.buildRecord()
+	refused := newRecord == nil
 	for _, f := range slices.Concat(refusals, findings) {
 		if f.Refused {
 			refused = true
@@ -106,22 +106,22 @@ func (o *adoptOptions) run(ctx context.Context, name string, out, log io.Writer)
 	if refused {
 		return errRefused
 	}
-	if err := a.printNext(made, out); err != nil {
+	if err := a.printNext(newRecord, out); err != nil {
 		return err
 	}
 	if !o.write {
-		fmt.Fprintf(log, "This was a dry run: --write writes the record to ConfigMap %s/%s\n", a.records, record.ConfigMapName(made.LoadBalancer))
+		fmt.Fprintf(log, "This was a dry run: --write writes the record to ConfigMap %s/%s\n", a.records, record.ConfigMapName(newRecord.LoadBalancer))
 		return dryrun.ErrDiffers
 	}
-	if err := a.store.Write(ctx, made); err != nil {
+	if err := a.store.Write(ctx, newRecord); err != nil {
 		return err // the error names the record
 	}
-	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records, record.ConfigMapName(made.LoadBalancer))
+	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records, record.ConfigMapName(newRecord.LoadBalancer))
 	return nil
 }
 
-// prepare reads the cluster, the record and the load balancer.
-func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, log io.Writer) (*adoption, error) {
+// prepareAdoption reads the cluster, the record and the load balancer.
+func (o *adoptOptions) prepareAdoption(ctx context.Context, name types.NamespacedName, log io.Writer) (*adoption, error) {
 	cfg, err := o.Kube.RESTConfig("fairlead-backendset-syncer-adopt")
 	if err != nil {
 		return nil, err // the error names the problem
@@ -134,7 +134,7 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	w, err := o.read(ctx)
+	w, err := o.readWorld(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 	if len(w.Skipped) > 0 {
 		return nil, errors.New("an adoption must read all of these kinds: use an account that may list them")
 	}
-	p, err := o.planner(w)
+	p, err := o.newPlanner(w)
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +151,14 @@ func (o *adoptOptions) prepare(ctx context.Context, name types.NamespacedName, l
 	if a.obstacles, err = adopt.ReadCluster(ctx, client); err != nil {
 		return nil, err // the error names the kind
 	}
-	if a.in, err = a.input(w, name, o.PlannerOptions()); err != nil {
+	if a.in, err = a.buildInput(w, name, o.PlannerOptions()); err != nil {
 		return nil, err
 	}
 	return a, a.readBalancer(ctx)
 }
 
-// input returns the Gateways of the load balancer of a Gateway, with everything in the cluster that refers to them.
-func (a *adoption) input(w *dryrun.World, name types.NamespacedName, o gateway.Options) (*adopt.Input, error) {
+// buildInput returns the Gateways of the load balancer of a Gateway, with everything in the cluster that refers to them.
+func (a *adoption) buildInput(w *dryrun.World, name types.NamespacedName, o gateway.Options) (*adopt.Input, error) {
 	in := &adopt.Input{Secrets: map[types.NamespacedName]*corev1.Secret{}, Keys: keysOf(o)}
 	for id, all := range a.resolution.Balancers {
 		if slices.ContainsFunc(all, func(g *gateway.ResolvedGateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
@@ -176,7 +176,7 @@ func (a *adoption) input(w *dryrun.World, name types.NamespacedName, o gateway.O
 		}
 		return nil, fmt.Errorf("gateway %s does not exist, or its class is neither one of this program nor of oke-gateway-api", name)
 	}
-	routes, err := read(w, in.Secrets)
+	routes, err := readRoutesAndSecrets(w, in.Secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +184,8 @@ func (a *adoption) input(w *dryrun.World, name types.NamespacedName, o gateway.O
 	return in, nil
 }
 
-// read returns all HTTPRoutes, and adds all Secrets. The caches have no annotations.
-func read(w *dryrun.World, secrets map[types.NamespacedName]*corev1.Secret) (routes []*gatewayv1.HTTPRoute, err error) {
+// readRoutesAndSecrets returns all HTTPRoutes, and adds all Secrets. The caches have no annotations.
+func readRoutesAndSecrets(w *dryrun.World, secrets map[types.NamespacedName]*corev1.Secret) (routes []*gatewayv1.HTTPRoute, err error) {
 	for _, u := range w.Objects {
 		switch u.GetKind() {
 		case "HTTPRoute":
@@ -258,7 +258,7 @@ func (a *adoption) readBalancer(ctx context.Context) error {
 		return err // the error names the record
 	}
 	for _, o := range known.Objects {
-		if a.in.Live.Has(layout.Ref{Kind: o.Kind, Name: o.Name}) {
+		if a.in.Live.HasObject(layout.Ref{Kind: o.Kind, Name: o.Name}) {
 			return fmt.Errorf("load balancer %s has a record with %d objects, such as %s %s: delete ConfigMap %s/%s first if the record is wrong",
 				id, len(known.Objects), o.Kind, o.Name, a.records, record.ConfigMapName(id))
 		}
@@ -266,8 +266,8 @@ func (a *adoption) readBalancer(ctx context.Context) error {
 	return nil // the program has planned, and created nothing
 }
 
-// build makes the record in two steps: what the program wants depends on the listeners that it has.
-func (a *adoption) build() (*record.Record, []adopt.Finding) {
+// buildRecord makes the record in two steps: what the program wants depends on the listeners that it has.
+func (a *adoption) buildRecord() (*record.Record, []adopt.Finding) {
 	first, findings := adopt.Build(a.in)
 	if first == nil {
 		return nil, findings
@@ -276,7 +276,7 @@ func (a *adoption) build() (*record.Record, []adopt.Finding) {
 	return adopt.Build(a.in)
 }
 
-func (a *adoption) plan(r *record.Record) *gateway.Plan {
+func (a *adoption) planRecord(r *record.Record) *gateway.Plan {
 	return a.planFor(&gateway.Input{Record: r})
 }
 
@@ -287,7 +287,7 @@ func (a *adoption) planFor(in *gateway.Input) *gateway.Plan {
 
 // printNext prints what the program does when it has the record. A plan that deletes a listener, or anything that is in use, is an error.
 func (a *adoption) printNext(r *record.Record, out io.Writer) error {
-	p := a.plan(r)
+	p := a.planRecord(r)
 	for _, problem := range p.FormatProblems() {
 		fmt.Fprintln(a.log, problem)
 	}
@@ -295,7 +295,7 @@ func (a *adoption) printNext(r *record.Record, out io.Writer) error {
 		return fmt.Errorf("the load balancer has %s %s, which the program would create: delete it, or rename it", p.Lost[0].Kind, p.Lost[0].Name)
 	}
 	changes := p.LayoutChanges(a.in.Live)
-	for _, step := range layout.Next(a.in.Live, p.Layout) {
+	for _, step := range layout.NextSteps(a.in.Live, p.Layout) {
 		if step.Action == layout.Delete {
 			return fmt.Errorf("the first change would delete %s %s of the load balancer: this is a defect, report it", step.Kind, step.Name)
 		}
@@ -310,7 +310,7 @@ func (a *adoption) printNext(r *record.Record, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "The program then makes %d changes of the layout (%s):\n", len(changes), countsOf(kinds))
 	for _, c := range changes {
-		fmt.Fprintf(out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, detail(c.Detail))
+		fmt.Fprintf(out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, formatDetail(c.Detail))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolut
 	previews := actor.PreviewAll(lb, wanted, p.occupants, now)
 	fmt.Fprintf(p.out, "load balancer %s: %d changes of its layout\n", id, len(changes))
 	for _, c := range changes {
-		fmt.Fprintf(p.out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, detail(c.Detail))
+		fmt.Fprintf(p.out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, formatDetail(c.Detail))
 	}
 	differs = len(changes) > 0
 	for _, name := range slices.Sorted(maps.Keys(previews)) {
@@ -92,7 +92,7 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolut
 	return true, differs, nil
 }
 
-func detail(text string) string {
+func formatDetail(text string) string {
 	if text == "" {
 		return ""
 	}

@@ -49,7 +49,7 @@ func newPlan(out, log io.Writer) *cobra.Command {
 			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate()); err != nil {
 				return fmt.Errorf("flags: %w", err)
 			}
-			return o.run(cmd.Context(), args, out, log)
+			return o.runPlan(cmd.Context(), args, out, log)
 		},
 	}
 	fs := cmd.Flags()
@@ -60,14 +60,14 @@ func newPlan(out, log io.Writer) *cobra.Command {
 	return cmd
 }
 
-// run plans the bindings that were chosen, together with all others: they share load balancers.
-func (o *planOptions) run(ctx context.Context, names []string, out, log io.Writer) error {
-	w, err := o.read(ctx)
+// runPlan plans the bindings that were chosen, together with all others: they share load balancers.
+func (o *planOptions) runPlan(ctx context.Context, names []string, out, log io.Writer) error {
+	w, err := o.readWorld(ctx)
 	if err != nil {
 		return err
 	}
 	w.Print(log)
-	p, err := o.planner(w)
+	p, err := o.newPlanner(w)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (o *planOptions) run(ctx context.Context, names []string, out, log io.Write
 		if !chosen(b.Namespace, b.Name) {
 			continue
 		}
-		ok, differs := p.print(ctx, b)
+		ok, differs := p.printBinding(ctx, b)
 		if ok {
 			planned++
 		}
@@ -95,8 +95,8 @@ func (o *planOptions) run(ctx context.Context, names []string, out, log io.Write
 	return nil
 }
 
-// read reads all objects that plans depend on.
-func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
+// readWorld reads all objects that plans depend on.
+func (o *planOptions) readWorld(ctx context.Context) (*dryrun.World, error) {
 	cfg, err := o.Kube.RESTConfig("fairlead-backendset-syncer-plan")
 	if err != nil {
 		return nil, err // the error names the problem
@@ -105,12 +105,12 @@ func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, o.Informers().EnabledKinds(), cache.ObjectName(o.ConfigMap)) // the error names the kind
+	return dryrun.ReadCluster(ctx, client, o.InformerOptions().EnabledKinds(), cache.ObjectName(o.ConfigMap)) // the error names the kind
 }
 
 // planner plans bindings.
 type planner struct {
-	judge     *controller.Evaluator
+	evaluator *controller.Evaluator
 	client    *ociapi.Client
 	occupants actor.Occupants
 	bindings  []*v1alpha1.BackendSetBinding // all, sorted
@@ -124,8 +124,8 @@ type planner struct {
 	failures map[string]error                    // by load balancer
 }
 
-func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
-	caches, err := informers.SnapshotCaches(w.Snapshot, o.Informers())
+func (o *planOptions) newPlanner(w *dryrun.World) (*planner, error) {
+	caches, err := informers.SnapshotCaches(w.Snapshot, o.InformerOptions())
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
@@ -141,7 +141,7 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	}
 	observer := observe.New(caches)
 	p := &planner{
-		judge: controller.NewEvaluator(observer, document, func(id, set string) bool { return record.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		evaluator: controller.NewEvaluator(observer, document, func(id, set string) bool { return record.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
 		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
 		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
@@ -151,20 +151,20 @@ func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
 	return p, nil
 }
 
-// print prints the plan of a binding. It reports whether there is one, and whether it has changes.
-func (p *planner) print(ctx context.Context, b *v1alpha1.BackendSetBinding) (ok, differs bool) {
+// printBinding prints the plan of a binding. It reports whether there is one, and whether it has changes.
+func (p *planner) printBinding(ctx context.Context, b *v1alpha1.BackendSetBinding) (ok, differs bool) {
 	name := b.Namespace + "/" + b.Name
-	v := p.judge.Evaluate(b)
-	if v.BlockingProblem() != "" {
-		fmt.Fprintf(p.log, "%s: %s\n", name, v.BlockingProblem())
+	decision := p.evaluator.Evaluate(b)
+	if decision.BlockingProblem() != "" {
+		fmt.Fprintf(p.log, "%s: %s\n", name, decision.BlockingProblem())
 		return false, false
 	}
-	preview, err := p.preview(ctx, b)
+	preview, err := p.previewSet(ctx, b)
 	if err != nil {
 		fmt.Fprintf(p.log, "%s: %v\n", name, err)
 		return false, false
 	}
-	for _, message := range []string{preview.Problem, v.ConditionMessage()} {
+	for _, message := range []string{preview.Problem, decision.ConditionMessage()} {
 		if message != "" {
 			fmt.Fprintf(p.log, "%s: %s\n", name, message)
 		}
@@ -197,8 +197,8 @@ func printBackends(out io.Writer, sign string, all []plan.Backend) {
 	}
 }
 
-// preview returns what the program would do to the backend set of a binding.
-func (p *planner) preview(ctx context.Context, b *v1alpha1.BackendSetBinding) (actor.Preview, error) {
+// previewSet returns what the program would do to the backend set of a binding.
+func (p *planner) previewSet(ctx context.Context, b *v1alpha1.BackendSetBinding) (actor.Preview, error) {
 	id := b.Spec.LoadBalancerID
 	if p.previews[id] == nil && p.failures[id] == nil {
 		p.previews[id], p.failures[id] = p.previewAll(ctx, id)
@@ -213,8 +213,8 @@ func (p *planner) previewAll(ctx context.Context, id string) (map[string]actor.P
 	}
 	wanted := map[string]*actor.Wanted{}
 	for _, b := range p.bindings {
-		if v := p.judge.Evaluate(b); b.Spec.LoadBalancerID == id && v.BlockingProblem() == "" {
-			wanted[b.Spec.BackendSetName] = v.BuildWanted(b)
+		if decision := p.evaluator.Evaluate(b); b.Spec.LoadBalancerID == id && decision.BlockingProblem() == "" {
+			wanted[b.Spec.BackendSetName] = decision.BuildWanted(b)
 		}
 	}
 	return actor.PreviewAll(lb, wanted, p.occupants, clock.RealClock{}.Now()), nil

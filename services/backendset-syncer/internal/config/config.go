@@ -115,8 +115,8 @@ func (c *Config) PlannerOptions() gateway.Options {
 	return gateway.Options{OKE: c.Gateways.OKE, Responder: cache.ObjectName(c.Gateways.Responder)}
 }
 
-// Informers returns which kinds are read.
-func (c *Config) Informers() informers.Options {
+// InformerOptions returns which kinds are read.
+func (c *Config) InformerOptions() informers.Options {
 	return informers.Options{Gates: c.Gates.Enabled, Gateways: c.Gateways.Enabled}
 }
 

@@ -35,13 +35,13 @@ func TestMoreAdoptions(t *testing.T) {
 		document += fmt.Sprintf("- {id: %s, gateways: {namespaces: [infra]}}\n", ids[name])
 	}
 	g.configure(document)
-	t.Run("certificates", func(t *testing.T) { testAdoptedCertificates(g.of(t), ids["certificates"], 1000) })
-	t.Run("lost", func(t *testing.T) { testRecovery(g.of(t), ids["lost"], 2000) })
-	t.Run("alias", func(t *testing.T) { testAlias(g.of(t), ids["alias"], 3000) })
+	t.Run("certificates", func(t *testing.T) { testAdoptedCertificates(g.withTest(t), ids["certificates"], 1000) })
+	t.Run("lost", func(t *testing.T) { testRecovery(g.withTest(t), ids["lost"], 2000) })
+	t.Run("alias", func(t *testing.T) { testAlias(g.withTest(t), ids["alias"], 3000) })
 }
 
-// of returns the rig for a subtest.
-func (g *gatewayRig) of(t *testing.T) *gatewayRig {
+// withTest returns the rig for a subtest.
+func (g *gatewayRig) withTest(t *testing.T) *gatewayRig {
 	own, inner := *g, *g.rig
 	own.rig, inner.t = &inner, t
 	return &own
@@ -151,10 +151,10 @@ spec:
 
 // certifiedBalancer makes the load balancer of certified: a listener with the certificate of the present content of a Secret, one with that of
 // an earlier content, a certificate that nothing uses any longer, and a listener of Terraform with a certificate.
-func (g *gatewayRig) certifiedBalancer(id string, port int, made map[string][2]string) {
+func (g *gatewayRig) certifiedBalancer(id string, port int, certificates map[string][2]string) {
 	g.t.Helper()
 	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
-		for name, pair := range made {
+		for name, pair := range certificates {
 			c, err := (&ocilb.CertificateDetails{CertificateName: name, PublicCertificate: pair[0], PrivateKey: pair[1]}).Certificate()
 			if err != nil {
 				return err
@@ -174,7 +174,7 @@ func (g *gatewayRig) certifiedBalancer(id string, port int, made map[string][2]s
 			return ocilb.RoutingRule{Name: name, Condition: condition, Actions: []ocilb.Action{{Name: "FORWARD_TO_BACKENDSET", BackendSetName: set}}}
 		}
 		for i, name := range []string{"https", "late", "terraform"} {
-			certificate := g.certificateOf(name, made)
+			certificate := g.certificateOf(name, certificates)
 			l := &ocilb.Listener{Name: name, Protocol: "HTTP", Port: port + i, DefaultBackendSetName: "secure-default", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 300},
 				SSLConfiguration: &ocilb.SSLConfiguration{CertificateName: &certificate, Protocols: []string{"TLSv1.2"}}}
 			if name == "terraform" {
@@ -194,14 +194,14 @@ func (g *gatewayRig) certifiedBalancer(id string, port int, made map[string][2]s
 }
 
 // certificateOf returns the certificate of a listener of certifiedBalancer.
-func (g *gatewayRig) certificateOf(listener string, made map[string][2]string) string {
+func (g *gatewayRig) certificateOf(listener string, certificates map[string][2]string) string {
 	switch listener {
 	case "late":
 		return "infra-tls-rev-2"
 	case "terraform":
 		return "terraform"
 	}
-	for name := range made {
+	for name := range certificates {
 		if name != "infra-tls-rev-1" && name != "infra-tls-rev-2" && name != "terraform" {
 			return name
 		}
@@ -217,14 +217,14 @@ func testAdoptedCertificates(g *gatewayRig, id string, port int) {
 	secret, err := g.kube.CoreV1().Secrets("infra").Get(g.t.Context(), "tls", metav1.GetOptions{})
 	require.NoError(g.t, err)
 	current := "infra-tls-rev-" + secret.ResourceVersion
-	made := map[string][2]string{current: {string(secret.Data["tls.crt"]), string(secret.Data["tls.key"])}}
+	certificates := map[string][2]string{current: {string(secret.Data["tls.crt"]), string(secret.Data["tls.key"])}}
 	for _, name := range []string{"infra-tls-rev-1", "infra-tls-rev-2", "terraform"} {
 		certificate, key := authority.Issue(g.t, host)
-		made[name] = [2]string{certificate, key}
+		certificates[name] = [2]string{certificate, key}
 	}
 	g.pods("models", "secure", "71")
 	g.serve("10.0.0.72:8000", "terraform")
-	g.certifiedBalancer(id, port, made)
+	g.certifiedBalancer(id, port, certificates)
 	g.apply(fmt.Sprintf(certified, id, port, strings.Join([]string{current, "infra-tls-rev-2", "infra-tls-rev-1"}, ", "), port+1))
 
 	old, renewed, n := g.client(port, authority), g.client(port, second), 0

@@ -228,37 +228,37 @@ func (g *gatewayRig) load(clients int, request func() string, ok func(string) bo
 // gatewayCondition waits until a condition of a Gateway has a reason, for its current generation.
 func (g *gatewayRig) gatewayCondition(ns, name, kind, reason string, texts ...string) *gatewayv1.Gateway {
 	g.t.Helper()
-	made := &gatewayv1.Gateway{}
+	gateway := &gatewayv1.Gateway{}
 	require.Eventually(g.t, func() bool {
 		u, err := g.dynamic.Resource(informers.Gateways).Namespace(ns).Get(g.t.Context(), name, metav1.GetOptions{})
-		*made = gatewayv1.Gateway{}
-		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, made) != nil {
+		*gateway = gatewayv1.Gateway{}
+		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, gateway) != nil {
 			return false
 		}
-		c := meta.FindStatusCondition(made.Status.Conditions, kind)
-		return c != nil && c.Reason == reason && c.ObservedGeneration == made.Generation &&
+		c := meta.FindStatusCondition(gateway.Status.Conditions, kind)
+		return c != nil && c.Reason == reason && c.ObservedGeneration == gateway.Generation &&
 			!slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(c.Message, text) })
 	}, kubetest.Patience, tick, "%s", lazy(func() string {
-		return fmt.Sprintf("Gateway %s has %+v, and not %s of %s with %q; log:\n%s", name, made.Status, reason, kind, texts, g.logs)
+		return fmt.Sprintf("Gateway %s has %+v, and not %s of %s with %q; log:\n%s", name, gateway.Status, reason, kind, texts, g.logs)
 	}))
-	return made
+	return gateway
 }
 
 // routeCondition waits until a condition of a route's first parent has a reason, for its current generation.
 func (g *gatewayRig) routeCondition(ns, name, kind, reason string) *metav1.Condition {
 	g.t.Helper()
-	made := &gatewayv1.HTTPRoute{}
+	route := &gatewayv1.HTTPRoute{}
 	var c *metav1.Condition
 	require.Eventually(g.t, func() bool {
 		u, err := g.dynamic.Resource(informers.HTTPRoutes).Namespace(ns).Get(g.t.Context(), name, metav1.GetOptions{})
-		*made = gatewayv1.HTTPRoute{}
-		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, made) != nil || len(made.Status.Parents) == 0 {
+		*route = gatewayv1.HTTPRoute{}
+		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, route) != nil || len(route.Status.Parents) == 0 {
 			return false
 		}
-		c = meta.FindStatusCondition(made.Status.Parents[0].Conditions, kind)
-		return c != nil && c.Reason == reason && c.ObservedGeneration == made.Generation
+		c = meta.FindStatusCondition(route.Status.Parents[0].Conditions, kind)
+		return c != nil && c.Reason == reason && c.ObservedGeneration == route.Generation
 	}, kubetest.Patience, tick, "%s", lazy(func() string {
-		return fmt.Sprintf("route %s has %+v, and not %s of %s; log:\n%s", name, made.Status, reason, kind, g.logs)
+		return fmt.Sprintf("route %s has %+v, and not %s of %s; log:\n%s", name, route.Status, reason, kind, g.logs)
 	}))
 	return c
 }

@@ -46,7 +46,7 @@ func TestGateways(t *testing.T) {
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			own := g.of(t)
+			own := g.withTest(t)
 			own.id, own.served = balancers[tt.name], map[string]*ocilbtest.Server{}
 			tt.run(own, own.id, 1000*(i+1))
 			own.settled()
@@ -66,9 +66,9 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	client := g.client(port, nil)
 	assert.Equal(g.t, "200 chat", get(client, "http://chat.example.com/v1"))
 	assert.True(g.t, strings.HasPrefix(get(client, "http://other.example.com/v1"), "502"), "no route has the host")
-	made := g.gatewayCondition("infra", "routes", "Programmed", "Programmed")
-	require.Len(g.t, made.Status.Addresses, 1)
-	assert.Equal(g.t, ocilbtest.Address, made.Status.Addresses[0].Value)
+	gateway := g.gatewayCondition("infra", "routes", "Programmed", "Programmed")
+	require.Len(g.t, gateway.Status.Addresses, 1)
+	assert.Equal(g.t, ocilbtest.Address, gateway.Status.Addresses[0].Value)
 	for _, l := range g.emulator.Current(id).Listeners {
 		assert.EqualValues(g.t, 900, l.ConnectionConfiguration.IdleTimeout)
 	}
@@ -153,8 +153,8 @@ func testCertificates(g *gatewayRig, id string, port int) {
 
 	g.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: infra}\ntype: kubernetes.io/tls\nstringData: {tls.crt: broken, tls.key: broken}\n")
 	require.Eventually(g.t, func() bool {
-		made := g.gatewayCondition("infra", "certificates", "Programmed", "Programmed")
-		return condition(made.Status.Listeners[0].Conditions, "ResolvedRefs") == "InvalidCertificateRef"
+		gateway := g.gatewayCondition("infra", "certificates", "Programmed", "Programmed")
+		return condition(gateway.Status.Listeners[0].Conditions, "ResolvedRefs") == "InvalidCertificateRef"
 	}, kubetest.Patience, tick)
 	g.settled()
 	g.answers(renewed, "https://a.example.com/", "200 secure")
@@ -199,8 +199,8 @@ func testForeignObjects(g *gatewayRig, id string, port int) {
 	g.gateway("infra", "foreign", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all), fmt.Sprintf("{name: taken, port: %d, protocol: HTTP, %s}", port+1, all))
 	g.route("models", "foreign", "parentRefs: [{name: foreign, namespace: infra}], rules: [{backendRefs: [{name: foreign, port: 80}]}]")
 	g.routeCondition("models", "foreign", "fairlead.dev/BackendsSynced", "Synced")
-	made := g.gatewayCondition("infra", "foreign", "Accepted", "ListenersNotValid")
-	assert.Equal(g.t, "PortUnavailable", condition(made.Status.Listeners[1].Conditions, "Accepted"))
+	gateway := g.gatewayCondition("infra", "foreign", "Accepted", "ListenersNotValid")
+	assert.Equal(g.t, "PortUnavailable", condition(gateway.Status.Listeners[1].Conditions, "Accepted"))
 	var own string
 	for _, o := range g.record(id).Objects {
 		if o.Kind == record.Listener {
@@ -239,11 +239,11 @@ func testLostRecord(g *gatewayRig, id string, port int) {
 	g.settled()
 	before := g.writes(time.Time{})
 	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), record.ConfigMapName(id), metav1.DeleteOptions{}))
-	made := g.gatewayCondition("infra", "lost", "Programmed", "RecordLost")
+	gateway := g.gatewayCondition("infra", "lost", "Programmed", "RecordLost")
 	code, _, log := g.plan("-n", "infra", "lost")
 	assert.Equal(g.t, 1, code)
 	assert.Contains(g.t, log, "backendset-syncer adopt")
-	assert.Contains(g.t, made.Status.Conditions[len(made.Status.Conditions)-1].Message+made.Status.Conditions[0].Message, "adopt")
+	assert.Contains(g.t, gateway.Status.Conditions[len(gateway.Status.Conditions)-1].Message+gateway.Status.Conditions[0].Message, "adopt")
 	g.pods("models", "lost", "41 42")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "lost", metav1.DeleteOptions{}))
 	g.settled()

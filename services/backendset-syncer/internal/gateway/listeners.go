@@ -177,10 +177,10 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) {
 	invalid := func(reason gatewayv1.ListenerConditionReason, err error) {
 		l.resolved = Problem{Reason: string(reason), Message: err.Error()}
-		l.tls.Keep = true
+		l.tls.KeepCertificate = true
 	}
 	if l.resolved.Reason == string(gatewayv1.ListenerReasonInvalidCertificateRef) {
-		l.tls.Keep = true
+		l.tls.KeepCertificate = true
 		return
 	}
 	switch n := len(t.CertificateRefs) + len(l.tls.CertificateIDs); {

@@ -30,7 +30,7 @@ type Input struct {
 	// Recovering means that the record was lost: backend sets of the load balancer with names that the program chooses are its own.
 	Recovering bool
 	// Weights are those of the previous plan, by the keys of sets.
-	Weights map[string]weights.Memory
+	Weights map[string]weights.Choice
 	Now     time.Time
 }
 
@@ -54,13 +54,13 @@ type Plan struct {
 
 // Set is a wanted backend set.
 type Set struct {
-	Key     string
-	Wanted  *actor.Wanted
-	Memory  weights.Memory
-	Problem Problem // of its endpoints
+	Key          string
+	Wanted       *actor.Wanted
+	WeightChoice weights.Choice
+	Problem      Problem // of its endpoints
 }
 
-// planBuilder is a plan in the making.
+// planBuilder builds a Plan.
 type planBuilder struct {
 	*Input
 
@@ -127,7 +127,7 @@ func versionOf(w *layout.Wanted) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// freezeListeners notes the listeners of Gateways that cannot be resolved.
+// freezeListeners finds the listeners of Gateways that cannot be resolved.
 func (b *planBuilder) freezeListeners(r *Resolution) {
 	for _, name := range b.before.Gateways {
 		if !r.isFrozen(name) {
@@ -142,8 +142,8 @@ func (b *planBuilder) freezeListeners(r *Resolution) {
 	}
 }
 
-// reservedSets are backend sets that no plan uses: a rule that gets another set needs both for a while. Without it, such changes could not
-// be made at the limit; with two, two of them could be made at once.
+// reservedSets is the number of backend sets that no plan uses. A rule that gets another set needs both sets for a while: the reserve makes
+// such a change possible at the limit, one at a time.
 const reservedSets = 1
 
 // computeRouting computes the routing of all valid listeners.
@@ -253,7 +253,7 @@ func (b *planBuilder) buildLayout() {
 // addListener adds a listener with everything that it refers to.
 func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 	w, owner := b.layout, l.gateway.gatewayName().String()
-	if l.tls != nil && l.tls.Keep && b.before.FindByKey(record.Listener, l.key) == nil {
+	if l.tls != nil && l.tls.KeepCertificate && b.before.FindByKey(record.Listener, l.key) == nil {
 		return // it was never programmed
 	}
 	l.name = b.listenerName(l)
@@ -293,13 +293,13 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 // findLost returns the wanted objects that the load balancer has and the record does not.
 func (b *planBuilder) findLost() []layout.Ref {
 	var lost []layout.Ref
-	if empty := (layout.Ref{Kind: record.BackendSet, Name: routing.EmptySet}); b.Record == nil && b.live.Has(empty) {
+	if empty := (layout.Ref{Kind: record.BackendSet, Name: routing.EmptySet}); b.Record == nil && b.live.HasObject(empty) {
 		lost = append(lost, empty)
 	}
 	for i := range b.after.Objects {
 		o := &b.after.Objects[i]
 		ref := layout.Ref{Kind: o.Kind, Name: o.Name}
-		if !b.before.HasObject(o.Kind, o.Name) && b.live.Has(ref) && !b.isLeft(ref) {
+		if !b.before.HasObject(o.Kind, o.Name) && b.live.HasObject(ref) && !b.isLeft(ref) {
 			lost = append(lost, ref)
 		}
 	}

@@ -87,7 +87,7 @@ func (b *planBuilder) foreignRules(policy string) []layout.Rule {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(b.live.Policies[policy].Rules), func(r layout.Rule) bool {
-		return layout.OwnRule(r.Name) || slices.Contains(adopted, r.Name)
+		return layout.IsOwnRule(r.Name) || slices.Contains(adopted, r.Name)
 	})
 }
 
@@ -96,7 +96,7 @@ func (b *planBuilder) foreignRules(policy string) []layout.Rule {
 func (b *planBuilder) isLeft(ref layout.Ref) bool {
 	p, found := b.live.Policies[ref.Name]
 	return found && ref.Kind == record.RoutingPolicy && !b.before.HasObject(ref.Kind, ref.Name) && !b.live.Uses[ref] &&
-		!slices.ContainsFunc(p.Rules, func(r layout.Rule) bool { return layout.OwnRule(r.Name) })
+		!slices.ContainsFunc(p.Rules, func(r layout.Rule) bool { return layout.IsOwnRule(r.Name) })
 }
 
 // leavePolicy leaves a routing policy to those who have rules in it: the program's rules go, when no listener obeys them any longer, and then

@@ -22,15 +22,15 @@ var kindOrder = []record.Kind{record.Hostname, record.Certificate, record.Backen
 // LayoutChanges returns the changes that turn the live layout into the wanted one.
 func (p *Plan) LayoutChanges(live *layout.Live) []Change {
 	var all []Change
-	for ref := range layout.Behind(live, p.Layout) {
+	for ref := range layout.FindBehind(live, p.Layout) {
 		c := Change{Sign: "+", Ref: ref, Detail: p.describeObject(ref)}
-		if live.Has(ref) {
+		if live.HasObject(ref) {
 			c.Sign = "~"
 		}
 		all = append(all, c)
 	}
 	for _, ref := range p.Layout.Delete {
-		if live.Has(ref) {
+		if live.HasObject(ref) {
 			all = append(all, Change{Sign: "-", Ref: ref})
 		}
 	}

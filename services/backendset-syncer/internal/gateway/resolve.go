@@ -99,7 +99,7 @@ func (a *ResolvedGateway) gatewayName() types.NamespacedName {
 // Resolution has all Gateways of the program.
 type Resolution struct {
 	Balancers map[string][]*ResolvedGateway // by OCID, the oldest first
-	// Unprogrammable are Gateways of the program without a load balancer that they may program.
+	// Unprogrammable are the program's Gateways without a load balancer that they may program.
 	Unprogrammable []UnprogrammableGateway
 	// Unknown are Gateways, as namespace/name, whose class does not exist, or is one of oke-gateway-api without the alias: they may be of this
 	// program.

@@ -180,7 +180,7 @@ func (b *planBuilder) acceptRoutes() {
 				listeners = append(listeners, at[l])
 			}
 			if len(listeners) > 0 {
-				p.acceptance = routing.Accept(r.route, listeners, own)
+				p.acceptance = routing.AcceptRoute(r.route, listeners, own)
 			} else {
 				p.acceptance = routing.Acceptance{Reason: p.problem.Reason, Message: p.problem.Message}
 			}

@@ -98,7 +98,7 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 	}
 	if len(members) > 1 {
 		scaled := weights.Scale(groups, b.Weights[key])
-		s.Wanted.Weights, s.Memory = scaled.Backends, scaled.Memory
+		s.Wanted.Weights, s.WeightChoice = scaled.Backends, scaled.Choice
 	}
 	return s
 }

@@ -90,14 +90,14 @@ func TestStatus(t *testing.T) {
 					Current: true, Now: time.Now(), Set: func(string) *actor.Report { return &actor.Report{Known: true, Synced: true, Active: 1} },
 				}
 			}
-			made := p.GatewayStatuses(reports())
-			require.Len(t, made, 1)
-			assert.Equal(t, "True/Programmed@1", conditionsOf(made[0].Status.Conditions)["Programmed"])
-			assert.Equal(t, "192.0.2.1", made[0].Status.Addresses[0].Value)
-			assert.EqualValues(t, 1, made[0].Status.Listeners[0].AttachedRoutes)
+			statuses := p.GatewayStatuses(reports())
+			require.Len(t, statuses, 1)
+			assert.Equal(t, "True/Programmed@1", conditionsOf(statuses[0].Status.Conditions)["Programmed"])
+			assert.Equal(t, "192.0.2.1", statuses[0].Status.Addresses[0].Value)
+			assert.EqualValues(t, 1, statuses[0].Status.Listeners[0].AttachedRoutes)
 			routes := p.RouteStatuses(reports())
 			require.Len(t, routes, 1)
-			p.Gateways[0].Status, p.Gateways[0].Generation = made[0].Status, 2
+			p.Gateways[0].Status, p.Gateways[0].Generation = statuses[0].Status, 2
 			p.Routes[0].Status.Parents, p.Routes[0].Generation = routes[0].Parents, 2
 
 			next := reports()

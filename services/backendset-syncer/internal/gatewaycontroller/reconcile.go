@@ -102,7 +102,7 @@ type Reconciler struct {
 type balancerState struct {
 	services, pools map[cache.ObjectName]bool // that its routes refer to
 	sets            map[string]bool           // that its actor writes
-	weights         map[string]weights.Memory
+	weights         map[string]weights.Choice
 	endpoints       map[netip.AddrPort][]string // backend sets by endpoint, for readiness gates
 	since           time.Time                   // of the first event about endpoints that was not reconciled
 }
@@ -214,10 +214,10 @@ func (r *Reconciler) planBalancer(resolution *gateway.Resolution, id string, rec
 	plan := r.p.Planner.BuildPlan(resolution, in)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b.services, b.pools, b.weights, b.endpoints = plan.Services, plan.Pools, map[string]weights.Memory{}, r.endpointsOf(plan)
+	b.services, b.pools, b.weights, b.endpoints = plan.Services, plan.Pools, map[string]weights.Choice{}, r.endpointsOf(plan)
 	delete(r.unplanned, id)
 	for _, s := range plan.Sets {
-		b.weights[s.Key] = s.Memory
+		b.weights[s.Key] = s.WeightChoice
 	}
 	return plan
 }

@@ -200,15 +200,15 @@ func (w *world) enqueue(name cache.ObjectName) {
 func (w *world) setStatus(kind, ns, name string, status any) {
 	text, err := json.Marshal(status)
 	require.NoError(w.t, err)
-	var made map[string]any
-	require.NoError(w.t, json.Unmarshal(text, &made))
+	var decodedStatus map[string]any
+	require.NoError(w.t, json.Unmarshal(text, &decodedStatus))
 	w.mu.Lock()
 	u := w.objects[kind+" "+ns+"/"+name]
 	if u != nil {
 		next := u.DeepCopy()
 		w.version++
 		next.SetResourceVersion(fmt.Sprint(w.version))
-		next.Object["status"] = made
+		next.Object["status"] = decodedStatus
 		w.objects[keyOf(next)] = next
 	}
 	w.mu.Unlock()

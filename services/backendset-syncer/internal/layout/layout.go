@@ -1,6 +1,6 @@
 // Package layout decides how the listeners of a load balancer, and what they refer to, become what Gateways want.
 //
-// Next compares the wanted layout with the live one, and returns the steps that are possible now, in this order:
+// NextSteps compares the wanted layout with the live one, and returns the steps that are possible now, in this order:
 //
 //  1. create hostnames, certificates and backend sets
 //  2. create and change rule sets and routing policies, whose backend sets exist
@@ -44,13 +44,12 @@ type TLS struct {
 	// Protocols and CipherSuite are empty if a wanted listener keeps those that it has.
 	Protocols   []string
 	CipherSuite string
-	// Keep means that a wanted listener keeps its certificate, because the Secret of another one cannot be used.
-	Keep bool
+	// KeepCertificate means that a wanted listener keeps its certificate, because the Secret of another one cannot be used.
+	KeepCertificate bool
 }
 
 // DefaultIdleTimeout is the idle timeout of new listeners in seconds. The service has 60: a model that needs longer for the first token
-// of a long prompt would lose its requests. With double, dead connections stay for twenty minutes; with half of it, long prompts in a
-// queue fail.
+// of a long prompt would lose its requests.
 const DefaultIdleTimeout = 600
 
 // Protocols of listeners.
@@ -164,46 +163,46 @@ type Step struct {
 // ownRule is the form of the names of rules of the program: see package routing.
 var ownRule = regexp.MustCompile(`^r\d{3,}_`)
 
-// OwnRule reports whether a rule of a routing policy has a name that only the program gives.
-func OwnRule(name string) bool { return ownRule.MatchString(name) }
+// IsOwnRule reports whether a rule of a routing policy has a name that only the program gives.
+func IsOwnRule(name string) bool { return ownRule.MatchString(name) }
 
-// Next returns the steps that are possible now. An empty result means that the layout is as it is wanted, or that objects are missing
+// NextSteps returns the steps that are possible now. An empty result means that the layout is as it is wanted, or that objects are missing
 // whose creation has to be retried.
-func Next(live *Live, wanted *Wanted) []Step {
-	d := &differ{live: live, wanted: wanted}
-	d.independent()
-	d.ruleSets()
-	d.policies()
-	d.listeners()
-	d.removals()
+func NextSteps(live *Live, wanted *Wanted) []Step {
+	d := &stepBuilder{live: live, wanted: wanted}
+	d.createIndependent()
+	d.applyRuleSets()
+	d.applyPolicies()
+	d.applyListeners()
+	d.deleteUnneeded()
 	return d.steps
 }
 
-type differ struct {
+type stepBuilder struct {
 	live   *Live
 	wanted *Wanted
 	steps  []Step
 	full   bool // there is no room for a new backend set
 }
 
-func (d *differ) add(kind record.Kind, name string, action Action) *Step {
+func (d *stepBuilder) addStep(kind record.Kind, name string, action Action) *Step {
 	d.steps = append(d.steps, Step{Ref: Ref{Kind: kind, Name: name}, Action: action})
 	return &d.steps[len(d.steps)-1]
 }
 
-// independent creates what refers to nothing.
-func (d *differ) independent() {
+// createIndependent creates what refers to nothing.
+func (d *stepBuilder) createIndependent() {
 	for i := range d.wanted.Hostnames {
 		h := &d.wanted.Hostnames[i]
 		if have, found := d.live.Hostnames[h.Name]; !found {
-			d.add(record.Hostname, h.Name, Create).Hostname = h
+			d.addStep(record.Hostname, h.Name, Create).Hostname = h
 		} else if !strings.EqualFold(have.Hostname, h.Hostname) {
-			d.add(record.Hostname, h.Name, Update).Hostname = h
+			d.addStep(record.Hostname, h.Name, Update).Hostname = h
 		}
 	}
 	for i := range d.wanted.Certificates {
 		if c := &d.wanted.Certificates[i]; !d.live.Certificates[c.Name] {
-			d.add(record.Certificate, c.Name, Create).Certificate = c
+			d.addStep(record.Certificate, c.Name, Create).Certificate = c
 		}
 	}
 	for i := range d.wanted.Sets {
@@ -216,35 +215,35 @@ func (d *differ) independent() {
 			d.makeRoom()
 			return
 		}
-		d.add(record.BackendSet, s.Name, Create).Set = s
+		d.addStep(record.BackendSet, s.Name, Create).Set = s
 	}
 }
 
 // makeRoom deletes the retired set that has drained longest.
-func (d *differ) makeRoom() {
+func (d *stepBuilder) makeRoom() {
 	for _, name := range d.wanted.Retired {
 		if _, found := d.live.Sets[name]; found && !d.live.Uses[Ref{record.BackendSet, name}] {
-			d.add(record.BackendSet, name, Delete)
+			d.addStep(record.BackendSet, name, Delete)
 			return
 		}
 	}
 }
 
-// ruleSets creates and changes rule sets.
-func (d *differ) ruleSets() {
+// applyRuleSets creates and changes rule sets.
+func (d *stepBuilder) applyRuleSets() {
 	for i := range d.wanted.RuleSets {
 		r := &d.wanted.RuleSets[i]
 		switch have, found := d.live.RuleSets[r.Name]; {
 		case !found:
-			d.add(record.RuleSet, r.Name, Create).RuleSet = r
+			d.addStep(record.RuleSet, r.Name, Create).RuleSet = r
 		case have.Redirect == nil || *have.Redirect != *r.Redirect:
-			d.add(record.RuleSet, r.Name, Update).RuleSet = r
+			d.addStep(record.RuleSet, r.Name, Update).RuleSet = r
 		}
 	}
 }
 
-// policies creates and changes routing policies.
-func (d *differ) policies() {
+// applyPolicies creates and changes routing policies.
+func (d *stepBuilder) applyPolicies() {
 	for i := range d.wanted.Policies {
 		p := &d.wanted.Policies[i]
 		have, found := d.live.Policies[p.Name]
@@ -252,50 +251,50 @@ func (d *differ) policies() {
 			if !d.full {
 				continue
 			}
-			if p = d.partial(p, &have); len(p.Rules) == 0 {
+			if p = d.partialPolicy(p, &have); len(p.Rules) == 0 {
 				continue
 			}
 		}
 		if !found {
 			if len(p.Rules) > 0 {
-				d.add(record.RoutingPolicy, p.Name, Create).Policy = p
+				d.addStep(record.RoutingPolicy, p.Name, Create).Policy = p
 			}
 			continue
 		}
-		if next := p.over(&have); len(next.Rules) > 0 && !slices.Equal(next.Rules, have.Rules) { // OCI has no empty policies
-			d.add(record.RoutingPolicy, p.Name, Update).Policy = next
+		if next := p.mergeForeign(&have); len(next.Rules) > 0 && !slices.Equal(next.Rules, have.Rules) { // OCI has no empty policies
+			d.addStep(record.RoutingPolicy, p.Name, Update).Policy = next
 		}
 	}
 }
 
-// partial returns a policy that needs no missing set: a rule whose set does not exist keeps the set that the rule with its condition has, or
+// partialPolicy returns a policy that needs no missing set: a rule whose set does not exist keeps the set that the rule with its condition has, or
 // is left out. So sets that other rules no longer need become free, and there is room for the missing ones.
-func (d *differ) partial(p, have *Policy) *Policy {
+func (d *stepBuilder) partialPolicy(p, have *Policy) *Policy {
 	now := map[string]string{}
 	for _, r := range have.Rules {
 		now[r.Condition] = r.Set
 	}
-	made := &Policy{Name: p.Name, Adopted: p.Adopted}
+	partial := &Policy{Name: p.Name, Adopted: p.Adopted}
 	for _, r := range p.Rules {
 		if _, found := d.live.Sets[r.Set]; !found {
 			r.Set = now[r.Condition]
 		}
 		if r.Set != "" {
-			made.Rules = append(made.Rules, r)
+			partial.Rules = append(partial.Rules, r)
 		}
 	}
-	return made
+	return partial
 }
 
-// over returns the policy with the rules of others that it has: those before the first rule of the program stay there, the others
+// mergeForeign returns the policy with the rules of others that it has: those before the first rule of the program stay there, the others
 // come last.
-func (p *Policy) over(have *Policy) *Policy {
+func (p *Policy) mergeForeign(have *Policy) *Policy {
 	next := &Policy{Name: p.Name}
 	var behind []Rule
 	seen := false
 	for _, r := range have.Rules {
 		switch {
-		case OwnRule(r.Name) || slices.Contains(p.Adopted, r.Name):
+		case IsOwnRule(r.Name) || slices.Contains(p.Adopted, r.Name):
 			seen = true
 		case seen:
 			behind = append(behind, r)
@@ -307,22 +306,22 @@ func (p *Policy) over(have *Policy) *Policy {
 	return next
 }
 
-// removals deletes what is not needed: listeners first, then objects that nothing refers to.
-func (d *differ) removals() {
+// deleteUnneeded deletes what is not needed: listeners first, then objects that nothing refers to.
+func (d *stepBuilder) deleteUnneeded() {
 	for _, kind := range []record.Kind{record.Listener, record.RoutingPolicy, record.RuleSet, record.Hostname, record.Certificate, record.BackendSet} {
 		for _, r := range d.wanted.Delete {
-			if r.Kind == kind && d.exists(r) && !d.live.Uses[r] && !d.planned(r.Kind, r.Name) {
-				d.add(r.Kind, r.Name, Delete)
+			if r.Kind == kind && d.existsLive(r) && !d.live.Uses[r] && !d.isPlanned(r.Kind, r.Name) {
+				d.addStep(r.Kind, r.Name, Delete)
 			}
 		}
 	}
 }
 
-// exists reports whether the load balancer has an object.
-func (d *differ) exists(r Ref) bool { return d.live.Has(r) }
+// existsLive reports whether the load balancer has an object.
+func (d *stepBuilder) existsLive(r Ref) bool { return d.live.HasObject(r) }
 
-// Has reports whether the load balancer has an object.
-func (l *Live) Has(r Ref) bool {
+// HasObject reports whether the load balancer has an object.
+func (l *Live) HasObject(r Ref) bool {
 	found := false
 	switch r.Kind {
 	case record.Listener:

@@ -33,19 +33,19 @@ func TestPoliciesOfOthers(t *testing.T) {
 				live.Policies["p"] = Policy{Name: "p", Rules: tt.live}
 			}
 			wanted := &Wanted{Policies: []Policy{{Name: "p", Rules: tt.wanted, Adopted: []string{adopted.Name}}}, MaxSets: 16}
-			steps := Next(live, wanted)
+			steps := NextSteps(live, wanted)
 			if tt.want == nil {
 				assert.Empty(t, steps)
 				return
 			}
-			assert.True(t, Behind(live, wanted)[Ref{record.RoutingPolicy, "p"}])
+			assert.True(t, FindBehind(live, wanted)[Ref{record.RoutingPolicy, "p"}])
 			if assert.Len(t, steps, 1) {
 				assert.Equal(t, Update, steps[0].Action)
 				assert.Equal(t, tt.want, steps[0].Policy.Rules)
 				live.Policies["p"] = *steps[0].Policy
 			}
-			assert.Empty(t, Next(live, wanted), "one write is enough")
-			assert.Empty(t, Behind(live, wanted))
+			assert.Empty(t, NextSteps(live, wanted), "one write is enough")
+			assert.Empty(t, FindBehind(live, wanted))
 		})
 	}
 }

@@ -6,53 +6,53 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
-// listeners creates and changes listeners.
-func (d *differ) listeners() {
+// applyListeners creates and changes listeners.
+func (d *stepBuilder) applyListeners() {
 	for i := range d.wanted.Listeners {
 		l := &d.wanted.Listeners[i]
 		have, found := d.live.Listeners[l.Name]
-		if !d.complete(l) {
+		if !d.isComplete(l) {
 			continue
 		}
 		if !found {
 			d.createListener(l)
 			continue
 		}
-		next := l.over(&have, d.wanted.RuleSetNames)
-		if next.equal(&have) {
+		next := l.mergeLive(&have, d.wanted.RuleSetNames)
+		if next.isEqual(&have) {
 			continue
 		}
-		if d.vacate(next) {
-			d.add(record.Listener, l.Name, Update).Listener = next
+		if d.vacatePort(next) {
+			d.addStep(record.Listener, l.Name, Update).Listener = next
 		}
 	}
 }
 
 // createListener creates a listener, if its port is free. At the limit, a listener that is not wanted goes first.
-func (d *differ) createListener(l *Listener) {
-	if l.TLS != nil && l.TLS.Keep {
+func (d *stepBuilder) createListener(l *Listener) {
+	if l.TLS != nil && l.TLS.KeepCertificate {
 		return // there is no certificate to keep
 	}
-	if !d.vacate(l) {
+	if !d.vacatePort(l) {
 		return
 	}
 	if len(d.live.Listeners) >= d.wanted.MaxListeners {
 		for _, r := range d.wanted.Delete {
 			if _, found := d.live.Listeners[r.Name]; found && r.Kind == record.Listener {
-				d.add(record.Listener, r.Name, Delete)
+				d.addStep(record.Listener, r.Name, Delete)
 				return
 			}
 		}
 	}
-	made := *l
-	if made.IdleTimeout == 0 {
-		made.IdleTimeout = DefaultIdleTimeout
+	created := *l
+	if created.IdleTimeout == 0 {
+		created.IdleTimeout = DefaultIdleTimeout
 	}
-	d.add(record.Listener, l.Name, Create).Listener = &made
+	d.addStep(record.Listener, l.Name, Create).Listener = &created
 }
 
-// complete reports whether everything that a listener refers to exists.
-func (d *differ) complete(l *Listener) bool {
+// isComplete reports whether everything that a listener refers to exists.
+func (d *stepBuilder) isComplete(l *Listener) bool {
 	if _, found := d.live.Sets[l.DefaultSet]; !found {
 		return false
 	}
@@ -72,9 +72,9 @@ func (d *differ) complete(l *Listener) bool {
 	return l.TLS == nil || l.TLS.Certificate == "" || d.live.Certificates[l.TLS.Certificate]
 }
 
-// vacate deletes listeners of the program that cannot share the port of a listener, because it begins or ends to use TLS, or changes
+// vacatePort deletes listeners of the program that cannot share the port of a listener, because it begins or ends to use TLS, or changes
 // its protocols. It reports whether the port is free.
-func (d *differ) vacate(l *Listener) bool {
+func (d *stepBuilder) vacatePort(l *Listener) bool {
 	own := map[string]bool{}
 	for i := range d.wanted.Listeners {
 		own[d.wanted.Listeners[i].Name] = true
@@ -89,14 +89,14 @@ func (d *differ) vacate(l *Listener) bool {
 			continue
 		}
 		free = false
-		if own[name] && !d.planned(record.Listener, name) {
-			d.add(record.Listener, name, Delete)
+		if own[name] && !d.isPlanned(record.Listener, name) {
+			d.addStep(record.Listener, name, Delete)
 		}
 	}
 	return free
 }
 
-func (d *differ) planned(kind record.Kind, name string) bool {
+func (d *stepBuilder) isPlanned(kind record.Kind, name string) bool {
 	return slices.ContainsFunc(d.steps, func(s Step) bool { return s.Kind == kind && s.Name == name })
 }
 
@@ -115,8 +115,8 @@ func (l *Listener) mayShare(other *Listener) bool {
 	return sameNames(l.TLS.Protocols, other.TLS.Protocols)
 }
 
-// over returns the wanted listener with what the live one has and the layout does not decide.
-func (l *Listener) over(have *Listener, ownRuleSets map[string]bool) *Listener {
+// mergeLive returns the wanted listener with what the live one has and the layout does not decide.
+func (l *Listener) mergeLive(have *Listener, ownRuleSets map[string]bool) *Listener {
 	next := *l
 	if next.IdleTimeout == 0 {
 		next.IdleTimeout = have.IdleTimeout
@@ -140,7 +140,7 @@ func (l *Listener) over(have *Listener, ownRuleSets map[string]bool) *Listener {
 	if have.TLS == nil {
 		return &next
 	}
-	if own.Keep {
+	if own.KeepCertificate {
 		own.Certificate, own.CertificateIDs = have.TLS.Certificate, have.TLS.CertificateIDs
 	}
 	if len(own.Protocols) == 0 {
@@ -149,16 +149,16 @@ func (l *Listener) over(have *Listener, ownRuleSets map[string]bool) *Listener {
 	if own.CipherSuite == "" {
 		own.CipherSuite = have.TLS.CipherSuite
 	}
-	own.Keep = false
+	own.KeepCertificate = false
 	return &next
 }
 
-func (l *Listener) equal(other *Listener) bool {
+func (l *Listener) isEqual(other *Listener) bool {
 	plain := l.DefaultSet == other.DefaultSet && l.Port == other.Port && l.Protocol == other.Protocol && l.Policy == other.Policy && l.IdleTimeout == other.IdleTimeout
-	return plain && sameNames(l.Hostnames, other.Hostnames) && slices.Equal(l.RuleSets, other.RuleSets) && l.TLS.equal(other.TLS)
+	return plain && sameNames(l.Hostnames, other.Hostnames) && slices.Equal(l.RuleSets, other.RuleSets) && l.TLS.isEqual(other.TLS)
 }
 
-func (t *TLS) equal(other *TLS) bool {
+func (t *TLS) isEqual(other *TLS) bool {
 	if t == nil || other == nil {
 		return t == other
 	}

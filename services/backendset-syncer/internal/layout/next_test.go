@@ -26,7 +26,7 @@ func newBalancer() *balancer {
 // take makes a step, and checks what OCI checks: an object exists before others refer to it, and nothing in use is deleted.
 func (b *balancer) take(t *testing.T, s *Step) {
 	t.Helper()
-	require.Equal(t, s.Action != Create, b.Has(s.Ref), "%s %s %s", s.Action, s.Kind, s.Name)
+	require.Equal(t, s.Action != Create, b.HasObject(s.Ref), "%s %s %s", s.Action, s.Kind, s.Name)
 	if s.Action == Delete {
 		require.False(t, b.Uses[s.Ref], "%s %s is in use", s.Kind, s.Name)
 		b.delete(s.Ref)
@@ -85,7 +85,7 @@ func (b *balancer) put(t *testing.T, s *Step) {
 	switch s.Kind {
 	case record.Listener:
 		for _, r := range refsOf(s.Listener) {
-			require.True(t, b.Has(r), "listener %s needs %s %s", s.Name, r.Kind, r.Name)
+			require.True(t, b.HasObject(r), "listener %s needs %s %s", s.Name, r.Kind, r.Name)
 		}
 		for name, other := range b.Listeners {
 			require.False(t, name != s.Name && other.Port == s.Listener.Port && !other.mayShare(s.Listener), "listeners %s and %s have the same port", s.Name, name)
@@ -94,7 +94,7 @@ func (b *balancer) put(t *testing.T, s *Step) {
 	case record.RoutingPolicy:
 		require.NotEmpty(t, s.Policy.Rules, "OCI has no empty policies")
 		for _, r := range s.Policy.Rules {
-			require.True(t, b.Has(Ref{record.BackendSet, r.Set}), "rule %s needs set %s", r.Name, r.Set)
+			require.True(t, b.HasObject(Ref{record.BackendSet, r.Set}), "rule %s needs set %s", r.Name, r.Set)
 		}
 		b.Policies[s.Name] = *s.Policy
 	case record.RuleSet:
@@ -113,9 +113,9 @@ func (b *balancer) converge(t *testing.T, wanted *Wanted) []string {
 	t.Helper()
 	var all []string
 	for range 100 {
-		steps := Next(b.Live, wanted)
+		steps := NextSteps(b.Live, wanted)
 		if len(steps) == 0 {
-			require.Empty(t, Behind(b.Live, wanted))
+			require.Empty(t, FindBehind(b.Live, wanted))
 			return all
 		}
 		all = append(all, fmt.Sprintf("%s %s %s", steps[0].Action, steps[0].Kind, steps[0].Name))
@@ -158,7 +158,7 @@ func TestNext(t *testing.T) {
 		}, []string{"Create certificates two", "Update listeners https", "Delete certificates one"}},
 		{"a broken Secret keeps the certificate", func(*balancer) *Wanted {
 			w := site()
-			w.Certificates, w.Listeners[0].TLS = nil, &TLS{Keep: true}
+			w.Certificates, w.Listeners[0].TLS = nil, &TLS{KeepCertificate: true}
 			return w
 		}, nil},
 		{"a new set comes before its rule, and the old one goes last", func(*balancer) *Wanted {
@@ -287,10 +287,10 @@ func phase(step string) int {
 // TestFirstCertificate has a listener whose Secret was never valid: there is nothing to keep, and nothing to create.
 func TestFirstCertificate(t *testing.T) {
 	t.Parallel()
-	w := &Wanted{MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}}, Listeners: []Listener{{Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, TLS: &TLS{Keep: true}}}}
+	w := &Wanted{MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}}, Listeners: []Listener{{Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, TLS: &TLS{KeepCertificate: true}}}}
 	live := &Live{Sets: map[string]int{"empty": 0}}
-	assert.Empty(t, Next(live, w))
-	assert.True(t, Behind(live, w)[Ref{record.Listener, "https"}])
+	assert.Empty(t, NextSteps(live, w))
+	assert.True(t, FindBehind(live, w)[Ref{record.Listener, "https"}])
 }
 
 // TestNoRoomForASet has a full load balancer without a retired set: nothing is created, and nothing of others is deleted.
@@ -298,7 +298,7 @@ func TestNoRoomForASet(t *testing.T) {
 	t.Parallel()
 	live := &Live{Sets: map[string]int{"terraform": 1, "used": 1}, Uses: map[Ref]bool{{record.BackendSet, "used"}: true}}
 	w := &Wanted{MaxSets: 2, MaxListeners: 16, Sets: []Set{{Name: "new"}}, Retired: []string{"used"}, Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000", "c", "new"}}}}}
-	assert.Empty(t, Next(live, w))
+	assert.Empty(t, NextSteps(live, w))
 }
 
 // TestForeignPorts has listeners of others on the wanted port: nothing is deleted for it.
@@ -306,7 +306,7 @@ func TestForeignPorts(t *testing.T) {
 	t.Parallel()
 	live := &Live{Sets: map[string]int{"empty": 0}, Listeners: map[string]Listener{"terraform": {Name: "terraform", Port: 80, Protocol: "TCP"}}}
 	w := &Wanted{MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}}, Listeners: []Listener{{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP}}}
-	assert.Empty(t, Next(live, w))
+	assert.Empty(t, NextSteps(live, w))
 }
 
 func TestOver(t *testing.T) {
@@ -322,7 +322,7 @@ func TestOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &Policy{Name: "p", Rules: tt.wanted, Adopted: []string{adopted.Name}}
-			assert.Equal(t, tt.want, p.over(&Policy{Name: "p", Rules: tt.live}).Rules)
+			assert.Equal(t, tt.want, p.mergeForeign(&Policy{Name: "p", Rules: tt.live}).Rules)
 		})
 	}
 }

@@ -30,8 +30,7 @@ const (
 	defaultConditions = 200
 	// defaultListeners is the number of listeners of a load balancer.
 	defaultListeners = 16
-	// shareOfRoutes divides the limits of a load balancer for the routes of one namespace: half of them. With 1, one namespace can take
-	// everything; with 4, a tenant who is alone needs a configuration after four Services.
+	// shareOfRoutes divides the limits of a load balancer for the routes of one namespace: one namespace can take half of them.
 	shareOfRoutes = 2
 	// defaultBindings is the number of backend sets of a load balancer.
 	defaultBindings = 16

@@ -38,8 +38,7 @@ const (
 	maxHeader = 32 << 10
 	// drain is the time for which running requests can end.
 	drain = 5 * time.Second
-	// maxConnections limits the connections to each server. A load balancer has a few dozen; half of the limit still serves ten. At double,
-	// half requests to both servers hold 72 MiB.
+	// maxConnections limits the connections to each server. A load balancer has a few dozen.
 	maxConnections = 512
 	// retryInterval is the time until a server that failed starts again.
 	retryInterval = 5 * time.Second

@@ -28,8 +28,8 @@ type Limits struct {
 // NamespaceLimits are the limits of one namespace.
 type NamespaceLimits struct{ Sets, Conditions int }
 
-// of returns the limits of a namespace.
-func (l *Limits) of(namespace string) NamespaceLimits {
+// limitsOf returns the limits of a namespace.
+func (l *Limits) limitsOf(namespace string) NamespaceLimits {
 	if own, found := l.Namespaces[namespace]; found {
 		return own
 	}
@@ -91,43 +91,43 @@ func newAdmission(in *Input) *admission {
 		if a.names[empty.Name] != "" {
 			empty.Name = nameFor(empty.Key, empty.Name, '-')
 		}
-		a.takeFallback(&empty)
+		a.addFallback(&empty)
 	}
 	return a
 }
 
-// takeFallback adds the set for rules without a backend, and that for requests without a rule.
-func (a *admission) takeFallback(empty *Set) {
+// addFallback adds the set for rules without a backend, and that for requests without a rule.
+func (a *admission) addFallback(empty *Set) {
 	f := a.in.Fallback
 	if f == nil {
-		a.take(empty)
+		a.addSet(empty)
 		return
 	}
 	empty.Members = []Member{{Backend: f.NoBackends, Weight: 1}}
-	a.take(empty)
+	a.addSet(empty)
 	none := Set{Key: DefaultKey, Name: defaultSet, Members: []Member{{Backend: f.NotFound, Weight: 1}}}
 	if a.names[none.Name] != "" {
 		none.Name = nameFor(none.Key, none.Name, '-')
 	}
-	a.take(&none)
+	a.addSet(&none)
 }
 
-// take adds a set under its recorded name.
-func (a *admission) take(s *Set) {
-	a.rename(s)
+// addSet adds a set under its recorded name.
+func (a *admission) addSet(s *Set) {
+	a.applyRecordedName(s)
 	a.sets[s.Key], a.names[s.Name] = *s, s.Key
 	a.order = append(a.order, s.Key)
 }
 
-// identify gives a set the key of its backends without their weights, unless an older rule uses it with other weights. So a set stays the
+// identifySet gives a set the key of its backends without their weights, unless an older rule uses it with other weights. So a set stays the
 // same when weights change, as they do in each step of a canary.
-func (a *admission) identify(s *Set) {
+func (a *admission) identifySet(s *Set) {
 	if known, found := a.sets[s.backendsKey()]; !found || slices.Equal(known.Members, s.Members) {
-		s.rekey(s.backendsKey())
+		s.setKey(s.backendsKey())
 	}
 }
 
-func (a *admission) rename(s *Set) {
+func (a *admission) applyRecordedName(s *Set) {
 	if name := a.in.Names[s.Key]; name != "" {
 		s.Name = name
 	}
@@ -138,12 +138,12 @@ func (a *admission) admitRoute(r *attachment) {
 	rules := rulesOf(r.HTTPRoute)
 	for i := range rules {
 		if refused, ok := r.Refused[i]; ok {
-			a.refuse(r.Route, i, nil, &refused)
+			a.addProblem(r.Route, i, nil, &refused)
 			continue
 		}
 		redirect, err := checkRule(&rules[i])
 		if err != nil {
-			a.refuse(r.Route, i, nil, unsupported(err))
+			a.addProblem(r.Route, i, nil, unsupportedRefusal(err))
 			continue
 		}
 		for _, n := range r.listeners {
@@ -155,7 +155,7 @@ func (a *admission) admitRoute(r *attachment) {
 				refused = a.admitRule(l, r.Route, i)
 			}
 			if refused != nil {
-				a.refuse(r.Route, i, l.Listener, refused)
+				a.addProblem(r.Route, i, l.Listener, refused)
 			}
 		}
 	}
@@ -175,21 +175,21 @@ func checkRule(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
 		}
 	}
 	if len(all) > 0 {
-		return nil, errors.New(cut(strings.Join(all, "; "), maxMessage))
+		return nil, errors.New(truncateText(strings.Join(all, "; "), maxMessage))
 	}
 	return redirect, nil
 }
 
-func unsupported(err error) *Refusal {
+func unsupportedRefusal(err error) *Refusal {
 	return &Refusal{Reason: ReasonUnsupported, Message: err.Error()}
 }
 
-func capacity(format string, args ...any) *Refusal {
+func capacityRefusal(format string, args ...any) *Refusal {
 	return &Refusal{Reason: ReasonCapacity, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuse records a problem, of one listener or of all.
-func (a *admission) refuse(r *Route, rule int, l *Listener, why *Refusal) {
+// addProblem records a problem, of one listener or of all.
+func (a *admission) addProblem(r *Route, rule int, l *Listener, why *Refusal) {
 	p := Problem{Route: nameOf(r.HTTPRoute), Rule: rule, Refusal: *why}
 	if l != nil {
 		p.Gateway, p.Listener = l.Gateway, l.Name
@@ -215,17 +215,17 @@ func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *Redirect
 	case len(hostnames) == 0:
 		return nil // the route is not attached
 	case l.TLS:
-		return unsupported(errRedirectLoop)
+		return unsupportedRefusal(errRedirectLoop)
 	case !slices.Contains(hostnames, strings.ToLower(l.Hostname)):
-		return unsupported(errRedirectHosts)
+		return unsupportedRefusal(errRedirectHosts)
 	case len(l.candidates) > 0:
-		return unsupported(errRedirectRules)
+		return unsupportedRefusal(errRedirectRules)
 	case !l.Redirected && slices.ContainsFunc(l.Served, func(namespace string) bool { return namespace != r.Namespace }):
-		return unsupported(errRedirectOwner)
+		return unsupportedRefusal(errRedirectOwner)
 	case l.redirect != nil:
 		return nil // of two with the same match, the older one wins
 	case a.in.Limits.Redirects > 0 && a.redirects >= a.in.Limits.Redirects:
-		return capacity("the redirect needs a rule of a rule set, and %d of them are left for the Gateways of the load balancer", a.in.Limits.Redirects)
+		return capacityRefusal("the redirect needs a rule of a rule set, and %d of them are left for the Gateways of the load balancer", a.in.Limits.Redirects)
 	}
 	l.redirect = redirect
 	a.redirects++
@@ -234,25 +234,25 @@ func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *Redirect
 
 // admitRule admits a rule to a listener.
 func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
-	if refused := a.mayFit(l, r, index); refused != nil {
+	if refused := a.checkMinConditions(l, r, index); refused != nil {
 		return refused
 	}
 	rq, err := a.newRequest(l, r, index)
 	if err != nil {
-		return unsupported(err)
+		return unsupportedRefusal(err)
 	}
 	if len(rq.candidates) == 0 {
 		return nil // the route is not attached
 	}
 	if l.redirect != nil {
-		return unsupported(errRedirected)
+		return unsupportedRefusal(errRedirected)
 	}
-	a.rename(&rq.set)
-	if refused := a.fits(l, rq); refused != nil {
+	a.applyRecordedName(&rq.set)
+	if refused := a.checkLimits(l, rq); refused != nil {
 		return refused
 	}
 	if _, known := a.sets[rq.set.Key]; !known {
-		a.take(&rq.set)
+		a.addSet(&rq.set)
 		a.owned[r.Namespace]++
 	}
 	l.conditions += rq.conditions
@@ -261,19 +261,19 @@ func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
 	return nil
 }
 
-// mayFit returns why a rule exceeds a limit even if each of its matches needs one condition for a hostname. So rules for which there is no
+// checkMinConditions returns why a rule exceeds a limit even if each of its matches needs one condition for a hostname. So rules for which there is no
 // room cost little time, however many matches they have.
-func (a *admission) mayFit(l *listenerState, r *Route, index int) *Refusal {
+func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *Refusal {
 	rule := rulesOf(r.HTTPRoute)[index]
 	least := len(hostnamesOn(r, l.Listener)) * len(matchesOf(&rule))
 	if least == 0 {
 		return nil // the route is not attached
 	}
 	if left := a.in.Limits.Conditions - l.conditions; least > left {
-		return capacity("the rule needs %d conditions or more, and older routes leave %d of the %d of a listener", least, max(left, 0), a.in.Limits.Conditions)
+		return capacityRefusal("the rule needs %d conditions or more, and older routes leave %d of the %d of a listener", least, max(left, 0), a.in.Limits.Conditions)
 	}
-	if own := a.in.Limits.of(r.Namespace).Conditions; own > 0 && least > own-l.owned[r.Namespace] {
-		return capacity("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least, own-l.owned[r.Namespace], own)
+	if own := a.in.Limits.limitsOf(r.Namespace).Conditions; own > 0 && least > own-l.owned[r.Namespace] {
+		return capacityRefusal("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least, own-l.owned[r.Namespace], own)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (a *admission) newRequest(l *listenerState, r *Route, index int) (*request,
 	rq := &request{route: r, set: newSet(nil)}
 	if index < len(r.Members) {
 		rq.set = newSet(r.Members[index])
-		a.identify(&rq.set)
+		a.identifySet(&rq.set)
 	}
 	hostnames := hostnamesOn(r, l.Listener)
 	rule := rulesOf(r.HTTPRoute)[index]
@@ -297,7 +297,7 @@ func (a *admission) newRequest(l *listenerState, r *Route, index int) (*request,
 			if err := c.addMatch(&matches[i]); err != nil {
 				return nil, err
 			}
-			text, size, err := c.text()
+			text, size, err := c.buildText()
 			if err != nil {
 				return nil, fmt.Errorf("matches[%d]: %w", i, err)
 			}
@@ -325,32 +325,32 @@ func hostnamesOn(r *Route, l *Listener) []string {
 	return slices.Compact(hostnames)
 }
 
-// fits returns why a request exceeds a limit.
-func (a *admission) fits(l *listenerState, rq *request) *Refusal {
+// checkLimits returns why a request exceeds a limit.
+func (a *admission) checkLimits(l *listenerState, rq *request) *Refusal {
 	namespace := rq.route.Namespace
-	own := a.in.Limits.of(namespace).Conditions
+	own := a.in.Limits.limitsOf(namespace).Conditions
 	switch limits := &a.in.Limits; {
 	case l.conditions+rq.conditions > limits.Conditions:
-		return capacity("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions, limits.Conditions-l.conditions, limits.Conditions)
+		return capacityRefusal("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions, limits.Conditions-l.conditions, limits.Conditions)
 	case own > 0 && l.owned[namespace]+rq.conditions > own:
-		return capacity("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions, own-l.owned[namespace], own)
+		return capacityRefusal("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions, own-l.owned[namespace], own)
 	}
-	return a.fitsSet(namespace, &rq.set)
+	return a.checkSetLimits(namespace, &rq.set)
 }
 
-// fitsSet returns why there is no room for a set.
-func (a *admission) fitsSet(namespace string, s *Set) *Refusal {
+// checkSetLimits returns why there is no room for a set.
+func (a *admission) checkSetLimits(namespace string, s *Set) *Refusal {
 	if _, known := a.sets[s.Key]; known {
 		return nil
 	}
-	own := a.in.Limits.of(namespace).Sets
+	own := a.in.Limits.limitsOf(namespace).Sets
 	switch limits := &a.in.Limits; {
 	case a.names[s.Name] != "":
-		return capacity("the load balancer has another backend set with the name %s", s.Name)
+		return capacityRefusal("the load balancer has another backend set with the name %s", s.Name)
 	case len(a.names) >= limits.Sets:
-		return capacity("the rule needs a backend set, and the load balancer has %d of %d already: routes to the same port of a Service share a set", len(a.names), limits.Sets)
+		return capacityRefusal("the rule needs a backend set, and the load balancer has %d of %d already: routes to the same port of a Service share a set", len(a.names), limits.Sets)
 	case own > 0 && a.owned[namespace] >= own:
-		return capacity("the rule needs a backend set, and the namespace has %d of %d already", a.owned[namespace], own)
+		return capacityRefusal("the rule needs a backend set, and the namespace has %d of %d already", a.owned[namespace], own)
 	}
 	return nil
 }

@@ -7,17 +7,17 @@ type BackendLimits struct {
 	PerSet, Total int
 }
 
-// Crowd is a set whose endpoints exceed a limit.
-type Crowd struct {
+// OversizedSet is a set whose endpoints exceed a limit.
+type OversizedSet struct {
 	Set     string // name
 	Message string
 }
 
 // CheckBackends returns the sets for whose endpoints there is no room. Sets of older routes get room first. The rules stay programmed,
 // because dropping them would send their requests to other rules: some of the endpoints get no requests instead.
-func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits, others int) []Crowd {
+func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits, others int) []OversizedSet {
 	left := max(limits.Total-others, 0)
-	var all []Crowd
+	var all []OversizedSet
 	for _, s := range d.Sets {
 		n := 0
 		for _, m := range s.Members {
@@ -25,9 +25,9 @@ func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits,
 		}
 		switch room := min(limits.PerSet, left); {
 		case n > limits.PerSet:
-			all = append(all, Crowd{s.Name, fmt.Sprintf("%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)})
+			all = append(all, OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)})
 		case n > room:
-			all = append(all, Crowd{s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)})
+			all = append(all, OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)})
 		}
 		left -= min(n, limits.PerSet, left)
 	}

@@ -33,9 +33,9 @@ type conjunction struct {
 	singles      []string   // comparisons
 }
 
-// text returns the condition, and its size. OCI limits the conditions of a policy, and does not say whether a nested group is one: here,
+// buildText returns the condition, and its size. OCI limits the conditions of a policy, and does not say whether a nested group is one: here,
 // it is.
-func (c *conjunction) text() (condition string, size int, _ error) {
+func (c *conjunction) buildText() (condition string, size int, _ error) {
 	var terms []string
 	for _, a := range c.alternatives {
 		terms = append(terms, "any("+strings.Join(a, ", ")+")")
@@ -182,7 +182,7 @@ func (c *conjunction) addHeader(h *gatewayv1.HTTPHeaderMatch) error {
 	default:
 		return fmt.Errorf("matches of type %.40q are not supported", kind)
 	}
-	text, err := literal(value)
+	text, err := quoteLiteral(value)
 	c.singles = append(c.singles, attribute+" "+operator+" "+text)
 	return err
 }

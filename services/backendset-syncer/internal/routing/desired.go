@@ -6,8 +6,8 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// desired returns what was admitted.
-func (a *admission) desired() *Desired {
+// buildDesired returns what was admitted.
+func (a *admission) buildDesired() *Desired {
 	d := &Desired{Problems: a.problems}
 	used := map[string]bool{EmptyKey: true, DefaultKey: true}
 	for i := range a.listeners {
@@ -16,7 +16,7 @@ func (a *admission) desired() *Desired {
 		if name := a.in.Names[p.Key]; name != "" {
 			p.Name = name
 		}
-		for _, c := range ordered(l.candidates) {
+		for _, c := range orderCandidates(l.candidates) {
 			used[c.set] = true
 			if i, found := slices.BinarySearch(p.Namespaces, c.Route.Namespace); !found {
 				p.Namespaces = slices.Insert(p.Namespaces, i, c.Route.Namespace)
@@ -36,8 +36,8 @@ func (a *admission) desired() *Desired {
 	return d
 }
 
-// ordered returns candidates in their precedence, without those that an earlier one with the same condition hides.
-func ordered(all []candidate) []candidate {
+// orderCandidates returns candidates in their precedence, without those that an earlier one with the same condition hides.
+func orderCandidates(all []candidate) []candidate {
 	precedence := gatewayapi.Precedence()
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		for _, c := range precedence {

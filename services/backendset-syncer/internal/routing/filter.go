@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// found is the status of a redirect without a status (302).
-const found = 302
+// statusFound is the status of a redirect without a status (302).
+const statusFound = 302
 
 // httpsPort is the port of a redirect without a port: that of its scheme.
 const httpsPort = 443
@@ -61,5 +61,5 @@ func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirect
 	if m := &matches[0]; len(m.Headers) > 0 || len(m.QueryParams) > 0 || m.Method != nil {
 		return nil, errRedirect
 	}
-	return &Redirect{Port: ptr.Deref(f.Port, httpsPort), Code: ptr.Deref(f.StatusCode, found)}, nil
+	return &Redirect{Port: ptr.Deref(f.Port, httpsPort), Code: ptr.Deref(f.StatusCode, statusFound)}, nil
 }

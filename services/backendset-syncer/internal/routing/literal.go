@@ -7,16 +7,15 @@ import (
 )
 
 // maxLiteral is the length of the longest literal. OCI documents no limit; this is the limit of the Gateway API for paths and for values
-// of query parameters. Values of headers can have 4096 characters there. With double, a policy of 200 conditions can have 400 kB, with
-// half of it, some valid paths are refused.
+// of query parameters. Values of headers can have 4096 characters there.
 const maxLiteral = 1024
 
 // The language documents no escape, neither for the quote that ends a literal nor for the backslash, so neither can be in one. Control
 // characters and characters beyond ASCII have no documented encoding. Everything else between two quotes is text.
-const never = `'\`
+const forbiddenChars = `'\`
 
-// inHosts are the characters of hostnames. A hostname with a port would be a condition for a host of another route.
-const inHosts = "abcdefghijklmnopqrstuvwxyz0123456789-."
+// hostnameChars are the characters of hostnames. A hostname with a port would be a condition for a host of another route.
+const hostnameChars = "abcdefghijklmnopqrstuvwxyz0123456789-."
 
 // Characters that some clients send percent-encoded, and others as they are. OCI does not document whether it compares paths and query
 // parameters before or after decoding, so a value with such a character could match some clients' requests only.
@@ -28,8 +27,8 @@ const (
 
 var errEmpty = errors.New("an empty value cannot be compared")
 
-// literal returns a value as a literal of the condition language. The error names the reason why that is not possible.
-func literal(value string) (string, error) {
+// quoteLiteral returns a value as a literal of the condition language. The error names the reason why that is not possible.
+func quoteLiteral(value string) (string, error) {
 	switch {
 	case value == "":
 		return "", errEmpty
@@ -37,7 +36,7 @@ func literal(value string) (string, error) {
 		return "", fmt.Errorf("the value has %d characters, the limit is %d", len(value), maxLiteral)
 	}
 	for _, r := range value {
-		if r < ' ' || r > '~' || strings.ContainsRune(never, r) {
+		if r < ' ' || r > '~' || strings.ContainsRune(forbiddenChars, r) {
 			return "", fmt.Errorf("the value contains %q, which OCI conditions cannot contain", r)
 		}
 	}
@@ -46,13 +45,13 @@ func literal(value string) (string, error) {
 
 // ignoreCase returns a value as a literal whose case does not matter.
 func ignoreCase(value string) (string, error) {
-	text, err := literal(value)
+	text, err := quoteLiteral(value)
 	return "(i " + text + ")", err
 }
 
 // hostLiteral returns a part of a Host header as a literal whose case does not matter.
 func hostLiteral(host string) (string, error) {
-	if i := strings.IndexFunc(host, func(r rune) bool { return !strings.ContainsRune(inHosts, r) }); i >= 0 {
+	if i := strings.IndexFunc(host, func(r rune) bool { return !strings.ContainsRune(hostnameChars, r) }); i >= 0 {
 		return "", fmt.Errorf("the hostname contains %q", host[i])
 	}
 	return ignoreCase(host)
@@ -63,7 +62,7 @@ func pathLiteral(path string) (string, error) {
 	if i := strings.IndexAny(path, encodedInPaths); i >= 0 {
 		return "", fmt.Errorf("the path contains %q, and OCI does not define whether it compares encoded paths", path[i])
 	}
-	return literal(path)
+	return quoteLiteral(path)
 }
 
 // queryLiteral returns a name or value of a query parameter as a literal.
@@ -71,5 +70,5 @@ func queryLiteral(value string) (string, error) {
 	if i := strings.IndexFunc(value, func(r rune) bool { return !strings.ContainsRune(notEncodedInQueries, r) }); i >= 0 {
 		return "", fmt.Errorf("the query parameter contains %q, and OCI does not define whether it compares encoded parameters", value[i])
 	}
-	return literal(value)
+	return quoteLiteral(value)
 }

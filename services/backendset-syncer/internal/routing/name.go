@@ -13,8 +13,7 @@ const (
 	// maxName is OCI's limit for names of backend sets, policies and rules.
 	maxName = 32
 	// hashLength is the length of the hash in a name, in characters of 5 bits. Names of different objects must differ even if a tenant
-	// chooses namespaces and names to make them equal: with 10 characters this takes 2^50 hashes, with half of it 2^25, which is
-	// seconds; with double, 11 characters are left to read.
+	// chooses namespaces and names to make them equal: with 10 characters this takes 2^50 hashes.
 	hashLength = 10
 )
 
@@ -30,14 +29,14 @@ var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPaddin
 // characters other than letters and digits.
 func nameFor(key, readable string, separator byte) string {
 	sum := sha256.Sum256([]byte(key))
-	return cut(plain(readable, separator), maxName-hashLength-1) + string(separator) + encoding.EncodeToString(sum[:])[:hashLength]
+	return truncateText(replaceSpecial(readable, separator), maxName-hashLength-1) + string(separator) + encoding.EncodeToString(sum[:])[:hashLength]
 }
 
 // NameFor returns the name of an object that is not a policy or a rule, by its key.
 func NameFor(key, readable string) string { return nameFor(key, readable, '-') }
 
-// plain replaces all characters other than ASCII letters and digits.
-func plain(text string, by byte) string {
+// replaceSpecial replaces all characters other than ASCII letters and digits.
+func replaceSpecial(text string, by byte) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r
@@ -46,8 +45,10 @@ func plain(text string, by byte) string {
 	}, text)
 }
 
-// cut returns the first n bytes of a text, without a character that does not fit.
-func cut(text string, n int) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
+// truncateText returns the first n bytes of a text, without a character that does not fit.
+func truncateText(text string, n int) string {
+	return strings.ToValidUTF8(text[:min(n, len(text))], "")
+}
 
 // PolicyKey returns the key of the policy of a listener.
 func PolicyKey(gateway types.NamespacedName, listener string) string {
@@ -61,5 +62,5 @@ func PolicyName(gateway types.NamespacedName, listener string) string {
 
 // ruleName returns the name of the rule at an index of a policy. A write of a policy replaces all rules, so the names need not be stable.
 func ruleName(index int, route types.NamespacedName) string {
-	return cut(fmt.Sprintf("r%03d_%s", index, plain(route.Namespace+"_"+route.Name, '_')), maxName)
+	return truncateText(fmt.Sprintf("r%03d_%s", index, replaceSpecial(route.Namespace+"_"+route.Name, '_')), maxName)
 }

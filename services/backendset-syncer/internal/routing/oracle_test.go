@@ -370,7 +370,7 @@ func TestLiterals(t *testing.T) {
 		refused  map[string]string // reasons by values
 	}{
 		"value": {
-			quote:    literal,
+			quote:    quoteLiteral,
 			accepted: []string{"a", "A b", "(i x)", `"a"`, "a,b", "]", "~", strings.Repeat("a", maxLiteral)},
 			refused: map[string]string{
 				"": "empty", "'": "contains '\\''", "a'": "contains", `a\b`: "contains", "a\x00": "contains", "a\n": "contains", "a\t": "contains", "\x7f": "contains",
@@ -456,7 +456,7 @@ func TestPortsOfHosts(t *testing.T) {
 	} {
 		var c conjunction
 		require.NoError(t, c.addHostname(hostname, 80))
-		text, _, err := c.text()
+		text, _, err := c.buildText()
 		require.NoError(t, err)
 		match, _, err := ocilbtest.ParseCondition(text)
 		require.NoError(t, err)

@@ -29,8 +29,8 @@ func parsePattern(pattern string) (operator, text string, _ error) {
 		return "", "", errPattern
 	}
 	shape := ""
-	for _, part := range flatten(re) {
-		shape += symbol(part)
+	for _, part := range flattenConcat(re) {
+		shape += shapeSymbol(part)
 		if part.Op == syntax.OpLiteral {
 			text = string(part.Rune)
 		}
@@ -44,8 +44,8 @@ func parsePattern(pattern string) (operator, text string, _ error) {
 // operators are the operators for the shapes of expressions. A shape has a symbol for each part.
 var operators = map[string]string{"^t$": equals, "^t*": startsWith, "^t*$": startsWith, "*t$": endsWith, "^*t$": endsWith}
 
-// symbol returns ^ and $ for anchors, * for .*, t for a literal text, and a question mark for anything else.
-func symbol(re *syntax.Regexp) string {
+// shapeSymbol returns ^ and $ for anchors, * for .*, t for a literal text, and a question mark for anything else.
+func shapeSymbol(re *syntax.Regexp) string {
 	switch {
 	case re.Op == syntax.OpBeginText:
 		return "^"
@@ -63,23 +63,23 @@ func isAnything(re *syntax.Regexp) bool {
 	return re.Op == syntax.OpAnyCharNotNL || re.Op == syntax.OpAnyChar
 }
 
-// flatten returns the parts of a concatenation. A group around a part, which captures it, does not matter.
-func flatten(re *syntax.Regexp) []*syntax.Regexp {
+// flattenConcat returns the parts of a concatenation. A group around a part, which captures it, does not matter.
+func flattenConcat(re *syntax.Regexp) []*syntax.Regexp {
 	switch re.Op {
 	case syntax.OpConcat:
 		var parts []*syntax.Regexp
 		for _, sub := range re.Sub {
-			parts = append(parts, flatten(sub)...)
+			parts = append(parts, flattenConcat(sub)...)
 		}
-		return merge(parts)
+		return mergeLiterals(parts)
 	case syntax.OpCapture:
-		return flatten(re.Sub[0])
+		return flattenConcat(re.Sub[0])
 	}
 	return []*syntax.Regexp{re}
 }
 
-// merge joins literals that follow each other.
-func merge(parts []*syntax.Regexp) []*syntax.Regexp {
+// mergeLiterals joins literals that follow each other.
+func mergeLiterals(parts []*syntax.Regexp) []*syntax.Regexp {
 	var merged []*syntax.Regexp
 	for _, p := range parts {
 		if n := len(merged); n > 0 && p.Op == syntax.OpLiteral && merged[n-1].Op == syntax.OpLiteral && p.Flags == merged[n-1].Flags {

@@ -17,19 +17,19 @@ const (
 	ReasonCapacity    = v1alpha1.ReasonCapacityExceeded
 )
 
-// Problem is why a rule of a route is not programmed.
+// Problem explains why a rule of a route is not programmed.
 type Problem struct {
 	Refusal
 
 	Route types.NamespacedName
 	Rule  int
-	// Gateway and Listener are where the rule is not programmed. An empty listener means all.
+	// Gateway and Listener name the listener on which the rule is not programmed. They are empty if that is every listener.
 	Gateway  types.NamespacedName
 	Listener string
 }
 
-// at reports whether the problem is one of a listener.
-func (p *Problem) at(l *Listener) bool {
+// concernsListener reports whether the problem is one of a listener.
+func (p *Problem) concernsListener(l *Listener) bool {
 	return p.Listener == "" || p.Gateway == l.Gateway && p.Listener == l.Name
 }
 
@@ -42,14 +42,14 @@ type Acceptance struct {
 	Dropped string
 }
 
-// maxMessage is the length of a message in a status. The API server accepts 32768 bytes for one, and stores objects of up to 1.5 MiB
-// with up to 32 parents. With half of it, fewer of the 16 rules of a route fit, with double, kubectl describe gets hard to read.
+// maxMessage is the length of a message in a status. The API server accepts 32768 bytes for one message, and objects of up to 1.5 MiB with
+// up to 32 parents.
 const maxMessage = 2048
 
-// Accept returns the acceptance of a route by the listeners of one of its parents: a route without a programmed rule is not accepted.
-func Accept(r *Route, listeners []*Listener, problems []Problem) Acceptance {
+// AcceptRoute returns the acceptance of a route by the listeners of one of its parents: a route without a programmed rule is not accepted.
+func AcceptRoute(r *Route, listeners []*Listener, problems []Problem) Acceptance {
 	own := slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool {
-		return p.Route != nameOf(r.HTTPRoute) || !slices.ContainsFunc(listeners, p.at)
+		return p.Route != nameOf(r.HTTPRoute) || !slices.ContainsFunc(listeners, p.concernsListener)
 	})
 	if len(own) == 0 {
 		return Acceptance{Accepted: true, Reason: string(gatewayv1.RouteReasonAccepted), Message: "the route is accepted"}
@@ -57,22 +57,22 @@ func Accept(r *Route, listeners []*Listener, problems []Problem) Acceptance {
 	programmed := 0
 	for i := range rulesOf(r.HTTPRoute) {
 		for _, l := range listeners {
-			if !slices.ContainsFunc(own, func(p Problem) bool { return p.Rule == i && p.at(l) }) {
+			if !slices.ContainsFunc(own, func(p Problem) bool { return p.Rule == i && p.concernsListener(l) }) {
 				programmed++
 			}
 		}
 	}
 	if programmed == 0 {
-		return Acceptance{Reason: own[0].Reason, Message: describe(own)}
+		return Acceptance{Reason: own[0].Reason, Message: describeProblems(own)}
 	}
 	return Acceptance{
 		Accepted: true, Reason: string(gatewayv1.RouteReasonAccepted), Message: "the route is accepted, except for some of its rules",
-		Dropped: cut("Dropped Rule: "+describe(own), maxMessage),
+		Dropped: truncateText("Dropped Rule: "+describeProblems(own), maxMessage),
 	}
 }
 
-// describe lists problems, each once.
-func describe(problems []Problem) string {
+// describeProblems lists problems, each once.
+func describeProblems(problems []Problem) string {
 	var all []string
 	for i := range problems {
 		p := &problems[i]
@@ -84,5 +84,5 @@ func describe(problems []Problem) string {
 			all = append(all, text)
 		}
 	}
-	return cut(strings.Join(all, "; "), maxMessage)
+	return truncateText(strings.Join(all, "; "), maxMessage)
 }

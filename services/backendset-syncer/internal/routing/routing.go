@@ -141,10 +141,10 @@ type Member struct {
 // Build returns the wanted routing of a load balancer.
 func Build(in *Input) *Desired {
 	a := newAdmission(in)
-	for _, r := range attachments(in) {
+	for _, r := range collectAttachments(in) {
 		a.admitRoute(r)
 	}
-	return a.desired()
+	return a.buildDesired()
 }
 
 // attachment is a route with the listeners to which it is attached, by index.
@@ -154,8 +154,8 @@ type attachment struct {
 	listeners []int
 }
 
-// attachments returns the routes of all listeners, the oldest first.
-func attachments(in *Input) []*attachment {
+// collectAttachments returns the routes of all listeners, the oldest first.
+func collectAttachments(in *Input) []*attachment {
 	var all []*attachment
 	known := map[types.NamespacedName]*attachment{}
 	for i := range in.Listeners {

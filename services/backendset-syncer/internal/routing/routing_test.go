@@ -134,7 +134,7 @@ func conditions(in *Input, d *Desired, route *gatewayv1.HTTPRoute) []string {
 			listeners = append(listeners, l)
 		}
 	}
-	a := Accept(&Route{HTTPRoute: route}, listeners, d.Problems)
+	a := AcceptRoute(&Route{HTTPRoute: route}, listeners, d.Problems)
 	all := []string{fmt.Sprintf("Accepted=%v/%s: %s", a.Accepted, a.Reason, a.Message)}
 	if a.Dropped != "" {
 		all = append(all, "PartiallyInvalid=true/UnsupportedValue: "+a.Dropped)
@@ -207,13 +207,13 @@ func TestMessagesAreBounded(t *testing.T) {
 	l := Listener{Name: "http", Port: 80, Routes: []*Route{r}}
 	d := Build(&Input{Listeners: []Listener{l}, Limits: DefaultLimits()})
 	require.Len(t, d.Problems, 16)
-	a := Accept(r, []*Listener{&l}, d.Problems)
+	a := AcceptRoute(r, []*Listener{&l}, d.Problems)
 	assert.False(t, a.Accepted)
 	for _, text := range []string{a.Message, d.Problems[0].Message} {
 		assert.LessOrEqual(t, len(text), maxMessage)
 		assert.True(t, utf8.ValidString(text))
 	}
-	assert.Equal(t, "a", cut("aé", 2))
+	assert.Equal(t, "a", truncateText("aé", 2))
 }
 
 func TestSetsOfTheSameProportionAreEqual(t *testing.T) {
@@ -251,12 +251,12 @@ func TestCheckBackends(t *testing.T) {
 	}
 	assert.Empty(t, d.CheckBackends(counts(10, 4, 4, 2), limits, 0))
 	assert.Empty(t, d.CheckBackends(counts(5, 2, 2, 2), limits, 9))
-	assert.Equal(t, []Crowd{{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"}}, d.CheckBackends(counts(10, 4, 4, 3), limits, 0))
-	assert.Equal(t, []Crowd{
+	assert.Equal(t, []OversizedSet{{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"}}, d.CheckBackends(counts(10, 4, 4, 3), limits, 0))
+	assert.Equal(t, []OversizedSet{
 		{"a", "11 endpoints need a backend, the limit of a backend set is 10"},
 		{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"},
 	}, d.CheckBackends(counts(11, 4, 4, 3), limits, 0))
-	assert.Equal(t, []Crowd{
+	assert.Equal(t, []OversizedSet{
 		{"b+c", "8 endpoints need a backend, and sets of older routes leave 6 of the load balancer"},
 		{"d", "2 endpoints need a backend, and sets of older routes leave 0 of the load balancer"},
 	}, d.CheckBackends(counts(10, 4, 4, 2), limits, 4))

@@ -12,7 +12,7 @@ import (
 // the same proportion are equal.
 func newSet(members []Member) Set {
 	members = slices.Clone(members)
-	slices.SortFunc(members, func(a, b Member) int { return a.compare(&b.Backend) })
+	slices.SortFunc(members, func(a, b Member) int { return a.compareTo(&b.Backend) })
 	var s Set
 	divisor := int32(0)
 	for _, m := range members {
@@ -37,12 +37,12 @@ func newSet(members []Member) Set {
 	if len(key) == 0 {
 		return Set{Key: EmptyKey, Name: EmptySet}
 	}
-	s.rekey("set " + strings.Join(key, " "))
+	s.setKey("set " + strings.Join(key, " "))
 	return s
 }
 
-// rekey changes the key of a set, and the name that follows from it.
-func (s *Set) rekey(key string) {
+// setKey changes the key of a set, and the name that follows from it.
+func (s *Set) setKey(key string) {
 	if len(s.Members) == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (b *Backend) String() string {
 	return fmt.Sprintf("%s/%s/%s:%d", b.Kind, b.Namespace, b.Name, b.Port)
 }
 
-func (b *Backend) compare(other *Backend) int {
+func (b *Backend) compareTo(other *Backend) int {
 	return cmp.Or(cmp.Compare(b.Namespace, other.Namespace), cmp.Compare(b.Name, other.Name), cmp.Compare(b.Port, other.Port), cmp.Compare(b.Kind, other.Kind))
 }
 

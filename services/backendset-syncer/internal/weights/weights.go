@@ -30,8 +30,7 @@ import (
 const Maximum = 100
 
 // tolerance is by how much the error of the previous weights may exceed the smallest possible error before all weights change: an
-// endpoint that comes or goes changes w / n, and each change of weights rewrites the set. With half of it, a roll-out of 10 pods
-// rewrites all weights with each pod; with double, a canary of 10 % can have 12 %.
+// endpoint that comes or goes changes w / n, and each change of weights rewrites the set.
 const tolerance = 0.1
 
 // Group is the endpoints of a backendRef.
@@ -40,8 +39,8 @@ type Group struct {
 	Addresses []netip.AddrPort // each once
 }
 
-// Memory is what the next call of Scale needs to keep weights as they are.
-type Memory struct {
+// Choice is what the next call of Scale needs to keep weights as they are.
+type Choice struct {
 	Wanted []int32 // of each group
 	Chosen []int   // of each backend of a group; 0: the group has no share
 }
@@ -49,7 +48,7 @@ type Memory struct {
 // Result is the weights of a set.
 type Result struct {
 	Backends map[netip.AddrPort]int
-	Memory   Memory
+	Choice   Choice
 	// Error is the largest deviation of the share of a group, relative to its share: with 0.5, a group that should get 10 % of the
 	// requests gets 5 % or 15 %.
 	Error float64
@@ -57,13 +56,13 @@ type Result struct {
 
 // Scale returns the weights of the backends of a set. Groups with weight 0 have no backends. The previous weights stay if the groups
 // still want the same, and their error is at most tolerance above the smallest possible error.
-func Scale(groups []Group, previous Memory) Result {
+func Scale(groups []Group, previous Choice) Result {
 	s := newScaler(groups)
-	chosen, smallest := s.best()
-	if kept, deviation, ok := s.keep(previous); ok && deviation.value()-smallest.value() <= tolerance {
+	chosen, smallest := s.findBest()
+	if kept, deviation, ok := s.reusePrevious(previous); ok && deviation.asFloat()-smallest.asFloat() <= tolerance {
 		chosen, smallest = kept, deviation
 	}
-	r := Result{Backends: map[netip.AddrPort]int{}, Memory: Memory{Wanted: s.wanted, Chosen: chosen}, Error: smallest.value()}
+	r := Result{Backends: map[netip.AddrPort]int{}, Choice: Choice{Wanted: s.wanted, Chosen: chosen}, Error: smallest.asFloat()}
 	for i, g := range groups {
 		if chosen[i] == 0 {
 			continue
@@ -107,24 +106,24 @@ func newScaler(groups []Group) *scaler {
 	return s
 }
 
-// best returns the weights with the smallest error.
-func (s *scaler) best() ([]int, fraction) {
+// findBest returns the weights with the smallest error.
+func (s *scaler) findBest() ([]int, fraction) {
 	chosen := make([]int, len(s.weights))
 	if s.largest < 0 {
 		return chosen, fraction{0, 1}
 	}
 	smallest := fraction{1, 0}
 	for scale := 1; scale <= s.top; scale++ {
-		candidate := s.at(scale)
-		if deviation := s.deviation(candidate); deviation.less(smallest) {
+		candidate := s.weightsAt(scale)
+		if deviation := s.maxDeviation(candidate); deviation.isLessThan(smallest) {
 			chosen, smallest = candidate, deviation
 		}
 	}
 	return chosen, smallest
 }
 
-// at returns the weights for which the largest one is scale.
-func (s *scaler) at(scale int) []int {
+// weightsAt returns the weights for which the largest one is scale.
+func (s *scaler) weightsAt(scale int) []int {
 	chosen := make([]int, len(s.weights))
 	for i, weight := range s.weights {
 		if weight == 0 {
@@ -137,8 +136,8 @@ func (s *scaler) at(scale int) []int {
 	return chosen
 }
 
-// keep returns the previous weights and their error, and false if they cannot stay.
-func (s *scaler) keep(previous Memory) ([]int, fraction, bool) {
+// reusePrevious returns the previous weights and their error, and false if they cannot stay.
+func (s *scaler) reusePrevious(previous Choice) ([]int, fraction, bool) {
 	if s.largest < 0 || !slices.Equal(previous.Wanted, s.wanted) || len(previous.Chosen) != len(s.weights) {
 		return nil, fraction{}, false
 	}
@@ -147,11 +146,11 @@ func (s *scaler) keep(previous Memory) ([]int, fraction, bool) {
 			return nil, fraction{}, false
 		}
 	}
-	return slices.Clone(previous.Chosen), s.deviation(previous.Chosen), true
+	return slices.Clone(previous.Chosen), s.maxDeviation(previous.Chosen), true
 }
 
-// deviation returns the error of weights.
-func (s *scaler) deviation(chosen []int) fraction {
+// maxDeviation returns the error of weights.
+func (s *scaler) maxDeviation(chosen []int) fraction {
 	var all, total uint64 // weights of the groups, and of their backends
 	for i, weight := range s.weights {
 		if weight > 0 {
@@ -165,7 +164,7 @@ func (s *scaler) deviation(chosen []int) fraction {
 			continue
 		}
 		got, want := uint64(chosen[i])*s.counts[i]*all, weight*total
-		if f := (fraction{max(got, want) - min(got, want), want}); largest.less(f) {
+		if f := (fraction{max(got, want) - min(got, want), want}); largest.isLessThan(f) {
 			largest = f
 		}
 	}
@@ -175,10 +174,10 @@ func (s *scaler) deviation(chosen []int) fraction {
 // fraction is a number that compares exactly, so that replicas on different processors agree.
 type fraction struct{ above, below uint64 }
 
-func (f fraction) less(other fraction) bool {
+func (f fraction) isLessThan(other fraction) bool {
 	high, low := bits.Mul64(f.above, other.below)
 	otherHigh, otherLow := bits.Mul64(other.above, f.below)
 	return high < otherHigh || high == otherHigh && low < otherLow
 }
 
-func (f fraction) value() float64 { return float64(f.above) / float64(f.below) }
+func (f fraction) asFloat() float64 { return float64(f.above) / float64(f.below) }

@@ -57,27 +57,27 @@ func TestScale(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Scale(tt.groups, Memory{})
-			assert.Equal(t, tt.want, got.Memory.Chosen)
+			got := Scale(tt.groups, Choice{})
+			assert.Equal(t, tt.want, got.Choice.Chosen)
 			assert.InDelta(t, tt.error, got.Error, 1e-9)
 			for i, g := range tt.groups {
 				for _, address := range g.Addresses {
 					assert.Equal(t, tt.want[i], got.Backends[address])
 				}
 			}
-			assert.Equal(t, got, Scale(tt.groups, got.Memory), "it does not change again")
+			assert.Equal(t, got, Scale(tt.groups, got.Choice), "it does not change again")
 		})
 	}
 }
 
 func TestSharedAddressesGetTheSum(t *testing.T) {
 	t.Parallel()
-	got := Scale([]Group{{Weight: 3, Addresses: addresses(0, 2)}, {Weight: 1, Addresses: addresses(1, 2)}}, Memory{})
-	assert.Equal(t, []int{3, 1}, got.Memory.Chosen)
+	got := Scale([]Group{{Weight: 3, Addresses: addresses(0, 2)}, {Weight: 1, Addresses: addresses(1, 2)}}, Choice{})
+	assert.Equal(t, []int{3, 1}, got.Choice.Chosen)
 	assert.Equal(t, map[netip.AddrPort]int{addresses(0, 1)[0]: 3, addresses(1, 1)[0]: 4, addresses(2, 1)[0]: 1}, got.Backends)
 
-	got = Scale([]Group{{Weight: 97, Addresses: addresses(0, 1)}, {Weight: 89, Addresses: addresses(0, 1)}}, Memory{})
-	assert.Equal(t, got.Memory.Chosen[0]+got.Memory.Chosen[1], got.Backends[addresses(0, 1)[0]], "the sum is not cut off at the maximum")
+	got = Scale([]Group{{Weight: 97, Addresses: addresses(0, 1)}, {Weight: 89, Addresses: addresses(0, 1)}}, Choice{})
+	assert.Equal(t, got.Choice.Chosen[0]+got.Choice.Chosen[1], got.Backends[addresses(0, 1)[0]], "the sum is not cut off at the maximum")
 	assert.LessOrEqual(t, got.Backends[addresses(0, 1)[0]], Maximum)
 	assert.Less(t, got.Error, 0.05)
 }
@@ -85,36 +85,36 @@ func TestSharedAddressesGetTheSum(t *testing.T) {
 // The weights do not change with every pod, but with every change of the route.
 func TestPreviousWeightsStay(t *testing.T) {
 	t.Parallel()
-	before := Scale(groups(90, 20, 10, 2), Memory{})
-	require.Equal(t, []int{9, 10}, before.Memory.Chosen)
+	before := Scale(groups(90, 20, 10, 2), Choice{})
+	require.Equal(t, []int{9, 10}, before.Choice.Chosen)
 
-	after := Scale(groups(90, 21, 10, 2), before.Memory)
-	assert.Equal(t, before.Memory, after.Memory, "one more pod")
+	after := Scale(groups(90, 21, 10, 2), before.Choice)
+	assert.Equal(t, before.Choice, after.Choice, "one more pod")
 	assert.Greater(t, after.Error, 0.0)
 	assert.LessOrEqual(t, after.Error, tolerance)
 
-	after = Scale(groups(90, 30, 10, 2), before.Memory)
-	assert.NotEqual(t, before.Memory, after.Memory, "many more pods")
+	after = Scale(groups(90, 30, 10, 2), before.Choice)
+	assert.NotEqual(t, before.Choice, after.Choice, "many more pods")
 	assert.Less(t, after.Error, 0.02)
 
-	after = Scale(groups(89, 20, 11, 2), before.Memory)
-	assert.NotEqual(t, before.Memory, after.Memory, "the route has changed")
+	after = Scale(groups(89, 20, 11, 2), before.Choice)
+	assert.NotEqual(t, before.Choice, after.Choice, "the route has changed")
 
-	gone := Scale(groups(90, 20, 10, 0), before.Memory)
-	assert.Equal(t, before.Memory, gone.Memory, "a group without endpoints keeps its weight")
+	gone := Scale(groups(90, 20, 10, 0), before.Choice)
+	assert.Equal(t, before.Choice, gone.Choice, "a group without endpoints keeps its weight")
 	assert.Zero(t, gone.Error)
-	assert.Equal(t, before, Scale(groups(90, 20, 10, 2), gone.Memory))
+	assert.Equal(t, before, Scale(groups(90, 20, 10, 2), gone.Choice))
 
-	fresh := Scale(groups(90, 20, 10, 2), Scale(groups(90, 20, 10, 0), Memory{}).Memory)
+	fresh := Scale(groups(90, 20, 10, 2), Scale(groups(90, 20, 10, 0), Choice{}).Choice)
 	assert.Equal(t, before, fresh, "a group without a weight gets one")
 }
 
-// Memory of another set, or from a damaged record, is not obeyed.
-func TestForeignMemory(t *testing.T) {
+// A Choice of another set, or from a damaged record, is not obeyed.
+func TestForeignChoice(t *testing.T) {
 	t.Parallel()
 	all := groups(90, 20, 10, 2)
-	want := Scale(all, Memory{})
-	for _, m := range []Memory{
+	want := Scale(all, Choice{})
+	for _, m := range []Choice{
 		{Wanted: []int32{90, 10}},
 		{Wanted: []int32{90, 10}, Chosen: []int{9}},
 		{Wanted: []int32{90, 10}, Chosen: []int{9, -10}},
@@ -154,8 +154,8 @@ func TestErrorHasABound(t *testing.T) {
 			pairs = append(pairs, 1+random.IntN(1<<random.IntN(20)), random.IntN(1<<random.IntN(9)))
 		}
 		all := groups(pairs...)
-		got := Scale(all, Memory{})
-		require.InDelta(t, errorOf(all, got.Memory.Chosen), got.Error, 1e-6, "%v", pairs)
+		got := Scale(all, Choice{})
+		require.InDelta(t, errorOf(all, got.Choice.Chosen), got.Error, 1e-6, "%v", pairs)
 
 		smallest, largest := math.Inf(1), 0.0
 		for _, g := range all {
@@ -164,7 +164,7 @@ func TestErrorHasABound(t *testing.T) {
 			}
 		}
 		for i, g := range all {
-			chosen := got.Memory.Chosen[i]
+			chosen := got.Choice.Chosen[i]
 			require.Equal(t, len(g.Addresses) > 0, chosen >= 1, "%v", pairs)
 			require.LessOrEqual(t, chosen, Maximum, "%v", pairs)
 		}
@@ -192,18 +192,18 @@ func TestErrorOfPreviousWeightsHasABound(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
 	counts := []int{20, 5, 1}
-	var memory Memory
+	var memory Choice
 	changes := 0
 	for range 500 {
 		i := random.IntN(len(counts))
 		counts[i] = max(0, min(60, counts[i]+random.IntN(3)-1))
 		all := groups(70, counts[0], 25, counts[1], 5, counts[2])
-		got, best := Scale(all, memory), Scale(all, Memory{})
+		got, best := Scale(all, memory), Scale(all, Choice{})
 		require.LessOrEqual(t, got.Error, best.Error+tolerance+1e-9)
-		if !slices.Equal(got.Memory.Chosen, memory.Chosen) {
+		if !slices.Equal(got.Choice.Chosen, memory.Chosen) {
 			changes++
 		}
-		memory = got.Memory
+		memory = got.Choice
 	}
 	assert.Less(t, changes, 300, "weights change less often than endpoints")
 }
