@@ -272,22 +272,20 @@ func (a *adoption) buildRecord() (*record.Record, []adopt.Finding) {
 	if first == nil {
 		return nil, findings
 	}
-	a.in.Keys.Own = a.planFor(&gateway.Input{Record: first, Recovering: true}).Record.Objects
+	a.in.Keys.Own = a.buildPlan(first, true).Record.Objects
 	return adopt.Build(a.in)
 }
 
-func (a *adoption) planRecord(r *record.Record) *gateway.Plan {
-	return a.planFor(&gateway.Input{Record: r})
-}
-
-func (a *adoption) planFor(in *gateway.Input) *gateway.Plan {
-	in.LoadBalancer, in.Live, in.Now = a.in.LoadBalancer, a.in.Live, clock.RealClock{}.Now()
+// buildPlan returns what the program would do with a record.
+func (a *adoption) buildPlan(r *record.Record, recovering bool) *gateway.Plan { //nolint:revive // recovering is a part of the input
+	in := a.resolution.NewInput(a.in.LoadBalancer)
+	in.Record, in.Recovering, in.Live, in.Now = r, recovering, a.in.Live, clock.RealClock{}.Now()
 	return a.gateways.BuildPlan(a.resolution, in)
 }
 
 // printNext prints what the program does when it has the record. A plan that deletes a listener, or anything that is in use, is an error.
 func (a *adoption) printNext(r *record.Record, out io.Writer) error {
-	p := a.planRecord(r)
+	p := a.buildPlan(r, false)
 	for _, problem := range p.FormatProblems() {
 		fmt.Fprintln(a.log, problem)
 	}

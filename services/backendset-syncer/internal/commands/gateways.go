@@ -60,7 +60,9 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolut
 		return false, false, err
 	}
 	live, now := lb.LiveLayout(), clock.RealClock{}.Now()
-	plan := p.gateways.BuildPlan(resolution, &gateway.Input{LoadBalancer: id, Record: before, Live: live, Now: now})
+	in := resolution.NewInput(id)
+	in.Record, in.Live, in.Now = before, live, now
+	plan := p.gateways.BuildPlan(resolution, in)
 	for _, problem := range plan.FormatProblems() {
 		fmt.Fprintln(p.log, problem)
 	}

@@ -191,8 +191,7 @@ func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSCo
 		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, errors.New("a listener of a load balancer has one certificate: use a listener for each hostname"))
 		return
 	case len(t.CertificateRefs) == 0:
-		document, _ := b.planner.configuration.CurrentDocument()
-		if namespace := l.gateway.Namespace; !document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
+		if namespace := l.gateway.Namespace; !b.Document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
 			invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf(
 				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator to add its OCID to namespaces.%[1]s.certificates", namespace))
 		}

@@ -29,7 +29,7 @@ func (p *Planner) IsOwnGateway(ref *gatewayv1.ParentReference, namespace string)
 
 // OrphanedRoutes returns the routes with entries of the program for parents that they no longer have, or that are no longer Gateways of the
 // program, with the entries that stay.
-func (p *Planner) OrphanedRoutes(*Resolution) map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus {
+func (p *Planner) OrphanedRoutes() map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus {
 	orphans := map[*gatewayv1.HTTPRoute][]gatewayv1.RouteParentStatus{}
 	for _, r := range informers.ListAll[gatewayv1.HTTPRoute](p.caches.Routes) {
 		kept := slices.DeleteFunc(slices.Clone(r.Status.Parents), func(s gatewayv1.RouteParentStatus) bool {

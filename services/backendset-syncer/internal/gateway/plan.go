@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/layout"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
@@ -20,9 +21,12 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/weights"
 )
 
-// Input is what a plan depends on, besides the snapshot of the cluster.
+// Input is what a plan depends on, besides the snapshot of the cluster. See Resolution.NewInput.
 type Input struct {
 	LoadBalancer string
+	// Document is the administrator's configuration, nil without one, and Bindings are all BackendSetBindings.
+	Document *policy.Document
+	Bindings []*v1alpha1.BackendSetBinding
 	Record       *record.Record // nil before the first one
 	Live         *layout.Live
 	// Gone are objects whose deletion was wanted, and that the load balancer does not have.
@@ -90,7 +94,7 @@ type planBuilder struct {
 // BuildPlan returns the plan of a load balancer.
 func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 	b := &planBuilder{
-		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: p.isPod(), live: in.Live, now: in.Now, before: in.Record,
+		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: podFilter(in.Document), live: in.Live, now: in.Now, before: in.Record,
 		sets: map[string]*Set{}, keys: map[layout.Ref]string{}, frozenListeners: map[string]bool{}, endpoints: map[routing.Backend]backendEndpoints{},
 		services: map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &layout.Wanted{RuleSetNames: map[string]bool{}},
 	}
@@ -155,10 +159,9 @@ func (b *planBuilder) computeRouting() {
 		Names: b.before.NamesByKey(record.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.NamesByKey(record.BackendSet))
-	document, _ := b.planner.configuration.CurrentDocument()
 	for _, r := range b.routes {
-		if document != nil {
-			own := document.RouteLimits(r.Namespace, b.limits)
+		if b.Document != nil {
+			own := b.Document.RouteLimits(r.Namespace, b.limits)
 			b.input.Limits.Namespaces[r.Namespace] = routing.NamespaceLimits{Sets: own.BackendSets, Conditions: own.Conditions}
 		}
 	}
@@ -188,7 +191,7 @@ func (b *planBuilder) foreignSets() []string {
 			foreign = append(foreign, name)
 		}
 	}
-	for _, binding := range b.planner.observer.ListBindings() {
+	for _, binding := range b.Bindings {
 		// A binding without a set cannot keep a name, which is not secret, from a route.
 		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(foreign, name) && !b.before.HasObject(record.BackendSet, name) {
 			foreign = append(foreign, name)

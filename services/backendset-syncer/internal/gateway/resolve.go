@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
@@ -104,6 +105,16 @@ type Resolution struct {
 	// Unknown are Gateways, as namespace/name, whose class does not exist, or is one of oke-gateway-api without the alias: they may be of this
 	// program.
 	Unknown map[string]bool
+
+	document *policy.Document // nil without a configuration
+	invalid  string           // the problem of the last text of the configuration
+	bindings []*v1alpha1.BackendSetBinding
+}
+
+// NewInput returns the input of a plan of a load balancer with the configuration and the bindings that the Gateways were resolved with: a plan
+// must not take its limits from one document, and its pod ranges from another.
+func (r *Resolution) NewInput(loadBalancer string) *Input {
+	return &Input{LoadBalancer: loadBalancer, Document: r.document, Bindings: r.bindings}
 }
 
 // UnprogrammableGateway is a Gateway that cannot be programmed.
@@ -140,9 +151,11 @@ func (p *Planner) ListClasses() map[*gatewayv1.GatewayClass]Problem {
 	return problems
 }
 
-// ResolveGateways returns the Gateways of the program.
+// ResolveGateways returns the Gateways of the program. It reads the configuration and the bindings once, for itself and for the plans of the
+// load balancers.
 func (p *Planner) ResolveGateways() *Resolution {
-	r := &Resolution{Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{}}
+	r := &Resolution{Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{}, bindings: p.observer.ListBindings()}
+	r.document, r.invalid = p.configuration.CurrentDocument()
 	for _, g := range informers.ListAll[gatewayv1.Gateway](p.caches.Gateways) {
 		class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
 		switch {
@@ -176,11 +189,10 @@ func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gate
 		refuse(string(gatewayv1.GatewayReasonInvalidParameters), err.Error())
 		return
 	}
-	document, invalid := p.configuration.CurrentDocument()
-	limits, err := document.PermitGateway(g.Namespace, parameters.LoadBalancerID)
+	limits, err := r.document.PermitGateway(g.Namespace, parameters.LoadBalancerID)
 	if err != nil {
-		if invalid != "" {
-			err = fmt.Errorf("%w (%s)", err, invalid)
+		if r.invalid != "" {
+			err = fmt.Errorf("%w (%s)", err, r.invalid)
 		}
 		refuse(reasonNotAllowed, err.Error())
 		return
@@ -265,9 +277,8 @@ func (p *Planner) readObject(group, kind string, name cache.ObjectName) (Paramet
 	return Parameters{}, fmt.Errorf("%.60s %.60s: parameters are a ConfigMap or a GatewayConfig of %s", group, kind, informers.ConfigGroup)
 }
 
-// isPod reports whether an address may be that of a pod.
-func (p *Planner) isPod() func(netip.Addr) bool {
-	document, _ := p.configuration.CurrentDocument()
+// podFilter returns the function that reports whether an address may be that of a pod.
+func podFilter(document *policy.Document) func(netip.Addr) bool {
 	if document == nil {
 		return func(netip.Addr) bool { return false }
 	}

@@ -124,18 +124,31 @@ func (r *rig) service(ns, name string, pods ...int) {
 
 func (r *rig) planner() *Planner {
 	r.t.Helper()
-	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: r.objects}, informers.Options{Gateways: true})
-	require.NoError(r.t, err)
 	document, _, err := policy.Parse([]byte(r.config))
 	require.NoError(r.t, err)
-	return NewPlanner(caches, configured{document}, r.options)
+	return r.plannerWith(configured{document})
+}
+
+// plannerWith returns a Planner with a configuration.
+func (r *rig) plannerWith(c configuration) *Planner {
+	r.t.Helper()
+	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: r.objects}, informers.Options{Gateways: true})
+	require.NoError(r.t, err)
+	return NewPlanner(caches, c, r.options)
 }
 
 // plan plans the load balancer.
 func (r *rig) plan() *Plan {
 	r.t.Helper()
-	p := r.planner()
-	return p.BuildPlan(p.ResolveGateways(), &Input{LoadBalancer: balancerID, Record: r.record, Live: r.live, Now: r.now})
+	return r.planWith(r.planner())
+}
+
+// planWith plans the load balancer with a Planner.
+func (r *rig) planWith(p *Planner) *Plan {
+	resolution := p.ResolveGateways()
+	in := resolution.NewInput(balancerID)
+	in.Record, in.Live, in.Now = r.record, r.live, r.now
+	return p.BuildPlan(resolution, in)
 }
 
 // serve plans, and lets the load balancer have what the plan wants.

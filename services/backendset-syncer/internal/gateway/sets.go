@@ -76,7 +76,6 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
 		}
 	}
-	document, _ := b.planner.configuration.CurrentDocument()
 	var groups []weights.Group
 	for _, m := range members {
 		f, problem := b.memberEndpoints(&m, members)
@@ -90,8 +89,8 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 			s.Wanted.Services = append(s.Wanted.Services, f.service)
 		}
 		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.all)})
-		if document != nil {
-			if own := document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {
+		if b.Document != nil {
+			if own := b.Document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {
 				s.Wanted.Maximum = own
 			}
 		}

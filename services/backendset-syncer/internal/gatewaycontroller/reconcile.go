@@ -199,7 +199,8 @@ func withoutGone(report *actor.LayoutReport, current bool) *actor.LayoutReport {
 
 // planBalancer plans a load balancer.
 func (r *Reconciler) planBalancer(resolution *gateway.Resolution, id string, rec *record.Record, report *actor.LayoutReport) *gateway.Plan {
-	in := &gateway.Input{LoadBalancer: id, Record: rec, Live: &layout.Live{}, Now: r.p.Clock.Now()}
+	in := resolution.NewInput(id)
+	in.Record, in.Live, in.Now = rec, &layout.Live{}, r.p.Clock.Now()
 	if report != nil && report.Live != nil {
 		in.Live, in.Gone = report.Live, report.Gone
 	}
@@ -353,7 +354,7 @@ func (r *Reconciler) sweepCluster(ctx context.Context, resolution *gateway.Resol
 		errs = append(errs, r.writeGateway(ctx, u.Gateway, &next))
 	}
 	r.p.Meter.SetGatewayCounts("", gateways, nil, nil)
-	for route, parents := range r.p.Planner.OrphanedRoutes(resolution) {
+	for route, parents := range r.p.Planner.OrphanedRoutes() {
 		errs = append(errs, r.p.Writer.WriteRoute(ctx, route, parents))
 	}
 	return errors.Join(append(errs, r.releaseOrphans(ctx))...)
