@@ -24,8 +24,8 @@ func TestDependencies(t *testing.T) {
 		want    []string // not to be imported
 	}{
 		{pattern: "./internal/plan", want: []string{clients, "k8s.io/api/...", logger, container, sdk, metrics, sharedCode}},
-		{pattern: "./internal/routing", want: []string{clients, logger, container, sdk, metrics}},
-		{pattern: "./internal/weights", want: []string{"k8s.io/...", logger, container, sdk, metrics, sharedCode}},
+		{pattern: "./internal/gatewayplan/routing", want: []string{clients, logger, container, sdk, metrics}},
+		{pattern: "./internal/gatewayplan/weights", want: []string{"k8s.io/...", logger, container, sdk, metrics, sharedCode}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.pattern, func(t *testing.T) {

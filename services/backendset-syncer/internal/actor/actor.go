@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -70,7 +70,7 @@ func newActor(p *Params, id string) *actor {
 	return &actor{
 		inbox: inbox{sets: map[string]*desiredSet{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
 		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
-		layoutWork:          layoutWork{attempts: map[layout.Ref]*attempts{}},
+		layoutWork:          layoutWork{attempts: map[lblayout.Ref]*attempts{}},
 		workRequestsUnknown: true, loadBalancerStale: true, expected: firstPoll,
 	}
 }
@@ -245,7 +245,7 @@ type write struct {
 	set    *set // nil for a step of the layout
 	wanted []plan.Backend
 
-	step *layout.Step
+	step *lblayout.Step
 }
 
 // sendWrite sends a write. One that replaces a set must not undo the work request of another client on the same set, which no read shows

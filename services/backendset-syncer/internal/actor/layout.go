@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
-	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
 // maxSetWrites is the number of writes of backend sets for which a step of the layout waits: new and draining endpoints come first, but a
@@ -18,7 +18,7 @@ const maxSetWrites = 3
 
 // WantedLayout is the wanted layout of a load balancer.
 type WantedLayout struct {
-	*layout.Wanted // nil: the load balancer is read, and its layout stays
+	*lblayout.Wanted // nil: the load balancer is read, and its layout stays
 
 	// Version changes with every part of the layout.
 	Version string
@@ -34,13 +34,13 @@ type desiredLayout struct {
 // LayoutReport is the state of the layout of a load balancer. It must not be changed.
 type LayoutReport struct {
 	LoadBalancer *ociapi.LoadBalancer // as it was read last
-	Live         *layout.Live
+	Live         *lblayout.Live
 	// Behind are the wanted objects that the load balancer does not have yet, with the reason and a message.
-	Behind map[layout.Ref]State
+	Behind map[lblayout.Ref]State
 	// Reason and Message are the problem of the whole load balancer; empty: none.
 	Reason, Message string
 	// Gone are objects whose deletion is wanted, and that the load balancer does not have.
-	Gone []layout.Ref
+	Gone []lblayout.Ref
 
 	number int // of the desiredLayout
 }
@@ -112,8 +112,8 @@ func (i *inbox) layoutReport() (r *LayoutReport, current bool) {
 // layoutWork is what an actor knows about the layout of its load balancer, and about the writes of it.
 type layoutWork struct {
 	desired   *desiredLayout
-	live      *layout.Live // nil before the first read
-	attempts  map[layout.Ref]*attempts
+	live      *lblayout.Live // nil before the first read
+	attempts  map[lblayout.Ref]*attempts
 	setWrites int // writes of sets since the last step
 }
 
@@ -130,7 +130,7 @@ func (w *layoutWork) setDesired(desired *desiredLayout) bool {
 }
 
 // attemptsOf returns the attempts to write an object.
-func (w *layoutWork) attemptsOf(r layout.Ref) *attempts {
+func (w *layoutWork) attemptsOf(r lblayout.Ref) *attempts {
 	if w.attempts[r] == nil {
 		w.attempts[r] = &attempts{}
 	}
@@ -138,7 +138,7 @@ func (w *layoutWork) attemptsOf(r layout.Ref) *attempts {
 }
 
 // markDone remembers that a step has had its effect.
-func (w *layoutWork) markDone(s *layout.Step) {
+func (w *layoutWork) markDone(s *lblayout.Step) {
 	w.setWrites = 0
 	delete(w.attempts, s.Ref)
 }
@@ -163,7 +163,7 @@ func (w *layoutWork) createsSet(set string) bool {
 
 // isSettled reports whether no step is left.
 func (w *layoutWork) isSettled() bool {
-	return !w.hasLayout() || len(layout.NextSteps(w.live, w.desired.Wanted)) == 0
+	return !w.hasLayout() || len(lblayout.NextSteps(w.live, w.desired.Wanted)) == 0
 }
 
 // layoutIsDue reports whether a step has waited for enough writes of sets.
@@ -173,10 +173,10 @@ func (a *actor) layoutIsDue(now time.Time) bool {
 }
 
 // readySteps returns the steps that may be tried now.
-func (a *actor) readySteps(now time.Time) []layout.Step {
+func (a *actor) readySteps(now time.Time) []lblayout.Step {
 	work := &a.layoutWork
-	var ready []layout.Step
-	for _, s := range layout.NextSteps(work.live, work.desired.Wanted) {
+	var ready []lblayout.Step
+	for _, s := range lblayout.NextSteps(work.live, work.desired.Wanted) {
 		if e := work.attempts[s.Ref]; (e == nil || !e.retryAt.After(now)) && !a.waitsForBackends(&s) {
 			ready = append(ready, s)
 		}
@@ -186,7 +186,7 @@ func (a *actor) readySteps(now time.Time) []layout.Step {
 
 // waitsForBackends reports whether a routing policy would begin to send requests to a set that has less than half of its backends: a set
 // that drained and is needed again, or one that was created when there was no room.
-func (a *actor) waitsForBackends(step *layout.Step) bool {
+func (a *actor) waitsForBackends(step *lblayout.Step) bool {
 	if step.Policy == nil {
 		return false
 	}
@@ -214,7 +214,7 @@ func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
 	}
 	ready := a.readySteps(now)
 	if len(ready) == 0 {
-		for _, s := range layout.NextSteps(work.live, work.desired.Wanted) {
+		for _, s := range lblayout.NextSteps(work.live, work.desired.Wanted) {
 			if at := work.attemptsOf(s.Ref).retryAt; at.After(now) {
 				next = earlierTime(next, at)
 			}
@@ -222,7 +222,7 @@ func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
 		return nil, next
 	}
 	s := &ready[0]
-	if s.Kind == record.BackendSet && s.Action == layout.Create {
+	if s.Kind == lbrecord.BackendSet && s.Action == lblayout.Create {
 		s.Backends = a.firstBackends(s.Name, now)
 	}
 	return &write{Write: a.current.NewStep(s), name: s.Name, attempts: work.attemptsOf(s.Ref), step: s}, time.Time{}
@@ -269,7 +269,7 @@ func (r *LayoutReport) isSameAs(other *LayoutReport) bool {
 
 func (a *actor) reportLayout() *LayoutReport {
 	work := &a.layoutWork
-	r := &LayoutReport{LoadBalancer: a.current, Live: work.live, Behind: map[layout.Ref]State{}, number: work.desired.number}
+	r := &LayoutReport{LoadBalancer: a.current, Live: work.live, Behind: map[lblayout.Ref]State{}, number: work.desired.number}
 	for _, p := range []*problem{a.writes.problem, a.reads.problem} {
 		if p != nil {
 			r.Reason, r.Message = p.reason, p.message
@@ -278,7 +278,7 @@ func (a *actor) reportLayout() *LayoutReport {
 	if !work.hasLayout() {
 		return r
 	}
-	for ref := range layout.FindBehind(work.live, work.desired.Wanted) {
+	for ref := range lblayout.FindBehind(work.live, work.desired.Wanted) {
 		state := State{Reason: reasonPending, Message: fmt.Sprintf("%s %s waits for the load balancer", ref.Kind, ref.Name)}
 		if e := work.attempts[ref]; e != nil && e.problem != nil {
 			state = State{Reason: e.problem.reason, Message: e.problem.message}

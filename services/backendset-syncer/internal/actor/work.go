@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 )
 
@@ -21,7 +21,7 @@ type pending struct {
 	sent time.Time
 	next time.Time // of the next poll
 
-	step *layout.Step // nil: the object is a set
+	step *lblayout.Step // nil: the object is a set
 }
 
 // pollWorkRequest follows the work request in progress.

@@ -22,14 +22,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"fairlead.dev/services/backendset-syncer/internal/layout"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // Input is the cluster and the load balancer as they are.
 type Input struct {
 	LoadBalancer string
-	Live         *layout.Live
+	Live         *lblayout.Live
 	// PathRouted are the backend sets of path route sets, which other writers use.
 	PathRouted map[string]bool
 	Gateways   []*gatewayv1.Gateway
@@ -53,7 +53,7 @@ type Keys struct {
 	// Certificate returns the key of the certificate of a Secret.
 	Certificate func(s *corev1.Secret) string
 	// Own are the objects of the program's plan, with the names that it chooses if they are not in the record.
-	Own []record.Object
+	Own []lbrecord.Object
 }
 
 // Finding is a sentence about an object.
@@ -70,8 +70,8 @@ func (f Finding) String() string { return f.Object + ": " + f.Message }
 func keyOfEarlier(name string) string { return "earlier " + name }
 
 // Build returns the record of a load balancer, and findings for its user. The record is nil if a finding is a refusal.
-func Build(in *Input) (*record.Record, []Finding) {
-	b := &builder{in: in, record: &record.Record{LoadBalancer: in.LoadBalancer}, adopted: map[string]map[string]bool{}}
+func Build(in *Input) (*lbrecord.Record, []Finding) {
+	b := &builder{in: in, record: &lbrecord.Record{LoadBalancer: in.LoadBalancer}, adopted: map[string]map[string]bool{}}
 	for _, g := range in.Gateways {
 		b.record.Gateways = append(b.record.Gateways, nameOf(g).String())
 	}
@@ -95,7 +95,7 @@ func Build(in *Input) (*record.Record, []Finding) {
 // builder makes a record.
 type builder struct {
 	in       *Input
-	record   *record.Record
+	record   *lbrecord.Record
 	findings []Finding
 	// adopted are the rules of HTTPRoutes by the policy of a listener.
 	adopted map[string]map[string]bool
@@ -118,31 +118,31 @@ func (b *builder) addRefusal(object, format string, args ...any) {
 }
 
 // addObject adds an object to the record. Of two with the same key, only the first one has it.
-func (b *builder) addObject(kind record.Kind, name, key, owner string) {
+func (b *builder) addObject(kind lbrecord.Kind, name, key, owner string) {
 	if b.record.HasObject(kind, name) {
 		return
 	}
 	if b.record.FindByKey(kind, key) != nil {
 		key = keyOfEarlier(name)
 	}
-	b.record.PutObject(record.Object{Kind: kind, Name: name, Key: key, Owner: owner})
+	b.record.PutObject(lbrecord.Object{Kind: kind, Name: name, Key: key, Owner: owner})
 }
 
 // existsLive reports whether the load balancer has an object.
-func (b *builder) existsLive(kind record.Kind, name string) bool {
+func (b *builder) existsLive(kind lbrecord.Kind, name string) bool {
 	live, found := b.in.Live, false
 	switch kind {
-	case record.Listener:
+	case lbrecord.Listener:
 		_, found = live.Listeners[name]
-	case record.RoutingPolicy:
+	case lbrecord.RoutingPolicy:
 		_, found = live.Policies[name]
-	case record.RuleSet:
+	case lbrecord.RuleSet:
 		_, found = live.RuleSets[name]
-	case record.Hostname:
+	case lbrecord.Hostname:
 		_, found = live.Hostnames[name]
-	case record.Certificate:
+	case lbrecord.Certificate:
 		found = live.Certificates[name]
-	case record.BackendSet:
+	case lbrecord.BackendSet:
 		_, found = live.Sets[name]
 	}
 	return found
@@ -151,10 +151,10 @@ func (b *builder) existsLive(kind record.Kind, name string) bool {
 // addOwn adds the objects of the program's own names: those of a record that was lost.
 func (b *builder) addOwn() {
 	for _, o := range b.in.Keys.Own {
-		if o.Kind == record.BackendSet && !b.onlyOurs(o.Name) && !b.usesSet(o.Name) {
+		if o.Kind == lbrecord.BackendSet && !b.onlyOurs(o.Name) && !b.usesSet(o.Name) {
 			continue // it belongs to the program of another cluster
 		}
-		if o.Kind != record.Listener && b.existsLive(o.Kind, o.Name) && !b.record.HasObject(o.Kind, o.Name) {
+		if o.Kind != lbrecord.Listener && b.existsLive(o.Kind, o.Name) && !b.record.HasObject(o.Kind, o.Name) {
 			b.addObject(o.Kind, o.Name, o.Key, o.Owner)
 			b.addFinding(objectTitle(o.Kind, o.Name), "it has the name that the program gives it")
 		}
@@ -162,12 +162,12 @@ func (b *builder) addOwn() {
 }
 
 // titles are kinds in sentences.
-var titles = map[record.Kind]string{
-	record.Listener: "listener", record.RoutingPolicy: "routing policy", record.RuleSet: "rule set", record.Hostname: "hostname", record.Certificate: "certificate",
-	record.BackendSet: "backend set",
+var titles = map[lbrecord.Kind]string{
+	lbrecord.Listener: "listener", lbrecord.RoutingPolicy: "routing policy", lbrecord.RuleSet: "rule set", lbrecord.Hostname: "hostname", lbrecord.Certificate: "certificate",
+	lbrecord.BackendSet: "backend set",
 }
 
-func objectTitle(kind record.Kind, name string) string { return titles[kind] + " " + name }
+func objectTitle(kind lbrecord.Kind, name string) string { return titles[kind] + " " + name }
 
 // addListeners adds the listeners of a Gateway, and their policies.
 func (b *builder) addListeners(g *gatewayv1.Gateway) {
@@ -175,26 +175,26 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 		l := &g.Spec.Listeners[i]
 		name, live := b.listenerOf(g, l)
 		if live == nil {
-			b.addFinding(objectTitle(record.Listener, string(l.Name)), "the load balancer does not have it: the program creates it")
+			b.addFinding(objectTitle(lbrecord.Listener, string(l.Name)), "the load balancer does not have it: the program creates it")
 			continue
 		}
 		if live.Port != int(l.Port) {
-			b.addRefusal(objectTitle(record.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port, nameOf(g), l.Port)
+			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port, nameOf(g), l.Port)
 			continue
 		}
-		if live.Protocol != layout.ProtocolHTTP && live.Protocol != layout.ProtocolHTTP2 {
-			b.addRefusal(objectTitle(record.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
+		if live.Protocol != lblayout.ProtocolHTTP && live.Protocol != lblayout.ProtocolHTTP2 {
+			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
 			continue
 		}
-		b.addObject(record.Listener, name, record.ListenerKey(l.Port, hostnameOf(l)), nameOf(g).String())
-		b.addFinding(objectTitle(record.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
+		b.addObject(lbrecord.Listener, name, lbrecord.ListenerKey(l.Port, hostnameOf(l)), nameOf(g).String())
+		b.addFinding(objectTitle(lbrecord.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
 		b.addHostnames(live)
 		b.addPolicy(g, string(l.Name), name, live)
 	}
 }
 
 // listenerOf returns the live listener of a listener of a Gateway: that of its name, or that of the program's name.
-func (b *builder) listenerOf(g *gatewayv1.Gateway, l *gatewayv1.Listener) (string, *layout.Listener) {
+func (b *builder) listenerOf(g *gatewayv1.Gateway, l *gatewayv1.Listener) (string, *lblayout.Listener) {
 	for _, name := range []string{b.in.Keys.Listener(g, l), string(l.Name)} {
 		if live, ok := b.in.Live.Listeners[name]; ok {
 			return name, &live
@@ -211,24 +211,24 @@ func hostnameOf(l *gatewayv1.Listener) string {
 }
 
 // addHostnames adds the hostnames that only listeners of the Gateways use.
-func (b *builder) addHostnames(live *layout.Listener) {
+func (b *builder) addHostnames(live *lblayout.Listener) {
 	for _, name := range live.Hostnames {
 		h, ok := b.in.Live.Hostnames[name]
-		if !ok || b.record.HasObject(record.Hostname, name) {
+		if !ok || b.record.HasObject(lbrecord.Hostname, name) {
 			continue
 		}
-		b.addObject(record.Hostname, name, record.HostnameKey(h.Hostname), "")
-		b.addFinding(objectTitle(record.Hostname, name), "hostname %s of an adopted listener", h.Hostname)
+		b.addObject(lbrecord.Hostname, name, lbrecord.HostnameKey(h.Hostname), "")
+		b.addFinding(objectTitle(lbrecord.Hostname, name), "hostname %s of an adopted listener", h.Hostname)
 	}
 }
 
 // addPolicy adds the policy of a listener, and takes over the rules that HTTPRoutes have in their annotations.
-func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *layout.Listener) {
+func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *lblayout.Listener) {
 	policy := live.Policy
 	if policy == "" {
 		return
 	}
-	object := objectTitle(record.RoutingPolicy, policy)
+	object := objectTitle(lbrecord.RoutingPolicy, policy)
 	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) && !b.hasOwnRules(policy) {
 		b.addRefusal(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
 		return
@@ -239,13 +239,13 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 			return
 		}
 	}
-	b.record.PutObject(record.Object{Kind: record.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
+	b.record.PutObject(lbrecord.Object{Kind: lbrecord.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
 	b.addFinding(object, "policy of listener %s", name)
 }
 
 // hasOwnRules reports whether a policy has rules of the program. It stays with its listener, also if that gets another name.
 func (b *builder) hasOwnRules(policy string) bool {
-	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r layout.Rule) bool { return layout.IsOwnRule(r.Name) })
+	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r lblayout.Rule) bool { return lblayout.IsOwnRule(r.Name) })
 }
 
 // adoptRules returns the rules of a policy that the HTTPRoutes of a listener have in their annotations.
@@ -263,8 +263,8 @@ func (b *builder) adoptRules(policy, listener string) (adopted []string) {
 	for _, r := range b.in.Live.Policies[policy].Rules {
 		switch {
 		case !b.replacesRule(policy, r.Name):
-			b.addFinding(objectTitle(record.RoutingPolicy, policy), "rule %s is of no HTTPRoute: it stays", r.Name)
-		case !layout.IsOwnRule(r.Name):
+			b.addFinding(objectTitle(lbrecord.RoutingPolicy, policy), "rule %s is of no HTTPRoute: it stays", r.Name)
+		case !lblayout.IsOwnRule(r.Name):
 			adopted = append(adopted, r.Name)
 		}
 	}
@@ -286,7 +286,7 @@ func (b *builder) mayOwn(listener string) bool {
 
 // replacesRule reports whether a rule of a policy is one that the program replaces.
 func (b *builder) replacesRule(policy, rule string) bool {
-	return rule == catchAll || b.adopted[policy][rule] || layout.IsOwnRule(rule)
+	return rule == catchAll || b.adopted[policy][rule] || lblayout.IsOwnRule(rule)
 }
 
 // addCertificates adds the certificates in the annotation of a Gateway. The certificate of the present content of a Secret keeps serving,
@@ -311,19 +311,19 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(annotatedCertificates(g))) {
-		object := objectTitle(record.Certificate, name)
+		object := objectTitle(lbrecord.Certificate, name)
 		switch key := current[name]; {
-		case !b.existsLive(record.Certificate, name):
+		case !b.existsLive(lbrecord.Certificate, name):
 			b.addFinding(object, "the load balancer does not have it")
 		case !b.certificateOnlyOurs(name):
 			b.addFinding(object, "a listener that is not adopted uses it: it stays")
-		case key == "" && !b.in.Live.Uses[layout.Ref{Kind: record.Certificate, Name: name}]:
+		case key == "" && !b.in.Live.Uses[lblayout.Ref{Kind: lbrecord.Certificate, Name: name}]:
 			b.addFinding(object, "nothing uses it: it stays, delete it by hand")
 		case key == "":
-			b.addObject(record.Certificate, name, keyOfEarlier(name), "")
+			b.addObject(lbrecord.Certificate, name, keyOfEarlier(name), "")
 			b.addFinding(object, "certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
 		default:
-			b.addObject(record.Certificate, name, key, "")
+			b.addObject(lbrecord.Certificate, name, key, "")
 			b.addFinding(object, "certificate of Gateway %s", nameOf(g))
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"fairlead.dev/services/backendset-syncer/internal/layout"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 const loadBalancer = "ocid1.loadbalancer.oc1.iad.a"
@@ -46,7 +46,7 @@ func upstreamShaped() *Input {
 	}
 	chat := route("chat", "http/p0000_1a2b3c4d_models_chat,http/p0001_1a2b3c4d_models_chat,https/p0000_1a2b3c4d_models_chat", "chat", "embed")
 	canary := route("canary", "http/p0000_deadbeef_models_canary", "blue+green")
-	rule := func(name, set string) layout.Rule { return layout.Rule{Name: name, Condition: "c", Set: set} }
+	rule := func(name, set string) lblayout.Rule { return lblayout.Rule{Name: name, Condition: "c", Set: set} }
 	return &Input{
 		LoadBalancer: loadBalancer,
 		Gateways:     []*gatewayv1.Gateway{gateway},
@@ -54,22 +54,22 @@ func upstreamShaped() *Input {
 		Secrets: map[types.NamespacedName]*corev1.Secret{
 			{Namespace: "models", Name: "tls"}: {ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "tls", ResourceVersion: "7"}},
 		},
-		Live: &layout.Live{
-			Listeners: map[string]layout.Listener{
+		Live: &lblayout.Live{
+			Listeners: map[string]lblayout.Listener{
 				"http":      {Name: "http", Port: 80, Protocol: "HTTP", Policy: "http_policy", DefaultSet: "inference-default"},
-				"https":     {Name: "https", Port: 443, Protocol: "HTTP", Policy: "https_policy", DefaultSet: "inference-default", TLS: &layout.TLS{Certificate: "models-tls-rev-7"}},
-				"other":     {Name: "other", Port: 8444, Protocol: "HTTP", DefaultSet: "inference-default", TLS: &layout.TLS{Certificate: "models-tls-rev-3"}},
+				"https":     {Name: "https", Port: 443, Protocol: "HTTP", Policy: "https_policy", DefaultSet: "inference-default", TLS: &lblayout.TLS{Certificate: "models-tls-rev-7"}},
+				"other":     {Name: "other", Port: 8444, Protocol: "HTTP", DefaultSet: "inference-default", TLS: &lblayout.TLS{Certificate: "models-tls-rev-3"}},
 				"terraform": {Name: "terraform", Port: 8443, Protocol: "HTTP", Policy: "terraform_policy", DefaultSet: "terraform"},
 			},
-			Policies: map[string]layout.Policy{
-				"http_policy": {Name: "http_policy", Rules: []layout.Rule{
+			Policies: map[string]lblayout.Policy{
+				"http_policy": {Name: "http_policy", Rules: []lblayout.Rule{
 					rule("by_hand", "terraform"), rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule("p0001_1a2b3c4d_models_chat", "models-embed-80"),
 					rule("p0000_deadbeef_models_canary", "models-blue-80"), rule(catchAll, "inference-default"),
 				}},
-				"https_policy":     {Name: "https_policy", Rules: []layout.Rule{rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule(catchAll, "inference-default")}},
-				"terraform_policy": {Name: "terraform_policy", Rules: []layout.Rule{rule("special", "models-embed-80")}},
+				"https_policy":     {Name: "https_policy", Rules: []lblayout.Rule{rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule(catchAll, "inference-default")}},
+				"terraform_policy": {Name: "terraform_policy", Rules: []lblayout.Rule{rule("special", "models-embed-80")}},
 			},
-			Uses:         map[layout.Ref]bool{{Kind: record.Certificate, Name: "models-tls-rev-3"}: true, {Kind: record.Certificate, Name: "models-tls-rev-7"}: true},
+			Uses:         map[lblayout.Ref]bool{{Kind: lbrecord.Certificate, Name: "models-tls-rev-3"}: true, {Kind: lbrecord.Certificate, Name: "models-tls-rev-7"}: true},
 			Certificates: map[string]bool{"models-tls-rev-7": true, "models-tls-rev-3": true, "terraform": true},
 			Sets:         map[string]int{"models-chat-80": 2, "models-embed-80": 1, "models-blue-80": 1, "models-green-80": 1, "inference-default": 0, "terraform": 3},
 		},
@@ -93,7 +93,7 @@ func upstreamShaped() *Input {
 }
 
 // objects returns the objects of a record as "kind name = key".
-func objects(r *record.Record) []string {
+func objects(r *lbrecord.Record) []string {
 	var all []string
 	for _, o := range r.Objects {
 		text := fmt.Sprintf("%s %s = %s", o.Kind, o.Name, o.Key)
@@ -123,12 +123,12 @@ func TestBuild(t *testing.T) {
 		"routingPolicies http_policy = policy models/inference/http",
 		"routingPolicies https_policy = policy models/inference/https",
 	}, objects(r), "%v", findings)
-	policy := r.FindByKey(record.RoutingPolicy, "policy models/inference/http")
+	policy := r.FindByKey(lbrecord.RoutingPolicy, "policy models/inference/http")
 	require.NotNil(t, policy)
 	assert.Equal(t, []string{catchAll, "p0000_1a2b3c4d_models_chat", "p0000_deadbeef_models_canary", "p0001_1a2b3c4d_models_chat"}, policy.AdoptedRules)
 	again, _ := Build(upstreamShaped())
 	assert.Equal(t, r.Encode(), again.Encode())
-	parsed, err := record.Parse(r.Encode())
+	parsed, err := lbrecord.Parse(r.Encode())
 	require.NoError(t, err)
 	assert.Equal(t, objects(r), objects(parsed))
 }
@@ -155,7 +155,7 @@ func TestBuildLeavesOthersAlone(t *testing.T) {
 			name: "a certificate that a listener of Terraform uses", absent: "models-tls-rev-3", says: "a listener that is not adopted uses it",
 			change: func(in *Input) {
 				l := in.Live.Listeners["terraform"]
-				l.TLS = &layout.TLS{Certificate: "models-tls-rev-3"}
+				l.TLS = &lblayout.TLS{Certificate: "models-tls-rev-3"}
 				in.Live.Listeners["terraform"] = l
 			},
 		},
@@ -191,7 +191,7 @@ func TestBuildLeavesOthersAlone(t *testing.T) {
 
 func TestBuildRefuses(t *testing.T) {
 	t.Parallel()
-	listener := func(in *Input, name string, change func(l *layout.Listener)) {
+	listener := func(in *Input, name string, change func(l *lblayout.Listener)) {
 		l := in.Live.Listeners[name]
 		change(&l)
 		in.Live.Listeners[name] = l
@@ -203,22 +203,22 @@ func TestBuildRefuses(t *testing.T) {
 	}{
 		{
 			name: "another port", want: "listener http: it has port 8080, and Gateway models/inference wants port 80",
-			change: func(in *Input) { listener(in, "http", func(l *layout.Listener) { l.Port = 8080 }) },
+			change: func(in *Input) { listener(in, "http", func(l *lblayout.Listener) { l.Port = 8080 }) },
 		},
 		{
 			name: "another protocol", want: "listener http: it has protocol TCP",
-			change: func(in *Input) { listener(in, "http", func(l *layout.Listener) { l.Protocol = "TCP" }) },
+			change: func(in *Input) { listener(in, "http", func(l *lblayout.Listener) { l.Protocol = "TCP" }) },
 		},
 		{
 			name: "a policy by hand", want: "routing policy mine: listener http uses it, and neither",
 			change: func(in *Input) {
-				in.Live.Policies["mine"] = layout.Policy{Name: "mine"}
-				listener(in, "http", func(l *layout.Listener) { l.Policy = "mine" })
+				in.Live.Policies["mine"] = lblayout.Policy{Name: "mine"}
+				listener(in, "http", func(l *lblayout.Listener) { l.Policy = "mine" })
 			},
 		},
 		{
 			name: "a policy of two listeners", want: "listener terraform uses it, which belongs to no adopted Gateway",
-			change: func(in *Input) { listener(in, "terraform", func(l *layout.Listener) { l.Policy = "http_policy" }) },
+			change: func(in *Input) { listener(in, "terraform", func(l *lblayout.Listener) { l.Policy = "http_policy" }) },
 		},
 	}
 	for _, tt := range tests {
@@ -238,18 +238,18 @@ func TestBuildOfALostRecord(t *testing.T) {
 	t.Parallel()
 	in := upstreamShaped()
 	in.Routes = nil
-	in.Live = &layout.Live{
-		Listeners: map[string]layout.Listener{
+	in.Live = &lblayout.Live{
+		Listeners: map[string]lblayout.Listener{
 			"own-http": {Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own_http", DefaultSet: "own-default", Hostnames: []string{"own-host"}},
 			"http":     {Name: "http", Port: 8080, Protocol: "HTTP", DefaultSet: "terraform"},
 		},
-		Policies:  map[string]layout.Policy{"p_own_http": {Name: "p_own_http", Rules: []layout.Rule{{Name: "r000_models_chat", Set: "own-chat"}}}},
-		Hostnames: map[string]layout.Hostname{"own-host": {Name: "own-host", Hostname: "chat.example.com"}},
+		Policies:  map[string]lblayout.Policy{"p_own_http": {Name: "p_own_http", Rules: []lblayout.Rule{{Name: "r000_models_chat", Set: "own-chat"}}}},
+		Hostnames: map[string]lblayout.Hostname{"own-host": {Name: "own-host", Hostname: "chat.example.com"}},
 		Sets:      map[string]int{"own-default": 0, "own-chat": 1, "terraform": 1, "unused": 0},
 	}
-	in.Keys.Own = []record.Object{
-		{Kind: record.BackendSet, Name: "own-default", Key: "set"}, {Kind: record.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
-		{Kind: record.BackendSet, Name: "own-gone", Key: "set Service/models/gone"},
+	in.Keys.Own = []lbrecord.Object{
+		{Kind: lbrecord.BackendSet, Name: "own-default", Key: "set"}, {Kind: lbrecord.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
+		{Kind: lbrecord.BackendSet, Name: "own-gone", Key: "set Service/models/gone"},
 	}
 	r, findings := Build(in)
 	require.NotNil(t, r, "%v", findings)
@@ -265,18 +265,18 @@ func TestBuildOfALostRecordWithRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	in := upstreamShaped()
 	in.Routes = nil
-	in.Live = &layout.Live{
-		Listeners: map[string]layout.Listener{
+	in.Live = &lblayout.Live{
+		Listeners: map[string]lblayout.Listener{
 			"own-http": {Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own_http", DefaultSet: "own-default"},
 			"foreign":  {Name: "foreign", Port: 81, Protocol: "HTTP", DefaultSet: "own-other"},
 			"shared":   {Name: "shared", Port: 82, Protocol: "HTTP", DefaultSet: "own-default"},
 		},
-		Policies: map[string]layout.Policy{"p_own_http": {Name: "p_own_http", Rules: []layout.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}}}},
+		Policies: map[string]lblayout.Policy{"p_own_http": {Name: "p_own_http", Rules: []lblayout.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}}}},
 		Sets:     map[string]int{"own-default": 0, "own-chat": 1, "own-other": 1},
 	}
-	in.Keys.Own = []record.Object{
-		{Kind: record.BackendSet, Name: "own-default", Key: "set"}, {Kind: record.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
-		{Kind: record.BackendSet, Name: "own-other", Key: "set Service/models/other"},
+	in.Keys.Own = []lbrecord.Object{
+		{Kind: lbrecord.BackendSet, Name: "own-default", Key: "set"}, {Kind: lbrecord.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
+		{Kind: lbrecord.BackendSet, Name: "own-other", Key: "set Service/models/other"},
 	}
 	r, findings := Build(in)
 	require.NotNil(t, r, "%v", findings)

@@ -8,45 +8,45 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // addDefault adds the default set that oke-gateway-api makes for a Gateway.
 func (b *builder) addDefault(g *gatewayv1.Gateway) {
 	name := g.Name + "-default"
-	if !b.existsLive(record.BackendSet, name) || b.record.HasObject(record.BackendSet, name) {
+	if !b.existsLive(lbrecord.BackendSet, name) || b.record.HasObject(lbrecord.BackendSet, name) {
 		return
 	}
 	if !b.onlyOurs(name) {
-		b.addFinding(objectTitle(record.BackendSet, name), "others use it, too: it stays")
+		b.addFinding(objectTitle(lbrecord.BackendSet, name), "others use it, too: it stays")
 		return
 	}
-	b.addObject(record.BackendSet, name, b.in.Keys.DefaultSet, "")
-	b.addFinding(objectTitle(record.BackendSet, name), "default of Gateway %s", nameOf(g))
+	b.addObject(lbrecord.BackendSet, name, b.in.Keys.DefaultSet, "")
+	b.addFinding(objectTitle(lbrecord.BackendSet, name), "default of Gateway %s", nameOf(g))
 }
 
 // addSets adds the backend sets that only rules of HTTPRoutes use.
 func (b *builder) addSets() {
 	for _, name := range slices.Sorted(maps.Keys(b.in.Live.Sets)) {
-		if b.record.HasObject(record.BackendSet, name) {
+		if b.record.HasObject(lbrecord.BackendSet, name) {
 			continue
 		}
 		rules := b.rulesOf(name)
 		if len(rules) == 0 {
 			continue
 		}
-		object := objectTitle(record.BackendSet, name)
+		object := objectTitle(lbrecord.BackendSet, name)
 		if !b.onlyOurs(name) && b.ownKey(name) == "" { // the program cannot create another set with its own name
 			b.addFinding(object, "others use it, too: it stays, and the program creates one of its own")
 			continue
 		}
 		key := cmp.Or(b.setKey(rules), b.ownKey(name))
 		if key == "" {
-			b.addObject(record.BackendSet, name, keyOfEarlier(name), "")
+			b.addObject(lbrecord.BackendSet, name, keyOfEarlier(name), "")
 			b.addFinding(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it", strings.Join(rules, ", "))
 			continue
 		}
-		b.addObject(record.BackendSet, name, key, "")
+		b.addObject(lbrecord.BackendSet, name, key, "")
 		b.addFinding(object, "set of %s", strings.Join(rules, ", "))
 	}
 }
@@ -88,7 +88,7 @@ func (b *builder) setKey(rules []string) string {
 // ownKey returns the key that the program's plan has for a set.
 func (b *builder) ownKey(set string) string {
 	for _, o := range b.in.Keys.Own {
-		if o.Kind == record.BackendSet && o.Name == set {
+		if o.Kind == lbrecord.BackendSet && o.Name == set {
 			return o.Key
 		}
 	}

@@ -25,17 +25,17 @@ import (
 	"fairlead.dev/pkg/run"
 	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/bindings"
 	"fairlead.dev/services/backendset-syncer/internal/config"
-	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
-	"fairlead.dev/services/backendset-syncer/internal/gate"
-	"fairlead.dev/services/backendset-syncer/internal/gateway"
-	"fairlead.dev/services/backendset-syncer/internal/gatewaycontroller"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
+	"fairlead.dev/services/backendset-syncer/internal/gateways"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/metrics"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/readinessgate"
 	"fairlead.dev/services/backendset-syncer/internal/responder"
 )
 
@@ -51,10 +51,10 @@ type parts struct {
 	Configuration *configuration
 	Events        *events.Recorder
 	Actors        *actor.Actors
-	Reconciler    *reconciler.Reconciler
-	Gates         *gate.Reconciler
-	Gateways      *gatewaycontroller.Reconciler
-	Webhook       *gate.Webhook
+	Reconciler    *bindings.Reconciler
+	Gates         *readinessgate.Reconciler
+	Gateways      *gateways.Reconciler
+	Webhook       *readinessgate.Webhook
 	Responder     *responder.Responder
 	Metrics       *controller.Metrics
 	Queues        *queues
@@ -168,7 +168,7 @@ type actorParts struct {
 
 func newActors(p actorParts) *actor.Actors {
 	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
-	toBindings, toPods := reconciler.OnReport(p.Informers, p.Queues.Bindings.Enqueue), gate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
+	toBindings, toPods := bindings.OnReport(p.Informers, p.Queues.Bindings.Enqueue), readinessgate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
 		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check, Occupants: p.Observer.FindOccupants,
 		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
@@ -191,12 +191,12 @@ type reconcilerParts struct {
 	Clock         clock.RealClock
 }
 
-func newReconciler(p reconcilerParts) *reconciler.Reconciler {
+func newReconciler(p reconcilerParts) *bindings.Reconciler {
 	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
-	return reconciler.New(reconciler.Params{
-		Recorded: func(id, set string) bool { return record.ListsSet(configMaps, namespace, id, set) },
-		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
-		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
+	return bindings.New(bindings.Params{
+		Recorded: func(id, set string) bool { return lbrecord.ListsSet(configMaps, namespace, id, set) },
+		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: bindings.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
+		Meter: p.Metrics, Recorder: bindings.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
 }
 
@@ -216,15 +216,15 @@ type gatewayParts struct {
 	Clock         clock.RealClock
 }
 
-func newGateways(p gatewayParts) *gatewaycontroller.Reconciler {
+func newGateways(p gatewayParts) *gateways.Reconciler {
 	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
 	var wake func(cache.ObjectName)
 	if p.Config.Gates.Enabled {
 		wake = p.Queues.Pods.Enqueue
 	}
-	return gatewaycontroller.New(gatewaycontroller.Params{
-		Planner: gateway.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
-		Records: record.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)), Writer: gatewaycontroller.NewWriter(p.Dynamic, service.Owner(name)),
+	return gateways.New(gateways.Params{
+		Planner: gatewayplan.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
+		Records: lbrecord.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)), Writer: gateways.NewWriter(p.Dynamic, service.Owner(name)),
 		Recorder: p.Events, Meter: p.Metrics,
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, WakePod: wake, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
@@ -236,18 +236,18 @@ type gateParts struct {
 
 	Config   *config.Config
 	Observer *observe.Observer
-	Gateways *gatewaycontroller.Reconciler
+	Gateways *gateways.Reconciler
 	Actors   *actor.Actors
 	Client   kube.Clientset
 	Clock    clock.RealClock
 }
 
-func newGates(p gateParts) *gate.Reconciler {
-	return gate.New(gate.Params{Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout, Clock: p.Clock})
+func newGates(p gateParts) *readinessgate.Reconciler {
+	return readinessgate.New(readinessgate.Params{Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout, Clock: p.Clock})
 }
 
-func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prometheus.Registry) *gate.Webhook {
-	w := gate.NewWebhook(cfg.Gates.Webhook, cfg.Gates.Certificates, m, log)
+func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prometheus.Registry) *readinessgate.Webhook {
+	w := readinessgate.NewWebhook(cfg.Gates.Webhook, cfg.Gates.Certificates, m, log)
 	if cfg.Gates.Webhook != "" {
 		metrics.WatchCertificate(r, w.CertificateExpiry)
 	}

@@ -9,10 +9,10 @@ import (
 
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/run"
+	"fairlead.dev/services/backendset-syncer/internal/bindings"
 	"fairlead.dev/services/backendset-syncer/internal/config"
-	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
-	"fairlead.dev/services/backendset-syncer/internal/gate"
-	"fairlead.dev/services/backendset-syncer/internal/gatewaycontroller"
+	"fairlead.dev/services/backendset-syncer/internal/gateways"
+	"fairlead.dev/services/backendset-syncer/internal/readinessgate"
 )
 
 // Run runs the syncer until ctx ends, or until a part of it fails.
@@ -21,10 +21,10 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	reconciler.AddHandlers(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
-	reconciler.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
-	gate.AddHandlers(p.Informers, p.Queues.Pods.Enqueue)
-	gatewaycontroller.AddHandlers(p.Informers, p.Gateways)
+	bindings.AddHandlers(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
+	bindings.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
+	readinessgate.AddHandlers(p.Informers, p.Queues.Pods.Enqueue)
+	gateways.AddHandlers(p.Informers, p.Gateways)
 	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
 		p.Configuration.OnChange(p.enqueueAll)

@@ -23,11 +23,11 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/backendset-syncer/internal/adopt"
 	"fairlead.dev/services/backendset-syncer/internal/config"
-	"fairlead.dev/services/backendset-syncer/internal/gateway"
-	"fairlead.dev/services/backendset-syncer/internal/layout"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
-	"fairlead.dev/services/backendset-syncer/internal/record"
-	"fairlead.dev/services/backendset-syncer/internal/routing"
 )
 
 // errRefused means that nothing can be adopted. The findings have the reasons.
@@ -82,8 +82,8 @@ type adoption struct {
 
 	in         *adopt.Input
 	obstacles  *adopt.Cluster
-	resolution *gateway.Resolution
-	store      *record.Store
+	resolution *gatewayplan.Resolution
+	store      *lbrecord.Store
 }
 
 func (o *adoptOptions) runAdopt(ctx context.Context, name string, out, log io.Writer) error {
@@ -110,13 +110,13 @@ func (o *adoptOptions) runAdopt(ctx context.Context, name string, out, log io.Wr
 		return err
 	}
 	if !o.write {
-		fmt.Fprintf(log, "This was a dry run: --write writes the record to ConfigMap %s/%s\n", a.records, record.ConfigMapName(newRecord.LoadBalancer))
+		fmt.Fprintf(log, "This was a dry run: --write writes the record to ConfigMap %s/%s\n", a.records, lbrecord.ConfigMapName(newRecord.LoadBalancer))
 		return dryrun.ErrDiffers
 	}
 	if err := a.store.Write(ctx, newRecord); err != nil {
 		return err // the error names the record
 	}
-	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records, record.ConfigMapName(newRecord.LoadBalancer))
+	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records, lbrecord.ConfigMapName(newRecord.LoadBalancer))
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (o *adoptOptions) prepareAdoption(ctx context.Context, name types.Namespace
 		return nil, err
 	}
 	p.log = log
-	a := &adoption{planner: p, resolution: p.gateways.ResolveGateways(), store: record.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer")}
+	a := &adoption{planner: p, resolution: p.gateways.ResolveGateways(), store: lbrecord.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer")}
 	if a.obstacles, err = adopt.ReadCluster(ctx, client); err != nil {
 		return nil, err // the error names the kind
 	}
@@ -158,10 +158,10 @@ func (o *adoptOptions) prepareAdoption(ctx context.Context, name types.Namespace
 }
 
 // buildInput returns the Gateways of the load balancer of a Gateway, with everything in the cluster that refers to them.
-func (a *adoption) buildInput(w *dryrun.World, name types.NamespacedName, o gateway.Options) (*adopt.Input, error) {
+func (a *adoption) buildInput(w *dryrun.World, name types.NamespacedName, o gatewayplan.Options) (*adopt.Input, error) {
 	in := &adopt.Input{Secrets: map[types.NamespacedName]*corev1.Secret{}, Keys: keysOf(o)}
 	for id, all := range a.resolution.Balancers {
-		if slices.ContainsFunc(all, func(g *gateway.ResolvedGateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
+		if slices.ContainsFunc(all, func(g *gatewayplan.ResolvedGateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
 			in.LoadBalancer = id
 			for _, g := range all {
 				in.Gateways = append(in.Gateways, g.Gateway)
@@ -205,9 +205,9 @@ func readRoutesAndSecrets(w *dryrun.World, secrets map[types.NamespacedName]*cor
 }
 
 // keysOf returns the keys and names of the program.
-func keysOf(o gateway.Options) adopt.Keys {
+func keysOf(o gatewayplan.Options) adopt.Keys {
 	k := adopt.Keys{
-		Listener: gateway.ListenerName, Policy: routing.PolicyName, PolicyKey: routing.PolicyKey, Set: setKey, DefaultSet: routing.EmptyKey, Certificate: gateway.CertificateKeyOf,
+		Listener: gatewayplan.ListenerName, Policy: routing.PolicyName, PolicyKey: routing.PolicyKey, Set: setKey, DefaultSet: routing.EmptyKey, Certificate: gatewayplan.CertificateKeyOf,
 	}
 	if o.Responder != (cache.ObjectName{}) {
 		k.DefaultSet = routing.DefaultKey
@@ -252,22 +252,22 @@ func (a *adoption) readBalancer(ctx context.Context) error {
 	a.in.Live, a.in.PathRouted = lb.LiveLayout(), lb.PathRouted()
 	known, err := a.store.Read(ctx, id)
 	switch {
-	case errors.Is(err, record.ErrMissing):
+	case errors.Is(err, lbrecord.ErrMissing):
 		return nil
 	case err != nil:
 		return err // the error names the record
 	}
 	for _, o := range known.Objects {
-		if a.in.Live.HasObject(layout.Ref{Kind: o.Kind, Name: o.Name}) {
+		if a.in.Live.HasObject(lblayout.Ref{Kind: o.Kind, Name: o.Name}) {
 			return fmt.Errorf("load balancer %s has a record with %d objects, such as %s %s: delete ConfigMap %s/%s first if the record is wrong",
-				id, len(known.Objects), o.Kind, o.Name, a.records, record.ConfigMapName(id))
+				id, len(known.Objects), o.Kind, o.Name, a.records, lbrecord.ConfigMapName(id))
 		}
 	}
 	return nil // the program has planned, and created nothing
 }
 
 // buildRecord makes the record in two steps: what the program wants depends on the listeners that it has.
-func (a *adoption) buildRecord() (*record.Record, []adopt.Finding) {
+func (a *adoption) buildRecord() (*lbrecord.Record, []adopt.Finding) {
 	first, findings := adopt.Build(a.in)
 	if first == nil {
 		return nil, findings
@@ -277,14 +277,14 @@ func (a *adoption) buildRecord() (*record.Record, []adopt.Finding) {
 }
 
 // buildPlan returns what the program would do with a record.
-func (a *adoption) buildPlan(r *record.Record, recovering bool) *gateway.Plan { //nolint:revive // recovering is a part of the input
+func (a *adoption) buildPlan(r *lbrecord.Record, recovering bool) *gatewayplan.Plan { //nolint:revive // recovering is a part of the input
 	in := a.resolution.NewInput(a.in.LoadBalancer)
 	in.Record, in.Recovering, in.Live, in.Now = r, recovering, a.in.Live, clock.RealClock{}.Now()
 	return a.gateways.BuildPlan(a.resolution, in)
 }
 
 // printNext prints what the program does when it has the record. A plan that deletes a listener, or anything that is in use, is an error.
-func (a *adoption) printNext(r *record.Record, out io.Writer) error {
+func (a *adoption) printNext(r *lbrecord.Record, out io.Writer) error {
 	p := a.buildPlan(r, false)
 	for _, problem := range p.FormatProblems() {
 		fmt.Fprintln(a.log, problem)
@@ -293,8 +293,8 @@ func (a *adoption) printNext(r *record.Record, out io.Writer) error {
 		return fmt.Errorf("the load balancer has %s %s, which the program would create: delete it, or rename it", p.Lost[0].Kind, p.Lost[0].Name)
 	}
 	changes := p.LayoutChanges(a.in.Live)
-	for _, step := range layout.NextSteps(a.in.Live, p.Layout) {
-		if step.Action == layout.Delete {
+	for _, step := range lblayout.NextSteps(a.in.Live, p.Layout) {
+		if step.Action == lblayout.Delete {
 			return fmt.Errorf("the first change would delete %s %s of the load balancer: this is a defect, report it", step.Kind, step.Name)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/backendset-syncer/internal/actor"
-	"fairlead.dev/services/backendset-syncer/internal/gateway"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
-	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
 // printGateways prints the plans of the load balancers of Gateways. It reports the number of load balancers with a plan, and whether one of
@@ -31,7 +31,7 @@ func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name
 	}
 	ids := map[string]bool{}
 	for id, all := range resolution.Balancers {
-		if slices.ContainsFunc(all, func(g *gateway.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
+		if slices.ContainsFunc(all, func(g *gatewayplan.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
 			ids[id] = true
 		}
 	}
@@ -50,7 +50,7 @@ func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name
 }
 
 // printBalancer prints the plan of a load balancer.
-func (p *planner) printBalancer(ctx context.Context, resolution *gateway.Resolution, id string) (ok, differs bool, _ error) {
+func (p *planner) printBalancer(ctx context.Context, resolution *gatewayplan.Resolution, id string) (ok, differs bool, _ error) {
 	lb, err := p.client.ReadLoadBalancer(ctx, ociapi.High, id)
 	if err != nil {
 		return false, false, fmt.Errorf("read load balancer: %w", err)
@@ -102,10 +102,10 @@ func formatDetail(text string) string {
 }
 
 // recordOf returns the record of a load balancer, nil without one.
-func (p *planner) recordOf(id string) (*record.Record, error) {
-	c := informers.FindObject[corev1.ConfigMap](p.configMaps, cache.ObjectName{Namespace: p.records, Name: record.ConfigMapName(id)})
+func (p *planner) recordOf(id string) (*lbrecord.Record, error) {
+	c := informers.FindObject[corev1.ConfigMap](p.configMaps, cache.ObjectName{Namespace: p.records, Name: lbrecord.ConfigMapName(id)})
 	if c == nil {
 		return nil, nil
 	}
-	return record.FromConfigMap(c) // the error names the ConfigMap
+	return lbrecord.FromConfigMap(c) // the error names the ConfigMap
 }

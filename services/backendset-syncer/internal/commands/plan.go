@@ -17,15 +17,15 @@ import (
 	"fairlead.dev/pkg/dryrun"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/bindings"
 	"fairlead.dev/services/backendset-syncer/internal/config"
-	"fairlead.dev/services/backendset-syncer/internal/controller"
-	"fairlead.dev/services/backendset-syncer/internal/gateway"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
-	"fairlead.dev/services/backendset-syncer/internal/record"
 )
 
 // planOptions are the flags of plan.
@@ -110,13 +110,13 @@ func (o *planOptions) readWorld(ctx context.Context) (*dryrun.World, error) {
 
 // planner plans bindings.
 type planner struct {
-	evaluator *controller.Evaluator
+	evaluator *bindings.Evaluator
 	client    *ociapi.Client
 	occupants actor.Occupants
 	bindings  []*v1alpha1.BackendSetBinding // all, sorted
 	out, log  io.Writer
 
-	gateways   *gateway.Planner
+	gateways   *gatewayplan.Planner
 	configMaps kit.Reader
 	records    string // namespace of the records
 
@@ -141,8 +141,8 @@ func (o *planOptions) newPlanner(w *dryrun.World) (*planner, error) {
 	}
 	observer := observe.New(caches)
 	p := &planner{
-		evaluator: controller.NewEvaluator(observer, document, func(id, set string) bool { return record.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
-		gateways: gateway.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
+		evaluator: bindings.NewEvaluator(observer, document, func(id, set string) bool { return lbrecord.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		gateways: gatewayplan.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
 		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {

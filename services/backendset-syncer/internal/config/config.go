@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/backendset-syncer/internal/gateway"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/responder"
@@ -111,8 +111,8 @@ func (c *Config) RecordNamespace() string {
 }
 
 // PlannerOptions returns the options of the planner of Gateways.
-func (c *Config) PlannerOptions() gateway.Options {
-	return gateway.Options{OKE: c.Gateways.OKE, Responder: cache.ObjectName(c.Gateways.Responder)}
+func (c *Config) PlannerOptions() gatewayplan.Options {
+	return gatewayplan.Options{OKE: c.Gateways.OKE, Responder: cache.ObjectName(c.Gateways.Responder)}
 }
 
 // InformerOptions returns which kinds are read.

@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // TestMoreAdoptions has load balancers with certificates, and a record that was lost, under load.
@@ -316,7 +316,7 @@ func testRecovery(g *gatewayRig, id string, port int) {
 	client := g.client(port, authority)
 	stop := g.load(2, func() string { return get(client, "https://lost.example.com/") }, isOK("stable", "canary"))
 	g.emulator.ForgetCalls()
-	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), record.ConfigMapName(id), metav1.DeleteOptions{}))
+	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), lbrecord.ConfigMapName(id), metav1.DeleteOptions{}))
 	g.gatewayCondition("infra", "lost", "Programmed", "RecordLost")
 	code, out, log := g.adopt("lost")
 	require.Equal(g.t, dryrun.ExitDiffers, code, log)

@@ -26,7 +26,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/commands"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // upstreamObjects are a Gateway and a route as they are after oke-gateway-api has programmed them, and its Deployment.
@@ -205,7 +205,7 @@ func (g *gatewayRig) testAdoptRefusals() {
 // testAdoptWrites runs the command dry, and then lets it write the record. The load balancer stays as it is.
 func (g *gatewayRig) testAdoptWrites(id string) {
 	g.t.Helper()
-	store := record.NewStore(g.kube.CoreV1(), "fairlead", "test")
+	store := lbrecord.NewStore(g.kube.CoreV1(), "fairlead", "test")
 	code, out, log := g.adopt("inference")
 	require.Equal(g.t, dryrun.ExitDiffers, code, log)
 	assert.Contains(g.t, log, "This was a dry run")
@@ -217,7 +217,7 @@ func (g *gatewayRig) testAdoptWrites(id string) {
 	}
 	assert.NotContains(g.t, out, "  - ", "the first plan deletes nothing")
 	_, err := store.Read(g.t.Context(), id)
-	require.ErrorIs(g.t, err, record.ErrMissing)
+	require.ErrorIs(g.t, err, lbrecord.ErrMissing)
 
 	code, again, log := g.adopt("inference", "--write")
 	require.Zero(g.t, code, log)
@@ -243,6 +243,6 @@ func (g *gatewayRig) assertAdopted(id string) {
 	}
 	assert.ElementsMatch(g.t, []string{"by terraform", "r000 models-embed-80", "r001 models-chat-80"}, rules)
 	assert.Equal(g.t, "by terraform", rules[0], "the rule of Terraform stays where it was")
-	assert.True(g.t, g.record(id).HasObject(record.Listener, "http"))
-	assert.False(g.t, g.record(id).HasObject(record.Listener, "terraform"))
+	assert.True(g.t, g.record(id).HasObject(lbrecord.Listener, "http"))
+	assert.False(g.t, g.record(id).HasObject(lbrecord.Listener, "terraform"))
 }

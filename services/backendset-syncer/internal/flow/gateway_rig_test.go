@@ -33,7 +33,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // gatewayRig is a rig with the CRDs of the Gateway API and a network for the data plane.
@@ -272,9 +272,9 @@ func (g *gatewayRig) secret(ns, name string, by *ocilbtest.Authority, hosts ...s
 }
 
 // records returns the record of a load balancer.
-func (g *gatewayRig) record(id string) *record.Record {
+func (g *gatewayRig) record(id string) *lbrecord.Record {
 	g.t.Helper()
-	r, err := record.NewStore(g.kube.CoreV1(), "fairlead", "test").Read(g.t.Context(), id)
+	r, err := lbrecord.NewStore(g.kube.CoreV1(), "fairlead", "test").Read(g.t.Context(), id)
 	require.NoError(g.t, err)
 	return r
 }

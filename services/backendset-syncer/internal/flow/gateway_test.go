@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // all permits routes of all namespaces.
@@ -114,7 +114,7 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	require.NoError(g.t, g.dynamic.Resource(informers.Gateways).Namespace("infra").Delete(g.t.Context(), "routes", metav1.DeleteOptions{}))
 	require.Eventually(g.t, func() bool {
 		lb := g.emulator.Current(id)
-		_, err := record.NewStore(g.kube.CoreV1(), "fairlead", "test").Read(g.t.Context(), id)
+		_, err := lbrecord.NewStore(g.kube.CoreV1(), "fairlead", "test").Read(g.t.Context(), id)
 		return len(lb.Listeners)+len(lb.BackendSets) == 0 && err != nil
 	}, kubetest.Patience, tick, "nothing is left, not even the record")
 }
@@ -203,7 +203,7 @@ func testForeignObjects(g *gatewayRig, id string, port int) {
 	assert.Equal(g.t, "PortUnavailable", condition(gateway.Status.Listeners[1].Conditions, "Accepted"))
 	var own string
 	for _, o := range g.record(id).Objects {
-		if o.Kind == record.Listener {
+		if o.Kind == lbrecord.Listener {
 			own = o.Name
 		}
 	}
@@ -238,7 +238,7 @@ func testLostRecord(g *gatewayRig, id string, port int) {
 	g.routeCondition("models", "lost", "fairlead.dev/BackendsSynced", "Synced")
 	g.settled()
 	before := g.writes(time.Time{})
-	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), record.ConfigMapName(id), metav1.DeleteOptions{}))
+	require.NoError(g.t, g.kube.CoreV1().ConfigMaps("fairlead").Delete(g.t.Context(), lbrecord.ConfigMapName(id), metav1.DeleteOptions{}))
 	gateway := g.gatewayCondition("infra", "lost", "Programmed", "RecordLost")
 	code, _, log := g.plan("-n", "infra", "lost")
 	assert.Equal(g.t, 1, code)

@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // seldom are permissions that the test may not use, and why the chart grants them.
@@ -60,7 +60,7 @@ func TestLeastPrivilege(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, route := g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Get(t.Context(), "gated", metav1.GetOptions{})
 		_, binding := g.rig.client.FairleadV1alpha1().BackendSetBindings("models").Get(t.Context(), "bound", metav1.GetOptions{})
-		_, kept := g.kube.CoreV1().ConfigMaps("fairlead").Get(t.Context(), record.ConfigMapName(id), metav1.GetOptions{})
+		_, kept := g.kube.CoreV1().ConfigMaps("fairlead").Get(t.Context(), lbrecord.ConfigMapName(id), metav1.GetOptions{})
 		return apierrors.IsNotFound(route) && apierrors.IsNotFound(binding) && apierrors.IsNotFound(kept)
 	}, kubetest.Patience, tick, "%s", lazy(g.logs.String))
 

@@ -9,7 +9,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // Resources of the Gateway API.
@@ -81,7 +81,7 @@ func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
 		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off, Fields: "type=" + string(corev1.SecretTypeTLS), Transform: kit.Typed(trimSecret),
 	}
 	k.ConfigMaps = kit.Kind{
-		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Off: off, Selector: record.Label,
+		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Off: off, Selector: lbrecord.Label,
 		Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations = nil, nil }),
 	}
 	if o.Gateways {

@@ -27,9 +27,9 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/kubetest"
-	"fairlead.dev/services/backendset-syncer/internal/controller"
-	"fairlead.dev/services/backendset-syncer/internal/gate"
+	"fairlead.dev/services/backendset-syncer/internal/bindings"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/readinessgate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,8 +95,8 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	require.NoError(tb, err)
 	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Options: informers.Options{Gates: true}})
 	ignore := func(cache.ObjectName) {}
-	controller.AddHandlers(i, controller.New(controller.Params{}), ignore)
-	gate.AddHandlers(i, ignore)
+	bindings.AddHandlers(i, bindings.New(bindings.Params{}), ignore)
+	readinessgate.AddHandlers(i, ignore)
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { i.Run(ctx) })

@@ -8,8 +8,8 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
 
-	"fairlead.dev/services/backendset-syncer/internal/layout"
-	"fairlead.dev/services/backendset-syncer/internal/record"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // addressesOf returns the addresses of a load balancer.
@@ -24,10 +24,10 @@ func addressesOf(lb *loadbalancer.LoadBalancer) []string {
 }
 
 // LiveLayout returns the listeners of the load balancer and what they refer to.
-func (l *LoadBalancer) LiveLayout() *layout.Live {
+func (l *LoadBalancer) LiveLayout() *lblayout.Live {
 	raw := &l.raw
-	live := &layout.Live{
-		Listeners: map[string]layout.Listener{}, Policies: map[string]layout.Policy{}, RuleSets: map[string]layout.RuleSet{}, Hostnames: map[string]layout.Hostname{},
+	live := &lblayout.Live{
+		Listeners: map[string]lblayout.Listener{}, Policies: map[string]lblayout.Policy{}, RuleSets: map[string]lblayout.RuleSet{}, Hostnames: map[string]lblayout.Hostname{},
 		Certificates: map[string]bool{}, Sets: l.SetSizes(), Uses: referencedObjects(raw),
 	}
 	for name := range raw.Listeners {
@@ -37,10 +37,10 @@ func (l *LoadBalancer) LiveLayout() *layout.Live {
 		live.Policies[name] = policyOf(p)
 	}
 	for name, r := range raw.RuleSets {
-		live.RuleSets[name] = layout.RuleSet{Name: name, Redirect: redirectOf(r.Items), Rules: len(r.Items)}
+		live.RuleSets[name] = lblayout.RuleSet{Name: name, Redirect: redirectOf(r.Items), Rules: len(r.Items)}
 	}
 	for name, h := range raw.Hostnames {
-		live.Hostnames[name] = layout.Hostname{Name: name, Hostname: valueOf(h.Hostname)}
+		live.Hostnames[name] = lblayout.Hostname{Name: name, Hostname: valueOf(h.Hostname)}
 	}
 	for name := range raw.Certificates {
 		live.Certificates[name] = true
@@ -48,8 +48,8 @@ func (l *LoadBalancer) LiveLayout() *layout.Live {
 	return live
 }
 
-func listenerOf(raw loadbalancer.Listener) layout.Listener {
-	l := layout.Listener{
+func listenerOf(raw loadbalancer.Listener) lblayout.Listener {
+	l := lblayout.Listener{
 		Name: valueOf(raw.Name), DefaultSet: valueOf(raw.DefaultBackendSetName), Port: valueOf(raw.Port), Protocol: valueOf(raw.Protocol),
 		Hostnames: raw.HostnameNames, Policy: valueOf(raw.RoutingPolicyName), RuleSets: raw.RuleSetNames,
 	}
@@ -57,15 +57,15 @@ func listenerOf(raw loadbalancer.Listener) layout.Listener {
 		l.IdleTimeout = int(valueOf(c.IdleTimeout))
 	}
 	if s := raw.SslConfiguration; s != nil {
-		l.TLS = &layout.TLS{Certificate: valueOf(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols, CipherSuite: valueOf(s.CipherSuiteName)}
+		l.TLS = &lblayout.TLS{Certificate: valueOf(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols, CipherSuite: valueOf(s.CipherSuiteName)}
 	}
 	return l
 }
 
-func policyOf(raw loadbalancer.RoutingPolicy) layout.Policy {
-	p := layout.Policy{Name: valueOf(raw.Name)}
+func policyOf(raw loadbalancer.RoutingPolicy) lblayout.Policy {
+	p := lblayout.Policy{Name: valueOf(raw.Name)}
 	for _, r := range raw.Rules {
-		rule := layout.Rule{Name: valueOf(r.Name), Condition: valueOf(r.Condition)}
+		rule := lblayout.Rule{Name: valueOf(r.Name), Condition: valueOf(r.Condition)}
 		for _, action := range r.Actions {
 			if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
 				rule.Set = valueOf(forward.BackendSetName)
@@ -87,7 +87,7 @@ var (
 )
 
 // redirectOf returns the redirect of a rule set that has nothing else than a redirect of all requests to HTTPS, nil otherwise.
-func redirectOf(items []loadbalancer.Rule) *layout.Redirect {
+func redirectOf(items []loadbalancer.Rule) *lblayout.Redirect {
 	if len(items) != 1 {
 		return nil
 	}
@@ -103,75 +103,75 @@ func redirectOf(items []loadbalancer.Rule) *layout.Redirect {
 	if !strings.EqualFold(valueOf(u.Protocol), "HTTPS") || !slices.Contains(keepHost, valueOf(u.Host)) || !slices.Contains(keepPath, valueOf(u.Path)) || !slices.Contains(keepQuery, valueOf(u.Query)) {
 		return nil
 	}
-	return &layout.Redirect{Port: valueOf(u.Port), Code: valueOf(r.ResponseCode)}
+	return &lblayout.Redirect{Port: valueOf(u.Port), Code: valueOf(r.ResponseCode)}
 }
 
 // referencedObjects returns the objects that other objects of a load balancer refer to.
-func referencedObjects(lb *loadbalancer.LoadBalancer) map[layout.Ref]bool {
-	referenced := map[layout.Ref]bool{}
-	addRefs := func(kind record.Kind, names ...string) {
+func referencedObjects(lb *loadbalancer.LoadBalancer) map[lblayout.Ref]bool {
+	referenced := map[lblayout.Ref]bool{}
+	addRefs := func(kind lbrecord.Kind, names ...string) {
 		for _, name := range names {
-			referenced[layout.Ref{Kind: kind, Name: name}] = true
+			referenced[lblayout.Ref{Kind: kind, Name: name}] = true
 		}
 	}
 	for _, l := range lb.Listeners {
-		addRefs(record.BackendSet, valueOf(l.DefaultBackendSetName))
-		addRefs(record.RoutingPolicy, valueOf(l.RoutingPolicyName))
-		addRefs(record.RuleSet, l.RuleSetNames...)
-		addRefs(record.Hostname, l.HostnameNames...)
+		addRefs(lbrecord.BackendSet, valueOf(l.DefaultBackendSetName))
+		addRefs(lbrecord.RoutingPolicy, valueOf(l.RoutingPolicyName))
+		addRefs(lbrecord.RuleSet, l.RuleSetNames...)
+		addRefs(lbrecord.Hostname, l.HostnameNames...)
 		if l.SslConfiguration != nil {
-			addRefs(record.Certificate, valueOf(l.SslConfiguration.CertificateName))
+			addRefs(lbrecord.Certificate, valueOf(l.SslConfiguration.CertificateName))
 		}
 	}
 	for _, s := range lb.BackendSets {
 		if s.SslConfiguration != nil {
-			addRefs(record.Certificate, valueOf(s.SslConfiguration.CertificateName))
+			addRefs(lbrecord.Certificate, valueOf(s.SslConfiguration.CertificateName))
 		}
 	}
 	for _, p := range lb.RoutingPolicies {
 		for _, r := range policyOf(p).Rules {
-			addRefs(record.BackendSet, r.Set)
+			addRefs(lbrecord.BackendSet, r.Set)
 		}
 	}
 	for _, s := range lb.PathRouteSets {
 		for _, r := range s.PathRoutes {
-			addRefs(record.BackendSet, valueOf(r.BackendSetName))
+			addRefs(lbrecord.BackendSet, valueOf(r.BackendSetName))
 		}
 	}
 	return referenced
 }
 
 // NewStep returns the write of a step.
-func (l *LoadBalancer) NewStep(s *layout.Step) *Write {
+func (l *LoadBalancer) NewStep(s *lblayout.Step) *Write {
 	w := &Write{loadBalancer: l.ID, set: s.Name, etag: l.ETag, operation: string(s.Action) + nouns[s.Kind], layout: true}
-	if s.Action == layout.Delete {
+	if s.Action == lblayout.Delete {
 		return w
 	}
 	switch s.Kind {
-	case record.Listener:
+	case lbrecord.Listener:
 		w.body = l.listenerBody(s)
-	case record.RoutingPolicy:
+	case lbrecord.RoutingPolicy:
 		w.body = policyBody(s)
-	case record.RuleSet:
+	case lbrecord.RuleSet:
 		w.body = ruleSetBody(s)
-	case record.Hostname:
+	case lbrecord.Hostname:
 		w.body = hostnameBody(s)
-	case record.Certificate:
+	case lbrecord.Certificate:
 		w.body = certificateBody(s.Certificate)
-	case record.BackendSet:
+	case lbrecord.BackendSet:
 		w.body = setBody(s)
 	}
 	return w
 }
 
 // nouns are the kinds in the names of operations.
-var nouns = map[record.Kind]string{
-	record.Listener: "Listener", record.RoutingPolicy: "RoutingPolicy", record.RuleSet: "RuleSet", record.Hostname: "Hostname", record.Certificate: "Certificate",
-	record.BackendSet: "BackendSet",
+var nouns = map[lbrecord.Kind]string{
+	lbrecord.Listener: "Listener", lbrecord.RoutingPolicy: "RoutingPolicy", lbrecord.RuleSet: "RuleSet", lbrecord.Hostname: "Hostname", lbrecord.Certificate: "Certificate",
+	lbrecord.BackendSet: "BackendSet",
 }
 
 // listenerBody returns a listener with the fields that it has and the layout does not decide. Fields that are left out would be removed.
-func (l *LoadBalancer) listenerBody(s *layout.Step) any {
+func (l *LoadBalancer) listenerBody(s *lblayout.Step) any {
 	want := s.Listener
 	d := loadbalancer.UpdateListenerDetails{
 		DefaultBackendSetName: &want.DefaultSet, Port: &want.Port, Protocol: &want.Protocol, HostnameNames: want.Hostnames, RuleSetNames: want.RuleSets,
@@ -194,7 +194,7 @@ func (l *LoadBalancer) listenerBody(s *layout.Step) any {
 	if want.TLS != nil {
 		d.SslConfiguration = tlsDetails(want.TLS, live.SslConfiguration)
 	}
-	if s.Action == layout.Update {
+	if s.Action == lblayout.Update {
 		return d
 	}
 	return loadbalancer.CreateListenerDetails{
@@ -203,7 +203,7 @@ func (l *LoadBalancer) listenerBody(s *layout.Step) any {
 	}
 }
 
-func tlsDetails(want *layout.TLS, live *loadbalancer.SslConfiguration) *loadbalancer.SslConfigurationDetails {
+func tlsDetails(want *lblayout.TLS, live *loadbalancer.SslConfiguration) *loadbalancer.SslConfigurationDetails {
 	d := &loadbalancer.SslConfigurationDetails{CertificateIds: want.CertificateIDs, Protocols: want.Protocols}
 	if want.Certificate != "" {
 		d.CertificateName = &want.Certificate
@@ -219,7 +219,7 @@ func tlsDetails(want *layout.TLS, live *loadbalancer.SslConfiguration) *loadbala
 	return d
 }
 
-func policyBody(s *layout.Step) any {
+func policyBody(s *lblayout.Step) any {
 	var rules []loadbalancer.RoutingRule
 	for i := range s.Policy.Rules {
 		r := &s.Policy.Rules[i]
@@ -227,7 +227,7 @@ func policyBody(s *layout.Step) any {
 			Name: &r.Name, Condition: &r.Condition, Actions: []loadbalancer.Action{loadbalancer.ForwardToBackendSet{BackendSetName: &r.Set}},
 		})
 	}
-	if s.Action == layout.Update {
+	if s.Action == lblayout.Update {
 		return loadbalancer.UpdateRoutingPolicyDetails{Rules: rules, ConditionLanguageVersion: loadbalancer.UpdateRoutingPolicyDetailsConditionLanguageVersionV1}
 	}
 	return loadbalancer.CreateRoutingPolicyDetails{
@@ -235,7 +235,7 @@ func policyBody(s *layout.Step) any {
 	}
 }
 
-func ruleSetBody(s *layout.Step) any {
+func ruleSetBody(s *lblayout.Step) any {
 	r := s.RuleSet.Redirect
 	items := []loadbalancer.Rule{loadbalancer.RedirectRule{
 		ResponseCode: &r.Code,
@@ -244,20 +244,20 @@ func ruleSetBody(s *layout.Step) any {
 			AttributeValue: common.String(allPaths), Operator: loadbalancer.PathMatchConditionOperatorForceLongestPrefixMatch,
 		}},
 	}}
-	if s.Action == layout.Update {
+	if s.Action == lblayout.Update {
 		return loadbalancer.UpdateRuleSetDetails{Items: items}
 	}
 	return loadbalancer.CreateRuleSetDetails{Name: &s.RuleSet.Name, Items: items}
 }
 
-func hostnameBody(s *layout.Step) any {
-	if s.Action == layout.Update {
+func hostnameBody(s *lblayout.Step) any {
+	if s.Action == lblayout.Update {
 		return loadbalancer.UpdateHostnameDetails{Hostname: &s.Hostname.Hostname}
 	}
 	return loadbalancer.CreateHostnameDetails{Name: &s.Hostname.Name, Hostname: &s.Hostname.Hostname}
 }
 
-func certificateBody(c *layout.Certificate) any {
+func certificateBody(c *lblayout.Certificate) any {
 	d := loadbalancer.CreateCertificateDetails{CertificateName: &c.Name, PublicCertificate: &c.Public, PrivateKey: &c.Private}
 	if c.Authority != "" {
 		d.CaCertificate = &c.Authority
@@ -265,7 +265,7 @@ func certificateBody(c *layout.Certificate) any {
 	return d
 }
 
-func setBody(s *layout.Step) any {
+func setBody(s *lblayout.Step) any {
 	h := &s.Set.Health
 	d := loadbalancer.CreateBackendSetDetails{
 		Name: &s.Set.Name, Policy: common.String("ROUND_ROBIN"), Backends: make([]loadbalancer.BackendDetails, 0, len(s.Backends)),

@@ -1,0 +1,214 @@
+// Package bindings reconciles BackendSetBindings: it reads what a binding refers to, tells the actor of its load balancer what the backend
+// set should have, and writes the actor's report to the status.
+//
+//	observe   the Service, its EndpointSlices, and the pods with readiness gates
+//	permit    the configuration, the limits of the namespace, and the owner of the backend set
+//	want      the actor reads the load balancer and, once the binding has claimed the set, writes
+//	claim     the status records the owner, before the first write to the set
+//	status    conditions and counts, written only if they differ
+package bindings
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+)
+
+// observer reads bindings and what they refer to.
+type observer interface {
+	references
+
+	FindBinding(name cache.ObjectName) *v1alpha1.BackendSetBinding
+	ListBindings() []*v1alpha1.BackendSetBinding
+}
+
+// actors write backend sets.
+type actors interface {
+	WantSet(key actor.Key, w *actor.Wanted)
+	DropSet(key actor.Key)
+	BackendSetReport(key actor.Key) *actor.Report
+}
+
+// writer writes bindings.
+type writer interface {
+	UpdateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding) error
+	UpdateMetadata(ctx context.Context, b *v1alpha1.BackendSetBinding) error
+}
+
+// meter counts bindings by the reason of their condition.
+type meter interface {
+	SetReason(name cache.ObjectName, reason string)
+	ForgetBinding(name cache.ObjectName)
+	ClearBindings()
+}
+
+// recorder records Events about bindings.
+type recorder interface {
+	RecordEvent(b *v1alpha1.BackendSetBinding, kind, reason, message string)
+}
+
+// Params holds the arguments of New.
+type Params struct {
+	Observer      observer
+	Actors        actors
+	Configuration configuration
+	Recorded      Recorded
+	Writer        writer
+	Meter         meter
+	Recorder      recorder
+	Enqueue       func(cache.ObjectName)
+	Clock         clock.PassiveClock
+}
+
+// Reconciler reconciles bindings.
+type Reconciler struct {
+	p         Params
+	evaluator *Evaluator
+
+	mu     sync.Mutex
+	keys   map[cache.ObjectName]actor.Key // of bindings whose sets actors write
+	events map[cache.ObjectName]time.Time // of the first event that was not reconciled
+}
+
+// New returns a Reconciler.
+func New(p Params) *Reconciler {
+	return &Reconciler{p: p, evaluator: NewEvaluator(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
+}
+
+// ClearTerm forgets the state of a term.
+func (r *Reconciler) ClearTerm() {
+	r.evaluator.owners.clearGrants()
+	r.p.Meter.ClearBindings()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.keys)
+	clear(r.events)
+}
+
+// ReconcileAll enqueues all bindings.
+func (r *Reconciler) ReconcileAll() {
+	for _, b := range r.p.Observer.ListBindings() {
+		r.p.Enqueue(nameOf(b))
+	}
+}
+
+// NoteEvent notes when the first event about a binding was seen.
+func (r *Reconciler) NoteEvent(name cache.ObjectName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, noted := r.events[name]; !noted {
+		r.events[name] = r.p.Clock.Now()
+	}
+}
+
+func nameOf(b *v1alpha1.BackendSetBinding) cache.ObjectName {
+	return cache.ObjectName{Namespace: b.Namespace, Name: b.Name}
+}
+
+// Reconcile implements controller.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	b := r.p.Observer.FindBinding(name)
+	if b == nil {
+		r.dropSet(name)
+		r.p.Meter.ForgetBinding(name)
+		return nil
+	}
+	d := r.evaluator.Evaluate(b)
+	done, err := r.updateFinalizer(ctx, b, d)
+	switch {
+	case done || err != nil:
+		return err
+	case !d.writes:
+		r.dropSet(name)
+		return r.writeStatus(ctx, b, d, nil)
+	}
+	r.wantSet(b, d)
+	report := r.p.Actors.BackendSetReport(d.key)
+	if b.Status.HeldSince == nil && (d.takesOver || report != nil && report.Known && report.Foreign == 0) {
+		return r.claimSet(ctx, b)
+	}
+	return r.writeStatus(ctx, b, d, report)
+}
+
+// claimSet records in the status that the binding owns its set. The event of the status continues.
+func (r *Reconciler) claimSet(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
+	next := b.DeepCopy()
+	now := metav1.NewTime(r.p.Clock.Now().UTC().Truncate(time.Second))
+	next.Status.HeldSince = &now
+	if err := r.p.Writer.UpdateStatus(ctx, next); err != nil {
+		return fmt.Errorf("claim backend set %s: %w", b.Spec.BackendSetName, err)
+	}
+	return nil
+}
+
+// wantSet tells the actor what the backend set should have.
+func (r *Reconciler) wantSet(b *v1alpha1.BackendSetBinding, d *Decision) {
+	name, w := nameOf(b), d.BuildWanted(b)
+	r.mu.Lock()
+	before, known := r.keys[name]
+	r.keys[name] = d.key
+	w.Since = r.events[name]
+	delete(r.events, name)
+	r.mu.Unlock()
+	if known && before != d.key { // deleted, and created again
+		r.p.Actors.DropSet(before)
+	}
+	r.p.Actors.WantSet(d.key, w)
+}
+
+// dropSet lets the actor forget the set of a binding.
+func (r *Reconciler) dropSet(name cache.ObjectName) {
+	r.mu.Lock()
+	key, known := r.keys[name]
+	delete(r.keys, name)
+	delete(r.events, name)
+	r.mu.Unlock()
+	if known {
+		r.p.Actors.DropSet(key)
+	}
+}
+
+// updateFinalizer adds or removes the finalizer. It reports whether the pass ends here: the event of its write continues, or a binding that
+// is being deleted leaves its set as it is.
+func (r *Reconciler) updateFinalizer(ctx context.Context, b *v1alpha1.BackendSetBinding, d *Decision) (done bool, err error) {
+	has := slices.Contains(b.Finalizers, v1alpha1.FinalizerEmpty)
+	needs := b.Spec.DeletionPolicy == v1alpha1.EmptyBackends && d.owns && b.Status.HeldSince != nil
+	if b.DeletionTimestamp != nil {
+		if !has {
+			r.dropSet(nameOf(b))
+			return true, nil
+		}
+		needs = needs && !isEmpty(r.p.Actors.BackendSetReport(d.key))
+	}
+	if needs == has || has && !d.configured { // without a configuration nothing is known
+		return false, nil
+	}
+	next := b.DeepCopy()
+	if needs {
+		next.Finalizers = append(next.Finalizers, v1alpha1.FinalizerEmpty)
+	} else {
+		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerEmpty })
+	}
+	if err := r.p.Writer.UpdateMetadata(ctx, next); err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("update finalizers: %w", err)
+	}
+	logging.FromContext(ctx).Debug("Updated finalizers", zap.Strings("finalizers", next.Finalizers))
+	return true, nil
+}
+
+// isEmpty reports whether a backend set has no backends, or does not exist.
+func isEmpty(r *actor.Report) bool {
+	return r != nil && (r.Gone || r.Known && r.Active+r.Draining == 0)
+}

@@ -1,0 +1,203 @@
+package gatewayplan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// Kinds of backends.
+const (
+	kindService = "Service"
+	kindPool    = "InferencePool"
+)
+
+// ProxyProtocol is the appProtocol of a port of an endpoint picker's Service that takes HTTP requests, picks, and forwards them.
+const ProxyProtocol = "fairlead.dev/http-proxy"
+
+// reasonNoProxy is why a route cannot use an InferencePool.
+const reasonNoProxy = "NoEndpointPickerProxy"
+
+// resolveBackend returns the backend of a reference, or its problem.
+func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
+	group, kind := string(ptr.Deref(ref.Group, "")), string(ptr.Deref(ref.Kind, kindService))
+	backend := routing.Backend{Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name)}
+	switch {
+	case group == "" && kind == kindService:
+		backend.Port = ptr.Deref(ref.Port, 0)
+	case group == informers.PoolGroup && kind == kindPool:
+	default:
+		return backend, Problem{string(gatewayv1.RouteReasonInvalidKind), fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)}
+	}
+	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
+	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
+		return backend, Problem{string(gatewayv1.RouteReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant in namespace %s permits it", backend.Namespace)}
+	}
+	_, problem := b.findEndpoints(backend)
+	return backend, problem
+}
+
+// backendEndpoints is the endpoints of a backend, or its problem.
+type backendEndpoints struct {
+	all     []plan.Endpoint
+	service string // that has them, with its namespace; empty: not known
+	refused string // endpoints that cannot become backends
+	problem Problem
+}
+
+// findEndpoints returns the endpoints of a backend.
+func (b *planBuilder) findEndpoints(backend routing.Backend) (backendEndpoints, Problem) {
+	f, known := b.endpoints[backend]
+	if !known {
+		if backend.Kind == kindPool {
+			f = b.poolEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name})
+		} else {
+			f = b.serviceEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name}, intstr.FromInt32(backend.Port))
+		}
+		b.endpoints[backend] = f
+	}
+	return f, f.problem
+}
+
+func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString) backendEndpoints {
+	b.services[name] = true
+	e, err := b.planner.observer.ServiceEndpoints(name, port, b.isPod)
+	switch {
+	case e.Missing:
+		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
+	case err != nil:
+		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
+	}
+	return backendEndpoints{all: e.All, service: name.String(), refused: e.Refused}
+}
+
+// poolEndpoints returns the endpoints of an InferencePool: the proxy listeners of its endpoint picker or, without a ready one, its own pods
+// if it fails open.
+func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
+	b.pools[name] = true
+	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
+	if pool == nil {
+		return backendEndpoints{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
+	}
+	proxies, problem := b.proxyEndpoints(pool)
+	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
+	failOpen := pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen
+	switch {
+	case problem == "" && (!failOpen || slices.ContainsFunc(proxies.All, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
+		return backendEndpoints{all: proxies.All, service: picker, refused: proxies.Refused}
+	case !failOpen:
+		return backendEndpoints{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
+			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
+	}
+	return backendEndpoints{all: mergeEndpoints(proxies.All, b.podEndpoints(pool)), service: picker}
+}
+
+// proxyEndpoints returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
+func (b *planBuilder) proxyEndpoints(pool *informers.Pool) (observe.Endpoints, string) {
+	ref := &pool.Spec.EndpointPickerRef
+	if cmp.Or(ref.Kind, kindService) != kindService || ptr.Deref(ref.Group, "") != "" || ref.Name == "" {
+		return observe.Endpoints{}, "its endpoint picker is not a Service"
+	}
+	name := cache.ObjectName{Namespace: pool.Namespace, Name: ref.Name}
+	b.services[name] = true
+	service := informers.FindObject[corev1.Service](b.planner.caches.Services, name)
+	if service == nil {
+		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker does not exist", name.Name)
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return ptr.Deref(p.AppProtocol, "") == ProxyProtocol })
+	if i < 0 {
+		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker has no port with appProtocol %s", name.Name, ProxyProtocol)
+	}
+	e, err := b.planner.observer.ServiceEndpoints(name, intstr.FromInt32(service.Spec.Ports[i].Port), b.isPod)
+	if err != nil {
+		return observe.Endpoints{}, err.Error()
+	}
+	return e, ""
+}
+
+// podEndpoints returns the pods of a pool as endpoints.
+func (b *planBuilder) podEndpoints(pool *informers.Pool) []plan.Endpoint {
+	var all []plan.Endpoint
+	for _, p := range b.planner.PodsOf(pool) {
+		for _, a := range addressesIn(pool, p) {
+			if a.Addr().Is4() && !observe.IsSpecial(a.Addr()) && b.isPod(a.Addr()) {
+				all = append(all, plan.Endpoint{Address: a, State: podState(p), Pod: string(p.UID)})
+			}
+		}
+	}
+	return mergeEndpoints(all, nil)
+}
+
+// SelectsPod reports whether an InferencePool has a pod.
+func SelectsPod(pool *informers.Pool, p *corev1.Pod) bool {
+	match := pool.Spec.Selector.MatchLabels
+	return pool.Namespace == p.Namespace && len(match) > 0 && labels.SelectorFromSet(match).Matches(labels.Set(p.Labels))
+}
+
+// PodsOf returns the pods of an InferencePool.
+func (p *Planner) PodsOf(pool *informers.Pool) []*corev1.Pod {
+	return slices.DeleteFunc(informers.PodsOfNamespace(p.caches.Pods, pool.Namespace), func(x *corev1.Pod) bool { return !SelectsPod(pool, x) })
+}
+
+// addressesIn returns the addresses of a pod of an InferencePool.
+func addressesIn(pool *informers.Pool, p *corev1.Pod) []netip.AddrPort {
+	address, err := netip.ParseAddr(p.Status.PodIP)
+	if err != nil {
+		return nil
+	}
+	var all []netip.AddrPort
+	for _, port := range pool.Spec.TargetPorts {
+		if port.Number > 0 && port.Number <= maxPort {
+			all = append(all, netip.AddrPortFrom(address, uint16(port.Number)))
+		}
+	}
+	return all
+}
+
+// AddressesOf returns the addresses that a pod can have as a backend: those in EndpointSlices, and those in pools that fail open.
+func (p *Planner) AddressesOf(pod *corev1.Pod) map[netip.AddrPort]bool {
+	all := p.observer.PodAddresses(pod)
+	for _, pool := range informers.ListAll[informers.Pool](p.caches.Pools) {
+		if pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && SelectsPod(pool, pod) {
+			for _, a := range addressesIn(pool, pod) {
+				all[a] = true
+			}
+		}
+	}
+	return all
+}
+
+// podState returns the state of a pod as an EndpointSlice would have it.
+func podState(p *corev1.Pod) plan.State {
+	switch ready := informers.IsReady(p) || observe.WaitsForGate(p); {
+	case p.DeletionTimestamp != nil && ready:
+		return plan.Finishing
+	case p.DeletionTimestamp != nil:
+		return plan.Terminating
+	case ready:
+		return plan.Ready
+	}
+	return plan.NotReady
+}
+
+// mergeEndpoints returns the endpoints of two lists, sorted, each address once: with the higher state.
+func mergeEndpoints(a, b []plan.Endpoint) []plan.Endpoint {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(x, y plan.Endpoint) int {
+		return cmp.Or(x.Address.Compare(y.Address), cmp.Compare(y.State, x.State))
+	})
+	return slices.CompactFunc(all, func(x, y plan.Endpoint) bool { return x.Address == y.Address })
+}

@@ -1,0 +1,184 @@
+package gatewayplan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+)
+
+// Each rule of a route claims a host and path for its namespace, on all listeners of the load balancer. Package ownership decides between
+// namespaces. Routes of one namespace never conflict: the Gateway API's precedence orders them. A host is the text of a hostname: one that
+// a wildcard covers is another host, and wins by its precedence.
+//
+// Claims are live if the record has them: the record is written before the load balancer serves a route, so the incumbent stays the same
+// after a restart, and a route that is created again later does not inherit the age of its name.
+
+// anyHost is the host of routes for all hosts.
+const anyHost = "*"
+
+// claim is a claim of a rule with the listeners that have its host.
+type claim struct {
+	ownership.Claim
+
+	listeners []*Listener
+}
+
+// claimsOf returns the claims of a rule of a route on listeners.
+func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listeners []*Listener) []claim {
+	hosts := map[string][]*Listener{}
+	own := route.Spec.Hostnames
+	if len(own) == 0 {
+		own = []gatewayv1.Hostname{""}
+	}
+	for _, l := range listeners {
+		for _, h := range own {
+			if both, ok := gatewayapi.IntersectHostnames(string(h), l.lowerHostname()); ok {
+				host := cmp.Or(both, anyHost)
+				if n := len(hosts[host]); n == 0 || hosts[host][n-1] != l {
+					hosts[host] = append(hosts[host], l)
+				}
+			}
+		}
+	}
+	matches := rule.Matches
+	if len(matches) == 0 {
+		matches = []gatewayv1.HTTPRouteMatch{{}}
+	}
+	seen := map[ownership.Claim]bool{}
+	var all []claim
+	for host, on := range hosts {
+		for i := range matches {
+			if c := claimOf(host, &matches[i]); !seen[c] {
+				seen[c] = true
+				all = append(all, claim{c, on})
+			}
+		}
+	}
+	return all
+}
+
+// claimOf returns the claim of a match. A regular expression claims everything, as it could match any path.
+func claimOf(host string, m *gatewayv1.HTTPRouteMatch) ownership.Claim {
+	c := ownership.Claim{Host: host, Path: "/"}
+	if kind, path := gatewayapi.PathOf(m); kind != gatewayv1.PathMatchRegularExpression {
+		c.Path = strings.TrimSuffix(path, "/") + "/"
+	}
+	if len(m.Headers) > 0 {
+		c.Header, c.Value = strings.ToLower(string(m.Headers[0].Name)), m.Headers[0].Value
+	}
+	return c
+}
+
+// isRedirect reports whether a rule only redirects: it sends no requests to backends of its namespace.
+func isRedirect(rule *gatewayv1.HTTPRouteRule) bool {
+	return slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.Type == gatewayv1.HTTPRouteFilterRequestRedirect })
+}
+
+// decideClaims refuses the rules whose hosts and paths belong to another namespace.
+func (b *planBuilder) decideClaims() {
+	all := b.collectClaims()
+	registry := ownership.New()
+	registry.SetAll(all)
+	refused := map[string]map[ownership.Claim]ownership.Conflict{}
+	for owner, asks := range all {
+		refused[owner.Namespace], _ = registry.Set(owner, asks.Created, asks.Asks)
+	}
+	for _, r := range b.routes {
+		for i, claims := range r.claims {
+			for _, c := range claims {
+				if _, lost := refused[r.Namespace][c.Claim]; lost && !isRedirect(&r.Spec.Rules[i]) {
+					r.route.Refused[i] = routing.Refusal{
+						Reason: reasonHostConflict, Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
+					}
+				}
+			}
+		}
+	}
+}
+
+// collectClaims returns what the routes of all namespaces claim.
+func (b *planBuilder) collectClaims() map[ownership.Owner]ownership.Claims {
+	all := map[ownership.Owner]ownership.Claims{}
+	for _, r := range b.routes {
+		owner := ownership.Owner{Namespace: r.Namespace}
+		own := all[owner]
+		if own.Created.IsZero() || r.CreationTimestamp.Time.Before(own.Created) {
+			own.Created = r.CreationTimestamp.Time
+		}
+		for i, claims := range r.claims {
+			if isRedirect(&r.Spec.Rules[i]) {
+				continue
+			}
+			for _, c := range claims {
+				own.Asks = append(own.Asks, ownership.Ask{Claim: c.Claim, Live: b.liveSince(r.Namespace, c.Claim)})
+			}
+		}
+		all[owner] = own
+	}
+	return all
+}
+
+// liveSince returns since when the load balancer serves a claim of a namespace, zero if it does not.
+func (b *planBuilder) liveSince(namespace string, c ownership.Claim) time.Time {
+	if have, found := b.before.Claims[lbrecord.ClaimHash(c.String())]; found && have.Namespace == namespace {
+		return have.Since
+	}
+	return time.Time{}
+}
+
+// recordClaims records the claims of the rules that are programmed, with the hosts of the listeners that have them.
+func (b *planBuilder) recordClaims() {
+	refused := map[ruleOf]map[listenerOf]bool{}
+	for i := range b.desired.Problems {
+		p := &b.desired.Problems[i]
+		rule := ruleOf{p.Route, p.Rule}
+		if refused[rule] == nil {
+			refused[rule] = map[listenerOf]bool{}
+		}
+		refused[rule][listenerOf{p.Gateway, p.Listener}] = true
+	}
+	for _, r := range b.routes {
+		for i := range r.Spec.Rules {
+			at := refused[ruleOf{types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, i}]
+			if isRedirect(&r.Spec.Rules[i]) || at[listenerOf{}] { // all listeners refuse it
+				continue
+			}
+			for _, c := range r.claims[i] {
+				if slices.ContainsFunc(c.listeners, func(l *Listener) bool { return !at[listenerOf{l.gateway.gatewayName(), string(l.Name)}] }) {
+					b.recordClaim(r.Namespace, c.Claim)
+				}
+			}
+		}
+	}
+}
+
+// ruleOf and listenerOf name a rule of a route, and a listener of a Gateway.
+type (
+	ruleOf struct {
+		route types.NamespacedName
+		rule  int
+	}
+	listenerOf struct {
+		gateway types.NamespacedName
+		name    string
+	}
+)
+
+// recordClaim records a claim, with the time since when it is served.
+func (b *planBuilder) recordClaim(namespace string, c ownership.Claim) {
+	since := b.liveSince(namespace, c)
+	if since.IsZero() {
+		since = b.now.UTC().Truncate(time.Second)
+	}
+	b.after.Claims[lbrecord.ClaimHash(c.String())] = lbrecord.Claim{Namespace: namespace, Since: since}
+}

@@ -1,0 +1,313 @@
+package gatewayplan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/weights"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
+)
+
+// Input is what a plan depends on, besides the snapshot of the cluster. See Resolution.NewInput.
+type Input struct {
+	LoadBalancer string
+	// Document is the administrator's configuration, nil without one, and Bindings are all BackendSetBindings.
+	Document *policy.Document
+	Bindings []*v1alpha1.BackendSetBinding
+	Record   *lbrecord.Record // nil before the first one
+	Live     *lblayout.Live
+	// Gone are objects whose deletion was wanted, and that the load balancer does not have.
+	Gone []lblayout.Ref
+	// Recovering means that the record was lost: backend sets of the load balancer with names that the program chooses are its own.
+	Recovering bool
+	// Weights are those of the previous plan, by the keys of sets.
+	Weights map[string]weights.Choice
+	Now     time.Time
+}
+
+// Plan is what the Gateways of a load balancer want.
+type Plan struct {
+	LoadBalancer string
+	Listeners    []*Listener
+	Gateways     []*ResolvedGateway
+	Routes       []*Route
+
+	Layout  *lblayout.Wanted
+	Version string // of the layout
+	Sets    map[string]*Set
+	Record  *lbrecord.Record
+	// Lost are objects that the load balancer has and the record does not, with names that only this program chooses. Nothing may be
+	// written before subcommand adopt has written a new record.
+	Lost []lblayout.Ref
+	// Services and Pools are what routes refer to, whether it exists or not.
+	Services, Pools map[cache.ObjectName]bool
+}
+
+// Set is a wanted backend set.
+type Set struct {
+	Key          string
+	Wanted       *actor.Wanted
+	WeightChoice weights.Choice
+	Problem      Problem // of its endpoints
+}
+
+// planBuilder builds a Plan.
+type planBuilder struct {
+	*Input
+
+	planner  *Planner
+	gateways []*ResolvedGateway
+	limits   policy.GatewayLimits
+	isPod    func(netip.Addr) bool
+	before   *lbrecord.Record // never nil
+	after    *lbrecord.Record
+	live     *lblayout.Live
+	now      time.Time
+
+	listeners []*Listener
+	valid     []*Listener
+	routes    []*Route
+	input     *routing.Input
+	desired   *routing.Desired
+	layout    *lblayout.Wanted
+	sets      map[string]*Set
+	keys      map[lblayout.Ref]string // of certificates
+
+	frozenListeners map[string]bool // names
+	endpoints       map[routing.Backend]backendEndpoints
+	services, pools map[cache.ObjectName]bool
+}
+
+// BuildPlan returns the plan of a load balancer.
+func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
+	b := &planBuilder{
+		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: podFilter(in.Document), live: in.Live, now: in.Now, before: in.Record,
+		sets: map[string]*Set{}, keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{}, endpoints: map[routing.Backend]backendEndpoints{},
+		services: map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
+	}
+	if b.before == nil {
+		b.before = &lbrecord.Record{LoadBalancer: in.LoadBalancer}
+	}
+	b.after = b.before.Clone()
+	b.after.Claims, b.after.Gateways = map[string]lbrecord.Claim{}, nil
+	if len(b.gateways) > 0 {
+		b.limits = b.gateways[0].Limits
+	}
+	b.freezeListeners(r)
+	b.newListeners()
+	b.newRoutes()
+	b.decideClaims()
+	b.computeRouting()
+	b.acceptRoutes()
+	b.recordClaims()
+	b.buildLayout()
+	b.buildSets()
+	b.retireObjects()
+	return &Plan{
+		LoadBalancer: in.LoadBalancer, Listeners: b.listeners, Gateways: b.gateways, Routes: b.routes, Layout: b.layout, Version: versionOf(b.layout), Sets: b.sets,
+		Record: b.after, Lost: b.findLost(), Services: b.services, Pools: b.pools,
+	}
+}
+
+func versionOf(w *lblayout.Wanted) string {
+	text, err := json.Marshal(w)
+	if err != nil {
+		panic(fmt.Sprintf("layout is not JSON: %v", err)) // unreachable: it consists of texts and numbers
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// freezeListeners finds the listeners of Gateways that cannot be resolved.
+func (b *planBuilder) freezeListeners(r *Resolution) {
+	for _, name := range b.before.Gateways {
+		if !r.isFrozen(name) {
+			continue
+		}
+		b.after.Gateways = append(b.after.Gateways, name)
+		for i := range b.before.Objects {
+			if o := &b.before.Objects[i]; o.Kind == lbrecord.Listener && o.Owner == name {
+				b.frozenListeners[o.Name] = true
+			}
+		}
+	}
+}
+
+// reservedSets is the number of backend sets that no plan uses. A rule that gets another set needs both sets for a while: the reserve makes
+// such a change possible at the limit, one at a time.
+const reservedSets = 1
+
+// computeRouting computes the routing of all valid listeners.
+func (b *planBuilder) computeRouting() {
+	b.input = &routing.Input{
+		Limits: routing.Limits{
+			Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Redirects: b.redirectsLeft(), Namespaces: map[string]routing.NamespaceLimits{},
+		},
+		Names: b.before.NamesByKey(lbrecord.RoutingPolicy), Fallback: b.planner.fallback,
+	}
+	maps.Copy(b.input.Names, b.before.NamesByKey(lbrecord.BackendSet))
+	for _, r := range b.routes {
+		if b.Document != nil {
+			own := b.Document.RouteLimits(r.Namespace, b.limits)
+			b.input.Limits.Namespaces[r.Namespace] = routing.NamespaceLimits{Sets: own.BackendSets, Conditions: own.Conditions}
+		}
+	}
+	b.input.Foreign = b.foreignSets()
+	for _, l := range b.listeners {
+		if !l.isValid() {
+			continue
+		}
+		b.valid = append(b.valid, l)
+		b.input.Listeners = append(b.input.Listeners, routing.Listener{
+			Gateway: l.gateway.gatewayName(), Name: string(l.Name), Hostname: l.lowerHostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
+			Served: b.servedBy(l), Redirected: b.isRedirected(l),
+		})
+	}
+	b.namePolicies()
+	for i, l := range b.valid {
+		b.input.Listeners[i].Reserved = b.conditionsOfOthers(b.input.Names[l.policyKey()])
+	}
+	b.desired = routing.Build(b.input)
+}
+
+// foreignSets returns the backend sets of others: those that the load balancer has, and those of bindings.
+func (b *planBuilder) foreignSets() []string {
+	var foreign []string
+	for name := range b.live.Sets {
+		if !b.before.HasObject(lbrecord.BackendSet, name) && !b.Recovering {
+			foreign = append(foreign, name)
+		}
+	}
+	for _, binding := range b.Bindings {
+		// A binding without a set cannot keep a name, which is not secret, from a route.
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(foreign, name) && !b.before.HasObject(lbrecord.BackendSet, name) {
+			foreign = append(foreign, name)
+		}
+	}
+	slices.Sort(foreign)
+	return foreign
+}
+
+// usedByFrozen reports whether a frozen listener needs an object that no plan has.
+func (b *planBuilder) usedByFrozen(kind lbrecord.Kind, name string) bool {
+	for listener := range b.frozenListeners {
+		l, found := b.live.Listeners[listener]
+		if !found {
+			continue
+		}
+		switch kind {
+		case lbrecord.BackendSet:
+			if l.DefaultSet == name && name != "" && len(b.gateways) == 0 || slices.ContainsFunc(b.live.Policies[l.Policy].Rules, func(r lblayout.Rule) bool { return r.Set == name }) {
+				return true
+			}
+		case lbrecord.RoutingPolicy:
+			if l.Policy == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// recordObject wants an object, and records it.
+func (b *planBuilder) recordObject(kind lbrecord.Kind, key, name string) lblayout.Ref {
+	b.after.PutObject(lbrecord.Object{Kind: kind, Key: key, Name: name})
+	return lblayout.Ref{Kind: kind, Name: name}
+}
+
+// buildLayout computes the layout.
+func (b *planBuilder) buildLayout() {
+	w := b.layout
+	w.MaxSets, w.MaxListeners = b.limits.BackendSets, b.limits.Listeners
+	for i := range b.desired.Sets {
+		s := &b.desired.Sets[i]
+		b.recordObject(lbrecord.BackendSet, s.Key, s.Name)
+		w.Sets = append(w.Sets, lblayout.Set{Name: s.Name, Health: b.parametersOf(s).healthChecker()})
+	}
+	for _, o := range b.before.Objects {
+		if o.Kind == lbrecord.RuleSet {
+			w.RuleSetNames[o.Name] = true
+		}
+	}
+	for i, l := range b.valid {
+		b.addListener(l, &b.desired.Policies[i])
+	}
+	for _, g := range b.gateways {
+		if name := g.gatewayName().String(); !slices.Contains(b.after.Gateways, name) {
+			b.after.Gateways = append(b.after.Gateways, name)
+		}
+	}
+	slices.Sort(b.after.Gateways)
+}
+
+// addListener adds a listener with everything that it refers to.
+func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
+	w, owner := b.layout, l.gateway.gatewayName().String()
+	if l.tls != nil && l.tls.KeepCertificate && b.before.FindByKey(lbrecord.Listener, l.key) == nil {
+		return // it was never programmed
+	}
+	l.name = b.listenerName(l)
+	listener := lblayout.Listener{
+		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.layoutProtocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
+	}
+	if h := l.lowerHostname(); h != "" {
+		key := lbrecord.HostnameKey(h)
+		name := b.nameOf(lbrecord.Hostname, key, h)
+		l.needs = append(l.needs, b.recordObject(lbrecord.Hostname, key, name))
+		listener.Hostnames = []string{name}
+		if !slices.ContainsFunc(w.Hostnames, func(x lblayout.Hostname) bool { return x.Name == name }) {
+			w.Hostnames = append(w.Hostnames, lblayout.Hostname{Name: name, Hostname: h})
+		}
+	}
+	if l.cert != nil {
+		ref := lblayout.Ref{Kind: lbrecord.Certificate, Name: l.cert.Name}
+		l.needs = append(l.needs, b.recordObject(lbrecord.Certificate, b.keys[ref], l.cert.Name))
+		if !slices.ContainsFunc(w.Certificates, func(x lblayout.Certificate) bool { return x.Name == l.cert.Name }) {
+			w.Certificates = append(w.Certificates, *l.cert)
+		}
+	}
+	listener.Policy = b.addPolicy(l, p)
+	if p.Redirect != nil {
+		key := lbrecord.RuleSetKey(owner, string(l.Name))
+		name := b.nameOf(lbrecord.RuleSet, key, l.gateway.Name+"-"+string(l.Name))
+		w.RuleSetNames[name] = true
+		l.needs = append(l.needs, b.recordObject(lbrecord.RuleSet, key, name))
+		listener.RuleSets = []string{name}
+		w.RuleSets = append(w.RuleSets, lblayout.RuleSet{Name: name, Redirect: &lblayout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
+	}
+	b.after.PutObject(lbrecord.Object{Kind: lbrecord.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
+	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.Listener, Name: l.name}, lblayout.Ref{Kind: lbrecord.BackendSet, Name: listener.DefaultSet})
+	w.Listeners = append(w.Listeners, listener)
+}
+
+// findLost returns the wanted objects that the load balancer has and the record does not.
+func (b *planBuilder) findLost() []lblayout.Ref {
+	var lost []lblayout.Ref
+	if empty := (lblayout.Ref{Kind: lbrecord.BackendSet, Name: routing.EmptySet}); b.Record == nil && b.live.HasObject(empty) {
+		lost = append(lost, empty)
+	}
+	for i := range b.after.Objects {
+		o := &b.after.Objects[i]
+		ref := lblayout.Ref{Kind: o.Kind, Name: o.Name}
+		if !b.before.HasObject(o.Kind, o.Name) && b.live.HasObject(ref) && !b.isLeft(ref) {
+			lost = append(lost, ref)
+		}
+	}
+	return lost
+}
+
+// reasonAddresses is the reason of endpoints that cannot become backends.
+const reasonAddresses = "AddressesRefused"

@@ -1,0 +1,99 @@
+package gatewayplan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+)
+
+// Change is a change of the layout of a load balancer.
+type Change struct {
+	Sign string // +, ~ or -
+	lblayout.Ref
+	Detail string
+}
+
+// kindOrder is the order in which objects are created.
+var kindOrder = []lbrecord.Kind{lbrecord.Hostname, lbrecord.Certificate, lbrecord.BackendSet, lbrecord.RuleSet, lbrecord.RoutingPolicy, lbrecord.Listener}
+
+// LayoutChanges returns the changes that turn the live layout into the wanted one.
+func (p *Plan) LayoutChanges(live *lblayout.Live) []Change {
+	var all []Change
+	for ref := range lblayout.FindBehind(live, p.Layout) {
+		c := Change{Sign: "+", Ref: ref, Detail: p.describeObject(ref)}
+		if live.HasObject(ref) {
+			c.Sign = "~"
+		}
+		all = append(all, c)
+	}
+	for _, ref := range p.Layout.Delete {
+		if live.HasObject(ref) {
+			all = append(all, Change{Sign: "-", Ref: ref})
+		}
+	}
+	slices.SortFunc(all, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Sign, b.Sign), cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// describeObject describes an object.
+func (p *Plan) describeObject(ref lblayout.Ref) string {
+	switch ref.Kind {
+	case lbrecord.Listener:
+		for _, l := range p.Layout.Listeners {
+			if l.Name == ref.Name {
+				return fmt.Sprintf("port %d", l.Port)
+			}
+		}
+	case lbrecord.RoutingPolicy:
+		for _, x := range p.Layout.Policies {
+			if x.Name == ref.Name {
+				return fmt.Sprintf("%d rules", len(x.Rules))
+			}
+		}
+	case lbrecord.Hostname:
+		for _, h := range p.Layout.Hostnames {
+			if h.Name == ref.Name {
+				return h.Hostname
+			}
+		}
+	case lbrecord.BackendSet:
+		if s := p.Sets[ref.Name]; s != nil {
+			return fmt.Sprintf("%d endpoints", len(s.Wanted.Endpoints))
+		}
+	}
+	return ""
+}
+
+// FormatProblems returns what is wrong with Gateways and routes, one line each.
+func (p *Plan) FormatProblems() []string {
+	var all []string
+	if len(p.Lost) > 0 {
+		all = append(all, p.lostMessage())
+	}
+	for _, l := range p.Listeners {
+		for _, problem := range []Problem{l.accepted, l.conflicted, l.resolved} {
+			if problem != (Problem{}) {
+				all = append(all, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
+			}
+		}
+	}
+	for _, r := range p.Routes {
+		name := r.Namespace + "/" + r.Name
+		for _, parent := range r.parents {
+			if a := &parent.acceptance; !a.Accepted {
+				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.gatewayName(), a.Reason, a.Message))
+			} else if a.Dropped != "" {
+				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.gatewayName(), a.Dropped))
+			}
+		}
+		if r.resolved != (Problem{}) {
+			all = append(all, fmt.Sprintf("HTTPRoute %s: %s: %s", name, r.resolved.Reason, r.resolved.Message))
+		}
+	}
+	return all
+}

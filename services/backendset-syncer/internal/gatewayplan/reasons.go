@@ -1,0 +1,95 @@
+package gatewayplan
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+)
+
+// A summary is the condition that says most about an object: the first one that is not as it should be, and otherwise the last one. Metrics
+// count objects by the reasons of their summaries, and Events report their changes.
+
+// IsGood reports whether a reason is that of an object without a problem.
+func IsGood(reason string) bool {
+	return reason == string(gatewayv1.GatewayReasonProgrammed) || reason == v1alpha1.ReasonSynced || reason == string(gatewayv1.GatewayClassReasonAccepted)
+}
+
+// summarize returns the first condition that is not True, or the last one. The zero value means that the object has none of them.
+func summarize(all []metav1.Condition, kinds ...string) Problem {
+	var last Problem
+	for _, kind := range kinds {
+		c := meta.FindStatusCondition(all, kind)
+		if c == nil {
+			continue
+		}
+		if last = (Problem{c.Reason, c.Message}); c.Status != metav1.ConditionTrue {
+			return last
+		}
+	}
+	return last
+}
+
+// ClassSummary returns the summary of a GatewayClass.
+func ClassSummary(s *gatewayv1.GatewayClassStatus) Problem {
+	return summarize(s.Conditions, string(gatewayv1.GatewayClassConditionStatusAccepted))
+}
+
+// GatewaySummary returns the summary of a Gateway.
+func GatewaySummary(s *gatewayv1.GatewayStatus) Problem {
+	return summarize(s.Conditions, string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed))
+}
+
+// ListenerSummaries returns the summaries of the listeners of a Gateway by their names.
+func ListenerSummaries(s *gatewayv1.GatewayStatus) map[gatewayv1.SectionName]Problem {
+	all := map[gatewayv1.SectionName]Problem{}
+	for i := range s.Listeners {
+		l := &s.Listeners[i]
+		p := summarize(l.Conditions, string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerConditionProgrammed))
+		p.Message = fmt.Sprintf("listener %s: %s", l.Name, p.Message)
+		all[l.Name] = p
+	}
+	return all
+}
+
+// ParentSummary returns the summary of a route for one of its parents.
+func ParentSummary(s *gatewayv1.RouteParentStatus) Problem {
+	accepted := summarize(s.Conditions, string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs))
+	if accepted.Reason != string(gatewayv1.RouteReasonAccepted) && accepted.Reason != string(gatewayv1.RouteReasonResolvedRefs) {
+		return accepted
+	}
+	if c := meta.FindStatusCondition(s.Conditions, string(gatewayv1.RouteConditionPartiallyInvalid)); c != nil && c.Status == metav1.ConditionTrue {
+		return Problem{string(gatewayv1.RouteConditionPartiallyInvalid), c.Message}
+	}
+	return summarize(s.Conditions, ConditionBackendsSynced)
+}
+
+// RouteSummary returns the summary of a route for the parents of one load balancer: the first with a problem, or the first.
+func RouteSummary(parents []gatewayv1.RouteParentStatus) Problem {
+	var first Problem
+	for i := range parents {
+		p := ParentSummary(&parents[i])
+		switch {
+		case p == (Problem{}):
+		case !IsGood(p.Reason) && p.Reason != v1alpha1.ReasonPending:
+			return p
+		case first == (Problem{}) || IsGood(first.Reason):
+			first = p
+		}
+	}
+	return first
+}
+
+// PreviousParents returns the entries that a route has for the parents of a load balancer.
+func (s *RouteStatus) PreviousParents() []gatewayv1.RouteParentStatus {
+	var all []gatewayv1.RouteParentStatus
+	for i := range s.Parents {
+		if at := indexOfParent(s.Route.Status.Parents, &s.Parents[i]); at >= 0 {
+			all = append(all, s.Route.Status.Parents[at])
+		}
+	}
+	return all
+}

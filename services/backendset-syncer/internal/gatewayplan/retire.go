@@ -1,0 +1,109 @@
+package gatewayplan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// retireObjects decides what becomes of recorded objects that the plan does not have. Backend sets drain before they are deleted.
+func (b *planBuilder) retireObjects() {
+	var draining []lbrecord.Object
+	for _, o := range b.before.Objects {
+		ref := lblayout.Ref{Kind: o.Kind, Name: o.Name}
+		switch {
+		case b.wantsObject(ref):
+		case slices.Contains(b.Gone, ref):
+			b.after.RemoveObject(o.Kind, o.Name)
+		case b.isFrozen(&o):
+			if o.Kind == lbrecord.BackendSet {
+				b.keepSet(&o)
+			}
+		case o.Kind == lbrecord.BackendSet:
+			draining = append(draining, b.retireSet(o))
+		case o.Kind == lbrecord.RoutingPolicy && len(b.foreignRules(o.Name)) > 0:
+			b.leavePolicy(&o)
+		default:
+			b.layout.Delete = append(b.layout.Delete, ref)
+		}
+	}
+	slices.SortFunc(draining, func(x, y lbrecord.Object) int {
+		return cmp.Or(x.Retired.Compare(y.Retired), strings.Compare(x.Name, y.Name))
+	})
+	for _, o := range draining {
+		b.layout.Retired = append(b.layout.Retired, o.Name)
+	}
+}
+
+// isFrozen reports whether an object stays as it is because of a Gateway that cannot be resolved.
+func (b *planBuilder) isFrozen(o *lbrecord.Object) bool {
+	return o.Kind == lbrecord.Listener && b.frozenListeners[o.Name] || b.usedByFrozen(o.Kind, o.Name)
+}
+
+// retireSet drains a backend set, and deletes it when it is empty. Without a listener, no request is in flight.
+func (b *planBuilder) retireSet(o lbrecord.Object) lbrecord.Object {
+	ref := lblayout.Ref{Kind: o.Kind, Name: o.Name}
+	if o.Retired.IsZero() {
+		o.Retired = b.now.UTC().Truncate(time.Second)
+		b.after.PutObject(o)
+	}
+	if b.live.Sets[o.Name] == 0 || len(b.gateways) == 0 {
+		b.layout.Delete = append(b.layout.Delete, ref)
+	}
+	if b.live.Uses[ref] {
+		b.keepSet(&o) // the policy that uses it changes first
+	} else {
+		b.drainSet(&o)
+	}
+	return o
+}
+
+// wantsObject reports whether the plan has an object.
+func (b *planBuilder) wantsObject(ref lblayout.Ref) bool {
+	w := b.layout
+	switch ref.Kind {
+	case lbrecord.Listener:
+		return slices.ContainsFunc(w.Listeners, func(x lblayout.Listener) bool { return x.Name == ref.Name })
+	case lbrecord.RoutingPolicy:
+		return slices.ContainsFunc(w.Policies, func(x lblayout.Policy) bool { return x.Name == ref.Name })
+	case lbrecord.RuleSet:
+		return slices.ContainsFunc(w.RuleSets, func(x lblayout.RuleSet) bool { return x.Name == ref.Name })
+	case lbrecord.Hostname:
+		return slices.ContainsFunc(w.Hostnames, func(x lblayout.Hostname) bool { return x.Name == ref.Name })
+	case lbrecord.Certificate:
+		return slices.ContainsFunc(w.Certificates, func(x lblayout.Certificate) bool { return x.Name == ref.Name })
+	}
+	return b.sets[ref.Name] != nil && slices.ContainsFunc(w.Sets, func(x lblayout.Set) bool { return x.Name == ref.Name })
+}
+
+// keepSet keeps the endpoints of a set that something still uses.
+func (b *planBuilder) keepSet(o *lbrecord.Object) {
+	members, ok := routing.ParseSetKey(o.Key)
+	if !ok {
+		return
+	}
+	b.sets[o.Name] = b.buildSet(o.Key, members, b.firstParameters())
+}
+
+// drainSet drains the backends of a set that nothing uses any longer: requests in flight end.
+func (b *planBuilder) drainSet(o *lbrecord.Object) {
+	drain := b.firstParameters().drainTimes()
+	drain.Minimum = drain.Maximum
+	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Retired: true, Limits: b.backendLimits()}}
+}
+
+// backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.
+func (b *planBuilder) backendLimits() plan.Limits {
+	if b.limits.Backends != (plan.Limits{}) {
+		return b.limits.Backends
+	}
+	const documented = 512
+	return plan.Limits{PerSet: documented, Total: documented}
+}

@@ -1,0 +1,118 @@
+package gatewayplan
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/weights"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// buildSets computes the endpoints of all sets.
+func (b *planBuilder) buildSets() {
+	counts := map[routing.Backend]int{}
+	for i := range b.desired.Sets {
+		s := &b.desired.Sets[i]
+		b.sets[s.Name] = b.buildSet(s.Key, s.Members, b.parametersOf(s))
+		for _, m := range s.Members {
+			f, _ := b.memberEndpoints(&m, s.Members)
+			counts[m.Backend] = len(activeOf(f.all))
+		}
+	}
+	others := 0
+	for name, n := range b.live.Sets {
+		if b.sets[name] == nil {
+			others += n
+		}
+	}
+	for _, crowd := range b.desired.CheckBackends(counts, routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}, others) {
+		b.sets[crowd.Set].Problem = Problem{reasonCapacity, crowd.Message}
+	}
+}
+
+// parametersOf returns the parameters of a set: those of the oldest Gateway whose routes use it. Sets of the responder are checked by
+// connections, as it answers all requests with errors.
+func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
+	parameters := b.firstParameters()
+	if s.Key == routing.EmptyKey || s.Key == routing.DefaultKey {
+		if parameters.Health = (lblayout.Health{}); b.planner.fallback != nil {
+			parameters.Health.Protocol = healthTCP
+		}
+		return parameters
+	}
+	for _, g := range b.gateways {
+		for i := range b.desired.Policies {
+			p := &b.desired.Policies[i]
+			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r routing.Rule) bool { return r.Set == s.Name }) {
+				own := g.Parameters
+				return &own
+			}
+		}
+	}
+	return parameters
+}
+
+// firstParameters returns the parameters of the oldest Gateway: those of sets that no route uses.
+func (b *planBuilder) firstParameters() *Parameters {
+	if len(b.gateways) == 0 {
+		return &Parameters{}
+	}
+	own := b.gateways[0].Parameters
+	return &own
+}
+
+// buildSet returns what the actor should do for a set.
+func (b *planBuilder) buildSet(key string, members []routing.Member, p *Parameters) *Set {
+	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drainTimes(), Limits: b.backendLimits()}}
+	if p.Health != (lblayout.Health{}) {
+		h := p.healthChecker()
+		s.Wanted.Health = &ociapi.HealthChecker{
+			Protocol: h.Protocol, URLPath: h.Path, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
+			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
+		}
+	}
+	var groups []weights.Group
+	for _, m := range members {
+		f, problem := b.memberEndpoints(&m, members)
+		if problem != (Problem{}) {
+			s.Problem = problem
+		} else if f.refused != "" {
+			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
+		}
+		s.Wanted.Endpoints = mergeEndpoints(s.Wanted.Endpoints, f.all)
+		if f.service != "" && !slices.Contains(s.Wanted.Services, f.service) {
+			s.Wanted.Services = append(s.Wanted.Services, f.service)
+		}
+		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.all)})
+		if b.Document != nil {
+			if own := b.Document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {
+				s.Wanted.Maximum = own
+			}
+		}
+	}
+	if len(members) > 1 {
+		scaled := weights.Scale(groups, b.Weights[key])
+		s.Wanted.Weights, s.WeightChoice = scaled.Backends, scaled.Choice
+	}
+	return s
+}
+
+// activeOf returns the addresses of the endpoints that get requests: as package plan chooses them.
+func activeOf(all []plan.Endpoint) []netip.AddrPort {
+	least := plan.Ready
+	if !slices.ContainsFunc(all, func(e plan.Endpoint) bool { return e.State == plan.Ready }) {
+		least = plan.Finishing
+	}
+	var active []netip.AddrPort
+	for _, e := range all {
+		if e.State >= least {
+			active = append(active, e.Address)
+		}
+	}
+	return active
+}

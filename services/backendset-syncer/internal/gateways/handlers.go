@@ -1,0 +1,173 @@
+package gateways
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/controller"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+)
+
+// AddHandlers registers event handlers that enqueue what a changed object affects:
+//
+//	a Service, an EndpointSlice         the load balancers whose routes refer to the Service
+//	a Pod                               the load balancers whose routes refer to an InferencePool with the pod
+//	a BackendSetBinding                 its load balancer: the set is no longer free
+//	a record                            its load balancer
+//	other kinds                         everything: how parameters, grants, labels and certificates affect routes depends on all of them
+func AddHandlers(i *informers.Informers, r *Reconciler) {
+	all := controller.Handler(r.p.Enqueue, func(any) []cache.ObjectName { return []cache.ObjectName{{Name: sweepKey}} })
+	for _, informer := range []*kube.OptionalInformer{i.GatewayClasses, i.Gateways, i.Grants, i.Pools, i.GatewayConfigs, i.Secrets} {
+		informer.AddEventHandler(all)
+	}
+	i.Routes.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
+		if route, ok := obj.(*gatewayv1.HTTPRoute); ok && !r.isOwnRoute(route) {
+			return nil
+		}
+		return []cache.ObjectName{{Name: sweepKey}}
+	}))
+	i.Namespaces.AddEventHandler(controller.Unless(sameLabels, all))
+	i.ConfigMaps.AddEventHandler(controller.Handler(r.p.Enqueue, r.ofConfigMap))
+	i.Services.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
+		name, err := cache.ObjectToName(obj)
+		if err != nil {
+			return nil
+		}
+		return r.ofService(name)
+	}))
+	i.EndpointSlices.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			return r.ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
+		}
+		return nil
+	}))
+	i.Pods.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
+		if p, ok := obj.(*corev1.Pod); ok {
+			return r.ofPod(p)
+		}
+		return nil
+	}))
+	i.Bindings.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
+		if b, ok := obj.(*v1alpha1.BackendSetBinding); ok && r.knowsBalancer(b.Spec.LoadBalancerID) {
+			return []cache.ObjectName{{Name: b.Spec.LoadBalancerID}}
+		}
+		return nil
+	}))
+}
+
+// OnReport returns the function that enqueues a load balancer whose reports have changed.
+func (r *Reconciler) OnReport() func(actor.Key) {
+	return func(key actor.Key) {
+		if r.knowsBalancer(key.LoadBalancer) {
+			r.p.Enqueue(cache.ObjectName{Name: key.LoadBalancer})
+		}
+	}
+}
+
+func (r *Reconciler) knowsBalancer(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[id] != nil
+}
+
+// isOwnRoute reports whether a route has a Gateway of the program, or an entry of it.
+func (r *Reconciler) isOwnRoute(route *gatewayv1.HTTPRoute) bool {
+	for i := range route.Status.Parents {
+		if r.p.Planner.IsOwnController(route.Status.Parents[i].ControllerName) {
+			return true
+		}
+	}
+	for i := range route.Spec.ParentRefs {
+		if r.p.Planner.IsOwnGateway(&route.Spec.ParentRefs[i], route.Namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofService returns the load balancers whose routes refer to a Service, and notes the time of the event.
+func (r *Reconciler) ofService(name cache.ObjectName) []cache.ObjectName {
+	return r.matchBalancers(func(b *balancerState) bool { return b.services[name] })
+}
+
+func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
+	return r.matchBalancers(func(b *balancerState) bool {
+		for name := range b.pools {
+			pool := informers.FindObject[informers.Pool](r.p.Caches.Pools, name)
+			if pool != nil && pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && gatewayplan.SelectsPod(pool, p) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (r *Reconciler) matchBalancers(match func(*balancerState) bool) []cache.ObjectName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []cache.ObjectName
+	for id, b := range r.known {
+		if !match(b) {
+			continue
+		}
+		if b.since.IsZero() {
+			b.since = r.p.Clock.Now()
+		}
+		all = append(all, cache.ObjectName{Name: id})
+	}
+	return all
+}
+
+// ofConfigMap returns what a ConfigMap affects. The record of a load balancer may have been changed by another client.
+func (r *Reconciler) ofConfigMap(obj any) []cache.ObjectName {
+	c, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return nil
+	}
+	id, ok := r.recordOf(c)
+	if !ok {
+		return []cache.ObjectName{{Name: sweepKey}}
+	}
+	version := c.ResourceVersion
+	if current := informers.FindObject[corev1.ConfigMap](r.p.Caches.ConfigMaps, cache.ObjectName{Namespace: c.Namespace, Name: c.Name}); current == nil {
+		version = ""
+	}
+	r.p.Records.InvalidateStale(id, version)
+	return []cache.ObjectName{{Name: id}}
+}
+
+// recordOf returns the load balancer of a record.
+func (r *Reconciler) recordOf(c *corev1.ConfigMap) (string, bool) {
+	if c.Namespace != r.p.Namespace || c.Labels[lbrecord.Label] != lbrecord.LabelRecord {
+		return "", false
+	}
+	parsed, err := lbrecord.FromConfigMap(c)
+	if err != nil {
+		return "", false
+	}
+	return parsed.LoadBalancer, true
+}
+
+func configMapsOf(reader kit.Reader) []*corev1.ConfigMap {
+	return informers.ListAll[corev1.ConfigMap](reader)
+}
+
+// sameLabels reports whether an update of a namespace leaves its labels.
+func sameLabels(old, current any) bool {
+	a, ok := old.(interface{ GetLabels() map[string]string })
+	if !ok {
+		return false
+	}
+	b, ok := current.(interface{ GetLabels() map[string]string })
+	return ok && reflect.DeepEqual(a.GetLabels(), b.GetLabels())
+}

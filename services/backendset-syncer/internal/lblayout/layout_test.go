@@ -1,0 +1,51 @@
+package lblayout
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+)
+
+// TestPoliciesOfOthers has policies without a listener and without rules of the program.
+func TestPoliciesOfOthers(t *testing.T) {
+	t.Parallel()
+	own, adopted, foreign := Rule{Name: "r000_a_b", Condition: "c", Set: "s"}, Rule{Name: "p0000_x", Condition: "d", Set: "s"}, Rule{Name: "terraform", Condition: "e", Set: "s"}
+	tests := []struct {
+		name   string
+		live   []Rule // nil: the load balancer does not have the policy
+		wanted []Rule
+		want   []Rule // of the write, nil without one
+	}{
+		{name: "the program's rules go", live: []Rule{foreign, own}, want: []Rule{foreign}},
+		{name: "adopted rules go", live: []Rule{adopted, foreign, own}, want: []Rule{foreign}},
+		{name: "nothing is left to do", live: []Rule{foreign}},
+		{name: "the policy is gone"},
+		{name: "others have removed their rules meanwhile", live: []Rule{own}},
+		{name: "rules come back", live: []Rule{foreign}, wanted: []Rule{own}, want: []Rule{foreign, own}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			live := &Live{Policies: map[string]Policy{}, Sets: map[string]int{"s": 1}}
+			if tt.live != nil {
+				live.Policies["p"] = Policy{Name: "p", Rules: tt.live}
+			}
+			wanted := &Wanted{Policies: []Policy{{Name: "p", Rules: tt.wanted, Adopted: []string{adopted.Name}}}, MaxSets: 16}
+			steps := NextSteps(live, wanted)
+			if tt.want == nil {
+				assert.Empty(t, steps)
+				return
+			}
+			assert.True(t, FindBehind(live, wanted)[Ref{lbrecord.RoutingPolicy, "p"}])
+			if assert.Len(t, steps, 1) {
+				assert.Equal(t, Update, steps[0].Action)
+				assert.Equal(t, tt.want, steps[0].Policy.Rules)
+				live.Policies["p"] = *steps[0].Policy
+			}
+			assert.Empty(t, NextSteps(live, wanted), "one write is enough")
+			assert.Empty(t, FindBehind(live, wanted))
+		})
+	}
+}
