@@ -77,7 +77,8 @@ func (h *health) trackActive(s *set, now time.Time) {
 	}
 }
 
-// restartWhenUsed begins anew if requests could not reach the set when its health was read: backends without a known health counted as healthy.
+// restartWhenUsed begins anew if requests could not reach the set when its health was read: backends without a known health counted as
+// healthy.
 func (h *health) restartWhenUsed(now time.Time) {
 	if h.status != nil && !h.used {
 		h.status, h.failed, h.next = nil, "", now.Add(healthInterval/2) // the first check takes a second
@@ -160,7 +161,8 @@ func (a *actor) recordInService(h *health) {
 	}
 }
 
-// awaitInherited waits for the backends that are not healthy when the set is read for the first time: they may be new, of an earlier leader.
+// awaitInherited waits for the backends that are not healthy when the set is read for the first time: they may be new, of an earlier
+// leader.
 func (h *health) awaitInherited(now time.Time) {
 	for address := range h.active {
 		if _, known := h.awaited[address]; !known && !h.status.InService(address.String(), h.used) {

@@ -166,8 +166,8 @@ var alike = []string{"503", "409 locked", "409 token", "429", "reset", "hang", "
 
 var writeOperations = []string{"UpdateBackendSet", "CreateBackend", "UpdateBackend", "DeleteBackend"}
 
-// TestFaultsOfWrites lets each kind of write fail in ways that differ for the actor, in one of the modes that differ for it. In the long lane, each
-// fails in each way in all of them.
+// TestFaultsOfWrites lets each kind of write fail in ways that differ for the actor, in one of the modes that differ for it. In the long
+// lane, each fails in each way in all of them.
 func TestFaultsOfWrites(t *testing.T) {
 	t.Parallel()
 	modes := []string{"queue, etag at both", "parallel, etag at completion, lenient", "busy, etag at acceptance"}
@@ -782,8 +782,8 @@ func TestARetiredSetThatIsUsed(t *testing.T) {
 	})
 }
 
-// TestRandomEventsAndFaults lets anything happen, and then nothing: the sets converge, with a bounded number of writes. The long lane has a seed
-// for each mode.
+// TestRandomEventsAndFaults lets anything happen, and then nothing: the sets converge, with a bounded number of writes. The long lane has a
+// seed for each mode.
 func TestRandomEventsAndFaults(t *testing.T) {
 	t.Parallel()
 	modes := modes(1)

@@ -259,8 +259,8 @@ func TestBuildOfALostRecord(t *testing.T) {
 	}, objects(r))
 }
 
-// TestBuildOfALostRecordWithRulesOfOthers has sets with the program's names that a rule of others in an adopted policy uses, too, and one that
-// only a listener of another program uses.
+// TestBuildOfALostRecordWithRulesOfOthers has sets with the program's names that a rule of others in an adopted policy uses, too, and one
+// that only a listener of another program uses.
 func TestBuildOfALostRecordWithRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	in := upstreamShaped()

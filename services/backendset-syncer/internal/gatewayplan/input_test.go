@@ -21,7 +21,8 @@ func (c *changing) CurrentDocument() (*policy.Document, string) {
 	return document, ""
 }
 
-// TestConfigurationThatChangesDuringAPlan plans with one document: not with the limits of one, and the pod ranges and certificates of another.
+// TestConfigurationThatChangesDuringAPlan plans with one document: not with the limits of one, and the pod ranges and certificates of
+// another.
 func TestConfigurationThatChangesDuringAPlan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -48,7 +48,8 @@ func (b *planBuilder) conditionsOfOthers(policy string) int {
 	return n
 }
 
-// countConditions returns the number of conditions of a rule of others, with its groups. It may count too many, as a literal can have a comma.
+// countConditions returns the number of conditions of a rule of others, with its groups. It may count too many, as a literal can have a
+// comma.
 func countConditions(condition string) int {
 	return 1 + strings.Count(condition, ",") + max(strings.Count(condition, "any(")+strings.Count(condition, "all(")-1, 0)
 }

@@ -9,9 +9,9 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
-// A routing policy belongs to a listener of the load balancer, and others may have rules in it. It stays with its listener: if a listener of a
-// Gateway gets another name, or another Gateway takes its port, the policy and the rules of others stay. If the listener is deleted, only the
-// program's rules go.
+// A routing policy belongs to a listener of the load balancer, and others may have rules in it. It stays with its listener: if a listener
+// of a Gateway gets another name, or another Gateway takes its port, the policy and the rules of others stay. If the listener is deleted,
+// only the program's rules go.
 
 // namePolicies gives listeners the policies that their listeners of the load balancer have.
 func (b *planBuilder) namePolicies() {
@@ -99,8 +99,8 @@ func (b *planBuilder) isLeft(ref lblayout.Ref) bool {
 		!slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return lblayout.IsOwnRule(r.Name) })
 }
 
-// leavePolicy leaves a routing policy to those who have rules in it: the program's rules go, when no listener obeys them any longer, and then
-// the record lets go of it.
+// leavePolicy leaves a routing policy to those who have rules in it: the program's rules go, when no listener obeys them any longer, and
+// then the record lets go of it.
 func (b *planBuilder) leavePolicy(o *lbrecord.Object) {
 	rules := b.live.Policies[o.Name].Rules
 	switch {

@@ -111,8 +111,8 @@ type Resolution struct {
 	bindings []*v1alpha1.BackendSetBinding
 }
 
-// NewInput returns the input of a plan of a load balancer with the configuration and the bindings that the Gateways were resolved with: a plan
-// must not take its limits from one document, and its pod ranges from another.
+// NewInput returns the input of a plan of a load balancer with the configuration and the bindings that the Gateways were resolved with: a
+// plan must not take its limits from one document, and its pod ranges from another.
 func (r *Resolution) NewInput(loadBalancer string) *Input {
 	return &Input{LoadBalancer: loadBalancer, Document: r.document, Bindings: r.bindings}
 }
@@ -151,8 +151,8 @@ func (p *Planner) ListClasses() map[*gatewayv1.GatewayClass]Problem {
 	return problems
 }
 
-// ResolveGateways returns the Gateways of the program. It reads the configuration and the bindings once, for itself and for the plans of the
-// load balancers.
+// ResolveGateways returns the Gateways of the program. It reads the configuration and the bindings once, for itself and for the plans of
+// the load balancers.
 func (p *Planner) ResolveGateways() *Resolution {
 	r := &Resolution{Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{}, bindings: p.observer.ListBindings()}
 	r.document, r.invalid = p.configuration.CurrentDocument()

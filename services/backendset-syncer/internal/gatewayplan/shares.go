@@ -11,11 +11,11 @@ import (
 )
 
 // A backendRef that is not valid should get its share of the requests answered with 500. A rule has one backend set, so the set gets
-// backends of the responder with the weight of the reference. A reference whose Service does not exist yet keeps its place in the key of the
-// set: when the Service comes, the set stays, and only its backends change.
+// backends of the responder with the weight of the reference. A reference whose Service does not exist yet keeps its place in the key of
+// the set: when the Service comes, the set stays, and only its backends change.
 //
-// The responder fails HTTP health checks, because it answers all requests with errors. With such a check, and without a responder, the other
-// backendRefs of the rule get the share, and the condition ResolvedRefs says so.
+// The responder fails HTTP health checks, because it answers all requests with errors. With such a check, and without a responder, the
+// other backendRefs of the rule get the share, and the condition ResolvedRefs says so.
 
 // Consequences of an invalid backendRef, in the message of ResolvedRefs.
 const (
@@ -86,7 +86,8 @@ func (b *planBuilder) withShares(valid []routing.Member, invalid []invalidRef) [
 	return all
 }
 
-// memberEndpoints returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside others.
+// memberEndpoints returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside
+// others.
 func (b *planBuilder) memberEndpoints(m *routing.Member, members []routing.Member) (backendEndpoints, Problem) {
 	f, problem := b.findEndpoints(m.Backend)
 	if problem == (Problem{}) || len(members) < 2 || !b.answersShares() {

@@ -91,8 +91,8 @@ var changes = []change{
 	{"no other namespaces", listeners(strings.Replace(webListener, "from: All", "from: Selector, selector: {matchLabels: {team: llm}}", 1))},
 }
 
-// TestEveryChange makes every kind of change of a route under load: no request fails if the next change comes while the last one is written. In
-// the long lane, no request fails if it waits for the last one either, in some modes of the load balancer.
+// TestEveryChange makes every kind of change of a route under load: no request fails if the next change comes while the last one is
+// written. In the long lane, no request fails if it waits for the last one either, in some modes of the load balancer.
 func TestEveryChange(t *testing.T) {
 	t.Parallel()
 	all := map[string]*ocilb.Modes{"default": nil}

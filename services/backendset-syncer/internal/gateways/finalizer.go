@@ -21,7 +21,8 @@ import (
 // never ends. A program that serves its GatewayClasses removes it, after the rules of the route have left the load balancer.
 const okeFinalizer = "oke-gateway-api.gemyago.github.io/http-route-programmed"
 
-// releaseFinalizers removes the finalizer of oke-gateway-api from deleted routes of a load balancer that has none of their rules any longer.
+// releaseFinalizers removes the finalizer of oke-gateway-api from deleted routes of a load balancer that has none of their rules any
+// longer.
 func (r *Reconciler) releaseFinalizers(ctx context.Context, plan *gatewayplan.Plan, report *actor.LayoutReport, current bool) error { //nolint:revive // current is part of the report
 	if !r.p.OKE || report == nil || !current || report.Reason != "" {
 		return nil

@@ -51,8 +51,8 @@ func (r *Reconciler) noteUnplanned(resolution *gatewayplan.Resolution) {
 	}
 }
 
-// endpointsOf returns the backend sets of a plan by their endpoints. Sets that only drain, and those of a load balancer that is not written,
-// have none.
+// endpointsOf returns the backend sets of a plan by their endpoints. Sets that only drain, and those of a load balancer that is not
+// written, have none.
 func (r *Reconciler) endpointsOf(plan *gatewayplan.Plan) map[netip.AddrPort][]string {
 	if r.p.WakePod == nil || len(plan.Lost) > 0 {
 		return nil

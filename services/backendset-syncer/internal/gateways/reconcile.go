@@ -78,8 +78,8 @@ type Params struct {
 	Meter    meter
 	Enqueue  func(cache.ObjectName)
 	Clock    clock.PassiveClock
-	// WakePod is called for pods that wait for the readiness gate when the state of a backend set of theirs may have changed. Nil: there are no
-	// gates.
+	// WakePod is called for pods that wait for the readiness gate when the state of a backend set of theirs may have changed. Nil: there are
+	// no gates.
 	WakePod func(cache.ObjectName)
 	// Namespace is that of the records.
 	Namespace string
@@ -186,8 +186,8 @@ func (r *Reconciler) reconcileBalancer(ctx context.Context, resolution *gatewayp
 	return errors.Join(r.writeStatuses(ctx, plan, report, current), r.releaseFinalizers(ctx, plan, report, current))
 }
 
-// withoutGone returns a report without the objects that are gone, unless it is about the newest layout: an earlier one may have wanted to delete
-// what is wanted again.
+// withoutGone returns a report without the objects that are gone, unless it is about the newest layout: an earlier one may have wanted to
+// delete what is wanted again.
 func withoutGone(report *actor.LayoutReport, current bool) *actor.LayoutReport { //nolint:revive // the flag is part of the report
 	if report == nil || current {
 		return report

@@ -161,8 +161,8 @@ func trimSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// trimPod keeps the readiness of a pod that has the readiness gate, and the existence of others. Of the gates of other controllers, it keeps
-// the first one that is closed: a pod can have any number.
+// trimPod keeps the readiness of a pod that has the readiness gate, and the existence of others. Of the gates of other controllers, it
+// keeps the first one that is closed: a pod can have any number.
 func trimPod(p *corev1.Pod) {
 	trimmed := corev1.Pod{ObjectMeta: identityOf(&p.ObjectMeta)}
 	if HasGate(p) {
@@ -287,8 +287,8 @@ func AddressesOf(s *discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// AddressOf returns the IP address of an endpoint as package netip writes it, empty if it has none. The API server accepts IPv4 addresses with
-// leading zeros, and those mapped to IPv6. The first address counts: the API specifies no meaning of more.
+// AddressOf returns the IP address of an endpoint as package netip writes it, empty if it has none. The API server accepts IPv4 addresses
+// with leading zeros, and those mapped to IPv6. The first address counts: the API specifies no meaning of more.
 func AddressOf(e *discoveryv1.Endpoint) string {
 	if len(e.Addresses) == 0 {
 		return ""

@@ -267,8 +267,8 @@ func (d *stepBuilder) applyPolicies() {
 	}
 }
 
-// partialPolicy returns a policy that needs no missing set: a rule whose set does not exist keeps the set that the rule with its condition has, or
-// is left out. So sets that other rules no longer need become free, and there is room for the missing ones.
+// partialPolicy returns a policy that needs no missing set: a rule whose set does not exist keeps the set that the rule with its condition
+// has, or is left out. So sets that other rules no longer need become free, and there is room for the missing ones.
 func (d *stepBuilder) partialPolicy(p, have *Policy) *Policy {
 	now := map[string]string{}
 	for _, r := range have.Rules {

@@ -62,8 +62,8 @@ type Endpoints struct {
 	Missing bool
 }
 
-// BindingEndpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not name
-// a port of the Service. isPod reports whether an address may be that of a pod.
+// BindingEndpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not
+// name a port of the Service. isPod reports whether an address may be that of a pod.
 func (o *Observer) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (Endpoints, error) {
 	return o.ServiceEndpoints(cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}, b.Spec.ServiceRef.Port, isPod)
 }

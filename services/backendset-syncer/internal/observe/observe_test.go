@@ -209,8 +209,8 @@ func TestAHugeService(t *testing.T) {
 	assert.True(t, slices.IsSortedFunc(got.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) }))
 }
 
-// gated returns a pod with the readiness gate, and others, and with conditions: "ContainersReady Ready:ReadinessGatesNotReady", which is False
-// because it has a reason.
+// gated returns a pod with the readiness gate, and others, and with conditions: "ContainersReady Ready:ReadinessGatesNotReady", which is
+// False because it has a reason.
 func gated(name, conditions string, others ...string) string {
 	gates, states := "{conditionType: fairlead.dev/oci-lb-ready}", []string{}
 	for _, g := range others {

@@ -28,9 +28,9 @@ import (
 	"time"
 )
 
-// VanishGracePeriod is the time for which an endpoint that was never seen terminating stays in the set after it is gone. A new EndpointSlice
-// replaces a deleted one within seconds, or after a restart of the kube-controller-manager. Meanwhile, requests reach a failed node if
-// its backends still look healthy.
+// VanishGracePeriod is the time for which an endpoint that was never seen terminating stays in the set after it is gone. A new
+// EndpointSlice replaces a deleted one within seconds, or after a restart of the kube-controller-manager. Meanwhile, requests reach a
+// failed node if its backends still look healthy.
 const VanishGracePeriod = 30 * time.Second
 
 // markRetention is how long a set remembers an endpoint that is gone and is not a backend: a write in progress may still add it. It is

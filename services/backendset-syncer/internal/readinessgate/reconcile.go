@@ -1,6 +1,6 @@
-// Package readinessgate opens the readiness gate fairlead.dev/oci-lb-ready of pods: a pod with the gate becomes ready once the load balancers
-// send it requests. So a roll-out waits for load balancers before it ends old pods. The backend sets of a pod are those of bindings of its
-// Services, and those that routes of Gateways use.
+// Package readinessgate opens the readiness gate fairlead.dev/oci-lb-ready of pods: a pod with the gate becomes ready once the load
+// balancers send it requests. So a roll-out waits for load balancers before it ends old pods. The backend sets of a pod are those of
+// bindings of its Services, and those that routes of Gateways use.
 //
 // The gate fails open, and never closes again: a pod whose load balancers fail later stays ready, as other clients may reach it.
 //

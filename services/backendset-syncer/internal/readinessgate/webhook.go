@@ -33,7 +33,8 @@ const (
 	// maxWaiting limits the connections without a request, and maxReviews the requests in progress. An API server has a few: it is displaced
 	// only by more addresses than these.
 	maxWaiting, maxReviews = 256, 256
-	// headerTimeout limits the time of a handshake, and of the headers of a request. The chart lets the API server wait as long for the answer.
+	// headerTimeout limits the time of a handshake, and of the headers of a request. The chart lets the API server wait as long for the
+	// answer.
 	headerTimeout = 2 * time.Second
 	// maxHeader limits the size of headers: those of the API server have a few hundred bytes. net/http adds 4 KiB.
 	maxHeader = 4 << 10

@@ -1,6 +1,6 @@
-// Package responder answers requests that have no backend. An OCI Load Balancer has no fixed responses: it answers a request that no
-// rule matches, or whose rule has no backend, with 502. The Gateway API wants 404 and 500. Every replica serves both answers, each at a port
-// of its own, and the backend sets of such requests have the replicas as backends.
+// Package responder answers requests that have no backend. An OCI Load Balancer has no fixed responses: it answers a request that no rule
+// matches, or whose rule has no backend, with 502. The Gateway API wants 404 and 500. Every replica serves both answers, each at a port of
+// its own, and the backend sets of such requests have the replicas as backends.
 //
 // The servers read no body and keep no state, so a tenant whose routes match nothing takes only connections.
 package responder
@@ -32,7 +32,8 @@ const (
 	// keepAlive is the time for which idle connections stay open. OCI Load Balancers use idle connections again for up to 300 s, and ask for
 	// at least 310 s: a connection that closes sooner is a 502.
 	keepAlive = 310 * time.Second
-	// requestTimeout limits the time in which a request arrives, and that in which its answer is read. Load balancers send requests as a whole.
+	// requestTimeout limits the time in which a request arrives, and that in which its answer is read. Load balancers send requests as a
+	// whole.
 	requestTimeout = 10 * time.Second
 	// maxHeader limits the size of headers. OCI Load Balancers accept 8 KiB, and up to 64 KiB with a rule set: larger ones get 431.
 	maxHeader = 32 << 10

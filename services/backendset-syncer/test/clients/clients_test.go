@@ -29,7 +29,8 @@ const (
 	tenancy     = "ocid1.tenancy.oc1..test"
 	user        = "ocid1.user.oc1..test"
 	compartment = "ocid1.compartment.oc1..test"
-	// patience is for all calls of a test: the command line reads megabytes of Python for each. They take 30 s on two idle processors, and took
+	// patience is for all calls of a test: the command line reads megabytes of Python for each. They take 30 s on two idle processors, and
+	// took
 	// 270 s on two that compiled other programs.
 	patience = 10 * time.Minute
 )

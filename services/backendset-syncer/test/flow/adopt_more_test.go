@@ -149,8 +149,8 @@ spec:
   rules: [{matches: [{path: {type: PathPrefix, value: /}}], backendRefs: [{name: secure, port: 80}]}]
 `
 
-// certifiedBalancer makes the load balancer of certified: a listener with the certificate of the present content of a Secret, one with that of
-// an earlier content, a certificate that nothing uses any longer, and a listener of Terraform with a certificate.
+// certifiedBalancer makes the load balancer of certified: a listener with the certificate of the present content of a Secret, one with that
+// of an earlier content, a certificate that nothing uses any longer, and a listener of Terraform with a certificate.
 func (g *gatewayRig) certifiedBalancer(id string, port int, certificates map[string][2]string) {
 	g.t.Helper()
 	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
@@ -285,8 +285,8 @@ func (g *gatewayRig) deletions(id string) []string {
 	return all
 }
 
-// testRecovery loses the record of a load balancer with certificates, hostnames, a redirect, a canary and a rule of Terraform, and makes a new
-// one: the program goes on without a change.
+// testRecovery loses the record of a load balancer with certificates, hostnames, a redirect, a canary and a rule of Terraform, and makes a
+// new one: the program goes on without a change.
 func testRecovery(g *gatewayRig, id string, port int) {
 	authority := ocilbtest.NewAuthority(g.t)
 	g.run()

@@ -170,8 +170,8 @@ func testServices(r *rig, id string) {
 	assert.Equal(r.t, "1", r.has(id, "chat"), "its endpoints are held")
 }
 
-// testTaken lets a Service lose all endpoints without seeing one terminate, as after a forced deletion. A pod of another tenant has one of the
-// addresses at once. Others get the rest later, in a slice that changes and in a new one.
+// testTaken lets a Service lose all endpoints without seeing one terminate, as after a forced deletion. A pod of another tenant has one of
+// the addresses at once. Others get the rest later, in a slice that changes and in a new one.
 func testTaken(r *rig, id string) {
 	r.service("models", "taken", "1 2 3")
 	r.service("others", "taker", "9")

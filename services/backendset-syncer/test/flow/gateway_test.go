@@ -285,7 +285,8 @@ func testPools(g *gatewayRig, id string, port int) {
 	g.noFailure(slow)
 }
 
-// TestReadinessGateOfARoute has a pod with the readiness gate behind a route only: the gate opens when the load balancer sends requests to the pod.
+// TestReadinessGateOfARoute has a pod with the readiness gate behind a route only: the gate opens when the load balancer sends requests to
+// the pod.
 func TestReadinessGateOfARoute(t *testing.T) {
 	t.Parallel()
 	g := newGatewayRig(t)

@@ -119,8 +119,8 @@ func (a *admission) addSet(s *Set) {
 	a.order = append(a.order, s.Key)
 }
 
-// identifySet gives a set the key of its backends without their weights, unless an older rule uses it with other weights. So a set stays the
-// same when weights change, as they do in each step of a canary.
+// identifySet gives a set the key of its backends without their weights, unless an older rule uses it with other weights. So a set stays
+// the same when weights change, as they do in each step of a canary.
 func (a *admission) identifySet(s *Set) {
 	if known, found := a.sets[s.backendsKey()]; !found || slices.Equal(known.Members, s.Members) {
 		s.setKey(s.backendsKey())
@@ -261,8 +261,8 @@ func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
 	return nil
 }
 
-// checkMinConditions returns why a rule exceeds a limit even if each of its matches needs one condition for a hostname. So rules for which there is no
-// room cost little time, however many matches they have.
+// checkMinConditions returns why a rule exceeds a limit even if each of its matches needs one condition for a hostname. So rules for which
+// there is no room cost little time, however many matches they have.
 func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *Refusal {
 	rule := rulesOf(r.HTTPRoute)[index]
 	least := len(hostnamesOn(r, l.Listener)) * len(matchesOf(&rule))

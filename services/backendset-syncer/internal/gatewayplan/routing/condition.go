@@ -33,8 +33,8 @@ type conjunction struct {
 	singles      []string   // comparisons
 }
 
-// buildText returns the condition, and its size. OCI limits the conditions of a policy, and does not say whether a nested group is one: here,
-// it is.
+// buildText returns the condition, and its size. OCI limits the conditions of a policy, and does not say whether a nested group is one:
+// here, it is.
 func (c *conjunction) buildText() (condition string, size int, _ error) {
 	var terms []string
 	for _, a := range c.alternatives {

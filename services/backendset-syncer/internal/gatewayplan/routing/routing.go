@@ -17,13 +17,14 @@
 //	backendRefs                      one backend set, with the endpoints of all backendRefs with a weight above zero
 //	RequestRedirect                  a rule set of the listener, if it redirects all requests from HTTP to HTTPS
 //
-// The condition language has no condition on methods, and a rule has no filters and no timeouts. A policy cannot answer a request
-// itself: a rule without a usable backendRef gets the backend set of Fallback.NoBackends, and the default of all listeners is that of
-// Fallback.NotFound. Without a Fallback both are one empty set, and the load balancer answers 502 where the Gateway API asks for 500 and 404.
+// The condition language has no condition on methods, and a rule has no filters and no timeouts. A policy cannot answer a request itself: a
+// rule without a usable backendRef gets the backend set of Fallback.NoBackends, and the default of all listeners is that of
+// Fallback.NotFound. Without a Fallback both are one empty set, and the load balancer answers 502 where the Gateway API asks for 500 and
+// 404.
 //
-// The unit of a problem is a rule: if a part of a rule cannot be expressed, or exceeds a limit, the rule is not programmed ("Dropped Rule" of
-// the specification). Rules are admitted in the order of their routes, the oldest first, until a limit is reached. A younger route
-// never takes the place of an older one.
+// The unit of a problem is a rule: if a part of a rule cannot be expressed, or exceeds a limit, the rule is not programmed ("Dropped Rule"
+// of the specification). Rules are admitted in the order of their routes, the oldest first, until a limit is reached. A younger route never
+// takes the place of an older one.
 //
 // Values of routes become literals of the condition language only if they consist of characters that cannot end a literal; see literal.
 package routing
