@@ -209,7 +209,9 @@ func (a *actor) readLoadBalancer(ctx context.Context) {
 	a.watchAddresses(got.BackendAddresses()) // before they are planned: no change is missed
 	a.layoutWork.live = got.LiveLayout()
 	if !got.Active {
-		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}
+		a.reads.problem = &problem{
+			reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State),
+		}
 		a.pause = now.Add(afterNotFound.first)
 		a.loadBalancerStale = true
 	}
@@ -275,7 +277,8 @@ func (a *actor) sendWrite(ctx context.Context, w *write) {
 	if w.set != nil {
 		w.set.markSent(w.wanted, now)
 	}
-	a.log.Debug("Sent write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()), zap.String(logging.KeyWorkRequest, id))
+	a.log.Debug("Sent write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()),
+		zap.String(logging.KeyWorkRequest, id))
 }
 
 // clearMetrics drops all sets from the metrics.

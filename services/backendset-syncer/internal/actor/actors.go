@@ -22,7 +22,7 @@ type Key struct{ LoadBalancer, Set string }
 // Wanted is what the owner of a backend set wants.
 type Wanted struct {
 	Endpoints []plan.Endpoint // each address once
-	// Services are those of the endpoints, with their namespaces. Empty: not known, or those of the previous Wanted.
+	// Services are the Services of the endpoints, as namespace/name. Empty: unchanged, or not known.
 	Services []string
 	Weight   int
 	// Weights are the weights of backends that have another one than Weight. It must not be changed.
@@ -219,8 +219,10 @@ func (i *inbox) wantSet(set string, w *Wanted) {
 
 // isSameAs reports whether two desired states are equal, except for the event that led to them.
 func (w *Wanted) isSameAs(other *Wanted) bool {
-	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && w.Claimed.Equal(other.Claimed) && maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
-		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits && sameHealth(w.Health, other.Health)
+	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && w.Claimed.Equal(other.Claimed) &&
+		maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
+		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits &&
+		sameHealth(w.Health, other.Health)
 }
 
 func sameHealth[H comparable](a, b *H) bool { return a == b || a != nil && b != nil && *a == *b }

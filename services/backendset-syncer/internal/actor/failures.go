@@ -80,7 +80,9 @@ func (a *actor) handleFailure(ctx context.Context, failures *failureCount, err e
 		failures.problem = &problem{reason: reasonAuth, message: authProblem(e)}
 		a.pause = now.Add(afterNoAccess.delayAfter(n, jitter))
 	case ociapi.NotFound:
-		failures.problem = &problem{reason: reasonUnavailable, message: e.Error() + "; check the OCID, the region, and the IAM policies of the credentials"}
+		failures.problem = &problem{
+			reason: reasonUnavailable, message: e.Error() + "; check the OCID, the region, and the IAM policies of the credentials",
+		}
 		a.workRequestsUnknown, a.loadBalancerStale = true, true
 		a.pause = now.Add(afterNotFound.delayAfter(n, jitter))
 	default: // a failing service, or none that answers: a write may have had its effect
@@ -113,7 +115,8 @@ func (a *actor) logFailure(e *ociapi.Error, n int) {
 func authProblem(e *ociapi.Error) string {
 	const maxSkew = 4 * time.Minute // the service permits five
 	if e.Skew.Abs() > maxSkew {
-		return fmt.Sprintf("%s; the clock of this node differs from OCI's by %s, more than 5 minutes are refused: synchronize it", e.Error(), e.Skew.Round(time.Second))
+		return fmt.Sprintf("%s; the clock of this node differs from OCI's by %s, more than 5 minutes are refused: synchronize it", e.Error(),
+			e.Skew.Round(time.Second))
 	}
 	return e.Error() + "; check the credentials"
 }

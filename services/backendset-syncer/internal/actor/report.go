@@ -116,7 +116,8 @@ func (a *actor) buildReport(s *set) *Report {
 	if p != nil {
 		r.Reason, r.Message = p.reason, p.message
 	} else if r.Early > 0 {
-		r.Message += fmt.Sprintf("; %s removed before the end of their drain time, because the limit of backends is reached", formatCount(r.Early, "draining backend was", "draining backends were"))
+		r.Message += fmt.Sprintf("; %s removed before the end of their drain time, because the limit of backends is reached",
+			formatCount(r.Early, "draining backend was", "draining backends were"))
 	}
 	return r
 }

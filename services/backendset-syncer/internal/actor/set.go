@@ -16,13 +16,13 @@ import (
 type set struct {
 	name    string
 	desired *desiredSet
-	// services are those of the newest desired state that names any. While it is empty, no backend counts as taken.
+	// services are the Services of the newest desired state that names any. While it is empty, no backend counts as taken.
 	services []string
 	former   []string // those of earlier desired states, since the set was planned last
 	marks    plan.Marks
 	target   *plan.Target
 	live     *ociapi.BackendSet // nil: it does not exist, or was not read
-	// foreign are the backends of a set that is only watched, except for those that are endpoints.
+	// foreign are the backends of a watched set that are not endpoints.
 	foreign []string
 	wanted  []plan.Backend
 
@@ -209,7 +209,8 @@ func (a *actor) planSets(now time.Time) time.Time {
 			continue
 		}
 		s.target = plan.Build(plan.Input{
-			Endpoints: s.desired.Endpoints, Current: live.Backends, Drain: s.desired.Drain, Emptying: s.desired.Emptying, Occupants: a.findOccupants(s), Former: s.former,
+			Endpoints: s.desired.Endpoints, Current: live.Backends, Drain: s.desired.Drain, Emptying: s.desired.Emptying,
+			Occupants: a.findOccupants(s), Former: s.former,
 			Claimed: s.desired.Claimed, Marks: s.marks, Now: now,
 		})
 		s.marks, s.former = s.target.Marks, nil

@@ -65,7 +65,8 @@ func (a *actor) finishWorkRequest(result, problemText string) {
 		case s != nil:
 			s.markFailed(problemText, now, a.p.Jitter())
 		}
-		a.log.Warn("Work request did not succeed", zap.String(logging.KeyName, p.name), zap.String(logging.KeyOperation, p.Operation()), zap.String(logging.KeyWorkRequest, p.id), zap.String("problem", problemText))
+		a.log.Warn("Work request did not succeed", zap.String(logging.KeyName, p.name), zap.String(logging.KeyOperation, p.Operation()),
+			zap.String(logging.KeyWorkRequest, p.id), zap.String("problem", problemText))
 		return
 	}
 	a.reads.reset()
@@ -82,7 +83,8 @@ func (a *actor) finishWorkRequest(result, problemText string) {
 		}
 		s.markWritten()
 	}
-	a.log.Info("Updated load balancer", zap.String(logging.KeyName, p.name), zap.String(logging.KeyOperation, p.Operation()), zap.Duration("workRequestTook", took))
+	a.log.Info("Updated load balancer", zap.String(logging.KeyName, p.name), zap.String(logging.KeyOperation, p.Operation()),
+		zap.Duration("workRequestTook", took))
 }
 
 // updateExpectedDuration changes the expected duration of a work request after one that has succeeded.

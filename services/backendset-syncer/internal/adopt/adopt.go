@@ -163,8 +163,9 @@ func (b *builder) addOwn() {
 
 // titles are kinds in sentences.
 var titles = map[lbrecord.Kind]string{
-	lbrecord.Listener: "listener", lbrecord.RoutingPolicy: "routing policy", lbrecord.RuleSet: "rule set", lbrecord.Hostname: "hostname", lbrecord.Certificate: "certificate",
-	lbrecord.BackendSet: "backend set",
+	lbrecord.Listener: "listener", lbrecord.RoutingPolicy: "routing policy", lbrecord.RuleSet: "rule set", lbrecord.Hostname: "hostname",
+	lbrecord.Certificate: "certificate",
+	lbrecord.BackendSet:  "backend set",
 }
 
 func objectTitle(kind lbrecord.Kind, name string) string { return titles[kind] + " " + name }
@@ -179,7 +180,8 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 			continue
 		}
 		if live.Port != int(l.Port) {
-			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port, nameOf(g), l.Port)
+			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port,
+				nameOf(g), l.Port)
 			continue
 		}
 		if live.Protocol != lblayout.ProtocolHTTP && live.Protocol != lblayout.ProtocolHTTP2 {
@@ -230,7 +232,8 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 	}
 	object := objectTitle(lbrecord.RoutingPolicy, policy)
 	if policy != b.in.Keys.Policy(nameOf(g), listener) && !isUpstreamPolicy(policy, listener) && !b.hasOwnRules(policy) {
-		b.addRefusal(object, "listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
+		b.addRefusal(object,
+			"listener %s uses it, and neither oke-gateway-api nor this program gives a policy this name: remove it from the listener", name)
 		return
 	}
 	for other, l := range b.in.Live.Listeners {
@@ -239,7 +242,9 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 			return
 		}
 	}
-	b.record.PutObject(lbrecord.Object{Kind: lbrecord.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener)})
+	b.record.PutObject(lbrecord.Object{
+		Kind: lbrecord.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener),
+	})
 	b.addFinding(object, "policy of listener %s", name)
 }
 

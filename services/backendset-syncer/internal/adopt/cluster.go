@@ -94,7 +94,8 @@ func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv
 	}
 	for i := range c.Deployments {
 		if d := &c.Deployments[i]; isUpstream(d) && (ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0) {
-			refuse("deployment "+nameOf(d).String(), "oke-gateway-api runs, and would delete what it does not know: scale the deployment to 0, and wait until its pods have ended")
+			refuse("deployment "+nameOf(d).String(),
+				"oke-gateway-api runs, and would delete what it does not know: scale the deployment to 0, and wait until its pods have ended")
 		}
 	}
 	names := map[types.NamespacedName]bool{}
@@ -105,7 +106,8 @@ func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv
 		r := &c.Routes[i]
 		for _, parent := range readReferences(r, "spec", "parentRefs") {
 			if names[parent] {
-				refuse(strings.ToLower(r.GetKind())+" "+nameOf(r).String(), "it is attached to Gateway %s, and this program serves HTTPRoutes only: detach or delete it", parent)
+				refuse(strings.ToLower(r.GetKind())+" "+nameOf(r).String(),
+					"it is attached to Gateway %s, and this program serves HTTPRoutes only: detach or delete it", parent)
 				break
 			}
 		}
@@ -115,7 +117,8 @@ func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv
 		p := &c.TLSPolicies[i]
 		for _, target := range readReferences(p, "spec", "targetRefs") {
 			if services[target] {
-				refuse("backendtlspolicy "+nameOf(p).String(), "it applies to Service %s of an HTTPRoute, and this program does not connect to backends by TLS: delete it", target)
+				refuse("backendtlspolicy "+nameOf(p).String(),
+					"it applies to Service %s of an HTTPRoute, and this program does not connect to backends by TLS: delete it", target)
 				break
 			}
 		}
@@ -125,7 +128,8 @@ func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv
 
 // isUpstream reports whether a Deployment is that of oke-gateway-api, by its label or its image.
 func isUpstream(d *appsv1.Deployment) bool {
-	if strings.Contains(d.Labels["app.kubernetes.io/name"], upstreamName) || strings.Contains(d.Spec.Template.Labels["app.kubernetes.io/name"], upstreamName) {
+	if strings.Contains(d.Labels["app.kubernetes.io/name"], upstreamName) ||
+		strings.Contains(d.Spec.Template.Labels["app.kubernetes.io/name"], upstreamName) {
 		return true
 	}
 	for i := range d.Spec.Template.Spec.Containers {
@@ -161,7 +165,9 @@ func servicesOf(routes []*gatewayv1.HTTPRoute) map[types.NamespacedName]bool {
 	for _, r := range routes {
 		for i := range r.Spec.Rules {
 			for _, ref := range r.Spec.Rules[i].BackendRefs {
-				services[types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name)}] = true
+				services[types.NamespacedName{
+					Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name),
+				}] = true
 			}
 		}
 	}

@@ -43,7 +43,8 @@ func (b *builder) addSets() {
 		key := cmp.Or(b.setKey(rules), b.ownKey(name))
 		if key == "" {
 			b.addObject(lbrecord.BackendSet, name, keyOfEarlier(name), "")
-			b.addFinding(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it", strings.Join(rules, ", "))
+			b.addFinding(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it",
+				strings.Join(rules, ", "))
 			continue
 		}
 		b.addObject(lbrecord.BackendSet, name, key, "")

@@ -59,7 +59,9 @@ func (p *parts) runTerm(ctx, lease context.Context) {
 }
 
 func (p *parts) newController(name string, r controller.Reconciler) *controller.Controller {
-	return controller.New(controller.Params{Options: p.Config.Work, Name: name, Reconciler: r, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{}})
+	return controller.New(controller.Params{
+		Options: p.Config.Work, Name: name, Reconciler: r, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{},
+	})
 }
 
 // enqueueAll enqueues every binding after a change of the configuration. A replica that does not lead enqueues them when it becomes

@@ -132,7 +132,9 @@ func (e *Evaluator) checkPermission(b *v1alpha1.BackendSetBinding) (policy.Permi
 	case err != nil:
 		return permission, err.Error()
 	case exceedsLimit(permission.Bindings, b, e.observer.BindingsOfNamespace(b)):
-		return permission, fmt.Sprintf("the namespace has more than %d bindings, its limit in the configuration: delete some or ask the administrator to raise the limit", permission.Bindings)
+		return permission, fmt.Sprintf(
+			"the namespace has more than %d bindings, its limit in the configuration: delete some or ask the administrator to raise the limit",
+			permission.Bindings)
 	}
 	return permission, ""
 }
@@ -140,8 +142,10 @@ func (e *Evaluator) checkPermission(b *v1alpha1.BackendSetBinding) (policy.Permi
 // BuildWanted returns what the actor of the load balancer should do for a binding.
 func (d *Decision) BuildWanted(b *v1alpha1.BackendSetBinding) *actor.Wanted {
 	w := &actor.Wanted{
-		Endpoints: d.endpoints.All, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)), Maximum: d.permission.Backends,
-		Drain: drainOf(b), Health: healthOf(b), Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil, Limits: d.permission.Limits,
+		Endpoints: d.endpoints.All, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)),
+		Maximum: d.permission.Backends,
+		Drain:   drainOf(b), Health: healthOf(b), Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil,
+		Limits: d.permission.Limits,
 	}
 	if !w.Watching {
 		w.Claimed = b.Status.HeldSince.Time

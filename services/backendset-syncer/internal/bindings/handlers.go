@@ -101,7 +101,8 @@ func samePod(old, current any) bool {
 		return false
 	}
 	b, ok := current.(*corev1.Pod)
-	return ok && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Status, b.Status)
+	return ok && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && reflect.DeepEqual(a.Spec, b.Spec) &&
+		reflect.DeepEqual(a.Status, b.Status)
 }
 
 // sameSlice reports whether an update of a slice changes nothing that the program reads.
@@ -111,5 +112,6 @@ func sameSlice(old, current any) bool {
 		return false
 	}
 	b, ok := current.(*discoveryv1.EndpointSlice)
-	return ok && a.UID == b.UID && reflect.DeepEqual(a.Endpoints, b.Endpoints) && reflect.DeepEqual(a.Ports, b.Ports) && reflect.DeepEqual(a.Labels, b.Labels)
+	return ok && a.UID == b.UID && reflect.DeepEqual(a.Endpoints, b.Endpoints) && reflect.DeepEqual(a.Ports, b.Ports) &&
+		reflect.DeepEqual(a.Labels, b.Labels)
 }

@@ -24,10 +24,12 @@ func newSetOwners() *setOwners {
 }
 
 // chooseOwner returns the owner of the set of a binding. rivals are all bindings of the set that may own it.
-func (o *setOwners) chooseOwner(key actor.Key, b *v1alpha1.BackendSetBinding, rivals []*v1alpha1.BackendSetBinding) (owner *v1alpha1.BackendSetBinding) {
+func (o *setOwners) chooseOwner(
+	key actor.Key, b *v1alpha1.BackendSetBinding, rivals []*v1alpha1.BackendSetBinding,
+) *v1alpha1.BackendSetBinding {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	owner = b
+	owner := b
 	for _, r := range rivals {
 		if o.compareBindings(key, r, owner) < 0 {
 			owner = r

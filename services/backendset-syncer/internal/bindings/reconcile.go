@@ -84,7 +84,10 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
-	return &Reconciler{p: p, evaluator: NewEvaluator(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
+	return &Reconciler{
+		p: p, evaluator: NewEvaluator(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{},
+		events: map[cache.ObjectName]time.Time{},
+	}
 }
 
 // ClearTerm forgets the state of a term.

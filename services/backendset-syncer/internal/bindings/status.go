@@ -71,7 +71,9 @@ func (r *Reconciler) buildStatus(b *v1alpha1.BackendSetBinding, d *Decision, rep
 
 // buildCondition returns the condition of a binding: what is wrong with it, or what the actor reports.
 func buildCondition(b *v1alpha1.BackendSetBinding, d *Decision, report *actor.Report) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: d.reason, Message: d.message}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: d.reason, Message: d.message,
+	}
 	switch {
 	case !d.writes || d.reason != "" && (report == nil || report.Synced || report.HoldsVanished):
 	case report == nil:

@@ -40,6 +40,7 @@ type Recorder struct{ Events *events.Recorder }
 // RecordEvent implements recorder.
 func (r Recorder) RecordEvent(b *v1alpha1.BackendSetBinding, kind, reason, message string) {
 	r.Events.Event(&corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "BackendSetBinding", Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "BackendSetBinding", Namespace: b.Namespace, Name: b.Name, UID: b.UID,
+		ResourceVersion: b.ResourceVersion,
 	}, kind, reason, message)
 }

@@ -110,13 +110,15 @@ func (o *adoptOptions) runAdopt(ctx context.Context, name string, out, log io.Wr
 		return err
 	}
 	if !o.write {
-		fmt.Fprintf(log, "This was a dry run: --write writes the record to ConfigMap %s/%s\n", a.records, lbrecord.ConfigMapName(newRecord.LoadBalancer))
+		fmt.Fprintf(log, "This was a dry run: --write writes the record to ConfigMap %s/%s\n", a.records,
+			lbrecord.ConfigMapName(newRecord.LoadBalancer))
 		return dryrun.ErrDiffers
 	}
 	if err := a.store.Write(ctx, newRecord); err != nil {
 		return err // the error names the record
 	}
-	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records, lbrecord.ConfigMapName(newRecord.LoadBalancer))
+	fmt.Fprintf(log, "Wrote the record to ConfigMap %s/%s. Now let the program serve the class of the Gateway\n", a.records,
+		lbrecord.ConfigMapName(newRecord.LoadBalancer))
 	return nil
 }
 
@@ -147,7 +149,9 @@ func (o *adoptOptions) prepareAdoption(ctx context.Context, name types.Namespace
 		return nil, err
 	}
 	p.log = log
-	a := &adoption{planner: p, resolution: p.gateways.ResolveGateways(), store: lbrecord.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer")}
+	a := &adoption{
+		planner: p, resolution: p.gateways.ResolveGateways(), store: lbrecord.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer"),
+	}
 	if a.obstacles, err = adopt.ReadCluster(ctx, client); err != nil {
 		return nil, err // the error names the kind
 	}
@@ -207,7 +211,8 @@ func readRoutesAndSecrets(w *dryrun.World, secrets map[types.NamespacedName]*cor
 // keysOf returns the keys and names of the program.
 func keysOf(o gatewayplan.Options) adopt.Keys {
 	k := adopt.Keys{
-		Listener: gatewayplan.ListenerName, Policy: routing.PolicyName, PolicyKey: routing.PolicyKey, Set: setKey, DefaultSet: routing.EmptyKey, Certificate: gatewayplan.CertificateKeyOf,
+		Listener: gatewayplan.ListenerName, Policy: routing.PolicyName, PolicyKey: routing.PolicyKey, Set: setKey, DefaultSet: routing.EmptyKey,
+		Certificate: gatewayplan.CertificateKeyOf,
 	}
 	if o.Responder != (cache.ObjectName{}) {
 		k.DefaultSet = routing.DefaultKey
@@ -247,7 +252,8 @@ func (a *adoption) readBalancer(ctx context.Context) error {
 		return fmt.Errorf("list work requests: %w", err)
 	}
 	if len(works) > 0 {
-		return fmt.Errorf("load balancer %s has work requests in progress, such as %s %s: wait until they have ended", id, works[0].Type, works[0].ID)
+		return fmt.Errorf("load balancer %s has work requests in progress, such as %s %s: wait until they have ended", id, works[0].Type,
+			works[0].ID)
 	}
 	a.in.Live, a.in.PathRouted = lb.LiveLayout(), lb.PathRouted()
 	known, err := a.store.Read(ctx, id)
@@ -277,7 +283,7 @@ func (a *adoption) buildRecord() (*lbrecord.Record, []adopt.Finding) {
 }
 
 // buildPlan returns what the program would do with a record.
-func (a *adoption) buildPlan(r *lbrecord.Record, recovering bool) *gatewayplan.Plan { //nolint:revive // recovering is a part of the input
+func (a *adoption) buildPlan(r *lbrecord.Record, recovering bool) *gatewayplan.Plan {
 	in := a.resolution.NewInput(a.in.LoadBalancer)
 	in.Record, in.Recovering, in.Live, in.Now = r, recovering, a.in.Live, clock.RealClock{}.Now()
 	return a.gateways.BuildPlan(a.resolution, in)

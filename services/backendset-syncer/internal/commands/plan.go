@@ -140,10 +140,13 @@ func (o *planOptions) newPlanner(w *dryrun.World) (*planner, error) {
 		}
 	}
 	observer := observe.New(caches)
+	recorded := func(id, set string) bool { return lbrecord.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }
 	p := &planner{
-		evaluator: bindings.NewEvaluator(observer, document, func(id, set string) bool { return lbrecord.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
-		gateways: gatewayplan.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
-		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
+		evaluator: bindings.NewEvaluator(observer, document, recorded),
+		client:    ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		gateways:  gatewayplan.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
+		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{},
+		failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)

@@ -64,7 +64,8 @@ type Gateways struct {
 func Default() *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Work: controller.DefaultOptions(), OCI: ociapi.DefaultOptions(), Gates: Gates{Timeout: 5 * time.Minute, Certificates: "/etc/fairlead/webhook"},
+		Work: controller.DefaultOptions(), OCI: ociapi.DefaultOptions(),
+		Gates:    Gates{Timeout: 5 * time.Minute, Certificates: "/etc/fairlead/webhook"},
 		Gateways: Gateways{Enabled: true}, Discovery: 30 * time.Second, Verify: 5 * time.Minute,
 	}
 }
@@ -81,19 +82,26 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Address at which the program answers requests of load balancers that no rule matches with 404, such as :8404. Empty: none.")
 	fs.StringVar(&c.Gateways.Addresses.NoBackends, "no-backends-bind-address", c.Gateways.Addresses.NoBackends,
 		"Address at which the program answers requests of load balancers whose rule has no backend with 500, such as :8500. Empty: none.")
-	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
+	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery,
+		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.DurationVar(&c.Verify, "verify-interval", c.Verify,
 		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of a load balancer.")
-	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
-	fs.DurationVar(&c.Gates.Timeout, "readiness-gate-timeout", c.Gates.Timeout, "Time after which a pod with ready containers becomes ready although load balancers do not send it requests.")
-	fs.StringVar(&c.Gates.Webhook, "webhook-address", c.Gates.Webhook, "Address of the webhook that adds readiness gates to pods, such as :9443. Empty: no webhook.")
-	fs.StringVar(&c.Gates.Certificates, "webhook-certificates", c.Gates.Certificates, "Directory with the certificate of the webhook: tls.crt and tls.key. It is read again every minute.")
+	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers,
+		"Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
+		"Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
+	fs.DurationVar(&c.Gates.Timeout, "readiness-gate-timeout", c.Gates.Timeout,
+		"Time after which a pod with ready containers becomes ready although load balancers do not send it requests.")
+	fs.StringVar(&c.Gates.Webhook, "webhook-address", c.Gates.Webhook,
+		"Address of the webhook that adds readiness gates to pods, such as :9443. Empty: no webhook.")
+	fs.StringVar(&c.Gates.Certificates, "webhook-certificates", c.Gates.Certificates,
+		"Directory with the certificate of the webhook: tls.crt and tls.key. It is read again every minute.")
 }
 
 // AddSourceFlags binds the flags that affect plans.
 func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
-	fs.Var(&c.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
+	fs.Var(&c.ConfigMap, "config-map",
+		"ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
 	fs.BoolVar(&c.Gateways.Enabled, "gateways", c.Gateways.Enabled,
 		"Program listeners and routing policies from Gateways and HTTPRoutes, if the API server serves them. It needs permissions to list and watch them, Secrets, ConfigMaps and pods.")
 	fs.Var(&c.Gateways.Responder, "responder-service",
@@ -102,7 +110,8 @@ func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
 		"Namespace of the ConfigMaps that record which objects of a load balancer belong to Gateways. Defaults to --leader-election-namespace, then the namespace of the pod, then that of --config-map.")
 	fs.BoolVar(&c.Gateways.OKE, "oke-gateway-api-alias", c.Gateways.OKE,
 		"Also accept GatewayClasses of oke-gateway-api for application load balancers. Remove that controller first, and take its load balancers over with the subcommand adopt.")
-	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled, "Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")
+	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled,
+		"Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")
 }
 
 // RecordNamespace returns the namespace of the records, empty if it is not known.

@@ -40,11 +40,16 @@ func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef
 		backend.Port = ptr.Deref(ref.Port, 0)
 	case group == informers.PoolGroup && kind == kindPool:
 	default:
-		return backend, Problem{string(gatewayv1.RouteReasonInvalidKind), fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)}
+		return backend, Problem{
+			string(gatewayv1.RouteReasonInvalidKind),
+			fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group),
+		}
 	}
 	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
 	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
-		return backend, Problem{string(gatewayv1.RouteReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant in namespace %s permits it", backend.Namespace)}
+		return backend, Problem{
+			string(gatewayv1.RouteReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant in namespace %s permits it", backend.Namespace),
+		}
 	}
 	_, problem := b.findEndpoints(backend)
 	return backend, problem
@@ -77,7 +82,9 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 	e, err := b.planner.observer.ServiceEndpoints(name, port, b.isPod)
 	switch {
 	case e.Missing:
-		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)}}
+		return backendEndpoints{
+			service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)},
+		}
 	case err != nil:
 		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
 	}
@@ -90,7 +97,9 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 	b.pools[name] = true
 	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
 	if pool == nil {
-		return backendEndpoints{problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name)}}
+		return backendEndpoints{problem: Problem{
+			string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name),
+		}}
 	}
 	proxies, problem := b.proxyEndpoints(pool)
 	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
@@ -149,7 +158,8 @@ func SelectsPod(pool *informers.Pool, p *corev1.Pod) bool {
 
 // PodsOf returns the pods of an InferencePool.
 func (p *Planner) PodsOf(pool *informers.Pool) []*corev1.Pod {
-	return slices.DeleteFunc(informers.PodsOfNamespace(p.caches.Pods, pool.Namespace), func(x *corev1.Pod) bool { return !SelectsPod(pool, x) })
+	return slices.DeleteFunc(informers.PodsOfNamespace(p.caches.Pods, pool.Namespace),
+		func(x *corev1.Pod) bool { return !SelectsPod(pool, x) })
 }
 
 // addressesIn returns the addresses of a pod of an InferencePool.

@@ -81,7 +81,8 @@ func claimOf(host string, m *gatewayv1.HTTPRouteMatch) ownership.Claim {
 
 // isRedirect reports whether a rule only redirects: it sends no requests to backends of its namespace.
 func isRedirect(rule *gatewayv1.HTTPRouteRule) bool {
-	return slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.Type == gatewayv1.HTTPRouteFilterRequestRedirect })
+	return slices.ContainsFunc(rule.Filters,
+		func(f gatewayv1.HTTPRouteFilter) bool { return f.Type == gatewayv1.HTTPRouteFilterRequestRedirect })
 }
 
 // decideClaims refuses the rules whose hosts and paths belong to another namespace.
@@ -98,7 +99,8 @@ func (b *planBuilder) decideClaims() {
 			for _, c := range claims {
 				if _, lost := refused[r.Namespace][c.Claim]; lost && !isRedirect(&r.Spec.Rules[i]) {
 					r.route.Refused[i] = routing.Refusal{
-						Reason: reasonHostConflict, Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
+						Reason:  reasonHostConflict,
+						Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
 					}
 				}
 			}

@@ -36,7 +36,8 @@ func (b *planBuilder) servedBy(l *Listener) []string {
 // isRedirected reports whether the load balancer redirects all requests of a listener.
 func (b *planBuilder) isRedirected(l *Listener) bool {
 	o := b.before.FindByKey(lbrecord.Listener, l.key)
-	return o != nil && slices.ContainsFunc(b.live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.HasObject(lbrecord.RuleSet, name) })
+	return o != nil &&
+		slices.ContainsFunc(b.live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.HasObject(lbrecord.RuleSet, name) })
 }
 
 // conditionsOfOthers returns the number of conditions of rules of others in a routing policy: OCI's limit is that of the policy.

@@ -68,8 +68,8 @@ func (l *Listener) lowerHostname() string {
 // isValid reports whether the load balancer gets the listener.
 func (l *Listener) isValid() bool { return l.accepted == Problem{} && l.conflicted == Problem{} }
 
-// newListeners returns the listeners of the Gateways of a load balancer.
-func (b *planBuilder) newListeners() {
+// buildListeners checks the listeners of the Gateways of a load balancer, and decides which of them get their ports.
+func (b *planBuilder) buildListeners() {
 	for _, g := range b.gateways {
 		for i := range g.Spec.Listeners {
 			l := &Listener{Listener: &g.Spec.Listeners[i], gateway: g}
@@ -95,7 +95,10 @@ func (b *planBuilder) checkListener(l *Listener) {
 	case gatewayv1.HTTPSProtocolType:
 		b.checkTLS(l, unsupported)
 	default:
-		l.accepted = Problem{Reason: string(gatewayv1.ListenerReasonUnsupportedProtocol), Message: fmt.Sprintf("protocol %.40s is not supported: use HTTP or HTTPS", l.Protocol)}
+		l.accepted = Problem{
+			Reason:  string(gatewayv1.ListenerReasonUnsupportedProtocol),
+			Message: fmt.Sprintf("protocol %.40s is not supported: use HTTP or HTTPS", l.Protocol),
+		}
 	}
 }
 
@@ -117,7 +120,10 @@ func (l *Listener) checkKinds() {
 	}
 	for _, k := range l.AllowedRoutes.Kinds {
 		if k.Kind != http.Kind || ptr.Deref(k.Group, group) != group {
-			l.resolved = Problem{Reason: string(gatewayv1.ListenerReasonInvalidRouteKinds), Message: fmt.Sprintf("allowedRoutes.kinds: %.60s is not supported, HTTPRoute is", k.Kind)}
+			l.resolved = Problem{
+				Reason:  string(gatewayv1.ListenerReasonInvalidRouteKinds),
+				Message: fmt.Sprintf("allowedRoutes.kinds: %.60s is not supported, HTTPRoute is", k.Kind),
+			}
 		}
 	}
 }
@@ -155,7 +161,10 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 	switch key {
 	case optionCertificate:
 		if l.tls.CertificateIDs = []string{value}; !policy.IsCertificate(value) {
-			l.resolved = Problem{Reason: string(gatewayv1.ListenerReasonInvalidCertificateRef), Message: fmt.Sprintf("tls.options: %s is not the OCID of a certificate", optionCertificate)}
+			l.resolved = Problem{
+				Reason:  string(gatewayv1.ListenerReasonInvalidCertificateRef),
+				Message: fmt.Sprintf("tls.options: %s is not the OCID of a certificate", optionCertificate),
+			}
 			l.tls.CertificateIDs = nil
 		}
 	case optionProtocols:
@@ -185,10 +194,12 @@ func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSCo
 	}
 	switch n := len(t.CertificateRefs) + len(l.tls.CertificateIDs); {
 	case n == 0:
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, fmt.Errorf("no certificate: set tls.certificateRefs, or the option %s", optionCertificate))
+		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
+			fmt.Errorf("no certificate: set tls.certificateRefs, or the option %s", optionCertificate))
 		return
 	case n > 1:
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, errors.New("a listener of a load balancer has one certificate: use a listener for each hostname"))
+		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
+			errors.New("a listener of a load balancer has one certificate: use a listener for each hostname"))
 		return
 	case len(t.CertificateRefs) == 0:
 		if namespace := l.gateway.Namespace; !b.Document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
@@ -199,13 +210,15 @@ func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSCo
 	}
 	ref := &t.CertificateRefs[0]
 	if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, fmt.Errorf("certificateRefs[0]: %.60s is not supported, Secret is", ptr.Deref(ref.Kind, "")))
+		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
+			fmt.Errorf("certificateRefs[0]: %.60s is not supported, Secret is", ptr.Deref(ref.Kind, "")))
 		return
 	}
 	name := cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.Namespace))), Name: string(ref.Name)}
 	from := reference{group: gatewayv1.GroupName, kind: "Gateway", namespace: l.gateway.Namespace}
 	if !b.permitsReference(from, reference{kind: "Secret", namespace: name.Namespace, name: name.Name}) {
-		invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf("certificateRefs[0]: no ReferenceGrant in namespace %s permits it", name.Namespace))
+		invalid(gatewayv1.ListenerReasonRefNotPermitted,
+			fmt.Errorf("certificateRefs[0]: no ReferenceGrant in namespace %s permits it", name.Namespace))
 		return
 	}
 	c, err := b.loadCertificate(name)
@@ -233,7 +246,9 @@ func (b *planBuilder) loadCertificate(name cache.ObjectName) (*lblayout.Certific
 		return nil, fmt.Errorf("Secret %s: %w", name, err) //nolint:staticcheck // a kind
 	}
 	key := CertificateKeyOf(s)
-	certificate := &lblayout.Certificate{Name: b.nameOf(lbrecord.Certificate, key, name.Namespace+"-"+name.Name), Public: string(public), Private: string(private)}
+	certificate := &lblayout.Certificate{
+		Name: b.nameOf(lbrecord.Certificate, key, name.Namespace+"-"+name.Name), Public: string(public), Private: string(private),
+	}
 	b.keys[lblayout.Ref{Kind: lbrecord.Certificate, Name: certificate.Name}] = key
 	return certificate, nil
 }
@@ -294,7 +309,10 @@ func (b *planBuilder) decideConflicts() {
 			continue
 		}
 		if limit := l.gateway.Limits.Listeners; len(taken)+b.foreignListeners() >= limit {
-			l.accepted = Problem{Reason: reasonCapacity, Message: fmt.Sprintf("the load balancer has %d listeners already: raise the limit or use another load balancer", limit)}
+			l.accepted = Problem{
+				Reason:  reasonCapacity,
+				Message: fmt.Sprintf("the load balancer has %d listeners already: raise the limit or use another load balancer", limit),
+			}
 			continue
 		}
 		taken = append(taken, l)
@@ -313,7 +331,10 @@ func (l *Listener) conflictWith(other *Listener) Problem {
 	case other.lowerHostname() == l.lowerHostname():
 		return Problem{string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has port %d with the same hostname", owner, l.Port)}
 	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !sameProtocols(l.tls.Protocols, other.tls.Protocols)):
-		return Problem{string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port)}
+		return Problem{
+			string(gatewayv1.ListenerReasonProtocolConflict),
+			fmt.Sprintf("%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port),
+		}
 	}
 	return Problem{}
 }
@@ -356,7 +377,9 @@ func (b *planBuilder) portProblem(l *Listener) Problem {
 		}
 		same := len(hosts) == 0 && l.lowerHostname() == "" || slices.Contains(hosts, l.lowerHostname())
 		if same || other.Protocol != l.layoutProtocol() || (other.TLS == nil) != (l.tls == nil) {
-			return Problem{string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf("the load balancer has a listener of another client on port %d", l.Port)}
+			return Problem{
+				string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf("the load balancer has a listener of another client on port %d", l.Port),
+			}
 		}
 	}
 	return Problem{}

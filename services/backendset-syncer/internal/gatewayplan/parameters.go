@@ -56,8 +56,9 @@ func parseParameters(data map[string]string) (Parameters, error) {
 	parameters := Parameters{
 		LoadBalancerID: p.popText(keyLoadBalancer), IdleTimeout: p.popNumber(keyIdleTimeout, 1, maxIdleTimeout),
 		Health: lblayout.Health{
-			Protocol: p.popText(keyHealthProtocol), Path: p.popText(keyHealthPath), Port: p.popNumber(keyHealthPort, 0, maxPort), ReturnCode: p.popNumber(keyHealthCode, minStatus, maxStatus),
-			Retries: p.popNumber(keyHealthRetries, 1, maxRetries), TimeoutMillis: 1000 * p.popNumber(keyHealthTimeout, 1, maxTimeout),
+			Protocol: p.popText(keyHealthProtocol), Path: p.popText(keyHealthPath), Port: p.popNumber(keyHealthPort, 0, maxPort),
+			ReturnCode: p.popNumber(keyHealthCode, minStatus, maxStatus),
+			Retries:    p.popNumber(keyHealthRetries, 1, maxRetries), TimeoutMillis: 1000 * p.popNumber(keyHealthTimeout, 1, maxTimeout),
 			IntervalMillis: 1000 * p.popNumber(keyHealthInterval, 1, maxInterval),
 		},
 		DrainMinimum: p.popSeconds(keyDrainMinimum), DrainMaximum: p.popSeconds(keyDrainMaximum),
@@ -74,7 +75,8 @@ func (p *parser) checkValues(parameters *Parameters) {
 	h := &parameters.Health
 	switch {
 	case parameters.LoadBalancerID != "" && !strings.HasPrefix(parameters.LoadBalancerID, "ocid1.loadbalancer."):
-		p.addProblem("%s: %.120q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", keyLoadBalancer, parameters.LoadBalancerID)
+		p.addProblem("%s: %.120q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", keyLoadBalancer,
+			parameters.LoadBalancerID)
 	case !slices.Contains([]string{"", healthTCP, healthHTTP}, h.Protocol):
 		p.addProblem("%s: %.20q is neither TCP nor HTTP", keyHealthProtocol, h.Protocol)
 	case h.Protocol != healthHTTP && (h.Path != "" || h.ReturnCode != 0):
@@ -168,7 +170,8 @@ const (
 func (p *Parameters) healthChecker() lblayout.Health {
 	h := p.Health
 	h.Protocol, h.Retries = cmp.Or(h.Protocol, healthTCP), cmp.Or(h.Retries, healthRetries)
-	h.TimeoutMillis, h.IntervalMillis, h.ReturnCode = cmp.Or(h.TimeoutMillis, healthTimeout), cmp.Or(h.IntervalMillis, healthInterval), cmp.Or(h.ReturnCode, healthCode)
+	h.TimeoutMillis, h.IntervalMillis = cmp.Or(h.TimeoutMillis, healthTimeout), cmp.Or(h.IntervalMillis, healthInterval)
+	h.ReturnCode = cmp.Or(h.ReturnCode, healthCode)
 	if h.Protocol == healthHTTP {
 		h.Path = cmp.Or(h.Path, "/")
 	}

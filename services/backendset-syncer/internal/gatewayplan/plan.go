@@ -33,7 +33,7 @@ type Input struct {
 	Gone []lblayout.Ref
 	// Recovering means that the record was lost: backend sets of the load balancer with names that the program chooses are its own.
 	Recovering bool
-	// Weights are those of the previous plan, by the keys of sets.
+	// Weights are the weights of the previous plan, by the keys of sets.
 	Weights map[string]weights.Choice
 	Now     time.Time
 }
@@ -94,9 +94,11 @@ type planBuilder struct {
 // BuildPlan returns the plan of a load balancer.
 func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 	b := &planBuilder{
-		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: podFilter(in.Document), live: in.Live, now: in.Now, before: in.Record,
-		sets: map[string]*Set{}, keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{}, endpoints: map[routing.Backend]backendEndpoints{},
-		services: map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
+		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: podFilter(in.Document), live: in.Live, now: in.Now,
+		before: in.Record,
+		sets:   map[string]*Set{}, keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{},
+		endpoints: map[routing.Backend]backendEndpoints{},
+		services:  map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
 	}
 	if b.before == nil {
 		b.before = &lbrecord.Record{LoadBalancer: in.LoadBalancer}
@@ -106,18 +108,20 @@ func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 	if len(b.gateways) > 0 {
 		b.limits = b.gateways[0].Limits
 	}
-	b.freezeListeners(r)
-	b.newListeners()
-	b.newRoutes()
-	b.decideClaims()
-	b.computeRouting()
-	b.acceptRoutes()
-	b.recordClaims()
-	b.buildLayout()
-	b.buildSets()
-	b.retireObjects()
+	// Each step uses the results of the steps before it.
+	b.freezeListeners(r) // a frozen listener stays, and no other listener gets its port
+	b.buildListeners()   // decides which listeners get their ports
+	b.attachRoutes()     // only valid listeners accept routes
+	b.decideClaims()     // refuses rules whose host and path belong to another namespace
+	b.computeRouting()   // admits the other rules
+	b.acceptRoutes()     // tells each route which of its rules were admitted
+	b.recordClaims()     // of the admitted rules
+	b.buildLayout()      // listeners, policies and sets of the admitted rules
+	b.buildSets()        // the endpoints of these sets
+	b.retireObjects()    // recorded objects that the layout does not have
 	return &Plan{
-		LoadBalancer: in.LoadBalancer, Listeners: b.listeners, Gateways: b.gateways, Routes: b.routes, Layout: b.layout, Version: versionOf(b.layout), Sets: b.sets,
+		LoadBalancer: in.LoadBalancer, Listeners: b.listeners, Gateways: b.gateways, Routes: b.routes, Layout: b.layout,
+		Version: versionOf(b.layout), Sets: b.sets,
 		Record: b.after, Lost: b.findLost(), Services: b.services, Pools: b.pools,
 	}
 }
@@ -154,7 +158,8 @@ const reservedSets = 1
 func (b *planBuilder) computeRouting() {
 	b.input = &routing.Input{
 		Limits: routing.Limits{
-			Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Redirects: b.redirectsLeft(), Namespaces: map[string]routing.NamespaceLimits{},
+			Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Redirects: b.redirectsLeft(),
+			Namespaces: map[string]routing.NamespaceLimits{},
 		},
 		Names: b.before.NamesByKey(lbrecord.RoutingPolicy), Fallback: b.planner.fallback,
 	}
@@ -183,7 +188,7 @@ func (b *planBuilder) computeRouting() {
 	b.desired = routing.Build(b.input)
 }
 
-// foreignSets returns the backend sets of others: those that the load balancer has, and those of bindings.
+// foreignSets returns the backend sets that do not belong to Gateways: live ones that the record does not list, and those of bindings.
 func (b *planBuilder) foreignSets() []string {
 	var foreign []string
 	for name := range b.live.Sets {
@@ -193,7 +198,8 @@ func (b *planBuilder) foreignSets() []string {
 	}
 	for _, binding := range b.Bindings {
 		// A binding without a set cannot keep a name, which is not secret, from a route.
-		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer && !slices.Contains(foreign, name) && !b.before.HasObject(lbrecord.BackendSet, name) {
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer &&
+			!slices.Contains(foreign, name) && !b.before.HasObject(lbrecord.BackendSet, name) {
 			foreign = append(foreign, name)
 		}
 	}
@@ -210,7 +216,8 @@ func (b *planBuilder) usedByFrozen(kind lbrecord.Kind, name string) bool {
 		}
 		switch kind {
 		case lbrecord.BackendSet:
-			if l.DefaultSet == name && name != "" && len(b.gateways) == 0 || slices.ContainsFunc(b.live.Policies[l.Policy].Rules, func(r lblayout.Rule) bool { return r.Set == name }) {
+			if l.DefaultSet == name && name != "" && len(b.gateways) == 0 ||
+				slices.ContainsFunc(b.live.Policies[l.Policy].Rules, func(r lblayout.Rule) bool { return r.Set == name }) {
 				return true
 			}
 		case lbrecord.RoutingPolicy:
@@ -261,7 +268,8 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 	}
 	l.name = b.listenerName(l)
 	listener := lblayout.Listener{
-		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.layoutProtocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
+		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.layoutProtocol(), TLS: l.tls,
+		IdleTimeout: l.gateway.Parameters.IdleTimeout,
 	}
 	if h := l.lowerHostname(); h != "" {
 		key := lbrecord.HostnameKey(h)
@@ -286,10 +294,12 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 		w.RuleSetNames[name] = true
 		l.needs = append(l.needs, b.recordObject(lbrecord.RuleSet, key, name))
 		listener.RuleSets = []string{name}
-		w.RuleSets = append(w.RuleSets, lblayout.RuleSet{Name: name, Redirect: &lblayout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
+		w.RuleSets = append(w.RuleSets,
+			lblayout.RuleSet{Name: name, Redirect: &lblayout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
 	}
 	b.after.PutObject(lbrecord.Object{Kind: lbrecord.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
-	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.Listener, Name: l.name}, lblayout.Ref{Kind: lbrecord.BackendSet, Name: listener.DefaultSet})
+	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.Listener, Name: l.name},
+		lblayout.Ref{Kind: lbrecord.BackendSet, Name: listener.DefaultSet})
 	w.Listeners = append(w.Listeners, listener)
 }
 

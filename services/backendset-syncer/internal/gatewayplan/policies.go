@@ -99,8 +99,8 @@ func (b *planBuilder) isLeft(ref lblayout.Ref) bool {
 		!slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return lblayout.IsOwnRule(r.Name) })
 }
 
-// leavePolicy leaves a routing policy to those who have rules in it: the program's rules go, when no listener obeys them any longer, and
-// then the record lets go of it.
+// leavePolicy leaves a routing policy to the other clients that have rules in it: once no listener uses it, the program's rules are
+// removed, and then the policy is removed from the record.
 func (b *planBuilder) leavePolicy(o *lbrecord.Object) {
 	rules := b.live.Policies[o.Name].Rules
 	switch {

@@ -17,7 +17,9 @@ type Change struct {
 }
 
 // kindOrder is the order in which objects are created.
-var kindOrder = []lbrecord.Kind{lbrecord.Hostname, lbrecord.Certificate, lbrecord.BackendSet, lbrecord.RuleSet, lbrecord.RoutingPolicy, lbrecord.Listener}
+var kindOrder = []lbrecord.Kind{
+	lbrecord.Hostname, lbrecord.Certificate, lbrecord.BackendSet, lbrecord.RuleSet, lbrecord.RoutingPolicy, lbrecord.Listener,
+}
 
 // LayoutChanges returns the changes that turn the live layout into the wanted one.
 func (p *Plan) LayoutChanges(live *lblayout.Live) []Change {
@@ -35,7 +37,8 @@ func (p *Plan) LayoutChanges(live *lblayout.Live) []Change {
 		}
 	}
 	slices.SortFunc(all, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Sign, b.Sign), cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Sign, b.Sign), cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }

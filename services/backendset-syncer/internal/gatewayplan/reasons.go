@@ -15,7 +15,8 @@ import (
 
 // IsGood reports whether a reason is that of an object without a problem.
 func IsGood(reason string) bool {
-	return reason == string(gatewayv1.GatewayReasonProgrammed) || reason == v1alpha1.ReasonSynced || reason == string(gatewayv1.GatewayClassReasonAccepted)
+	return reason == string(gatewayv1.GatewayReasonProgrammed) || reason == v1alpha1.ReasonSynced ||
+		reason == string(gatewayv1.GatewayClassReasonAccepted)
 }
 
 // summarize returns the first condition that is not True, or the last one. The zero value means that the object has none of them.
@@ -48,7 +49,8 @@ func ListenerSummaries(s *gatewayv1.GatewayStatus) map[gatewayv1.SectionName]Pro
 	all := map[gatewayv1.SectionName]Problem{}
 	for i := range s.Listeners {
 		l := &s.Listeners[i]
-		p := summarize(l.Conditions, string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerConditionProgrammed))
+		p := summarize(l.Conditions, string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionResolvedRefs),
+			string(gatewayv1.ListenerConditionProgrammed))
 		p.Message = fmt.Sprintf("listener %s: %s", l.Name, p.Message)
 		all[l.Name] = p
 	}
@@ -61,7 +63,8 @@ func ParentSummary(s *gatewayv1.RouteParentStatus) Problem {
 	if accepted.Reason != string(gatewayv1.RouteReasonAccepted) && accepted.Reason != string(gatewayv1.RouteReasonResolvedRefs) {
 		return accepted
 	}
-	if c := meta.FindStatusCondition(s.Conditions, string(gatewayv1.RouteConditionPartiallyInvalid)); c != nil && c.Status == metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(s.Conditions, string(gatewayv1.RouteConditionPartiallyInvalid)); c != nil &&
+		c.Status == metav1.ConditionTrue {
 		return Problem{string(gatewayv1.RouteConditionPartiallyInvalid), c.Message}
 	}
 	return summarize(s.Conditions, ConditionBackendsSynced)

@@ -17,7 +17,8 @@ func (b *planBuilder) permitsReference(from, to reference) bool {
 	if from.namespace == to.namespace {
 		return true
 	}
-	return slices.ContainsFunc(informers.GrantsOfNamespace(b.planner.caches.Grants, to.namespace), func(g *gatewayv1beta1.ReferenceGrant) bool {
+	grants := informers.GrantsOfNamespace(b.planner.caches.Grants, to.namespace)
+	return slices.ContainsFunc(grants, func(g *gatewayv1beta1.ReferenceGrant) bool {
 		return slices.ContainsFunc(g.Spec.From, func(f gatewayv1beta1.ReferenceGrantFrom) bool {
 			return string(f.Group) == from.group && string(f.Kind) == from.kind && string(f.Namespace) == from.namespace
 		}) && slices.ContainsFunc(g.Spec.To, func(t gatewayv1beta1.ReferenceGrantTo) bool {

@@ -77,7 +77,8 @@ func NewPlanner(c informers.Caches, configuration configuration, o Options) *Pla
 
 // IsReady reports whether all kinds are known without which a plan would take objects for deleted.
 func (p *Planner) IsReady() bool {
-	return p.caches.GatewayClasses.Listed() && p.caches.Gateways.Listed() && p.caches.Routes.Listed() && p.caches.Services.Listed() && p.caches.EndpointSlices.Listed() &&
+	return p.caches.GatewayClasses.Listed() && p.caches.Gateways.Listed() && p.caches.Routes.Listed() && p.caches.Services.Listed() &&
+		p.caches.EndpointSlices.Listed() &&
 		p.caches.Namespaces.Listed()
 }
 
@@ -127,7 +128,8 @@ type UnprogrammableGateway struct {
 
 // isFrozen reports whether a Gateway that was programmed stays as it is, because it cannot be resolved.
 func (r *Resolution) isFrozen(name string) bool {
-	return r.Unknown[name] || slices.ContainsFunc(r.Unprogrammable, func(u UnprogrammableGateway) bool { return u.Namespace+"/"+u.Name == name })
+	return r.Unknown[name] ||
+		slices.ContainsFunc(r.Unprogrammable, func(u UnprogrammableGateway) bool { return u.Namespace+"/"+u.Name == name })
 }
 
 // IsOwnController reports whether a controllerName is one of the program's.
@@ -182,7 +184,8 @@ func (p *Planner) ResolveGateways() *Resolution {
 func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gatewayv1.GatewayClass) {
 	controller := string(class.Spec.ControllerName)
 	refuse := func(reason, message string) {
-		r.Unprogrammable = append(r.Unprogrammable, UnprogrammableGateway{Gateway: g, Controller: controller, Problem: Problem{Reason: reason, Message: message}})
+		r.Unprogrammable = append(r.Unprogrammable,
+			UnprogrammableGateway{Gateway: g, Controller: controller, Problem: Problem{Reason: reason, Message: message}})
 	}
 	parameters, err := p.readParameters(g, class)
 	if err != nil {
@@ -201,7 +204,8 @@ func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gate
 		refuse(problem.Reason, problem.Message)
 		return
 	}
-	r.Balancers[parameters.LoadBalancerID] = append(r.Balancers[parameters.LoadBalancerID], &ResolvedGateway{Gateway: g, Controller: controller, Parameters: parameters, Limits: limits})
+	r.Balancers[parameters.LoadBalancerID] = append(r.Balancers[parameters.LoadBalancerID],
+		&ResolvedGateway{Gateway: g, Controller: controller, Parameters: parameters, Limits: limits})
 }
 
 // unsupportedFields returns the problem of a field that a load balancer cannot obey.
@@ -216,7 +220,8 @@ func unsupportedFields(s *gatewayv1.GatewaySpec) Problem {
 	case s.TLS.Backend != nil:
 		return Problem{reasonUnsupported, "spec.tls.backend: the program does not configure TLS to backends"}
 	}
-	if f := s.TLS.Frontend; f != nil && (f.Default.Validation != nil || slices.ContainsFunc(f.PerPort, func(p gatewayv1.TLSPortConfig) bool { return p.TLS.Validation != nil })) {
+	if f := s.TLS.Frontend; f != nil &&
+		(f.Default.Validation != nil || slices.ContainsFunc(f.PerPort, func(p gatewayv1.TLSPortConfig) bool { return p.TLS.Validation != nil })) {
 		return Problem{reasonUnsupported, "spec.tls.frontend: the program does not let load balancers verify clients, and they would admit all"}
 	}
 	return Problem{}
@@ -241,7 +246,9 @@ func (p *Planner) readParameters(g *gatewayv1.Gateway, class *gatewayv1.GatewayC
 		}
 	}
 	if parameters.LoadBalancerID == "" {
-		return parameters, fmt.Errorf("no parameters name a load balancer: set spec.infrastructure.parametersRef to a ConfigMap with %s, or to a GatewayConfig", keyLoadBalancer)
+		return parameters, fmt.Errorf(
+			"no parameters name a load balancer: set spec.infrastructure.parametersRef to a ConfigMap with %s, or to a GatewayConfig",
+			keyLoadBalancer)
 	}
 	return parameters, nil
 }

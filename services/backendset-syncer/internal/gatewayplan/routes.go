@@ -50,8 +50,8 @@ func (r *Route) attachedListeners() []*Listener {
 	return all
 }
 
-// newRoutes attaches routes to listeners.
-func (b *planBuilder) newRoutes() {
+// attachRoutes attaches routes to listeners.
+func (b *planBuilder) attachRoutes() {
 	gateways := map[string]*ResolvedGateway{}
 	for _, g := range b.gateways {
 		gateways[g.Namespace+"/"+g.Name] = g
@@ -123,16 +123,23 @@ func (b *planBuilder) listenerRefusal(l *Listener, r *Route) (Problem, int) {
 	allowed, err := gatewayapi.AllowsNamespace(l.gateway.Gateway, l.Listener, r.Namespace, b.labelsOf(r.Namespace))
 	switch {
 	case !l.isValid():
-		return Problem{string(gatewayv1.RouteReasonNoMatchingParent), fmt.Sprintf("listener %s is not accepted: see its conditions", l.Name)}, rankInvalid
+		return Problem{
+			string(gatewayv1.RouteReasonNoMatchingParent), fmt.Sprintf("listener %s is not accepted: see its conditions", l.Name),
+		}, rankInvalid
 	case err != nil || !allowed || !gatewayapi.AllowsHTTPRoutes(l.Listener):
-		return Problem{string(gatewayv1.RouteReasonNotAllowedByListeners), fmt.Sprintf("listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace)}, rankNotAllowed
+		return Problem{
+			string(gatewayv1.RouteReasonNotAllowedByListeners),
+			fmt.Sprintf("listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace),
+		}, rankNotAllowed
 	}
 	if len(r.Spec.Hostnames) == 0 || slices.ContainsFunc(r.Spec.Hostnames, func(h gatewayv1.Hostname) bool {
 		return gatewayapi.HostnamesIntersect(string(h), l.lowerHostname())
 	}) {
 		return Problem{}, 0
 	}
-	return Problem{string(gatewayv1.RouteReasonNoMatchingListenerHostname), fmt.Sprintf("listener %s has hostname %s", l.Name, l.lowerHostname())}, rankHostname
+	return Problem{
+		string(gatewayv1.RouteReasonNoMatchingListenerHostname), fmt.Sprintf("listener %s has hostname %s", l.Name, l.lowerHostname()),
+	}, rankHostname
 }
 
 // labelsOf returns the labels of a namespace, nil if it is not known.

@@ -30,8 +30,9 @@ func (b *planBuilder) buildSets() {
 			others += n
 		}
 	}
-	for _, crowd := range b.desired.CheckBackends(counts, routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}, others) {
-		b.sets[crowd.Set].Problem = Problem{reasonCapacity, crowd.Message}
+	limits := routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}
+	for _, oversized := range b.desired.CheckBackends(counts, limits, others) {
+		b.sets[oversized.Set].Problem = Problem{reasonCapacity, oversized.Message}
 	}
 }
 

@@ -99,7 +99,9 @@ type conditionWriter struct {
 
 // setCondition sets a condition.
 func (w *conditionWriter) setCondition(kind, status, reason, message string) {
-	next := metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: w.generation}
+	next := metav1.Condition{
+		Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: w.generation,
+	}
 	w.after = append(w.after, conditions.Set(meta.FindStatusCondition(w.before, kind), next, w.now))
 }
 
@@ -173,9 +175,11 @@ func (w *conditionWriter) gatewayAccepted(valid, total int) {
 	kind := string(gatewayv1.GatewayConditionAccepted)
 	switch {
 	case valid == 0:
-		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonListenersNotValid), "no listener is valid: see the conditions of the listeners")
+		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonListenersNotValid),
+			"no listener is valid: see the conditions of the listeners")
 	case valid < total:
-		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonListenersNotValid), fmt.Sprintf("%d of %d listeners are valid: see the conditions of the listeners", valid, total))
+		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonListenersNotValid),
+			fmt.Sprintf("%d of %d listeners are valid: see the conditions of the listeners", valid, total))
 	default:
 		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonAccepted), "the load balancer is programmed by this Gateway")
 	}
@@ -341,7 +345,9 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditio
 			active += report.Active
 		}
 	}
-	return conditionContent{Problem{v1alpha1.ReasonSynced, fmt.Sprintf("%d backend sets with %d active backends", len(route.sets), active)}, isTrue}
+	return conditionContent{
+		Problem{v1alpha1.ReasonSynced, fmt.Sprintf("%d backend sets with %d active backends", len(route.sets), active)}, isTrue,
+	}
 }
 
 // indexOfParent returns the index of the entry with the parent and controller of another one, -1 without one.
@@ -353,7 +359,8 @@ func indexOfParent(all []gatewayv1.RouteParentStatus, s *gatewayv1.RouteParentSt
 
 // SameParent reports whether two references of one route are equal.
 func SameParent(a, b *gatewayv1.ParentReference) bool {
-	return equalValues(a.Group, b.Group) && equalValues(a.Kind, b.Kind) && equalValues(a.Namespace, b.Namespace) && a.Name == b.Name && equalValues(a.SectionName, b.SectionName) && equalValues(a.Port, b.Port)
+	return equalValues(a.Group, b.Group) && equalValues(a.Kind, b.Kind) && equalValues(a.Namespace, b.Namespace) && a.Name == b.Name &&
+		equalValues(a.SectionName, b.SectionName) && equalValues(a.Port, b.Port)
 }
 
 func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -73,7 +73,8 @@ func gatewaysOf(route *gatewayv1.HTTPRoute) []cache.ObjectName {
 	var all []cache.ObjectName
 	for _, ref := range route.Spec.ParentRefs {
 		if ptr.Deref(ref.Kind, "Gateway") == "Gateway" {
-			all = append(all, cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(ref.Name)})
+			all = append(all,
+				cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(ref.Name)})
 		}
 	}
 	return all

@@ -139,7 +139,8 @@ func (r *Reconciler) ofConfigMap(obj any) []cache.ObjectName {
 		return []cache.ObjectName{{Name: sweepKey}}
 	}
 	version := c.ResourceVersion
-	if current := informers.FindObject[corev1.ConfigMap](r.p.Caches.ConfigMaps, cache.ObjectName{Namespace: c.Namespace, Name: c.Name}); current == nil {
+	if current := informers.FindObject[corev1.ConfigMap](r.p.Caches.ConfigMaps,
+		cache.ObjectName{Namespace: c.Namespace, Name: c.Name}); current == nil {
 		version = ""
 	}
 	r.p.Records.InvalidateStale(id, version)

@@ -29,7 +29,8 @@ type meter interface {
 // objectReference returns a reference to an object of the Gateway API.
 func objectReference(kind string, m *metav1.ObjectMeta) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
-		APIVersion: gatewayv1.GroupVersion.String(), Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		APIVersion: gatewayv1.GroupVersion.String(), Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID,
+		ResourceVersion: m.ResourceVersion,
 	}
 }
 

@@ -81,7 +81,7 @@ type Params struct {
 	// WakePod is called for pods that wait for the readiness gate when the state of a backend set of theirs may have changed. Nil: there are
 	// no gates.
 	WakePod func(cache.ObjectName)
-	// Namespace is that of the records.
+	// Namespace is the namespace of the records.
 	Namespace string
 	// OKE removes the finalizer of oke-gateway-api from routes.
 	OKE bool
@@ -93,7 +93,7 @@ type Reconciler struct {
 
 	mu    sync.Mutex
 	known map[string]*balancerState // by OCID
-	// swept means that the load balancers of all Gateways are known, unplanned are those that were not planned yet.
+	// swept means that the load balancers of all Gateways are known. unplanned are the load balancers that were not planned yet.
 	swept     bool
 	unplanned map[string]bool
 }
@@ -198,7 +198,9 @@ func withoutGone(report *actor.LayoutReport, current bool) *actor.LayoutReport {
 }
 
 // planBalancer plans a load balancer.
-func (r *Reconciler) planBalancer(resolution *gatewayplan.Resolution, id string, rec *lbrecord.Record, report *actor.LayoutReport) *gatewayplan.Plan {
+func (r *Reconciler) planBalancer(
+	resolution *gatewayplan.Resolution, id string, rec *lbrecord.Record, report *actor.LayoutReport,
+) *gatewayplan.Plan {
 	in := resolution.NewInput(id)
 	in.Record, in.Live, in.Now = rec, &lblayout.Live{}, r.p.Clock.Now()
 	if report != nil && report.Live != nil {
@@ -241,7 +243,8 @@ func (r *Reconciler) writeRecord(ctx context.Context, before *lbrecord.Record, p
 	if err := r.p.Records.Write(ctx, plan.Record); err != nil {
 		return false, err // it names the record
 	}
-	logging.FromContext(ctx).Info("Updated record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer), zap.Int("objects", len(plan.Record.Objects)))
+	logging.FromContext(ctx).Info("Updated record", zap.String(logging.KeyLoadBalancer, plan.LoadBalancer),
+		zap.Int("objects", len(plan.Record.Objects)))
 	return false, nil
 }
 
@@ -344,7 +347,8 @@ func (r *Reconciler) sweepCluster(ctx context.Context, resolution *gatewayplan.R
 			errs = append(errs, fmt.Errorf("GatewayClass %s: %w", class.Name, err))
 			continue
 		}
-		r.notifyChange(objectReference("GatewayClass", &class.ObjectMeta), gatewayplan.ClassSummary(&class.Status), gatewayplan.ClassSummary(&next))
+		r.notifyChange(objectReference("GatewayClass", &class.ObjectMeta), gatewayplan.ClassSummary(&class.Status),
+			gatewayplan.ClassSummary(&next))
 	}
 	gateways := Counts{}
 	for i := range resolution.Unprogrammable {

@@ -56,11 +56,14 @@ func (w *Writer) WriteRoute(ctx context.Context, r *gatewayv1.HTTPRoute, parents
 // RemoveFinalizer removes a finalizer of a route.
 func (w *Writer) RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, finalizer string) error {
 	others := slices.DeleteFunc(slices.Clone(r.Finalizers), func(f string) bool { return f == finalizer })
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion, "finalizers": others}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": r.UID, "resourceVersion": r.ResourceVersion, "finalizers": others,
+	}})
 	if err != nil {
 		return fmt.Errorf("encode finalizers of HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
 	}
-	_, err = w.client.Resource(informers.HTTPRoutes).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.owner})
+	_, err = w.client.Resource(informers.HTTPRoutes).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: w.owner})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove finalizer of HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
 	}
@@ -69,7 +72,9 @@ func (w *Writer) RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, fi
 
 // patchStatus replaces fields of the status of an object.
 func (w *Writer) patchStatus(ctx context.Context, resource schema.GroupVersionResource, m *metav1.ObjectMeta, status map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion}, "status": status})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion}, "status": status,
+	})
 	if err != nil {
 		return fmt.Errorf("encode status of %s %s/%s: %w", resource.Resource, m.Namespace, m.Name, err)
 	}

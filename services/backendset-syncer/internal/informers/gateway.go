@@ -67,18 +67,33 @@ type GatewayConfig struct {
 func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
 	off := !o.Gateways
 	inNamespace := cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
-	k.GatewayClasses = kit.Kind{Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil })}
-	k.Gateways = kit.Kind{Resource: Gateways, Name: "Gateway", Off: off, Transform: kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil })}
-	k.Routes = kit.Kind{Resource: HTTPRoutes, Name: "HTTPRoute", Off: off, Transform: kit.Typed(func(r *gatewayv1.HTTPRoute) { r.ManagedFields, r.Annotations = nil, nil })}
+	k.GatewayClasses = kit.Kind{
+		Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil }),
+	}
+	k.Gateways = kit.Kind{
+		Resource: Gateways, Name: "Gateway", Off: off, Transform: kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil }),
+	}
+	k.Routes = kit.Kind{
+		Resource: HTTPRoutes, Name: "HTTPRoute", Off: off,
+		Transform: kit.Typed(func(r *gatewayv1.HTTPRoute) { r.ManagedFields, r.Annotations = nil, nil }),
+	}
 	k.Grants = kit.Kind{
 		Resource: Grants, Name: "ReferenceGrant", Off: off, Indexers: inNamespace,
 		Transform: kit.Typed(func(g *gatewayv1beta1.ReferenceGrant) { g.ManagedFields, g.Annotations = nil, nil }),
 	}
-	k.Pools = kit.Kind{Resource: Pools, Name: "InferencePool", Off: off, Transform: kit.Typed(func(p *Pool) { p.ManagedFields, p.Annotations = nil, nil })}
-	k.GatewayConfigs = kit.Kind{Resource: GatewayConfigs, Name: "GatewayConfig", Off: off, Transform: kit.Typed(func(c *GatewayConfig) { c.ManagedFields, c.Annotations = nil, nil })}
-	k.Namespaces = kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: "Namespace", Off: off, Transform: kit.Metadata()}
+	k.Pools = kit.Kind{
+		Resource: Pools, Name: "InferencePool", Off: off, Transform: kit.Typed(func(p *Pool) { p.ManagedFields, p.Annotations = nil, nil }),
+	}
+	k.GatewayConfigs = kit.Kind{
+		Resource: GatewayConfigs, Name: "GatewayConfig", Off: off,
+		Transform: kit.Typed(func(c *GatewayConfig) { c.ManagedFields, c.Annotations = nil, nil }),
+	}
+	k.Namespaces = kit.Kind{
+		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: "Namespace", Off: off, Transform: kit.Metadata(),
+	}
 	k.Secrets = kit.Kind{
-		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off, Fields: "type=" + string(corev1.SecretTypeTLS), Transform: kit.Typed(trimSecret),
+		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off, Fields: "type=" + string(corev1.SecretTypeTLS),
+		Transform: kit.Typed(trimSecret),
 	}
 	k.ConfigMaps = kit.Kind{
 		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Off: off, Selector: lbrecord.Label,

@@ -127,11 +127,14 @@ func AllKinds(o Options) PerKind[kit.Kind] {
 			Resource: corev1.SchemeGroupVersion.WithResource("services"), Name: "Service", Required: true, Transform: kit.Typed(trimService),
 		},
 		EndpointSlices: kit.Kind{
-			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true, Selector: discoveryv1.LabelServiceName,
-			Transform: kit.Typed(trimSlice), Indexers: cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod, byAddress: indexSliceByAddress},
+			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true,
+			Selector:  discoveryv1.LabelServiceName,
+			Transform: kit.Typed(trimSlice),
+			Indexers:  cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod, byAddress: indexSliceByAddress},
 		},
 		Pods: kit.Kind{
-			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !o.Gates && !o.Gateways, Transform: kit.Typed(trimPod),
+			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !o.Gates && !o.Gateways,
+			Transform: kit.Typed(trimPod),
 		},
 	}
 	addGatewayKinds(&k, o)
@@ -144,7 +147,9 @@ func trimService(s *corev1.Service) {
 
 // identityOf keeps what identifies an object.
 func identityOf(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp,
+	}
 }
 
 func trimSlice(s *discoveryv1.EndpointSlice) {

@@ -18,7 +18,8 @@ func FindBehind(live *Live, wanted *Wanted) map[Ref]bool {
 	for i := range wanted.Policies {
 		p := &wanted.Policies[i]
 		have, found := live.Policies[p.Name]
-		b.noteBehind(lbrecord.RoutingPolicy, p.Name, !found && len(p.Rules) == 0 || found && slices.Equal(p.mergeForeign(&have).Rules, have.Rules))
+		b.noteBehind(lbrecord.RoutingPolicy, p.Name,
+			!found && len(p.Rules) == 0 || found && slices.Equal(p.mergeForeign(&have).Rules, have.Rules))
 	}
 	for i := range wanted.Listeners {
 		l := &wanted.Listeners[i]

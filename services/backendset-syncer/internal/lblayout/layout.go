@@ -306,9 +306,14 @@ func (p *Policy) mergeForeign(have *Policy) *Policy {
 	return next
 }
 
+// deletionOrder is the order in which objects are deleted: none before those that refer to it.
+var deletionOrder = []lbrecord.Kind{
+	lbrecord.Listener, lbrecord.RoutingPolicy, lbrecord.RuleSet, lbrecord.Hostname, lbrecord.Certificate, lbrecord.BackendSet,
+}
+
 // deleteUnneeded deletes what is not needed: listeners first, then objects that nothing refers to.
 func (d *stepBuilder) deleteUnneeded() {
-	for _, kind := range []lbrecord.Kind{lbrecord.Listener, lbrecord.RoutingPolicy, lbrecord.RuleSet, lbrecord.Hostname, lbrecord.Certificate, lbrecord.BackendSet} {
+	for _, kind := range deletionOrder {
 		for _, r := range d.wanted.Delete {
 			if r.Kind == kind && d.existsLive(r) && !d.live.Uses[r] && !d.isPlanned(r.Kind, r.Name) {
 				d.addStep(r.Kind, r.Name, Delete)

@@ -106,7 +106,8 @@ func (l *Listener) mayShare(other *Listener) bool {
 	if l.Protocol != other.Protocol || (l.TLS == nil) != (other.TLS == nil) {
 		return false
 	}
-	if len(l.Hostnames) == 0 && len(other.Hostnames) == 0 || slices.ContainsFunc(l.Hostnames, func(h string) bool { return slices.Contains(other.Hostnames, h) }) {
+	if len(l.Hostnames) == 0 && len(other.Hostnames) == 0 ||
+		slices.ContainsFunc(l.Hostnames, func(h string) bool { return slices.Contains(other.Hostnames, h) }) {
 		return false
 	}
 	if l.TLS == nil || len(l.TLS.Protocols) == 0 || len(other.TLS.Protocols) == 0 {
@@ -154,7 +155,8 @@ func (l *Listener) mergeLive(have *Listener, ownRuleSets map[string]bool) *Liste
 }
 
 func (l *Listener) isEqual(other *Listener) bool {
-	plain := l.DefaultSet == other.DefaultSet && l.Port == other.Port && l.Protocol == other.Protocol && l.Policy == other.Policy && l.IdleTimeout == other.IdleTimeout
+	plain := l.DefaultSet == other.DefaultSet && l.Port == other.Port && l.Protocol == other.Protocol && l.Policy == other.Policy &&
+		l.IdleTimeout == other.IdleTimeout
 	return plain && sameNames(l.Hostnames, other.Hostnames) && slices.Equal(l.RuleSets, other.RuleSets) && l.TLS.isEqual(other.TLS)
 }
 
@@ -162,7 +164,8 @@ func (t *TLS) isEqual(other *TLS) bool {
 	if t == nil || other == nil {
 		return t == other
 	}
-	return t.Certificate == other.Certificate && sameNames(t.CertificateIDs, other.CertificateIDs) && sameNames(t.Protocols, other.Protocols) && t.CipherSuite == other.CipherSuite
+	return t.Certificate == other.Certificate && sameNames(t.CertificateIDs, other.CertificateIDs) &&
+		sameNames(t.Protocols, other.Protocols) && t.CipherSuite == other.CipherSuite
 }
 
 // sameNames compares lists whose order does not matter.

@@ -188,7 +188,8 @@ func RuleSetKey(gateway, listener string) string { return "ruleset " + gateway +
 // ClaimHash returns the hash of the text of a claim. Paths of claims are long, and a ConfigMap has a limit.
 func ClaimHash(text string) string { return hashText(text)[:claimLength] }
 
-// claimLength is the length of a hash of a claim, in characters of 5 bits: nobody finds another text with the same hash.
+// claimLength is the length of a hash of a claim, in characters of 5 bits: long enough that a tenant cannot find a second text with the
+// same hash.
 const claimLength = 26
 
 func hashText(text string) string {

@@ -21,7 +21,10 @@ type byReason struct {
 }
 
 func newByReason(r prometheus.Registerer, name, help string) *byReason {
-	b := &byReason{known: map[string]map[string]bool{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{labelBalancer, labelReason})}
+	b := &byReason{
+		known: map[string]map[string]bool{},
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{labelBalancer, labelReason}),
+	}
 	r.MustRegister(b.gauge)
 	return b
 }

@@ -48,16 +48,19 @@ type Metrics struct {
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		configValid: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fairlead_backendset_config_valid", Help: "1 if the text of the ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.",
+			Name: "fairlead_backendset_config_valid",
+			Help: "1 if the text of the ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.",
 		}, []string{"config_map"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_backendset_oci_request_seconds", Help: "Duration of requests to OCI, by operation and code: OK, NoAnswer or a code of OCI.", Buckets: requestBuckets,
+			Name: "fairlead_backendset_oci_request_seconds",
+			Help: "Duration of requests to OCI, by operation and code: OK, NoAnswer or a code of OCI.", Buckets: requestBuckets,
 		}, []string{"operation", "code"}),
 		rate: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fairlead_backendset_oci_requests_per_second_limit", Help: "Current limit of requests to OCI. It halves when OCI answers 429.",
 		}),
 		works: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_backendset_work_request_seconds", Help: "Duration of work requests, by operation and result: succeeded, failed, lost.", Buckets: workBuckets,
+			Name: "fairlead_backendset_work_request_seconds", Help: "Duration of work requests, by operation and result: succeeded, failed, lost.",
+			Buckets: workBuckets,
 		}, []string{"operation", "result"}),
 		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "fairlead_backendset_propagation_seconds",
@@ -76,15 +79,18 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "fairlead_backendset_oci_conflicts_total", Help: "Writes that OCI refused because of other writes (409, 412), by code.",
 		}, []string{"code"}),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_backendset_webhook_reviews_total", Help: "Pods that the webhook has reviewed, by result: gated, unchanged (the pod had the gate), refused (not a review).",
+			Name: "fairlead_backendset_webhook_reviews_total",
+			Help: "Pods that the webhook has reviewed, by result: gated, unchanged (the pod had the gate), refused (not a review).",
 		}, []string{"result"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_backendset_responder_answers_total", Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no backend).",
+			Name: "fairlead_backendset_responder_answers_total",
+			Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no backend).",
 		}, []string{"code"}),
 		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
 		gateways: newByReason(r, "fairlead_backendset_gateways",
 			"Gateways, by the reason of Accepted if it is not True, otherwise of Programmed. Those without a load balancer that they may program have an empty label."),
-		listeners: newByReason(r, "fairlead_backendset_listeners", "Listeners of Gateways, by the reason of the first of Accepted, ResolvedRefs and Programmed that is not True, or Programmed."),
+		listeners: newByReason(r, "fairlead_backendset_listeners",
+			"Listeners of Gateways, by the reason of the first of Accepted, ResolvedRefs and Programmed that is not True, or Programmed."),
 		routes: newByReason(r, "fairlead_backendset_routes",
 			"HTTPRoutes, by the reason of the first of Accepted, ResolvedRefs and fairlead.dev/BackendsSynced that is not True, PartiallyInvalid, or Synced."),
 	}
@@ -157,7 +163,9 @@ func (m *Metrics) ObserveReport(key actor.Key, r *actor.Report) {
 		m.backends.DeletePartialMatch(prometheus.Labels{"load_balancer": key.LoadBalancer, "backend_set": key.Set})
 		return
 	}
-	for state, n := range map[string]int{"active": r.Active, "draining": r.Draining, "waiting": r.Waiting, "excess": r.Excess, "early": r.Early} {
+	for state, n := range map[string]int{
+		"active": r.Active, "draining": r.Draining, "waiting": r.Waiting, "excess": r.Excess, "early": r.Early,
+	} {
 		m.backends.WithLabelValues(key.LoadBalancer, key.Set, state).Set(float64(n))
 	}
 }

@@ -78,7 +78,10 @@ func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrStrin
 	if err != nil {
 		return Endpoints{}, err
 	}
-	c := collector{observer: o, namespace: name.Namespace, port: port, isPod: isPod, endpoints: map[netip.AddrPort]plan.Endpoint{}, refused: map[string]bool{}}
+	c := collector{
+		observer: o, namespace: name.Namespace, port: port, isPod: isPod, endpoints: map[netip.AddrPort]plan.Endpoint{},
+		refused: map[string]bool{},
+	}
 	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
 		c.addSlice(s)
 	}
@@ -98,7 +101,7 @@ func portOf(s *corev1.Service, ref intstr.IntOrString) (*corev1.ServicePort, err
 		for _, p := range s.Spec.Ports {
 			has = append(has, strings.Trim(fmt.Sprintf("%s/%d", p.Name, p.Port), "/"))
 		}
-		return nil, fmt.Errorf("Service %s has no port %s; it has %s", s.Name, ref.String(), strings.Join(has, ", ")) //nolint:staticcheck // a kind
+		return nil, fmt.Errorf("Service %s has no port %s; it has %s", s.Name, ref.String(), strings.Join(has, ", ")) //nolint:staticcheck // kind
 	}
 	p := &s.Spec.Ports[i]
 	if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
@@ -171,7 +174,8 @@ func (c *collector) mergeEndpoint(e plan.Endpoint) {
 
 // IsSpecial reports whether an address reaches the load balancer itself, or a service of the cloud.
 func IsSpecial(a netip.Addr) bool {
-	return a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	return a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() ||
+		a == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // portIn returns the port of the endpoints of a slice.
@@ -240,7 +244,8 @@ func WaitsForGate(pod *corev1.Pod) bool {
 
 // isTrue reports whether a condition of a pod is True.
 func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(p.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
 func (c *collector) buildEndpoints() Endpoints {
@@ -248,7 +253,9 @@ func (c *collector) buildEndpoints() Endpoints {
 	slices.SortFunc(e.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
 	switch {
 	case len(c.refused) > 0:
-		e.Refused = fmt.Sprintf("EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration", c.formatRefused())
+		e.Refused = fmt.Sprintf(
+			"EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration",
+			c.formatRefused())
 	case c.surplus:
 		e.Refused = fmt.Sprintf("the Service has more than %d endpoints; the others are ignored", maxEndpoints)
 	case c.ipv6 && len(c.endpoints) == 0:

@@ -41,7 +41,10 @@ type Options struct {
 
 // DefaultOptions returns the defaults.
 func DefaultOptions() Options {
-	return Options{Auth: InstancePrincipal, KeyDirectory: "/etc/fairlead/oci", ConfigFile: "/etc/fairlead/oci/config", Profile: "DEFAULT", Rate: 10} // half of what the cloud-controller-manager takes
+	const rate = 10 // half of what the cloud-controller-manager takes
+	return Options{
+		Auth: InstancePrincipal, KeyDirectory: "/etc/fairlead/oci", ConfigFile: "/etc/fairlead/oci/config", Profile: "DEFAULT", Rate: rate,
+	}
 }
 
 // AddFlags binds the options.
@@ -52,8 +55,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ConfigFile, "oci-config-file", o.ConfigFile, "Configuration file of OCI's SDK, for --oci-auth=config-file.")
 	fs.StringVar(&o.Profile, "oci-config-profile", o.Profile, "Profile in the configuration file.")
 	fs.StringVar(&o.Region, "oci-region", o.Region, "Region of the load balancers. Defaults to the region of the credentials.")
-	fs.StringVar(&o.Endpoint, "oci-endpoint", o.Endpoint, "URL of the Load Balancer API, without a path. Defaults to the endpoint of the region.")
-	fs.Float64Var(&o.Rate, "oci-requests-per-second", o.Rate, "Limit of requests to OCI. The program halves it when OCI answers 429, and restores it gradually.")
+	fs.StringVar(&o.Endpoint, "oci-endpoint", o.Endpoint,
+		"URL of the Load Balancer API, without a path. Defaults to the endpoint of the region.")
+	fs.Float64Var(&o.Rate, "oci-requests-per-second", o.Rate,
+		"Limit of requests to OCI. The program halves it when OCI answers 429, and restores it gradually.")
 }
 
 // Validate returns an error for each flag with an invalid value.
@@ -67,8 +72,10 @@ func (o *Options) Validate() error {
 	}
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-			errs = append(errs, fmt.Errorf("--oci-endpoint %q must be a URL without a path, such as https://iaas.us-ashburn-1.oraclecloud.com", o.Endpoint))
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
+			u.User != nil {
+			errs = append(errs,
+				fmt.Errorf("--oci-endpoint %q must be a URL without a path, such as https://iaas.us-ashburn-1.oraclecloud.com", o.Endpoint))
 		}
 	}
 	return errors.Join(errs...)
@@ -145,7 +152,8 @@ func readKey(directory string) (common.ConfigurationProvider, error) {
 	if p := texts["passphrase"]; p != "" {
 		passphrase = &p
 	}
-	key := common.NewRawConfigurationProvider(texts["tenancy"], texts["user"], texts["region"], texts["fingerprint"], texts["key.pem"], passphrase)
+	key := common.NewRawConfigurationProvider(texts["tenancy"], texts["user"], texts["region"], texts["fingerprint"], texts["key.pem"],
+		passphrase)
 	if _, err := key.PrivateRSAKey(); err != nil {
 		return nil, fmt.Errorf("read API key: %s: not a private key in PEM, or the wrong passphrase", filepath.Join(directory, "key.pem"))
 	}

@@ -51,6 +51,9 @@ type Params struct {
 	HTTP        common.HTTPRequestDispatcher
 }
 
+// sdkClient is the SDK's client.
+type sdkClient = loadbalancer.LoadBalancerClient
+
 // Client is a client of one region. All methods are safe for concurrent use.
 type Client struct {
 	p       Params
@@ -63,7 +66,7 @@ type Client struct {
 // attempt is an attempt to connect.
 type attempt struct {
 	done   chan struct{} // closed at the end
-	client *loadbalancer.LoadBalancerClient
+	client *sdkClient
 	err    error
 }
 
@@ -74,7 +77,7 @@ func New(p Params) *Client {
 
 // connectSDK returns the SDK's client. The SDK cannot be interrupted while it asks services of the cloud for credentials, and some of its
 // requests have no time limit: the attempt goes on if ctx ends, or if it takes too long.
-func (c *Client) connectSDK(ctx context.Context) (*loadbalancer.LoadBalancerClient, error) {
+func (c *Client) connectSDK(ctx context.Context) (*sdkClient, error) {
 	c.mu.Lock()
 	if c.attempt == nil {
 		c.attempt = &attempt{done: make(chan struct{})}
@@ -105,7 +108,7 @@ func (c *Client) attemptConnect(a *attempt) {
 	close(a.done)
 }
 
-func (c *Client) newSDKClient() (*loadbalancer.LoadBalancerClient, error) {
+func (c *Client) newSDKClient() (*sdkClient, error) {
 	provider := c.p.Credentials
 	if provider == nil {
 		var err error
@@ -171,7 +174,9 @@ func (l limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 type answer interface{ HTTPResponse() *http.Response }
 
 // callAPI sends one request when the limiter permits it, and classifies its error.
-func callAPI[A answer](ctx context.Context, c *Client, p Priority, operation string, send func(context.Context, *loadbalancer.LoadBalancerClient) (A, error)) (A, error) {
+func callAPI[A answer](
+	ctx context.Context, c *Client, p Priority, operation string, send func(context.Context, *sdkClient) (A, error),
+) (A, error) {
 	var none A
 	client, err := c.connectSDK(ctx)
 	if err != nil {

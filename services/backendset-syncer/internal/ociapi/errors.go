@@ -111,7 +111,8 @@ func classifyError(operation string, response *http.Response, err error, now tim
 		}
 		return e
 	}
-	e.Status, e.Code, e.Message, e.RequestID = refusal.GetHTTPStatusCode(), boundCode(refusal.GetCode()), cleanText(refusal.GetMessage()), cleanText(refusal.GetOpcRequestID())
+	e.Status, e.Code = refusal.GetHTTPStatusCode(), boundCode(refusal.GetCode())
+	e.Message, e.RequestID = cleanText(refusal.GetMessage()), cleanText(refusal.GetOpcRequestID())
 	e.Class = classOf(e.Status, e.Code)
 	if response != nil {
 		e.RetryAfter = parseRetryAfter(response.Header.Get("Retry-After"), now)

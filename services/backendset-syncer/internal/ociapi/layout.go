@@ -27,7 +27,8 @@ func addressesOf(lb *loadbalancer.LoadBalancer) []string {
 func (l *LoadBalancer) LiveLayout() *lblayout.Live {
 	raw := &l.raw
 	live := &lblayout.Live{
-		Listeners: map[string]lblayout.Listener{}, Policies: map[string]lblayout.Policy{}, RuleSets: map[string]lblayout.RuleSet{}, Hostnames: map[string]lblayout.Hostname{},
+		Listeners: map[string]lblayout.Listener{}, Policies: map[string]lblayout.Policy{}, RuleSets: map[string]lblayout.RuleSet{},
+		Hostnames:    map[string]lblayout.Hostname{},
 		Certificates: map[string]bool{}, Sets: l.SetSizes(), Uses: referencedObjects(raw),
 	}
 	for name := range raw.Listeners {
@@ -57,7 +58,10 @@ func listenerOf(raw loadbalancer.Listener) lblayout.Listener {
 		l.IdleTimeout = int(valueOf(c.IdleTimeout))
 	}
 	if s := raw.SslConfiguration; s != nil {
-		l.TLS = &lblayout.TLS{Certificate: valueOf(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols, CipherSuite: valueOf(s.CipherSuiteName)}
+		l.TLS = &lblayout.TLS{
+			Certificate: valueOf(s.CertificateName), CertificateIDs: s.CertificateIds, Protocols: s.Protocols,
+			CipherSuite: valueOf(s.CipherSuiteName),
+		}
 	}
 	return l
 }
@@ -100,7 +104,8 @@ func redirectOf(items []loadbalancer.Rule) *lblayout.Redirect {
 		return nil
 	}
 	u := r.RedirectUri
-	if !strings.EqualFold(valueOf(u.Protocol), "HTTPS") || !slices.Contains(keepHost, valueOf(u.Host)) || !slices.Contains(keepPath, valueOf(u.Path)) || !slices.Contains(keepQuery, valueOf(u.Query)) {
+	if !strings.EqualFold(valueOf(u.Protocol), "HTTPS") || !slices.Contains(keepHost, valueOf(u.Host)) ||
+		!slices.Contains(keepPath, valueOf(u.Path)) || !slices.Contains(keepQuery, valueOf(u.Query)) {
 		return nil
 	}
 	return &lblayout.Redirect{Port: valueOf(u.Port), Code: valueOf(r.ResponseCode)}
@@ -166,15 +171,17 @@ func (l *LoadBalancer) NewStep(s *lblayout.Step) *Write {
 
 // nouns are the kinds in the names of operations.
 var nouns = map[lbrecord.Kind]string{
-	lbrecord.Listener: "Listener", lbrecord.RoutingPolicy: "RoutingPolicy", lbrecord.RuleSet: "RuleSet", lbrecord.Hostname: "Hostname", lbrecord.Certificate: "Certificate",
-	lbrecord.BackendSet: "BackendSet",
+	lbrecord.Listener: "Listener", lbrecord.RoutingPolicy: "RoutingPolicy", lbrecord.RuleSet: "RuleSet", lbrecord.Hostname: "Hostname",
+	lbrecord.Certificate: "Certificate",
+	lbrecord.BackendSet:  "BackendSet",
 }
 
 // listenerBody returns a listener with the fields that it has and the layout does not decide. Fields that are left out would be removed.
 func (l *LoadBalancer) listenerBody(s *lblayout.Step) any {
 	want := s.Listener
 	d := loadbalancer.UpdateListenerDetails{
-		DefaultBackendSetName: &want.DefaultSet, Port: &want.Port, Protocol: &want.Protocol, HostnameNames: want.Hostnames, RuleSetNames: want.RuleSets,
+		DefaultBackendSetName: &want.DefaultSet, Port: &want.Port, Protocol: &want.Protocol, HostnameNames: want.Hostnames,
+		RuleSetNames: want.RuleSets,
 	}
 	if want.Policy != "" {
 		d.RoutingPolicyName = &want.Policy
@@ -199,7 +206,8 @@ func (l *LoadBalancer) listenerBody(s *lblayout.Step) any {
 	}
 	return loadbalancer.CreateListenerDetails{
 		Name: &want.Name, DefaultBackendSetName: d.DefaultBackendSetName, Port: d.Port, Protocol: d.Protocol, HostnameNames: d.HostnameNames,
-		RoutingPolicyName: d.RoutingPolicyName, SslConfiguration: d.SslConfiguration, ConnectionConfiguration: d.ConnectionConfiguration, RuleSetNames: d.RuleSetNames,
+		RoutingPolicyName: d.RoutingPolicyName, SslConfiguration: d.SslConfiguration, ConnectionConfiguration: d.ConnectionConfiguration,
+		RuleSetNames: d.RuleSetNames,
 	}
 }
 
@@ -228,7 +236,9 @@ func policyBody(s *lblayout.Step) any {
 		})
 	}
 	if s.Action == lblayout.Update {
-		return loadbalancer.UpdateRoutingPolicyDetails{Rules: rules, ConditionLanguageVersion: loadbalancer.UpdateRoutingPolicyDetailsConditionLanguageVersionV1}
+		return loadbalancer.UpdateRoutingPolicyDetails{
+			Rules: rules, ConditionLanguageVersion: loadbalancer.UpdateRoutingPolicyDetailsConditionLanguageVersionV1,
+		}
 	}
 	return loadbalancer.CreateRoutingPolicyDetails{
 		Name: &s.Policy.Name, Rules: rules, ConditionLanguageVersion: loadbalancer.CreateRoutingPolicyDetailsConditionLanguageVersionV1,
@@ -275,7 +285,8 @@ func setBody(s *lblayout.Step) any {
 		to   **int
 		from *int
 	}{
-		{&d.HealthChecker.ReturnCode, &h.ReturnCode}, {&d.HealthChecker.Retries, &h.Retries}, {&d.HealthChecker.TimeoutInMillis, &h.TimeoutMillis},
+		{&d.HealthChecker.ReturnCode, &h.ReturnCode}, {&d.HealthChecker.Retries, &h.Retries},
+		{&d.HealthChecker.TimeoutInMillis, &h.TimeoutMillis},
 		{&d.HealthChecker.IntervalInMillis, &h.IntervalMillis},
 	} {
 		if *p.from > 0 {
@@ -311,11 +322,13 @@ func (c *Client) sendLayout(ctx context.Context, w *Write, token string) (string
 type sender func(ctx context.Context, c *Client, w *Write, token string) (string, error)
 
 // newSender returns the sender of an operation. The body has the type of the operation.
-func newSender[B any, A answer](call1 func(ctx context.Context, client *loadbalancer.LoadBalancerClient, w *Write, body B, token *string) (A, error), id func(A) *string) sender {
+func newSender[B any, A answer](
+	send func(ctx context.Context, client *sdkClient, w *Write, body B, token *string) (A, error), id func(A) *string,
+) sender {
 	return func(ctx context.Context, c *Client, w *Write, token string) (string, error) {
 		body, _ := w.body.(B)
-		got, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (A, error) {
-			return call1(ctx, client, w, body, &token)
+		got, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (A, error) {
+			return send(ctx, client, w, body, &token)
 		})
 		return workRequest(got, id, err)
 	}

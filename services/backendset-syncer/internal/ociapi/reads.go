@@ -94,7 +94,8 @@ func (l *LoadBalancer) BackendSet(name string) (*BackendSet, error) {
 	}
 	if h := raw.HealthChecker; h != nil {
 		set.HealthChecker = HealthChecker{
-			Protocol: valueOf(h.Protocol), URLPath: valueOf(h.UrlPath), Port: valueOf(h.Port), ReturnCode: valueOf(h.ReturnCode), Retries: valueOf(h.Retries),
+			Protocol: valueOf(h.Protocol), URLPath: valueOf(h.UrlPath), Port: valueOf(h.Port), ReturnCode: valueOf(h.ReturnCode),
+			Retries: valueOf(h.Retries),
 			Timeout: durationOf(h.TimeoutInMillis), Interval: durationOf(h.IntervalInMillis),
 		}
 	}
@@ -113,15 +114,18 @@ func durationOf(p *int) time.Duration { return time.Duration(valueOf(p)) * time.
 
 // ReadLoadBalancer reads a load balancer with everything in it.
 func (c *Client) ReadLoadBalancer(ctx context.Context, p Priority, id string) (*LoadBalancer, error) {
-	r, err := callAPI(ctx, c, p, "GetLoadBalancer", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetLoadBalancerResponse, error) {
-		return client.GetLoadBalancer(ctx, loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: noRetries()})
-	})
+	r, err := callAPI(ctx, c, p, "GetLoadBalancer",
+		func(ctx context.Context, client *sdkClient) (loadbalancer.GetLoadBalancerResponse, error) {
+			return client.GetLoadBalancer(ctx, loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: noRetries()})
+		})
 	if err != nil {
 		return nil, err
 	}
 	return &LoadBalancer{
-		ID: id, State: string(r.LifecycleState), Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
-		ETag: valueOf(r.ETag), Addresses: addressesOf(&r.LoadBalancer), sets: r.BackendSets, used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
+		ID: id, State: string(r.LifecycleState),
+		Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
+		ETag:   valueOf(r.ETag), Addresses: addressesOf(&r.LoadBalancer),
+		sets: r.BackendSets, used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
 	}, nil
 }
 
@@ -162,9 +166,10 @@ func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
 
 // ReadWorkRequest reads a work request.
 func (c *Client) ReadWorkRequest(ctx context.Context, id string) (WorkRequest, error) {
-	r, err := callAPI(ctx, c, High, "GetWorkRequest", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetWorkRequestResponse, error) {
-		return client.GetWorkRequest(ctx, loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: noRetries()})
-	})
+	r, err := callAPI(ctx, c, High, "GetWorkRequest",
+		func(ctx context.Context, client *sdkClient) (loadbalancer.GetWorkRequestResponse, error) {
+			return client.GetWorkRequest(ctx, loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: noRetries()})
+		})
 	if err != nil {
 		return WorkRequest{}, err
 	}
@@ -177,11 +182,12 @@ func (c *Client) ListInFlight(ctx context.Context, id string) ([]WorkRequest, er
 	var all []WorkRequest
 	var page *string
 	for range maxPages {
-		r, err := callAPI(ctx, c, High, "ListWorkRequests", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.ListWorkRequestsResponse, error) {
-			return client.ListWorkRequests(ctx, loadbalancer.ListWorkRequestsRequest{
-				LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: noRetries(),
+		r, err := callAPI(ctx, c, High, "ListWorkRequests",
+			func(ctx context.Context, client *sdkClient) (loadbalancer.ListWorkRequestsResponse, error) {
+				return client.ListWorkRequests(ctx, loadbalancer.ListWorkRequestsRequest{
+					LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: noRetries(),
+				})
 			})
-		})
 		if err != nil {
 			return nil, err
 		}
@@ -214,13 +220,17 @@ type Health struct {
 
 // ReadHealth reads the health of a backend set.
 func (c *Client) ReadHealth(ctx context.Context, id, set string) (*Health, error) {
-	r, err := callAPI(ctx, c, Low, "GetBackendSetHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendSetHealthResponse, error) {
-		return client.GetBackendSetHealth(ctx, loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: noRetries()})
-	})
+	r, err := callAPI(ctx, c, Low, "GetBackendSetHealth",
+		func(ctx context.Context, client *sdkClient) (loadbalancer.GetBackendSetHealthResponse, error) {
+			return client.GetBackendSetHealth(ctx,
+				loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: noRetries()})
+		})
 	if err != nil {
 		return nil, err
 	}
-	return &Health{Critical: setOf(r.CriticalStateBackendNames), Warning: setOf(r.WarningStateBackendNames), Unknown: setOf(r.UnknownStateBackendNames)}, nil
+	return &Health{
+		Critical: setOf(r.CriticalStateBackendNames), Warning: setOf(r.WarningStateBackendNames), Unknown: setOf(r.UnknownStateBackendNames),
+	}, nil
 }
 
 func setOf(names []string) map[string]bool {
@@ -233,9 +243,11 @@ func setOf(names []string) map[string]bool {
 
 // ReadCheckResult reads the result of the last health check of a backend, such as CONNECT_FAILED.
 func (c *Client) ReadCheckResult(ctx context.Context, id, set, backend string) (string, error) {
-	r, err := callAPI(ctx, c, Low, "GetBackendHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendHealthResponse, error) {
-		return client.GetBackendHealth(ctx, loadbalancer.GetBackendHealthRequest{LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries()})
-	})
+	r, err := callAPI(ctx, c, Low, "GetBackendHealth",
+		func(ctx context.Context, client *sdkClient) (loadbalancer.GetBackendHealthResponse, error) {
+			return client.GetBackendHealth(ctx,
+				loadbalancer.GetBackendHealthRequest{LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries()})
+		})
 	if err != nil {
 		return "", err
 	}

@@ -62,7 +62,8 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 	fixed := set.raw.SslConfiguration != nil && valueOf(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
 	switch {
 	case fixed && health != nil:
-		return nil, fmt.Errorf("backend set %s has the cipher suite %s, with which its health checker cannot be changed: name a predefined suite", set.Name, customizedSuite)
+		return nil, fmt.Errorf("backend set %s has the cipher suite %s, with which its health checker cannot be changed: name a predefined suite",
+			set.Name, customizedSuite)
 	case fixed || changes.Len() == 1 && health == nil:
 		w.changeOne(&changes)
 	default:
@@ -92,7 +93,9 @@ func createDetails(b plan.Backend) loadbalancer.CreateBackendDetails {
 
 func updateDetails(b plan.Backend) loadbalancer.UpdateBackendDetails {
 	d := backendDetails(b)
-	return loadbalancer.UpdateBackendDetails{Weight: d.Weight, MaxConnections: d.MaxConnections, Drain: d.Drain, Backup: d.Backup, Offline: d.Offline}
+	return loadbalancer.UpdateBackendDetails{
+		Weight: d.Weight, MaxConnections: d.MaxConnections, Drain: d.Drain, Backup: d.Backup, Offline: d.Offline,
+	}
 }
 
 func backendDetails(b plan.Backend) loadbalancer.BackendDetails {
@@ -111,7 +114,8 @@ func buildReplacement(set *BackendSet, wanted []plan.Backend, health *HealthChec
 	raw := &set.raw
 	d := loadbalancer.UpdateBackendSetDetails{
 		Policy: raw.Policy, Backends: make([]loadbalancer.BackendDetails, 0, len(wanted)), BackendMaxConnections: raw.BackendMaxConnections,
-		SessionPersistenceConfiguration: raw.SessionPersistenceConfiguration, LbCookieSessionPersistenceConfiguration: raw.LbCookieSessionPersistenceConfiguration,
+		SessionPersistenceConfiguration:         raw.SessionPersistenceConfiguration,
+		LbCookieSessionPersistenceConfiguration: raw.LbCookieSessionPersistenceConfiguration,
 	}
 	for _, b := range wanted {
 		d.Backends = append(d.Backends, backendDetails(b))
@@ -181,31 +185,34 @@ func (c *Client) sendOperation(ctx context.Context, w *Write, token string) (str
 	switch w.operation {
 	case operationReplace:
 		details, _ := w.body.(loadbalancer.UpdateBackendSetDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendSetResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.UpdateBackendSetResponse, error) {
 			return client.UpdateBackendSet(ctx, loadbalancer.UpdateBackendSetRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: noRetries(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
+				RequestMetadata: noRetries(),
 			})
 		})
 		return valueOf(r.OpcWorkRequestId), err
 	case operationCreate:
 		details, _ := w.body.(loadbalancer.CreateBackendDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.CreateBackendResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.CreateBackendResponse, error) {
 			return client.CreateBackend(ctx, loadbalancer.CreateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: noRetries(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
+				RequestMetadata: noRetries(),
 			})
 		})
 		return valueOf(r.OpcWorkRequestId), err
 	case operationUpdate:
 		details, _ := w.body.(loadbalancer.UpdateBackendDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.UpdateBackendResponse, error) {
 			return client.UpdateBackend(ctx, loadbalancer.UpdateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details, IfMatch: &w.etag,
+				OpcRetryToken:   &token,
 				RequestMetadata: noRetries(),
 			})
 		})
 		return valueOf(r.OpcWorkRequestId), err
 	}
-	r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.DeleteBackendResponse, error) {
+	r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.DeleteBackendResponse, error) {
 		return client.DeleteBackend(ctx, loadbalancer.DeleteBackendRequest{
 			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag, RequestMetadata: noRetries(),
 		})

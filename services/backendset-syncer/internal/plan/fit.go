@@ -82,7 +82,7 @@ func divideShares(wants []int, n int) []int {
 	return shares
 }
 
-// shortenActive leaves the first n active backends, those that the set has already first.
+// shortenActive keeps n active backends, and prefers those that the set has already.
 func (t *Target) shortenActive(n int) {
 	if len(t.Active) <= n {
 		return

@@ -90,7 +90,7 @@ type Input struct {
 	Former []string
 	// Claimed is when the owner of the set took it: what the set had then is left over, and not taken. Zero: it was always its own.
 	Claimed time.Time
-	// Marks is that of the previous Build, nil before the first one.
+	// Marks are the marks of the previous Build, nil before the first one.
 	Marks Marks
 	Now   time.Time
 }
@@ -258,7 +258,8 @@ func (t *Target) retainDraining(address netip.AddrPort, m Mark, in *Input) {
 	if t.Next.IsZero() || end.Before(t.Next) {
 		t.Next = end
 	}
-	t.Draining = append(t.Draining, Leaving{Address: address, Since: m.Since, Vanished: m.hasVanished(), Unchanged: m.hasVanished() && len(t.Active) == 0})
+	t.Draining = append(t.Draining,
+		Leaving{Address: address, Since: m.Since, Vanished: m.hasVanished(), Unchanged: m.hasVanished() && len(t.Active) == 0})
 }
 
 // startLeaving returns the mark of a backend whose endpoint is not ready, or terminates.

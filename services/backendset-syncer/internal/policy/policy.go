@@ -1,5 +1,5 @@
-// Package policy is the configuration of the administrator: the load balancers that bindings may name, and limits. Whoever may create
-// bindings chooses neither credentials nor load balancers beyond it.
+// Package policy is the administrator's configuration: the load balancers that bindings and Gateways may name, and limits. Users who create
+// bindings can choose neither credentials nor other load balancers.
 package policy
 
 import (
@@ -130,7 +130,8 @@ func (d *Document) validateDocument() error {
 		}
 		for _, id := range limits.Certificates {
 			if !IsCertificate(id) {
-				errs = append(errs, fmt.Errorf("namespaces.%s.certificates: %q is not the OCID of a certificate, which begins with %s", name, id, certificatePrefix))
+				errs = append(errs,
+					fmt.Errorf("namespaces.%s.certificates: %q is not the OCID of a certificate, which begins with %s", name, id, certificatePrefix))
 			}
 		}
 	}
@@ -233,7 +234,9 @@ func (d *Document) PermitBinding(namespace, loadBalancer, set string) (Permissio
 	if limits.Bindings == 0 {
 		limits.Bindings = defaultBindings
 	}
-	return Permission{Limits: lb.Limits.withDefaults(), Backends: limits.BackendsPerBinding, Bindings: limits.Bindings, TakeOver: lb.TakeOver}, nil
+	return Permission{
+		Limits: lb.Limits.withDefaults(), Backends: limits.BackendsPerBinding, Bindings: limits.Bindings, TakeOver: lb.TakeOver,
+	}, nil
 }
 
 func (d *Document) limitsOf(namespace string) NamespaceLimits {
@@ -267,7 +270,8 @@ func (d *Document) PermitGateway(namespace, loadBalancer string) (GatewayLimits,
 	}
 	g := d.LoadBalancers[i].Gateways
 	return GatewayLimits{
-		Backends: d.LoadBalancers[i].Limits.withDefaults(), BackendSets: cmp.Or(g.BackendSets, defaultBindings), Listeners: cmp.Or(g.Listeners, defaultListeners),
+		Backends: d.LoadBalancers[i].Limits.withDefaults(), BackendSets: cmp.Or(g.BackendSets, defaultBindings),
+		Listeners:  cmp.Or(g.Listeners, defaultListeners),
 		Conditions: cmp.Or(g.Conditions, defaultConditions),
 	}, nil
 }
@@ -292,12 +296,13 @@ type RouteLimits struct {
 func (d *Document) RouteLimits(namespace string, gateway GatewayLimits) RouteLimits {
 	limits := d.limitsOf(namespace)
 	return RouteLimits{
-		BackendSets: cmp.Or(limits.RouteBackendSets, max(gateway.BackendSets/shareOfRoutes, 1)), Conditions: cmp.Or(limits.RouteConditions, max(gateway.Conditions/shareOfRoutes, 1)),
-		Backends: limits.BackendsPerRouteSet,
+		BackendSets: cmp.Or(limits.RouteBackendSets, max(gateway.BackendSets/shareOfRoutes, 1)),
+		Conditions:  cmp.Or(limits.RouteConditions, max(gateway.Conditions/shareOfRoutes, 1)),
+		Backends:    limits.BackendsPerRouteSet,
 	}
 }
 
-// IsPod reports whether an address may be that of a pod.
+// IsPod reports whether an address may belong to a pod.
 func (d *Document) IsPod(address netip.Addr) bool {
 	return len(d.ranges) == 0 || slices.ContainsFunc(d.ranges, func(p netip.Prefix) bool { return p.Contains(address) })
 }

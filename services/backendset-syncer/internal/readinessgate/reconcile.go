@@ -55,7 +55,9 @@ const (
 )
 
 // userErrorReasons are the reasons of bindings that do not write their set until a user changes something.
-var userErrorReasons = []string{v1alpha1.ReasonNotAllowed, v1alpha1.ReasonConflict, v1alpha1.ReasonServiceInvalid, v1alpha1.ReasonBackendSetNotFound}
+var userErrorReasons = []string{
+	v1alpha1.ReasonNotAllowed, v1alpha1.ReasonConflict, v1alpha1.ReasonServiceInvalid, v1alpha1.ReasonBackendSetNotFound,
+}
 
 // observer reads pods and the bindings that they are endpoints of.
 type observer interface {
@@ -119,7 +121,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 
 // decideCondition returns the condition of a pod whose containers have been ready for a time, and when time alone changes it.
 func (r *Reconciler) decideCondition(pod *corev1.Pod, since time.Duration) (next corev1.PodCondition, wait time.Duration) {
-	next = corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, Reason: reasonInService, Message: "all load balancers send requests to the pod"}
+	next = corev1.PodCondition{
+		Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, Reason: reasonInService,
+		Message: "all load balancers send requests to the pod",
+	}
 	sets, known := r.awaitedSets(pod)
 	i := slices.IndexFunc(sets, func(s observe.Registration) bool { return !r.inService(&s) })
 	problem := "the load balancers of Gateways have not all been planned"
@@ -151,7 +156,8 @@ func (r *Reconciler) awaitedSets(pod *corev1.Pod) (all []observe.Registration, k
 	for _, u := range r.p.Observer.BindingsOfPod(pod) {
 		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
 		if u.Binding.DeletionTimestamp == nil && (c == nil || !slices.Contains(userErrorReasons, c.Reason)) {
-			all = append(all, observe.Registration{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses})
+			all = append(all,
+				observe.Registration{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses})
 		}
 	}
 	routed, known := r.p.Routes.SetsOf(pod)
@@ -161,7 +167,8 @@ func (r *Reconciler) awaitedSets(pod *corev1.Pod) (all []observe.Registration, k
 // inService reports whether the load balancer of a backend set sends requests to all addresses of a pod.
 func (r *Reconciler) inService(s *observe.Registration) bool {
 	report := r.p.Actors.BackendSetReport(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
-	return report != nil && (report.Used || !s.Routed) && len(s.Addresses) > 0 && !slices.ContainsFunc(s.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
+	return report != nil && (report.Used || !s.Routed) && len(s.Addresses) > 0 &&
+		!slices.ContainsFunc(s.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
 }
 
 // writeCondition writes the condition, if it differs.

@@ -116,7 +116,8 @@ func (w *Webhook) serveReviews(ctx context.Context) error {
 	mux.Handle("POST "+webhookPath, w)
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxWaiting, Requests: maxReviews, Bytes: maxBytes})
 	server := &http.Server{
-		Handler: limiter.Requests(mux), TLSConfig: certificate.TLS(servingcert.Options{}), ReadHeaderTimeout: headerTimeout, ReadTimeout: reviewTimeout,
+		Handler: limiter.Requests(mux), TLSConfig: certificate.TLS(servingcert.Options{}), ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:  reviewTimeout,
 		WriteTimeout: reviewTimeout, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 	}
 	limiter.Attach(server)

@@ -123,7 +123,8 @@ func (r *Responder) serveAnswers(ctx context.Context, a *answer) error {
 	}
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})
 	server := &http.Server{
-		Handler: r.answerHandler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+		Handler: r.answerHandler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
+		ErrorLog: errorLog,
 	}
 	limiter.Attach(server)
 	stopped := make(chan struct{})

@@ -225,7 +225,8 @@ func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *Redirect
 	case l.redirect != nil:
 		return nil // of two with the same match, the older one wins
 	case a.in.Limits.Redirects > 0 && a.redirects >= a.in.Limits.Redirects:
-		return capacityRefusal("the redirect needs a rule of a rule set, and %d of them are left for the Gateways of the load balancer", a.in.Limits.Redirects)
+		return capacityRefusal("the redirect needs a rule of a rule set, and %d of them are left for the Gateways of the load balancer",
+			a.in.Limits.Redirects)
 	}
 	l.redirect = redirect
 	a.redirects++
@@ -270,10 +271,12 @@ func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *R
 		return nil // the route is not attached
 	}
 	if left := a.in.Limits.Conditions - l.conditions; least > left {
-		return capacityRefusal("the rule needs %d conditions or more, and older routes leave %d of the %d of a listener", least, max(left, 0), a.in.Limits.Conditions)
+		return capacityRefusal("the rule needs %d conditions or more, and older routes leave %d of the %d of a listener", least, max(left, 0),
+			a.in.Limits.Conditions)
 	}
 	if own := a.in.Limits.limitsOf(r.Namespace).Conditions; own > 0 && least > own-l.owned[r.Namespace] {
-		return capacityRefusal("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least, own-l.owned[r.Namespace], own)
+		return capacityRefusal("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least,
+			own-l.owned[r.Namespace], own)
 	}
 	return nil
 }
@@ -331,9 +334,11 @@ func (a *admission) checkLimits(l *listenerState, rq *request) *Refusal {
 	own := a.in.Limits.limitsOf(namespace).Conditions
 	switch limits := &a.in.Limits; {
 	case l.conditions+rq.conditions > limits.Conditions:
-		return capacityRefusal("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions, limits.Conditions-l.conditions, limits.Conditions)
+		return capacityRefusal("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions,
+			limits.Conditions-l.conditions, limits.Conditions)
 	case own > 0 && l.owned[namespace]+rq.conditions > own:
-		return capacityRefusal("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions, own-l.owned[namespace], own)
+		return capacityRefusal("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions,
+			own-l.owned[namespace], own)
 	}
 	return a.checkSetLimits(namespace, &rq.set)
 }
@@ -348,7 +353,9 @@ func (a *admission) checkSetLimits(namespace string, s *Set) *Refusal {
 	case a.names[s.Name] != "":
 		return capacityRefusal("the load balancer has another backend set with the name %s", s.Name)
 	case len(a.names) >= limits.Sets:
-		return capacityRefusal("the rule needs a backend set, and the load balancer has %d of %d already: routes to the same port of a Service share a set", len(a.names), limits.Sets)
+		return capacityRefusal(
+			"the rule needs a backend set, and the load balancer has %d of %d already: routes to the same port of a Service share a set",
+			len(a.names), limits.Sets)
 	case own > 0 && a.owned[namespace] >= own:
 		return capacityRefusal("the rule needs a backend set, and the namespace has %d of %d already", a.owned[namespace], own)
 	}

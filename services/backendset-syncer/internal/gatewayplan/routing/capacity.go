@@ -27,7 +27,8 @@ func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits,
 		case n > limits.PerSet:
 			all = append(all, OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)})
 		case n > room:
-			all = append(all, OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)})
+			all = append(all,
+				OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)})
 		}
 		left -= min(n, limits.PerSet, left)
 	}

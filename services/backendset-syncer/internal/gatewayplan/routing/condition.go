@@ -87,7 +87,8 @@ func (c *conjunction) addHostname(hostname string, port int32) error {
 	}
 	other, err := ignoreCase(withPort)
 	if wildcard {
-		c.alternatives = append(c.alternatives, []string{attribute + "[0] " + endsWith + " " + alone, attribute + "[0] " + endsWith + " " + other})
+		c.alternatives = append(c.alternatives,
+			[]string{attribute + "[0] " + endsWith + " " + alone, attribute + "[0] " + endsWith + " " + other})
 	} else {
 		c.alternatives = append(c.alternatives, []string{attribute + " " + equals + " " + alone, attribute + "[0] " + startsWith + " " + other})
 	}

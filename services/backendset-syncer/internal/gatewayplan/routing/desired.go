@@ -12,7 +12,9 @@ func (a *admission) buildDesired() *Desired {
 	used := map[string]bool{EmptyKey: true, DefaultKey: true}
 	for i := range a.listeners {
 		l := &a.listeners[i]
-		p := Policy{Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: PolicyName(l.Gateway, l.Name), Redirect: l.redirect}
+		p := Policy{
+			Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: PolicyName(l.Gateway, l.Name), Redirect: l.redirect,
+		}
 		if name := a.in.Names[p.Key]; name != "" {
 			p.Name = name
 		}

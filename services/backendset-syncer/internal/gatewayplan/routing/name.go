@@ -29,7 +29,8 @@ var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPaddin
 // characters other than letters and digits.
 func nameFor(key, readable string, separator byte) string {
 	sum := sha256.Sum256([]byte(key))
-	return truncateText(replaceSpecial(readable, separator), maxName-hashLength-1) + string(separator) + encoding.EncodeToString(sum[:])[:hashLength]
+	prefix := truncateText(replaceSpecial(readable, separator), maxName-hashLength-1)
+	return prefix + string(separator) + encoding.EncodeToString(sum[:])[:hashLength]
 }
 
 // NameFor returns the name of an object that is not a policy or a rule, by its key.

@@ -86,7 +86,8 @@ func (b *Backend) String() string {
 }
 
 func (b *Backend) compareTo(other *Backend) int {
-	return cmp.Or(cmp.Compare(b.Namespace, other.Namespace), cmp.Compare(b.Name, other.Name), cmp.Compare(b.Port, other.Port), cmp.Compare(b.Kind, other.Kind))
+	return cmp.Or(cmp.Compare(b.Namespace, other.Namespace), cmp.Compare(b.Name, other.Name), cmp.Compare(b.Port, other.Port),
+		cmp.Compare(b.Kind, other.Kind))
 }
 
 func greatestDivisor(a, b int32) int32 {
