@@ -310,9 +310,9 @@ func earlierTime(a, b time.Time) time.Time {
 	return a
 }
 
-func byName[T any](all map[string]T) []string {
-	names := make([]string, 0, len(all))
-	for name := range all {
+func byName[T any](byKey map[string]T) []string {
+	names := make([]string, 0, len(byKey))
+	for name := range byKey {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, cmp.Compare)

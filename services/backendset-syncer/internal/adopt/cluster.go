@@ -88,9 +88,9 @@ const upstreamName = "oke-gateway-api"
 
 // FindRefusals returns why Gateways with HTTPRoutes cannot be adopted now.
 func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute) []Finding {
-	var all []Finding
+	var refusals []Finding
 	refuse := func(object, format string, args ...any) {
-		all = append(all, Finding{Object: object, Message: fmt.Sprintf(format, args...), Refused: true})
+		refusals = append(refusals, Finding{Object: object, Message: fmt.Sprintf(format, args...), Refused: true})
 	}
 	for i := range c.Deployments {
 		if d := &c.Deployments[i]; isUpstream(d) && (ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0) {
@@ -123,7 +123,7 @@ func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv
 			}
 		}
 	}
-	return all
+	return refusals
 }
 
 // isUpstream reports whether a Deployment is that of oke-gateway-api, by its label or its image.
@@ -143,7 +143,7 @@ func isUpstream(d *appsv1.Deployment) bool {
 // readReferences returns the objects that a list of references names. A reference without a namespace is one to the object's own.
 func readReferences(u *unstructured.Unstructured, fields ...string) []types.NamespacedName {
 	items, _, _ := unstructured.NestedSlice(u.Object, fields...)
-	var all []types.NamespacedName
+	var names []types.NamespacedName
 	for _, item := range items {
 		ref, ok := item.(map[string]any)
 		if !ok {
@@ -154,9 +154,9 @@ func readReferences(u *unstructured.Unstructured, fields ...string) []types.Name
 		if !found || namespace == "" {
 			namespace = u.GetNamespace()
 		}
-		all = append(all, types.NamespacedName{Namespace: namespace, Name: name})
+		names = append(names, types.NamespacedName{Namespace: namespace, Name: name})
 	}
-	return all
+	return names
 }
 
 // servicesOf returns the Services of HTTPRoutes.
@@ -180,15 +180,15 @@ func RoutesOf(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute) []*g
 	for _, g := range gateways {
 		names[nameOf(g)] = true
 	}
-	var all []*gatewayv1.HTTPRoute
+	var attached []*gatewayv1.HTTPRoute
 	for _, r := range routes {
 		if slices.ContainsFunc(r.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
 			return ptr.Deref(ref.Kind, "Gateway") == "Gateway" &&
 				names[types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name)}]
 		}) {
-			all = append(all, r)
+			attached = append(attached, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b *gatewayv1.HTTPRoute) int { return strings.Compare(nameOf(a).String(), nameOf(b).String()) })
-	return all
+	slices.SortFunc(attached, func(a, b *gatewayv1.HTTPRoute) int { return strings.Compare(nameOf(a).String(), nameOf(b).String()) })
+	return attached
 }

@@ -25,13 +25,14 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	bindings.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
 	readinessgate.AddHandlers(p.Informers, p.Queues.Pods.Enqueue)
 	gateways.AddHandlers(p.Informers, p.Gateways)
-	all := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
+	runParts := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
 	if p.Configuration.Store != nil {
 		p.Configuration.OnChange(p.enqueueAll)
-		all = append(all, p.Configuration)
+		runParts = append(runParts, p.Configuration)
 	}
 	return run.Run(ctx, run.Params{
-		Log: log, Server: p.HTTP, Parts: all, Caches: append(p.Configuration.configCaches(), p.Informers), Elector: p.Elector, Lead: p.runTerm,
+		Log: log, Server: p.HTTP, Parts: runParts, Caches: append(p.Configuration.configCaches(), p.Informers), Elector: p.Elector,
+		Lead: p.runTerm,
 	})
 }
 
@@ -42,19 +43,19 @@ func (p *parts) runTerm(ctx, lease context.Context) {
 	p.Gateways.ClearTerm()
 	defer p.Gateways.ClearTerm()
 	wait := p.Actors.StartTerm(ctx, lease)
-	var all sync.WaitGroup
-	all.Go(func() {
+	var workers sync.WaitGroup
+	workers.Go(func() {
 		p.Queues.Bindings.Lead(ctx, lease, p.newController("backendsetbinding", p.Reconciler), p.Reconciler.ReconcileAll)
 	})
-	all.Go(func() {
+	workers.Go(func() {
 		p.Queues.Pods.Lead(ctx, lease, p.newController("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
 	})
 	if p.Config.Gateways.Enabled && p.Config.RecordNamespace() != "" {
-		all.Go(func() {
+		workers.Go(func() {
 			p.Queues.Balancers.Lead(ctx, lease, p.newController("loadbalancer", p.Gateways), p.Gateways.ReconcileAll)
 		})
 	}
-	all.Wait()
+	workers.Wait()
 	wait()
 }
 

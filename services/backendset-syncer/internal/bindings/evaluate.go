@@ -142,7 +142,7 @@ func (e *Evaluator) checkPermission(b *v1alpha1.BackendSetBinding) (policy.Permi
 // BuildWanted returns what the actor of the load balancer should do for a binding.
 func (d *Decision) BuildWanted(b *v1alpha1.BackendSetBinding) *actor.Wanted {
 	w := &actor.Wanted{
-		Endpoints: d.endpoints.All, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)),
+		Endpoints: d.endpoints.Endpoints, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)),
 		Maximum: d.permission.Backends,
 		Drain:   drainOf(b), Health: healthOf(b), Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil,
 		Limits: d.permission.Limits,

@@ -118,7 +118,7 @@ func TestLimitOfBindings(t *testing.T) {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const text = "loadBalancers: [{id: " + lb + ", namespaces: [models]}]\nnamespaces: {models: {bindings: 2, backendsPerBinding: 9}}"
-	one := observe.Endpoints{All: []plan.Endpoint{{Address: netip.MustParseAddrPort("10.0.0.1:80"), State: plan.Ready}}}
+	one := observe.Endpoints{Endpoints: []plan.Endpoint{{Address: netip.MustParseAddrPort("10.0.0.1:80"), State: plan.Ready}}}
 	tests := []struct {
 		name      string
 		binding   *v1alpha1.BackendSetBinding
@@ -142,7 +142,7 @@ func TestJudge(t *testing.T) {
 		{name: "no such port", binding: bindingOf("a", 1, held(1)), err: errors.New("Service a has no port"), reason: "ServiceInvalid", message: "keeps its backends"},
 		{name: "no Service, ever", binding: bindingOf("a", 1), endpoints: observe.Endpoints{Missing: true}, reason: "ServiceInvalid", message: "keeps its backends"},
 		{name: "no Service any longer", binding: bindingOf("a", 1, held(1)), endpoints: observe.Endpoints{Missing: true}, reason: "ServiceInvalid", message: "leave the backend set", writes: true},
-		{name: "addresses that are refused", binding: bindingOf("a", 1), endpoints: observe.Endpoints{All: one.All, Refused: "too many"}, reason: "AddressesRefused", message: "too many", writes: true},
+		{name: "addresses that are refused", binding: bindingOf("a", 1), endpoints: observe.Endpoints{Endpoints: one.Endpoints, Refused: "too many"}, reason: "AddressesRefused", message: "too many", writes: true},
 		{name: "a binding that is deleted", binding: bindingOf("a", 1, deleting), err: errors.New("no port"), writes: true},
 	}
 	for _, tt := range tests {
@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 			assert.Equal(t, tt.writes, v.writes)
 			assert.Equal(t, tt.writes, v.BlockingProblem() == "")
 			if tt.writes && tt.binding.DeletionTimestamp == nil {
-				assert.Equal(t, tt.endpoints.All, v.BuildWanted(tt.binding).Endpoints)
+				assert.Equal(t, tt.endpoints.Endpoints, v.BuildWanted(tt.binding).Endpoints)
 				assert.Equal(t, 9, v.BuildWanted(tt.binding).Maximum)
 			}
 		})

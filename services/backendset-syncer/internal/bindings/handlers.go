@@ -54,11 +54,11 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 		if err != nil {
 			return nil
 		}
-		var all []cache.ObjectName
+		var names []cache.ObjectName
 		for _, s := range informers.SlicesOfPod(i.EndpointSlices, name) {
-			all = append(all, ofSlice(s)...)
+			names = append(names, ofSlice(s)...)
 		}
-		return all
+		return names
 	})))
 }
 

@@ -164,10 +164,11 @@ func (o *adoptOptions) prepareAdoption(ctx context.Context, name types.Namespace
 // buildInput returns the Gateways of the load balancer of a Gateway, with everything in the cluster that refers to them.
 func (a *adoption) buildInput(w *dryrun.World, name types.NamespacedName, o gatewayplan.Options) (*adopt.Input, error) {
 	in := &adopt.Input{Secrets: map[types.NamespacedName]*corev1.Secret{}, Keys: keysOf(o)}
-	for id, all := range a.resolution.Balancers {
-		if slices.ContainsFunc(all, func(g *gatewayplan.ResolvedGateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
+	for id, gateways := range a.resolution.Balancers {
+		if slices.ContainsFunc(gateways,
+			func(g *gatewayplan.ResolvedGateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name }) {
 			in.LoadBalancer = id
-			for _, g := range all {
+			for _, g := range gateways {
 				in.Gateways = append(in.Gateways, g.Gateway)
 			}
 		}
@@ -320,9 +321,10 @@ func (a *adoption) printNext(r *lbrecord.Record, out io.Writer) error {
 }
 
 func countsOf(kinds map[string]int) string {
-	var all []string
+	var counts []string
 	for _, sign := range slices.Sorted(maps.Keys(kinds)) {
-		all = append(all, fmt.Sprintf("%d %s", kinds[sign], map[string]string{"+": "created", "~": "changed", "-": "deleted at the end"}[sign]))
+		counts = append(counts,
+			fmt.Sprintf("%d %s", kinds[sign], map[string]string{"+": "created", "~": "changed", "-": "deleted at the end"}[sign]))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(counts, ", ")
 }

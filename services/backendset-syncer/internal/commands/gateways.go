@@ -30,8 +30,8 @@ func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name
 		}
 	}
 	ids := map[string]bool{}
-	for id, all := range resolution.Balancers {
-		if slices.ContainsFunc(all, func(g *gatewayplan.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
+	for id, gateways := range resolution.Balancers {
+		if slices.ContainsFunc(gateways, func(g *gatewayplan.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
 			ids[id] = true
 		}
 	}

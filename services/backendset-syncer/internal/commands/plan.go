@@ -190,8 +190,8 @@ func inWords(operation string) string {
 	return ", by " + operation
 }
 
-func printBackends(out io.Writer, sign string, all []plan.Backend) {
-	for _, b := range all {
+func printBackends(out io.Writer, sign string, backends []plan.Backend) {
+	for _, b := range backends {
 		drain := ""
 		if b.Drain {
 			drain = " draining"

@@ -57,10 +57,10 @@ func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef
 
 // backendEndpoints is the endpoints of a backend, or its problem.
 type backendEndpoints struct {
-	all     []plan.Endpoint
-	service string // that has them, with its namespace; empty: not known
-	refused string // endpoints that cannot become backends
-	problem Problem
+	endpoints []plan.Endpoint
+	service   string // that has them, with its namespace; empty: not known
+	refused   string // endpoints that cannot become backends
+	problem   Problem
 }
 
 // findEndpoints returns the endpoints of a backend.
@@ -88,7 +88,7 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 	case err != nil:
 		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
 	}
-	return backendEndpoints{all: e.All, service: name.String(), refused: e.Refused}
+	return backendEndpoints{endpoints: e.Endpoints, service: name.String(), refused: e.Refused}
 }
 
 // poolEndpoints returns the endpoints of an InferencePool: the proxy listeners of its endpoint picker or, without a ready one, its own pods
@@ -105,13 +105,14 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
 	failOpen := pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen
 	switch {
-	case problem == "" && (!failOpen || slices.ContainsFunc(proxies.All, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
-		return backendEndpoints{all: proxies.All, service: picker, refused: proxies.Refused}
+	case problem == "" &&
+		(!failOpen || slices.ContainsFunc(proxies.Endpoints, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
+		return backendEndpoints{endpoints: proxies.Endpoints, service: picker, refused: proxies.Refused}
 	case !failOpen:
 		return backendEndpoints{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
 			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
 	}
-	return backendEndpoints{all: mergeEndpoints(proxies.All, b.podEndpoints(pool)), service: picker}
+	return backendEndpoints{endpoints: mergeEndpoints(proxies.Endpoints, b.podEndpoints(pool)), service: picker}
 }
 
 // proxyEndpoints returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
@@ -139,15 +140,15 @@ func (b *planBuilder) proxyEndpoints(pool *informers.Pool) (observe.Endpoints, s
 
 // podEndpoints returns the pods of a pool as endpoints.
 func (b *planBuilder) podEndpoints(pool *informers.Pool) []plan.Endpoint {
-	var all []plan.Endpoint
+	var endpoints []plan.Endpoint
 	for _, p := range b.planner.PodsOf(pool) {
 		for _, a := range addressesIn(pool, p) {
 			if a.Addr().Is4() && !observe.IsSpecial(a.Addr()) && b.isPod(a.Addr()) {
-				all = append(all, plan.Endpoint{Address: a, State: podState(p), Pod: string(p.UID)})
+				endpoints = append(endpoints, plan.Endpoint{Address: a, State: podState(p), Pod: string(p.UID)})
 			}
 		}
 	}
-	return mergeEndpoints(all, nil)
+	return mergeEndpoints(endpoints, nil)
 }
 
 // SelectsPod reports whether an InferencePool has a pod.
@@ -168,26 +169,26 @@ func addressesIn(pool *informers.Pool, p *corev1.Pod) []netip.AddrPort {
 	if err != nil {
 		return nil
 	}
-	var all []netip.AddrPort
+	var addresses []netip.AddrPort
 	for _, port := range pool.Spec.TargetPorts {
 		if port.Number > 0 && port.Number <= maxPort {
-			all = append(all, netip.AddrPortFrom(address, uint16(port.Number)))
+			addresses = append(addresses, netip.AddrPortFrom(address, uint16(port.Number)))
 		}
 	}
-	return all
+	return addresses
 }
 
 // AddressesOf returns the addresses that a pod can have as a backend: those in EndpointSlices, and those in pools that fail open.
 func (p *Planner) AddressesOf(pod *corev1.Pod) map[netip.AddrPort]bool {
-	all := p.observer.PodAddresses(pod)
+	addresses := p.observer.PodAddresses(pod)
 	for _, pool := range informers.ListAll[informers.Pool](p.caches.Pools) {
 		if pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && SelectsPod(pool, pod) {
 			for _, a := range addressesIn(pool, pod) {
-				all[a] = true
+				addresses[a] = true
 			}
 		}
 	}
-	return all
+	return addresses
 }
 
 // podState returns the state of a pod as an EndpointSlice would have it.
@@ -205,9 +206,9 @@ func podState(p *corev1.Pod) plan.State {
 
 // mergeEndpoints returns the endpoints of two lists, sorted, each address once: with the higher state.
 func mergeEndpoints(a, b []plan.Endpoint) []plan.Endpoint {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(x, y plan.Endpoint) int {
+	merged := slices.Concat(a, b)
+	slices.SortFunc(merged, func(x, y plan.Endpoint) int {
 		return cmp.Or(x.Address.Compare(y.Address), cmp.Compare(y.State, x.State))
 	})
-	return slices.CompactFunc(all, func(x, y plan.Endpoint) bool { return x.Address == y.Address })
+	return slices.CompactFunc(merged, func(x, y plan.Endpoint) bool { return x.Address == y.Address })
 }

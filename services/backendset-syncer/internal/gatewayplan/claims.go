@@ -55,16 +55,16 @@ func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listene
 		matches = []gatewayv1.HTTPRouteMatch{{}}
 	}
 	seen := map[ownership.Claim]bool{}
-	var all []claim
+	var claims []claim
 	for host, on := range hosts {
 		for i := range matches {
 			if c := claimOf(host, &matches[i]); !seen[c] {
 				seen[c] = true
-				all = append(all, claim{c, on})
+				claims = append(claims, claim{c, on})
 			}
 		}
 	}
-	return all
+	return claims
 }
 
 // claimOf returns the claim of a match. A regular expression claims everything, as it could match any path.
@@ -87,11 +87,11 @@ func isRedirect(rule *gatewayv1.HTTPRouteRule) bool {
 
 // decideClaims refuses the rules whose hosts and paths belong to another namespace.
 func (b *planBuilder) decideClaims() {
-	all := b.collectClaims()
+	claimsByOwner := b.collectClaims()
 	registry := ownership.New()
-	registry.SetAll(all)
+	registry.SetAll(claimsByOwner)
 	refused := map[string]map[ownership.Claim]ownership.Conflict{}
-	for owner, asks := range all {
+	for owner, asks := range claimsByOwner {
 		refused[owner.Namespace], _ = registry.Set(owner, asks.Created, asks.Asks)
 	}
 	for _, r := range b.routes {
@@ -110,10 +110,10 @@ func (b *planBuilder) decideClaims() {
 
 // collectClaims returns what the routes of all namespaces claim.
 func (b *planBuilder) collectClaims() map[ownership.Owner]ownership.Claims {
-	all := map[ownership.Owner]ownership.Claims{}
+	claimsByOwner := map[ownership.Owner]ownership.Claims{}
 	for _, r := range b.routes {
 		owner := ownership.Owner{Namespace: r.Namespace}
-		own := all[owner]
+		own := claimsByOwner[owner]
 		if own.Created.IsZero() || r.CreationTimestamp.Time.Before(own.Created) {
 			own.Created = r.CreationTimestamp.Time
 		}
@@ -125,9 +125,9 @@ func (b *planBuilder) collectClaims() map[ownership.Owner]ownership.Claims {
 				own.Asks = append(own.Asks, ownership.Ask{Claim: c.Claim, Live: b.liveSince(r.Namespace, c.Claim)})
 			}
 		}
-		all[owner] = own
+		claimsByOwner[owner] = own
 	}
-	return all
+	return claimsByOwner
 }
 
 // liveSince returns since when the load balancer serves a claim of a namespace, zero if it does not.

@@ -23,24 +23,24 @@ var kindOrder = []lbrecord.Kind{
 
 // LayoutChanges returns the changes that turn the live layout into the wanted one.
 func (p *Plan) LayoutChanges(live *lblayout.Live) []Change {
-	var all []Change
+	var changes []Change
 	for ref := range lblayout.FindBehind(live, p.Layout) {
 		c := Change{Sign: "+", Ref: ref, Detail: p.describeObject(ref)}
 		if live.HasObject(ref) {
 			c.Sign = "~"
 		}
-		all = append(all, c)
+		changes = append(changes, c)
 	}
 	for _, ref := range p.Layout.Delete {
 		if live.HasObject(ref) {
-			all = append(all, Change{Sign: "-", Ref: ref})
+			changes = append(changes, Change{Sign: "-", Ref: ref})
 		}
 	}
-	slices.SortFunc(all, func(a, b Change) int {
+	slices.SortFunc(changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Sign, b.Sign), cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)),
 			cmp.Compare(a.Name, b.Name))
 	})
-	return all
+	return changes
 }
 
 // describeObject describes an object.
@@ -74,14 +74,14 @@ func (p *Plan) describeObject(ref lblayout.Ref) string {
 
 // FormatProblems returns what is wrong with Gateways and routes, one line each.
 func (p *Plan) FormatProblems() []string {
-	var all []string
+	var lines []string
 	if len(p.Lost) > 0 {
-		all = append(all, p.lostMessage())
+		lines = append(lines, p.lostMessage())
 	}
 	for _, l := range p.Listeners {
 		for _, problem := range []Problem{l.accepted, l.conflicted, l.resolved} {
 			if problem != (Problem{}) {
-				all = append(all, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
+				lines = append(lines, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
 			}
 		}
 	}
@@ -89,14 +89,14 @@ func (p *Plan) FormatProblems() []string {
 		name := r.Namespace + "/" + r.Name
 		for _, parent := range r.parents {
 			if a := &parent.acceptance; !a.Accepted {
-				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.gatewayName(), a.Reason, a.Message))
+				lines = append(lines, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.gatewayName(), a.Reason, a.Message))
 			} else if a.Dropped != "" {
-				all = append(all, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.gatewayName(), a.Dropped))
+				lines = append(lines, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.gatewayName(), a.Dropped))
 			}
 		}
 		if r.resolved != (Problem{}) {
-			all = append(all, fmt.Sprintf("HTTPRoute %s: %s: %s", name, r.resolved.Reason, r.resolved.Message))
+			lines = append(lines, fmt.Sprintf("HTTPRoute %s: %s: %s", name, r.resolved.Reason, r.resolved.Message))
 		}
 	}
-	return all
+	return lines
 }

@@ -20,10 +20,10 @@ func IsGood(reason string) bool {
 }
 
 // summarize returns the first condition that is not True, or the last one. The zero value means that the object has none of them.
-func summarize(all []metav1.Condition, kinds ...string) Problem {
+func summarize(conditions []metav1.Condition, kinds ...string) Problem {
 	var last Problem
 	for _, kind := range kinds {
-		c := meta.FindStatusCondition(all, kind)
+		c := meta.FindStatusCondition(conditions, kind)
 		if c == nil {
 			continue
 		}
@@ -46,15 +46,15 @@ func GatewaySummary(s *gatewayv1.GatewayStatus) Problem {
 
 // ListenerSummaries returns the summaries of the listeners of a Gateway by their names.
 func ListenerSummaries(s *gatewayv1.GatewayStatus) map[gatewayv1.SectionName]Problem {
-	all := map[gatewayv1.SectionName]Problem{}
+	summaries := map[gatewayv1.SectionName]Problem{}
 	for i := range s.Listeners {
 		l := &s.Listeners[i]
 		p := summarize(l.Conditions, string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionResolvedRefs),
 			string(gatewayv1.ListenerConditionProgrammed))
 		p.Message = fmt.Sprintf("listener %s: %s", l.Name, p.Message)
-		all[l.Name] = p
+		summaries[l.Name] = p
 	}
-	return all
+	return summaries
 }
 
 // ParentSummary returns the summary of a route for one of its parents.
@@ -88,11 +88,11 @@ func RouteSummary(parents []gatewayv1.RouteParentStatus) Problem {
 
 // PreviousParents returns the entries that a route has for the parents of a load balancer.
 func (s *RouteStatus) PreviousParents() []gatewayv1.RouteParentStatus {
-	var all []gatewayv1.RouteParentStatus
+	var parents []gatewayv1.RouteParentStatus
 	for i := range s.Parents {
 		if at := indexOfParent(s.Route.Status.Parents, &s.Parents[i]); at >= 0 {
-			all = append(all, s.Route.Status.Parents[at])
+			parents = append(parents, s.Route.Status.Parents[at])
 		}
 	}
-	return all
+	return parents
 }

@@ -169,8 +169,8 @@ func (p *Planner) ResolveGateways() *Resolution {
 			r.Unknown[g.Namespace+"/"+g.Name] = true // the alias was turned off: this must not delete what was adopted
 		}
 	}
-	for _, all := range r.Balancers {
-		slices.SortFunc(all, func(a, b *ResolvedGateway) int {
+	for _, gateways := range r.Balancers {
+		slices.SortFunc(gateways, func(a, b *ResolvedGateway) int {
 			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 	}

@@ -39,15 +39,15 @@ type Parent struct {
 
 // attachedListeners returns the listeners that the route is attached to, each once.
 func (r *Route) attachedListeners() []*Listener {
-	var all []*Listener
+	var listeners []*Listener
 	for _, p := range r.parents {
 		for _, l := range p.listeners {
-			if !slices.Contains(all, l) {
-				all = append(all, l)
+			if !slices.Contains(listeners, l) {
+				listeners = append(listeners, l)
 			}
 		}
 	}
-	return all
+	return listeners
 }
 
 // attachRoutes attaches routes to listeners.

@@ -21,7 +21,7 @@ func (b *planBuilder) buildSets() {
 		b.sets[s.Name] = b.buildSet(s.Key, s.Members, b.parametersOf(s))
 		for _, m := range s.Members {
 			f, _ := b.memberEndpoints(&m, s.Members)
-			counts[m.Backend] = len(activeOf(f.all))
+			counts[m.Backend] = len(activeOf(f.endpoints))
 		}
 	}
 	others := 0
@@ -85,11 +85,11 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 		} else if f.refused != "" {
 			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
 		}
-		s.Wanted.Endpoints = mergeEndpoints(s.Wanted.Endpoints, f.all)
+		s.Wanted.Endpoints = mergeEndpoints(s.Wanted.Endpoints, f.endpoints)
 		if f.service != "" && !slices.Contains(s.Wanted.Services, f.service) {
 			s.Wanted.Services = append(s.Wanted.Services, f.service)
 		}
-		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.all)})
+		groups = append(groups, weights.Group{Weight: m.Weight, Addresses: activeOf(f.endpoints)})
 		if b.Document != nil {
 			if own := b.Document.RouteLimits(m.Namespace, b.limits).Backends; own > 0 && (s.Wanted.Maximum == 0 || own < s.Wanted.Maximum) {
 				s.Wanted.Maximum = own
@@ -104,13 +104,13 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 }
 
 // activeOf returns the addresses of the endpoints that get requests: as package plan chooses them.
-func activeOf(all []plan.Endpoint) []netip.AddrPort {
+func activeOf(endpoints []plan.Endpoint) []netip.AddrPort {
 	least := plan.Ready
-	if !slices.ContainsFunc(all, func(e plan.Endpoint) bool { return e.State == plan.Ready }) {
+	if !slices.ContainsFunc(endpoints, func(e plan.Endpoint) bool { return e.State == plan.Ready }) {
 		least = plan.Finishing
 	}
 	var active []netip.AddrPort
-	for _, e := range all {
+	for _, e := range endpoints {
 		if e.State >= least {
 			active = append(active, e.Address)
 		}

@@ -49,10 +49,10 @@ func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1
 	if len(invalid) == 0 {
 		return valid, Problem{}
 	}
-	all, consequence := valid, ""
+	members, consequence := valid, ""
 	switch serves := slices.ContainsFunc(valid, func(m routing.Member) bool { return m.Weight > 0 }); {
 	case serves && b.answersShares():
-		all, consequence = b.withShares(valid, invalid), shareFails
+		members, consequence = b.withShares(valid, invalid), shareFails
 	case serves:
 		consequence = shareIsDivided
 	case b.planner.fallback != nil:
@@ -65,7 +65,7 @@ func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1
 	if first.member.Weight > 0 {
 		problem.Message += ": " + consequence
 	}
-	return all, problem
+	return members, problem
 }
 
 // answersShares reports whether the responder can be a backend beside others.
@@ -76,15 +76,15 @@ func (b *planBuilder) answersShares() bool {
 
 // withShares returns the members of a rule with those of its invalid backendRefs.
 func (b *planBuilder) withShares(valid []routing.Member, invalid []invalidRef) []routing.Member {
-	all := slices.Clone(valid)
+	members := slices.Clone(valid)
 	for _, x := range invalid {
 		switch x.problem.Reason {
 		case string(gatewayv1.RouteReasonInvalidKind), string(gatewayv1.RouteReasonRefNotPermitted): // other routes may use the backend
 			x.member.Backend = b.planner.fallback.NoBackends
 		}
-		all = append(all, x.member)
+		members = append(members, x.member)
 	}
-	return all
+	return members
 }
 
 // memberEndpoints returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside

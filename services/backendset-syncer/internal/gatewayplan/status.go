@@ -123,11 +123,11 @@ const (
 
 // GatewayStatuses returns the statuses of the Gateways.
 func (p *Plan) GatewayStatuses(r *Reports) []Status {
-	all := make([]Status, 0, len(p.Gateways))
+	statuses := make([]Status, 0, len(p.Gateways))
 	for _, g := range p.Gateways {
-		all = append(all, Status{Gateway: g.Gateway, Status: p.gatewayStatus(g, r)})
+		statuses = append(statuses, Status{Gateway: g.Gateway, Status: p.gatewayStatus(g, r)})
 	}
-	return all
+	return statuses
 }
 
 func (p *Plan) gatewayStatus(g *ResolvedGateway, r *Reports) gatewayv1.GatewayStatus {
@@ -197,11 +197,11 @@ func addressesOf(r *Reports, before []gatewayv1.GatewayStatusAddress) []gatewayv
 		return before
 	}
 	kind := gatewayv1.IPAddressType
-	all := []gatewayv1.GatewayStatusAddress{}
+	addresses := []gatewayv1.GatewayStatusAddress{}
 	for _, a := range r.Layout.LoadBalancer.Addresses {
-		all = append(all, gatewayv1.GatewayStatusAddress{Type: &kind, Value: a})
+		addresses = append(addresses, gatewayv1.GatewayStatusAddress{Type: &kind, Value: a})
 	}
-	return all
+	return addresses
 }
 
 // listenerProgress returns how far a listener is. A listener that keeps an old certificate is programmed.
@@ -256,15 +256,15 @@ func (p *Plan) listenerStatus(l *Listener, r *Reports) gatewayv1.ListenerStatus 
 
 // RouteStatuses returns the statuses of the routes.
 func (p *Plan) RouteStatuses(r *Reports) []RouteStatus {
-	all := make([]RouteStatus, 0, len(p.Routes))
+	statuses := make([]RouteStatus, 0, len(p.Routes))
 	for _, route := range p.Routes {
 		s := RouteStatus{Route: route.HTTPRoute}
 		for _, parent := range route.parents {
 			s.Parents = append(s.Parents, p.parentStatus(route, parent, r))
 		}
-		all = append(all, s)
+		statuses = append(statuses, s)
 	}
-	return all
+	return statuses
 }
 
 func (p *Plan) parentStatus(route *Route, parent *Parent, r *Reports) gatewayv1.RouteParentStatus {
@@ -351,8 +351,8 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditio
 }
 
 // indexOfParent returns the index of the entry with the parent and controller of another one, -1 without one.
-func indexOfParent(all []gatewayv1.RouteParentStatus, s *gatewayv1.RouteParentStatus) int {
-	return slices.IndexFunc(all, func(x gatewayv1.RouteParentStatus) bool {
+func indexOfParent(parents []gatewayv1.RouteParentStatus, s *gatewayv1.RouteParentStatus) int {
+	return slices.IndexFunc(parents, func(x gatewayv1.RouteParentStatus) bool {
 		return x.ControllerName == s.ControllerName && SameParent(&x.ParentRef, &s.ParentRef)
 	})
 }

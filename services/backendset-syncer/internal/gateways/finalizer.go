@@ -70,12 +70,12 @@ func (r *Reconciler) releaseRoutes(ctx context.Context, may func(parents []cache
 
 // gatewaysOf returns the Gateways that a route refers to.
 func gatewaysOf(route *gatewayv1.HTTPRoute) []cache.ObjectName {
-	var all []cache.ObjectName
+	var names []cache.ObjectName
 	for _, ref := range route.Spec.ParentRefs {
 		if ptr.Deref(ref.Kind, "Gateway") == "Gateway" {
-			all = append(all,
+			names = append(names,
 				cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(ref.Name)})
 		}
 	}
-	return all
+	return names
 }

@@ -29,8 +29,8 @@ func (r *Reconciler) SetsOf(pod *corev1.Pod) (sets []observe.Registration, known
 				own[set] = append(own[set], a)
 			}
 		}
-		for set, all := range own {
-			sets = append(sets, observe.Registration{LoadBalancer: id, Set: set, Addresses: all, Routed: true})
+		for set, setAddresses := range own {
+			sets = append(sets, observe.Registration{LoadBalancer: id, Set: set, Addresses: setAddresses, Routed: true})
 		}
 	}
 	slices.SortFunc(sets, func(a, b observe.Registration) int {
@@ -57,16 +57,16 @@ func (r *Reconciler) endpointsOf(plan *gatewayplan.Plan) map[netip.AddrPort][]st
 	if r.p.WakePod == nil || len(plan.Lost) > 0 {
 		return nil
 	}
-	all := map[netip.AddrPort][]string{}
+	sets := map[netip.AddrPort][]string{}
 	for name, s := range plan.Sets {
 		if s.Wanted.Emptying {
 			continue
 		}
 		for _, e := range s.Wanted.Endpoints {
-			all[e.Address] = append(all[e.Address], name)
+			sets[e.Address] = append(sets[e.Address], name)
 		}
 	}
-	return all
+	return sets
 }
 
 // wakePods wakes the pods of the Services and pools of a plan that wait for their readiness gate.

@@ -26,9 +26,9 @@ import (
 //	a record                            its load balancer
 //	other kinds                         everything: how parameters, grants, labels and certificates affect routes depends on all of them
 func AddHandlers(i *informers.Informers, r *Reconciler) {
-	all := controller.Handler(r.p.Enqueue, func(any) []cache.ObjectName { return []cache.ObjectName{{Name: sweepKey}} })
+	sweep := controller.Handler(r.p.Enqueue, func(any) []cache.ObjectName { return []cache.ObjectName{{Name: sweepKey}} })
 	for _, informer := range []*kube.OptionalInformer{i.GatewayClasses, i.Gateways, i.Grants, i.Pools, i.GatewayConfigs, i.Secrets} {
-		informer.AddEventHandler(all)
+		informer.AddEventHandler(sweep)
 	}
 	i.Routes.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
 		if route, ok := obj.(*gatewayv1.HTTPRoute); ok && !r.isOwnRoute(route) {
@@ -36,7 +36,7 @@ func AddHandlers(i *informers.Informers, r *Reconciler) {
 		}
 		return []cache.ObjectName{{Name: sweepKey}}
 	}))
-	i.Namespaces.AddEventHandler(controller.Unless(sameLabels, all))
+	i.Namespaces.AddEventHandler(controller.Unless(sameLabels, sweep))
 	i.ConfigMaps.AddEventHandler(controller.Handler(r.p.Enqueue, r.ofConfigMap))
 	i.Services.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
 		name, err := cache.ObjectToName(obj)
@@ -115,7 +115,7 @@ func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
 func (r *Reconciler) matchBalancers(match func(*balancerState) bool) []cache.ObjectName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []cache.ObjectName
+	var names []cache.ObjectName
 	for id, b := range r.known {
 		if !match(b) {
 			continue
@@ -123,9 +123,9 @@ func (r *Reconciler) matchBalancers(match func(*balancerState) bool) []cache.Obj
 		if b.since.IsZero() {
 			b.since = r.p.Clock.Now()
 		}
-		all = append(all, cache.ObjectName{Name: id})
+		names = append(names, cache.ObjectName{Name: id})
 	}
-	return all
+	return names
 }
 
 // ofConfigMap returns what a ConfigMap affects. The record of a load balancer may have been changed by another client.

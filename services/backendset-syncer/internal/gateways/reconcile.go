@@ -133,18 +133,18 @@ func (r *Reconciler) ReconcileAll() {
 
 // balancerIDs returns the load balancers that are known, or have a record.
 func (r *Reconciler) balancerIDs() []string {
-	all := map[string]bool{}
+	ids := map[string]bool{}
 	r.mu.Lock()
 	for id := range r.known {
-		all[id] = true
+		ids[id] = true
 	}
 	r.mu.Unlock()
 	for _, c := range configMapsOf(r.p.Caches.ConfigMaps) {
 		if id, ok := r.recordOf(c); ok {
-			all[id] = true
+			ids[id] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	return slices.Sorted(maps.Keys(ids))
 }
 
 // Reconcile implements controller.Reconciler.

@@ -105,14 +105,14 @@ func SnapshotCaches(world kit.Snapshot, o Options) (Caches, error) {
 // EnabledKinds returns the kinds that are not off.
 func (o Options) EnabledKinds() []kit.Kind {
 	k := AllKinds(o)
-	var all []kit.Kind
+	var enabled []kit.Kind
 	mapKinds(&k, func(kind kit.Kind) struct{} {
 		if !kind.Off {
-			all = append(all, kind)
+			enabled = append(enabled, kind)
 		}
 		return struct{}{}
 	})
-	return all
+	return enabled
 }
 
 // AllKinds returns the kinds that the program reads.
@@ -210,16 +210,16 @@ func GateIsClosed(p *corev1.Pod) bool {
 
 // ClosedGates returns the pods of a Service whose gate is closed.
 func ClosedGates(endpointSlices, pods kit.Reader, service cache.ObjectName) []cache.ObjectName {
-	var all []cache.ObjectName
+	var closed []cache.ObjectName
 	for _, s := range SlicesOfService(endpointSlices, service) {
-		all = append(all, ClosedGatesIn(pods, s)...)
+		closed = append(closed, ClosedGatesIn(pods, s)...)
 	}
-	return all
+	return closed
 }
 
 // ClosedGatesIn returns the pods of an EndpointSlice whose gate is closed.
 func ClosedGatesIn(pods kit.Reader, s *discoveryv1.EndpointSlice) []cache.ObjectName {
-	var all []cache.ObjectName
+	var closed []cache.ObjectName
 	for i := range s.Endpoints {
 		r := s.Endpoints[i].TargetRef
 		if r == nil {
@@ -227,10 +227,10 @@ func ClosedGatesIn(pods kit.Reader, s *discoveryv1.EndpointSlice) []cache.Object
 		}
 		name := cache.ObjectName{Namespace: s.Namespace, Name: r.Name}
 		if p := FindObject[corev1.Pod](pods, name); p != nil && GateIsClosed(p) {
-			all = append(all, name)
+			closed = append(closed, name)
 		}
 	}
-	return all
+	return closed
 }
 
 func indexBindingByService(obj any) ([]string, error) {
@@ -283,13 +283,13 @@ func indexSliceByAddress(obj any) ([]string, error) {
 
 // AddressesOf returns the IP addresses of the endpoints of an EndpointSlice.
 func AddressesOf(s *discoveryv1.EndpointSlice) []string {
-	all := make([]string, 0, len(s.Endpoints))
+	addresses := make([]string, 0, len(s.Endpoints))
 	for i := range s.Endpoints {
 		if a := AddressOf(&s.Endpoints[i]); a != "" {
-			all = append(all, a)
+			addresses = append(addresses, a)
 		}
 	}
-	return all
+	return addresses
 }
 
 // AddressOf returns the IP address of an endpoint as package netip writes it, empty if it has none. The API server accepts IPv4 addresses
@@ -349,11 +349,11 @@ func FindObject[T any](r kit.Reader, name cache.ObjectName) *T {
 }
 
 func castObjects[T any](objects []any) []*T {
-	all := make([]*T, 0, len(objects))
+	typed := make([]*T, 0, len(objects))
 	for _, obj := range objects {
 		if t, ok := obj.(*T); ok {
-			all = append(all, t)
+			typed = append(typed, t)
 		}
 	}
-	return all
+	return typed
 }

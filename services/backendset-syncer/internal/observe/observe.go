@@ -55,7 +55,7 @@ func (o *Observer) BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha
 
 // Endpoints are the endpoints of the Service of a binding.
 type Endpoints struct {
-	All []plan.Endpoint // sorted, each address once
+	Endpoints []plan.Endpoint // sorted, each address once
 	// Refused explains which endpoints cannot become backends, and is empty if all can.
 	Refused string
 	// Missing means that the Service does not exist.
@@ -249,8 +249,8 @@ func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 }
 
 func (c *collector) buildEndpoints() Endpoints {
-	e := Endpoints{All: slices.AppendSeq(make([]plan.Endpoint, 0, len(c.endpoints)), maps.Values(c.endpoints))}
-	slices.SortFunc(e.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
+	e := Endpoints{Endpoints: slices.AppendSeq(make([]plan.Endpoint, 0, len(c.endpoints)), maps.Values(c.endpoints))}
+	slices.SortFunc(e.Endpoints, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
 	switch {
 	case len(c.refused) > 0:
 		e.Refused = fmt.Sprintf(
@@ -266,22 +266,22 @@ func (c *collector) buildEndpoints() Endpoints {
 
 // formatRefused returns the first of the refused addresses.
 func (c *collector) formatRefused() string {
-	var all []string
+	var addresses []string
 	for a := range c.refused {
-		all = append(all, a)
+		addresses = append(addresses, a)
 	}
-	slices.Sort(all)
-	if len(all) > maxListed {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), len(all)-maxListed)
+	slices.Sort(addresses)
+	if len(addresses) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(addresses[:maxListed], ", "), len(addresses)-maxListed)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(addresses, ", ")
 }
 
 // FindOccupants returns the ready endpoints of other Services at the IP address of a backend, whatever their port: two pods that share the
 // address of their node differ by it. own are the Services of the backend set, with their namespaces.
 func (o *Observer) FindOccupants(backend netip.AddrPort, own []string) []plan.Occupant {
 	ip := backend.Addr().Unmap().String()
-	var all []plan.Occupant
+	var occupants []plan.Occupant
 	for _, s := range informers.SlicesOfAddress(o.caches.EndpointSlices, ip) {
 		service := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
 		if slices.Contains(own, service) {
@@ -294,11 +294,11 @@ func (o *Observer) FindOccupants(backend netip.AddrPort, own []string) []plan.Oc
 			e := &s.Endpoints[i]
 			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
 			if ready && !valueOf(e.Conditions.Terminating) && informers.AddressOf(e) == ip {
-				all = append(all, plan.Occupant{Service: service, Pod: podOf(e), SamePort: samePort})
+				occupants = append(occupants, plan.Occupant{Service: service, Pod: podOf(e), SamePort: samePort})
 			}
 		}
 	}
-	return all
+	return occupants
 }
 
 // FindGatedPod returns a pod with the readiness gate, nil if it does not exist or has no gate.
@@ -325,7 +325,7 @@ type Registration struct {
 
 // PodAddresses returns the addresses that a pod has in EndpointSlices.
 func (o *Observer) PodAddresses(pod *corev1.Pod) map[netip.AddrPort]bool {
-	all := map[netip.AddrPort]bool{}
+	addresses := map[netip.AddrPort]bool{}
 	for _, s := range informers.SlicesOfPod(o.caches.EndpointSlices, cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}) {
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
@@ -338,12 +338,12 @@ func (o *Observer) PodAddresses(pod *corev1.Pod) map[netip.AddrPort]bool {
 			}
 			for _, p := range s.Ports {
 				if n := valueOf(p.Port); n > 0 && n <= math.MaxUint16 {
-					all[netip.AddrPortFrom(address, uint16(n))] = true
+					addresses[netip.AddrPortFrom(address, uint16(n))] = true
 				}
 			}
 		}
 	}
-	return all
+	return addresses
 }
 
 // PodBinding is a binding that a pod is an endpoint of.
@@ -380,7 +380,7 @@ func (o *Observer) addressesInSet(b *v1alpha1.BackendSetBinding, name cache.Obje
 		return nil
 	}
 	c := collector{port: servicePort}
-	var all []netip.AddrPort
+	var addresses []netip.AddrPort
 	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
 		port, found := c.portIn(s)
 		if !found || s.AddressType != discoveryv1.AddressTypeIPv4 {
@@ -392,9 +392,9 @@ func (o *Observer) addressesInSet(b *v1alpha1.BackendSetBinding, name cache.Obje
 				continue
 			}
 			if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
-				all = append(all, netip.AddrPortFrom(address, port))
+				addresses = append(addresses, netip.AddrPortFrom(address, port))
 			}
 		}
 	}
-	return all
+	return addresses
 }

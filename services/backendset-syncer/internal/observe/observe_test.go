@@ -100,7 +100,7 @@ func TestEndpoints(t *testing.T) {
 			o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1)+tt.objects)
 			got, err := o.BindingEndpoints(o.ListBindings()[0], func(a netip.Addr) bool { return a.As4()[0] != 192 })
 			require.NoError(t, err)
-			assert.Equal(t, tt.want, format(got.All))
+			assert.Equal(t, tt.want, format(got.Endpoints))
 			if tt.refused == "" {
 				assert.Empty(t, got.Refused)
 			}
@@ -141,7 +141,7 @@ func TestEndpointsHavePods(t *testing.T) {
 	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	var pods []string
-	for _, e := range got.All {
+	for _, e := range got.Endpoints {
 		pods = append(pods, e.Pod)
 	}
 	assert.Equal(t, []string{"new", "", ""}, pods)
@@ -204,9 +204,9 @@ func TestAHugeService(t *testing.T) {
 	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+all.String())
 	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
-	assert.Len(t, got.All, maxEndpoints)
+	assert.Len(t, got.Endpoints, maxEndpoints)
 	assert.Contains(t, got.Refused, "more than 4096 endpoints")
-	assert.True(t, slices.IsSortedFunc(got.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) }))
+	assert.True(t, slices.IsSortedFunc(got.Endpoints, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) }))
 }
 
 // gated returns a pod with the readiness gate, and others, and with conditions: "ContainersReady Ready:ReadinessGatesNotReady", which is
@@ -257,7 +257,7 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 			o := observerOf(t, !tt.off, strings.Replace(binding, "PORT", "http", 1)+tt.pod+slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")))
 			got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 			require.NoError(t, err)
-			assert.Equal(t, "10.0.0.1:8000 "+tt.want, format(got.All))
+			assert.Equal(t, "10.0.0.1:8000 "+tt.want, format(got.Endpoints))
 		})
 	}
 }

@@ -86,10 +86,10 @@ func (l *limiter) tryTurn() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	all, low := l.overall.ReserveN(now, 1), l.low.ReserveN(now, 1)
-	delay := max(all.DelayFrom(now), low.DelayFrom(now), l.blocked.Sub(now))
+	overall, low := l.overall.ReserveN(now, 1), l.low.ReserveN(now, 1)
+	delay := max(overall.DelayFrom(now), low.DelayFrom(now), l.blocked.Sub(now))
 	if delay > 0 {
-		all.CancelAt(now)
+		overall.CancelAt(now)
 		low.CancelAt(now)
 	}
 	return delay

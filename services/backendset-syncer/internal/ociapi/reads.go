@@ -37,15 +37,15 @@ func (l *LoadBalancer) SetSizes() map[string]int {
 
 // BackendAddresses returns the IP addresses of all backends, as package netip writes them.
 func (l *LoadBalancer) BackendAddresses() map[string]bool {
-	all := map[string]bool{}
+	addresses := map[string]bool{}
 	for name := range l.sets {
 		for i := range l.sets[name].Backends {
 			if a, err := netip.ParseAddr(valueOf(l.sets[name].Backends[i].IpAddress)); err == nil {
-				all[a.Unmap().String()] = true
+				addresses[a.Unmap().String()] = true
 			}
 		}
 	}
-	return all
+	return addresses
 }
 
 // BackendSet is a backend set as it was read.
@@ -179,7 +179,7 @@ func (c *Client) ReadWorkRequest(ctx context.Context, id string) (WorkRequest, e
 // ListInFlight returns the work requests of a load balancer that are not done, those of other clients too. The service also lists those
 // that are done, in an order that is not documented: the list ends early if it begins with the newest, and has an end of old ones.
 func (c *Client) ListInFlight(ctx context.Context, id string) ([]WorkRequest, error) {
-	var all []WorkRequest
+	var inFlight []WorkRequest
 	var page *string
 	for range maxPages {
 		r, err := callAPI(ctx, c, High, "ListWorkRequests",
@@ -195,7 +195,7 @@ func (c *Client) ListInFlight(ctx context.Context, id string) ([]WorkRequest, er
 		for i := range r.Items {
 			w := newWorkRequest(&r.Items[i])
 			if !w.Done {
-				all = append(all, w)
+				inFlight = append(inFlight, w)
 			}
 			if last = w.Accepted; i == 0 {
 				first = w.Accepted
@@ -206,7 +206,7 @@ func (c *Client) ListInFlight(ctx context.Context, id string) ([]WorkRequest, er
 			break
 		}
 	}
-	return all, nil
+	return inFlight, nil
 }
 
 // WorkRequestDeadline is the time after which a work request counts as lost. CCM waits as long; the longest that users report

@@ -39,16 +39,16 @@ func FitLimits(sets []Demand, limits Limits, others int) {
 		s.shortenActive(shares[i])
 		left -= len(s.Active)
 	}
-	var all []drainingBackend
+	var draining []drainingBackend
 	for i, s := range sets {
 		room := max(limits.PerSet-len(s.Active)-limits.Reserved, 0)
 		for n, l := range s.Draining {
-			all = append(all, drainingBackend{Leaving: l, set: i, fits: n < room})
+			draining = append(draining, drainingBackend{Leaving: l, set: i, fits: n < room})
 		}
 		s.Draining = nil
 	}
-	slices.SortStableFunc(all, func(a, b drainingBackend) int { return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.set, b.set)) })
-	for _, d := range all {
+	slices.SortStableFunc(draining, func(a, b drainingBackend) int { return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.set, b.set)) })
+	for _, d := range draining {
 		s := sets[d.set].Target
 		if !d.fits || left <= 0 {
 			s.Early = append(s.Early, d.Address)

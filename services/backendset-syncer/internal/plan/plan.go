@@ -166,27 +166,27 @@ func Build(in Input) *Target {
 // sharingOccupants returns the occupants that do not take the addresses of backends: they share the pod of the set's endpoint or, if the
 // set no longer has the endpoint, shared it.
 func (in *Input) sharingOccupants() map[netip.AddrPort][]Occupant {
-	all := map[netip.AddrPort][]Occupant{}
+	sharing := map[netip.AddrPort][]Occupant{}
 	for address, m := range in.Marks {
-		all[address] = m.Sharing
+		sharing[address] = m.Sharing
 	}
 	inherits := in.Marks == nil && in.Now.Sub(in.Claimed) < VanishGracePeriod
 	for address, occupants := range in.Occupants {
 		for _, o := range occupants {
 			if inherits || slices.Contains(in.Former, o.Service) {
-				all[address] = append(slices.Clip(all[address]), o)
+				sharing[address] = append(slices.Clip(sharing[address]), o)
 			}
 		}
 	}
 	for _, e := range in.Endpoints {
-		delete(all, e.Address)
+		delete(sharing, e.Address)
 		for _, o := range in.Occupants[e.Address] {
 			if !o.SamePort || o.Pod != "" && o.Pod == e.Pod {
-				all[e.Address] = append(all[e.Address], o)
+				sharing[e.Address] = append(sharing[e.Address], o)
 			}
 		}
 	}
-	return all
+	return sharing
 }
 
 // takenAddresses returns the current backends whose address another pod has.

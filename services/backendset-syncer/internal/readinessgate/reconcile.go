@@ -152,16 +152,16 @@ func (r *Reconciler) decideCondition(pod *corev1.Pod, since time.Duration) (next
 }
 
 // awaitedSets returns the backend sets that a pod waits for: those of bindings and of routes. known is false if there may be others.
-func (r *Reconciler) awaitedSets(pod *corev1.Pod) (all []observe.Registration, known bool) {
+func (r *Reconciler) awaitedSets(pod *corev1.Pod) (sets []observe.Registration, known bool) {
 	for _, u := range r.p.Observer.BindingsOfPod(pod) {
 		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
 		if u.Binding.DeletionTimestamp == nil && (c == nil || !slices.Contains(userErrorReasons, c.Reason)) {
-			all = append(all,
+			sets = append(sets,
 				observe.Registration{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses})
 		}
 	}
 	routed, known := r.p.Routes.SetsOf(pod)
-	return append(all, routed...), known
+	return append(sets, routed...), known
 }
 
 // inService reports whether the load balancer of a backend set sends requests to all addresses of a pod.

@@ -77,13 +77,13 @@ type answer struct {
 
 // Run serves until ctx ends. All replicas do. A server that fails starts again after a while.
 func (r *Responder) Run(ctx context.Context) {
-	var all sync.WaitGroup
+	var servers sync.WaitGroup
 	for _, a := range []answer{{r.o.NotFound, notFound, http.StatusNotFound}, {r.o.NoBackends, noBackends, http.StatusInternalServerError}} {
 		if a.address != "" {
-			all.Go(func() { r.keepServing(ctx, &a) })
+			servers.Go(func() { r.keepServing(ctx, &a) })
 		}
 	}
-	all.Wait()
+	servers.Wait()
 }
 
 func (r *Responder) keepServing(ctx context.Context, a *answer) {

@@ -167,15 +167,15 @@ func checkRule(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []string
+	var problems []string
 	matches := matchesOf(rule)
 	for i := range matches {
 		if err := new(conjunction).addMatch(&matches[i]); err != nil {
-			all = append(all, fmt.Sprintf("matches[%d]: %v", i, err))
+			problems = append(problems, fmt.Sprintf("matches[%d]: %v", i, err))
 		}
 	}
-	if len(all) > 0 {
-		return nil, errors.New(truncateText(strings.Join(all, "; "), maxMessage))
+	if len(problems) > 0 {
+		return nil, errors.New(truncateText(strings.Join(problems, "; "), maxMessage))
 	}
 	return redirect, nil
 }
@@ -314,12 +314,12 @@ func (a *admission) newRequest(l *listenerState, r *Route, index int) (*request,
 
 // hostnamesOn returns the hostnames that a route has on a listener, sorted.
 func hostnamesOn(r *Route, l *Listener) []string {
-	all := r.Spec.Hostnames
-	if len(all) == 0 {
-		all = []gatewayv1.Hostname{""}
+	own := r.Spec.Hostnames
+	if len(own) == 0 {
+		own = []gatewayv1.Hostname{""}
 	}
 	var hostnames []string
-	for _, h := range all {
+	for _, h := range own {
 		if both, ok := gatewayapi.IntersectHostnames(string(h), l.Hostname); ok {
 			hostnames = append(hostnames, both)
 		}

@@ -17,7 +17,7 @@ type OversizedSet struct {
 // because dropping them would send their requests to other rules: some of the endpoints get no requests instead.
 func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits, others int) []OversizedSet {
 	left := max(limits.Total-others, 0)
-	var all []OversizedSet
+	var oversized []OversizedSet
 	for _, s := range d.Sets {
 		n := 0
 		for _, m := range s.Members {
@@ -25,12 +25,13 @@ func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits,
 		}
 		switch room := min(limits.PerSet, left); {
 		case n > limits.PerSet:
-			all = append(all, OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)})
+			oversized = append(oversized,
+				OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)})
 		case n > room:
-			all = append(all,
+			oversized = append(oversized,
 				OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)})
 		}
 		left -= min(n, limits.PerSet, left)
 	}
-	return all
+	return oversized
 }

@@ -147,9 +147,9 @@ func (c *conjunction) addPathPrefix(prefix string) error {
 }
 
 // addHeaders adds the conditions on headers. Of several with the same name only the first counts.
-func (c *conjunction) addHeaders(all []gatewayv1.HTTPHeaderMatch) error {
+func (c *conjunction) addHeaders(matches []gatewayv1.HTTPHeaderMatch) error {
 	seen := map[string]bool{}
-	for _, h := range all {
+	for _, h := range matches {
 		lower := strings.ToLower(string(h.Name))
 		if seen[lower] {
 			continue
@@ -189,9 +189,9 @@ func (c *conjunction) addHeader(h *gatewayv1.HTTPHeaderMatch) error {
 }
 
 // addQueryParams adds the conditions on query parameters. Of several with the same name only the first counts.
-func (c *conjunction) addQueryParams(all []gatewayv1.HTTPQueryParamMatch) error {
+func (c *conjunction) addQueryParams(matches []gatewayv1.HTTPQueryParamMatch) error {
 	seen := map[gatewayv1.HTTPHeaderName]bool{}
-	for _, q := range all {
+	for _, q := range matches {
 		if seen[q.Name] {
 			continue
 		}

@@ -39,9 +39,9 @@ func (a *admission) buildDesired() *Desired {
 }
 
 // orderCandidates returns candidates in their precedence, without those that an earlier one with the same condition hides.
-func orderCandidates(all []candidate) []candidate {
+func orderCandidates(candidates []candidate) []candidate {
 	precedence := gatewayapi.Precedence()
-	slices.SortStableFunc(all, func(a, b candidate) int {
+	slices.SortStableFunc(candidates, func(a, b candidate) int {
 		for _, c := range precedence {
 			if n := c.Compare(&a.RouteMatch, &b.RouteMatch); n != 0 {
 				return n
@@ -50,7 +50,7 @@ func orderCandidates(all []candidate) []candidate {
 		return 0
 	})
 	seen := map[string]bool{}
-	return slices.DeleteFunc(all, func(c candidate) bool {
+	return slices.DeleteFunc(candidates, func(c candidate) bool {
 		hidden := seen[c.condition]
 		seen[c.condition] = true
 		return hidden

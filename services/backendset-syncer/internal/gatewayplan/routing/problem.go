@@ -73,16 +73,16 @@ func AcceptRoute(r *Route, listeners []*Listener, problems []Problem) Acceptance
 
 // describeProblems lists problems, each once.
 func describeProblems(problems []Problem) string {
-	var all []string
+	var lines []string
 	for i := range problems {
 		p := &problems[i]
 		text := fmt.Sprintf("rule %d: %s", p.Rule, p.Message)
 		if p.Listener != "" {
 			text = fmt.Sprintf("rule %d on listener %s: %s", p.Rule, p.Listener, p.Message)
 		}
-		if !slices.Contains(all, text) {
-			all = append(all, text)
+		if !slices.Contains(lines, text) {
+			lines = append(lines, text)
 		}
 	}
-	return truncateText(strings.Join(all, "; "), maxMessage)
+	return truncateText(strings.Join(lines, "; "), maxMessage)
 }

@@ -157,7 +157,7 @@ type attachment struct {
 
 // collectAttachments returns the routes of all listeners, the oldest first.
 func collectAttachments(in *Input) []*attachment {
-	var all []*attachment
+	var attachments []*attachment
 	known := map[types.NamespacedName]*attachment{}
 	for i := range in.Listeners {
 		for _, r := range in.Listeners[i].Routes {
@@ -166,17 +166,17 @@ func collectAttachments(in *Input) []*attachment {
 			if a == nil {
 				a = &attachment{Route: r}
 				known[name] = a
-				all = append(all, a)
+				attachments = append(attachments, a)
 			}
 			if !slices.Contains(a.listeners, i) {
 				a.listeners = append(a.listeners, i)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *attachment) int {
+	slices.SortFunc(attachments, func(a, b *attachment) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
-	return all
+	return attachments
 }
 
 func nameOf(r *gatewayv1.HTTPRoute) types.NamespacedName {

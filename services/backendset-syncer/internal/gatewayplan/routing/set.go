@@ -52,11 +52,11 @@ func (s *Set) setKey(key string) {
 
 // backendsKey returns the key of a set that is the only one with its backends.
 func (s *Set) backendsKey() string {
-	all := make([]Backend, 0, len(s.Members))
+	backends := make([]Backend, 0, len(s.Members))
 	for _, m := range s.Members {
-		all = append(all, m.Backend)
+		backends = append(backends, m.Backend)
 	}
-	return SetKey(all...)
+	return SetKey(backends...)
 }
 
 // EmptyKey is the key of the set without backends.
@@ -114,7 +114,7 @@ func ParseSetKey(key string) ([]Member, bool) {
 	if !found {
 		return nil, false
 	}
-	var all []Member
+	var members []Member
 	for _, text := range strings.Fields(rest) {
 		m := Member{Weight: 1}
 		text, weight, weighted := strings.Cut(text, "=")
@@ -135,7 +135,7 @@ func ParseSetKey(key string) ([]Member, bool) {
 			m.Weight = int32(n)
 		}
 		m.Backend = Backend{Kind: parts[0], Namespace: parts[1], Name: name, Port: int32(number)}
-		all = append(all, m)
+		members = append(members, m)
 	}
-	return all, true
+	return members, true
 }

@@ -151,10 +151,10 @@ func (s *scaler) reusePrevious(previous Choice) ([]int, fraction, bool) {
 
 // maxDeviation returns the error of weights.
 func (s *scaler) maxDeviation(chosen []int) fraction {
-	var all, total uint64 // weights of the groups, and of their backends
+	var wantedTotal, total uint64 // weights of the groups, and of their backends
 	for i, weight := range s.weights {
 		if weight > 0 {
-			all += weight
+			wantedTotal += weight
 			total += uint64(chosen[i]) * s.counts[i]
 		}
 	}
@@ -163,7 +163,7 @@ func (s *scaler) maxDeviation(chosen []int) fraction {
 		if weight == 0 {
 			continue
 		}
-		got, want := uint64(chosen[i])*s.counts[i]*all, weight*total
+		got, want := uint64(chosen[i])*s.counts[i]*wantedTotal, weight*total
 		if f := (fraction{max(got, want) - min(got, want), want}); largest.isLessThan(f) {
 			largest = f
 		}
