@@ -76,7 +76,9 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// The API server.
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.InformerOptions()})
+			return informers.New(informers.Params{
+				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.InformerOptions(),
+			})
 		},
 		newConfiguration,
 
@@ -135,7 +137,8 @@ func newConfiguration(p configurationParts) *configuration {
 		return &configuration{}
 	}
 	return &configuration{name: p.Config.ConfigMap.String(), Store: configmap.NewStore(configmap.Params[*policy.Document]{
-		Log: p.Log, Client: p.Client, Name: cache.ObjectName(p.Config.ConfigMap), Key: policy.Key, Decode: policy.Parse, Recorder: p.Events, Observer: p.Metrics,
+		Log: p.Log, Client: p.Client, Name: cache.ObjectName(p.Config.ConfigMap), Key: policy.Key, Decode: policy.Parse, Recorder: p.Events,
+		Observer: p.Metrics,
 	})}
 }
 
@@ -170,8 +173,9 @@ func newActors(p actorParts) *actor.Actors {
 	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
 	toBindings, toPods := bindings.OnReport(p.Informers, p.Queues.Bindings.Enqueue), readinessgate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
-		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check, Occupants: p.Observer.FindOccupants,
-		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
+		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check,
+		Occupants: p.Observer.FindOccupants,
+		Changed:   func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
 	})
 }
 
@@ -195,8 +199,9 @@ func newReconciler(p reconcilerParts) *bindings.Reconciler {
 	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return bindings.New(bindings.Params{
 		Recorded: func(id, set string) bool { return lbrecord.ListsSet(configMaps, namespace, id, set) },
-		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: bindings.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
-		Meter: p.Metrics, Recorder: bindings.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
+		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration,
+		Writer: bindings.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
+		Meter:  p.Metrics, Recorder: bindings.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
 }
 
@@ -243,7 +248,9 @@ type gateParts struct {
 }
 
 func newGates(p gateParts) *readinessgate.Reconciler {
-	return readinessgate.New(readinessgate.Params{Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout, Clock: p.Clock})
+	return readinessgate.New(readinessgate.Params{
+		Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout, Clock: p.Clock,
+	})
 }
 
 func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prometheus.Registry) *readinessgate.Webhook {
