@@ -18,7 +18,7 @@ import (
 type references interface {
 	BindingsOfSet(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding
 	BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding
-	BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.Endpoints, error)
+	BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.ServiceEndpoints, error)
 }
 
 // configuration has the administrator's document, and the problem of its last text.
@@ -49,7 +49,7 @@ type Decision struct {
 	owns       bool // its backend set
 	configured bool // there is a configuration
 	takesOver  bool // the backends that the set has
-	endpoints  observe.Endpoints
+	endpoints  observe.ServiceEndpoints
 	// reason and message of the condition, if it is not what an actor reports.
 	reason, message string
 	// writes means that the actor writes the set. Otherwise the set stays as it is.

@@ -118,13 +118,13 @@ func TestLimitOfBindings(t *testing.T) {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const text = "loadBalancers: [{id: " + lb + ", namespaces: [models]}]\nnamespaces: {models: {bindings: 2, backendsPerBinding: 9}}"
-	one := observe.Endpoints{Endpoints: []plan.Endpoint{{Address: netip.MustParseAddrPort("10.0.0.1:80"), State: plan.Ready}}}
+	one := observe.ServiceEndpoints{Endpoints: []plan.Endpoint{{Address: netip.MustParseAddrPort("10.0.0.1:80"), State: plan.Ready}}}
 	tests := []struct {
 		name      string
 		binding   *v1alpha1.BackendSetBinding
 		rivals    []*v1alpha1.BackendSetBinding
 		siblings  int
-		endpoints observe.Endpoints
+		endpoints observe.ServiceEndpoints
 		err       error
 		config    string
 		problem   string
@@ -140,9 +140,9 @@ func TestJudge(t *testing.T) {
 		{name: "a younger rival", binding: bindingOf("a", 2), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1)}, endpoints: one, writes: true},
 		{name: "a rival that is not allowed", binding: bindingOf("a", 1), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 2, in("other"), held(2))}, endpoints: one, writes: true},
 		{name: "no such port", binding: bindingOf("a", 1, held(1)), err: errors.New("Service a has no port"), reason: "ServiceInvalid", message: "keeps its backends"},
-		{name: "no Service, ever", binding: bindingOf("a", 1), endpoints: observe.Endpoints{Missing: true}, reason: "ServiceInvalid", message: "keeps its backends"},
-		{name: "no Service any longer", binding: bindingOf("a", 1, held(1)), endpoints: observe.Endpoints{Missing: true}, reason: "ServiceInvalid", message: "leave the backend set", writes: true},
-		{name: "addresses that are refused", binding: bindingOf("a", 1), endpoints: observe.Endpoints{Endpoints: one.Endpoints, Refused: "too many"}, reason: "AddressesRefused", message: "too many", writes: true},
+		{name: "no Service, ever", binding: bindingOf("a", 1), endpoints: observe.ServiceEndpoints{Missing: true}, reason: "ServiceInvalid", message: "keeps its backends"},
+		{name: "no Service any longer", binding: bindingOf("a", 1, held(1)), endpoints: observe.ServiceEndpoints{Missing: true}, reason: "ServiceInvalid", message: "leave the backend set", writes: true},
+		{name: "addresses that are refused", binding: bindingOf("a", 1), endpoints: observe.ServiceEndpoints{Endpoints: one.Endpoints, Refused: "too many"}, reason: "AddressesRefused", message: "too many", writes: true},
 		{name: "a binding that is deleted", binding: bindingOf("a", 1, deleting), err: errors.New("no port"), writes: true},
 	}
 	for _, tt := range tests {

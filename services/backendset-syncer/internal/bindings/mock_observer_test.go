@@ -27,22 +27,22 @@ func (_m *mockObserver) EXPECT() *mockObserver_Expecter {
 }
 
 // BindingEndpoints provides a mock function with given fields: b, isPod
-func (_m *mockObserver) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.Endpoints, error) {
+func (_m *mockObserver) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.ServiceEndpoints, error) {
 	ret := _m.Called(b, isPod)
 
 	if len(ret) == 0 {
 		panic("no return value specified for BindingEndpoints")
 	}
 
-	var r0 observe.Endpoints
+	var r0 observe.ServiceEndpoints
 	var r1 error
-	if rf, ok := ret.Get(0).(func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) (observe.Endpoints, error)); ok {
+	if rf, ok := ret.Get(0).(func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) (observe.ServiceEndpoints, error)); ok {
 		return rf(b, isPod)
 	}
-	if rf, ok := ret.Get(0).(func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) observe.Endpoints); ok {
+	if rf, ok := ret.Get(0).(func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) observe.ServiceEndpoints); ok {
 		r0 = rf(b, isPod)
 	} else {
-		r0 = ret.Get(0).(observe.Endpoints)
+		r0 = ret.Get(0).(observe.ServiceEndpoints)
 	}
 
 	if rf, ok := ret.Get(1).(func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) error); ok {
@@ -73,12 +73,12 @@ func (_c *mockObserver_BindingEndpoints_Call) Run(run func(b *v1alpha1.BackendSe
 	return _c
 }
 
-func (_c *mockObserver_BindingEndpoints_Call) Return(_a0 observe.Endpoints, _a1 error) *mockObserver_BindingEndpoints_Call {
+func (_c *mockObserver_BindingEndpoints_Call) Return(_a0 observe.ServiceEndpoints, _a1 error) *mockObserver_BindingEndpoints_Call {
 	_c.Call.Return(_a0, _a1)
 	return _c
 }
 
-func (_c *mockObserver_BindingEndpoints_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) (observe.Endpoints, error)) *mockObserver_BindingEndpoints_Call {
+func (_c *mockObserver_BindingEndpoints_Call) RunAndReturn(run func(*v1alpha1.BackendSetBinding, func(netip.Addr) bool) (observe.ServiceEndpoints, error)) *mockObserver_BindingEndpoints_Call {
 	_c.Call.Return(run)
 	return _c
 }

@@ -43,7 +43,7 @@ func (w *world) reconciler() *Reconciler {
 	w.observer.EXPECT().FindBinding(mock.Anything).Return(w.binding).Maybe()
 	w.observer.EXPECT().BindingsOfSet(mock.Anything).Return(append(w.rivals, w.binding)).Maybe()
 	w.observer.EXPECT().BindingsOfNamespace(mock.Anything).Return(nil).Maybe()
-	w.observer.EXPECT().BindingEndpoints(mock.Anything, mock.Anything).Return(observe.Endpoints{}, nil).Maybe()
+	w.observer.EXPECT().BindingEndpoints(mock.Anything, mock.Anything).Return(observe.ServiceEndpoints{}, nil).Maybe()
 	actors := newMockActors(w.t)
 	actors.EXPECT().WantSet(key, mock.Anything).Run(func(_ actor.Key, x *actor.Wanted) { w.wanted = x }).Return().Maybe()
 	actors.EXPECT().DropSet(key).Run(func(actor.Key) { w.dropped = true }).Return().Maybe()

@@ -116,24 +116,25 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 }
 
 // proxyEndpoints returns the endpoints of the proxy port of a pool's endpoint picker, or why it has none.
-func (b *planBuilder) proxyEndpoints(pool *informers.Pool) (observe.Endpoints, string) {
+func (b *planBuilder) proxyEndpoints(pool *informers.Pool) (observe.ServiceEndpoints, string) {
 	ref := &pool.Spec.EndpointPickerRef
 	if cmp.Or(ref.Kind, kindService) != kindService || ptr.Deref(ref.Group, "") != "" || ref.Name == "" {
-		return observe.Endpoints{}, "its endpoint picker is not a Service"
+		return observe.ServiceEndpoints{}, "its endpoint picker is not a Service"
 	}
 	name := cache.ObjectName{Namespace: pool.Namespace, Name: ref.Name}
 	b.services[name] = true
 	service := informers.FindObject[corev1.Service](b.planner.caches.Services, name)
 	if service == nil {
-		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker does not exist", name.Name)
+		return observe.ServiceEndpoints{}, fmt.Sprintf("Service %s of its endpoint picker does not exist", name.Name)
 	}
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return ptr.Deref(p.AppProtocol, "") == ProxyProtocol })
 	if i < 0 {
-		return observe.Endpoints{}, fmt.Sprintf("Service %s of its endpoint picker has no port with appProtocol %s", name.Name, ProxyProtocol)
+		return observe.ServiceEndpoints{}, fmt.Sprintf("Service %s of its endpoint picker has no port with appProtocol %s", name.Name,
+			ProxyProtocol)
 	}
 	e, err := b.planner.observer.ServiceEndpoints(name, intstr.FromInt32(service.Spec.Ports[i].Port), b.isPod)
 	if err != nil {
-		return observe.Endpoints{}, err.Error()
+		return observe.ServiceEndpoints{}, err.Error()
 	}
 	return e, ""
 }

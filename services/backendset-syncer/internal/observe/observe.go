@@ -53,8 +53,8 @@ func (o *Observer) BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha
 	return informers.BindingsOfNamespace(o.caches.Bindings, b.Namespace)
 }
 
-// Endpoints are the endpoints of the Service of a binding.
-type Endpoints struct {
+// ServiceEndpoints are the endpoints of the Service of a binding.
+type ServiceEndpoints struct {
 	Endpoints []plan.Endpoint // sorted, each address once
 	// Refused explains which endpoints cannot become backends, and is empty if all can.
 	Refused string
@@ -64,19 +64,19 @@ type Endpoints struct {
 
 // BindingEndpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not
 // name a port of the Service. isPod reports whether an address may be that of a pod.
-func (o *Observer) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (Endpoints, error) {
+func (o *Observer) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (ServiceEndpoints, error) {
 	return o.ServiceEndpoints(cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}, b.Spec.ServiceRef.Port, isPod)
 }
 
 // ServiceEndpoints returns the endpoints of a port of a Service, with the ports of the slices.
-func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrString, isPod func(netip.Addr) bool) (Endpoints, error) {
+func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrString, isPod func(netip.Addr) bool) (ServiceEndpoints, error) {
 	service := informers.FindObject[corev1.Service](o.caches.Services, name)
 	if service == nil {
-		return Endpoints{Missing: true}, nil
+		return ServiceEndpoints{Missing: true}, nil
 	}
 	port, err := portOf(service, ref)
 	if err != nil {
-		return Endpoints{}, err
+		return ServiceEndpoints{}, err
 	}
 	c := collector{
 		observer: o, namespace: name.Namespace, port: port, isPod: isPod, endpoints: map[netip.AddrPort]plan.Endpoint{},
@@ -248,8 +248,8 @@ func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 		func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-func (c *collector) buildEndpoints() Endpoints {
-	e := Endpoints{Endpoints: slices.AppendSeq(make([]plan.Endpoint, 0, len(c.endpoints)), maps.Values(c.endpoints))}
+func (c *collector) buildEndpoints() ServiceEndpoints {
+	e := ServiceEndpoints{Endpoints: slices.AppendSeq(make([]plan.Endpoint, 0, len(c.endpoints)), maps.Values(c.endpoints))}
 	slices.SortFunc(e.Endpoints, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
 	switch {
 	case len(c.refused) > 0:

@@ -128,7 +128,7 @@ func TestServicesThatDoNotExist(t *testing.T) {
 	o := observerOf(t, false, strings.ReplaceAll(strings.Replace(binding, "PORT", "http", 1), "kind: Service, metadata: {namespace: models, name: chat}", "kind: Service, metadata: {namespace: models, name: other}"))
 	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
-	assert.Equal(t, Endpoints{Missing: true}, got)
+	assert.Equal(t, ServiceEndpoints{Missing: true}, got)
 }
 
 // TestEndpointsHavePods: of the slices with an address, the one with the better state has the pod.
